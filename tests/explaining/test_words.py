@@ -80,6 +80,18 @@ def parameters(**values: float) -> dict[str, Any]:
             "Capture 2 missed 7 packets: capture loss, no loss of the path.",
         ),
         (
+            found("reordering", [fact("reordered", reordered=5, spurious=0, lost_besides=1)], lost=0),
+            "The path reorders: 5 packets arrived late; 1 packet lost besides.",
+        ),
+        (
+            found("receiver-window", [fact("held-by-window", window_share=0.8, lost_besides=2)], lost=0),
+            "The receiver's window held the sender back for 80 % of the time; 2 packets lost besides.",
+        ),
+        (
+            found("capture-loss", [fact("missed-by-capture", missed=7, acknowledged=0)]),
+            "The capture lacks 7 packets that the sequence numbers pass over, and nothing tells what became of them.",
+        ),
+        (
             found("sender", [fact("held-by-sender", window_known=False)], lost=0),
             "The sender held the flow back, not the path: nothing was lost, no queue grew.",
         ),
@@ -103,6 +115,11 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
     ("one", "words"),
     [
         (fact("window-open", window_share=0.0), "the receiver's window was never full"),
+        (
+            fact("nothing-lost-in-flight", busy_s=2.0, round_trips=1, window_share=0.0, lost_besides=1),
+            "in 2.00 s of data in flight, 1 round trip, 1 packet lost; the receive window was never full",
+        ),
+        (fact("fits-some-bucket", lost=3, runs=1), "3 losses in 1 run: some rate and burst fit so few by chance"),
         (fact("window-open", window_share=0.2), "the receiver's window was full for only 20 % of the time"),
         (fact("sent-again", retransmitted=1, spurious=0), "1 packet was sent again, and had to be"),
         (fact("sent-again", retransmitted=9, spurious=2), "9 packets had to be sent again and only 2 needlessly"),
@@ -157,19 +174,42 @@ def test_the_largest_ping_that_passes_leaves_room_for_its_headers(flow: str, pay
     assert f"$ ping -M do -c 3 -s {payload} HOST" in completing.verdict(mtu)["advice"]
 
 
-def test_a_loss_based_sender_is_bounded_by_its_timer_where_much_is_lost():
-    def bound(loss_probability: float) -> str:
-        path = fact("path", base_rtt_s=0.0575, mss_bytes=1460.0)
-        lossy = found(
-            "random-loss",
-            [fact("dropped-at-random", flows=1), path],
-            parameters=parameters(loss_probability=loss_probability),
-        )
-        return " ".join(completing.verdict(lossy)["advice"])
+def advised(low: float, high: float, goodput_bps: float = 0.0, **headline: Any) -> str:
+    """The advice where this share of packets was lost by chance."""
+    path = fact("path", base_rtt_s=0.0575, mss_bytes=1460.0, goodput_bps=goodput_bps)
+    share = {"value": (low + high) / 2, "low": low, "high": high}
+    lossy = found(
+        "random-loss",
+        [fact("dropped-at-random", flows=1, **headline), path],
+        parameters={"loss_probability": share},
+    )
+    return " ".join(completing.verdict(lossy)["advice"])
 
-    # Mathis et al. 1997 have 24.9 Mbit/s, too, and 508 kbit/s
-    assert "hardly exceeds 24.9 Mbit/s" in bound(0.0001)
-    assert "hardly exceeds 65.2 kbit/s" in bound(0.239)
+
+def test_what_a_loss_based_sender_gets_is_an_interval_of_what_the_loss_may_be():
+    # Reno with timeouts at the upper end of the share, and without at its lower one
+    assert "gets 22.7 Mbit/s to 29.7 Mbit/s" in advised(0.00008, 0.00012)
+    assert "gets 1.10 Mbit/s to 2.78 Mbit/s" in advised(0.008, 0.03)
+
+
+def test_no_rate_is_stated_that_a_sender_exceeds_or_that_few_losses_leave_open():
+    for said in (advised(0.008, 0.03, goodput_bps=5e6), advised(0.001, 0.2)):
+        assert "gets" not in said
+
+
+def test_losses_before_a_full_link_cost_nothing():
+    said = advised(0.008, 0.03, link_rate_bps=1e6, link_is_full=True)
+    assert "The link of 1.00 Mbit/s is full" in said
+    assert "bbr" not in said
+    lossy = found(
+        "random-loss",
+        [fact("dropped-at-random", flows=1, link_rate_bps=1e6, link_is_full=True)],
+        parameters=parameters(loss_probability=0.01),
+        lost=3,
+    )
+    assert completing.verdict(lossy)["sentence"] == (
+        "Random loss of 1 % took all 3 lost packets; a full link of 1.00 Mbit/s set the goodput, not the loss."
+    )
 
 
 def test_words_that_are_there_stay_as_they_are():

@@ -19,6 +19,7 @@ use crate::seconds::seconds;
 use crate::small_connections;
 use crate::tables::Tables;
 use crate::tabulate;
+use crate::thresholds::SHORTEST_SPAN_S;
 use crate::transfers::lost;
 use whydrop_verdict::Cause;
 
@@ -213,7 +214,7 @@ pub(crate) fn transfer_infos(
                 payload_bytes: transfer.payload_bytes,
                 packets: (transfer.end - transfer.first) as u64,
                 lost: lost(flow.flow, transfer) as u64,
-                goodput_bps: (lasted_s > 0.0)
+                goodput_bps: (lasted_s >= SHORTEST_SPAN_S)
                     .then(|| transfer.payload_bytes as f64 * 8.0 / lasted_s),
                 cause: cause.name().to_owned(),
                 confidence: (confidence * 1000.0).round() / 1000.0,

@@ -15,7 +15,9 @@ use crate::group::{FlowRef, Group, GroupTrace, wait_back_ns};
 use crate::judge::judge_losses;
 use crate::limits;
 use crate::senders_line::{Placed, place_behind_line, slowest_line_bps};
-use crate::thresholds::{REPLAYED_BEFORE_SHARE, REPLAYED_SHARE, SHORTEST_CLOCKED_S};
+use crate::thresholds::{
+    DELAY_EXPLAINED, FULL_LINK_SHARE, REPLAYED_BEFORE_SHARE, REPLAYED_SHARE, SHORTEST_CLOCKED_S,
+};
 use whydrop_verdict::Cause;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
@@ -102,12 +104,16 @@ pub struct Totals {
     pub lost: u64,
     /// Of those, lost before the capture point, seen only as gaps, without the waits of what came through.
     pub lost_before_capture: u64,
+    /// Losses of these flows that another verdict is on: too few to tell what held the flows up.
+    pub lost_besides: u64,
     /// Flows that lost packets.
     pub lossy_flows: u64,
     pub retransmitted: u64,
     pub spurious: u64,
     pub reordered: u64,
     pub missed_by_capture_packets: u64,
+    /// Of those, packets that nothing in the capture acknowledges.
+    pub passed_over_packets: u64,
     pub ecn_echoes: u64,
     /// Marked as congestion experienced: seen here, or reported by receivers (accurate ECN), whichever is more.
     pub ce_marked: u64,
@@ -262,9 +268,36 @@ impl Evidence {
             .is_some_and(|drain| drain.explained > DELAYS_TELL)
     }
 
+    /// The link that a queue shows to be behind the capture point, and for how much of the flows' time it was sending. `None`
+    /// where no queue accounts for the delays.
+    pub fn link_busy(&self) -> Option<LinkBusy> {
+        let drain = (self.drain).filter(|drain| drain.explained > DELAY_EXPLAINED)?;
+        let sending_s = self.group_trace.trace.passed_bytes * 8.0 / drain.rate_bps;
+        let share = sending_s / self.totals.union_busy_s;
+        share.is_finite().then(|| LinkBusy {
+            rate_bps: drain.rate_bps,
+            share: share.clamp(0.0, 1.0),
+        })
+    }
+
     /// Time that a full packet takes at that rate, seconds.
     pub fn packet_time_s(&self) -> f64 {
         self.group_trace.trace.typical_bytes * 8.0 / self.queue_rate_bps().value.max(1.0)
+    }
+}
+
+/// See [`Evidence::link_busy`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkBusy {
+    pub rate_bps: f64,
+    /// Of the time with data of any flow in flight.
+    pub share: f64,
+}
+
+impl LinkBusy {
+    /// The link's rate sets what the flows get, whatever else befalls them.
+    pub fn is_full(&self) -> bool {
+        self.share > FULL_LINK_SHARE
     }
 }
 
@@ -603,6 +636,7 @@ pub fn totals(group: &Group) -> Totals {
         totals.spurious += counters.spurious;
         totals.reordered += counters.reordered;
         totals.missed_by_capture_packets += counters.missed_by_capture_packets;
+        totals.passed_over_packets += counters.passed_over_packets;
         totals.ecn_echoes += counters.ecn_echoes;
         totals.ce_marked += counters.ce_marked.max(counters.ce_reported);
         totals.zero_windows += counters.zero_windows;

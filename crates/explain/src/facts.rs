@@ -6,7 +6,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 use crate::evidence::Evidence;
 use crate::limits;
 use crate::losses::{burst_before, burst_fact, queue_explains_delays};
-use crate::thresholds::DELAY_EXPLAINED;
+use crate::thresholds::{DELAY_EXPLAINED, NEEDED_CERTAINTY, NEEDED_GAIN};
 
 /// The headline: what the cause did, in the numbers that its parameters do not hold.
 pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
@@ -37,12 +37,18 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::Reordering => fact!(
             "reordered",
             reordered = totals.reordered,
-            spurious = totals.spurious
+            spurious = totals.spurious,
+            lost_besides = totals.lost_besides
         ),
-        Cause::ReceiverWindow => fact!("held-by-window", window_share = totals.window_share()),
+        Cause::ReceiverWindow => fact!(
+            "held-by-window",
+            window_share = totals.window_share(),
+            lost_besides = totals.lost_besides
+        ),
         Cause::Sender => fact!(
             "held-by-sender",
             window_known = totals.window_known,
+            lost_besides = totals.lost_besides,
             limiter = limits::largest(&totals.limited_s).map(|(limiter, _)| limiter.name())
         ),
         Cause::PeerApplication => limited(Limiter::PeerApplication, "answered-late", evidence),
@@ -58,13 +64,22 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         ),
         Cause::CaptureLoss => fact!(
             "missed-by-capture",
-            missed = totals.missed_by_capture_packets
+            missed = totals.missed_by_capture_packets,
+            acknowledged = totals.missed_by_capture_packets - totals.passed_over_packets
         ),
         Cause::None => fact!("nothing-lost"),
         Cause::Policer => fact!("dropped-by-policer", flows = flows),
         Cause::ShallowQueue => fact!("dropped-by-shallow-queue", flows = flows),
         Cause::Aqm => fact!("dropped-by-aqm", flows = flows),
-        Cause::RandomLoss => fact!("dropped-at-random", flows = flows),
+        Cause::RandomLoss => {
+            let link = evidence.link_busy();
+            fact!(
+                "dropped-at-random",
+                flows = flows,
+                link_rate_bps = link.map(|link| link.rate_bps),
+                link_is_full = link.is_some_and(|link| link.is_full())
+            )
+        }
         _ => fact!("unexplained"),
     }
 }
@@ -161,7 +176,8 @@ fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
     // beyond the capture point may lie but a part of each
     let round_trips = totals
         .whole_rtt_s
-        .map(|whole_s| (totals.busy_s / whole_s) as u64);
+        .map(|whole_s| (totals.busy_s / whole_s) as u64)
+        .filter(|round_trips| *round_trips > 0);
     let idle_share = totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9);
     let window_share = totals.window_known.then(|| totals.window_share());
     vec![
@@ -169,6 +185,7 @@ fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
             "nothing-lost-in-flight",
             busy_s = totals.busy_s,
             round_trips = round_trips,
+            lost_besides = totals.lost_besides,
             window_share = window_share
         )),
         (idle_share > 0.01).then(|| fact!("idle", idle_share = idle_share)),
@@ -276,7 +293,18 @@ fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
             )
         }),
         spacing(evidence),
-        bucket.map(|fit| fact!("best-bucket-poor", certainty_share = fit.certainty())),
+        // so few losses that a bucket fits them by chance are none that it does not fit
+        bucket
+            .filter(|fit| fit.certainty() < NEEDED_CERTAINTY)
+            .map(|fit| fact!("best-bucket-poor", certainty_share = fit.certainty())),
+        evidence.link_busy().map(|link| {
+            fact!(
+                "link-busy",
+                rate_bps = link.rate_bps,
+                busy_share = link.share,
+                is_full = link.is_full()
+            )
+        }),
     ]
 }
 
@@ -290,6 +318,7 @@ pub fn against(cause: Cause, evidence: &Evidence) -> Vec<(Cause, Fact)> {
     let mut reasons = Vec::new();
     if let (Cause::Policer | Cause::ShallowQueue | Cause::DeepQueue, Some(fit)) =
         (cause, &evidence.bucket)
+        && fit.gain() > NEEDED_GAIN
     {
         reasons.push((
             Cause::RandomLoss,

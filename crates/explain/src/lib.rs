@@ -55,6 +55,7 @@ mod ranked;
 mod seconds;
 mod senders_line;
 mod small_connections;
+mod standing;
 pub mod tables;
 mod tabulate;
 mod thresholds;

@@ -12,6 +12,7 @@ use crate::before_capture::{Burst, spent_at_once};
 use crate::contest::Contest;
 use crate::evidence::{Evidence, ReplayCheck};
 use crate::judge::Judgement;
+use crate::standing::stood_s;
 use crate::thresholds::*;
 
 /// Judges what a group of flows lost.
@@ -76,7 +77,9 @@ impl Patterns {
             .filter(telling)
             .filter(|_| !from_busy_line);
         let pattern = evidence.pattern.as_ref();
-        let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
+        // a silence was looked for as the other patterns were
+        let outage =
+            silence(evidence).map_or(0.0, |silence| (silence.nats - LOOKED_FOR_NATS).max(0.0));
         let clumps = pattern.map_or(0, |pattern| pattern.clumps);
         let runs = evidence.group_trace.trace.loss_runs();
         let few = evidence.totals.lost < FEWEST_LOSSES;
@@ -203,7 +206,13 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
     };
     let why = if queue == Some(true) || delays_contradict(fit, evidence) {
         queue_reason(evidence)
-    } else if !again(evidence) || !bucket_fits(fit) {
+    } else if !again(evidence) || fit.gain() < NEEDED_GAIN {
+        fact!(
+            "fits-some-bucket",
+            lost = evidence.totals.lost,
+            runs = evidence.group_trace.trace.loss_runs()
+        )
+    } else if !bucket_fits(fit) {
         fact!(
             "bucket-tells-little",
             certainty_share = fit.certainty(),
@@ -264,13 +273,37 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
         contest.rule_out(Cause::Aqm, fact!("drops-begin-late", low_s = low_s));
     } else if unmanaged && delays_are_one_queues(evidence) {
         contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
-    } else if !unmanaged && evidence.at_loss.is_some() {
-        contest.rule_out(depth, early_drop_reason(evidence));
+    } else if let Some(at_loss) = evidence.at_loss.as_ref().filter(|_| !unmanaged) {
+        contest.rule_out(depth, early_drop_reason(at_loss));
     }
     if unmanaged {
         let typical_s = typical_s(evidence);
         contest.rule_out(Cause::Aqm, fact!("waits-unmanaged", typical_s = typical_s));
+    } else if let Some(stood_s) = stood_unmanaged_s(evidence) {
+        contest.rule_out(
+            Cause::Aqm,
+            fact!(
+                "stood-unmanaged",
+                stood_s = stood_s,
+                longer_than_s = unmanaged_wait_s(evidence)
+            ),
+        );
     }
+}
+
+/// For how long the queue stood, longer than any queue management lets one stand, without a drop. What may be marked instead
+/// tells nothing.
+fn stood_unmanaged_s(evidence: &Evidence) -> Option<f64> {
+    if evidence.totals.ecn_in_use || !queue_explains_delays(evidence) {
+        return None;
+    }
+    let stood_s = stood_s(&evidence.group_trace.trace, unmanaged_wait_s(evidence));
+    (stood_s > LONGEST_UNMANAGED_S).then_some(stood_s)
+}
+
+/// Waits that queue management drops for, if they last.
+fn unmanaged_wait_s(evidence: &Evidence) -> f64 {
+    UNMANAGED_WAIT_S.max(evidence.base_rtt_s.unwrap_or(USUAL_RTT_S))
 }
 
 /// A queue on the way out makes the delays.
@@ -554,12 +587,15 @@ fn queue_reason(evidence: &Evidence) -> Fact {
     fact!("packets-waited", waited_s = waited_s(evidence))
 }
 
-fn early_drop_reason(evidence: &Evidence) -> Fact {
-    let at_loss = evidence.at_loss.as_ref();
+/// Why what was lost found no full queue, by the waits around the losses.
+fn early_drop_reason(at_loss: &DelayAtLoss) -> Fact {
+    if at_loss.largest_s < SHORTEST_DELAY_S {
+        return fact!("nothing-waited", longest_wait_s = at_loss.largest_s);
+    }
     fact!(
         "losses-at-many-delays",
-        low_s = at_loss.map(|at_loss| at_loss.low_s),
-        high_s = at_loss.map(|at_loss| at_loss.high_s),
-        largest_s = at_loss.map(|at_loss| at_loss.largest_s)
+        low_s = at_loss.low_s,
+        high_s = at_loss.high_s,
+        largest_s = at_loss.largest_s
     )
 }

@@ -127,13 +127,17 @@ fn on_load(
         evidence.totals = match losses {
             // the share that was lost is that of all
             Some(_) => all,
-            None => Totals {
-                lost: 0,
-                // and so is the way back
-                typical_wait_back_s: all.typical_wait_back_s,
-                longest_wait_back_s: all.longest_wait_back_s,
-                ..totals(&one.flows)
-            },
+            None => {
+                let own = totals(&one.flows);
+                Totals {
+                    lost: 0,
+                    lost_besides: own.lost,
+                    // and so is the way back
+                    typical_wait_back_s: all.typical_wait_back_s,
+                    longest_wait_back_s: all.longest_wait_back_s,
+                    ..own
+                }
+            }
         };
         let mut found = Found::new(cause, evidence, one.flows.names(), one.flows.mss_bytes());
         found.facts.extend(limits::unseen(&one.flows));

@@ -64,6 +64,11 @@ pub const STANDING_EXPLAINED: f64 = 0.8;
 /// No queue management lets half of all packets wait longer than this, seconds, nor than twice the round trip: three
 /// times the interval of CoDel (RFC 8289) and twice the burst allowance of PIE (RFC 8033). Physics.
 pub const LONGEST_MANAGED_S: f64 = 0.3;
+/// ... and none lets packets wait longer than this, seconds, and than a round trip: three times the target of PIE as Linux has it and
+/// more than ten times that of CoDel (RFC 8289) ...
+pub const UNMANAGED_WAIT_S: f64 = 0.06;
+/// ... for so long on end without a drop: ten times the interval of CoDel, six times the burst allowance of PIE. Physics.
+pub const LONGEST_UNMANAGED_S: f64 = 1.0;
 /// A relation to delays too short to measure is none, seconds: interfaces and hosts take tens of microseconds. Physics.
 pub const SHORTEST_DELAY_S: f64 = 0.2e-3;
 /// Stamps that are coarser hide what queue management aims at, seconds: half of CoDel's target (RFC 8289). Physics.
@@ -131,6 +136,10 @@ pub const UNSEEN_CHANCE_NATS: f64 = 0.8;
 /// ... but where the holes that losses left are.
 pub const HOLES_CHANCE_NATS: f64 = 1.5;
 
+/// Packets of less time than this came as one for the capture's clock, seconds, and tells no rate. Physics.
+pub const SHORTEST_SPAN_S: f64 = 1e-5;
+/// A link that sends for so much of the time sets the goodput: what else happens costs a tenth of it at most. Physics.
+pub const FULL_LINK_SHARE: f64 = 0.9;
 /// A queue is worth the name where it delays by a tenth of the round trip and by a millisecond, seconds. Train.
 pub const QUEUE_RTT_SHARE: f64 = 0.1;
 pub const SHORTEST_QUEUE_S: f64 = 1e-3;

@@ -13,6 +13,7 @@ use crate::judge::Judgement;
 use crate::limits;
 use crate::losses::share_in_silence;
 use crate::parameters::{most_counted, parameters, waited_s};
+use crate::thresholds::SHORTEST_SPAN_S;
 
 /// The findings beside the judgement and its evidence.
 pub(crate) struct Found {
@@ -64,8 +65,10 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
     let totals = &evidence.totals;
     let delivered = totals.payload_bytes as f64
         * (1.0 - totals.lost as f64 / totals.data_packets.max(1) as f64);
-    let goodput_bps = delivered * 8.0 / totals.union_busy_s.max(1e-9);
-    let throughput_lost = throughput_lost(cause, &found, goodput_bps);
+    // what takes no time has no rate
+    let goodput_bps =
+        (totals.union_busy_s >= SHORTEST_SPAN_S).then(|| delivered * 8.0 / totals.union_busy_s);
+    let throughput_lost = goodput_bps.and_then(|bps| throughput_lost(cause, &found, bps));
     let mut facts = vec![facts::headline(cause, evidence)];
     facts.extend(found.facts);
     facts.extend(facts::evidence_for(cause, evidence));
@@ -258,9 +261,28 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
             }
         }
         Cause::None | Cause::Unknown | Cause::CaptureLoss => 0.0,
+        Cause::RandomLoss => limited_by_loss(evidence).unwrap_or(totals.busy_s / time),
         _ => totals.busy_s / time,
     };
     share.clamp(0.0, 1.0)
+}
+
+/// The share of the time for which the sender repaired losses, or had its congestion window as it had shrunk by them, but not for
+/// longer than a link behind it was idle: while that sends, its rate is what limits. `None` where the account of the time is not known.
+fn limited_by_loss(evidence: &Evidence) -> Option<f64> {
+    let times_s = &evidence.totals.limited_s;
+    let all_s: f64 = times_s.iter().sum();
+    let by_loss = [
+        Limiter::LossRecovery,
+        Limiter::CongestionWindow,
+        Limiter::Outage,
+    ];
+    let by_loss_s: f64 = by_loss
+        .map(|limiter| times_s[limiter as usize])
+        .iter()
+        .sum();
+    let idle_share = evidence.link_busy().map_or(1.0, |link| 1.0 - link.share);
+    (all_s > 0.0).then(|| (by_loss_s / all_s).min(idle_share))
 }
 
 /// Throughput that the cause cost, where its rate is known: payload that the rate would carry, less what was acknowledged

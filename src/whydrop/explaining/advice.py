@@ -44,7 +44,10 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
     headline: Values = verdict["facts"][0]["values"] if verdict["facts"] else {}
     is_ipv6 = any(flow.startswith("[") for flow in verdict.get("flows", ())[:1])
     about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": detail, "is_ipv6": is_ipv6}
-    every = {**headline, **values, **parameters, **about}
+    ends = {
+        f"{name}_{end}": quantity[end] for name, quantity in verdict["parameters"].items() for end in ("low", "high")
+    }
+    every = {**headline, **values, **parameters, **ends, **about}
     own = datagrams.advice(cause, detail, every)
     return own if own is not None else write(every) if write else []
 
@@ -165,18 +168,57 @@ def _random_loss(v: Values) -> list[str]:
         "$ ethtool -S DEV | grep -Ei 'err|drop|crc|fcs'",
         "$ ip -s -s link show DEV",
     ]
-    share, rtt_s = v.get("loss_probability", 0.0), v["base_rtt_s"]
-    if share > 0 and rtt_s > 0:
-        exceed = (
-            "At this loss rate and a round trip of {base_rtt_s} a loss-based congestion control hardly exceeds "
-            "{bound_bps} (Padhye et al. 1998); BBR depends on loss far less:"
-        )
-        lines += [fill(exceed, {**v, "bound_bps": v["mss_bytes"] * 8.0 / _seconds_a_segment(share, rtt_s)}), _BBR]
-    return lines
+    return [*lines, *_more_despite_loss(v)]
 
 
-def _seconds_a_segment(loss_share: float, rtt_s: float) -> float:
-    """Time that a loss-based sender takes for each segment: equation 30 of Padhye et al. 1998, with Linux's timer."""
+# An interval of rates that spans more than this says nothing.
+_WIDEST_RATES = 4.0
+
+
+def _more_despite_loss(v: Values) -> list[str]:
+    """Rates that a sender gets at this share lost, and what does better; nothing where losses do not limit it."""
+    if v.get("link_is_full"):
+        full = "The link of {link_rate_bps} is full: without the losses a transfer gets no more than that."
+        return [fill(full, v)]
+    low, high = v.get("loss_probability_low"), v.get("loss_probability_high")
+    if not low or not high or v["base_rtt_s"] <= 0:
+        return []
+    segment_bits = v["mss_bytes"] * 8.0
+    least_bps = segment_bits / _reno_segment_s(high, v["base_rtt_s"])
+    most_bps = segment_bits * max(_reno_window(low), _cubic_window(low, v["base_rtt_s"])) / v["base_rtt_s"]
+    most_bps = min(most_bps, v.get("link_rate_bps") or math.inf)
+    # Who gets more does not follow his losses, or the round trip is another than the one that was seen.
+    if v["goodput_bps"] > most_bps:
+        return []
+    if most_bps > _WIDEST_RATES * least_bps:
+        return ["A loss-based congestion control takes each loss for congestion; BBR depends on loss far less:", _BBR]
+    gets = (
+        "At this loss rate and a round trip of {base_rtt_s} a loss-based congestion control gets {least_bps} to "
+        "{most_bps} in the long run (Mathis et al. 1997, Padhye et al. 1998, RFC 9438); BBR depends on loss far less:"
+    )
+    return [fill(gets, {**v, "least_bps": least_bps, "most_bps": most_bps}), _BBR]
+
+
+def _reno_window(loss_share: float) -> float:
+    """Segments of the mean window of Reno without timeouts: Mathis et al. 1997, an acknowledgment for each segment.
+
+    >>> round(_reno_window(0.01), 1)
+    12.2
+    """
+    return math.sqrt(1.5 / loss_share)
+
+
+def _cubic_window(loss_share: float, rtt_s: float) -> float:
+    """Segments of the mean window of CUBIC, beyond its region of Reno: RFC 9438, section 5.1, with its constants.
+
+    >>> round(_cubic_window(1e-4, 0.1))
+    187
+    """
+    return 1.054 * math.pow(rtt_s / loss_share, 0.75)
+
+
+def _reno_segment_s(loss_share: float, rtt_s: float) -> float:
+    """Time that Reno takes for each segment: equation 30 of Padhye et al. 1998, with Linux's timer."""
     timer_s = rtt_s + 0.2
     repeats = min(1.0, 3.0 * math.sqrt(3.0 * loss_share / 8.0))
     by_timers_s = timer_s * repeats * loss_share * (1.0 + 32.0 * loss_share**2)
@@ -186,12 +228,13 @@ def _seconds_a_segment(loss_share: float, rtt_s: float) -> float:
 def _receiver_window(v: Values) -> list[str]:
     rtt_s = v["base_rtt_s"]
     lines = []
-    if rtt_s > 0:
+    window = v["goodput_bps"] / 8.0 * rtt_s
+    # Less than a segment in a round trip: the window was closed, or the round trip is not that of the path.
+    if window >= v["mss_bytes"]:
         lets_out = (
             "The receiver's window lets about {window_bytes} out per round trip of {base_rtt_s}. For twice the rate "
             "it needs twice that; for 1 Gbit/s on this path, {gigabit_bytes}."
         )
-        window = v["goodput_bps"] / 8.0 * rtt_s
         lines.append(fill(lets_out, {**v, "window_bytes": window, "gigabit_bytes": 1e9 / 8.0 * rtt_s}))
     return [
         *lines,
@@ -204,7 +247,7 @@ def _capture_loss(v: Values) -> list[str]:
     kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
     shorter = "a shorter snapshot, " if kept < v["snaplen_bytes"] else ""
     return [
-        f"The capture missed packets that the receiver acknowledged: give it {shorter}a larger buffer or a filter:",
+        f"The capture lacks packets: give it {shorter}a larger buffer or a filter:",
         f"$ tcpdump -i DEV -s {kept} -B 65536 -w FILE.pcap",
     ]
 
@@ -242,7 +285,7 @@ def _idle_timeout(v: Values) -> list[str]:
 # What is said whatever was measured, by cause and detail; without a detail for those that have none of their own.
 _FIXED: Mapping[tuple[str, str | None], list[str]] = {
     ("reordering", None): [
-        "Nothing was lost: packets overtake each other. Look for load balancing per packet instead of per flow (link "
+        "Packets overtake each other. Look for load balancing per packet instead of per flow (link "
         "aggregation, ECMP), or for links of unequal delay used as one.",
         "Until then let the sender tolerate it:",
         "$ sysctl -w net.ipv4.tcp_reordering=30",

@@ -48,8 +48,9 @@ def _nothing_lost(v: Values) -> str:
     elif share == 0:
         window = "the receive window was never full"
     # A round trip below the resolution of the capture's clock cannot be counted.
-    trips = "" if v["round_trips"] is None else "{round_trips} round trips, "
-    return "in {busy_s} of data in flight, " + trips + "nothing was lost; " + window
+    trips = "" if v["round_trips"] is None else "{round_trips|round trip}, "
+    lost = "{lost_besides|packet} lost" if v.get("lost_besides") else "nothing was lost"
+    return "in {busy_s} of data in flight, " + trips + lost + "; " + window
 
 
 def _sent_again(v: Values) -> str:
@@ -65,6 +66,11 @@ def _misses(what: str, v: Values) -> str:
         f"the best {what}, at {{rate_bps}}, would have dropped {{dropped|packet}}, {hits} of them among the {{lost}} "
         "that were lost"
     )
+
+
+def _link_busy(v: Values) -> str:
+    link = "a link of {rate_bps} on the way was sending for {busy_share} of the time"
+    return link + (": its rate sets the goodput, not the losses" if v["is_full"] else "")
 
 
 def _window_open(v: Values) -> str:
@@ -181,15 +187,15 @@ _PHRASES: Mapping[str, Phrase] = {
     "best-bucket-poor": (
         "the best token bucket removes only {certainty_share} of the uncertainty about which packets are lost"
     ),
-    "bucket-tells-little": lambda v: (
-        "no rate and burst tell the lost packets from the others: the best accounts for "
-        f"{v['certainty_share'] * 100:.0f} % of the uncertainty over {{lost|loss}}"
+    "bucket-tells-little": (
+        "no rate and burst tell the lost packets from the others: the best accounts for {certainty_share} of the "
+        "uncertainty over {lost|loss}"
     ),
+    "fits-some-bucket": "{lost|loss} in {runs|run}: some rate and burst fit so few by chance",
     "bucket-had-room": "the best bucket, at {rate_bps}, has {room_bytes} of room on average for packets that were lost",
     "no-bucket-better-than-chance": "no rate and burst make these losses more likely than chance does",
     "chance-less-likely": lambda v: (
-        "losses that ignore the load would make this pattern "
-        f"10^{max(v['gain_nats'] / math.log(10), 0):.0f} times less likely"
+        f"losses that ignore the load would make this pattern 10^{v['gain_nats'] / math.log(10):.0f} times less likely"
     ),
     "two-buckets": (
         "two buckets of a dual-rate policer: {committed_alone|lost packet} that found no room in the one of {rate_bps} "
@@ -264,6 +270,8 @@ _PHRASES: Mapping[str, Phrase] = {
     "came-out-in-silence": (
         "an outage lets nothing out; packets came out for {out_s} of the {silence_s} in which all that went in was lost"
     ),
+    "nothing-waited": "a full queue holds packets up; here none waited for more than {longest_wait_s}",
+    "link-busy": _link_busy,
     # queue management
     "delay-unmanaged": "queue management acts on delay; just before a loss there was {median_s}",
     "losses-at-many-delays": lambda v: (
@@ -290,6 +298,10 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "drops-only-when-full": (
         "queue management drops before the queue is full; these losses came at the longest waits only, of {median_s}"
+    ),
+    "stood-unmanaged": (
+        "for {stood_s} on end all packets waited for more than {longer_than_s}, and none was dropped: queue management "
+        "acts sooner"
     ),
     "waits-unmanaged": "half of all packets waited for more than {typical_s}: queue management lets none wait so long",
     # chance

@@ -42,12 +42,24 @@ def _losses(lost: int, explained: float) -> str:
 
 def _reordered(v: Values) -> str:
     needless = " and {spurious|needless retransmission}" if v.get("spurious") else ""
-    return "Nothing was lost: the path reorders, {reordered|packet} arrived late" + needless + "."
+    reorders = "The path reorders: " if v.get("lost_besides") else "Nothing was lost: the path reorders, "
+    return reorders + "{reordered|packet} arrived late" + needless + _lost_besides(v) + "."
+
+
+def _lost_besides(v: Values) -> str:
+    return "; {lost_besides|packet} lost besides" if v.get("lost_besides") else ""
 
 
 def _marked_by_aqm(v: Values) -> str:
     told = "{marked|packet} got the congestion mark" if v.get("marked") else "{echoes|echo} of congestion came back"
     return f"Active queue management marked packets instead of dropping them: {told}."
+
+
+def _dropped_at_random(v: Values) -> str:
+    loss = "Random loss of {loss_share} took {losses}; "
+    if v.get("link_is_full"):
+        return loss + "a full link of {link_rate_bps} set the goodput, not the loss."
+    return loss + "no pattern of load or time was found."
 
 
 def _responders(v: Values) -> str:
@@ -72,7 +84,16 @@ def _held_by_sender(v: Values) -> str:
     if v.get("limiter") in _AT_THE_SENDER:
         return f"The sender held the flow back, not the path: {_AT_THE_SENDER[v['limiter']]}."
     window = ", the receiver's window was open" if v["window_known"] else ""
-    return f"The sender held the flow back, not the path: nothing was lost, no queue grew{window}."
+    lost = "" if v.get("lost_besides") else "nothing was lost, "
+    return f"The sender held the flow back, not the path: {lost}no queue grew{window}{_lost_besides(v)}."
+
+
+def _missed_by_capture(v: Values) -> str:
+    acknowledged = v.get("acknowledged", v["missed"])
+    if acknowledged == v["missed"]:
+        return "The capture missed {missed|packet} that the receiver acknowledged."
+    some = ", {acknowledged} of them acknowledged" if acknowledged else ", and nothing tells what became of them"
+    return "The capture lacks {missed|packet} that the sequence numbers pass over" + some + "."
 
 
 def _missed_by_captures(v: Values) -> str:
@@ -152,10 +173,12 @@ _SENTENCES: Mapping[str, Phrase] = {
     ),
     "marked-by-aqm": _marked_by_aqm,
     "dropped-by-aqm": "Active queue management dropped {losses} to keep its queue short.",
-    "dropped-at-random": "Random loss of {loss_share} took {losses}; no pattern of load or time was found.",
+    "dropped-at-random": _dropped_at_random,
     "reordered": _reordered,
-    "held-by-window": (
-        "The receiver's window held the sender back for {window_share} of the time; the path dropped nothing."
+    "held-by-window": lambda v: (
+        "The receiver's window held the sender back for {window_share} of the time"
+        + (_lost_besides(v) or "; the path dropped nothing")
+        + "."
     ),
     "held-by-sender": _held_by_sender,
     "answered-late": (
@@ -165,7 +188,7 @@ _SENTENCES: Mapping[str, Phrase] = {
     "acknowledgments-held": (
         "The receiver held acknowledgments back for {limited_s}, {limited_share} of the transfers' time."
     ),
-    "missed-by-capture": "The capture missed {missed|packet} that the receiver acknowledged.",
+    "missed-by-capture": _missed_by_capture,
     "direction-not-captured": (
         "The capture holds one direction only: of {acknowledged_bytes} that {connections|connection} acknowledged, not "
         "one packet."

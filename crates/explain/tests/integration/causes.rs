@@ -121,6 +121,32 @@ fn random_loss_behind_a_slow_link_is_not_the_doing_of_its_queue() {
 }
 
 #[test]
+fn losses_before_a_full_link_limit_for_no_longer_than_it_was_idle() {
+    let mut full = 0;
+    for seed in 1..=12 {
+        let (probability, rtt_ms) = [(0.002, 10), (0.004, 10), (0.01, 30)][seed as usize % 3];
+        let lossy = RandomLoss::independent(probability, seed);
+        let link = Fifo::new(5_000_000, Limit::NONE);
+        let mut scenario = path(
+            Box::new(Chain::new(vec![Box::new(lossy), Box::new(link)])),
+            rtt_ms,
+        );
+        scenario.flows[0].application = chunks(3_000_000, 1);
+        let (document, _) = explained(scenario);
+        let verdict = headline(&document);
+        if verdict.cause != "random-loss" {
+            continue;
+        }
+        let link = verdict.facts.iter().find(|fact| fact.code == "link-busy");
+        let busy_share = link.and_then(|fact| fact.number("busy_share"));
+        let busy_share = busy_share.expect("a queue stood before the link");
+        assert!(verdict.limited_share <= 1.0 - busy_share + 1e-9);
+        full += usize::from(busy_share > 0.9);
+    }
+    assert!(full > 3, "{full}");
+}
+
+#[test]
 fn a_queue_of_a_dozen_packets_is_shallow_and_one_of_many_round_trips_is_deep() {
     for rtt_ms in [10, 60] {
         let shallow = Fifo::new(20_000_000, Limit::packets(12));
