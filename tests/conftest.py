@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from whydrop.api import Explanation
 
 # The fixture `lab`, and the virtual machine behind it; a Spark cluster; a browser; the program in this process; other
-# programs; what runs together.
-pytest_plugins = ("lab.plugin", "spark_cluster", "in_browser", "in_process", "installed", "together")
+# programs; what runs together; the check for what cannot be.
+pytest_plugins = (
+    "lab.plugin",
+    "spark_cluster",
+    "in_browser",
+    "in_process",
+    "installed",
+    "together",
+    "plausibility.plugin",
+)
 
 # What Python does with signals by itself.
 BY_DEFAULT = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
@@ -85,6 +93,11 @@ def run() -> Run:
 
     def whydrop(*arguments: str | Path, **more: object) -> subprocess.CompletedProcess[str]:
         options: dict = {"capture_output": True, "text": True, "timeout": 600, "cwd": ROOT, **more}
-        return subprocess.run([sys.executable, "-m", "whydrop", *map(str, arguments)], **options, check=False)
+        done = subprocess.run([sys.executable, "-m", "whydrop", *map(str, arguments)], **options, check=False)
+        if "--json" in arguments:
+            from plausibility.plugin import take_output
+
+            take_output(done.stdout)
+        return done
 
     return whydrop

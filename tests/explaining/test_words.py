@@ -212,6 +212,7 @@ def test_losses_before_a_full_link_cost_nothing():
     )
 
 
+@pytest.mark.made_up
 def test_words_that_are_there_stay_as_they_are():
     example = json.loads((ROOT / "tests" / "golden" / "policed-download-pair.json").read_text(encoding="utf-8"))
     assert completing.document(example) == example
@@ -270,6 +271,7 @@ def test_a_name_in_a_document_is_in_memory_once():
     assert all(one == names[0] for one in names)
 
 
+@pytest.mark.made_up
 def test_a_person_is_told_of_a_flood_in_one_line():
     ends = {
         "initiators": {"hosts": 4_983_211, "is_estimate": True, "busiest": None, "busiest_connections": None},
