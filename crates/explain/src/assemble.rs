@@ -10,6 +10,7 @@ use crate::beside::{self, marks};
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
 use crate::failures;
+use crate::felt;
 use crate::group::{FlowRef, by_destination};
 use crate::limits;
 use crate::one_group::judge_contained;
@@ -48,12 +49,11 @@ pub fn assemble(
         causes.extend(judged.transfers);
         capture.notes.extend(judged.defect);
     }
-    let mut beside = failures::verdicts(tracked);
-    beside.extend(beside::verdicts(datagrams, tracked));
-    beside.extend(conditions::of_capture(summary, tracked));
-    verdicts.extend(beside.extract_if(.., |failure| failure.verdict.lost > 0));
+    verdicts.extend(failures::verdicts(tracked));
+    verdicts.extend(beside::verdicts(datagrams, tracked));
+    verdicts.extend(conditions::of_capture(summary, tracked));
     sort_verdicts(&mut verdicts);
-    failures::rank_among(&mut verdicts, beside);
+    felt::tell(tracked, &mut verdicts);
     if verdicts.is_empty() {
         verdicts.extend(beside::whole::verdict(summary, tracked, datagrams));
     }

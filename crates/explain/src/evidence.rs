@@ -6,7 +6,7 @@ use whydrop_path::fit::{
     delay_at_loss, delay_by_occupancy, envelope, fill_waits, loss_pattern, refine_beside,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_tcp::{Ecn, Flow, Kind, Limiter, Segment, SegmentFlags, Vantage};
+use whydrop_tcp::{Ecn, Flow, Kind, Limiter, Segment, SegmentFlags, Transfer, Vantage};
 
 use crate::arrivals::Arrivals;
 use crate::before_capture::{Holes, holes};
@@ -100,6 +100,8 @@ pub struct Totals {
     pub longest_wait_back_s: f64,
     pub packets: u64,
     pub data_packets: u64,
+    /// Of those, packets that the capture holds.
+    pub captured_packets: u64,
     pub payload_bytes: u64,
     pub lost: u64,
     /// Of those, lost before the capture point, seen only as gaps, without the waits of what came through.
@@ -135,6 +137,10 @@ pub struct Totals {
     pub mss_bytes: u32,
     /// Time of transfers by what limited it, in the order of [`Limiter::ALL`].
     pub limited_s: [f64; 11],
+    /// Of it, the time for which acknowledgments were held back that nothing waited for.
+    pub held_in_vain_s: f64,
+    /// The longest time of a transfer with data in flight, seconds.
+    pub longest_transfer_s: f64,
 }
 
 impl Totals {
@@ -150,6 +156,14 @@ impl Totals {
         let all_s = self.limited_s.iter().sum::<f64>() - of(&[Limiter::ConnectionSetup]);
         let window_s = of(&[Limiter::ReceiveWindow]);
         (self.busy_s, self.idle_s, self.window_s) = ((all_s - idle_s).max(0.0), idle_s, window_s);
+    }
+
+    /// The share of the data that the capture misses.
+    pub fn missed_share(&self) -> f64 {
+        let missed = self.missed_by_capture_packets as f64;
+        // some of them have a place among the others, some have none
+        let all = (self.data_packets as f64).max(missed + self.captured_packets as f64);
+        missed / all.max(1.0)
     }
 
     /// Time for which the receive window left no room for a segment, or was closed while data waited: at least that of
@@ -628,6 +642,8 @@ pub fn totals(group: &Group) -> Totals {
         let (flow, counters) = (flow.flow, &flow.flow.counters);
         totals.packets += counters.packets;
         totals.data_packets += flow.segments.len() as u64;
+        let captured = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
+        totals.captured_packets += flow.segments.iter().filter(captured).count() as u64;
         totals.payload_bytes += counters.payload_bytes;
         totals.lost += counters.lost;
         totals.lossy_flows += u64::from(counters.lost > 0);
@@ -657,6 +673,8 @@ pub fn totals(group: &Group) -> Totals {
         if typical_s >= totals.typical_wait_back_s {
             (totals.typical_wait_back_s, totals.longest_wait_back_s) = (typical_s, longest_s);
         }
+        totals.longest_transfer_s = totals.longest_transfer_s.max(longest_transfer_s(flow));
+        totals.held_in_vain_s += limits::held_in_vain_s(flow);
         let times_s = limits::times_of_flow_s(flow);
         for (total, time_s) in totals.limited_s.iter_mut().zip(times_s) {
             *total += time_s;
@@ -680,6 +698,17 @@ fn most_payload(group: &Group, is_such: impl Fn(&Flow) -> bool) -> bool {
         such += if is_such(flow.flow) { bytes } else { 0 };
     }
     2 * such > all
+}
+
+/// As long as a transfer lasted at most, and no longer than anything was in flight, as seen here or as its sender lived it.
+fn longest_transfer_s(flow: &Flow) -> f64 {
+    let lasted = |transfer: &Transfer| transfer.end_ns.saturating_sub(transfer.start_ns);
+    let longest_ns = flow.transfers.iter().map(lasted).max().unwrap_or(0);
+    let times_s = limits::times_of_flow_s(flow);
+    let idle_s =
+        times_s[Limiter::Application as usize] + times_s[Limiter::PeerApplication as usize];
+    let lived_s = times_s.iter().sum::<f64>() - idle_s;
+    (longest_ns as f64 * 1e-9).min(lived_s.max(flow.limited.busy_ns as f64 * 1e-9))
 }
 
 /// Median and longest of the waits of a flow's acknowledgments on the way back, seconds.

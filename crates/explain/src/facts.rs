@@ -43,6 +43,8 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::ReceiverWindow => fact!(
             "held-by-window",
             window_share = totals.window_share(),
+            closed_s = totals.window_closed_s,
+            closed_share = totals.window_closed_s / totals.held_by_window_s().max(1e-9),
             lost_besides = totals.lost_besides
         ),
         Cause::Sender => fact!(
@@ -65,9 +67,10 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::CaptureLoss => fact!(
             "missed-by-capture",
             missed = totals.missed_by_capture_packets,
-            acknowledged = totals.missed_by_capture_packets - totals.passed_over_packets
+            acknowledged = totals.missed_by_capture_packets - totals.passed_over_packets,
+            missed_share = totals.missed_share()
         ),
-        Cause::None => fact!("nothing-lost"),
+        Cause::None => fact!("nothing-lost", lasted_s = totals.longest_transfer_s),
         Cause::Policer => fact!("dropped-by-policer", flows = flows),
         Cause::ShallowQueue => fact!("dropped-by-shallow-queue", flows = flows),
         Cause::Aqm => fact!("dropped-by-aqm", flows = flows),

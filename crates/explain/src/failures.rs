@@ -10,8 +10,10 @@ use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, redu
 
 use crate::conditions::{is_too_large, lost_unanswered};
 use crate::document::Verdict;
+use crate::endings::Endings;
 use crate::evidence::Totals;
 use crate::ranked::Ranked;
+use crate::requests::lacks_much;
 
 /// Flows named in a verdict at most: a scan has thousands that say the same.
 const MOST_NAMED: usize = 100;
@@ -62,7 +64,8 @@ impl Failure {
             Outcome::Reset if reset.is_some_and(|r| r.is_from_elsewhere()) => {
                 Some(Self::Interfered)
             }
-            Outcome::Reset if outstanding() => Some(Self::Reset),
+            // of what the capture lacks nobody knows what was outstanding
+            Outcome::Reset if outstanding() && !lacks_much(connection) => Some(Self::Reset),
             _ if is_taken_for_old(connection) => Some(Self::TakenForOld),
             _ => None,
         }
@@ -182,6 +185,8 @@ struct Count {
     /// Losses of data that had no answer.
     lost: u64,
     outstanding_bytes: u64,
+    /// Connections whose silent side had closed before.
+    closed_before: u64,
     by_responder: u64,
     from_elsewhere: u64,
     /// Of those, resets from another distance, and ones after which the host went on.
@@ -217,6 +222,8 @@ impl Count {
             .min();
         self.connections += 1;
         self.syns += u64::from(connection.setup.syns);
+        let silent = 1 - unanswered_direction(connection);
+        self.closed_before += u64::from(connection.closed[silent]);
         self.lost += connection.flows.iter().map(lost_unanswered).sum::<u64>();
         for side in &connection.unanswered {
             self.repeats += u64::from(side.repeats);
@@ -273,6 +280,7 @@ impl Count {
         self.repeats += other.repeats;
         self.lost += other.lost;
         self.outstanding_bytes += other.outstanding_bytes;
+        self.closed_before += other.closed_before;
         self.by_responder += other.by_responder;
         self.from_elsewhere += other.from_elsewhere;
         self.other_distance += other.other_distance;
@@ -312,7 +320,8 @@ impl Count {
             Failure::Silent => fact!(
                 "data-unanswered",
                 repeats = self.repeats,
-                outstanding_bytes = self.outstanding_bytes
+                outstanding_bytes = self.outstanding_bytes,
+                closed_before = self.closed_before
             ),
             Failure::Refused => fact!("syns-refused", syns = self.syns),
             Failure::Rejected => fact!("syns-rejected", syns = self.syns),
@@ -433,6 +442,8 @@ const MOST_ENDPOINTS: usize = 16;
 pub(crate) fn verdicts(tracked: &Tracked) -> Vec<Ranked> {
     let mut counts: BTreeMap<Failure, BTreeMap<Endpoint, Count>> = BTreeMap::new();
     let hosts = Hosts::of(tracked);
+    let mut endings = Endings::default();
+    let last_ns = last_ns(tracked);
     for connection in tracked.connections.iter().chain(&tracked.failed.kept) {
         if let Some(failure) = Failure::of(connection, &hosts) {
             let responder = connection.flows[0].destination;
@@ -441,9 +452,11 @@ pub(crate) fn verdicts(tracked: &Tracked) -> Vec<Ranked> {
                 .entry(responder)
                 .or_default()
                 .add(failure, connection);
+        } else {
+            endings.take(connection, last_ns);
         }
     }
-    let mut found = Vec::new();
+    let mut found = endings.verdicts();
     for (failure, mut by_endpoint) in counts {
         if by_endpoint.len() > MOST_ENDPOINTS {
             by_endpoint = together(by_endpoint);
@@ -453,10 +466,22 @@ pub(crate) fn verdicts(tracked: &Tracked) -> Vec<Ranked> {
                 busy_s: count.lasted_s,
                 ..Totals::default()
             };
-            Ranked::new(verdict(failure, responder, count), &totals)
+            let all_closed = count.closed_before == count.connections;
+            let ranked = Ranked::new(verdict(failure, responder, count), &totals);
+            match failure == Failure::Silent && all_closed {
+                true => nobody_waited(ranked),
+                false => ranked.failed(),
+            }
         }));
     }
     found
+}
+
+/// When the last packet of all passed.
+fn last_ns(tracked: &Tracked) -> i64 {
+    let connections = tracked.connections.iter().chain(&tracked.failed.kept);
+    let flows = connections.flat_map(|connection| &connection.flows);
+    flows.map(|flow| flow.last_ns).max().unwrap_or(0)
 }
 
 /// All endpoints as one, under the name of that with most connections.
@@ -477,24 +502,11 @@ fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count>
         .collect()
 }
 
-/// True for a failure, of the capture, too: it is worth more than the news that nothing was lost before.
-fn is_failure(ranked: &Ranked) -> bool {
-    matches!(
-        ranked.verdict.cause.as_str(),
-        "no-answer" | "refused" | "reset" | "idle-timeout" | "capture-loss"
-    )
-}
-
-/// Puts failures among verdicts that are in order: behind what dropped packets, and before what held data up for a
-/// shorter time than they lasted.
-pub(crate) fn rank_among(verdicts: &mut Vec<Ranked>, mut failures: Vec<Ranked>) {
-    failures.sort_by(|a, b| b.limited_s.total_cmp(&a.limited_s));
-    for failure in failures {
-        let place = verdicts.iter().position(|other| {
-            let waited = other.verdict.lost == 0 && other.limited_s < failure.limited_s;
-            waited || (other.verdict.cause == "none" && is_failure(&failure))
-        });
-        verdicts.insert(place.unwrap_or(verdicts.len()), failure);
+/// The side that fell silent had closed: what it left unanswered delayed nothing.
+fn nobody_waited(ranked: Ranked) -> Ranked {
+    Ranked {
+        harm_s: 0.0,
+        ..ranked
     }
 }
 

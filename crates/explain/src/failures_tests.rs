@@ -179,14 +179,11 @@ fn a_scan_of_many_ports_is_one_verdict() {
 }
 
 #[test]
-fn failures_come_behind_losses_and_before_shorter_waits() {
-    let ranked = |lost, limited_s| {
-        let mut one = of(vec![connection(Outcome::NoAnswer)]).remove(0);
-        (one.verdict.lost, one.limited_s) = (lost, limited_s);
-        one
-    };
-    let mut verdicts = vec![ranked(3, 1.0), ranked(0, 9.0), ranked(0, 2.0)];
-    rank_among(&mut verdicts, vec![ranked(0, 5.0)]);
-    let order: Vec<f64> = verdicts.iter().map(|one| one.limited_s).collect();
-    assert_eq!(order, [1.0, 9.0, 5.0, 2.0]);
+fn what_a_side_leaves_unanswered_that_had_closed_delays_nobody() {
+    let mut silent = connection(Outcome::DataUnanswered);
+    silent.unanswered[0].repeats = 5;
+    let waited = |silent: &Connection| of(vec![silent.clone()]).remove(0).harm_s;
+    assert!(waited(&silent) >= 7.0);
+    silent.closed[1] = true;
+    assert_eq!(waited(&silent), 0.0);
 }

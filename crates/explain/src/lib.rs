@@ -21,7 +21,8 @@
 //! | `dual_rate` | the two buckets of a policer where one does not account for the losses |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
 //! | [`bursts`] | what bursts of a measurement met, judged as such a stretch |
-//! | `conditions`, `failures` | causes that show by themselves, and connections that failed |
+//! | `conditions`, `failures`, `endings` | causes that show by themselves, connections that failed, and how others ended |
+//! | `requests` | which requests waited, and for how long |
 //! | `beside` | what is not TCP data: requests without an answer, ICMP errors, echo requests, marked datagrams |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
@@ -36,9 +37,11 @@ mod contest;
 mod datagram_share;
 pub mod document;
 mod dual_rate;
+mod endings;
 pub mod evidence;
 mod facts;
 mod failures;
+mod felt;
 pub mod group;
 mod held;
 pub mod hop;
@@ -52,6 +55,7 @@ mod parallel;
 mod parameters;
 mod queue_limit;
 mod ranked;
+mod requests;
 mod seconds;
 mod senders_line;
 mod small_connections;

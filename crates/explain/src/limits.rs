@@ -146,6 +146,21 @@ pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
     sums_s
 }
 
+/// The time for which acknowledgments were held back that nothing waited for, seconds: they ended a transfer, or its sender had
+/// nothing to send when they came.
+pub(crate) fn held_in_vain_s(flow: &Flow) -> f64 {
+    let spans = &flow.account().spans;
+    let next = spans.iter().skip(1).map(|span| Some(span.limiter));
+    let pairs = spans.iter().zip(next.chain([None]));
+    let held_ns = pairs.filter_map(|(span, next)| {
+        let waits = next
+            .is_some_and(|next| !matches!(next, Limiter::Application | Limiter::PeerApplication));
+        let is_held = span.limiter == Limiter::DelayedAck;
+        (is_held && !waits).then(|| span.until_ns.saturating_sub(span.from_ns))
+    });
+    held_ns.map(seconds).sum()
+}
+
 /// The cause of a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are
 /// the path's own causes, set-up and slow start are none.
 pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {

@@ -5,7 +5,7 @@
 //! patterns, too, without a mechanism, and pays for that what [`crate::thresholds`] says; so what leans on something is
 //! no random loss, whether or not a mechanism that is known makes it.
 
-use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Silence};
+use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Seen, Silence};
 use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::before_capture::{Burst, spent_at_once};
@@ -40,8 +40,18 @@ pub fn contest(evidence: &Evidence) -> Contest {
 fn silence(evidence: &Evidence) -> Option<Silence> {
     let silence = evidence.pattern?.silence;
     let longest_burst_s = (3.0 * evidence.base_rtt_s.unwrap_or(USUAL_RTT_S)).max(SHORTEST_OUTAGE_S);
-    (silence.until_s - silence.from_s > longest_burst_s && silence.lost as u64 >= FEWEST_LOSSES)
-        .then_some(silence)
+    let is_long = silence.until_s - silence.from_s > longest_burst_s;
+    let lost = silence.lost as u64;
+    (is_long && lost >= FEWEST_LOSSES && has_ended(&silence, evidence)).then_some(silence)
+}
+
+/// Something passed after it: of a silence to the end nobody knows whether the path was to blame, or that it went on.
+fn has_ended(silence: &Silence, evidence: &Evidence) -> bool {
+    let trace = &evidence.group_trace.trace;
+    let first = trace
+        .time_s
+        .partition_point(|time_s| *time_s < silence.until_s);
+    trace.outcome[first..].contains(&Seen::Passed)
 }
 
 /// Share of the losses that fall into it.

@@ -23,6 +23,10 @@ use crate::verdict::{Found, verdict};
 /// counts of losses are off by as much.
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
+/// Where more of the data is missing, what waited for what cannot be told of the rest, nor what was lost: of every second packet, of
+/// every tenth, of what a display filter left over.
+const MUCH_MISSED_SHARE: f64 = 0.4;
+
 /// The judgement of one group of flows.
 pub(crate) struct Judged {
     pub verdicts: Vec<Ranked>,
@@ -57,6 +61,9 @@ pub(crate) fn without_verdict(group: &Group, defect: &Defect) -> String {
 
 /// Judges one group of flows by one capture, beside the datagrams that it holds.
 pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
+    if totals(group).missed_share() > MUCH_MISSED_SHARE {
+        return lacking(group);
+    }
     let mut evidence = measure(group);
     evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
     let bottleneck = Bottleneck::of(&evidence);
@@ -104,6 +111,26 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     }
 }
 
+/// The judgement of a group of which the capture lacks so much that nothing else can be told.
+fn lacking(group: &Group) -> Judged {
+    let evidence = measure(group);
+    let lacks_most = |ranked| Ranked {
+        lacks_most: true,
+        ..ranked
+    };
+    let unknown = |flow: &FlowRef| vec![(Cause::Unknown, 1.0); flow.flow.transfers.len()];
+    Judged {
+        verdicts: on_capture_loss(group, &evidence)
+            .map(lacks_most)
+            .into_iter()
+            .collect(),
+        transfers: (group.flows.iter())
+            .map(|flow| (flow.index, unknown(flow)))
+            .collect(),
+        defect: None,
+    }
+}
+
 /// The first of what is judged of a group is its losses.
 #[derive(Debug, Clone, Copy)]
 struct OnLosses {
@@ -146,12 +173,13 @@ fn on_load(
             found.parameters.extend(family.parameters());
             found.facts.extend(family.fact());
         }
-        let ranked = Ranked {
-            model: model.take(),
-            few: losses.is_some_and(|losses| losses.few),
-            ..Ranked::new(verdict(&one.judgement, evidence, found), &evidence.totals)
+        let ranked = Ranked::new(verdict(&one.judgement, evidence, found), &evidence.totals);
+        let ranked = match losses.is_some_and(|losses| losses.few) {
+            true => ranked.of_few(&evidence.totals),
+            false => ranked,
         };
-        verdicts.push((cause, ranked));
+        let model = model.take();
+        verdicts.push((cause, Ranked { model, ..ranked }));
     }
     verdicts
 }

@@ -422,6 +422,11 @@ impl Flow {
     }
 }
 
+/// Ports of systems' services end here (RFC 6335, section 6) ...
+const FIRST_USER_PORT: u16 = 1_024;
+/// ... and those that Linux gives to who begins a connection begin here; others begin higher.
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+
 /// Both directions of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
@@ -435,6 +440,8 @@ pub struct Connection {
     pub reset: Option<Box<Reset>>,
     /// Which sides sent a FIN.
     pub closed: [bool; 2],
+    /// When they sent the first.
+    pub closed_ns: [Option<i64>; 2],
     /// Data outstanding at the end, of either direction.
     pub unanswered: [Unanswered; 2],
     /// The use of ECN that the SYN offered.
@@ -444,6 +451,16 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// The side that accepted the connection: 0 or 1. Where the capture has no SYN, the ports tell, else who was heard second.
+    pub fn responder(&self) -> usize {
+        let known = self.handshake.syn_ns.is_some() || self.handshake.syn_ack_ns.is_some();
+        let rank = |side: usize| {
+            let port = self.flows[side].source.port;
+            u8::from(port >= FIRST_USER_PORT) + u8::from(port >= FIRST_EPHEMERAL_PORT)
+        };
+        usize::from(known || rank(1) <= rank(0))
+    }
+
     pub fn pauses(&self) -> Pauses {
         let signs = self.signs.as_ref();
         signs.map_or_else(Pauses::default, |signs| signs.pauses)

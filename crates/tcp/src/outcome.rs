@@ -159,8 +159,9 @@ impl Ending {
             Some(reset) if is_dead(reset.by) => Outcome::DataUnanswered,
             Some(reset) if self.closed[reset.by] || self.closed == [true; 2] => Outcome::Closed,
             Some(_) => Outcome::Reset,
-            None if self.closed == [true; 2] => Outcome::Closed,
+            // also behind a FIN of either side: what was repeated to the end never arrived as far as its sender knows
             None if is_dead(0) || is_dead(1) => Outcome::DataUnanswered,
+            None if self.closed == [true; 2] => Outcome::Closed,
             None if self.is_without_answer() => Outcome::NoAnswer,
             None if self.closed != [false; 2] => Outcome::HalfClosed,
             None => Outcome::Open,
@@ -212,5 +213,16 @@ mod tests {
         assert_eq!(ending.outcome(), Outcome::Closed);
         ending.closed = [true, false];
         assert_eq!(ending.outcome(), Outcome::Reset);
+    }
+
+    #[test]
+    fn data_repeated_to_the_end_has_no_answer_though_both_sides_closed() {
+        let mut ending = Ending {
+            closed: [true, true],
+            ..Ending::default()
+        };
+        assert_eq!(ending.outcome(), Outcome::Closed);
+        ending.unanswered[1].repeats = 9;
+        assert_eq!(ending.outcome(), Outcome::DataUnanswered);
     }
 }

@@ -65,7 +65,8 @@ struct Opening {
     ip_bytes: u64,
     first_ns: i64,
     last_ns: i64,
-    finished: bool,
+    /// When its first FIN passed.
+    finished_ns: Option<i64>,
 }
 
 impl Opening {
@@ -209,7 +210,11 @@ impl State {
 
     /// True once, when a connection with data has ended in both directions.
     pub fn begins_to_linger(&mut self) -> bool {
-        let over = self.reset.is_some() || self.opening.iter().all(|opening| opening.finished);
+        let over = self.reset.is_some()
+            || self
+                .opening
+                .iter()
+                .all(|opening| opening.finished_ns.is_some());
         let begins = over && self.halves.is_some() && !self.lingering;
         self.lingering |= begins;
         begins
@@ -221,7 +226,11 @@ impl State {
             return false;
         }
         let opening = &self.opening[direction];
-        let over = self.reset.is_some() || self.opening.iter().any(|opening| opening.finished);
+        let over = self.reset.is_some()
+            || self
+                .opening
+                .iter()
+                .any(|opening| opening.finished_ns.is_some());
         match opening.syn {
             Some(syn) if syn == tcp.sequence => false,
             Some(_) => true,
@@ -273,7 +282,9 @@ impl State {
             self.echoed.get_or_insert_default().packet(time_ns, tcp);
         }
         let opening = &mut self.opening[direction];
-        opening.finished |= tcp.flags.has(TcpFlags::FIN);
+        if tcp.flags.has(TcpFlags::FIN) {
+            opening.finished_ns.get_or_insert(time_ns);
+        }
         let syn = tcp.flags.has(TcpFlags::SYN);
         if syn {
             self.take_syn(direction, time_ns, packet, tcp);
@@ -493,7 +504,7 @@ impl State {
                 ttl: initiator.ttl,
             },
             reset: self.reset.as_deref().copied(),
-            closed: [initiator.finished, responder.finished],
+            closed: [initiator, responder].map(|opening| opening.finished_ns.is_some()),
             unanswered: [self.unanswered(0), self.unanswered(1)],
             is_answered: responder.packets > 0 || initiator.acknowledges,
             is_unreachable: self.is_syn_unreachable(),
@@ -530,6 +541,7 @@ impl State {
             setup: ending.setup,
             reset: self.reset.clone(),
             closed: ending.closed,
+            closed_ns: [initiator.finished_ns, self.opening[1].finished_ns],
             unanswered: ending.unanswered,
             ecn_offered: match initiator.syn {
                 Some(_) => Ecn::offered(initiator.flags),
@@ -573,7 +585,11 @@ impl State {
 
     /// Until when a sender that waits for a window waits, as far as can be told.
     fn waits_until_ns(&self, now_ns: i64) -> i64 {
-        let is_over = self.reset.is_some() || self.opening.iter().all(|opening| opening.finished);
+        let is_over = self.reset.is_some()
+            || self
+                .opening
+                .iter()
+                .all(|opening| opening.finished_ns.is_some());
         match is_over {
             true => self.last_ns(),
             false => now_ns.clamp(self.last_ns(), self.last_ns() + PROBE_INTERVAL_NS),
@@ -634,22 +650,6 @@ fn offers_ecn(flags: TcpFlags) -> bool {
     flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR)
 }
 
-/// Ports of systems' services end here (RFC 6335, section 6) ...
-const FIRST_USER_PORT: u16 = 1_024;
-/// ... and those that Linux gives to who begins a connection begin here; others begin higher.
-const FIRST_EPHEMERAL_PORT: u16 = 32_768;
-
-/// The side that accepted the connection. Where the capture has no SYN, the ports tell, else who was heard second.
-fn responder(connection: &Connection) -> usize {
-    let handshake = &connection.handshake;
-    let known = handshake.syn_ns.is_some() || handshake.syn_ack_ns.is_some();
-    let rank = |side: usize| {
-        let port = connection.flows[side].source.port;
-        u8::from(port >= FIRST_USER_PORT) + u8::from(port >= FIRST_EPHEMERAL_PORT)
-    };
-    usize::from(known || rank(1) <= rank(0))
-}
-
 fn account_for_time(
     connection: &mut Connection,
     direction: usize,
@@ -658,7 +658,7 @@ fn account_for_time(
     echoed: Option<&Echoed>,
 ) {
     let handshake = connection.handshake;
-    let is_responder = direction == responder(connection);
+    let is_responder = direction == connection.responder();
     let [flow, other] = &mut connection.flows;
     let (flow, other) = match direction {
         0 => (flow, other),

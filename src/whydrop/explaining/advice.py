@@ -21,6 +21,21 @@ _PACE_SHARE = 0.95
 # What holds all headers of Ethernet, VLAN tags, IPv6 and TCP with options.
 _HEADERS_BYTES = 128
 
+# Beyond this share nothing else is told of a capture's flows.
+_MOST_MISSING = 0.4
+
+# A window that is closed for so much of the time that it holds its sender back is not too small: nobody reads.
+_MOSTLY_CLOSED = 0.1
+
+_READ_SOONER = [
+    "A larger buffer only fills later: the receiving application reads more slowly than data comes, "
+    "or stops. See what it waits for (a disk, a processor, a lock, a screen, what it passes the data on to). On the "
+    "receiver, "
+    "data that nobody "
+    "has read stands in Recv-Q:",
+    "$ ss -tinmp state established",
+]
+
 _BBR = "$ sysctl -w net.ipv4.tcp_congestion_control=bbr"
 
 
@@ -75,6 +90,12 @@ def _policer(v: Values) -> list[str]:
         f"$ tc qdisc replace dev DEV root tbf rate {_kbit(policed)} burst {min(max(burst, 3e3), 32e3):.0f} "
         "latency 50ms",
     ]
+    if "peak_rate_bps" not in v:
+        lines.append(
+            "One bucket was seen to bind. Another, of a higher rate and a smaller burst, may stand beside it and "
+            "show only in "
+            "faster bursts: pacing evenly keeps below that, too."
+        )
     if rtt_s > 0:
         needed = sawtooth_burst_bytes(policed, rtt_s, v["mss_bytes"])
         lines.append(
@@ -226,6 +247,8 @@ def _reno_segment_s(loss_share: float, rtt_s: float) -> float:
 
 
 def _receiver_window(v: Values) -> list[str]:
+    if v.get("closed_share", 0.0) > _MOSTLY_CLOSED:
+        return _READ_SOONER
     rtt_s = v["base_rtt_s"]
     lines = []
     window = v["goodput_bps"] / 8.0 * rtt_s
@@ -244,6 +267,20 @@ def _receiver_window(v: Values) -> list[str]:
 
 
 def _capture_loss(v: Values) -> list[str]:
+    if v.get("acknowledged") == 0:
+        return [
+            "What is missing was filtered out, sampled or not recorded. Explain the capture as it was taken, "
+            "before a display "
+            "filter, with both directions; or take a new one without sampling, of all that the connection sends:",
+            "$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap host HOST and tcp port PORT",
+        ]
+    if v.get("missed_share", 0.0) > _MOST_MISSING:
+        return [
+            "So much is missing that nothing can be told of the path or the hosts. Where the capture was "
+            "sampled, filtered or "
+            "thinned out, explain it as it was taken; else give it a larger buffer:",
+            "$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap",
+        ]
     kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
     shorter = "a shorter snapshot, " if kept < v["snaplen_bytes"] else ""
     return [
@@ -321,6 +358,37 @@ _FIXED: Mapping[tuple[str, str | None], list[str]] = {
     ("refused", None): [
         "See whether the service runs and listens on that address and port, on the host itself:",
         "$ ss -ltnp",
+    ],
+    ("peer-application", "unanswered"): [
+        "The host's kernel took the request, so the network is innocent: its application did not read it, or does not "
+        "answer. Look at its log, and at what it waits for (a database, a lock, a full pool of workers). On that host, "
+        "see requests that nobody has read (Recv-Q of connections) and connections that nobody has accepted (of "
+        "listeners):",
+        "$ ss -tinmp state established",
+        "$ ss -ltn",
+    ],
+    ("unknown", "set-up"): [
+        "See on the host whether its queue of new connections overflows, which drops SYNs; else packets are "
+        "lost on the way:",
+        "$ nstat -az TcpExtListenOverflows TcpExtListenDrops",
+        "$ ss -ltn",
+    ],
+    ("reset", "in-place-of-answer"): [
+        "Something does not want this request: the application crashed on it or refuses it, or a filter on "
+        "the path that "
+        "reads requests (a name, a certificate, a protocol) resets them. Look at the application's log; ask again for "
+        "something else, or from elsewhere:",
+        "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnClose",
+    ],
+    ("reset", "idle"): [
+        "That side, or a firewall or load balancer in its name, ends connections that are idle: raise its timeout, or "
+        "send something more often than that: keep-alives of the application, or of the kernel, which the application "
+        "must ask for (SO_KEEPALIVE):",
+        "$ sysctl -w net.ipv4.tcp_keepalive_time=60 net.ipv4.tcp_keepalive_intvl=10",
+    ],
+    ("reset", "after-close"): [
+        "The application of that side closed without having read what was sent to it: see its log for why it ended the "
+        "connection. What it had not read, and what came after, is lost to it.",
     ],
     ("reset", None): [
         "Look at the log of the host that sent the reset, or of the device on the path: the application crashed or "

@@ -327,10 +327,30 @@ _PHRASES: Mapping[str, Phrase] = {
     # connections that failed
     "syns-unanswered": "{syns|SYN} in {lasted_s} of trying, none answered",
     "syns-refused": "{syns|SYN}, each answered by a reset",
-    "data-unanswered": (
+    "data-unanswered": lambda v: (
         "{outstanding_bytes} were sent again {repeats|time}, and no packet came back from then on to the end"
+        + ("; the silent side had sent its FIN" if v.get("closed_before") else "")
     ),
     "reset-under-way": _reset_under_way,
+    "request-unanswered": (
+        "all {data_bytes} of the request were acknowledged, so the path delivered them: the wait of {waited_s} from "
+        "then on is that of the application"
+    ),
+    "set-up-repeated": (
+        "{syns|SYN} in all; those without an answer were lost on the way, or dropped by a host whose queue of new "
+        "connections was full"
+    ),
+    "request-reset": "all {data_bytes} of the request were acknowledged before the reset came",
+    "reset-when-idle": "all that had been sent was acknowledged, and neither side had closed",
+    "reset-mid-stream": (
+        "the last segment before the reset was full, as those before it, and neither side had closed: the stream was "
+        "not over"
+    ),
+    "reset-after-close": (
+        "data that comes for a side that has closed is answered by a reset (RFC 9293, section 3.10.4); "
+        "{data_bytes} were "
+        "not acknowledged"
+    ),
     "reset-by-middlebox": _reset_by_middlebox,
     "reset-fields": _reset_fields,
     "syns-rejected": "{syns|SYN}, answered by an ICMP error instead of a SYN/ACK",

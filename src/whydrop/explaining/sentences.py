@@ -73,6 +73,12 @@ def _unexplained(v: Values) -> str:
     return f"{{lost|packet}} lost, and no cause accounts for {them} markedly better than the others."
 
 
+# A window that is closed for so much of the time that it holds its sender back is not too small: nobody reads.
+_MOSTLY_CLOSED = 0.1
+
+# Beyond this share nothing else is told of a capture's flows.
+_MOST_MISSING = 0.4
+
 _AT_THE_SENDER = {
     "application": "its application had nothing to send for most of the time",
     "send-buffer": "its send buffer was full of what was not yet acknowledged",
@@ -88,12 +94,35 @@ def _held_by_sender(v: Values) -> str:
     return f"The sender held the flow back, not the path: {lost}no queue grew{window}{_lost_besides(v)}."
 
 
+def _held_by_window(v: Values) -> str:
+    held = "The receiver's window held the sender back for {window_share} of the time"
+    if v.get("closed_share", 0.0) > _MOSTLY_CLOSED:
+        held = "The receiver did not read what came: its window was closed for {closed_s} while data waited"
+    return held + (_lost_besides(v) or "; the path dropped nothing") + "."
+
+
 def _missed_by_capture(v: Values) -> str:
     acknowledged = v.get("acknowledged", v["missed"])
     if acknowledged == v["missed"]:
-        return "The capture missed {missed|packet} that the receiver acknowledged."
+        share = f", {v['missed_share'] * 100:.0f} % of the data" if v.get("missed_share", 0.0) > _MOST_MISSING else ""
+        return f"The capture missed {{missed|packet}} that the receiver acknowledged{share}."
     some = ", {acknowledged} of them acknowledged" if acknowledged else ", and nothing tells what became of them"
     return "The capture lacks {missed|packet} that the sequence numbers pass over" + some + "."
+
+
+# A wait that a person feels, and what is long for a transfer.
+_FELT_S = 0.5
+_LONG_S = 1.0
+
+
+def _nothing_lost(v: Values) -> str:
+    if v.get("longest_trip_s", 0.0) > _FELT_S:
+        return "Nothing was lost; the round trip is long, up to {longest_trip_s}, and that is what was waited for."
+    if v.get("others_waited"):
+        return "Nothing was lost in these flows, and no cause of their own held them up."
+    if v.get("lasted_s", 0.0) > _LONG_S:
+        return "Nothing was lost, and nothing shows what held up the {lasted_s} that data was under way."
+    return "Nothing was lost and nothing waited for long."
 
 
 def _missed_by_captures(v: Values) -> str:
@@ -120,6 +149,25 @@ def _too_large(v: Values) -> str:
 def _forgotten(v: Values) -> str:
     idle = "{connections|connection} with " + _responders(v) + " did not survive a pause of {idle_s}: "
     return idle + "something on the path, or the other end, had forgotten them."
+
+
+def _request_unanswered(v: Values) -> str:
+    took = _responders(v) + " acknowledged {connections|request} and sent no answer"
+    if v["by_nobody"] == v["connections"]:
+        return took + " in the {longest_s} until the capture ended."
+    if v["by_asked"] == v["connections"]:
+        return took + ": it closed the connection {longest_s} later."
+    who = "the other side" if v["connections"] == 1 else "the others"
+    return took + f": {who} gave up after {{longest_s}}."
+
+
+def _reset_after_close(v: Values) -> str:
+    who = _responders(v) if v["by_responder"] == v["connections"] else "One side"
+    if not v["by_responder"]:
+        who = "The client of " + _responders(v)
+    return (
+        f"{who} closed {{connections|connection}} while data still came, and answered {{data_bytes}} of it by a reset."
+    )
 
 
 _SENTENCES: Mapping[str, Phrase] = {
@@ -175,11 +223,7 @@ _SENTENCES: Mapping[str, Phrase] = {
     "dropped-by-aqm": "Active queue management dropped {losses} to keep its queue short.",
     "dropped-at-random": _dropped_at_random,
     "reordered": _reordered,
-    "held-by-window": lambda v: (
-        "The receiver's window held the sender back for {window_share} of the time"
-        + (_lost_besides(v) or "; the path dropped nothing")
-        + "."
-    ),
+    "held-by-window": _held_by_window,
     "held-by-sender": _held_by_sender,
     "answered-late": (
         "Transfers waited for the application at the data's sender to answer: for {limited_s}, {limited_share} of "
@@ -194,7 +238,7 @@ _SENTENCES: Mapping[str, Phrase] = {
         "one packet."
     ),
     "missed-by-captures": _missed_by_captures,
-    "nothing-lost": "Nothing was lost and nothing waited for long.",
+    "nothing-lost": _nothing_lost,
     "unexplained": _unexplained,
     "syns-unanswered": lambda v: (
         _responders(v) + " never answered: {connections|attempt} to connect got nothing back; down, or behind a filter "
@@ -203,9 +247,27 @@ _SENTENCES: Mapping[str, Phrase] = {
     "syns-refused": lambda v: (
         _responders(v) + " refused {connections|connection}: nothing listens there, or a firewall rejects them."
     ),
-    "data-unanswered": (
-        "The other end fell silent: data of {connections|connection} was sent again and again without an answer."
+    "data-unanswered": lambda v: (
+        "The other end closed and then fell silent: what was still sent to it in {connections|connection} was sent "
+        "again and again without an answer."
+        if v.get("closed_before") == v["connections"]
+        else "The other end fell silent: data of {connections|connection} was sent again and again without an answer."
     ),
+    "request-unanswered": _request_unanswered,
+    "set-up-repeated": lambda v: (
+        _responders(v) + " answered {connections|connection} only when the SYN was sent again: set-up took {longest_s} "
+        "longer."
+    ),
+    "request-reset": lambda v: (
+        _responders(v) + " acknowledged {connections|request} and answered with a reset: no data came back."
+    ),
+    "reset-when-idle": lambda v: (
+        _responders(v) + " ended {connections|connection} by a reset after {idle_s} without a packet."
+    ),
+    "reset-mid-stream": lambda v: (
+        "A reset broke off {connections|transfer} with " + _responders(v) + " in the middle of a stream."
+    ),
+    "reset-after-close": _reset_after_close,
     "reset-under-way": lambda v: (
         "{connections|connection} with " + _responders(v) + " broke off by a reset while data was under way."
     ),

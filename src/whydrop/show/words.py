@@ -25,7 +25,7 @@ _CAUSES = {
     "outage": ("Outage", "for a while nothing passed, then it went on"),
     "no-answer": ("No answer", "nobody answered: a dead host, a filter, or no way there"),
     "refused": ("Refused", "the far end, or a filter, said no"),
-    "reset": ("Reset", "a connection was broken off"),
+    "reset": ("Reset", "a connection was ended at once, by a side of it or in its name"),
     "mtu": ("Path MTU", "packets were too large for a link on the way"),
     "idle-timeout": ("Idle timeout", "a connection was forgotten while it was silent"),
     "window-scaling": ("Window scaling", "the option for windows above 64 KiB was lost or missing"),
@@ -37,7 +37,7 @@ _CAUSES = {
     "jitter": ("Jitter", "delays varied, and this traffic's load does not explain it"),
     "host-drop": ("Dropped by this host", "this host's own kernel dropped packets, and said why"),
     "unfairness": ("Unfairness", "flows of one direction get unequal shares"),
-    "none": ("Nothing", "nothing dropped packets or held them up"),
+    "none": ("Nothing", "no packet was lost, and no cause of its own took the time"),
     "unknown": ("Unknown", "the evidence names no single cause"),
 }
 

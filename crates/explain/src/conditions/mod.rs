@@ -79,9 +79,11 @@ impl Condition {
         Ranked {
             payload_bytes,
             limited_s: self.limited_s,
+            harm_s: self.limited_s,
             weight: 1.0,
             doubtful: false,
             few: false,
+            lacks_most: false,
             verdict: Verdict::of(verdicts.swap_remove(0)),
             model: None,
         }
@@ -156,7 +158,18 @@ impl Conditions {
         let active_s = totals.busy_s + totals.idle_s;
         let staying = of_load.into_iter();
         let staying = staying.filter(|(cause, _)| self.instead_of(*cause).is_none());
-        let mut verdicts: Vec<Ranked> = staying.map(|(_, verdict)| verdict).collect();
+        let accounted = self.found.iter().filter(|condition| condition.lost > 0);
+        let accounted_s: f64 = accounted.map(|condition| condition.limited_s).sum();
+        let mut verdicts: Vec<Ranked> = staying
+            .map(|(cause, verdict)| match WITHOUT_A_CAUSE.contains(&cause) {
+                // what conditions took is no harm of losses that nothing accounts for
+                true if verdict.verdict.lost > 0 => Ranked {
+                    harm_s: (verdict.harm_s - accounted_s).max(0.0),
+                    ..verdict
+                },
+                _ => verdict,
+            })
+            .collect();
         let all = self.found.into_iter();
         verdicts.extend(all.map(|condition| condition.ranked(active_s, totals.payload_bytes)));
         verdicts

@@ -64,9 +64,11 @@ impl Variation {
             verdict: Verdict::of(verdict),
             payload_bytes,
             limited_s: 0.0,
+            harm_s: 0.0,
             weight: 1.0,
             doubtful: false,
             few: false,
+            lacks_most: false,
             model: None,
         })
     }

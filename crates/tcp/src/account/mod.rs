@@ -8,6 +8,7 @@
 //! acknowledgment that made room, by the window that opened, by a timer, or by nothing of that, when there was nothing
 //! to send before.
 
+mod first_answer;
 mod silence;
 
 use std::collections::VecDeque;
@@ -40,11 +41,14 @@ pub(crate) struct Told<'a> {
     pub echoed_rtt_ns: Option<i64>,
 }
 
-/// An account of the flow's time; `None` where acknowledgments of its data were not captured.
+/// An account of the flow's time; `None` where acknowledgments of its data were not captured, and no request for it either.
 pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     let has_acknowledgments = told.flow.acknowledgments.iter().any(|a| a.acknowledged > 0);
-    if told.flow.segments.is_empty() || !has_acknowledgments {
+    if told.flow.segments.is_empty() {
         return None;
+    }
+    if !has_acknowledgments {
+        return first_answer::account(told).map(Box::new);
     }
     let mut account = Walk::new(told).run();
     // thousands of small connections may be kept
@@ -262,7 +266,9 @@ impl<'a> Walk<'a> {
         let from_ns = done_ns.unwrap_or(begins_ns);
         // nothing is asked for
         self.account.push(begins_ns, from_ns, Limiter::Application);
-        let limiter = match self.told.is_responder && request_ns.is_some() {
+        // whoever opens a connection and says nothing waits to be greeted
+        let greets = number == 0 && self.told.handshake.syn_ack_ns.is_some();
+        let limiter = match self.told.is_responder && (request_ns.is_some() || greets) {
             true => Limiter::PeerApplication,
             false => Limiter::Application,
         };

@@ -53,6 +53,13 @@ impl Walk<'_> {
             && (self.again_ns).is_some_and(|ns| heard_ns >= ns.saturating_add(answer_ns))
     }
 
+    /// True if an acknowledgment came with data: the receiver's application made it, and no timer; or one that came before was filtered
+    /// out of the capture.
+    fn comes_with_data(&self, acknowledgment: &Acknowledgment) -> bool {
+        let data_ns = (self.told.request_until)(acknowledgment.time_ns);
+        data_ns == Some(acknowledgment.time_ns)
+    }
+
     /// From when on an acknowledgment of all that is out, less than two full segments, was held back.
     pub(super) fn held_from_ns(
         &self,
@@ -67,6 +74,7 @@ impl Walk<'_> {
         let by_timer = all
             && bytes < self.round_trip.stretch
             && (LEAST_HELD_NS..=MOST_HELD_NS).contains(&held_ns)
+            && !self.comes_with_data(acknowledgment)
             && !self.answers_again(heard_ns);
         by_timer.then_some(expected_ns.max(self.last_heard_ns))
     }

@@ -73,6 +73,8 @@ impl Half {
             _ => self.on_sack(packet, acknowledged, highest_before, &unwrapper),
         };
         let unseen = acknowledged > self.next.max(self.closed.probed_to) + 1;
+        // what comes when all data was acknowledged is that of a FIN, and no part of a transfer
+        let of_data = unseen || self.acknowledged < self.next;
         let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
         let newest = (acknowledged > self.acknowledged)
             .then(|| self.on_progress(packet, acknowledged, highest_before))
@@ -97,7 +99,10 @@ impl Half {
         if progress || packet.pure {
             self.last_acknowledgment_ns = packet.time_ns;
         }
-        if progress && let Some(transfer) = self.flow.transfers.last_mut() {
+        if progress
+            && of_data
+            && let Some(transfer) = self.flow.transfers.last_mut()
+        {
             transfer.end_ns = transfer.end_ns.max(packet.time_ns);
         }
         // before any data they tell charts a window, and the account of time only of a request that was not captured

@@ -136,6 +136,9 @@ const LEAST_OF_ANNOUNCED: f64 = 0.8;
 /// Segments of the largest size, and most of all: whoever has more to send fills them (RFC 9293, section 3.8.6.2.1).
 const FEWEST_FULL: usize = 10;
 
+/// No path that carries data loses as much.
+const MANY_JUMPED_OVER_SHARE: f64 = 0.3;
+
 /// Guards against a number that is far from all others: damaged, forged, or the first after a hole in the capture.
 /// Only a second one near it is believed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -357,11 +360,16 @@ impl Half {
             .filter(|range| range.gap)
             .map(|range| range.segment)
             .collect();
+        let mut jumped_over = 0;
         for segment in gaps {
             let placeholder = self.segment_mut(segment);
             if !placeholder.is_lost() {
+                jumped_over += u64::from(placeholder.payload_bytes);
                 placeholder.payload_bytes = 0;
             }
+        }
+        if !self.acknowledgment_seen {
+            self.count_jumped_over(jumped_over);
         }
         self.settle_placeholders();
         // what was sent may all have been window probes, which are no segments
@@ -410,6 +418,16 @@ impl Half {
             largest
         } else {
             announced
+        }
+    }
+
+    /// Counts what the sequence of a capture without acknowledgments jumps over, and nothing repaired: a few gaps are those of losses
+    /// whose repair was not captured any more, many are the capture's own.
+    fn count_jumped_over(&mut self, bytes: u64) {
+        let packets = bytes.div_ceil(u64::from(self.segment_size()));
+        if packets as f64 > MANY_JUMPED_OVER_SHARE * self.flow.segments.len() as f64 {
+            let missed = self.count_missed(bytes);
+            self.flow.counters.passed_over_packets += missed;
         }
     }
 

@@ -1,0 +1,352 @@
+//! How connections that carried data ended without a failure of the path: a request that was acknowledged and never answered,
+//! and resets where all that was sent had arrived.
+//!
+//! Silent where it is usual: whoever opened a connection may close it by a reset once it has its answer, and an alert or two
+//! of TLS that cross a FIN are answered by one.
+
+use std::collections::BTreeMap;
+
+use whydrop_tcp::{Connection, Endpoint, Outcome};
+use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
+
+use crate::document::Verdict;
+use crate::evidence::Totals;
+use crate::ranked::{NOT_TAKEN_S, Ranked};
+use crate::requests::{FELT_NS, GaveUp, OpenRequest, open_request};
+use crate::seconds::seconds;
+
+/// Flows and packets named in a verdict at most, and endpoints that get a verdict of their own for each way to end.
+const MOST_NAMED: usize = 100;
+const MOST_PACKETS: usize = 16;
+const MOST_ENDPOINTS: usize = 16;
+/// As sure as of a fact that the capture holds ...
+const SURE: f64 = 0.95;
+/// ... and of a request that had no answer yet: no capture tells whether one was due.
+const LIKELY: f64 = 0.8;
+/// A connection without a packet for so long was idle: requests of one page follow each other more closely.
+const IDLE_NS: i64 = 1_000_000_000;
+/// An alert of TLS, or two: what a side says that is about to close, too.
+const ALERT_BYTES: u64 = 128;
+/// Segments of a stream whose last one is full: it goes on.
+const FEWEST_OF_A_STREAM: usize = 10;
+
+/// How connections ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    Unanswered,
+    /// By a reset in place of the answer.
+    ResetForAnswer,
+    /// By a reset of the side that accepted the connection, after a pause.
+    ResetWhenIdle,
+    /// By a reset in the middle of a stream of full segments.
+    ResetMidStream,
+    /// One side closed, and answered what still came by a reset.
+    ResetAfterClose,
+    /// It began late, since SYNs had no answer.
+    SetUpRepeated,
+}
+
+impl Ending {
+    fn of(connection: &Connection, request: Option<&OpenRequest>) -> Option<Self> {
+        let reset = connection.reset.as_deref();
+        let by_responder = reset.is_some_and(|reset| reset.by == connection.responder());
+        match (connection.outcome, reset) {
+            (Outcome::Reset, Some(_)) if by_responder && request.is_some() => {
+                Some(Self::ResetForAnswer)
+            }
+            (Outcome::Reset, Some(reset)) if request.is_none() => match () {
+                () if by_responder && reset.idle_ns >= IDLE_NS => Some(Self::ResetWhenIdle),
+                () if is_mid_stream(connection) && reset.idle_ns < IDLE_NS => {
+                    Some(Self::ResetMidStream)
+                }
+                () => None,
+            },
+            (Outcome::Closed, Some(reset)) if comes_after_close(connection, reset.by) => {
+                Some(Self::ResetAfterClose)
+            }
+            _ => request.map(|_| Self::Unanswered),
+        }
+    }
+
+    fn cause(self) -> Cause {
+        match self {
+            Self::Unanswered => Cause::PeerApplication,
+            Self::SetUpRepeated => Cause::Unknown,
+            _ => Cause::Reset,
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            Self::Unanswered => "unanswered",
+            Self::ResetForAnswer => "in-place-of-answer",
+            Self::ResetWhenIdle => "idle",
+            Self::ResetMidStream => "mid-stream",
+            Self::ResetAfterClose => "after-close",
+            Self::SetUpRepeated => "set-up",
+        }
+    }
+
+    fn code(self) -> &'static str {
+        match self {
+            Self::Unanswered => "request-unanswered",
+            Self::ResetForAnswer => "request-reset",
+            Self::ResetWhenIdle => "reset-when-idle",
+            Self::ResetMidStream => "reset-mid-stream",
+            Self::ResetAfterClose => "reset-after-close",
+            Self::SetUpRepeated => "set-up-repeated",
+        }
+    }
+}
+
+/// The last data belongs to a stream of full segments, whose end is seldom full.
+fn is_mid_stream(connection: &Connection) -> bool {
+    let latest =
+        (connection.flows.iter()).max_by_key(|flow| flow.segments.last().map(|s| s.time_ns));
+    latest.is_some_and(|flow| {
+        let full = flow.mss_bytes.is_some_and(|mss_bytes| {
+            let last = flow.segments.last();
+            last.is_some_and(|last| last.payload_bytes >= mss_bytes)
+        });
+        let own = flow
+            .transfers
+            .last()
+            .map_or(0, |last| last.end - last.first);
+        full && own >= FEWEST_OF_A_STREAM
+    })
+}
+
+/// Data came for the side that had closed, and was never acknowledged.
+fn comes_after_close(connection: &Connection, closed_by: usize) -> bool {
+    let sender = 1 - closed_by;
+    let last_ns = connection.flows[sender]
+        .segments
+        .last()
+        .map(|segment| segment.time_ns);
+    let is_late = last_ns
+        .zip(connection.closed_ns[closed_by])
+        .is_some_and(|(last_ns, closed_ns)| last_ns > closed_ns);
+    is_late && connection.unanswered[sender].bytes > ALERT_BYTES
+}
+
+/// By how much longer a connection took to come up, where SYNs had no answer: until the one that had.
+fn set_up_late_ns(connection: &Connection) -> Option<i64> {
+    let first_ns = connection.setup.first_syn_ns?;
+    let answered_ns = connection
+        .handshake
+        .syn_ns
+        .filter(|_| connection.setup.syn_acks > 0)?;
+    let late_ns = answered_ns.saturating_sub(first_ns);
+    (connection.setup.syns > 1 && late_ns >= FELT_NS).then_some(late_ns)
+}
+
+/// Connections to one endpoint that ended alike.
+#[derive(Debug, Default)]
+struct Count {
+    connections: u64,
+    syns: u64,
+    bytes: u64,
+    waited_s: f64,
+    longest_s: f64,
+    idle_s: f64,
+    by_responder: u64,
+    /// Requests by who gave up: the side that asked, the side that was asked, nobody before the capture ended.
+    by_asking: u64,
+    by_asked: u64,
+    by_nobody: u64,
+    other_responders: u64,
+    payload_bytes: u64,
+    packets: Vec<u64>,
+    names: Vec<String>,
+}
+
+impl Count {
+    fn add(&mut self, ending: Ending, connection: &Connection, request: Option<&OpenRequest>) {
+        self.connections += 1;
+        self.payload_bytes += connection
+            .flows
+            .iter()
+            .map(|flow| flow.counters.payload_bytes)
+            .sum::<u64>();
+        if let Some(reset) = connection.reset.as_deref() {
+            self.by_responder += u64::from(reset.by == connection.responder());
+            self.idle_s = self.idle_s.max(seconds(reset.idle_ns));
+            if self.packets.len() < MOST_PACKETS {
+                self.packets.push(reset.packet);
+            }
+            if ending == Ending::ResetAfterClose {
+                self.bytes += connection.unanswered[1 - reset.by].bytes;
+            }
+        }
+        if let Some(request) = request {
+            let waited_s = seconds(request.waited_ns());
+            self.bytes += request.bytes;
+            self.waited_s += waited_s;
+            self.longest_s = self.longest_s.max(waited_s);
+            match request.gave_up {
+                GaveUp::Asking => self.by_asking += 1,
+                GaveUp::Asked => self.by_asked += 1,
+                GaveUp::Nobody => self.by_nobody += 1,
+            }
+        }
+        if self.names.len() < MOST_NAMED {
+            self.names
+                .push(connection.flows[1 - connection.responder()].name());
+        }
+    }
+
+    fn take_in(&mut self, other: Self) {
+        self.connections += other.connections;
+        self.syns += other.syns;
+        self.bytes += other.bytes;
+        self.waited_s += other.waited_s;
+        self.longest_s = self.longest_s.max(other.longest_s);
+        self.idle_s = self.idle_s.max(other.idle_s);
+        self.by_responder += other.by_responder;
+        self.by_asking += other.by_asking;
+        self.by_asked += other.by_asked;
+        self.by_nobody += other.by_nobody;
+        self.payload_bytes += other.payload_bytes;
+        self.packets.extend(other.packets);
+        self.packets.truncate(MOST_PACKETS);
+        let room = MOST_NAMED.saturating_sub(self.names.len());
+        self.names.extend(other.names.into_iter().take(room));
+    }
+
+    fn headline(&self, ending: Ending, responder: Endpoint) -> Fact {
+        let of_requests = fact!(
+            ending.code(),
+            connections = self.connections,
+            other_responders = self.other_responders,
+            data_bytes = self.bytes,
+            by_responder = self.by_responder
+        );
+        let about = of_requests.with("responder", Value::Text(responder.to_string().into()));
+        let about = match ending {
+            Ending::Unanswered | Ending::ResetForAnswer => about
+                .with("waited_s", self.waited_s)
+                .with("longest_s", self.longest_s)
+                .with("by_asking", self.by_asking)
+                .with("by_asked", self.by_asked)
+                .with("by_nobody", self.by_nobody),
+            Ending::SetUpRepeated => about
+                .with("syns", self.syns)
+                .with("waited_s", self.waited_s)
+                .with("longest_s", self.longest_s),
+            _ => about.with("idle_s", self.idle_s),
+        };
+        Fact {
+            packets: self.packets.clone(),
+            ..about
+        }
+    }
+
+    fn verdict(self, ending: Ending, responder: Endpoint) -> Ranked {
+        let sure = match ending {
+            Ending::Unanswered if self.by_nobody == self.connections => LIKELY,
+            _ => SURE,
+        };
+        let facts = vec![self.headline(ending, responder)];
+        let totals = Totals {
+            busy_s: self.waited_s,
+            ..Totals::default()
+        };
+        let subject = Subject {
+            flows: self.names,
+            ..Subject::default()
+        };
+        let finding = Finding {
+            detail: Some(ending.detail().to_owned()),
+            nats: log_odds(sure),
+            limited_share: match ending {
+                Ending::Unanswered | Ending::SetUpRepeated => 1.0,
+                _ => 0.0,
+            },
+            facts,
+            ..Finding::new("capture", subject, None, ending.cause())
+        };
+        let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
+        let ranked = Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals);
+        match ending {
+            // who closes has what it wants, and a connection that comes up late did not fail
+            Ending::ResetAfterClose => Ranked {
+                harm_s: NOT_TAKEN_S,
+                ..ranked
+            },
+            Ending::SetUpRepeated => ranked,
+            _ => ranked.failed(),
+        }
+    }
+}
+
+/// Connections by how they ended and with whom.
+#[derive(Debug, Default)]
+pub(crate) struct Endings(BTreeMap<Ending, BTreeMap<Endpoint, Count>>);
+
+impl Endings {
+    /// Takes a connection that did not fail, of a capture that ended at `last_ns`.
+    pub fn take(&mut self, connection: &Connection, last_ns: i64) {
+        self.take_set_up(connection);
+        let request = open_request(connection, last_ns);
+        let Some(ending) = Ending::of(connection, request.as_ref()) else {
+            return;
+        };
+        let of_ending = self.0.entry(ending).or_default();
+        let responder = connection.flows[connection.responder()].source;
+        let count = of_ending.entry(responder).or_default();
+        count.add(ending, connection, request.as_ref());
+    }
+
+    /// Takes a connection that came up late.
+    fn take_set_up(&mut self, connection: &Connection) {
+        let Some(late_ns) = set_up_late_ns(connection) else {
+            return;
+        };
+        let responder = connection.flows[connection.responder()].source;
+        let of_ending = self.0.entry(Ending::SetUpRepeated).or_default();
+        let count = of_ending.entry(responder).or_default();
+        count.connections += 1;
+        count.syns += u64::from(connection.setup.syns);
+        count.waited_s += seconds(late_ns);
+        count.longest_s = count.longest_s.max(seconds(late_ns));
+        if count.names.len() < MOST_NAMED {
+            let asking = 1 - connection.responder();
+            count.names.push(connection.flows[asking].name());
+        }
+    }
+
+    /// A verdict for each way to end and endpoint; one for all endpoints where they are many.
+    pub fn verdicts(self) -> Vec<Ranked> {
+        let mut found = Vec::new();
+        for (ending, mut by_endpoint) in self.0 {
+            if by_endpoint.len() > MOST_ENDPOINTS {
+                by_endpoint = together(by_endpoint);
+            }
+            let verdicts = by_endpoint.into_iter();
+            found.extend(verdicts.map(|(responder, count)| count.verdict(ending, responder)));
+        }
+        found
+    }
+}
+
+/// All endpoints as one, under the name of that with most connections.
+fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count> {
+    let busiest = by_endpoint
+        .iter()
+        .max_by_key(|(_, count)| count.connections);
+    let Some((&responder, _)) = busiest else {
+        return by_endpoint;
+    };
+    let mut all = Count {
+        other_responders: by_endpoint.len() as u64 - 1,
+        ..Count::default()
+    };
+    by_endpoint
+        .into_values()
+        .for_each(|count| all.take_in(count));
+    BTreeMap::from([(responder, all)])
+}
+
+#[cfg(test)]
+#[path = "endings_tests.rs"]
+mod tests;

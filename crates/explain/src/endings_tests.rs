@@ -1,0 +1,167 @@
+//! How connections end that did not fail, and what of it is worth a word.
+
+use whydrop_tcp::Reset;
+
+use super::*;
+use crate::testing::{MS, delivered, flow};
+
+/// A client asks and, 10 ms later, has its answer; after `asks_again_ms` it asks again and has its acknowledgment 10 ms later.
+fn connection(asks_again_ms: Option<i64>) -> Connection {
+    let mut connection = Connection::default();
+    let mut asked = vec![delivered(0, 10)];
+    asked.extend(asks_again_ms.map(|ms| delivered(ms * MS, 10)));
+    let (mut asking, mut answering) = (flow(1, asked), flow(1, vec![delivered(10 * MS, 10)]));
+    (answering.source, answering.destination) = (asking.destination, asking.source);
+    if let Some(ms) = asks_again_ms {
+        let first = asking.transfers[0];
+        asking.transfers = vec![
+            whydrop_tcp::Transfer {
+                end: 1,
+                end_ns: 10 * MS,
+                payload_bytes: 100,
+                ..first
+            },
+            whydrop_tcp::Transfer {
+                first: 1,
+                end: 2,
+                start_ns: ms * MS,
+                end_ns: (ms + 10) * MS,
+                payload_bytes: 100,
+            },
+        ];
+    }
+    connection.flows = [asking, answering];
+    connection.handshake.syn_ns = Some(0);
+    connection.from_start = true;
+    connection
+}
+
+/// The cause and detail that are said of it where the capture goes on for a minute.
+fn said(connection: &Connection) -> Option<(String, String)> {
+    let mut endings = Endings::default();
+    endings.take(connection, 60_000 * MS);
+    let found = endings.verdicts().pop()?.verdict;
+    Some((found.cause, found.detail.unwrap_or_default()))
+}
+
+fn reset(connection: &mut Connection, by: usize, at_ms: i64, idle_ms: i64) {
+    connection.outcome = Outcome::Reset;
+    connection.reset = Some(Box::new(Reset {
+        by,
+        time_ns: at_ms * MS,
+        idle_ns: idle_ms * MS,
+        packet: 7,
+        ..Reset::default()
+    }));
+}
+
+fn is(cause: &str, detail: &str) -> Option<(String, String)> {
+    Some((cause.to_owned(), detail.to_owned()))
+}
+
+#[test]
+fn whoever_closes_after_its_answer_waited_for_nothing() {
+    let mut done = connection(None);
+    done.closed_ns[0] = Some(30_000 * MS);
+    assert_eq!(said(&done), None);
+}
+
+#[test]
+fn a_request_that_is_given_up_had_no_answer() {
+    let mut asking = connection(Some(100));
+    asking.closed_ns[0] = Some(2_000 * MS);
+    assert_eq!(said(&asking), is("peer-application", "unanswered"));
+    // one that closes as it asks goes on waiting
+    asking.closed_ns[0] = Some(112 * MS);
+    assert_eq!(said(&asking), None);
+}
+
+#[test]
+fn what_is_smaller_than_all_that_had_answers_may_ask_for_none() {
+    let mut asking = connection(Some(100));
+    asking.closed_ns[0] = Some(2_000 * MS);
+    asking.flows[0].transfers[1].payload_bytes = 31;
+    assert_eq!(said(&asking), None);
+}
+
+#[test]
+fn an_open_connection_that_had_answers_may_be_idle() {
+    assert_eq!(said(&connection(Some(100))), None);
+}
+
+#[test]
+fn a_request_without_any_answer_waits_to_the_end_of_the_capture() {
+    let mut asking = connection(None);
+    let answering = &mut asking.flows[1];
+    (answering.segments, answering.transfers) = (Vec::new(), Vec::new());
+    asking.flows[0].transfers[0].end_ns = 10 * MS;
+    assert_eq!(said(&asking), is("peer-application", "unanswered"));
+}
+
+#[test]
+fn what_is_written_now_and_then_waits_for_nobody() {
+    let mut writing = connection(None);
+    writing.flows[1].segments.clear();
+    writing.flows[1].transfers.clear();
+    writing.flows[0] = flow(1, vec![delivered(0, 10), delivered(5_000 * MS, 10)]);
+    writing.flows[0].transfers[0].end_ns = 5_010 * MS;
+    assert_eq!(said(&writing), None);
+}
+
+#[test]
+fn a_reset_in_place_of_an_answer_is_told_from_one_after_it() {
+    let mut asking = connection(Some(100));
+    reset(&mut asking, 1, 120, 5);
+    assert_eq!(said(&asking), is("reset", "in-place-of-answer"));
+    let mut done = connection(None);
+    reset(&mut done, 1, 30, 5);
+    assert_eq!(said(&done), None);
+}
+
+#[test]
+fn the_side_that_accepted_resets_what_was_idle_and_the_other_is_free_to() {
+    let mut idle = connection(None);
+    reset(&mut idle, 1, 30_000, 29_000);
+    assert_eq!(said(&idle), is("reset", "idle"));
+    reset(&mut idle, 0, 30_000, 29_000);
+    assert_eq!(said(&idle), None);
+}
+
+#[test]
+fn a_stream_of_full_segments_does_not_end_by_a_reset() {
+    let mut streaming = connection(None);
+    let stream: Vec<_> = (0..20)
+        .map(|number| delivered((10 + number) * MS, 10))
+        .collect();
+    let answering = &mut streaming.flows[1];
+    answering.mss_bytes = Some(stream[0].payload_bytes);
+    answering.transfers[0].end = stream.len();
+    answering.segments = stream;
+    reset(&mut streaming, 0, 40, 5);
+    assert_eq!(said(&streaming), is("reset", "mid-stream"));
+    streaming.flows[1].segments[19].payload_bytes = 500;
+    assert_eq!(said(&streaming), None);
+}
+
+#[test]
+fn data_for_a_side_that_closed_is_answered_by_a_reset() {
+    let mut closing = connection(None);
+    closing.closed_ns[0] = Some(5 * MS);
+    reset(&mut closing, 0, 30, 5);
+    closing.outcome = Outcome::Closed;
+    closing.unanswered[1].bytes = 3_000;
+    assert_eq!(said(&closing), is("reset", "after-close"));
+    // an alert of TLS
+    closing.unanswered[1].bytes = 31;
+    assert_eq!(said(&closing), None);
+}
+
+#[test]
+fn a_connection_whose_first_syns_had_no_answer_came_up_late() {
+    let mut late = connection(None);
+    (late.setup.syns, late.setup.syn_acks) = (3, 1);
+    late.setup.first_syn_ns = Some(-3_000 * MS);
+    assert_eq!(said(&late), is("unknown", "set-up"));
+    late.setup.first_syn_ns = Some(-100 * MS);
+    assert_eq!(said(&late), None);
+}

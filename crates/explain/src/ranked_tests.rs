@@ -1,0 +1,81 @@
+//! Which verdict comes first.
+
+use whydrop_verdict::{Cause, Finding, Subject, reduce};
+
+use super::*;
+
+/// A verdict on flows that took ten seconds, of which it limited a share, and lost packets.
+fn ranked(cause: Cause, lost: u64, explained: f64, times_s: &[(Limiter, f64)]) -> Ranked {
+    let mut totals = Totals {
+        busy_s: 10.0,
+        payload_bytes: 1_000_000,
+        ..Totals::default()
+    };
+    for (limiter, time_s) in times_s {
+        totals.limited_s[*limiter as usize] = *time_s;
+    }
+    let finding = Finding {
+        lost,
+        explained,
+        limited_share: times_s.iter().map(|(_, time_s)| time_s / 10.0).sum(),
+        nats: 3.0,
+        ..Finding::new("capture", Subject::default(), None, cause)
+    };
+    let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
+    Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals)
+}
+
+fn first(mut verdicts: Vec<Ranked>) -> String {
+    sort_verdicts(&mut verdicts);
+    verdicts.swap_remove(0).verdict.cause
+}
+
+#[test]
+fn a_few_explained_losses_come_behind_many_that_took_more_time() {
+    let few = || ranked(Cause::RandomLoss, 9, 1.0, &[(Limiter::LossRecovery, 0.4)]);
+    let many = ranked(Cause::Unknown, 529, 0.0, &[(Limiter::LossRecovery, 9.0)]);
+    assert_eq!(first(vec![few(), many]), "unknown");
+    let alike = ranked(Cause::Unknown, 529, 0.0, &[(Limiter::LossRecovery, 0.5)]);
+    assert_eq!(first(vec![alike, few()]), "random-loss");
+}
+
+#[test]
+fn a_long_wait_comes_before_losses_that_took_no_time() {
+    let waited = [(Limiter::PeerApplication, 9.0)];
+    let waited = ranked(Cause::PeerApplication, 0, 1.0, &waited);
+    let lost = ranked(Cause::Policer, 9, 1.0, &[(Limiter::LossRecovery, 1e-5)]);
+    assert_eq!(first(vec![lost, waited]), "peer-application");
+}
+
+#[test]
+fn a_failed_connection_comes_before_a_wait_that_nobody_feels() {
+    let waited = || {
+        ranked(
+            Cause::PeerApplication,
+            0,
+            1.0,
+            &[(Limiter::PeerApplication, 0.009)],
+        )
+    };
+    let reset = || ranked(Cause::Reset, 0, 1.0, &[]);
+    assert_eq!(first(vec![waited(), reset()]), "peer-application");
+    assert_eq!(first(vec![waited(), reset().failed()]), "reset");
+}
+
+#[test]
+fn an_application_that_has_nothing_to_say_counts_by_its_share_of_the_data() {
+    let mut idle = ranked(Cause::Sender, 0, 1.0, &[(Limiter::Application, 10.0)]);
+    idle.payload_bytes = 1_000;
+    let lost = ranked(Cause::RandomLoss, 30, 1.0, &[(Limiter::LossRecovery, 0.5)]);
+    assert_eq!(first(vec![idle, lost]), "random-loss");
+}
+
+#[test]
+fn a_capture_that_lacks_most_says_so_first() {
+    let lost = ranked(Cause::Policer, 99, 1.0, &[(Limiter::LossRecovery, 9.0)]);
+    let lacking = Ranked {
+        lacks_most: true,
+        ..ranked(Cause::CaptureLoss, 0, 0.0, &[])
+    };
+    assert_eq!(first(vec![lost, lacking]), "capture-loss");
+}
