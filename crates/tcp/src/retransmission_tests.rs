@@ -30,6 +30,17 @@ fn an_acknowledgment_tells_of_data_that_was_sent_and_lost_before_this_point() {
 }
 
 #[test]
+fn an_acknowledgment_after_a_fin_tells_of_no_data() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.data(50 * MS, MSS + 1, 0);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered]);
+}
+
+#[test]
 fn data_that_an_acknowledgment_overtakes_is_late() {
     let mut talk = Talk::new();
     talk.open(0);

@@ -104,11 +104,12 @@ impl Half {
         self.last_sent_ns = packet.time_ns;
     }
 
-    /// True if the sender had sent more than was captured when it sent a packet with this number.
+    /// True if the sender had sent more than was captured when it sent a packet with this number. A FIN takes a number too, and may
+    /// be all that there was.
     #[inline]
     pub fn was_sent_unseen(&self, sequence: u32) -> bool {
         let start = self.unwrapper.map(|unwrapper| unwrapper.relative(sequence));
-        start.is_some_and(|start| start > self.next)
+        start.is_some_and(|start| start > self.next + 1)
     }
 
     /// A FIN or an acknowledgment without data shows as data would that what was sent before it has not come by.
