@@ -137,8 +137,8 @@ class Capture(Entry):
 class Flow(Entry):
     """One direction of one TCP connection that carried data.
 
-    ``lost`` counts transmissions that never arrived, ``spurious`` retransmissions of data that had arrived. Where senders without
-    SACK leave the number open, ``lost_low`` and ``lost_high`` are the fewest and the most.
+    ``lost`` counts transmissions that never arrived, ``spurious`` retransmissions of data that had arrived. Where
+    senders without SACK leave the number open, ``lost_low`` and ``lost_high`` are the fewest and the most.
     """
 
     flow: str
