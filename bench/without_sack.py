@@ -33,7 +33,7 @@ class Judged:
 
     @property
     def accuses(self) -> bool:
-        """Whether a policer is named where there is none."""
+        """A policer is named where there is none."""
         named = any(verdict["cause"] == "policer" for verdict in self.document["verdicts"])
         return named and not self.truth["policed"]
 

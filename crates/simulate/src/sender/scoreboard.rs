@@ -31,7 +31,7 @@ pub struct Delivered {
     pub sent_once_ns: Option<i64>,
     /// A segment arrived late although it was sent only once, so the path reorders.
     pub reordered: bool,
-    /// What was acknowledged may have arrived long ago, and waited for a hole before it to be filled.
+    /// The segments acknowledged may have arrived long ago, and waited for a hole before it to be filled.
     pub released: bool,
     pub rate: Option<RateSample>,
 }

@@ -1,6 +1,5 @@
 //! A data packet crosses the capture point: is it new, a retransmission, late, or proof of a gap?
 
-use super::without_sack::WithoutSack;
 use super::{Half, MAX_REPEATS, MAX_REPEATS_WITHOUT_SACK, Outstanding, Repeat};
 use crate::ecn::Ecn;
 use crate::flow::{Fate, Kind, Segment, SegmentFlags};
@@ -512,9 +511,7 @@ impl Half {
             false => MAX_REPEATS,
         };
         if self.lacks_sack() {
-            let duplicates = self.duplicate_acknowledgments;
-            self.without_sack
-                .get_or_insert_with(|| Box::new(WithoutSack::after(duplicates)));
+            self.look_back();
         }
         if self.repeats.len() >= most {
             self.repeats.pop_front();

@@ -20,7 +20,7 @@ const MOST_AT_ONCE: usize = 44;
 const LEAST_DOUBT: u64 = 3;
 const DOUBT_SHARE: f64 = 0.03;
 
-/// What a half remembers of its retransmissions where there is no SACK.
+/// Memory of a half's retransmissions where there is no SACK.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutSack {
     /// Ranges that the present acknowledgment releases.
@@ -33,16 +33,6 @@ pub(crate) struct WithoutSack {
     /// Acknowledgments that moved nothing since.
     duplicates: u32,
     stands: Vec<Stand>,
-}
-
-impl WithoutSack {
-    /// From the first retransmission on, which so many duplicate acknowledgments came before.
-    pub fn after(duplicates: u32) -> Self {
-        Self {
-            duplicates,
-            ..Self::default()
-        }
-    }
 }
 
 /// A time for which the cumulative acknowledgment stood before a hole.
@@ -87,6 +77,17 @@ impl Half {
     #[inline]
     pub fn lacks_sack(&self) -> bool {
         !self.flow.sack_permitted && !self.options_cut
+    }
+
+    /// From the first retransmission on acknowledgments are judged by what they release.
+    pub fn look_back(&mut self) {
+        let duplicates = self.duplicate_acknowledgments;
+        self.without_sack.get_or_insert_with(|| {
+            Box::new(WithoutSack {
+                duplicates,
+                ..WithoutSack::default()
+            })
+        });
     }
 
     /// A range is acknowledged; true if what became of it is to be judged with all that was released together.
