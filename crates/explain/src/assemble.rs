@@ -138,6 +138,7 @@ fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
             )
         })
         .collect();
+    let open = counters.lost_low < counters.lost_high;
     let known_window = flow.window_scale.is_some() && flow.limited.busy_ns > 0;
     FlowInfo {
         protocol: None,
@@ -145,6 +146,8 @@ fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
         packets: counters.packets,
         payload_bytes: counters.payload_bytes,
         lost: counters.lost,
+        lost_low: open.then_some(counters.lost_low),
+        lost_high: open.then_some(counters.lost_high),
         retransmitted: counters.retransmitted,
         spurious: counters.spurious,
         reordered: counters.reordered,

@@ -118,6 +118,11 @@ pub struct FlowInfo {
     pub payload_bytes: u64,
     /// Transmissions of this flow that never arrived.
     pub lost: u64,
+    /// Fewest and most of them, where retransmissions without SACK leave the number open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_low: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_high: Option<u64>,
     pub retransmitted: u64,
     /// Retransmissions of data that had arrived.
     pub spurious: u64,

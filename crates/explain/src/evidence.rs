@@ -104,6 +104,9 @@ pub struct Totals {
     pub captured_packets: u64,
     pub payload_bytes: u64,
     pub lost: u64,
+    /// Fewest and most, where retransmissions without SACK leave the number open.
+    pub lost_low: u64,
+    pub lost_high: u64,
     /// Of those, lost before the capture point, seen only as gaps, without the waits of what came through.
     pub lost_before_capture: u64,
     /// Losses of these flows that another verdict is on: too few to tell what held the flows up.
@@ -646,6 +649,8 @@ pub fn totals(group: &Group) -> Totals {
         totals.captured_packets += flow.segments.iter().filter(captured).count() as u64;
         totals.payload_bytes += counters.payload_bytes;
         totals.lost += counters.lost;
+        totals.lost_low += counters.lost_low;
+        totals.lost_high += counters.lost_high;
         totals.lossy_flows += u64::from(counters.lost > 0);
         totals.lost_before_capture += lost_before_capture(flow);
         totals.retransmitted += counters.retransmitted;

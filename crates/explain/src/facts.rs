@@ -145,6 +145,13 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
         Cause::Unknown => vec![spacing(evidence), arrives_evenly(evidence)],
         _ => Vec::new(),
     };
+    facts.push((totals.lost_low < totals.lost_high).then(|| {
+        fact!(
+            "losses-without-sack",
+            low = totals.lost_low,
+            high = totals.lost_high
+        )
+    }));
     facts.push(
         evidence
             .line_rate_bps

@@ -51,10 +51,7 @@ impl ExpectedLosses {
 
 /// Packets of a transfer that were lost.
 pub fn lost(flow: &Flow, transfer: &Transfer) -> usize {
-    flow.segments[transfer.first..transfer.end]
-        .iter()
-        .filter(|segment| segment.is_lost())
-        .count()
+    flow.lost_in(transfer) as usize
 }
 
 /// Flows of a group that lost nothing, and what held them up.

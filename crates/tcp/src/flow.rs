@@ -212,6 +212,14 @@ pub struct Handshake {
     pub ack_ns: Option<i64>,
 }
 
+/// So many of the segments `first..end` whose fate is unknown were lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UntoldLosses {
+    pub first: usize,
+    pub end: usize,
+    pub lost: u64,
+}
+
 /// Counters of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowCounters {
@@ -221,7 +229,10 @@ pub struct FlowCounters {
     pub payload_bytes: u64,
     /// IP bytes of all packets.
     pub ip_bytes: u64,
+    /// Packets that were lost: those whose fate says so, and the [untold](Flow::untold_losses). Fewest and most that can be.
     pub lost: u64,
+    pub lost_low: u64,
+    pub lost_high: u64,
     pub retransmitted: u64,
     pub retransmitted_by_kind: [u64; 5],
     pub spurious: u64,
@@ -293,6 +304,8 @@ pub struct Flow {
     pub acknowledgments: Vec<Acknowledgment>,
     pub sack_blocks: Vec<SackBlock>,
     pub transfers: Vec<Transfer>,
+    /// Losses of which nothing tells which packets they took; empty where all is acknowledged selectively.
+    pub untold_losses: Vec<UntoldLosses>,
     pub counters: FlowCounters,
     pub limited: LimitedTime,
     /// As [`Flow::account`] tells it.
@@ -324,6 +337,17 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Packets of a transfer that were lost.
+    pub fn lost_in(&self, transfer: &Transfer) -> u64 {
+        let segments = self.segments.get(transfer.first..transfer.end);
+        let told = segments.unwrap_or_default().iter();
+        let told = told.filter(|segment| segment.is_lost()).count() as u64;
+        let within =
+            |untold: &&UntoldLosses| transfer.first <= untold.first && untold.first < transfer.end;
+        let untold = self.untold_losses.iter().filter(within);
+        told + untold.map(|untold| untold.lost).sum::<u64>()
+    }
+
     /// Payload of a full segment, for what compares others with it: not the largest of small ones, where no handshake tells.
     pub(crate) fn full_bytes(&self) -> u32 {
         let known = self.mss_bytes.unwrap_or(1460);

@@ -64,6 +64,8 @@ mod testing;
 mod tests;
 #[cfg(test)]
 mod window_tests;
+#[cfg(test)]
+mod without_sack_tests;
 
 pub use abandoned::{Abandoned, AbandonedConnections};
 pub use clocked_waits::{ClockedWait, clocked_wait_ns};

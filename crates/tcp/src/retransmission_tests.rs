@@ -14,6 +14,58 @@ fn stamped(value: u32) -> Extra<'static> {
 }
 
 #[test]
+fn an_acknowledgment_tells_of_data_that_was_sent_and_lost_before_this_point() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.data(21 * MS, 0, 8);
+    talk.ack(41 * MS, 8);
+    // the server acknowledges the next request, and has sent two bytes that never came by
+    talk.request(60 * MS, 8, 2);
+    talk.data(60 * MS, 10, 0);
+    talk.data(400 * MS, 8, 2);
+    talk.ack(420 * MS, 10);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered, Lost, Delivered]);
+    assert_eq!((flow.counters.lost, flow.counters.retransmitted), (1, 1));
+}
+
+#[test]
+fn an_acknowledgment_after_a_fin_tells_of_no_data() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.data(50 * MS, MSS + 1, 0);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered]);
+}
+
+#[test]
+fn data_that_an_acknowledgment_overtakes_is_late() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.data(22 * MS, 2 * MSS, 0);
+    talk.segments(22 * MS + 50_000, 1, 2);
+    talk.ack(42 * MS, 2 * MSS);
+    let flow = talk.finish();
+    assert_eq!((flow.counters.lost, flow.counters.retransmitted), (0, 0));
+    assert_eq!(fates(&flow), [Delivered; 2]);
+}
+
+#[test]
+fn a_hole_before_the_first_data_that_was_captured_is_a_loss_where_it_is_filled_late() {
+    let mut talk = Talk::new();
+    talk.handshake(0, 5000);
+    talk.data(21 * MS, 100, 51);
+    talk.sack(41 * MS, 0, &[(100, 151)]);
+    talk.data(2_300 * MS, 0, 151);
+    talk.ack(2_320 * MS, 151);
+    let flow = talk.finish();
+    assert_eq!((flow.counters.lost, flow.counters.retransmitted), (1, 1));
+}
+
+#[test]
 fn a_delayed_acknowledgment_sent_early_for_a_hole_above_is_no_reordering() {
     let mut talk = Talk::new();
     talk.open(0);

@@ -332,9 +332,13 @@ impl State {
         } else {
             let half = &mut halves[direction];
             if tcp.flags.has(TcpFlags::FIN) {
-                half.on_bare_fin(&data_packet(time_ns, packet, network, tcp));
+                half.on_end_of_sent(&data_packet(time_ns, packet, network, tcp));
             } else if !syn {
                 half.on_bare_acknowledgment(tcp.sequence);
+                // it carries the number of the next byte to send (RFC 9293, section 3.10.7.4); a forged reset need not
+                if !tcp.flags.has(TcpFlags::RST) && half.was_sent_unseen(tcp.sequence) {
+                    half.on_end_of_sent(&data_packet(time_ns, packet, network, tcp));
+                }
             }
             half.flow.counters.packets += 1;
             half.flow.counters.ip_bytes += u64::from(network.ip_bytes);

@@ -23,6 +23,8 @@ pub(crate) struct Talk {
     pub(crate) client_ttl: u8,
     /// TCP packets so far.
     pub(crate) pushed: u64,
+    /// Both ends permit selective acknowledgments.
+    pub(crate) sack_permitted: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -53,6 +55,7 @@ impl Talk {
             client_next: 500,
             client_ttl: 53,
             pushed: 0,
+            sack_permitted: true,
         }
     }
 
@@ -144,7 +147,7 @@ impl Talk {
         let options = TcpOptions {
             mss: Some(MSS as u16),
             window_scale: Some(self.shift),
-            sack_permitted: true,
+            sack_permitted: self.sack_permitted,
             ..TcpOptions::default()
         };
         let isn = self.server_isn;
@@ -177,7 +180,7 @@ impl Talk {
         let options = TcpOptions {
             mss: Some(MSS as u16 + 12),
             window_scale: Some(self.shift),
-            sack_permitted: true,
+            sack_permitted: self.sack_permitted,
             timestamps: Some(timestamps),
             ..TcpOptions::default()
         };

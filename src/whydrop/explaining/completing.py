@@ -26,7 +26,9 @@ def document(found: Mapping[str, Any]) -> dict[str, Any]:
     """The document of an analysis, complete. What is in words already stays as it is."""
     captures = [_capture(entry) for entry in found["captures"]]
     kept = min((snaplen for entry in captures if (snaplen := entry.get("snaplen"))), default=None)
-    return {**found, "captures": captures, "verdicts": [verdict(entry, kept) for entry in found["verdicts"]]}
+    lossy = any(entry.get("lost") for entry in found["verdicts"])
+    verdicts = [verdict(entry, kept, among_lossy=lossy) for entry in found["verdicts"]]
+    return {**found, "captures": captures, "verdicts": verdicts}
 
 
 def text(found: Mapping[str, Any], *, pretty: bool = False) -> str:
@@ -34,8 +36,11 @@ def text(found: Mapping[str, Any], *, pretty: bool = False) -> str:
     return dumps(found, pretty=pretty)
 
 
-def verdict(found: Mapping[str, Any], snaplen_bytes: int | None = None) -> dict[str, Any]:
-    """A verdict with its words: of an analysis, or of any producer's findings; see :func:`advice` for the snapshot."""
+def verdict(found: Mapping[str, Any], snaplen_bytes: int | None = None, *, among_lossy: bool = False) -> dict[str, Any]:
+    """A verdict with its words: of an analysis, or of any producer's findings; see :func:`advice` for the snapshot.
+
+    With ``among_lossy`` another verdict of the document tells of losses.
+    """
     if "sentence" in found:
         return dict(found)
     where = place(found.get("at"))
@@ -48,7 +53,7 @@ def verdict(found: Mapping[str, Any], snaplen_bytes: int | None = None) -> dict[
         "detail": found.get("detail"),
         "family": found.get("family"),
         "models": [_model(entry, where) for entry in found.get("models", ())],
-        "sentence": sentence(found),
+        "sentence": sentence(found, among_lossy=among_lossy),
         "evidence": [line for line in phrases if line is not None],
         "against": [_against(one, where) for one in found["against"]],
         "advice": advice(found, snaplen_bytes),

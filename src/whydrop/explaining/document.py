@@ -137,7 +137,8 @@ class Capture(Entry):
 class Flow(Entry):
     """One direction of one TCP connection that carried data.
 
-    ``lost`` counts transmissions that never arrived, ``spurious`` retransmissions of data that had arrived.
+    ``lost`` counts transmissions that never arrived, ``spurious`` retransmissions of data that had arrived. Where
+    senders without SACK leave the number open, ``lost_low`` and ``lost_high`` are the fewest and the most.
     """
 
     flow: str
@@ -173,6 +174,8 @@ class Flow(Entry):
     outstanding_at_loss_mean_bytes: float | None = None
     outstanding_at_loss_deviation_bytes: float | None = None
     limits: Mapping[str, Any] | None = None
+    lost_low: int | None = None
+    lost_high: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -409,6 +409,10 @@ _PHRASES: Mapping[str, Phrase] = {
         "the sender paces its packets. TCP timestamps, or a capture at the sender, would tell which"
     ),
     "idle": "nothing was in flight for {idle_share} of the time between first and last data",
+    "losses-without-sack": (
+        "without SACK (RFC 2018) acknowledgments do not say which of the packets that were sent again had arrived; "
+        "between {low} and {high|packet} were lost"
+    ),
     "line-rate": (
         "packets were taken to leave the capture point one after the other, as a line of {line_rate_bps} sends them"
     ),

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     Values = Mapping[str, Any]
 
 
-def sentence(verdict: Mapping[str, Any]) -> str:
+def sentence(verdict: Mapping[str, Any], *, among_lossy: bool = False) -> str:
     """The verdict in one sentence: that of its headline fact, else that of its cause."""
     headline = next((fact for fact in verdict["facts"] if fact["code"] in _SENTENCES), None)
     code = headline["code"] if headline else _BY_CAUSE.get(verdict["cause"], "unexplained")
+    if code == "nothing-lost" and among_lossy:
+        return _NOTHING_LOST_HERE
     parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
     values = {**parameters, "lost": verdict["lost"], **(headline["values"] if headline else {})}
     values["about"] = int(max(parameters.get("limit_packets", 0), 1))
@@ -272,6 +274,9 @@ _SENTENCES: Mapping[str, Phrase] = {
         "{connections|connection} with " + _responders(v) + " broke off by a reset while data was under way."
     ),
 }
+
+# Where others did lose packets, it is said of whom this is true.
+_NOTHING_LOST_HERE = "These flows lost nothing, and nothing waited for long."
 
 CODES = frozenset(_SENTENCES)
 

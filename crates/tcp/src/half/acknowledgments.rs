@@ -162,6 +162,9 @@ impl Half {
         acknowledged: i64,
         window_before: Option<i64>,
     ) {
+        if packet.pure && acknowledged == self.acknowledged {
+            self.duplicate_without_sack(packet);
+        }
         let same_window = window_before == self.window_bytes;
         let repeated =
             acknowledged == self.acknowledged && packet.pure && self.next > self.acknowledged;
@@ -186,7 +189,9 @@ impl Half {
         let mut newest: Option<u32> = None;
         let mut first = true;
         let mut repaired = false;
-        let front = self.outstanding.front();
+        let front = self.outstanding.front().copied();
+        // nothing was retransmitted yet, or all that arrives is reported: no need to look back
+        let looks_back = self.without_sack.is_some() && self.lacks_sack();
         let hole_end = front
             .filter(|range| range.transmissions > 1)
             .map(|range| range.end);
@@ -197,7 +202,9 @@ impl Half {
             .filter(|range| range.end <= acknowledged)
         {
             self.outstanding.pop_front();
-            if !range.sacked {
+            if looks_back && self.release(&range) {
+                repaired = true;
+            } else if !range.sacked {
                 // without SACK, an acknowledgment released by a repair says nothing of when the data above arrived
                 repaired |= range.transmissions > 1;
                 let reported = self.flow.sack_permitted && !self.options_cut;
@@ -209,6 +216,9 @@ impl Half {
                 }
             }
             first = false;
+        }
+        if let Some(front) = front.filter(|_| looks_back) {
+            self.judge_released(packet, &front);
         }
         let held_above = acknowledged > hole_end.unwrap_or(acknowledged);
         if repaired && held_above && !self.options_cut && duplicates >= DUPLICATES_OF_A_LOSS {
@@ -310,8 +320,7 @@ impl Half {
         rtt_ns: i64,
         at_left_edge: bool,
     ) -> bool {
-        if self.minimum_rtt_ns > 0 && (rtt_ns as f64) < TOO_SOON_SHARE * self.minimum_rtt_ns as f64
-        {
+        if self.is_too_soon(rtt_ns) {
             return true;
         }
         match packet.echo {
@@ -321,6 +330,11 @@ impl Half {
             }
             _ => false,
         }
+    }
+
+    /// No packet and its answer are as fast.
+    pub fn is_too_soon(&self, rtt_ns: i64) -> bool {
+        self.minimum_rtt_ns > 0 && (rtt_ns as f64) < TOO_SOON_SHARE * self.minimum_rtt_ns as f64
     }
 
     /// The transmissions before the newest repeat of `[start, end)` arrived after all: the repeat was spurious.

@@ -9,6 +9,7 @@ mod ecn;
 mod signs;
 pub mod transmissions;
 mod window;
+mod without_sack;
 
 use std::collections::VecDeque;
 
@@ -22,6 +23,7 @@ use crate::sequence::Unwrapper;
 use crate::signs::Silence;
 use crate::timestamp_clock::Reading;
 use crate::window::KnownWindow;
+use without_sack::WithoutSack;
 
 /// A range of sequence space between the left edge and the highest byte sent. The ranges are contiguous.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +61,8 @@ pub(crate) struct Repeat {
 /// and a bound where acknowledgments are missing from the capture or forged.
 pub(crate) const MAX_OUTSTANDING: usize = 1 << 17;
 pub(crate) const MAX_REPEATS: usize = 1 << 12;
+/// Without SACK a timeout repeats a whole window.
+pub(crate) const MAX_REPEATS_WITHOUT_SACK: usize = 1 << 16;
 /// Ranges that may be moved in memory, for each packet, to make room for odd boundaries: those of segments need none,
 /// and forged ones must not make every packet cost a window.
 const MOVES_PER_PACKET: usize = 1 << 10;
@@ -126,6 +130,8 @@ pub(crate) struct Half {
     pub echoes: Option<Box<Echoes>>,
     /// Its sender's clock when its first data left, before there are enough.
     pub first_clock: Option<Reading>,
+    /// Once something was retransmitted without SACK.
+    pub without_sack: Option<Box<WithoutSack>>,
 }
 
 /// An initial window of ten segments waits for nobody (RFC 6928), and thousands of small connections need no more.
@@ -371,6 +377,7 @@ impl Half {
         if !self.acknowledgment_seen {
             self.count_jumped_over(jumped_over);
         }
+        let doubt = self.settle_stands();
         self.settle_placeholders();
         // what was sent may all have been window probes, which are no segments
         (self.flow.transfers).retain(|transfer| transfer.first < transfer.end);
@@ -381,6 +388,15 @@ impl Half {
             counters.lost += u64::from(segment.fate == Fate::Lost);
             counters.spurious += u64::from(segment.flags.has(SegmentFlags::SPURIOUS));
         }
+        let told = counters.lost;
+        counters.lost += self
+            .flow
+            .untold_losses
+            .iter()
+            .map(|untold| untold.lost)
+            .sum::<u64>();
+        counters.lost_low = counters.lost.saturating_sub(doubt).max(told);
+        counters.lost_high = counters.lost.saturating_add(doubt);
         self.flow.outstanding_at_loss = outstanding_at_loss(&self.flow.segments);
         self.flow.mss_bytes = Some(self.full_payload_bytes()).filter(|bytes| *bytes > 0);
         self.flow.mss_announced = self.segment_size.is_announced();
@@ -459,6 +475,10 @@ impl Half {
         for transfer in &mut self.flow.transfers {
             transfer.first = settled_before[transfer.first];
             transfer.end = settled_before[transfer.end];
+        }
+        for untold in &mut self.flow.untold_losses {
+            untold.first = settled_before[untold.first];
+            untold.end = settled_before[untold.end];
         }
     }
 }

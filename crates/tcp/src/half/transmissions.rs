@@ -1,6 +1,6 @@
 //! A data packet crosses the capture point: is it new, a retransmission, late, or proof of a gap?
 
-use super::{Half, MAX_REPEATS, Outstanding, Repeat};
+use super::{Half, MAX_REPEATS, MAX_REPEATS_WITHOUT_SACK, Outstanding, Repeat};
 use crate::ecn::Ecn;
 use crate::flow::{Fate, Kind, Segment, SegmentFlags};
 use crate::sequence::PLAUSIBLE_BYTES;
@@ -39,8 +39,8 @@ enum Repairs {
 
 /// Gaps larger than this are a hole in the capture, not packets to be inferred one by one.
 pub(crate) const LARGEST_INFERRED_GAP_BYTES: i64 = 16 << 20;
-/// Lost data right before a FIN is inferred up to this: ten full segments.
-const LARGEST_GAP_BEFORE_FIN_BYTES: i64 = 14_600;
+/// Lost data right before the first that was captured, a FIN or a bare acknowledgment is inferred up to this: ten full segments.
+const LARGEST_GAP_AT_AN_END_BYTES: i64 = 14_600;
 /// Packets of gaps inferred at most: some at the start, and more for each packet seen. A path that loses two packets
 /// of three carries no TCP; a sequence number that jumps is no proof that anything was sent.
 const INFERRED_AT_ONCE: usize = 64;
@@ -65,8 +65,9 @@ impl Half {
             .unwrapper
             .get_or_insert_with(|| Unwrapper::new(packet.sequence));
         let start = unwrapper.relative(packet.sequence);
-        let unknown_before = !self.acknowledgment_seen || !self.from_first_byte;
-        if self.flow.segments.is_empty() && unknown_before && start > self.next {
+        let few_before = start - self.next <= LARGEST_GAP_AT_AN_END_BYTES;
+        let known_before = self.from_first_byte && (self.acknowledgment_seen || few_before);
+        if self.flow.segments.is_empty() && !known_before && start > self.next {
             // the capture begins in the middle of the connection: what is in flight was sent before
             self.next = start;
             self.acknowledged = start;
@@ -102,15 +103,23 @@ impl Half {
         self.last_sent_ns = packet.time_ns;
     }
 
-    /// A FIN without data shows as data would that what was sent before it has not come by.
-    pub fn on_bare_fin(&mut self, packet: &DataPacket) {
+    /// True if the sender had sent more than was captured when it sent a packet with this number. A FIN takes a number too, and may
+    /// be all that there was.
+    #[inline]
+    pub fn was_sent_unseen(&self, sequence: u32) -> bool {
+        let start = self.unwrapper.map(|unwrapper| unwrapper.relative(sequence));
+        start.is_some_and(|start| start > self.next + 1)
+    }
+
+    /// A FIN or an acknowledgment without data shows as data would that what was sent before it has not come by.
+    pub fn on_end_of_sent(&mut self, packet: &DataPacket) {
         let Some(start) = self.unwrapper.map(|u| u.relative(packet.sequence)) else {
             return;
         };
         let gap_bytes = start - self.next;
         // more than a window's end is a hole in the capture, which acknowledgments will tell of
         if gap_bytes > 0
-            && gap_bytes <= LARGEST_GAP_BEFORE_FIN_BYTES
+            && gap_bytes <= LARGEST_GAP_AT_AN_END_BYTES
             && !self.flow.segments.is_empty()
         {
             self.infer_gap(packet, start);
@@ -498,7 +507,14 @@ impl Half {
     }
 
     fn remember_repeat(&mut self, repeat: Repeat) {
-        if self.repeats.len() >= MAX_REPEATS {
+        let most = match self.lacks_sack() {
+            true => MAX_REPEATS_WITHOUT_SACK,
+            false => MAX_REPEATS,
+        };
+        if self.lacks_sack() {
+            self.look_back();
+        }
+        if self.repeats.len() >= most {
             self.repeats.pop_front();
         }
         self.repeats.push_back(repeat);
