@@ -335,7 +335,7 @@ impl Flow {
 
     /// `src:port > dst:port`.
     pub fn name(&self) -> String {
-        format!("{} > {}", self.source, self.destination)
+        flow_name(self.source, self.destination)
     }
 
     /// Takes for delivered what was never sent again, while the flow went on with new data for longer than any
@@ -420,6 +420,11 @@ impl Flow {
     pub fn signs_mut(&mut self) -> &mut FlowSigns {
         self.signs.get_or_insert_default()
     }
+}
+
+/// `src:port > dst:port`.
+pub fn flow_name(source: Endpoint, destination: Endpoint) -> String {
+    format!("{source} > {destination}")
 }
 
 /// Both directions of one connection.
