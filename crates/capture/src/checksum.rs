@@ -26,17 +26,17 @@ pub(crate) fn of_segment(decoded: &Decoded, frame: &[u8]) -> Checksum {
     let Some(segment) = frame.get(start..end) else {
         return Checksum::Unknown;
     };
-    let addresses = address_sum(network.source) + address_sum(network.destination);
+    // those in the frame: a translated packet is given with others
+    let addresses = match network.source {
+        IpAddr::V4(_) => header_at.saturating_add(12)..header_at.saturating_add(20),
+        IpAddr::V6(_) => header_at.saturating_add(8)..header_at.saturating_add(40),
+    };
+    let Some(addresses) = frame.get(addresses).map(sum) else {
+        return Checksum::Unknown;
+    };
     match fold(addresses + TCP + segment.len() as u64 + sum(segment)) {
         0xffff => Checksum::Right,
         _ => Checksum::Wrong,
-    }
-}
-
-fn address_sum(address: IpAddr) -> u64 {
-    match address {
-        IpAddr::V4(v4) => sum(&v4.octets()),
-        IpAddr::V6(v6) => sum(&v6.octets()),
     }
 }
 

@@ -55,4 +55,4 @@ pub use error::CaptureError;
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
-pub use summary::{PacketKinds, Summary};
+pub use summary::{Copies, PacketKinds, Summary, Translation};

@@ -30,10 +30,34 @@ pub struct Summary {
     pub link_retries: u64,
     /// Frames that were not read down to a transport header, by what they hold; most frequent first.
     pub unread: Vec<(String, u64)>,
+    /// Where copies and what they are copies of were captured; those with most copies first.
+    pub copies: Vec<Copies>,
+    /// Connections that were captured on both sides of address translation, and are given with the ends seen first: how many, and
+    /// the first of them.
+    pub translated_connections: u64,
+    pub translations: Vec<Translation>,
     /// Packets stamped earlier than the packet before them.
     pub out_of_order: u64,
     /// Packets that the capturing host reports to have dropped itself, if it reports (pcapng).
     pub dropped_by_capture: Option<u64>,
+}
+
+/// Packets captured at one point and again at another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// The points in words; empty where nothing but the hop limit tells them apart.
+    pub first: String,
+    pub copy: String,
+    /// Hops that the copies had passed more; less where negative.
+    pub hops_further: i16,
+    pub packets: u64,
+}
+
+/// A connection on both sides of address translation, by its ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Translation {
+    pub kept: String,
+    pub copy: String,
 }
 
 /// Packets counted by what they carry.

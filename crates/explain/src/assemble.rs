@@ -1,10 +1,10 @@
 //! From what the reader and the tracker found to the document.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whydrop_capture::Summary;
 use whydrop_datagrams::Datagrams;
-use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Vantage};
+use whydrop_tcp::{Ecn, Endpoint, Flow, Kind, SegmentFlags, Tracked, Vantage, flow_name};
 
 use crate::beside::{self, marks};
 use crate::conditions;
@@ -15,7 +15,7 @@ use crate::group::{FlowRef, by_destination};
 use crate::limits;
 use crate::one_group::judge_contained;
 use crate::parallel::on_all_cores;
-use crate::ranked::sort_verdicts;
+use crate::ranked::{Ranked, sort_verdicts};
 use crate::seconds::seconds;
 use crate::small_connections;
 use crate::tables::Tables;
@@ -41,6 +41,7 @@ pub fn assemble(
         .collect();
     let mut verdicts = Vec::new();
     let mut causes: HashMap<usize, Vec<(Cause, f64)>> = HashMap::new();
+    let (mut too_large, mut missing) = (HashSet::new(), HashSet::new());
     let groups = by_destination(&flows);
     let mut capture = capture_info(summary, tracked);
     let judge = |group: &_| judge_contained(group, datagrams, keep_tables);
@@ -48,8 +49,13 @@ pub fn assemble(
         verdicts.extend(judged.verdicts);
         causes.extend(judged.transfers);
         capture.notes.extend(judged.defect);
+        let ends = |index: usize| (flows[index].flow.source, flows[index].flow.destination);
+        too_large.extend(judged.too_large.into_iter().map(ends));
+        missing.extend(judged.missing.into_iter().map(ends));
     }
-    verdicts.extend(failures::verdicts(tracked));
+    let harmed = too_large.union(&missing);
+    leave_out_other_ways(&mut verdicts, harmed.copied());
+    verdicts.extend(failures::verdicts(tracked, &too_large));
     verdicts.extend(beside::verdicts(datagrams, tracked));
     verdicts.extend(conditions::of_capture(summary, tracked));
     sort_verdicts(&mut verdicts);
@@ -81,6 +87,20 @@ pub fn assemble(
         datagrams: None,
     };
     (document, tables)
+}
+
+/// A connection of which one way fails is not one where nothing happened: leave out what says so of the other way alone.
+fn leave_out_other_ways(
+    verdicts: &mut Vec<Ranked>,
+    harmed: impl Iterator<Item = (Endpoint, Endpoint)>,
+) {
+    let other_ways: HashSet<String> = harmed
+        .map(|(source, destination)| flow_name(destination, source))
+        .collect();
+    verdicts.retain(|ranked| {
+        let mut flows = ranked.verdict.flows.iter();
+        ranked.verdict.cause != Cause::None.name() || !flows.all(|flow| other_ways.contains(flow))
+    });
 }
 
 pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {

@@ -1,14 +1,14 @@
 //! Connections that failed: attempts that nobody answered or that were refused, peers that fell silent, resets of what was
 //! still under way.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use whydrop_capture::IcmpErrorKind;
 use whydrop_tcp::{Connection, Endpoint, Flow, Notice, Outcome, Tracked, Unanswered};
 use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
 
-use crate::conditions::{is_too_large, lost_unanswered};
+use crate::conditions::lost_unanswered;
 use crate::document::Verdict;
 use crate::endings::Endings;
 use crate::evidence::Totals;
@@ -56,7 +56,6 @@ impl Failure {
                 Some(error) => Self::of_error(error.kind),
                 None => Self::Unanswered,
             }),
-            Outcome::DataUnanswered if is_too_large(connection) => None,
             Outcome::DataUnanswered if is_forgotten(connection, hosts) => Some(Self::Forgotten),
             Outcome::DataUnanswered => Some(Self::Silent),
             Outcome::Refused => Some(Self::Refused),
@@ -438,13 +437,24 @@ fn silent_side(connection: &Connection) -> &Unanswered {
 /// Verdicts for single endpoints at most, for each way to fail: whoever scans a network meets thousands.
 const MOST_ENDPOINTS: usize = 16;
 
-/// A verdict for each way to fail and endpoint; one for all endpoints where they are many.
-pub(crate) fn verdicts(tracked: &Tracked) -> Vec<Ranked> {
+/// Source and destination of flows.
+pub(crate) type Named = HashSet<(Endpoint, Endpoint)>;
+
+/// True if size accounts for what was never acknowledged, and not silence.
+fn is_too_large(connection: &Connection, too_large: &Named) -> bool {
+    let mut flows = connection.flows.iter();
+    connection.outcome == Outcome::DataUnanswered
+        && flows.any(|flow| too_large.contains(&(flow.source, flow.destination)))
+}
+
+/// A verdict for each way to fail and endpoint, but for flows whose packets were too large; one for all endpoints where they are many.
+pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> Vec<Ranked> {
     let mut counts: BTreeMap<Failure, BTreeMap<Endpoint, Count>> = BTreeMap::new();
     let hosts = Hosts::of(tracked);
     let mut endings = Endings::default();
     let last_ns = last_ns(tracked);
-    for connection in tracked.connections.iter().chain(&tracked.failed.kept) {
+    let all = tracked.connections.iter().chain(&tracked.failed.kept);
+    for connection in all.filter(|connection| !is_too_large(connection, too_large)) {
         if let Some(failure) = Failure::of(connection, &hosts) {
             let responder = connection.flows[0].destination;
             let of_failure = counts.entry(failure).or_default();

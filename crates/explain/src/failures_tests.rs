@@ -19,10 +19,11 @@ fn connection(outcome: Outcome) -> Connection {
 }
 
 fn of(connections: Vec<Connection>) -> Vec<Ranked> {
-    verdicts(&Tracked {
+    let tracked = Tracked {
         connections,
         ..Tracked::default()
-    })
+    };
+    verdicts(&tracked, &Named::new())
 }
 
 #[test]
@@ -120,6 +121,7 @@ fn an_icmp_error_tells_who_rejected_a_connection() {
         count: 1,
         first_ns: 1,
         packet: 2,
+        quoted: Vec::new(),
     });
     let found = of(vec![rejected.clone()]);
     let verdict = &found[0].verdict;

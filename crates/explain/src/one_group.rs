@@ -32,6 +32,9 @@ pub(crate) struct Judged {
     pub verdicts: Vec<Ranked>,
     /// Cause and confidence by flow number and transfer.
     pub transfers: Vec<(usize, Vec<(Cause, f64)>)>,
+    /// Flows of packets that were too large for the path, and of data that never arrived, by number.
+    pub too_large: Vec<usize>,
+    pub missing: Vec<usize>,
     /// Why there is no verdict, where a defect cost the group its own.
     pub defect: Option<String>,
 }
@@ -41,6 +44,8 @@ pub(crate) fn judge_contained(group: &Group, datagrams: &Datagrams, keep_tables:
     contain(|| judge_group(group, datagrams, keep_tables)).unwrap_or_else(|defect| Judged {
         verdicts: Vec::new(),
         transfers: Vec::new(),
+        too_large: Vec::new(),
+        missing: Vec::new(),
         defect: Some(without_verdict(group, &defect)),
     })
 }
@@ -88,7 +93,9 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
         let judge = |transfer: &Transfer| {
             let member = (member, flow.flow);
             let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
-            conditions.instead_of(judged.0).unwrap_or(judged)
+            conditions
+                .instead_of_flow(flow.index, judged.0)
+                .unwrap_or(judged)
         };
         (flow.index, flow.flow.transfers.iter().map(judge).collect())
     });
@@ -102,11 +109,15 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     let all = evidence.totals;
     let on_load = on_load(&mut evidence, held, on_losses, family.as_ref(), model);
     evidence.totals = all;
+    let too_large = conditions.too_large.clone();
+    let missing = conditions.missing_flows();
     let mut verdicts = conditions.join(on_load, &all);
     verdicts.extend(on_capture_loss(group, &evidence));
     Judged {
         verdicts,
         transfers,
+        too_large,
+        missing,
         defect: None,
     }
 }
@@ -127,6 +138,8 @@ fn lacking(group: &Group) -> Judged {
         transfers: (group.flows.iter())
             .map(|flow| (flow.index, unknown(flow)))
             .collect(),
+        too_large: Vec::new(),
+        missing: Vec::new(),
         defect: None,
     }
 }

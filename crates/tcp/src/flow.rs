@@ -359,7 +359,7 @@ impl Flow {
 
     /// `src:port > dst:port`.
     pub fn name(&self) -> String {
-        format!("{} > {}", self.source, self.destination)
+        flow_name(self.source, self.destination)
     }
 
     /// Takes for delivered what was never sent again, while the flow went on with new data for longer than any
@@ -450,6 +450,11 @@ impl Flow {
 const FIRST_USER_PORT: u16 = 1_024;
 /// ... and those that Linux gives to who begins a connection begin here; others begin higher.
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+
+/// `src:port > dst:port`.
+pub fn flow_name(source: Endpoint, destination: Endpoint) -> String {
+    format!("{source} > {destination}")
+}
 
 /// Both directions of one connection.
 #[derive(Debug, Clone, Default)]

@@ -73,15 +73,15 @@ pub use ecn::Ecn;
 pub use failed::FailedConnections;
 pub use flow::{
     Acknowledgment, Connection, Endpoint, Fate, Flow, FlowCounters, Handshake, Kind, LimitedTime,
-    OutstandingAtLoss, SackBlock, Segment, SegmentFlags, Transfer, Vantage,
+    OutstandingAtLoss, SackBlock, Segment, SegmentFlags, Transfer, Vantage, flow_name,
 };
 pub use hosts::Hosts;
 pub use limits::{Account, ByClocks, Limiter, Span};
 pub use options::TrackerOptions;
 pub use outcome::{Outcome, Reset, Setup, Unanswered};
 pub use signs::{
-    ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, Pause, Pauses, SackCounters, Silence,
-    TakenForOld,
+    ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, OpenHole, Pause, Pauses, Quoted,
+    SackCounters, Silence, TakenForOld,
 };
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker};

@@ -8,13 +8,15 @@ use whydrop_capture::{IcmpErrorKind, TcpSegment};
 
 /// Different notices kept of one connection, and numbers of packets kept of one sign, at most.
 const MOST_NOTICES: usize = 8;
+/// Packets quoted that are kept of one kind of notice at most: more tell nothing new.
+const MOST_QUOTED: usize = 64;
 pub(crate) const MOST_NUMBERS: usize = 8;
 
 /// A connection that has been silent for so long, with nothing outstanding, has paused.
 pub(crate) const PAUSE_NS: i64 = 1_000_000_000;
 
 /// ICMP errors of one kind, from one router, about packets of one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub kind: IcmpErrorKind,
     pub from: IpAddr,
@@ -28,6 +30,18 @@ pub struct Notice {
     pub first_ns: i64,
     /// Number of the first in the capture, from 1.
     pub packet: u64,
+    /// The first of the packets quoted whose place in the flow is known.
+    pub quoted: Vec<Quoted>,
+}
+
+/// A packet that an ICMP error quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quoted {
+    /// When the error came.
+    pub time_ns: i64,
+    /// Relative to the flow's first byte.
+    pub sequence: i64,
+    pub ip_bytes: u32,
 }
 
 /// Adds an error to those of its kind.
@@ -42,6 +56,8 @@ pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
+        let room = MOST_QUOTED.saturating_sub(known.quoted.len());
+        known.quoted.extend(new.quoted.into_iter().take(room));
     } else if notices.len() < MOST_NOTICES {
         notices.push(new);
     }
@@ -132,6 +148,18 @@ pub struct SackCounters {
     pub holes_without: u64,
 }
 
+/// Data that its receiver never got, although what was sent behind it arrived: the capture ends, and nothing has filled the hole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenHole {
+    /// When the first packet behind it came, and the end of the capture.
+    pub since_ns: i64,
+    pub until_ns: i64,
+    /// Bytes of each run that is missing, in the order of the sequence.
+    pub runs_bytes: Vec<i64>,
+    /// Latest packet of its sender: there is a path for some.
+    pub last_heard_ns: i64,
+}
+
 /// The same of one direction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FlowSigns {
@@ -141,6 +169,8 @@ pub struct FlowSigns {
     pub notices: Vec<Notice>,
     /// From when on its data had no answer to the end; `None` unless that is how the connection ended.
     pub unanswered_since_ns: Option<i64>,
+    /// Data that is missing at the end.
+    pub open_hole: Option<OpenHole>,
     pub sack: SackCounters,
     /// Numbers of packets that were damaged; known only where they were looked for.
     pub damaged: Vec<u64>,
@@ -193,6 +223,11 @@ mod tests {
             count: 1,
             first_ns: 0,
             packet,
+            quoted: vec![Quoted {
+                time_ns: 0,
+                sequence: 7,
+                ip_bytes: 1500,
+            }],
         };
         let mut notices = Vec::new();
         add_notice(&mut notices, notice(Some(1400), 3));
@@ -206,7 +241,8 @@ mod tests {
             },
         );
         assert_eq!(notices.len(), 2);
-        let first = notices[0];
+        let first = &notices[0];
+        assert_eq!(first.quoted.len(), 2);
         assert_eq!(
             (first.count, first.mtu_bytes, first.packet),
             (2, Some(1300), 3)

@@ -210,12 +210,7 @@ impl State {
 
     /// True once, when a connection with data has ended in both directions.
     pub fn begins_to_linger(&mut self) -> bool {
-        let over = self.reset.is_some()
-            || self
-                .opening
-                .iter()
-                .all(|opening| opening.finished_ns.is_some());
-        let begins = over && self.halves.is_some() && !self.lingering;
+        let begins = self.is_over() && self.halves.is_some() && !self.lingering;
         self.lingering |= begins;
         begins
     }
@@ -334,7 +329,7 @@ impl State {
             if tcp.flags.has(TcpFlags::FIN) {
                 half.on_end_of_sent(&data_packet(time_ns, packet, network, tcp));
             } else if !syn {
-                half.on_bare_acknowledgment(tcp.sequence);
+                half.on_bare_acknowledgment(time_ns, tcp.sequence);
                 // it carries the number of the next byte to send (RFC 9293, section 3.10.7.4); a forged reset need not
                 if !tcp.flags.has(TcpFlags::RST) && half.was_sent_unseen(tcp.sequence) {
                     half.on_end_of_sent(&data_packet(time_ns, packet, network, tcp));
@@ -444,6 +439,8 @@ impl State {
             if let Some(syn) = own.syn {
                 half.unwrapper = Some(Unwrapper::new(syn.wrapping_add(1)));
                 half.from_first_byte = true;
+                half.from_handshake =
+                    peer.acknowledges && peer.acknowledgment == syn.wrapping_add(1);
             }
             if both_syns && both_scale {
                 half.window_shift = Some(scale(offers[1 - direction]).unwrap_or(0).min(14));
@@ -587,14 +584,17 @@ impl State {
         Some(connection)
     }
 
-    /// Until when a sender that waits for a window waits, as far as can be told.
-    fn waits_until_ns(&self, now_ns: i64) -> i64 {
-        let is_over = self.reset.is_some()
+    fn is_over(&self) -> bool {
+        self.reset.is_some()
             || self
                 .opening
                 .iter()
-                .all(|opening| opening.finished_ns.is_some());
-        match is_over {
+                .all(|opening| opening.finished_ns.is_some())
+    }
+
+    /// Until when a sender that waits for a window waits, as far as can be told.
+    fn waits_until_ns(&self, now_ns: i64) -> i64 {
+        match self.is_over() {
             true => self.last_ns(),
             false => now_ns.clamp(self.last_ns(), self.last_ns() + PROBE_INTERVAL_NS),
         }
@@ -604,6 +604,10 @@ impl State {
     pub fn finish(&mut self, now_ns: i64) -> Option<Connection> {
         let mut connection = self.connection(now_ns);
         let waits_until_ns = self.waits_until_ns(now_ns);
+        let ended_ns = match self.is_over() {
+            true => self.last_ns(),
+            false => now_ns,
+        };
         let halves = self.halves.take()?;
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
         let near_rtts_ns = self.near_rtts_ns();
@@ -616,7 +620,11 @@ impl State {
             if let (Some(echoes), Some(first)) = (&mut echoes[direction], half.first_clock) {
                 echoes.begin(self.opening[direction].clock(), first);
             }
+            let open_hole = half.open_hole(ended_ns);
             let mut flow = half.finish();
+            if open_hole.is_some() {
+                flow.signs_mut().open_hole = open_hole;
+            }
             if self.opening[1 - direction].packets == 0 {
                 flow.believe_delivered();
             }

@@ -90,6 +90,9 @@ impl Tracker {
     /// Takes the next packet of the capture; anything but TCP, and ICMP errors about it, is ignored.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
+        let (&first, &last) = (PLAUSIBLE_TIMES_NS.start(), PLAUSIBLE_TIMES_NS.end());
+        let time_ns = packet.time_ns.clamp(first, last);
+        self.now_ns = time_ns;
         let (Some(network), Transport::Tcp(tcp)) = (&packet.network, &packet.transport) else {
             return self.push_error(packet);
         };
@@ -100,9 +103,6 @@ impl Tracker {
             network.destination,
             tcp.destination_port,
         );
-        let (&first, &last) = (PLAUSIBLE_TIMES_NS.start(), PLAUSIBLE_TIMES_NS.end());
-        let time_ns = packet.time_ns.clamp(first, last);
-        self.now_ns = time_ns;
         let slot = self.slot(time_ns, key, source_is_low, network, tcp);
         let state = &mut self.states[slot as usize];
         if state.abandoned {
@@ -150,6 +150,7 @@ impl Tracker {
                 count: 1,
                 first_ns: packet.time_ns,
                 packet: packet.index + 1,
+                quoted: Vec::new(),
             };
             state.take_notice(&error, notice);
         }

@@ -290,6 +290,12 @@ def _capture_loss(v: Values) -> list[str]:
 
 
 def _mtu(v: Values) -> list[str]:
+    if v.get("detail") == "joined":
+        return [
+            "On the router that told, and on what is before it, packets that are forwarded must not be joined:",
+            "$ ethtool -K DEV lro off gro off",
+            "$ ethtool -k DEV | grep -E 'large-receive|generic-receive'",
+        ]
     largest = v.get("mtu_bytes", 1500.0)
     # of IP, without options, and ICMP
     headers = 48 if v["is_ipv6"] else 28

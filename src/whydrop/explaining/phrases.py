@@ -9,6 +9,7 @@ import math
 
 from whydrop.explaining import datagrams
 from whydrop.explaining.filling import fill
+from whydrop.numbers import plural
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
@@ -163,10 +164,29 @@ def _too_big_messages(v: Values) -> str:
 
 
 def _sizes_tell(v: Values) -> str:
+    when = "some of them in between"
+    if v.get("lowered"):
+        when = "the sender having given up the larger ones"
     return (
         f"all {{failed|transmission}} of {v['smallest_lost_bytes']} bytes or more failed, and {{passed|packet}} of up "
-        f"to {v['largest_passed_bytes']} bytes arrived, some of them in between"
+        f"to {v['largest_passed_bytes']} bytes arrived, {when}"
     )
+
+
+def _copies_from(v: Values) -> str:
+    hops = v["hops_further"]
+    further = f", {plural(hops, 'hop')} further" if hops > 0 else ""
+    if not v["first"] and not v["copy"]:
+        return "{copies|copy} of the same point" + further
+    first, copy = (v[name] or "unnamed" for name in ("first", "copy"))
+    return f"{{copies|copy}} of what came first at another point ({first}): {copy}" + further
+
+
+def _hole_stays_open(v: Values) -> str:
+    said = "{missing_bytes} stayed missing for {waited_s}, to the end, although data or packets behind arrived"
+    if v.get("full_bytes"):
+        said += f"; what is missing are whole segments of {v['full_bytes']} bytes, of which none ever arrived"
+    return said
 
 
 _PHRASES: Mapping[str, Phrase] = {
@@ -363,6 +383,11 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "too-big-messages": _too_big_messages,
     "sizes-tell": _sizes_tell,
+    "joined-before-router": (
+        "each packet that {router} refused is the sum of two or more that were sent one by one: large or generic "
+        "receive offload joined them on the way, where packets are forwarded"
+    ),
+    "hole-stays-open": _hole_stays_open,
     "window-shrank": lambda v: (
         f"the SYN of the receiver offered {v['offered_bytes']} bytes and no scale that the sender could see; its next "
         f"window reads {v['read_bytes']}, with nothing sent to fill it"
@@ -397,6 +422,14 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "doubled-on-path": (
         "the receiver reports {copies} of {data_packets|data packet} as received twice that were sent once"
+    ),
+    "copies-from": _copies_from,
+    "translated-in-capture": lambda v: (
+        "{connections|connection} passed the capture on both sides of address translation, and is given once: "
+        f"{v['copy']} is {v['kept']}"
+        if v["connections"] == 1
+        else "{connections|connection} passed the capture on both sides of address translation, and are given once: "
+        f"{v['copy']}, for one, is {v['kept']}"
     ),
     "doubled-by-tap": "{copies} of {packets|packet} are copies: equal to one shortly before, but for what hops change",
     "nothing-lost-in-flight": _nothing_lost,

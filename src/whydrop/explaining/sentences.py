@@ -143,6 +143,8 @@ def _nothing_passed(v: Values) -> str:
 
 def _too_large(v: Values) -> str:
     size = f"Packets of more than {v['mtu_bytes']:.0f} bytes do not pass"
+    if v.get("failed_bytes"):
+        size = f"Packets of {v['failed_bytes']} bytes do not pass, those of {v['passed_bytes']} bytes do"
     who = ", as {router} told their sender" if v.get("router") else ", and no router tells their sender"
     verb = "was" if v["lost"] == 1 else "were"
     return size + who + (f": {{losses}} {verb} too large." if v["lost"] else ".")
@@ -182,6 +184,14 @@ _SENTENCES: Mapping[str, Phrase] = {
     ),
     "too-large-told": _too_large,
     "too-large-untold": _too_large,
+    "joined-before-router": lambda v: (
+        f"Something on the way joins packets: {{router}} refused one of {v['packet_bytes']} bytes as too large, and "
+        f"none of more than {v['largest_sent_bytes']} bytes was sent"
+        + (": {losses} were among them." if v["lost"] else ".")
+    ),
+    "hole-stays-open": (
+        "{missing_bytes} never arrived at the receiver, which asked for it until the capture ended, {waited_s} later."
+    ),
     "forgotten-when-idle": _forgotten,
     "reset-by-middlebox": lambda v: (
         "Something on the path reset {connections|connection} with "

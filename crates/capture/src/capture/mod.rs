@@ -218,6 +218,7 @@ impl Capture {
         counts.disorder_fate = self.disorder_fate();
         counts.clock_was_set_back = self.timeline.was_set_back();
         summary.notes.extend(self.timeline.notes());
+        self.duplicates.tell(&mut summary);
         counts.add_to(&mut summary);
         account::add_interfaces(self.interfaces.all(), &mut summary);
         summary
@@ -407,7 +408,7 @@ impl Capture {
 
     /// Counts a packet; `None` if it is a copy that is left out.
     #[inline(always)]
-    fn account_for(&mut self, given: Given) -> Option<Given> {
+    fn account_for(&mut self, mut given: Given) -> Option<Given> {
         self.counts.packet(given.record.time_ns, &given.decoded);
         let bytes = match &self.current {
             Some(file) if !given.is_held => file
@@ -416,14 +417,14 @@ impl Capture {
                 .slice(given.record.position, given.record.captured_bytes as usize),
             _ => &self.held_bytes,
         };
-        if self
-            .duplicates
-            .is_copy(&given.record, bytes, &given.decoded)
-        {
-            self.counts.duplicates += 1;
-            if !self.options.keep_duplicates {
-                return None;
-            }
+        let as_captured = given.decoded;
+        let duplicates = &mut self.duplicates;
+        let is_copy = duplicates.is_copy(&given.record, bytes, &mut given.decoded);
+        self.counts.duplicates += u64::from(is_copy);
+        if self.options.keep_duplicates {
+            given.decoded = as_captured;
+        } else if is_copy {
+            return None;
         }
         if given.decoded.next_at != 0 {
             self.aggregate = Some(given);

@@ -32,15 +32,28 @@
 //! 5. **A wireless link that repeats.** An 802.11 station that gets no acknowledgment sends the same frame again, with the
 //!    retry bit and the number that the frame had (IEEE 802.11, 10.3.2.14): see [`LinkRetries`]. Each try is one frame of the
 //!    link and all are one packet of TCP.
+//!
+//! Two more kinds of copies are not equal in all of that: those behind address translation ([`translated`]), and super-segments
+//! and their pieces ([`pieces`]).
 
 mod link_retries;
+mod pieces;
+#[cfg(test)]
+mod point_tests;
+mod points;
 #[cfg(test)]
 mod tests;
+mod translated;
 
 use crate::decode::Decoded;
 use crate::format::Record;
+use crate::link_type::LinkType;
 use crate::packet::{TcpFlags, Transport};
+use crate::summary::Summary;
 use link_retries::LinkRetries;
+use pieces::{Piece, Runs};
+use points::{Point, Points};
+use translated::Translations;
 
 /// Half of the shortest retransmission timeout in common use (Linux, 200 ms): a forwarding host's
 /// queues may hold a packet this long between two captures of it.
@@ -63,6 +76,11 @@ pub(crate) struct Duplicates {
     numberings: Box<[Numbering]>,
     /// How late the copy of a SYN came, by hosts, nanoseconds; 0 where there was none.
     lateness_ns: Box<[u32]>,
+    translations: Translations,
+    runs: Runs,
+    points: Points,
+    /// The capture has copies, so it may have more that are harder to tell.
+    has_copies: bool,
     /// Packets that look like copies of one just before them, and were kept for want of proof.
     pub(crate) suspects: u64,
     /// Frames that a wireless station sent once more.
@@ -142,6 +160,10 @@ impl Default for Duplicates {
             sets: vec![Set([NOTHING; 2]); SETS].into_boxed_slice(),
             numberings: vec![Numbering(0); NUMBERINGS].into_boxed_slice(),
             lateness_ns: vec![0; NUMBERINGS].into_boxed_slice(),
+            translations: Translations::default(),
+            runs: Runs::default(),
+            points: Points::default(),
+            has_copies: false,
             suspects: 0,
             link_retries: 0,
             wireless: LinkRetries::default(),
@@ -150,9 +172,10 @@ impl Default for Duplicates {
 }
 
 impl Duplicates {
-    /// True if this packet is a copy of one before it; remembers it otherwise.
+    /// True if this packet is a copy of one before it; remembers it otherwise, and gives it the ends that its connection
+    /// was seen with first.
     #[inline(always)]
-    pub(crate) fn is_copy(&mut self, record: &Record, frame: &[u8], decoded: &Decoded) -> bool {
+    pub(crate) fn is_copy(&mut self, record: &Record, frame: &[u8], decoded: &mut Decoded) -> bool {
         if let Some(radio_at) = decoded.radio_at
             && decoded.is_data()
             && self
@@ -162,14 +185,59 @@ impl Duplicates {
             self.link_retries += 1;
             return true;
         }
-        match fingerprint(record, frame, decoded) {
-            Some(fingerprint) => self.check(&fingerprint, record.time_ns),
-            None => false,
+        let several_points = self.has_copies || record.interface > 0 || is_cooked(record.link);
+        let translations = &mut self.translations;
+        if translations.is_copy(record.time_ns, frame, decoded, several_points) {
+            self.has_copies = true;
+            return true;
         }
+        let Some(packet) = fingerprint(record, frame, decoded) else {
+            return false;
+        };
+        let copy_of = self.check(&packet, record.time_ns);
+        if copy_of.is_none() {
+            if several_points && self.is_piece(&packet, record, decoded) {
+                return true;
+            }
+            if several_points {
+                let point = Point::of(record, frame, decoded);
+                self.points.note(packet.vantage, point);
+            }
+            return false;
+        }
+        self.has_copies = true;
+        if let Some(vantage) = copy_of {
+            self.points
+                .count(vantage, Point::of(record, frame, decoded));
+        }
+        true
     }
 
+    /// True for data that was just seen at another point, cut or joined.
+    fn is_piece(&mut self, packet: &Fingerprint, record: &Record, decoded: &Decoded) -> bool {
+        let Transport::Tcp(segment) = &decoded.transport else {
+            return false;
+        };
+        let number = decoded.network.and_then(|network| network.identification);
+        let piece = Piece {
+            flow: pieces::flow(decoded, segment),
+            vantage: packet.vantage,
+            number: number.unwrap_or(0),
+            time_ns: record.time_ns,
+        };
+        segment.payload_bytes > 0 && self.runs.is_copy(&piece, segment)
+    }
+
+    /// Add what is known of copies to a summary.
+    pub(crate) fn tell(&self, summary: &mut Summary) {
+        summary.copies = self.points.told();
+        summary.translated_connections = self.translations.connections;
+        summary.translations = self.translations.named.clone();
+    }
+
+    /// The mark of the point at which what this is a copy of was captured.
     #[inline(always)]
-    fn check(&mut self, packet: &Fingerprint, time_ns: i64) -> bool {
+    fn check(&mut self, packet: &Fingerprint, time_ns: i64) -> Option<u64> {
         let numbering = &mut self.numberings[packet.hosts as usize % NUMBERINGS];
         let numbered = packet.numbered && numbering.tells_packets_apart();
         // Packets of one number meet in one set, which shows the reuse of numbers. Without numbers
@@ -195,22 +263,23 @@ impl Duplicates {
                 || (packet.place_proves && elsewhere && apart_ns <= TWO_POINTS_NS)
                 || (packet.haste_proves && apart_ns <= NO_TIME_NS)
             {
-                return true;
+                return Some(seen.vantage);
             }
             let lateness_ns = &mut self.lateness_ns[packet.hosts as usize % NUMBERINGS];
             if packet.is_syn && apart_ns <= TWO_POINTS_NS {
                 *lateness_ns = (*lateness_ns).max(apart_ns as u32).max(1);
-                return true;
+                return Some(seen.vantage);
             }
             let latest_ns = (MUCH_LATER * u64::from(*lateness_ns)).min(TWO_POINTS_NS);
             if packet.is_tcp && latest_ns > 0 && apart_ns <= latest_ns {
+                let vantage = seen.vantage;
                 *seen = NOTHING;
-                return true;
+                return Some(vantage);
             }
             self.suspects += u64::from(apart_ns <= NO_TIME_NS);
             seen.time_ns = time_ns;
             seen.vantage = packet.vantage;
-            return false;
+            return None;
         }
         if numbered {
             numbering.note(reused);
@@ -222,8 +291,14 @@ impl Duplicates {
             vantage: packet.vantage,
             time_ns,
         };
-        false
+        None
     }
+}
+
+/// `-i any` captures all interfaces of a host.
+#[inline(always)]
+fn is_cooked(link: LinkType) -> bool {
+    matches!(link, LinkType::LINUX_COOKED | LinkType::LINUX_COOKED_2)
 }
 
 // Odd numbers with as many ones as zeros, in no order: the golden ratio, e and pi in binary.

@@ -2,12 +2,12 @@
 //!
 //! Copies that nobody but the capture got are the tap's (`-i any`, a mirror port): they are recognised by what only one packet
 //! can have (`whydrop_capture`'s `duplicates`). A receiver that reports data as received twice (RFC 2883) which was not
-//! retransmitted got a copy that the path made. Silent on the path's where its sender repeats as much as was reported:
+//! retransmitted got a copy that the path made, whether the capture holds it or not: a tap's copy gets no answer. Silent on the path's where its sender repeats as much as was reported:
 //! the report may be late.
 
 use whydrop_capture::Summary;
-use whydrop_tcp::Flow;
-use whydrop_verdict::{Cause, fact};
+use whydrop_tcp::{Flow, Tracked};
+use whydrop_verdict::{Cause, Value, fact};
 
 use super::Condition;
 use crate::group::Group;
@@ -16,6 +16,8 @@ use crate::group::Group;
 const SEVERAL: u64 = 3;
 /// One packet in a thousand is what is worth a word.
 const SHARE: f64 = 1e-3;
+/// Pairs of points that are named at most.
+const MOST_PAIRS: usize = 4;
 
 /// Copies made on the way to a host.
 pub(super) fn on_path(group: &Group) -> Option<Condition> {
@@ -45,16 +47,93 @@ pub(super) fn on_path(group: &Group) -> Option<Condition> {
     (!doubled.is_empty()).then_some(condition)
 }
 
-/// Copies that only the capture holds.
-pub(super) fn by_tap(summary: &Summary) -> Option<Condition> {
+/// Of the copies that a capture holds, so many are answered where the path made them: those of acknowledgments have no answer.
+const ANSWERED_SHARE: f64 = 0.25;
+
+/// Copies that only the capture holds, or that it shows the receiver to have got as well.
+pub(super) fn in_capture(summary: &Summary, tracked: &Tracked) -> Option<Condition> {
     let copies = summary.duplicates;
+    let many = copies >= SEVERAL && copies as f64 > SHARE * summary.packets as f64;
+    let answered = Answered::of(tracked);
+    let of_path = |answers: u64| answers as f64 >= ANSWERED_SHARE * copies as f64;
+    if !many || of_path(answered.reported) {
+        // the receivers' reports are told of each group
+        return None;
+    }
+    match of_path(answered.acknowledged_again) && summary.translated_connections == 0 {
+        true => Some(acknowledged_again(copies, &answered)),
+        false => Some(by_tap(summary)),
+    }
+}
+
+/// Answers to data that came again without having been sent again.
+#[derive(Default)]
+struct Answered {
+    /// By a duplicate SACK.
+    reported: u64,
+    /// By a plain acknowledgment more, where SACK is not in use and nothing is missing.
+    acknowledged_again: u64,
+    data_packets: u64,
+    flows: Vec<String>,
+}
+
+impl Answered {
+    fn of(tracked: &Tracked) -> Self {
+        let mut answered = Self::default();
+        let flows = tracked
+            .connections
+            .iter()
+            .flat_map(|connection| &connection.flows);
+        for flow in flows {
+            let counters = &flow.counters;
+            answered.reported += counters.duplicated_on_path;
+            let whole = counters.lost + counters.retransmitted + counters.reordered == 0;
+            if !flow.sack_permitted && whole && counters.duplicate_acknowledgments >= SEVERAL {
+                answered.acknowledged_again += counters.duplicate_acknowledgments;
+                answered.data_packets += flow.segments.len() as u64;
+                answered.flows.push(flow.name());
+            }
+        }
+        answered
+    }
+}
+
+fn acknowledged_again(copies: u64, answered: &Answered) -> Condition {
+    let mut condition = Condition::new(Cause::Duplicate, answered.flows.clone());
+    condition.detail = Some("path");
+    condition.facts = vec![fact!(
+        "doubled-on-path",
+        copies = copies.min(answered.acknowledged_again),
+        data_packets = answered.data_packets
+    )];
+    condition
+}
+
+fn by_tap(summary: &Summary) -> Condition {
+    let text = |text: &str| Value::Text(text.to_owned().into());
     let mut condition = Condition::new(Cause::Duplicate, Vec::new());
     condition.detail = Some("tap");
     condition.facts = vec![fact!(
         "doubled-by-tap",
-        copies = copies,
+        copies = summary.duplicates,
         packets = summary.packets
     )];
-    let many = copies >= SEVERAL && copies as f64 > SHARE * summary.packets as f64;
-    many.then_some(condition)
+    let pairs = summary.copies.iter().take(MOST_PAIRS);
+    condition.facts.extend(pairs.map(|pair| {
+        fact!("copies-from", copies = pair.packets)
+            .with("first", text(&pair.first))
+            .with("copy", text(&pair.copy))
+            .with("hops_further", f64::from(pair.hops_further))
+    }));
+    condition
+        .facts
+        .extend(summary.translations.first().map(|translation| {
+            fact!(
+                "translated-in-capture",
+                connections = summary.translated_connections
+            )
+            .with("kept", text(&translation.kept))
+            .with("copy", text(&translation.copy))
+        }));
+    condition
 }

@@ -14,7 +14,7 @@ mod unseen;
 use std::collections::BTreeMap;
 
 use whydrop_capture::Summary;
-use whydrop_tcp::{Connection, Flow, Segment, Tracked};
+use whydrop_tcp::{Flow, Segment, Tracked};
 use whydrop_verdict::{Cause, Fact, Finding, Quantity, Subject, fact, log_odds, reduce};
 
 use crate::document::Verdict;
@@ -96,6 +96,10 @@ pub(crate) struct Conditions {
     found: Vec<Condition>,
     /// Causes that one of them stands in for, and how sure it is.
     stands_in: Option<(&'static [Cause], Cause, f64)>,
+    /// Flows of packets that were too large, by number: size accounts for what was never acknowledged, and not silence.
+    pub too_large: Vec<usize>,
+    /// Flows whose data is missing at the end, by number, with the cause of that and how sure it is.
+    missing: Vec<(usize, Cause, f64)>,
 }
 
 /// Causes of losses that nothing accounts for but chance, or their own silence.
@@ -104,14 +108,14 @@ const WITHOUT_A_CAUSE: &[Cause] = &[Cause::Unknown, Cause::RandomLoss, Cause::Ou
 /// The conditions of a group of flows whose load shows `judged`.
 pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Conditions {
     let totals = &evidence.totals;
-    let mtu = mtu::find(group);
-    let outages = outage::find(group, mtu.as_ref());
+    let too_large = mtu::find(group);
+    let outages = outage::find(group, &too_large);
     let damaged = checksum::find(group);
-    let mut found: Vec<Condition> = mtu.into_iter().chain(outages).chain(damaged).collect();
+    let of_size = too_large.conditions.into_iter();
+    let mut found: Vec<Condition> = of_size.chain(outages).chain(damaged).collect();
     found.sort_by_key(|condition| std::cmp::Reverse(condition.lost));
-    let unanswered: u64 = group
-        .flows
-        .iter()
+    let unanswered: u64 = (group.flows.iter())
+        .filter(|flow| !too_large.flows.contains(&flow.index))
         .map(|flow| lost_unanswered(flow.flow))
         .sum();
     let accounted = unanswered + found.iter().map(|condition| condition.lost).sum::<u64>();
@@ -143,7 +147,12 @@ pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Con
             ecn_in_use = totals.ecn_in_use
         ));
     }
-    Conditions { found, stands_in }
+    Conditions {
+        found,
+        stands_in,
+        too_large: too_large.flows,
+        missing: too_large.missing,
+    }
 }
 
 impl Conditions {
@@ -153,11 +162,26 @@ impl Conditions {
         causes.contains(&cause).then_some((by, confidence))
     }
 
+    pub fn missing_flows(&self) -> Vec<usize> {
+        self.missing.iter().map(|(flow, ..)| *flow).collect()
+    }
+
+    /// The same of a transfer of this flow.
+    pub fn instead_of_flow(&self, flow: usize, cause: Cause) -> Option<(Cause, f64)> {
+        let is_this = |(index, ..): &&(usize, Cause, f64)| *index == flow && cause == Cause::None;
+        let missing = self.missing.iter().find(is_this);
+        let missing = missing.map(|(_, by, confidence)| (*by, *confidence));
+        missing.or_else(|| self.instead_of(cause))
+    }
+
     /// The verdicts on the load, each with its cause, unless a condition stands in for it, and those on the conditions.
     pub fn join(self, of_load: Vec<(Cause, Ranked)>, totals: &Totals) -> Vec<Ranked> {
         let active_s = totals.busy_s + totals.idle_s;
         let staying = of_load.into_iter();
-        let staying = staying.filter(|(cause, _)| self.instead_of(*cause).is_none());
+        // where data is missing to the end, it is not so that nothing happened
+        let is_silent = |cause: Cause| cause == Cause::None && !self.missing.is_empty();
+        let staying =
+            staying.filter(|(cause, _)| self.instead_of(*cause).is_none() && !is_silent(*cause));
         let accounted = self.found.iter().filter(|condition| condition.lost > 0);
         let accounted_s: f64 = accounted.map(|condition| condition.limited_s).sum();
         let mut verdicts: Vec<Ranked> = staying
@@ -179,7 +203,7 @@ impl Conditions {
 /// The conditions of the capture as a whole: how connections were set up, and what the record holds twice.
 pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
     let setups = ecn::of_setups(tracked);
-    let of_record = duplicate::by_tap(summary).into_iter();
+    let of_record = duplicate::in_capture(summary, tracked).into_iter();
     let of_record = of_record.chain(unseen::find(&tracked.unseen));
     let found = setups.into_iter().chain(of_record);
     found
@@ -192,19 +216,12 @@ pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
 
 /// Losses of a flow whose connection fell silent, from then on: which is a verdict of its own.
 pub(crate) fn lost_unanswered(flow: &Flow) -> u64 {
-    let since_ns = flow
-        .unanswered_since_ns()
-        .filter(|_| !mtu::is_black_hole(flow));
+    let since_ns = flow.unanswered_since_ns();
     let lost = |since_ns: i64| {
         let since = |segment: &&Segment| segment.is_lost() && segment.time_ns >= since_ns;
         flow.segments.iter().filter(since).count() as u64
     };
     since_ns.map_or(0, lost)
-}
-
-/// True if something else than silence accounts for what was never acknowledged.
-pub(crate) fn is_too_large(connection: &Connection) -> bool {
-    connection.flows.iter().any(mtu::is_black_hole)
 }
 
 fn seconds(nanoseconds: i64) -> f64 {

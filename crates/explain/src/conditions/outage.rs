@@ -11,7 +11,8 @@
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, Silence};
 use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
-use super::{CHANCE_NATS, Condition, mtu, seconds};
+use super::mtu::TooLarge;
+use super::{CHANCE_NATS, Condition, seconds};
 use crate::group::Group;
 
 /// Two transmissions without an answer may be one long delay.
@@ -123,12 +124,12 @@ impl<'a> Silent<'a> {
     }
 }
 
-/// The outages of a group, as one; `too_large` is what its packets were too large for.
-pub(super) fn find(group: &Group, too_large: Option<&Condition>) -> Option<Condition> {
-    let can_pass = |flow: &&Flow| too_large.is_none() || !mtu::is_black_hole(flow);
+/// The outages of a group, as one; but of flows whose packets were too large.
+pub(super) fn find(group: &Group, too_large: &TooLarge) -> Option<Condition> {
     let flows = || group.flows.iter().map(|flow| flow.flow);
-    let silences = flows()
-        .filter(can_pass)
+    let can_pass = group.flows.iter().filter(|flow| !too_large.has(flow));
+    let silences = can_pass
+        .map(|flow| flow.flow)
         .flat_map(|flow| flow.silences().iter().map(move |silence| (flow, silence)));
     let silent = silences.filter_map(|(flow, silence)| Silent::new(flow, silence));
     let nothing_passed = |silent: &Silent| !flows().any(|flow| silent.is_passed_by(flow));

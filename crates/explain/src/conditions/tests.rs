@@ -1,17 +1,15 @@
 //! Flows that show a cause by themselves, and flows like them that do not, written by hand.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
-use whydrop_capture::IcmpErrorKind;
-use whydrop_tcp::{Ecn, Fate, Flow, Notice, Offer, SackCounters, Segment, Silence, Vantage};
+use whydrop_tcp::{Ecn, Fate, Flow, Offer, SackCounters, Segment, Silence, Vantage};
 use whydrop_verdict::Cause;
 
 use super::*;
 use crate::evidence::measure;
 use crate::testing::{MS, delivered, flow, group, lost};
 
-fn conditions(flow: &Flow) -> Conditions {
+pub(super) fn conditions(flow: &Flow) -> Conditions {
     let flows = [flow.clone()];
     let group = group(&flows);
     let evidence = measure(&group);
@@ -24,7 +22,7 @@ fn conditions(flow: &Flow) -> Conditions {
 }
 
 /// Cause, detail and losses of each.
-fn found(flow: &Flow) -> Vec<(Cause, Option<&'static str>, u64)> {
+pub(super) fn found(flow: &Flow) -> Vec<(Cause, Option<&'static str>, u64)> {
     let conditions = conditions(flow).found;
     conditions
         .iter()
@@ -33,7 +31,7 @@ fn found(flow: &Flow) -> Vec<(Cause, Option<&'static str>, u64)> {
 }
 
 /// A packet every 10 ms, of which those at `lost_ms` were lost; round trips take 20 ms.
-fn steady(lost_ms: &[i64]) -> Vec<Segment> {
+pub(super) fn steady(lost_ms: &[i64]) -> Vec<Segment> {
     let mut segments: Vec<Segment> = (0..200).map(|n| delivered(10 * n * MS, 20)).collect();
     segments.extend(lost_ms.iter().map(|at_ms| lost(at_ms * MS)));
     segments.sort_by_key(|segment| segment.time_ns);
@@ -114,7 +112,7 @@ fn what_other_flows_to_the_host_brought_through_was_no_outage() {
     assert_eq!(found(&other(3000)), 1);
 }
 
-fn offer(packet: u32) -> Offer {
+pub(super) fn offer(packet: u32) -> Offer {
     Offer {
         window_scale: Some(7),
         sack_permitted: true,
@@ -123,68 +121,6 @@ fn offer(packet: u32) -> Offer {
         packet,
         truncated: false,
     }
-}
-
-/// Ten small packets that arrived and one large one that was sent `times` times and never did; one small one between.
-fn large_ones_vanish(times: i64, small_between: bool) -> Flow {
-    let small = |at_ms: i64| Segment {
-        payload_bytes: 100,
-        ..delivered(at_ms * MS, 20)
-    };
-    let mut segments: Vec<Segment> = (0..10).map(|n| small(30 * n)).collect();
-    segments.extend((0..times).map(|n| lost((400 + 300 * n) * MS)));
-    if small_between {
-        segments.push(small(401));
-    }
-    segments.sort_by_key(|segment| segment.time_ns);
-    let mut flow = flow(1, segments);
-    flow.offers = [Some(offer(1)), Some(offer(2))];
-    flow
-}
-
-#[test]
-fn sizes_that_tell_what_vanishes_are_a_black_hole() {
-    let flow = large_ones_vanish(5, true);
-    assert_eq!(found(&flow), [(Cause::Mtu, Some("black-hole"), 5)]);
-    let mtu = conditions(&flow).found[0].quantities["mtu_bytes"];
-    assert_eq!((mtu.low, mtu.high), (Some(152.0), Some(1499.0)));
-    // a dead path lets nothing through
-    assert_eq!(found(&large_ones_vanish(5, false)), []);
-    // three times may be chance
-    assert_eq!(found(&large_ones_vanish(3, true)), []);
-    // larger than was announced: not as it was sent
-    let mut joined = flow;
-    joined.offers[1] = Some(Offer {
-        mss: NonZeroU16::new(1400),
-        ..offer(2)
-    });
-    assert_eq!(found(&joined), []);
-}
-
-#[test]
-fn a_router_that_says_so_explains_what_was_too_large() {
-    let mut flow = flow(1, steady(&[2005]));
-    flow.segments
-        .iter_mut()
-        .for_each(|segment| segment.payload_bytes = 1200);
-    flow.segments
-        .last_mut()
-        .expect("the lost one")
-        .payload_bytes = 1448;
-    assert_eq!(found(&flow), []);
-    flow.signs_mut().notices.push(Notice {
-        kind: IcmpErrorKind::TooBig,
-        from: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
-        direction: 0,
-        mtu_bytes: Some(1300),
-        ip_bytes: 1500,
-        count: 1,
-        first_ns: 2006 * MS,
-        packet: 300,
-    });
-    assert_eq!(found(&flow), [(Cause::Mtu, Some("told"), 1)]);
-    flow.signs_mut().notices[0].kind = IcmpErrorKind::HostUnreachable;
-    assert_eq!(found(&flow), []);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 pub mod acknowledgments;
 mod closed_window;
 mod ecn;
+mod open_hole;
 mod signs;
 pub mod transmissions;
 mod window;
@@ -82,8 +83,12 @@ pub(crate) struct Half {
     pub acknowledged: i64,
     /// The highest acknowledgment seen.
     pub proven: Option<i64>,
+    /// The highest position beyond `next` that a packet without data had, and when.
+    pub told_position: Option<(i64, i64)>,
     /// The SYN was captured: sequence number 0 is the first byte.
     pub from_first_byte: bool,
+    /// And its answer: what is missing before the first data that is seen was sent since.
+    pub from_handshake: bool,
     /// Where a packet or an acknowledgment far ahead pointed to.
     pub jump: Jump,
     pub acknowledged_jump: Jump,
@@ -360,19 +365,15 @@ impl Half {
         if let Some(last) = self.flow.transfers.last_mut() {
             last.end = total;
         }
-        let gaps: Vec<u32> = self
+        let gaps: Vec<Outstanding> = self
             .outstanding
             .iter()
             .filter(|range| range.gap)
-            .map(|range| range.segment)
+            .copied()
             .collect();
         let mut jumped_over = 0;
-        for segment in gaps {
-            let placeholder = self.segment_mut(segment);
-            if !placeholder.is_lost() {
-                jumped_over += u64::from(placeholder.payload_bytes);
-                placeholder.payload_bytes = 0;
-            }
+        for gap in gaps {
+            jumped_over += self.forget_gap(&gap);
         }
         if !self.acknowledgment_seen {
             self.count_jumped_over(jumped_over);
@@ -406,6 +407,23 @@ impl Half {
         self.flow.acknowledgments.shrink_to_fit();
         self.flow.sack_blocks.shrink_to_fit();
         self.flow
+    }
+
+    /// Forgets the placeholder of a gap that nothing filled: its data was not seen to be sent. Returns its bytes, unless it was lost.
+    fn forget_gap(&mut self, gap: &Outstanding) -> u64 {
+        let index = gap.segment as usize;
+        let transfers = self.flow.transfers.iter_mut();
+        let mut of_gap =
+            transfers.filter(|transfer| (transfer.first..transfer.end).contains(&index));
+        if let Some(transfer) = of_gap.next() {
+            let bytes = (gap.end - gap.start).max(0) as u64;
+            transfer.payload_bytes = transfer.payload_bytes.saturating_sub(bytes);
+        }
+        let placeholder = self.segment_mut(gap.segment);
+        match placeholder.is_lost() {
+            true => 0,
+            false => u64::from(std::mem::take(&mut placeholder.payload_bytes)),
+        }
     }
 
     /// Payload of a full segment: as announced, or less where the path takes less (RFC 1191) or options take room (RFC 6691).

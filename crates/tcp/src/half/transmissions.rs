@@ -66,7 +66,8 @@ impl Half {
             .get_or_insert_with(|| Unwrapper::new(packet.sequence));
         let start = unwrapper.relative(packet.sequence);
         let few_before = start - self.next <= LARGEST_GAP_AT_AN_END_BYTES;
-        let known_before = self.from_first_byte && (self.acknowledgment_seen || few_before);
+        let answered = self.acknowledgment_seen || self.from_handshake;
+        let known_before = self.from_first_byte && (answered || few_before);
         if self.flow.segments.is_empty() && !known_before && start > self.next {
             // the capture begins in the middle of the connection: what is in flight was sent before
             self.next = start;
@@ -172,10 +173,11 @@ impl Half {
 
     /// A packet without payload, SYN or FIN: a keep-alive, or a probe of a closed window, if it stands before what was
     /// acknowledged. Linux sends both so.
-    pub fn on_bare_acknowledgment(&mut self, sequence: u32) {
+    pub fn on_bare_acknowledgment(&mut self, time_ns: i64, sequence: u32) {
         let Some(start) = self.unwrapper.map(|u| u.relative(sequence)) else {
             return;
         };
+        self.note_position(time_ns, start);
         if self.proven != Some(start + 1) {
             return;
         }

@@ -4,11 +4,10 @@ use whydrop_capture::{IcmpError, Network, TcpFlags, TcpSegment};
 
 use super::State;
 use crate::flow::{Flow, Handshake};
-use crate::half::Half;
 use crate::outcome::Reset;
 use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
-use crate::signs::{Notice, PAUSE_NS, Pause, TakenForOld, add_notice};
+use crate::signs::{Notice, PAUSE_NS, Pause, Quoted, TakenForOld, add_notice};
 
 /// A packet is under way for less than this where the round trip is not known; where it is, for less than two of them and
 /// a tenth of this.
@@ -57,19 +56,24 @@ impl State {
     }
 
     /// An ICMP error about a packet of this connection.
-    pub fn take_notice(&mut self, error: &IcmpError, notice: Notice) {
-        // a forged one is unlikely to know what was sent (RFC 5927, section 4.1)
-        let is_near = |half: &Half, sequence: u32| {
-            let unwrapper = half.unwrapper?;
-            Some((unwrapper.relative(sequence) - half.next).abs() <= PLAUSIBLE_BYTES)
-        };
-        let halves = self.halves.as_ref();
-        let near = halves
-            .zip(error.sequence)
-            .and_then(|(halves, sequence)| is_near(&halves[notice.direction], sequence));
-        if near.unwrap_or(true) {
-            add_notice(&mut self.signs.get_or_insert_default().notices, notice);
+    pub fn take_notice(&mut self, error: &IcmpError, mut notice: Notice) {
+        let position = self.halves.as_ref().zip(error.sequence);
+        let position = position.and_then(|(halves, sequence)| {
+            let half = &halves[notice.direction];
+            Some((half.unwrapper?.relative(sequence), half.next))
+        });
+        if let Some((sequence, next)) = position {
+            // a forged one is unlikely to know what was sent (RFC 5927, section 4.1)
+            if sequence.saturating_sub(next).abs() > PLAUSIBLE_BYTES {
+                return;
+            }
+            notice.quoted.push(Quoted {
+                time_ns: notice.first_ns,
+                sequence,
+                ip_bytes: notice.ip_bytes,
+            });
         }
+        add_notice(&mut self.signs.get_or_insert_default().notices, notice);
     }
 
     /// Note if the responder answers the SYN for an earlier connection on the same ports, what the initiator does, and when
@@ -172,7 +176,7 @@ impl State {
         flow.offers = [offers[direction], offers[1 - direction]];
         let of_direction = |notice: &&Notice| notice.direction == direction;
         let notices = self.signs.iter().flat_map(|signs| &signs.notices);
-        let notices: Vec<Notice> = notices.filter(of_direction).copied().collect();
+        let notices: Vec<Notice> = notices.filter(of_direction).cloned().collect();
         if !notices.is_empty() {
             flow.signs_mut().notices = notices;
         }
