@@ -41,7 +41,7 @@ def chosen() -> Iterator[object]:
         yield pytest.param(paths, marks=marks, id="+".join(path.relative_to(DATA).as_posix() for path in paths))
 
 
-@pytest.mark.parametrize("paths", chosen())
+@pytest.mark.parametrize("paths", list(chosen()))
 def test_nothing_is_said_that_cannot_be(paths: tuple[Path, ...]) -> None:
     try:
         found = whydrop.explain(paths[0]) if len(paths) == 1 else whydrop.explain_pair(*paths)

@@ -26,10 +26,11 @@ def found(document: Entry) -> Iterator[str]:
 
 
 def span(captures: Sequence[Entry]) -> tuple[float, float] | None:
-    """The first and the last instant of all captures; ``None`` where a clock that was set back makes its own."""
-    if any("clock was set back" in note for capture in captures for note in capture["notes"]):
-        return None
+    """The first and the last instant of all captures; ``None`` where a clock was set or is none, as before 1970."""
     known = [(one["first"], one["last"]) for one in captures if one["first"] is not None]
+    is_set = any("clock was set" in note for capture in captures for note in capture["notes"])
+    if is_set or any(first < 0 for first, _ in known):
+        return None
     return (min(first for first, _ in known), max(last for _, last in known)) if known else None
 
 

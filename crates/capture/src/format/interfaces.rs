@@ -97,25 +97,43 @@ impl Interfaces {
         received: Option<u64>,
         dropped: Option<u64>,
     ) {
+        let counted = |count: &u64| *count <= MOST_COUNTED;
         if let Some(interface) = self.known.get_mut(number as usize) {
-            interface.received = interface.received.max(received);
-            interface.reported_dropped = interface.reported_dropped.max(dropped);
+            interface.received = interface.received.max(received.filter(counted));
+            interface.reported_dropped = interface.reported_dropped.max(dropped.filter(counted));
         }
     }
 
     /// Notes that packets were dropped between the one before and the present one.
     #[cold]
     pub(crate) fn note_dropped_before(&mut self, number: u32, dropped: u64) {
-        if let Some(interface) = self.known.get_mut(number as usize) {
+        if let Some(interface) = self.known.get_mut(number as usize)
+            && dropped <= MOST_COUNTED
+        {
             let before = &mut interface.dropped_before_packets;
             *before = before.saturating_add(dropped);
         }
     }
 }
 
+/// No host counts more packets while it captures: a month of a hundred million each second is 2.6e14. Where a file says so, it is
+/// damaged there.
+const MOST_COUNTED: u64 = 1 << 48;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_that_no_host_reaches_are_no_counts() {
+        let mut interfaces = Interfaces::default();
+        interfaces.number(0, Some(b"eth0"), interface(LinkType::ETHERNET));
+        interfaces.note_statistics(0, Some(9), Some(u64::MAX));
+        interfaces.note_dropped_before(0, u64::MAX / 3);
+        assert_eq!(interfaces.all()[0].dropped(), None);
+        interfaces.note_dropped_before(0, 7);
+        assert_eq!(interfaces.all()[0].dropped(), Some(7));
+    }
 
     fn interface(link: LinkType) -> Interface {
         Interface::new(link, 96)
