@@ -175,6 +175,17 @@ fn a_duplicate_sack_for_a_repeat_already_known_as_spurious_is_no_copy_made_on_th
 }
 
 #[test]
+fn an_answer_to_a_keep_alive_of_one_old_byte_reports_no_copy() {
+    let mut talk = Talk::new();
+    // the connection began before the capture, and keep-alives are all that it holds
+    for at in [45_000, 90_000, 135_000, 180_000] {
+        talk.data(at * MS, MSS - 1, 1);
+        talk.sack((at + 20) * MS, MSS, &[(MSS - 1, MSS)]);
+    }
+    assert_eq!(talk.finish().counters.duplicated_on_path, 0);
+}
+
+#[test]
 fn one_byte_repeated_soon_after_its_acknowledgment_is_a_retransmission() {
     let mut talk = Talk::new();
     talk.open(0);

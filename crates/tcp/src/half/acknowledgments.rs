@@ -435,7 +435,7 @@ impl Half {
                     .map(relative)
                     .is_some_and(|(a, b)| a <= start && end <= b);
             if position == 0 && (end <= acknowledged || within_second) {
-                self.on_duplicate_sack(packet, start, end);
+                self.on_duplicate_sack(packet, start, end, acknowledged);
                 continue;
             }
             let (start, end) = (
@@ -458,12 +458,12 @@ impl Half {
             || end < self.acknowledged - PLAUSIBLE_BYTES
     }
 
-    /// A range that the receiver got twice (RFC 2883).
-    fn on_duplicate_sack(&mut self, packet: &AckPacket, start: i64, end: i64) {
+    /// A range that the receiver got twice (RFC 2883), all up to `acknowledged` being there.
+    fn on_duplicate_sack(&mut self, packet: &AckPacket, start: i64, end: i64, acknowledged: i64) {
         self.record_sack(packet.time_ns, start, end, true);
         let told = self.clear_repeat(start, end, None, packet.time_ns);
-        // the answer to a keep-alive of one old byte
-        let is_of_last_byte = end - start == 1 && self.proven == Some(end);
+        // the answer to a keep-alive of one old byte, which the capture need not hold
+        let is_of_last_byte = end - start == 1 && end == acknowledged;
         if !self.report_repeat(start, end) && !told && !is_of_last_byte {
             self.flow.counters.duplicated_on_path += 1;
         }
