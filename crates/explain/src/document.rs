@@ -65,7 +65,8 @@ pub struct CaptureInfo {
     pub small_connections: Option<SmallConnectionsInfo>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+// serde passes references
+#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

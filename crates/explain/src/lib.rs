@@ -38,6 +38,7 @@ mod datagram_share;
 pub mod document;
 mod dual_rate;
 mod endings;
+mod error;
 pub mod evidence;
 mod facts;
 mod failures;

@@ -1,12 +1,13 @@
 //! The judgement of one group of flows by one capture: what dropped packets, what held flows up, and the causes of transfers.
 
-use whydrop_capture::{Defect, contain};
+use whydrop_capture::contain;
 use whydrop_datagrams::Datagrams;
 use whydrop_tcp::Transfer;
 use whydrop_verdict::Cause;
 
 use crate::conditions;
 use crate::datagram_share::datagrams_beside;
+use crate::error::without_verdict;
 use crate::evidence::{Evidence, Totals, measure, totals};
 use crate::group::{FlowRef, Group};
 use crate::judge::{Bottleneck, Judgement, judge_losses};
@@ -48,20 +49,6 @@ pub(crate) fn judge_contained(group: &Group, datagrams: &Datagrams, keep_tables:
         missing: Vec::new(),
         defect: Some(without_verdict(group, &defect)),
     })
-}
-
-/// The note on a group that a defect cost its verdict.
-pub(crate) fn without_verdict(group: &Group, defect: &Defect) -> String {
-    let packets: u64 = (group.flows.iter())
-        .map(|flow| flow.flow.counters.packets)
-        .sum();
-    let first = group.flows.first().map(|flow| flow.flow.name());
-    let others = match group.flows.len().saturating_sub(1) {
-        0 => String::new(),
-        others => format!(" and {others} more flows"),
-    };
-    let named = first.unwrap_or_default();
-    format!("no verdict on {named}{others} ({packets} packets): {defect}. Please report it")
 }
 
 /// Judges one group of flows by one capture, beside the datagrams that it holds.

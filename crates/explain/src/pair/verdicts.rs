@@ -15,6 +15,7 @@ use super::outer;
 use super::timeline::Timeline;
 use super::variation;
 use super::way_back;
+use crate::error::without_verdict;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
 use crate::hop::{
@@ -22,7 +23,7 @@ use crate::hop::{
 };
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
-use crate::one_group::{judge_group, without_verdict};
+use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
