@@ -1,4 +1,4 @@
-//! What a defect cost, in words: as errors, and no verdicts.
+//! Notes on what a defect cost: errors, and no verdicts.
 
 use whydrop_capture::Defect;
 
