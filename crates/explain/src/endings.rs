@@ -11,7 +11,7 @@ use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, redu
 
 use crate::document::Verdict;
 use crate::evidence::Totals;
-use crate::ranked::{NOT_TAKEN_S, Ranked};
+use crate::ranked::Ranked;
 use crate::requests::{FELT_NS, GaveUp, OpenRequest, open_request};
 use crate::seconds::seconds;
 
@@ -269,11 +269,7 @@ impl Count {
         let ranked = Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals);
         match ending {
             // who closes has what it wants, and a connection that comes up late did not fail
-            Ending::ResetAfterClose => Ranked {
-                harm_s: NOT_TAKEN_S,
-                ..ranked
-            },
-            Ending::SetUpRepeated => ranked,
+            Ending::ResetAfterClose | Ending::SetUpRepeated => ranked,
             _ => ranked.failed(),
         }
     }

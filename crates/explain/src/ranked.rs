@@ -15,9 +15,6 @@ const FELT_S: f64 = 0.1;
 /// Whoever had a connection that failed, or broke off, begins again: that takes a person no less than this.
 pub(crate) const FAILED_S: f64 = 1.0;
 
-/// Data that one side sent and the other did not take: more than what is not felt, less than a failure.
-pub(crate) const NOT_TAKEN_S: f64 = 2.0 * FELT_S;
-
 /// A verdict with what else decides its place, and the model behind it.
 pub(crate) struct Ranked {
     pub verdict: Verdict,
@@ -143,7 +140,13 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         true => 0,
         false => ranked.verdict.lost,
     };
-    let says = |ranked: &Ranked| ranked.verdict.cause != "capture-loss" && !ranked.few;
+    let says = |ranked: &Ranked| match ranked.verdict.cause.as_str() {
+        _ if ranked.few => 0,
+        "capture-loss" => 0,
+        // the end of a connection before a wait that nobody feels
+        "reset" => 2,
+        _ => 1,
+    };
     let limited = |ranked: &Ranked| {
         // where no cause is known, all of the time is without one
         let share = match is_unknown(ranked) {
