@@ -62,7 +62,8 @@ fn a_failed_connection_comes_before_a_wait_that_nobody_feels() {
     let felt = [(Limiter::PeerApplication, 0.9)];
     let felt = || ranked(Cause::PeerApplication, 0, 1.0, &felt);
     assert_eq!(first(vec![felt(), reset()]), "peer-application");
-    assert_eq!(first(vec![felt(), reset().failed()]), "peer-application");
+    // a failure costs a second: no less than that
+    assert_eq!(first(vec![felt(), reset().failed()]), "reset");
     // what was lost says more than how it ended
     let lost = ranked(Cause::Unknown, 9, 0.0, &[(Limiter::LossRecovery, 0.05)]);
     assert_eq!(first(vec![reset(), lost]), "unknown");
