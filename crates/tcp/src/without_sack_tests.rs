@@ -177,6 +177,20 @@ fn behind_the_loss_what_was_seen_before_its_hole_was_filled_is_not_lost() {
 }
 
 #[test]
+fn a_sender_that_repeats_every_other_segment_is_told_what_arrived_whatever_the_capture_holds() {
+    let mut talk = ten_out();
+    duplicates(&mut talk, 41 * MS, 0, 5);
+    for number in [0, 2, 4, 6, 8] {
+        talk.segments(42 * MS, number, number + 1);
+    }
+    // the first is lost again
+    talk.segments(63 * MS, 0, 1);
+    talk.ack(83 * MS, 10 * MSS);
+    let flow = talk.finish();
+    assert_eq!(lost(&flow), [0, 2, 4, 6, 8, 0]);
+}
+
+#[test]
 fn a_capture_that_ends_amid_a_window_loses_none_of_it() {
     let mut talk = ten_out();
     talk.ack(41 * MS, 4 * MSS);

@@ -189,6 +189,7 @@ impl Half {
         let mut newest: Option<u32> = None;
         let mut first = true;
         let mut repaired = false;
+        let before = self.outstanding.len();
         let front = self.outstanding.front().copied();
         // nothing was retransmitted yet, or all that arrives is reported: no need to look back
         let looks_back = self.without_sack.is_some() && self.lacks_sack();
@@ -216,6 +217,9 @@ impl Half {
                 }
             }
             first = false;
+        }
+        if duplicates == 0 && !repaired && self.lacks_sack() {
+            self.note_answer(before - self.outstanding.len());
         }
         if let Some(front) = front.filter(|_| looks_back) {
             self.judge_released(packet, &front);

@@ -24,7 +24,7 @@ use crate::sequence::Unwrapper;
 use crate::signs::Silence;
 use crate::timestamp_clock::Reading;
 use crate::window::KnownWindow;
-use without_sack::WithoutSack;
+use without_sack::{Answering, Choices, WithoutSack};
 
 /// A range of sequence space between the left edge and the highest byte sent. The ranges are contiguous.
 #[derive(Debug, Clone, Copy)]
@@ -135,6 +135,9 @@ pub(crate) struct Half {
     pub echoes: Option<Box<Echoes>>,
     /// Its sender's clock when its first data left, before there are enough.
     pub first_clock: Option<Reading>,
+    /// Acknowledgments of data in order without SACK: of how many segments each.
+    pub answering: Answering,
+    pub choices: Choices,
     /// Once something was retransmitted without SACK.
     pub without_sack: Option<Box<WithoutSack>>,
 }

@@ -468,6 +468,9 @@ impl Half {
         let to = self
             .outstanding
             .partition_point(|range| range.start < to_position);
+        if self.lacks_sack() {
+            self.note_choice(from);
+        }
         let mut all_sacked = true;
         let repairs = self.presume_lost(from, to);
         for index in from..to {

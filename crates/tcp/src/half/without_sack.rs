@@ -16,6 +16,12 @@ const MOST_TRANSMISSIONS: usize = 16;
 /// Ranges released by one acknowledgment that may have come with the packet that filled the hole: as many as receivers
 /// answer with one acknowledgment, where they join what comes (64 KiB).
 const MOST_AT_ONCE: usize = 44;
+/// Receivers that join what comes acknowledge more than two segments at once: more often than one time in so many.
+const JOINT_SHARE: u64 = 50;
+/// Retransmissions that skip data, of which there must be so many, and one in so many of all, for its sender to know what arrived:
+/// a few are retransmissions between which the capture missed one.
+const FEWEST_CHOICES: u64 = 3;
+const CHOICES_SHARE: u64 = 8;
 /// The number of packets lost that no acknowledgment names one by one is right to within so many, and this share.
 const LEAST_DOUBT: u64 = 3;
 const DOUBT_SHARE: f64 = 0.03;
@@ -33,6 +39,29 @@ pub(crate) struct WithoutSack {
     /// Acknowledgments that moved nothing since.
     duplicates: u32,
     stands: Vec<Stand>,
+}
+
+/// Retransmissions that leave out what is not acknowledged either: only selective acknowledgments tell a sender to. They are
+/// missing where something took the options out of the capture.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Choices {
+    skipping: u32,
+    are_told: bool,
+}
+
+/// Acknowledgments of data that came in order.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Answering {
+    acknowledgments: u32,
+    /// Those of more segments than RFC 5681, section 4.2 asks for.
+    of_many: u32,
+}
+
+impl Answering {
+    /// The receiver, or something before it, joins what comes, so that two packets beyond a hole may have one answer.
+    fn is_joint(self) -> bool {
+        u64::from(self.of_many) * JOINT_SHARE > u64::from(self.acknowledgments)
+    }
 }
 
 /// A time for which the cumulative acknowledgment stood before a hole.
@@ -76,7 +105,7 @@ impl Half {
     /// Nothing is said of what arrives beyond a hole.
     #[inline]
     pub fn lacks_sack(&self) -> bool {
-        !self.flow.sack_permitted && !self.options_cut
+        !self.flow.sack_permitted && !self.options_cut && !self.choices.are_told
     }
 
     /// From the first retransmission on acknowledgments are judged by what they release.
@@ -88,6 +117,30 @@ impl Half {
                 ..WithoutSack::default()
             })
         });
+    }
+
+    /// The sender repeats the outstanding range with this index.
+    pub fn note_choice(&mut self, index: usize) {
+        let before = index
+            .checked_sub(1)
+            .and_then(|index| self.outstanding.get(index));
+        let skips = before.is_some_and(|range| range.transmissions == 1 && !range.gap);
+        self.choices.skipping = self.choices.skipping.saturating_add(u32::from(skips));
+        let skipping = u64::from(self.choices.skipping);
+        if skipping >= FEWEST_CHOICES
+            && skipping * CHOICES_SHARE >= self.flow.counters.retransmitted
+        {
+            self.choices.are_told = true;
+            self.without_sack = None;
+        }
+    }
+
+    /// So many segments were acknowledged in order.
+    pub fn note_answer(&mut self, segments: usize) {
+        let answering = &mut self.answering;
+        answering.acknowledgments = answering.acknowledgments.saturating_add(1);
+        let of_many = u32::from(segments > 2);
+        answering.of_many = answering.of_many.saturating_add(of_many);
     }
 
     /// A range is acknowledged; true if what became of it is to be judged with all that was released together.
@@ -148,9 +201,10 @@ impl Half {
         without.filled = answered;
         without.doubtful.clear();
         for range in without.released.iter().skip(1) {
-            let at_once = held_beyond.is_none_or(|beyond| beyond <= range.start)
-                && range.segment > filled
-                && self.may_have_arrived(packet, range.segment);
+            let joined =
+                self.answering.is_joint() || held_beyond.is_none_or(|beyond| beyond <= range.start);
+            let at_once =
+                joined && range.segment > filled && self.may_have_arrived(packet, range.segment);
             if at_once {
                 answered = answered.max(range.segment);
             }
