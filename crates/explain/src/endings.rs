@@ -150,6 +150,8 @@ struct Count {
     longest_s: f64,
     idle_s: f64,
     by_responder: u64,
+    /// Streams that their receiver ended itself: it wanted no more.
+    by_receiver: u64,
     /// Requests by who gave up: the side that asked, the side that was asked, nobody before the capture ended.
     by_asking: u64,
     by_asked: u64,
@@ -170,6 +172,9 @@ impl Count {
             .sum::<u64>();
         if let Some(reset) = connection.reset.as_deref() {
             self.by_responder += u64::from(reset.by == connection.responder());
+            let payload =
+                |side: usize| (connection.flows.get(side)).map(|f| f.counters.payload_bytes);
+            self.by_receiver += u64::from(payload(reset.by) < payload(1 - reset.by.min(1)));
             self.idle_s = self.idle_s.max(seconds(reset.idle_ns));
             if self.packets.len() < MOST_PACKETS {
                 self.packets.push(reset.packet);
@@ -201,7 +206,8 @@ impl Count {
         self.bytes += other.bytes;
         self.waited_s += other.waited_s;
         self.longest_s = self.longest_s.max(other.longest_s);
-        self.idle_s = self.idle_s.max(other.idle_s);
+        self.by_responder += other.by_responder;
+        self.by_receiver += other.by_receiver;
         self.by_responder += other.by_responder;
         self.by_asking += other.by_asking;
         self.by_asked += other.by_asked;
@@ -265,11 +271,13 @@ impl Count {
             facts,
             ..Finding::new("capture", subject, None, ending.cause())
         };
+        let unwanted = ending == Ending::ResetMidStream && self.by_receiver == self.connections;
         let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
         let ranked = Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals);
         match ending {
             // who closes has what it wants, and a connection that comes up late did not fail
             Ending::ResetAfterClose | Ending::SetUpRepeated => ranked,
+            _ if unwanted => ranked,
             _ => ranked.failed(),
         }
     }
