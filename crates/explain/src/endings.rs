@@ -172,9 +172,8 @@ impl Count {
             .sum::<u64>();
         if let Some(reset) = connection.reset.as_deref() {
             self.by_responder += u64::from(reset.by == connection.responder());
-            let payload =
-                |side: usize| (connection.flows.get(side)).map(|f| f.counters.payload_bytes);
-            self.by_receiver += u64::from(payload(reset.by) < payload(1 - reset.by.min(1)));
+            let payload = |side: usize| connection.flows[side].counters.payload_bytes;
+            self.by_receiver += u64::from(payload(reset.by) < payload(1 - reset.by));
             self.idle_s = self.idle_s.max(seconds(reset.idle_ns));
             if self.packets.len() < MOST_PACKETS {
                 self.packets.push(reset.packet);
@@ -206,9 +205,9 @@ impl Count {
         self.bytes += other.bytes;
         self.waited_s += other.waited_s;
         self.longest_s = self.longest_s.max(other.longest_s);
+        self.idle_s = self.idle_s.max(other.idle_s);
         self.by_responder += other.by_responder;
         self.by_receiver += other.by_receiver;
-        self.by_responder += other.by_responder;
         self.by_asking += other.by_asking;
         self.by_asked += other.by_asked;
         self.by_nobody += other.by_nobody;
