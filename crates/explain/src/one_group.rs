@@ -53,10 +53,10 @@ pub(crate) fn judge_contained(group: &Group, datagrams: &Datagrams, keep_tables:
 
 /// Judges one group of flows by one capture, beside the datagrams that it holds.
 pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
-    if totals(group).missed_share() > MUCH_MISSED_SHARE {
-        return lacking(group);
-    }
     let mut evidence = measure(group);
+    if evidence.totals.missed_share() > MUCH_MISSED_SHARE {
+        return lacking(group, &evidence);
+    }
     evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
     let bottleneck = Bottleneck::of(&evidence);
     let lossy = evidence.totals.lost > 0;
@@ -110,15 +110,14 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
 }
 
 /// The judgement of a group of which the capture lacks so much that nothing else can be told.
-fn lacking(group: &Group) -> Judged {
-    let evidence = measure(group);
+fn lacking(group: &Group, evidence: &Evidence) -> Judged {
     let lacks_most = |ranked| Ranked {
         lacks_most: true,
         ..ranked
     };
     let unknown = |flow: &FlowRef| vec![(Cause::Unknown, 1.0); flow.flow.transfers.len()];
     Judged {
-        verdicts: on_capture_loss(group, &evidence)
+        verdicts: on_capture_loss(group, evidence)
             .map(lacks_most)
             .into_iter()
             .collect(),
