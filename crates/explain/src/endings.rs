@@ -11,14 +11,11 @@ use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, redu
 
 use crate::document::Verdict;
 use crate::evidence::Totals;
+use crate::failures::{MOST_ENDPOINTS, MOST_NAMED, MOST_PACKETS};
 use crate::ranked::Ranked;
 use crate::requests::{FELT_NS, GaveUp, OpenRequest, open_request};
 use crate::seconds::seconds;
 
-/// Flows and packets named in a verdict at most, and endpoints that get a verdict of their own for each way to end.
-const MOST_NAMED: usize = 100;
-const MOST_PACKETS: usize = 16;
-const MOST_ENDPOINTS: usize = 16;
 /// As sure as of a fact that the capture holds ...
 const SURE: f64 = 0.95;
 /// ... and of a request that had no answer yet: no capture tells whether one was due.

@@ -149,15 +149,10 @@ pub struct Totals {
 impl Totals {
     /// Takes times in flight from the account of all time: what is acknowledged as soon as it arrives is in flight where nobody looks.
     fn live_as_the_sender(&mut self) {
-        let of = |limiters: &[Limiter]| {
-            limiters
-                .iter()
-                .map(|l| self.limited_s[*l as usize])
-                .sum::<f64>()
-        };
-        let idle_s = of(&[Limiter::Application, Limiter::PeerApplication]);
-        let all_s = self.limited_s.iter().sum::<f64>() - of(&[Limiter::ConnectionSetup]);
-        let window_s = of(&[Limiter::ReceiveWindow]);
+        let of = |limiter: Limiter| self.limited_s[limiter as usize];
+        let idle_s = limits::idle_s(&self.limited_s);
+        let all_s = self.limited_s.iter().sum::<f64>() - of(Limiter::ConnectionSetup);
+        let window_s = of(Limiter::ReceiveWindow);
         (self.busy_s, self.idle_s, self.window_s) = ((all_s - idle_s).max(0.0), idle_s, window_s);
     }
 
@@ -710,9 +705,7 @@ fn longest_transfer_s(flow: &Flow) -> f64 {
     let lasted = |transfer: &Transfer| transfer.end_ns.saturating_sub(transfer.start_ns);
     let longest_ns = flow.transfers.iter().map(lasted).max().unwrap_or(0);
     let times_s = limits::times_of_flow_s(flow);
-    let idle_s =
-        times_s[Limiter::Application as usize] + times_s[Limiter::PeerApplication as usize];
-    let lived_s = times_s.iter().sum::<f64>() - idle_s;
+    let lived_s = times_s.iter().sum::<f64>() - limits::idle_s(&times_s);
     (longest_ns as f64 * 1e-9).min(lived_s.max(flow.limited.busy_ns as f64 * 1e-9))
 }
 

@@ -16,7 +16,7 @@ use crate::ranked::Ranked;
 use crate::requests::lacks_much;
 
 /// Flows named in a verdict at most: a scan has thousands that say the same.
-const MOST_NAMED: usize = 100;
+pub(crate) const MOST_NAMED: usize = 100;
 
 /// How connections to one endpoint failed alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,7 +173,7 @@ fn is_taken_for_old(connection: &Connection) -> bool {
 }
 
 /// Packets named in a fact at most.
-const MOST_PACKETS: usize = 16;
+pub(crate) const MOST_PACKETS: usize = 16;
 
 /// Counts of connections that failed alike.
 #[derive(Debug, Default)]
@@ -440,7 +440,7 @@ fn silent_side(connection: &Connection) -> &Unanswered {
 }
 
 /// Verdicts for single endpoints at most, for each way to fail: whoever scans a network meets thousands.
-const MOST_ENDPOINTS: usize = 16;
+pub(crate) const MOST_ENDPOINTS: usize = 16;
 
 /// Source and destination of flows.
 pub(crate) type Named = HashSet<(Endpoint, Endpoint)>;

@@ -301,9 +301,7 @@ impl Bottleneck {
 
 /// Share of the time in which an application had nothing to send.
 fn own_share(totals: &Totals) -> f64 {
-    let own_s =
-        [Limiter::Application, Limiter::PeerApplication].map(|l| totals.limited_s[l as usize]);
-    own_s.iter().sum::<f64>() / totals.limited_s.iter().sum::<f64>().max(1e-9)
+    limits::idle_s(&totals.limited_s) / totals.limited_s.iter().sum::<f64>().max(1e-9)
 }
 
 /// Without loss, marks and queue slow start fills any window, and what comes after it, a segment a round trip (RFC 5681), makes one

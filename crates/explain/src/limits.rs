@@ -177,6 +177,11 @@ pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
     }
 }
 
+/// The time in which an application had nothing to send, of times by limiter, seconds.
+pub(crate) fn idle_s(times_s: &[f64; 11]) -> f64 {
+    times_s[Limiter::Application as usize] + times_s[Limiter::PeerApplication as usize]
+}
+
 /// The share of the time whose limiters are called this.
 pub(crate) fn share_at_the_ends(times: &[f64; 11], cause: Cause) -> f64 {
     let own = Limiter::ALL

@@ -26,13 +26,8 @@ use whydrop_tcp::{Endpoint, Tracked};
 use whydrop_verdict::Value;
 
 use crate::conditions::Condition;
+use crate::failures::{MOST_ENDPOINTS, MOST_NAMED, MOST_PACKETS};
 use crate::ranked::Ranked;
-
-/// Verdicts for single endpoints at most, for each way to fail: whoever scans a network meets thousands.
-const MOST_ENDPOINTS: usize = 16;
-/// Flows named in a verdict, and packets that show it, at most.
-const MOST_NAMED: usize = 100;
-const MOST_PACKETS: usize = 16;
 
 /// The verdicts on all that is not TCP data.
 pub(crate) fn verdicts(datagrams: &Datagrams, tracked: &Tracked) -> Vec<Ranked> {
