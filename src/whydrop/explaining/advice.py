@@ -30,9 +30,7 @@ _MOSTLY_CLOSED = 0.1
 _READ_SOONER = [
     "A larger buffer only fills later: the receiving application reads more slowly than data comes, "
     "or stops. See what it waits for (a disk, a processor, a lock, a screen, what it passes the data on to). On the "
-    "receiver, "
-    "data that nobody "
-    "has read stands in Recv-Q:",
+    "receiver, Recv-Q is the data that the application has not read:",
     "$ ss -tinmp state established",
 ]
 
@@ -92,9 +90,8 @@ def _policer(v: Values) -> list[str]:
     ]
     if "peak_rate_bps" not in v:
         lines.append(
-            "One bucket was seen to bind. Another, of a higher rate and a smaller burst, may stand beside it and "
-            "show only in "
-            "faster bursts: pacing evenly keeps below that, too."
+            "One bucket was seen to bind. Another, of a higher rate and a smaller burst, may stand beside it and show "
+            "only in faster bursts: pacing evenly keeps below that, too."
         )
     if rtt_s > 0:
         needed = sawtooth_burst_bytes(policed, rtt_s, v["mss_bytes"])
@@ -269,16 +266,15 @@ def _receiver_window(v: Values) -> list[str]:
 def _capture_loss(v: Values) -> list[str]:
     if v.get("acknowledged") == 0:
         return [
-            "What is missing was filtered out, sampled or not recorded. Explain the capture as it was taken, "
-            "before a display "
-            "filter, with both directions; or take a new one without sampling, of all that the connection sends:",
+            "What is missing was filtered out, sampled or not recorded. Explain the capture as it was taken, before a "
+            "display filter, with both directions; or take a new one without sampling, of all that the connection "
+            "sends:",
             "$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap host HOST and tcp port PORT",
         ]
     if v.get("missed_share", 0.0) > _MOST_MISSING:
         return [
-            "So much is missing that nothing can be told of the path or the hosts. Where the capture was "
-            "sampled, filtered or "
-            "thinned out, explain it as it was taken; else give it a larger buffer:",
+            "So much is missing that nothing is known of the path or the hosts. Where the capture was sampled or "
+            "filtered, explain it as it was taken; else give it a larger buffer:",
             "$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap",
         ]
     kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
@@ -366,10 +362,10 @@ _FIXED: Mapping[tuple[str, str | None], list[str]] = {
         "$ ss -ltnp",
     ],
     ("peer-application", "unanswered"): [
-        "The host's kernel took the request, so the network is innocent: its application did not read it, or does not "
-        "answer. Look at its log, and at what it waits for (a database, a lock, a full pool of workers). On that host, "
-        "see requests that nobody has read (Recv-Q of connections) and connections that nobody has accepted (of "
-        "listeners):",
+        "The host's kernel took the request. Either its application did not read it, or does not answer; or the answer "
+        "was lost on its way, which a capture on that host shows. Look at the application's log, and at what it waits "
+        "for (a database, a lock, a full pool of workers). On that host, see requests that it has not read (Recv-Q of "
+        "connections) and connections that it has not accepted (Recv-Q of listeners):",
         "$ ss -tinmp state established",
         "$ ss -ltn",
     ],
@@ -380,10 +376,9 @@ _FIXED: Mapping[tuple[str, str | None], list[str]] = {
         "$ ss -ltn",
     ],
     ("reset", "in-place-of-answer"): [
-        "Something does not want this request: the application crashed on it or refuses it, or a filter on "
-        "the path that "
-        "reads requests (a name, a certificate, a protocol) resets them. Look at the application's log; ask again for "
-        "something else, or from elsewhere:",
+        "Something does not want this request: the application crashed on it or refuses it, or a filter on the path "
+        "that reads requests (a name, a certificate, a protocol) resets them. Look at the application's log; ask again "
+        "for something else, or from elsewhere:",
         "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnClose",
     ],
     ("reset", "idle"): [

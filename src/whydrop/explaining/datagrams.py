@@ -179,8 +179,8 @@ SENTENCES: Mapping[str, Phrase] = {
     "requests-unanswered": _requests_unanswered,
     "requests-unanswered-in-part": _in_part,
     "answers-not-captured": lambda v: (
-        f"The capture holds no answers: {_requests({**v, 'names': ()})} to {_server(v)} were not asked again, so they "
-        "were answered where the capture did not see it."
+        f"The capture holds no answers: {_requests({**v, 'names': ()})} to {_server(v)} were not repeated, so "
+        "most likely they were answered where the capture did not see it."
     ),
     "requests-refused": lambda v: (
         f"{_server(v)} refused {_requests({**v, 'names': v['names']}, 'refused')}: it does not serve this client."
