@@ -17,6 +17,7 @@ _PARTS = (
     ("hits", "dropped"),
     ("hits", "lost"),
     ("expected", "lost"),
+    ("lost", "expected_packets"),
     ("spurious", "retransmitted"),
     ("reordered", "data_packets"),
     ("copies", "data_packets"),

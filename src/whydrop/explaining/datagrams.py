@@ -219,7 +219,7 @@ SENTENCES: Mapping[str, Phrase] = {
         f"Nothing to judge: none of {plural(v['packets'], 'packet')} could be read as TCP, UDP or ICMP."
     ),
     "rtp-lost": (
-        "{lost} of {expected|RTP packet} never came; a capture behind the loss does not tell what dropped them."
+        "{lost} of {expected_packets|RTP packet} never came; a capture behind the loss does not tell what dropped them."
     ),
 }
 

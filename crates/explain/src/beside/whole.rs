@@ -57,7 +57,7 @@ fn lost_of_streams(datagrams: &Datagrams) -> Fact {
     fact!(
         "rtp-lost",
         lost = lost,
-        expected = expected,
+        expected_packets = expected,
         streams = streams().count()
     )
 }
