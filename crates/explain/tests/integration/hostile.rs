@@ -69,7 +69,7 @@ fn check(result: Result<Explanation, ExplainError>) -> Option<Explanation> {
 
 /// JSON writes null for what is no number: only fields that may be unknown may be null.
 fn check_numbers(name: &str, value: &Value) {
-    const MAY_BE_UNKNOWN: [&str; 26] = [
+    const MAY_BE_UNKNOWN: [&str; 27] = [
         "limits",
         "spin",
         "codec",
@@ -86,6 +86,7 @@ fn check_numbers(name: &str, value: &Value) {
         "outstanding_at_loss_mean_bytes",
         "outstanding_at_loss_deviation_bytes",
         "goodput_bps",
+        "link_rate_bps",
         "low",
         "high",
         "byte_basis",

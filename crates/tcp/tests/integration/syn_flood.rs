@@ -26,6 +26,6 @@ fn a_flood_of_a_million_connections_is_counted_in_bounded_memory() {
     assert_eq!(tracked.without_data, u64::from(FLOWS));
     if let Some(peak) = peak_memory_bytes() {
         println!("peak memory: {} MB", peak / 1_000_000);
-        assert!(peak < 90_000_000, "{peak} bytes");
+        assert!(peak < 95_000_000, "{peak} bytes");
     }
 }
