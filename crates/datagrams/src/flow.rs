@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use whydrop_capture::{Network, Packet};
+use whydrop_capture::{Defect, Network, Packet};
 
 use crate::Let;
 use crate::echo::Pings;
@@ -55,6 +55,8 @@ pub struct Datagrams {
     pub reports: Vec<Report>,
     /// TLS handshakes that one side ended.
     pub alerts: Vec<Alert>,
+    /// Why there is nothing of all that: a defect on the way.
+    pub defect: Option<Defect>,
 }
 
 impl Flow {

@@ -37,7 +37,7 @@ mod tests;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use whydrop_capture::{Packet, TcpSegment, Transport};
+use whydrop_capture::{Defect, Packet, TcpSegment, Transport, contain};
 
 use echo::Echoes;
 pub use echo::Pings;
@@ -69,6 +69,8 @@ pub struct DatagramTracker {
     reports: Reports,
     alerts: Alerts,
     now_ns: i64,
+    /// What ended it: nothing is taken any more.
+    defect: Option<Defect>,
 }
 
 /// Flows that gave way, and their packets.
@@ -83,6 +85,19 @@ impl DatagramTracker {
     /// Takes the next packet of the capture.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
+        if self.defect.is_some() {
+            return;
+        }
+        if let Err(defect) = contain(|| self.take(packet)) {
+            *self = Self {
+                defect: Some(defect),
+                ..Self::default()
+            };
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, packet: &Packet) {
         self.now_ns = self.now_ns.max(packet.time_ns);
         match &packet.transport {
             Transport::Udp { .. } => self.push_datagram(packet),
@@ -176,7 +191,18 @@ impl DatagramTracker {
     }
 
     /// The flows, in the order of their first packets, once the capture is at its end.
-    pub fn finish(mut self) -> Datagrams {
+    pub fn finish(self) -> Datagrams {
+        let without_any = |defect| Datagrams {
+            defect: Some(defect),
+            ..Datagrams::default()
+        };
+        match self.defect {
+            Some(defect) => without_any(defect),
+            None => contain(|| self.summed_up()).unwrap_or_else(without_any),
+        }
+    }
+
+    fn summed_up(mut self) -> Datagrams {
         self.flows.sort_by_key(|flow| flow.first_ns);
         let exchanged = self.exchanges.finish(self.now_ns);
         let (pings, _) = self.echoes.finish(self.now_ns);

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
-use whydrop_capture::{Network, Packet, Transport};
+use whydrop_capture::{Network, Packet, Transport, contain};
 
 use crate::rtp::RtpStream;
 use crate::spin::Spin;
@@ -266,4 +266,15 @@ fn a_flood_of_ports_leaves_a_table_of_bounded_size_and_all_packets_counted() {
     assert_eq!(found.totals().0, 2 * flows as u64);
     assert!(found.flows.iter().any(|flow| flow.packets == flows as u64));
     assert!(found.info().unwrap().flows.len() < 100);
+}
+
+#[test]
+fn after_a_defect_nothing_is_known_but_the_defect() {
+    let mut tracker = DatagramTracker::default();
+    push(&mut tracker, 0, (40_000, 5_000), &[0; 100]);
+    tracker.defect = contain(|| -> () { panic!("of a test") }).err();
+    push(&mut tracker, MS, (40_000, 5_001), &[0; 100]);
+    let datagrams = tracker.finish();
+    assert!(datagrams.flows.is_empty());
+    assert!(datagrams.defect.is_some());
 }

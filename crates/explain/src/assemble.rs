@@ -9,6 +9,7 @@ use whydrop_tcp::{Ecn, Endpoint, Flow, Kind, SegmentFlags, Tracked, Vantage, flo
 use crate::beside::{self, marks};
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
+use crate::error::{or_note, without_datagrams};
 use crate::failures;
 use crate::felt;
 use crate::group::{FlowRef, by_destination};
@@ -55,13 +56,31 @@ pub fn assemble(
     }
     let harmed = too_large.union(&missing);
     leave_out_other_ways(&mut verdicts, harmed.copied());
-    verdicts.extend(failures::verdicts(tracked, &too_large));
-    verdicts.extend(beside::verdicts(datagrams, tracked));
-    verdicts.extend(conditions::of_capture(summary, tracked));
+    let notes = &mut capture.notes;
+    notes.extend(datagrams.defect.as_ref().map(without_datagrams));
+    verdicts.extend(or_note(
+        notes,
+        "no verdict on how connections ended",
+        || failures::verdicts(tracked, &too_large),
+    ));
+    verdicts.extend(or_note(notes, "no verdict on what is not TCP", || {
+        beside::verdicts(datagrams, tracked)
+    }));
+    verdicts.extend(or_note(
+        notes,
+        "no verdict on the capture as a whole",
+        || conditions::of_capture(summary, tracked),
+    ));
     sort_verdicts(&mut verdicts);
-    felt::tell(tracked, &mut verdicts);
+    or_note(notes, "no round trips beside the verdicts", || {
+        felt::tell(tracked, &mut verdicts);
+    });
     if verdicts.is_empty() {
-        verdicts.extend(beside::whole::verdict(summary, tracked, datagrams));
+        verdicts.extend(or_note(
+            notes,
+            "no verdict on the capture as a whole",
+            || beside::whole::verdict(summary, tracked, datagrams),
+        ));
     }
     let mut tables = Tables::default();
     if keep_tables {
