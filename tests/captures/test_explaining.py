@@ -161,6 +161,7 @@ def test_a_worker_that_is_killed_costs_another_try(tmp_path: Path) -> None:
     assert not active_children()
 
 
+@pytest.mark.made_up
 def test_a_capture_of_the_year_300000_has_no_time(tmp_path: Path) -> None:
     plain = EXAMPLES / "policed-download.pcap.zst"
     document = whydrop.explain(plain).document
