@@ -4,7 +4,8 @@
 //! Silent where it is usual: whoever opened a connection may close it by a reset once it has its answer, and an alert or two
 //! of TLS that cross a FIN are answered by one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 
 use whydrop_tcp::{Connection, Endpoint, Outcome};
 use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
@@ -135,6 +136,11 @@ fn set_up_late_ns(connection: &Connection) -> Option<i64> {
         .filter(|_| connection.setup.syn_acks > 0)?;
     let late_ns = answered_ns.saturating_sub(first_ns);
     (connection.setup.syns > 1 && late_ns >= FELT_NS).then_some(late_ns)
+}
+
+fn has_withdrawn_ecn(connection: &Connection) -> bool {
+    let mut signs = connection.signs.iter();
+    signs.any(|signs| signs.ecn_withdrawn.is_some())
 }
 
 /// Connections to one endpoint that ended alike.
@@ -281,9 +287,21 @@ impl Count {
 
 /// Connections by how they ended and with whom.
 #[derive(Debug, Default)]
-pub(crate) struct Endings(BTreeMap<Ending, BTreeMap<Endpoint, Count>>);
+pub(crate) struct Endings {
+    counts: BTreeMap<Ending, BTreeMap<Endpoint, Count>>,
+    /// Hosts whose SYNs went unanswered because they offered ECN.
+    blocking_ecn: HashSet<IpAddr>,
+}
 
 impl Endings {
+    /// Of a capture in which some hosts get no SYN that offers ECN.
+    pub fn new(blocking_ecn: HashSet<IpAddr>) -> Self {
+        Self {
+            blocking_ecn,
+            ..Self::default()
+        }
+    }
+
     /// Takes a connection that did not fail, of a capture that ended at `last_ns`.
     pub fn take(&mut self, connection: &Connection, last_ns: i64) {
         self.take_set_up(connection);
@@ -291,7 +309,7 @@ impl Endings {
         let Some(ending) = Ending::of(connection, request.as_ref()) else {
             return;
         };
-        let of_ending = self.0.entry(ending).or_default();
+        let of_ending = self.counts.entry(ending).or_default();
         let responder = connection.flows[connection.responder()].source;
         let count = of_ending.entry(responder).or_default();
         count.add(ending, connection, request.as_ref());
@@ -303,7 +321,10 @@ impl Endings {
             return;
         };
         let responder = connection.flows[connection.responder()].source;
-        let of_ending = self.0.entry(Ending::SetUpRepeated).or_default();
+        if self.blocking_ecn.contains(&responder.address) && has_withdrawn_ecn(connection) {
+            return;
+        }
+        let of_ending = self.counts.entry(Ending::SetUpRepeated).or_default();
         let count = of_ending.entry(responder).or_default();
         count.connections += 1;
         count.syns += u64::from(connection.setup.syns);
@@ -318,7 +339,7 @@ impl Endings {
     /// A verdict for each way to end and endpoint; one for all endpoints where they are many.
     pub fn verdicts(self) -> Vec<Ranked> {
         let mut found = Vec::new();
-        for (ending, mut by_endpoint) in self.0 {
+        for (ending, mut by_endpoint) in self.counts {
             if by_endpoint.len() > MOST_ENDPOINTS {
                 by_endpoint = together(by_endpoint);
             }

@@ -165,3 +165,21 @@ fn a_connection_whose_first_syns_had_no_answer_came_up_late() {
     late.setup.first_syn_ns = Some(-100 * MS);
     assert_eq!(said(&late), None);
 }
+
+#[test]
+fn a_syn_that_offered_ecn_to_a_host_that_gets_none_of_those_was_not_lost_otherwise() {
+    let mut late = connection(None);
+    (late.setup.syns, late.setup.syn_acks) = (2, 1);
+    late.setup.first_syn_ns = Some(-1_000 * MS);
+    let signs = late.signs.get_or_insert_default();
+    signs.ecn_withdrawn = Some(whydrop_tcp::EcnWithdrawn {
+        after: 1,
+        time_ns: 0,
+        packet: 2,
+    });
+    assert_eq!(said(&late), is("unknown", "set-up"));
+    let responder = late.flows[late.responder()].source.address;
+    let mut endings = Endings::new(HashSet::from([responder]));
+    endings.take(&late, 60_000 * MS);
+    assert!(endings.verdicts().is_empty());
+}

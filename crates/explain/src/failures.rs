@@ -8,7 +8,7 @@ use whydrop_capture::IcmpErrorKind;
 use whydrop_tcp::{Connection, Endpoint, Flow, Notice, Outcome, Tracked, Unanswered};
 use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
 
-use crate::conditions::lost_unanswered;
+use crate::conditions::{ecn, lost_unanswered};
 use crate::document::Verdict;
 use crate::endings::Endings;
 use crate::evidence::Totals;
@@ -456,7 +456,7 @@ fn is_too_large(connection: &Connection, too_large: &Named) -> bool {
 pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> Vec<Ranked> {
     let mut counts: BTreeMap<Failure, BTreeMap<Endpoint, Count>> = BTreeMap::new();
     let hosts = Hosts::of(tracked);
-    let mut endings = Endings::default();
+    let mut endings = Endings::new(ecn::blocking(tracked));
     let last_ns = last_ns(tracked);
     let all = tracked.connections.iter().chain(&tracked.failed.kept);
     for connection in all.filter(|connection| !is_too_large(connection, too_large)) {

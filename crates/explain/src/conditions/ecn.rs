@@ -3,7 +3,7 @@
 //! Silent where the handshake was not captured, and on bleaching where the capture was taken at the sender: what leaves
 //! there is its own doing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use whydrop_tcp::{Ecn, Flow, Kind, Tracked, Vantage};
@@ -82,6 +82,21 @@ struct Setups {
 
 /// Hosts, or filters before them, that refuse ECN, or that drop the SYNs that offer it.
 pub(super) fn of_setups(tracked: &Tracked) -> Vec<Condition> {
+    by_host(tracked)
+        .into_iter()
+        .filter_map(|(host, setups)| setups.condition(host))
+        .collect()
+}
+
+/// Hosts before which SYNs are dropped that offer ECN: those need no other reason for going unanswered.
+pub(crate) fn blocking(tracked: &Tracked) -> HashSet<IpAddr> {
+    let hosts = by_host(tracked).into_iter();
+    hosts
+        .filter_map(|(host, setups)| setups.are_blocked().then_some(host))
+        .collect()
+}
+
+fn by_host(tracked: &Tracked) -> BTreeMap<IpAddr, Setups> {
     let mut by_host: BTreeMap<IpAddr, Setups> = BTreeMap::new();
     for connection in &tracked.connections {
         let [forth, back] = &connection.flows;
@@ -108,19 +123,22 @@ pub(super) fn of_setups(tracked: &Tracked) -> Vec<Condition> {
         }
     }
     by_host
-        .into_iter()
-        .filter_map(|(host, setups)| setups.condition(host))
-        .collect()
 }
 
 impl Setups {
+    fn are_blocked(&self) -> bool {
+        let several = self.unanswered >= SEVERAL && self.withdrawn >= SEVERAL;
+        several && self.agreed == 0 && self.refused == 0
+    }
+
     fn condition(self, host: IpAddr) -> Option<Condition> {
-        let host = Value::Text(host.to_string().into());
-        let mut condition = Condition::new(Cause::Ecn, self.flows);
         if self.agreed > 0 {
             return None;
         }
-        if self.unanswered >= SEVERAL && self.withdrawn >= SEVERAL && self.refused == 0 {
+        let is_blocked = self.are_blocked();
+        let host = Value::Text(host.to_string().into());
+        let mut condition = Condition::new(Cause::Ecn, self.flows);
+        if is_blocked {
             condition.detail = Some("blocked");
             condition.limited_s = seconds(self.waited_ns);
             let blocked = fact!(

@@ -5,7 +5,7 @@
 
 pub(crate) mod checksum;
 mod duplicate;
-mod ecn;
+pub(crate) mod ecn;
 mod mtu;
 mod options;
 mod outage;
