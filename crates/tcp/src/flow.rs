@@ -378,31 +378,37 @@ impl Flow {
         }
     }
 
-    /// Ends transfers before these segments, in rising order, where others begin.
+    /// Ends transfers, which are in order, before these segments, in rising order, where others begin.
     pub(crate) fn divide(&mut self, firsts: impl Iterator<Item = usize>) {
-        for first in firsts {
-            let Some(at) = self
-                .transfers
-                .iter()
-                .position(|t| t.first < first && first < t.end)
-            else {
-                continue;
-            };
-            let until = std::mem::replace(&mut self.transfers[at].end, first);
-            self.transfers.insert(
-                at + 1,
-                Transfer {
-                    first,
-                    end: until,
-                    ..self.transfers[at]
-                },
-            );
-            for transfer in &mut self.transfers[at..=at + 1] {
-                let own = &self.segments[transfer.first..transfer.end];
-                let new = own.iter().filter(|segment| segment.kind == Kind::New);
-                transfer.payload_bytes = new.map(|segment| u64::from(segment.payload_bytes)).sum();
-                (transfer.start_ns, transfer.end_ns) = (own[0].time_ns, own[own.len() - 1].time_ns);
+        let mut firsts = firsts.peekable();
+        for whole in std::mem::take(&mut self.transfers) {
+            let mut first = whole.first;
+            while let Some(next) = firsts.next_if(|next| *next < whole.end) {
+                if first < next {
+                    self.transfers.push(self.part_of(whole, first, next));
+                    first = next;
+                }
             }
+            self.transfers.push(self.part_of(whole, first, whole.end));
+        }
+    }
+
+    /// The transfer of some of the segments of another.
+    fn part_of(&self, whole: Transfer, first: usize, end: usize) -> Transfer {
+        let own = self.segments.get(first..end).unwrap_or_default();
+        let (Some(earliest), Some(latest)) = (own.first(), own.last()) else {
+            return whole;
+        };
+        if (first, end) == (whole.first, whole.end) {
+            return whole;
+        }
+        let new = own.iter().filter(|segment| segment.kind == Kind::New);
+        Transfer {
+            first,
+            end,
+            start_ns: earliest.time_ns,
+            end_ns: latest.time_ns,
+            payload_bytes: new.map(|segment| u64::from(segment.payload_bytes)).sum(),
         }
     }
 
