@@ -69,12 +69,13 @@ fn by_distance(near_ns: i64, far_ns: i64) -> Vantage {
     }
 }
 
+/// A source whose packets passed a router is not here; its receiver, of which nothing was captured, may be.
 fn by_ttl(source_ttl: Option<u8>, destination_ttl: Option<u8>) -> Vantage {
     let fresh = |ttl: Option<u8>| ttl.is_some_and(|ttl| INITIAL_TTLS.contains(&ttl));
     match (fresh(source_ttl), fresh(destination_ttl)) {
         (true, false) => Vantage::Sender,
         (false, true) => Vantage::Receiver,
-        (false, false) if source_ttl.is_some() && destination_ttl.is_some() => Vantage::Middle,
+        (false, false) if source_ttl.is_some() => Vantage::Middle,
         _ => Vantage::Unknown,
     }
 }
@@ -175,6 +176,7 @@ mod tests {
         assert_eq!(vantage(None, [Some(64), Some(53)], 1), Vantage::Receiver);
         assert_eq!(vantage(None, [Some(61), Some(53)], 1), Vantage::Middle);
         assert_eq!(vantage(None, [Some(64), None], 0), Vantage::Sender);
+        assert_eq!(vantage(None, [Some(53), None], 0), Vantage::Middle);
         assert_eq!(vantage(None, [None, None], 0), Vantage::Unknown);
     }
 }
