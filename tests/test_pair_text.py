@@ -117,6 +117,15 @@ def test_of_many_renamed_flows_the_rest_is_counted():
     assert "48 more flows got new addresses or ports" in flat(text_of(Explanation(analysis)))
 
 
+def test_a_device_that_changes_sequence_numbers_is_named():
+    analysis = paired_transfer(packets=300)
+    changes = analysis._document["pair"]["changes"]
+    changes |= {"renumbered_flows": 4, "sack_left_flows": 1}
+    text = flat(text_of(Explanation(analysis)))
+    assert "a device between the captures changes the sequence numbers of 4 flows" in text
+    assert "it leaves the selective acknowledgments (SACK) of 1 flow unchanged" in text
+
+
 def three_captures() -> SyntheticPair:
     analysis = paired_transfer(packets=300)
     document = analysis._document

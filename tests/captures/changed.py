@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -235,24 +235,28 @@ def wrapping(records: Records) -> Records:
         tcp = tcp_of(record.frame)
         low, high = ends.setdefault(tcp.flow, [tcp.sequence, tcp.sequence])
         ends[tcp.flow] = [low, max(high, tcp.sequence)]
-    shift = {flow: 2**32 - sum(both) // 2 for flow, both in ends.items()}
+    return renumbered({flow: 2**32 - sum(both) // 2 for flow, both in ends.items()})(records)
+
+
+def renumbered(added: Mapping[bytes, int], *, sack: bool = True) -> Callable[[Records], Records]:
+    """Sequence numbers changed by a constant for each flow, and what acknowledges them, selectively too or not."""
 
     def change(frame: bytes) -> bytes:
         tcp, changed = tcp_of(frame), bytearray(frame)
-        back = shift.get(tcp.back, 0)
+        back = added.get(tcp.back, 0)
 
         def move(at: int, by: int) -> None:
             struct.pack_into(">I", changed, at, (struct.unpack_from(">I", frame, at)[0] + by) % 2**32)
 
-        move(tcp.at + 4, shift[tcp.flow])
+        move(tcp.at + 4, added.get(tcp.flow, 0))
         if tcp.flags & 0x10:
             move(tcp.at + 8, back)
         for kind, at, length in _options(frame, tcp):
-            for edge in range(at + 2, at + length, 4) if kind == 5 else ():
+            for edge in range(at + 2, at + length, 4) if kind == 5 and sack else ():
                 move(edge, back)
         return bytes(changed)
 
-    return framed(change)(records)
+    return framed(change)
 
 
 def joined(gap_ns: int) -> Callable[[Records], Records]:

@@ -366,6 +366,10 @@ pub struct ChangesInfo {
     pub mss: u64,
     /// Flows whose addresses or ports differ between the points.
     pub translated_flows: u64,
+    /// Flows whose sequence numbers a device between the points changes by a constant.
+    pub renumbered_flows: u64,
+    /// Flows whose SACK blocks such a device leaves as they are, so that they report what was never sent.
+    pub sack_left_flows: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]

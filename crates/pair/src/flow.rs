@@ -94,6 +94,10 @@ pub struct PairFlow {
     pub ce_marked: u64,
     /// SYNs whose maximum segment size option was changed.
     pub mss_changed: u64,
+    /// The constant that a device between the points adds to its sequence numbers from point 1 to point 2, modulo 2^32.
+    pub sequence_added: u32,
+    /// Its acknowledgments whose SACK blocks that device left as they were, although it changes the numbers.
+    pub sack_left: u64,
     /// Packets captured as pieces of super-segments.
     pub offloaded: [u64; 2],
 }
@@ -118,6 +122,11 @@ impl PairFlow {
         name.map_or_else(String::new, |name| {
             format!("{} > {}", name.source, name.destination)
         })
+    }
+
+    /// The points see its packets with other sequence numbers.
+    pub fn is_renumbered(&self) -> bool {
+        self.sequence_added != 0 && self.matched() > 0
     }
 
     /// The names at the two points differ.

@@ -157,9 +157,10 @@ class Explained:
         In ``crossings``, ``flow`` counts the flows of :attr:`pair` (of more than two captures those of the entry of
         :attr:`hops` that ``hop`` counts); ``sent_ns`` is the time at the point that the packet passed first, by capture
         1's clock, and ``time_1_ns``, ``time_2_ns`` are the times as captured, each by its own clock; ``sequence`` is
-        the number in the header, which wraps; ``direction`` is ``1-to-2``, ``2-to-1`` or ``unknown``; ``crossing`` is
-        ``matched``, ``lost``, ``missed-downstream`` or ``missed-upstream`` (by that capture only), ``duplicated`` (a
-        further copy), ``outside-overlap``, ``other-path``, ``undecided`` or ``forgotten``; ``gap_ns`` is how long
+        the number in the header, which wraps (where a device between the captures changes it, that at capture 1);
+        ``direction`` is ``1-to-2``, ``2-to-1`` or ``unknown``; ``crossing`` is ``matched``, ``lost``,
+        ``missed-downstream`` or ``missed-upstream`` (by that capture only), ``duplicated`` (a further copy),
+        ``outside-overlap``, ``other-path``, ``undecided`` or ``forgotten``; ``gap_ns`` is how long
         nothing went the same way before.
 
         Raises:

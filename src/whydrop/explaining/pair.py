@@ -58,7 +58,8 @@ class Changes(Entry):
 
     ``ttl_hops`` is how much the time to live fell; the others count packets: DSCP or ECN changed, marked with
     congestion experienced (RFC 3168), and the maximum segment size option rewritten; ``translated_flows`` counts flows
-    whose addresses or ports differ between the captures.
+    whose addresses or ports differ between the captures, ``renumbered_flows`` those whose sequence numbers differ by a
+    constant, ``sack_left_flows`` those whose selective acknowledgments (SACK) do not, although they should.
     """
 
     ttl_hops: int | None = None
@@ -67,6 +68,8 @@ class Changes(Entry):
     ce_marked: int = 0
     mss: int = 0
     translated_flows: int = 0
+    renumbered_flows: int = 0
+    sack_left_flows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from whydrop import units
 from whydrop.explaining.document import Model, Verdict
-from whydrop.explaining.pair import AfterGap, LeftOut, Pair, PairFlow, Transit
+from whydrop.explaining.pair import AfterGap, Changes, LeftOut, Pair, PairFlow, Transit
 from whydrop.show.tables import Column, Columns, Sheet, known
 
 # Renamed flows that are worth a line each; a translating gateway renames thousands.
@@ -210,6 +210,21 @@ def _changes(pair: Pair) -> list[str]:
     more = max(changes.translated_flows, len(renamed)) - _NAMES
     if more > 0:
         parts.append(f"{units.count(more)} more flows got new addresses or ports")
+    return parts + _renumbered(changes)
+
+
+def _renumbered(changes: Changes) -> list[str]:
+    def of_flows(number: int) -> str:
+        return f"of {units.count(number)} {'flow' if number == 1 else 'flows'}"
+
+    parts = []
+    if changes.renumbered_flows:
+        parts.append(f"a device between the captures changes the sequence numbers {of_flows(changes.renumbered_flows)}")
+    if changes.sack_left_flows:
+        parts.append(
+            f"it leaves the selective acknowledgments (SACK) {of_flows(changes.sack_left_flows)} unchanged, "
+            "which then report what was never sent"
+        )
     return parts
 
 

@@ -210,6 +210,8 @@ fn changes(pair: &Pair) -> ChangesInfo {
         ce_marked: sum(|flow| flow.ce_marked),
         mss: sum(|flow| flow.mss_changed),
         translated_flows: sum(|flow| u64::from(flow.is_translated())),
+        renumbered_flows: sum(|flow| u64::from(flow.is_renumbered())),
+        sack_left_flows: sum(|flow| u64::from(flow.sack_left > 0)),
     }
 }
 

@@ -73,6 +73,8 @@ fn name(state: &FlowState) -> FlowName {
 fn new_flow(side: usize, state: &FlowState) -> PairFlow {
     let mut flow = PairFlow {
         protocol: state.tuple.protocol,
+        sequence_added: state.numbering.sequence_added(),
+        sack_left: u64::from(state.sack_left),
         ..PairFlow::default()
     };
     flow.names[side] = Some(name(state));

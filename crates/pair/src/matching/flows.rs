@@ -11,6 +11,7 @@ use whydrop_tcp::Endpoint;
 
 use super::let_go::{Candidate, FewRows};
 use super::pending::NONE;
+use super::renumbered::Numbering;
 use crate::hash::{FoldMap, fold};
 
 /// Addresses, ports and protocol of one direction.
@@ -69,6 +70,14 @@ impl Tuple {
         }
     }
 
+    /// True if address and port of one end at least are the same.
+    pub(super) fn shares_an_end(&self, other: &Self) -> bool {
+        let same_source = self.source == other.source && self.ports >> 16 == other.ports >> 16;
+        let same_destination =
+            self.destination == other.destination && self.ports as u16 == other.ports as u16;
+        same_source || same_destination
+    }
+
     fn token(&self) -> u32 {
         let addresses = fold(
             fold(self.source as u64, (self.source >> 64) as u64),
@@ -98,7 +107,7 @@ pub(crate) struct FlowState {
     pub first_ns: i64,
     pub last_ns: i64,
     /// Sequence number of the SYN.
-    syn: Option<u32>,
+    pub(super) syn: Option<u32>,
     announced_mss: u16,
     timestamps: bool,
     /// Payload of the wire packets that super-segments become; 0 while unknown.
@@ -115,6 +124,9 @@ pub(crate) struct FlowState {
     pub variation_ns: i64,
     /// Matches put off since the latest one because their time on the way was unlikely.
     pub doubts: u8,
+    pub numbering: Numbering,
+    /// Acknowledgments whose SACK blocks a device that changes their numbers left as they were.
+    pub sack_left: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -271,6 +283,10 @@ impl Flows {
             delta_ns: None,
             variation_ns: FIRST_VARIATION_NS,
             doubts: 0,
+            numbering: reverse.map_or(Numbering::Unknown, |reverse| {
+                here.flows[reverse as usize].numbering.of_reverse()
+            }),
+            sack_left: 0,
         };
         let flow = match here.free.pop() {
             Some(flow) => {
@@ -416,7 +432,7 @@ impl Flows {
 
     /// Replaces guessed partners by proven ones.
     #[cold]
-    fn bind(&mut self, first: u32, second: u32) {
+    pub(super) fn bind(&mut self, first: u32, second: u32) {
         for (side, flow) in [(0, first), (1, second)] {
             let former = self.get(side, flow).partner;
             if former != NONE {

@@ -84,6 +84,7 @@ impl Matcher {
     /// Matches what was put off for want of certainty: nothing better has come.
     pub(crate) fn finish(&mut self) {
         self.nothing_else_comes = true;
+        self.learn_numberings();
         let orders = Orders::of(self);
         // from the side where fewer wait: each of them takes the likeliest of the other side
         let side = usize::from(self.pending[1].len() < self.pending[0].len());

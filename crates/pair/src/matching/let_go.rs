@@ -31,6 +31,11 @@ impl FewRows {
         self.count = (self.count + 1).min(FEW as u8 + 1);
     }
 
+    /// Forgets a row that is withdrawn, as far as they are few.
+    pub(super) fn forget(&mut self, withdrawn: u32) {
+        self.renumber(|row| if row == withdrawn { NONE } else { row });
+    }
+
     fn are_many(&self) -> bool {
         usize::from(self.count) > FEW
     }

@@ -7,6 +7,7 @@ mod likeness;
 mod offload;
 pub(crate) mod pending;
 mod recut;
+pub(crate) mod renumbered;
 pub(crate) mod sighting;
 mod tiles;
 
@@ -20,6 +21,7 @@ use crate::packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
 use flows::{Flows, Tuple};
 use likeness::Found;
 use pending::Pending;
+use renumbered::Numbering;
 use sighting::{FRAGMENT, PAYLOAD_KEY_BYTES, Parts, Precision, Sighting};
 
 /// A packet that later ones have overtaken by this much, by its own clock, is not coming any more.
@@ -48,6 +50,8 @@ pub(crate) struct Matcher {
     most_pending: usize,
     /// Packets that came to wait since super-segments were cut like the other point.
     waited: usize,
+    /// Packets that may come to wait until flows with changed numbers are looked for.
+    until_learning: usize,
     most_small_flows: usize,
     pending: [Pending; 2],
     pub(crate) flows: Flows,
@@ -76,6 +80,7 @@ impl Matcher {
             precision: Precision::default(),
             most_pending: most_pending.max(1),
             waited: 0,
+            until_learning: renumbered::LEARNT_AFTER,
             most_small_flows,
             pending: [Pending::default(), Pending::default()],
             flows: Flows::default(),
@@ -119,6 +124,9 @@ impl Matcher {
         if tcp.options.truncated {
             self.lower_precision(self.precision.without_options(tcp));
         }
+        if self.until_learning == 0 {
+            self.learn_numberings();
+        }
         let tuple = Tuple::new(network, 6, (tcp.source_port, tcp.destination_port));
         let flow = self
             .flows
@@ -134,12 +142,15 @@ impl Matcher {
                 flags |= flag;
             }
         }
-        let sighting = Sighting {
+        let mut sighting = Sighting {
             sequence: tcp.sequence,
             payload_bytes: tcp.payload_bytes,
             flags,
             ..sighting(packet, network, flow, Parts::of_tcp(network, tcp))
         };
+        if let Numbering::Changed(added) = self.flows.get(side, flow).numbering {
+            added.undo(side, &mut sighting);
+        }
         if tcp.payload_bytes > offload::SMALLEST_SEGMENT_BYTES {
             self.take_data(side, sighting);
         } else {
@@ -328,6 +339,8 @@ impl Matcher {
             .push(entry.row);
         let later = (sighting.parts.bits | entry.parts.bits) & Parts::LATER_PIECE != 0;
         self.flows.on_match(first, second, delta_ns, same_id, later);
+        self.flows
+            .on_numbers(first, second, &sighting.parts, &entry.parts);
     }
 
     #[inline]
@@ -336,6 +349,7 @@ impl Matcher {
             self.make_room(side);
         }
         self.waited += 1;
+        self.until_learning = self.until_learning.saturating_sub(1);
         self.add_waiting(side, sighting, key);
     }
 

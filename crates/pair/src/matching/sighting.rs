@@ -31,18 +31,36 @@ impl Parts {
     pub(crate) const RST: u8 = 2;
     pub(crate) const DATA: u8 = 4;
     pub(crate) const BARE_FIN: u8 = 8;
+    /// A device between the points changes the numbers of its flow; those of capture 2 are as capture 1 would have them.
+    /// SACK blocks may be changed or not, so they are no part of the key.
+    pub(crate) const RENUMBERED: u8 = 16;
     /// A piece of a super-segment.
     pub(crate) const PIECE: u8 = 32;
     /// A piece of a super-segment other than the first: its identification is a guess.
     pub(crate) const LATER_PIECE: u8 = 64;
     /// A super-segment whose segment size is not known yet.
     pub(crate) const WHOLE: u8 = 128;
-    /// The bits that are part of the key.
     const IN_KEY: u8 = Self::SYN | Self::RST | Self::DATA | Self::BARE_FIN;
 
     #[inline]
     pub(crate) fn has(&self, bits: u8) -> bool {
         self.bits & bits != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.protocol == TCP
+    }
+
+    /// True if a TCP packet acknowledges something. One in 2^32 that does has the number 0.
+    #[inline]
+    pub(crate) fn acknowledges(&self) -> bool {
+        self.protocol == TCP && self.material[0] != 0
+    }
+
+    /// The bits that are part of the key.
+    pub(crate) fn kind_bits(&self) -> u8 {
+        self.bits & Self::IN_KEY
     }
 
     /// True if timestamps tell a packet from its retransmission.
@@ -155,13 +173,13 @@ impl Precision {
     #[inline]
     pub(crate) fn key(self, words: Words, parts: &Parts, sequence: u32, payload_bytes: u32) -> u64 {
         let [a, b, c, d, e] = parts.material.map(u64::from);
-        let kind = u64::from(parts.protocol) | u64::from(parts.bits & Parts::IN_KEY) << 8;
+        let kind = u64::from(parts.protocol) | u64::from(parts.kind_bits()) << 8;
         if parts.protocol == TCP {
             if parts.has(Parts::DATA) && !self.strict_data {
                 return words.hash([u64::from(sequence), 0, kind]);
             }
             let timestamps = if self.timestamps { b | c << 32 } else { 0 };
-            let sack = if self.sack && !parts.has(Parts::SYN) {
+            let sack = if self.sack && !parts.has(Parts::SYN | Parts::RENUMBERED) {
                 e << 32
             } else {
                 0

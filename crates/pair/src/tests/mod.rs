@@ -7,4 +7,5 @@ mod floods;
 mod offload;
 mod other_protocols;
 mod properties;
+mod renumbering;
 mod rewriting;

@@ -49,6 +49,7 @@ proptest! {
         let pair = scene.read().unwrap();
         let wrong = scene.wrong(&pair);
         prop_assert!(wrong.is_empty(), "{:#?}", &wrong[..wrong.len().min(5)]);
+        prop_assert!(pair.flows.iter().all(|flow| flow.sequence_added == 0));
     }
 
     #[test]
