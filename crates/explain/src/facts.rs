@@ -67,7 +67,8 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::CaptureLoss => fact!(
             "missed-by-capture",
             missed = totals.missed_by_capture_packets,
-            acknowledged = totals.missed_by_capture_packets - totals.passed_over_packets,
+            acknowledged =
+                (totals.missed_by_capture_packets).saturating_sub(totals.passed_over_packets),
             missed_share = totals.missed_share()
         ),
         Cause::None => fact!("nothing-lost", lasted_s = totals.longest_transfer_s),

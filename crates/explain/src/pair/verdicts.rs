@@ -498,6 +498,7 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     }
     let mut evidence = measure_nothing(group);
     evidence.totals.missed_by_capture_packets = missed[0] + missed[1];
+    evidence.totals.passed_over_packets = 0;
     let judgement = Judgement::new(Cause::CaptureLoss, 0.99);
     let mut verdict = verdict(
         &judgement,
