@@ -58,11 +58,11 @@ pub fn assemble(
     leave_out_other_ways(&mut verdicts, harmed.copied());
     let notes = &mut capture.notes;
     notes.extend(datagrams.defect.as_ref().map(without_datagrams));
-    verdicts.extend(or_note(
-        notes,
-        "no verdict on how connections ended",
-        || failures::verdicts(tracked, &too_large),
-    ));
+    let (failed, waits) = or_note(notes, "no verdict on how connections ended", || {
+        failures::verdicts(tracked, &too_large)
+    });
+    waits.lengthen(&flows, &mut verdicts);
+    verdicts.extend(failed);
     verdicts.extend(or_note(notes, "no verdict on what is not TCP", || {
         beside::verdicts(datagrams, tracked)
     }));

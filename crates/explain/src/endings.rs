@@ -16,6 +16,7 @@ use crate::failures::{MOST_ENDPOINTS, MOST_NAMED, MOST_PACKETS};
 use crate::ranked::Ranked;
 use crate::requests::{FELT_NS, GaveUp, OpenRequest, open_request};
 use crate::seconds::seconds;
+use crate::waits::{self, Waits};
 
 /// As sure as of a fact that the capture holds ...
 const SURE: f64 = 0.95;
@@ -150,6 +151,8 @@ struct Count {
     syns: u64,
     bytes: u64,
     waited_s: f64,
+    /// The time for which data of those who waited was under way, or they had none to send.
+    active_s: f64,
     longest_s: f64,
     idle_s: f64,
     by_responder: u64,
@@ -166,7 +169,13 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, ending: Ending, connection: &Connection, request: Option<&OpenRequest>) {
+    fn add(
+        &mut self,
+        ending: Ending,
+        connection: &Connection,
+        request: Option<&OpenRequest>,
+        waits: &mut Waits,
+    ) {
         self.connections += 1;
         self.payload_bytes += connection
             .flows
@@ -188,7 +197,7 @@ impl Count {
         if let Some(request) = request {
             let waited_s = seconds(request.waited_ns());
             self.bytes += request.bytes;
-            self.waited_s += waited_s;
+            self.wait(connection, waited_s, waits);
             self.longest_s = self.longest_s.max(waited_s);
             match request.gave_up {
                 GaveUp::Asking => self.by_asking += 1,
@@ -202,11 +211,20 @@ impl Count {
         }
     }
 
+    /// The side that opened the connection waited, outside of what its account covers.
+    fn wait(&mut self, connection: &Connection, waited_s: f64, waits: &mut Waits) {
+        let asking = &connection.flows[1 - connection.responder()];
+        self.waited_s += waited_s;
+        self.active_s += waits::active_time_s(asking);
+        waits.add(asking, waited_s);
+    }
+
     fn take_in(&mut self, other: Self) {
         self.connections += other.connections;
         self.syns += other.syns;
         self.bytes += other.bytes;
         self.waited_s += other.waited_s;
+        self.active_s += other.active_s;
         self.longest_s = self.longest_s.max(other.longest_s);
         self.idle_s = self.idle_s.max(other.idle_s);
         self.by_responder += other.by_responder;
@@ -255,6 +273,7 @@ impl Count {
             _ => SURE,
         };
         let facts = vec![self.headline(ending, responder)];
+        let (waited_s, active_s) = (self.waited_s, self.active_s);
         let totals = Totals {
             busy_s: self.waited_s,
             ..Totals::default()
@@ -275,7 +294,8 @@ impl Count {
         };
         let unwanted = ending == Ending::ResetMidStream && self.by_receiver == self.connections;
         let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
-        let ranked = Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals);
+        let mut ranked = Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals);
+        ranked.verdict.limited_share *= waits::share(waited_s, active_s);
         match ending {
             // who closes has what it wants, and a connection that comes up late did not fail
             Ending::ResetAfterClose | Ending::SetUpRepeated => ranked,
@@ -303,8 +323,8 @@ impl Endings {
     }
 
     /// Takes a connection that did not fail, of a capture that ended at `last_ns`.
-    pub fn take(&mut self, connection: &Connection, last_ns: i64) {
-        self.take_set_up(connection);
+    pub fn take(&mut self, connection: &Connection, last_ns: i64, waits: &mut Waits) {
+        self.take_set_up(connection, waits);
         let request = open_request(connection, last_ns);
         let Some(ending) = Ending::of(connection, request.as_ref()) else {
             return;
@@ -312,11 +332,11 @@ impl Endings {
         let of_ending = self.counts.entry(ending).or_default();
         let responder = connection.flows[connection.responder()].source;
         let count = of_ending.entry(responder).or_default();
-        count.add(ending, connection, request.as_ref());
+        count.add(ending, connection, request.as_ref(), waits);
     }
 
     /// Takes a connection that came up late.
-    fn take_set_up(&mut self, connection: &Connection) {
+    fn take_set_up(&mut self, connection: &Connection, waits: &mut Waits) {
         let Some(late_ns) = set_up_late_ns(connection) else {
             return;
         };
@@ -328,7 +348,7 @@ impl Endings {
         let count = of_ending.entry(responder).or_default();
         count.connections += 1;
         count.syns += u64::from(connection.setup.syns);
-        count.waited_s += seconds(late_ns);
+        count.wait(connection, seconds(late_ns), waits);
         count.longest_s = count.longest_s.max(seconds(late_ns));
         if count.names.len() < MOST_NAMED {
             let asking = 1 - connection.responder();

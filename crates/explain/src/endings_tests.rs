@@ -39,7 +39,7 @@ fn connection(asks_again_ms: Option<i64>) -> Connection {
 /// The cause and detail that are said of it where the capture goes on for a minute.
 fn said(connection: &Connection) -> Option<(String, String)> {
     let mut endings = Endings::default();
-    endings.take(connection, 60_000 * MS);
+    endings.take(connection, 60_000 * MS, &mut Waits::default());
     let found = endings.verdicts().pop()?.verdict;
     Some((found.cause, found.detail.unwrap_or_default()))
 }

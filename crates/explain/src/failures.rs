@@ -14,6 +14,8 @@ use crate::endings::Endings;
 use crate::evidence::Totals;
 use crate::ranked::Ranked;
 use crate::requests::lacks_much;
+use crate::seconds::seconds;
+use crate::waits::{self, Waits};
 
 /// Flows named in a verdict at most: a scan has thousands that say the same.
 pub(crate) const MOST_NAMED: usize = 100;
@@ -207,13 +209,15 @@ struct Count {
     accepted: u64,
     packets: Vec<u64>,
     lasted_s: f64,
+    /// The time for which data of the same flows was under way, or its senders had none.
+    active_s: f64,
     /// Further endpoints that failed alike.
     other_responders: u64,
     names: Vec<String>,
 }
 
 impl Count {
-    fn add(&mut self, failure: Failure, connection: &Connection) {
+    fn add(&mut self, failure: Failure, connection: &Connection, waits: &mut Waits) {
         let [one, other] = &connection.flows;
         let last_ns = one.last_ns.max(other.last_ns);
         let first_ns = [one, other]
@@ -271,9 +275,13 @@ impl Count {
         };
         let until_ns = accepted.unwrap_or(last_ns);
         let lasted_ns = until_ns.saturating_sub(since_ns.unwrap_or(until_ns));
-        self.lasted_s += lasted_ns.max(0) as f64 * 1e-9;
+        let lasted_s = seconds(lasted_ns.max(0));
+        let silent = silent_flow(connection);
+        self.lasted_s += lasted_s;
+        self.active_s += waits::active_time_s(silent);
+        waits.add(silent, lasted_s);
         if self.names.len() < MOST_NAMED {
-            self.names.push(silent_flow(connection).name());
+            self.names.push(silent.name());
         }
     }
 
@@ -298,6 +306,7 @@ impl Count {
         self.packets.extend(other.packets);
         self.packets.truncate(MOST_PACKETS);
         self.lasted_s += other.lasted_s;
+        self.active_s += other.active_s;
         let room = MOST_NAMED.saturating_sub(self.names.len());
         self.names.extend(other.names.into_iter().take(room));
     }
@@ -453,10 +462,11 @@ fn is_too_large(connection: &Connection, too_large: &Named) -> bool {
 }
 
 /// A verdict for each way to fail and endpoint, but for flows whose packets were too large; one for all endpoints where they are many.
-pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> Vec<Ranked> {
+pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> (Vec<Ranked>, Waits) {
     let mut counts: BTreeMap<Failure, BTreeMap<Endpoint, Count>> = BTreeMap::new();
     let hosts = Hosts::of(tracked);
     let mut endings = Endings::new(ecn::blocking(tracked));
+    let mut waits = Waits::default();
     let last_ns = last_ns(tracked);
     let all = tracked.connections.iter().chain(&tracked.failed.kept);
     for connection in all.filter(|connection| !is_too_large(connection, too_large)) {
@@ -466,9 +476,9 @@ pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> Vec<Ranked> {
             of_failure
                 .entry(responder)
                 .or_default()
-                .add(failure, connection);
+                .add(failure, connection, &mut waits);
         } else {
-            endings.take(connection, last_ns);
+            endings.take(connection, last_ns, &mut waits);
         }
     }
     let mut found = endings.verdicts();
@@ -483,7 +493,11 @@ pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> Vec<Ranked> {
             };
             let all_closed = count.closed_before == count.connections;
             let unwanted = failure == Failure::Reset && count.by_receiver == count.connections;
-            let ranked = Ranked::new(verdict(failure, responder, count), &totals);
+            let (waited_s, active_s) = (count.lasted_s, count.active_s);
+            let mut ranked = Ranked::new(verdict(failure, responder, count), &totals);
+            if active_s > 0.0 {
+                ranked.verdict.limited_share *= waits::share(waited_s, active_s);
+            }
             match failure == Failure::Silent && all_closed {
                 true => nobody_waited(ranked),
                 // who ends a download, as tests do when their time is over, waits for nothing
@@ -492,7 +506,7 @@ pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> Vec<Ranked> {
             }
         }));
     }
-    found
+    (found, waits)
 }
 
 /// When the last packet of all passed.

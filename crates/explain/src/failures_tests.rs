@@ -23,7 +23,7 @@ fn of(connections: Vec<Connection>) -> Vec<Ranked> {
         connections,
         ..Tracked::default()
     };
-    verdicts(&tracked, &Named::new())
+    verdicts(&tracked, &Named::new()).0
 }
 
 #[test]

@@ -23,6 +23,7 @@
 //! | [`bursts`] | what bursts of a measurement met, judged as such a stretch |
 //! | `conditions`, `failures`, `endings` | causes that show by themselves, connections that failed, and how others ended |
 //! | `requests` | which requests waited, and for how long |
+//! | `waits` | waits outside of the account of a flow, as part of its time |
 //! | `beside` | what is not TCP data: requests without an answer, ICMP errors, echo requests, marked datagrams |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
@@ -66,6 +67,7 @@ mod tabulate;
 mod thresholds;
 mod transfers;
 mod verdict;
+mod waits;
 
 #[cfg(test)]
 mod clock_tests;
