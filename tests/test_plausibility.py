@@ -108,3 +108,13 @@ def test_what_cannot_be_is_found(change: Callable[[Document], None], said: str) 
 )  # fmt: skip
 def test_what_can_be_is_not(line: str) -> None:
     assert absurdities(document(), line) == []
+
+
+def test_what_vanished_outside_of_two_captures_was_not_lost_between_them() -> None:
+    line = "9 packets vanished beyond capture 2; between the captures nothing was lost"
+    made = document("policed-download-pair")
+    made["verdicts"][0]["evidence"].append(line)
+    assert any("packets of its flows were lost" in one for one in absurdities(made))
+    for flow in made["pair"]["flows"]:
+        flow["lost"] = 0
+    assert not any("packets of its flows were lost" in one for one in absurdities(made))

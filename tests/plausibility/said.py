@@ -65,9 +65,12 @@ def _around(line: str, match: re.Match[str]) -> str:
 
 
 def _nothing_lost(verdict: Entry, lines: list[str], document: Entry, where: str) -> Iterator[str]:
-    flows = {flow["flow"]: flow["lost"] for flow in document["flows"]}
-    lost = sum(flows.get(name, 0) for name in verdict["flows"])
+    in_all = {flow["flow"]: flow["lost"] for flow in document["flows"]}
+    between = {flow["flow"]: flow["lost"] for flow in (document.get("pair") or {}).get("flows", ())}
     for line in lines:
+        # what vanished before the first or behind the second of two captures was not lost between them
+        flows = between if "between the captures nothing" in line else in_all
+        lost = sum(flows.get(name, 0) for name in verdict["flows"])
         if lost and re.search(r"[Nn]othing was lost|no packet was lost|dropped (?:nothing|none)", line):
             yield f"{where}: {lost} packets of its flows were lost: {line[:100]!r}"
 
