@@ -180,6 +180,6 @@ fn a_syn_that_offered_ecn_to_a_host_that_gets_none_of_those_was_not_lost_otherwi
     assert_eq!(said(&late), is("unknown", "set-up"));
     let responder = late.flows[late.responder()].source.address;
     let mut endings = Endings::new(HashSet::from([responder]));
-    endings.take(&late, 60_000 * MS);
+    endings.take(&late, 60_000 * MS, &mut Waits::default());
     assert!(endings.verdicts().is_empty());
 }

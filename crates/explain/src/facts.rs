@@ -6,7 +6,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 use crate::evidence::Evidence;
 use crate::limits;
 use crate::losses::{burst_before, burst_fact, queue_explains_delays};
-use crate::thresholds::{DELAY_EXPLAINED, NEEDED_CERTAINTY, NEEDED_GAIN};
+use crate::thresholds::{DELAY_EXPLAINED, FEWEST_BY_CHANCE, NEEDED_CERTAINTY, NEEDED_GAIN};
 
 /// The headline: what the cause did, in the numbers that its parameters do not hold.
 pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
@@ -28,7 +28,11 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
                 longest_wait_s = totals.longest_wait_back_s
             )
         }
-        Cause::Shaper => fact!("held-by-shaper", longest_wait_s = longest_wait_s(evidence)),
+        Cause::Shaper => fact!(
+            "held-by-shaper",
+            longest_wait_s = longest_wait_s(evidence),
+            lost_besides = totals.lost_besides
+        ),
         Cause::Aqm if totals.lost == 0 => fact!(
             "marked-by-aqm",
             marked = totals.ce_marked,
@@ -84,7 +88,10 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
                 link_is_full = link.is_some_and(|link| link.is_full())
             )
         }
-        _ => fact!("unexplained"),
+        _ => fact!(
+            "unexplained",
+            few = totals.lost > 0 && totals.lost < FEWEST_BY_CHANCE
+        ),
     }
 }
 

@@ -20,6 +20,22 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
     contest(evidence).settle()
 }
 
+/// Chance that so few losses cannot show is not named, though nothing else accounts for them better.
+pub fn unless_too_few(judgement: Judgement, evidence: &Evidence) -> Judgement {
+    let lost = evidence.totals.lost;
+    if judgement.cause != Cause::RandomLoss || lost >= FEWEST_BY_CHANCE {
+        return judgement;
+    }
+    let clumps = evidence.pattern.map_or(0, |pattern| pattern.clumps);
+    let why = fact!("too-few-clumps", clumps = clumps, lost = lost);
+    let mut against = judgement.against;
+    against.push((Cause::RandomLoss, why));
+    Judgement {
+        against,
+        ..Judgement::new(Cause::Unknown, judgement.confidence)
+    }
+}
+
 /// Enters every mechanism that may have dropped the packets.
 pub fn contest(evidence: &Evidence) -> Contest {
     let mut contest = Contest::default();

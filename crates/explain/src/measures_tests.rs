@@ -6,6 +6,7 @@ use whydrop_tcp::{Account, Flow, Limiter, Segment, Span, Transfer};
 
 use crate::evidence::{Evidence, measure};
 use crate::judge::{Bottleneck, Judgement, judge_losses, judge_lossless};
+use crate::losses::unless_too_few;
 use crate::management::of_one_capture;
 use crate::parameters::parameters;
 use crate::testing::{MS, delivered, flow, group, lost};
@@ -167,6 +168,23 @@ fn delays_that_hardly_were_measured_speak_for_no_random_loss() {
     };
     let (few, enough) = (confidence(18), confidence(60));
     assert!(few < 0.5 && enough > 0.6, "{few} {enough}");
+}
+
+#[test]
+fn three_losses_are_too_few_to_call_them_chance() {
+    let judged = |lost_at: &[i64]| {
+        let segments = (0..600i64).map(|number| {
+            let time_ns = number * 50 * MS + number * number * 17;
+            match lost_at.contains(&number) {
+                true => lost(time_ns),
+                false => delivered(time_ns, 10 + (number * 7) % 30),
+            }
+        });
+        let evidence = evidence_of(&[flow(1, segments.collect())]);
+        unless_too_few(judge_losses(&evidence), &evidence).cause
+    };
+    assert_eq!(judged(&[120, 300, 480]), Cause::Unknown);
+    assert_eq!(judged(&[90, 220, 380, 500]), Cause::RandomLoss);
 }
 
 #[test]

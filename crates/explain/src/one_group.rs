@@ -12,11 +12,12 @@ use crate::evidence::{Evidence, Totals, measure, totals};
 use crate::group::{FlowRef, Group};
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
+use crate::losses::unless_too_few;
 use crate::management::{self, Family};
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
 use crate::tabulate;
-use crate::thresholds::FEWEST_LOSSES;
+use crate::thresholds::FEWEST_BY_CHANCE;
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer};
 use crate::verdict::{Found, verdict};
 
@@ -69,6 +70,7 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
         None => judge_losses(&evidence),
     };
     let (judgement, family) = management::of_one_capture(group, &evidence, judgement);
+    let judgement = unless_too_few(judgement, &evidence);
     let bottleneck = match lossy {
         true => bottleneck.dropping(judgement.cause),
         false => bottleneck,
@@ -88,7 +90,7 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     });
     let transfers = transfers.collect();
     let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
-    let few = judgement.cause == Cause::Unknown && evidence.totals.lost < FEWEST_LOSSES;
+    let few = judgement.cause == Cause::Unknown && evidence.totals.lost < FEWEST_BY_CHANCE;
     let on_losses = lossy.then_some(OnLosses { few });
     if lossy {
         held = beside_losses(group, &bottleneck, judgement, few);

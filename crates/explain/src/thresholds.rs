@@ -99,6 +99,9 @@ pub const CHANCE: f64 = -7.0;
 
 /// With fewer losses nothing about their pattern can be said. Chance.
 pub const FEWEST_LOSSES: u64 = 3;
+/// With fewer losses nothing is said to have dropped them by chance: that three lean on no load, delay or time is no sign that
+/// there was none to lean on. Chance.
+pub const FEWEST_BY_CHANCE: u64 = 4;
 /// Losses before the capture point leave no delays to look at: runs this much longer than independent losses make them
 /// are no chance. Train.
 pub const LONGER_RUNS: f64 = 1.2;

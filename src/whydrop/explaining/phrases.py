@@ -328,7 +328,11 @@ _PHRASES: Mapping[str, Phrase] = {
     "drops-begin-late": "queue management drops long before packets wait for {low_s}, where these losses began",
     "found-nothing-inside": "queue management acts on what waits; {share} of the lost packets found nothing inside",
     "most-were-lost": "{lost} of {sent|packet} were lost: no chance that a path has by itself takes most",
-    "too-few-clumps": "{lost|loss} in {clumps|clump}: too few to call them chance",
+    "too-few-clumps": lambda v: (
+        "{lost|loss}"
+        + (" in {clumps|clump}" if v["lost"] > 1 else "")
+        + f": too few to call {'it' if v['lost'] == 1 else 'them'} chance"
+    ),
     "losses-in-runs": lambda v: (
         f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and without delays nothing "
         "tells bursts by chance from a full queue"

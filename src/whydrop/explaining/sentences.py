@@ -71,6 +71,8 @@ def _responders(v: Values) -> str:
 def _unexplained(v: Values) -> str:
     if not v["lost"]:
         return "No cause accounts for the time markedly better than the others."
+    if v.get("few"):
+        return f"{{lost|packet}} lost, too few to tell {'its' if v['lost'] == 1 else 'their'} cause."
     them = "it" if v["lost"] == 1 else "them"
     return f"{{lost|packet}} lost, and no cause accounts for {them} markedly better than the others."
 
@@ -226,7 +228,11 @@ _SENTENCES: Mapping[str, Phrase] = {
         "A deep queue draining at {drain_rate_bps} held packets for up to {longest_wait_s} and dropped {losses} when "
         "it was full."
     ),
-    "held-by-shaper": "A shaper at {rate_bps} held packets for up to {longest_wait_s} and dropped none.",
+    "held-by-shaper": lambda v: (
+        "A shaper at {rate_bps} held packets for up to {longest_wait_s}"
+        + (_lost_besides(v) or " and dropped none")
+        + "."
+    ),
     "held-on-the-way-back": (
         "Acknowledgments waited in a queue on the way back, half of them for {typical_wait_s} or longer, and the "
         "sender with them (at most {longest_wait_s})."

@@ -23,12 +23,14 @@ use crate::hop::{
 };
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
+use crate::losses::unless_too_few;
 use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
 use crate::thresholds::{
-    FEWEST_LOSSES, HOLES_CONFIDENCE, REORDERED_SHARE, REPEATED_CONFIDENCE, REPEATED_FOR_EACH,
+    FEWEST_BY_CHANCE, FEWEST_LOSSES, HOLES_CONFIDENCE, REORDERED_SHARE, REPEATED_CONFIDENCE,
+    REPEATED_FOR_EACH,
 };
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
@@ -136,7 +138,7 @@ fn judge(
         bottleneck.get_or_insert_with(|| Bottleneck::of(&evidence));
     }
     for one in &mut ranked {
-        one.doubtful |= cause_of(one) == Cause::Unknown && one.verdict.lost < FEWEST_LOSSES;
+        one.doubtful |= cause_of(one) == Cause::Unknown && one.verdict.lost < FEWEST_BY_CHANCE;
     }
     let doubtful = ranked.iter().all(|one| one.doubtful);
     if doubtful && outer::seen_by_one(pair, group) as u64 >= FEWEST_LOSSES {
@@ -308,6 +310,7 @@ fn outer_verdict(
             .against
             .retain(|(cause, _)| *cause != Cause::RandomLoss);
     }
+    let judgement = unless_too_few(judgement, evidence);
     let vanished = fact!(
         "vanished-outside",
         lost = evidence.totals.lost,
