@@ -9,7 +9,7 @@ use whydrop_tcp::{Ecn, Endpoint, Flow, Kind, SegmentFlags, Tracked, Vantage, flo
 use crate::beside::{self, marks};
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
-use crate::error::{or_note, without_datagrams};
+use crate::error::{Judging, or_note, without_datagrams};
 use crate::failures;
 use crate::felt;
 use crate::group::{FlowRef, by_destination};
@@ -58,29 +58,25 @@ pub fn assemble(
     leave_out_other_ways(&mut verdicts, harmed.copied());
     let notes = &mut capture.notes;
     notes.extend(datagrams.defect.as_ref().map(without_datagrams));
-    let (failed, waits) = or_note(notes, "no verdict on how connections ended", || {
+    let (failed, waits) = or_note(notes, Judging::Endings, || {
         failures::verdicts(tracked, &too_large)
     });
     waits.lengthen(&flows, &mut verdicts);
     verdicts.extend(failed);
-    verdicts.extend(or_note(notes, "no verdict on what is not TCP", || {
+    verdicts.extend(or_note(notes, Judging::Datagrams, || {
         beside::verdicts(datagrams, tracked)
     }));
-    verdicts.extend(or_note(
-        notes,
-        "no verdict on the capture as a whole",
-        || conditions::of_capture(summary, tracked),
-    ));
+    verdicts.extend(or_note(notes, Judging::Capture, || {
+        conditions::of_capture(summary, tracked)
+    }));
     sort_verdicts(&mut verdicts);
-    or_note(notes, "no round trips beside the verdicts", || {
+    or_note(notes, Judging::RoundTrips, || {
         felt::tell(tracked, &mut verdicts);
     });
     if verdicts.is_empty() {
-        verdicts.extend(or_note(
-            notes,
-            "no verdict on the capture as a whole",
-            || beside::whole::verdict(summary, tracked, datagrams),
-        ));
+        verdicts.extend(or_note(notes, Judging::Capture, || {
+            beside::whole::verdict(summary, tracked, datagrams)
+        }));
     }
     let mut tables = Tables::default();
     if keep_tables {

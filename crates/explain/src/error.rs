@@ -23,13 +23,28 @@ pub(crate) fn without_datagrams(defect: &Defect) -> String {
     format!("no verdict on UDP and ICMP: {defect}. Please report it")
 }
 
+/// What is judged of a capture as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Judging {
+    Endings,
+    Datagrams,
+    Capture,
+    RoundTrips,
+}
+
 /// What `work` finds; where a defect ends it, nothing, and a note that says what is missing.
 pub(crate) fn or_note<T: Default>(
     notes: &mut Vec<String>,
-    missing: &str,
+    judging: Judging,
     work: impl FnOnce() -> T,
 ) -> T {
     contain(work).unwrap_or_else(|defect| {
+        let missing = match judging {
+            Judging::Endings => "no verdict on how connections ended",
+            Judging::Datagrams => "no verdict on UDP and ICMP",
+            Judging::Capture => "no verdict on the capture as a whole",
+            Judging::RoundTrips => "no round trips beside the verdicts",
+        };
         notes.push(format!("{missing}: {defect}. Please report it"));
         T::default()
     })
@@ -42,14 +57,16 @@ mod tests {
     #[test]
     fn a_defect_leaves_a_note_of_what_is_missing() {
         let mut notes = Vec::new();
-        assert_eq!(or_note(&mut notes, "no sum", || 2 + 2), 4);
+        assert_eq!(or_note(&mut notes, Judging::Capture, || 2 + 2), 4);
         assert!(notes.is_empty());
         assert_eq!(
-            or_note(&mut notes, "no sum", || -> u8 { panic!("of a test") }),
+            or_note(&mut notes, Judging::Capture, || -> u8 {
+                panic!("of a test")
+            }),
             0
         );
         assert!(
-            notes[0].starts_with("no sum: a defect of whydrop at "),
+            notes[0].starts_with("no verdict on the capture as a whole: a defect of whydrop at "),
             "{notes:?}"
         );
     }
