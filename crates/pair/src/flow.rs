@@ -124,6 +124,10 @@ impl PairFlow {
         })
     }
 
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.protocol == 6
+    }
+
     /// The points see its packets with other sequence numbers.
     pub fn is_renumbered(&self) -> bool {
         self.sequence_added != 0 && self.matched() > 0

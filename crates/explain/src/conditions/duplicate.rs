@@ -10,6 +10,7 @@ use whydrop_tcp::{Flow, Tracked};
 use whydrop_verdict::{Cause, Value, fact};
 
 use super::Condition;
+use super::options::is_mangled;
 use crate::group::Group;
 
 /// Fewer copies may be of any origin.
@@ -23,7 +24,9 @@ const MOST_PAIRS: usize = 4;
 pub(super) fn on_path(group: &Group) -> Option<Condition> {
     let is_doubled = |flow: &&Flow| {
         let counters = &flow.counters;
-        counters.duplicated_on_path >= SEVERAL
+        // below what is acknowledged, mangled blocks look like reports of copies
+        !is_mangled(flow)
+            && counters.duplicated_on_path >= SEVERAL
             && counters.duplicated_on_path > counters.retransmitted
             && counters.duplicated_on_path as f64 > SHARE * flow.segments.len() as f64
     };
@@ -86,7 +89,9 @@ impl Answered {
             .flat_map(|connection| &connection.flows);
         for flow in flows {
             let counters = &flow.counters;
-            answered.reported += counters.duplicated_on_path;
+            if !is_mangled(flow) {
+                answered.reported += counters.duplicated_on_path;
+            }
             let whole = counters.lost + counters.retransmitted + counters.reordered == 0;
             if !flow.sack_permitted && whole && counters.duplicate_acknowledgments >= SEVERAL {
                 answered.acknowledged_again += counters.duplicate_acknowledgments;

@@ -130,6 +130,12 @@ fn is_capped(flow: &Flow) -> bool {
         && u32::from(flow.largest_window) + unused > u32::from(u16::MAX)
 }
 
+/// Selective acknowledgments that report, for the most part, what was never sent.
+pub(super) fn is_mangled(flow: &Flow) -> bool {
+    let sack = flow.sack();
+    sack.outside >= SEVERAL && 2 * sack.outside > sack.blocks
+}
+
 /// Selective acknowledgments (RFC 2018).
 ///
 /// *Mangled*: they report sequence numbers that were never sent, as where a firewall shifts the numbers of segments
@@ -137,10 +143,6 @@ fn is_capped(flow: &Flow) -> bool {
 /// acknowledgments, the receiver had data above them, and no acknowledgment ever told of it, which RFC 2018, section 4, asks for. *Refused*: one side
 /// offered them, the other did not, and packets were lost. Silent where the snapshot length cut the options off.
 pub(super) fn sack(group: &Group) -> Option<Condition> {
-    let is_mangled = |flow: &Flow| {
-        let sack = flow.sack();
-        sack.outside >= SEVERAL && 2 * sack.outside > sack.blocks
-    };
     let agreed = |flow: &Flow| {
         offers(flow).is_some_and(|both| both.iter().all(|offer| offer.sack_permitted))
     };

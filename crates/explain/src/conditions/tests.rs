@@ -188,6 +188,14 @@ fn selective_acknowledgments_are_mangled_stripped_or_refused() {
     let is = |detail| Some((Cause::Sack, Some(detail)));
     assert_eq!(but(|_| ()), None);
     assert_eq!(but(|flow| sack(flow, (4, 3, 0))), is("mangled"));
+    // below what is acknowledged, they look like reports of copies
+    assert_eq!(
+        but(|flow| {
+            sack(flow, (4, 3, 0));
+            flow.counters.duplicated_on_path = 4;
+        }),
+        is("mangled")
+    );
     assert_eq!(but(|flow| sack(flow, (40, 3, 0))), None);
     assert_eq!(but(|flow| sack(flow, (0, 0, 3))), is("stripped"));
     assert_eq!(but(|flow| sack(flow, (1, 0, 3))), None);

@@ -16,7 +16,7 @@ use super::counts::missed_by;
 use super::order::{MOST_MIXED, sort_mixed};
 use super::repeats::{Others, Repeats};
 use super::transmissions::{self, Segments};
-use crate::flow::PairFlow;
+use crate::flow::{Direction, PairFlow};
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
 /// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
@@ -50,6 +50,10 @@ pub(super) fn decide(
     aligned: &Aligned,
 ) {
     let by_flow = ByFlow::of(packets, flows.len());
+    for number in unrecognised(&by_flow, flows) {
+        // which leaves its packets undecided
+        flows[number].direction = Direction::Unknown;
+    }
     let known_hosts = matched_hosts(&by_flow, flows);
     let mut open = Open::default();
     for (number, flow) in flows.iter().enumerate() {
@@ -177,6 +181,32 @@ fn matched_hosts(by_flow: &ByFlow, flows: &[PairFlow]) -> [HashSet<HostPair>; 2]
             .filter_map(|(flow, _)| host_pair(flow, side))
             .collect()
     })
+}
+
+/// Flows that may be one another with other sequence numbers: of hosts between which a device changes those of other flows,
+/// unmatched, and at both points. Nothing told which is which.
+fn unrecognised(by_flow: &ByFlow, flows: &[PairFlow]) -> Vec<usize> {
+    let changed = [0, 1].map(|side| -> HashSet<HostPair> {
+        let changed = flows.iter().filter(|flow| flow.sequence_added != 0);
+        changed.filter_map(|flow| host_pair(flow, side)).collect()
+    });
+    if changed.iter().any(HashSet::is_empty) {
+        return Vec::new();
+    }
+    let alone = flows.iter().zip(&by_flow.held).enumerate();
+    let alone: Vec<(usize, &PairFlow)> = alone
+        .filter(|(_, (flow, held))| !held.by_both && flow.is_tcp())
+        .map(|(number, (flow, _))| (number, flow))
+        .collect();
+    let is_of_them = |flow: &PairFlow, side: usize| {
+        host_pair(flow, side).is_some_and(|hosts| changed[side].contains(&hosts))
+    };
+    let at_both = (0..2).all(|side| alone.iter().any(|(_, flow)| is_of_them(flow, side)));
+    alone
+        .iter()
+        .filter(|(_, flow)| at_both && (0..2).any(|side| is_of_them(flow, side)))
+        .map(|(number, _)| *number)
+        .collect()
 }
 
 fn goes_another_way(flow: &PairFlow, packets: u64, known: &[HashSet<HostPair>; 2]) -> bool {

@@ -178,6 +178,8 @@ pub(crate) struct Flows {
     ids: IdVotes,
     /// The same for pieces of super-segments, whose identifications are counted up from the first's.
     piece_ids: IdVotes,
+    /// A device changes the sequence numbers of some.
+    pub(super) renumbered: bool,
 }
 
 impl Flows {

@@ -19,6 +19,8 @@ use crate::packet::PacketFlags;
 
 /// So many packets come to wait before changed numbers are looked for again, and never fewer than wait already.
 pub(super) const LEARNT_AFTER: usize = 1024;
+/// So many times in a row they are looked for while some are found.
+const MOST_ROUNDS: usize = 8;
 /// Packets alike that are told apart by their identifications; more say nothing.
 const MOST_ALIKE: usize = 64;
 /// Packets with equal timestamps that prove a constant: of flows of one name, and of others. Timestamps of connections
@@ -208,14 +210,29 @@ fn most_common(votes: &[Vote], direction: usize) -> Option<u32> {
 }
 
 impl Matcher {
-    /// Looks for connections whose numbers are changed, and matches what waits of them.
+    /// Looks for connections whose numbers are changed, and matches what waits of them. What is matched no longer makes
+    /// others ambiguous, so that more may be found then.
     #[cold]
     pub(super) fn learn_numberings(&mut self) {
         let waiting = self.pending[0].len() + self.pending[1].len();
         self.until_learning = waiting.max(LEARNT_AFTER);
+        for _ in 0..MOST_ROUNDS {
+            let ballots = self.ballots();
+            if ballots.is_empty() {
+                return;
+            }
+            for ballot in &ballots {
+                self.renumber(ballot);
+            }
+            self.match_renumbered();
+        }
+    }
+
+    /// The ballots that convince, one for a connection.
+    fn ballots(&self) -> Vec<Ballot> {
         let second = self.traces(1);
         if second.is_empty() {
-            return;
+            return Vec::new();
         }
         let mut first = self.traces(0);
         first.sort_unstable();
@@ -224,7 +241,7 @@ impl Matcher {
             .filter_map(|trace| self.vote(&first, trace))
             .collect();
         votes.sort_unstable();
-        // a packet has one vote
+        // copies of a packet have one vote
         votes.dedup();
         let mut ballots: Vec<Ballot> = votes
             .chunk_by(|one, other| one.candidates == other.candidates)
@@ -233,19 +250,15 @@ impl Matcher {
             .collect();
         ballots.sort_by_key(|ballot| std::cmp::Reverse(ballot.agreeing()));
         let mut taken = [HashSet::new(), HashSet::new()];
-        let mut learnt = false;
-        for ballot in ballots {
+        ballots.retain(|ballot| {
             let leads = ballot.candidates.leads;
-            if (0..2).any(|side| taken[side].contains(&leads[side])) {
-                continue;
+            let is_free = (0..2).all(|side| !taken[side].contains(&leads[side]));
+            if is_free {
+                (0..2).for_each(|side| _ = taken[side].insert(leads[side]));
             }
-            (0..2).for_each(|side| _ = taken[side].insert(leads[side]));
-            self.renumber(&ballot);
-            learnt = true;
-        }
-        if learnt {
-            self.match_renumbered();
-        }
+            is_free
+        });
+        ballots
     }
 
     /// Packets that wait at a point and may be the same with other numbers at the other point.
@@ -366,6 +379,11 @@ impl Matcher {
         if are_translated && !one.shares_an_end(&two) {
             return false;
         }
+        // beside others that are changed, a connection of one packet is, too
+        let beside_others = self.nothing_else_comes && self.flows.renumbered && ballot.against == 0;
+        if beside_others && (ballot.by_timestamps > 0 || !are_translated) {
+            return true;
+        }
         let by_both = (0..2).all(|d| ballot.by_identification[d] >= BY_IDENTIFICATIONS[d]);
         let with_syn = by_syn.iter().any(Option::is_some) && !are_translated;
         ballot.by_timestamps >= BY_TIMESTAMPS[usize::from(are_translated)]
@@ -421,6 +439,7 @@ impl Matcher {
                 self.flows.bind(both[0], both[1]);
             }
         }
+        self.flows.renumbered = true;
     }
 
     /// Takes what waits of connections with changed numbers once more, in the order in which it came.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::testing::{Body, Passing, Path, Scene, Transfer};
-use crate::{Direction, Pair, PairError};
+use crate::{Crossing, Direction, Pair, PairError};
 
 /// Constants that a device adds to the numbers that the client sends, and to those that the server sends.
 const BOTH: [u32; 2] = [0x9abc_def1, 0x1357_9bdf];
@@ -273,4 +273,53 @@ fn flows_with_the_same_numbers_at_both_points_stay_as_they_are() {
         let pair = scene(&transfer).check();
         assert!(pair.flows.iter().all(|flow| flow.sequence_added == 0));
     }
+}
+
+/// One packet of the client's to a port that nobody listens on, and none back.
+fn unanswered(port: u16, id: u16) -> Scene {
+    let transfer = Transfer {
+        client: (Transfer::default().client.0, port),
+        first_sequence: u32::from(port) * 70_003,
+        start_ns: Transfer::default().start_ns + 50_000_000,
+        segments: 0,
+        ..Transfer::default()
+    };
+    let mut scene = Path::default().carry(&[transfer]);
+    scene.journeys.truncate(1);
+    scene
+        .at(0, |one| one.wire.identification = id)
+        .at(1, |one| one.wire.identification = id)
+}
+
+#[test]
+fn beside_others_a_connection_of_one_packet_matches() {
+    let mut scene = scene(&Transfer::default());
+    scene.journeys.extend(unanswered(45_000, 4711).journeys);
+    let pair = scene.at(1, renumber(BOTH, true)).at(1, translate).check();
+    assert_eq!(
+        pair.counts.packets,
+        [
+            pair.counts.matched + pair.counts.lost[0],
+            pair.counts.matched
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_told_apart_is_neither_lost_nor_missed() {
+    let twin = |port| {
+        let mut scene = unanswered(port, 0);
+        scene.journeys[0].crossing = Crossing::Undecided;
+        scene.journeys
+    };
+    let mut scene = scene(&Transfer::default());
+    scene.journeys.extend(twin(45_000));
+    scene.journeys.extend(twin(45_001));
+    let pair = scene
+        .at(1, renumber(BOTH, true))
+        .at(1, translate)
+        .read()
+        .expect("packets in common");
+    assert_eq!(pair.counts.undecided, [2, 2]);
+    assert_eq!(pair.counts.missed, [0, 0]);
 }
