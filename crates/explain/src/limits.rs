@@ -29,7 +29,7 @@ pub(crate) fn of_transfer(account: &Account, number: usize) -> Option<LimitsInfo
 
 fn within(account: &Account, from_ns: i64, until_ns: i64) -> LimitsInfo {
     let times_ns = account.times_ns(from_ns, until_ns);
-    let total_ns = times_ns.iter().sum::<i64>().max(1);
+    let total_ns = times_ns.iter().map(|ns| *ns as f64).sum::<f64>().max(1.0);
     LimitsInfo {
         from: seconds(from_ns),
         until: seconds(until_ns),
@@ -37,7 +37,7 @@ fn within(account: &Account, from_ns: i64, until_ns: i64) -> LimitsInfo {
             .iter()
             .zip(times_ns)
             .filter(|(_, time_ns)| *time_ns > 0)
-            .map(|(limiter, time_ns)| (limiter.name(), time_ns as f64 / total_ns as f64))
+            .map(|(limiter, time_ns)| (limiter.name(), time_ns as f64 / total_ns))
             .collect(),
         spans: Vec::new(),
     }

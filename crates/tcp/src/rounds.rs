@@ -419,8 +419,12 @@ fn line_gap_ns(fastest_rows_ns: &[Option<i64>], noise_ns: i64) -> i64 {
 
 /// A line that is never silent is the limit, whatever stands behind it.
 fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
-    let busy_ns: i64 = gaps_ns.iter().filter(|gap| **gap <= pause_ns).sum();
-    busy_ns as f64 <= BUSY * gaps_ns.iter().sum::<i64>() as f64
+    // clocks that jump make gaps that together are longer than nanoseconds in 64 bits count
+    let sum = |longest_ns: i64| -> f64 {
+        let gaps = gaps_ns.iter().filter(|gap| **gap <= longest_ns);
+        gaps.map(|gap| *gap as f64).sum()
+    };
+    sum(pause_ns) <= BUSY * sum(i64::MAX)
 }
 
 /// True where nothing was dropped on its way to the capture point: what drops packets may make others wait.

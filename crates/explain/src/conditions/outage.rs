@@ -153,7 +153,7 @@ pub(super) fn find(group: &Group, too_large: &TooLarge) -> Option<Condition> {
     let mut condition = Condition::new(Cause::Outage, names);
     condition.lost = all().map(Silent::lost).sum();
     let waited = all().map(|silent| silent.silence.until_ns - silent.since_ns());
-    condition.limited_s = seconds(waited.sum());
+    condition.limited_s = waited.map(seconds).sum();
     let (duration, silence) = (longest.duration(), longest.silence);
     condition.quantities.insert("outage_s".to_owned(), duration);
     let lengths = outages
@@ -165,7 +165,7 @@ pub(super) fn find(group: &Group, too_large: &TooLarge) -> Option<Condition> {
             outages = outages.len(),
             flows = flows,
             longest_s = duration.value,
-            total_s = seconds(lengths.sum()),
+            total_s = lengths.map(seconds).sum::<f64>(),
             start_s = longest.since_ns() as f64 * 1e-9
         ),
         Fact {

@@ -103,8 +103,9 @@ pub fn paused_share(flow: &Flow) -> Option<f64> {
         .segments
         .windows(2)
         .map(|two| two[1].time_ns - two[0].time_ns);
-    let paused_ns: i64 = gaps_ns.filter(|gap_ns| *gap_ns > longest_ns).sum();
-    let share = paused_ns as f64 / (last.time_ns - first.time_ns).max(1) as f64;
+    let paused = gaps_ns.filter(|gap_ns| *gap_ns > longest_ns);
+    let paused_ns: f64 = paused.map(|gap_ns| gap_ns as f64).sum();
+    let share = paused_ns / (last.time_ns - first.time_ns).max(1) as f64;
     (share > PAUSED_SHARE).then_some(share)
 }
 
