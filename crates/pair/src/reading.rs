@@ -50,13 +50,28 @@ pub(crate) struct ReadThrough {
     pub summaries: [Summary; 2],
     pub tracked: [Tracked; 2],
     pub matcher: Matcher,
+    /// Of captures that were put in order: the position in the file of each packet, in the order of their time.
+    pub positions: [Vec<u32>; 2],
 }
 
-/// Reads both captures to their ends.
+/// Reads both captures to their ends, and from their beginnings again where one must be put in the order of its time first.
 pub(crate) fn read_through(
     mut captures: [Capture; 2],
     mut options: PairOptions,
 ) -> Result<ReadThrough, PairError> {
+    loop {
+        match read_as_they_are(&mut captures, &mut options)? {
+            Ok(read) => return Ok(read),
+            Err(in_order) => captures = in_order,
+        }
+    }
+}
+
+/// Reads both captures, or gives them back from their beginnings as soon as one shows that its packets are not in order.
+fn read_as_they_are(
+    captures: &mut [Capture; 2],
+    options: &mut PairOptions,
+) -> Result<Result<ReadThrough, [Capture; 2]>, PairError> {
     let tracker = || {
         Tracker::new(TrackerOptions {
             keep_acknowledgments: options.keep_acknowledgments,
@@ -68,29 +83,53 @@ pub(crate) fn read_through(
     let mut matcher = Matcher::new(options.most_pending, options.most_small_flows);
     let mut turns = Turns::new(options.most_pending);
     let mut until_report = REPORT_PACKETS;
+    let mut may_restart = true;
+    let is_put_in_order = captures.each_ref().map(Capture::is_put_in_order);
+    let mut positions = [Vec::new(), Vec::new()];
     while let Some(side) = turns.next_side(&matcher) {
-        let Some(packet) = captures[side].next_packet() else {
+        let Some(mut packet) = captures[side].next_packet() else {
             turns.ended[side] = true;
             continue;
         };
         trackers[side].push(&packet);
+        if is_put_in_order[side] {
+            let position = positions[side].len() as u64;
+            positions[side].push(std::mem::replace(&mut packet.index, position) as u32);
+        }
         let before = matcher.matches;
         matcher.take(side, &packet);
         turns.read(side, plausible(packet.time_ns), matcher.matches != before);
+        if may_restart && captures[side].is_disordered() {
+            match from_the_beginning(captures) {
+                Some(again) => return Ok(Err(again)),
+                None => may_restart = false,
+            }
+        }
         until_report -= 1;
         if until_report == 0 {
             until_report = REPORT_PACKETS;
-            report(&captures, &mut options)?;
+            report(captures, options)?;
         }
     }
-    report(&captures, &mut options)?;
+    report(captures, options)?;
     matcher.finish();
     let [one, two] = trackers;
-    Ok(ReadThrough {
+    Ok(Ok(ReadThrough {
         summaries: [captures[0].summary(), captures[1].summary()],
         tracked: [one.finish(), two.finish()],
         matcher,
-    })
+        positions,
+    }))
+}
+
+/// Both captures once more, those in order that were found not to be; `None` if one can be read only once.
+fn from_the_beginning(captures: &[Capture; 2]) -> Option<[Capture; 2]> {
+    let again = |capture: &Capture| match capture.is_disordered() {
+        true => capture.in_order().ok(),
+        false => capture.again(),
+    };
+    let [one, two] = captures;
+    Some([again(one)?, again(two)?])
 }
 
 fn report(captures: &[Capture; 2], options: &mut PairOptions) -> Result<(), PairError> {

@@ -107,6 +107,11 @@ impl Capture {
         self.timeline.is_disordered && self.can_be_sorted()
     }
 
+    /// True if its packets come in the order of their time and not in that of the file.
+    pub fn is_put_in_order(&self) -> bool {
+        self.sorting.is_some()
+    }
+
     /// This capture from its beginning again, its packets in the order of their time, as far as memory for the disorder allows.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
         summaries,
         tracked,
         matcher,
+        positions,
     } = read;
     if matcher.matches == 0 {
         return Err(nothing::in_common(&summaries, &matcher));
@@ -54,6 +55,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
         left_out,
         ..counts::count(&mut flows, &packets)
     };
+    order::restore_positions(&mut packets, &positions);
     Ok(Pair {
         summaries,
         tracked,

@@ -26,6 +26,19 @@ pub(super) fn sort(packets: &mut [PairPacket], aligned: &Aligned) {
     permute(packets, &mut sources);
 }
 
+/// Gives packets of captures that were put in order their positions in the file.
+pub(super) fn restore_positions(packets: &mut [PairPacket], positions: &[Vec<u32>; 2]) {
+    for (side, positions) in positions.iter().enumerate() {
+        if positions.is_empty() {
+            continue;
+        }
+        for index in packets.iter_mut().map(|packet| &mut packet.index[side]) {
+            // what a capture does not hold has none
+            *index = positions.get(*index as usize).copied().unwrap_or(*index);
+        }
+    }
+}
+
 /// Rising sequences that are looked for at most.
 pub(super) const MOST_MIXED: usize = 4;
 
