@@ -96,6 +96,10 @@ def parameters(**values: float) -> dict[str, Any]:
             "The sender held the flow back, not the path: nothing was lost, no queue grew.",
         ),
         (
+            found("sender", [fact("held-by-sender", limiter="application", limiter_share=0.334)], lost=0),
+            "The sender held the flow back, not the path: its application had nothing to send for 33 % of the time.",
+        ),
+        (
             found("outage", [fact("lost-in-silence", silence_s=17.9)], lost=0),
             "Nothing was acknowledged for 17.9 s, then it went on; no packet was lost.",
         ),
@@ -122,7 +126,7 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
         (fact("fits-some-bucket", lost=3, runs=1), "3 losses in 1 run: some rate and burst fit so few by chance"),
         (fact("window-open", window_share=0.2), "the receiver's window was full for only 20 % of the time"),
         (fact("sent-again", retransmitted=1, spurious=0), "1 packet was sent again, and had to be"),
-        (fact("sent-again", retransmitted=9, spurious=2), "9 packets had to be sent again and only 2 needlessly"),
+        (fact("sent-again", retransmitted=9, spurious=2), "of 9 packets that were sent again only 2 had arrived"),
         (
             fact("chance-less-likely", gain_nats=230.26),
             "losses that ignore the load would make this pattern 10^100 times less likely",

@@ -23,6 +23,11 @@ _NEVER = {
     "one of many": r"(?<![\d.,\u00a0])1 (?:packets|losses|SYNs|connections|hosts|attempts|times)\b",
     "many of one": r"(?<![\d.,\u00a0])(?!1 )\d+ (?:packet|loss|connection)\b(?! loss)",
     "a value without a place": r"\{\w+",
+    "a round trip longer than packets live": (
+        r"round trip (?:is long, up to|of) (?:24[1-9]|2[5-9]\d|[3-9]\d\d|\d{4,}) s\b"
+    ),
+    "needless, and had to be": r"had to be sent again and only",
+    "many losses are not few": r"(?<!\d)(?:[4-9]|\d{2,}) losses in 1 clump: too few",
 }
 _OF = re.compile(rf"(?<![\d.,\u00a0])({_NUMBER}) of (?:the )?({_NUMBER})(?![\d.]| [kMG]?(?:bit|B)\b| (?:s|ms|bytes)\b)")
 _BOUND = re.compile(r"(?:hardly exceeds|at most|no more than) ([\d.]+) ([kMG]?)bit/s")
@@ -39,6 +44,7 @@ def found(document: Entry, text: str) -> Iterator[str]:
         yield from _nothing_lost(verdict, lines, document, where)
         yield from _bounds(verdict, document, where)
         yield from _acknowledged(verdict, document, where)
+        yield from _most(verdict, where)
     for line in text.splitlines():
         yield from _line(line, "text")
 
@@ -98,3 +104,9 @@ def _acknowledged(verdict: Entry, document: Entry, where: str) -> Iterator[str]:
     unseen = all(flow["limits"] is None and flow["rtt_min_s"] is None for flow in flows)
     if flows and unseen and "that the receiver acknowledged" in " ".join(_words(verdict)):
         yield f"{where}: acknowledged, and no acknowledgment was captured"
+
+
+def _most(verdict: Entry, where: str) -> Iterator[str]:
+    """Most of the time that is a smaller part of it by the verdict's own share."""
+    if "for most of the time" in verdict.get("sentence", "") and verdict["limited_share"] < 0.5:
+        yield f"{where}: most of the time, and {verdict['limited_share']:.0%} of it is limited"

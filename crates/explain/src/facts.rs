@@ -55,7 +55,8 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
             "held-by-sender",
             window_known = totals.window_known,
             lost_besides = totals.lost_besides,
-            limiter = limits::largest(&totals.limited_s).map(|(limiter, _)| limiter.name())
+            limiter = limits::largest(&totals.limited_s).map(|(limiter, _)| limiter.name()),
+            limiter_share = limits::largest(&totals.limited_s).map(|(_, share)| share)
         ),
         Cause::PeerApplication => limited(Limiter::PeerApplication, "answered-late", evidence),
         Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", evidence),
@@ -361,14 +362,17 @@ pub fn against(cause: Cause, evidence: &Evidence) -> Vec<(Cause, Fact)> {
             )
         }));
     }
-    reasons.push((
-        Cause::Reordering,
-        fact!(
-            "sent-again",
-            retransmitted = totals.retransmitted,
-            spurious = totals.spurious
-        ),
-    ));
+    // what mostly had arrived may have been late, and is no reason against it
+    if totals.spurious <= totals.retransmitted / 2 {
+        reasons.push((
+            Cause::Reordering,
+            fact!(
+                "sent-again",
+                retransmitted = totals.retransmitted,
+                spurious = totals.spurious
+            ),
+        ));
+    }
     let window_share = totals.window_share();
     if totals.window_known && window_share < 0.5 {
         reasons.push((

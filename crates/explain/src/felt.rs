@@ -7,6 +7,10 @@ use crate::ranked::Ranked;
 use crate::requests::FELT_NS;
 use crate::seconds::seconds;
 
+/// No packet lives for more than two minutes (RFC 9293, section 3.4.2), so no round trip takes more than twice that: beyond it is a
+/// clock that was set.
+const LONGEST_TRIP_NS: i64 = 240_000_000_000;
+
 /// Tells each verdict that nothing was lost about the longest round trip, where it is felt, and whether others of the capture waited.
 pub(crate) fn tell(tracked: &Tracked, verdicts: &mut [Ranked]) {
     let felt_s = seconds(FELT_NS);
@@ -38,8 +42,10 @@ fn longest_trip_ns(connection: &Connection) -> Option<i64> {
     let of_syn = of_syn.map(|(syn_ns, answer_ns)| answer_ns.saturating_sub(syn_ns));
     let segments = connection.flows.iter().flat_map(|flow| &flow.segments);
     let exact = segments.filter(|segment| segment.flags.has(SegmentFlags::RTT_EXACT));
-    let of_data = exact.map(|segment| segment.rtt_ns).max();
-    of_syn.max(of_data)
+    let is_possible = |trip_ns: &i64| *trip_ns <= LONGEST_TRIP_NS;
+    let trips_ns = exact.map(|segment| segment.rtt_ns);
+    let of_data = trips_ns.filter(is_possible).max();
+    of_syn.filter(is_possible).max(of_data)
 }
 
 #[cfg(test)]
@@ -59,6 +65,8 @@ mod tests {
         connection.handshake.syn_ack_ns = Some(880 * MS);
         assert_eq!(trip_ms(&connection), Some(879));
         connection.flows[0] = flow(1, vec![delivered(900 * MS, 1_160)]);
+        assert_eq!(trip_ms(&connection), Some(1_160));
+        connection.flows[0] = flow(1, vec![delivered(900 * MS, 1_160), delivered(0, 241_000)]);
         assert_eq!(trip_ms(&connection), Some(1_160));
     }
 }

@@ -54,11 +54,24 @@ def _nothing_lost(v: Values) -> str:
     return "in {busy_s} of data in flight, " + trips + lost + "; " + window
 
 
+# So many losses would show chance, if they came singly.
+_ENOUGH_LOSSES = 4
+
+
+def _too_few_clumps(v: Values) -> str:
+    if v["lost"] == 1:
+        return "1 loss: too few to call it chance"
+    if v["clumps"] == 1 and v["lost"] >= _ENOUGH_LOSSES:
+        return "all {lost|loss} in one clump: chance takes packets singly"
+    return "{lost|loss} in {clumps|clump}: too few to call them chance"
+
+
 def _sent_again(v: Values) -> str:
     if v["retransmitted"] == 1:
         return "1 packet was sent again" + (", needlessly" if v["spurious"] else ", and had to be")
-    needless = "and only {spurious} needlessly" if v["spurious"] else "none of them needlessly"
-    return "{retransmitted|packet} had to be sent again" + (" " if v["spurious"] else ", ") + needless
+    if not v["spurious"]:
+        return "{retransmitted|packet} had to be sent again, none of them needlessly"
+    return "of {retransmitted|packet} that were sent again only {spurious} had arrived"
 
 
 def _misses(what: str, v: Values) -> str:
@@ -328,11 +341,7 @@ _PHRASES: Mapping[str, Phrase] = {
     "drops-begin-late": "queue management drops long before packets wait for {low_s}, where these losses began",
     "found-nothing-inside": "queue management acts on what waits; {share} of the lost packets found nothing inside",
     "most-were-lost": "{lost} of {sent|packet} were lost: no chance that a path has by itself takes most",
-    "too-few-clumps": lambda v: (
-        "{lost|loss}"
-        + (" in {clumps|clump}" if v["lost"] > 1 else "")
-        + f": too few to call {'it' if v['lost'] == 1 else 'them'} chance"
-    ),
+    "too-few-clumps": _too_few_clumps,
     "losses-in-runs": lambda v: (
         f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and without delays nothing "
         "tells bursts by chance from a full queue"

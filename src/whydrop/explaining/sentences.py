@@ -28,6 +28,7 @@ def sentence(verdict: Mapping[str, Any], *, among_lossy: bool = False) -> str:
     parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
     values = {**parameters, "lost": verdict["lost"], **(headline["values"] if headline else {})}
     values["about"] = int(max(parameters.get("limit_packets", 0), 1))
+    values["limited_share_of_all"] = verdict.get("limited_share", 1.0)
     values["loss_share"] = parameters.get("loss_probability")
     flows = values.get("flows") or 0
     values["losses"] = _losses(verdict["lost"], verdict["explained"]) + (f" of {flows} flows" if flows > 1 else "")
@@ -83,8 +84,11 @@ _MOSTLY_CLOSED = 0.1
 # Beyond this share nothing else is told of a capture's flows.
 _MOST_MISSING = 0.4
 
+# Shares round to whole percent: a half is not most.
+_MOST_OF_THE_TIME = 0.505
+
 _AT_THE_SENDER = {
-    "application": "its application had nothing to send for most of the time",
+    "application": "its application had nothing to send",
     "send-buffer": "its send buffer was full of what was not yet acknowledged",
     "pacing": "it let packets out at a rate that is set there",
 }
@@ -92,7 +96,9 @@ _AT_THE_SENDER = {
 
 def _held_by_sender(v: Values) -> str:
     if v.get("limiter") in _AT_THE_SENDER:
-        return f"The sender held the flow back, not the path: {_AT_THE_SENDER[v['limiter']]}."
+        share = min(v.get("limiter_share", 1.0), v["limited_share_of_all"])
+        part = "most" if share > _MOST_OF_THE_TIME else f"{share * 100:.0f} %"
+        return f"The sender held the flow back, not the path: {_AT_THE_SENDER[v['limiter']]} for {part} of the time."
     window = ", the receiver's window was open" if v["window_known"] else ""
     lost = "" if v.get("lost_besides") else "nothing was lost, "
     return f"The sender held the flow back, not the path: {lost}no queue grew{window}{_lost_besides(v)}."
