@@ -69,7 +69,7 @@ pub struct DatagramTracker {
     reports: Reports,
     alerts: Alerts,
     now_ns: i64,
-    /// What ended it: nothing is taken any more.
+    /// The defect that ended it: nothing is taken any more.
     defect: Option<Defect>,
 }
 

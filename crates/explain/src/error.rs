@@ -23,7 +23,7 @@ pub(crate) fn without_datagrams(defect: &Defect) -> String {
     format!("no verdict on UDP and ICMP: {defect}. Please report it")
 }
 
-/// What is judged of a capture as a whole.
+/// Judgements of a capture as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Judging {
     Endings,
@@ -32,7 +32,7 @@ pub(crate) enum Judging {
     RoundTrips,
 }
 
-/// What `work` finds; where a defect ends it, nothing, and a note that says what is missing.
+/// Gives what `work` finds; where a defect ends it, nothing, and a note that says what is missing.
 pub(crate) fn or_note<T: Default>(
     notes: &mut Vec<String>,
     judging: Judging,
