@@ -204,14 +204,24 @@ impl Conditions {
 pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
     let setups = ecn::of_setups(tracked);
     let of_record = duplicate::in_capture(summary, tracked).into_iter();
-    let of_record = of_record.chain(unseen::find(&tracked.unseen));
-    let found = setups.into_iter().chain(of_record);
-    found
-        .map(|condition| {
-            let active_s = condition.limited_s;
-            condition.ranked(active_s, 0)
-        })
-        .collect()
+    let found = setups.into_iter().chain(of_record).map(of_time);
+    let unseen = unseen::find(&tracked.unseen).map(|condition| Ranked {
+        lacks_most: tracked.unseen.bytes > captured_bytes(tracked),
+        ..of_time(condition)
+    });
+    found.chain(unseen).collect()
+}
+
+/// The verdict on what concerns no group of flows, but a time.
+fn of_time(condition: Condition) -> Ranked {
+    let active_s = condition.limited_s;
+    condition.ranked(active_s, 0)
+}
+
+/// Payload of all data that was captured.
+fn captured_bytes(tracked: &Tracked) -> u64 {
+    let flows = tracked.connections.iter().flat_map(|one| &one.flows);
+    flows.map(|flow| flow.counters.payload_bytes).sum()
 }
 
 /// Losses of a flow whose connection fell silent, from then on: which is a verdict of its own.
