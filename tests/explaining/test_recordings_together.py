@@ -10,6 +10,7 @@ import pytest
 import recordings
 from explaining.made_recordings import MadePath, Queue, record
 from whydrop.explaining.recordings import together
+from whydrop.explaining.recordings.findings import Finding, Place, Quantity, Subject
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.measures.scene import Scene
 
@@ -65,6 +66,33 @@ def test_what_is_less_sure_than_the_probes_gives_way_to_them(rrul: Scene) -> Non
     found = on_the_way_up(judged(rrul, seen("random-loss", UP, confidence=0.6)))
     assert found["cause"] == "deep-queue"
     assert "random-loss" in {one["cause"] for one in found["against"]}
+
+
+def test_what_a_capture_is_sure_of_is_not_displaced_and_its_losses_are_counted_as_it_does(rrul: Scene) -> None:
+    found = on_the_way_up(judged(rrul, seen("random-loss", UP, confidence=0.88)))
+    assert (found["cause"], found["lost"]) == ("random-loss", 96)
+    assert found["confidence"] >= 0.88
+
+
+def test_samples_that_say_little_for_a_cause_do_not_speak_against_packets_that_show_it() -> None:
+    subject, place = Subject(("TCP upload",)), Place("path", "up")
+    background = Finding(subject, place, "unknown", 0.0, lost=99)
+    weak = Finding(subject, place, "random-loss", -2.3, lost=99, quantities={"loss_rate": Quantity(0.01)})
+    rival = Finding(subject, place, "shaper", 3.0)
+    captured = seen("random-loss", UP, confidence=0.88, parameters={"loss_probability": Quantity(0.005).as_json()})
+    left = together.beside([background, weak, rival], captured)
+    assert [(one.cause, one.nats, one.lost) for one in left] == [("unknown", 0.0, 0), ("random-loss", 0.0, 0)]
+    assert not left[1].quantities
+    doubtful = captured | {"confidence": 0.6}
+    assert rival in together.beside([background, weak, rival], doubtful)
+
+
+def test_a_connection_that_carries_no_load_does_not_speak_for_those_that_do(rrul: Scene) -> None:
+    control = f"198.51.100.1:40000 > {FAR}:5201"
+    captured = {"verdicts": [seen("sender", control, lost=0), seen("policer", UP)], "pair": None}
+    found = together.verdicts([rrul], [FAR], captured, tested=frozenset({UP}))
+    assert on_the_way_up(found)["cause"] == "policer"
+    assert any(one["flows"] == [control] for one in found)
 
 
 def test_a_reset_of_a_connection_takes_nothing_from_the_queue_that_all_waited_in(rrul: Scene) -> None:

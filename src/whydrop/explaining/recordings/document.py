@@ -90,7 +90,8 @@ def of_recording(
         seen = captured.document()
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
         far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, about) else ()
-        found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port)}
+        tested = together.tested_connections(recording)
+        found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port, tested)}
         step_down.said_of(found["verdicts"], recording.metadata)
         return RecordingAnalysis({**seen, **found}, captured)
     verdicts = in_order(

@@ -2,12 +2,15 @@
 
 Probes tell what others meet with and without load, a capture what happened to each packet. What captures find on the
 test's flows of one direction competes with what the recording tells of that direction, in the engine's reducer.
+Packets know more than samples: what a capture is sure of, a recording makes surer, or rules out, but never displaces.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining import completing
@@ -23,6 +26,7 @@ from whydrop.explaining.recordings.words import in_words
 if TYPE_CHECKING:
     from whydrop.explaining.recordings.measures.ports import Port
     from whydrop.explaining.recordings.measures.scene import Scene
+    from whydrop.recording.recording import Recording
 
 Json = dict[str, Any]
 
@@ -35,10 +39,18 @@ _BESIDE = frozenset(
 )  # fmt: skip
 # A confidence beyond this is certainty for a reader; its log-odds stay finite.
 _SUREST = 1 - 1e-9
+# A capture that is less sure than this of a cause gives way to a recording that is surer of another.
+_SURE = 0.8
+# What captures measure of packets, and recordings of probes.
+_SAME = {"loss_probability": "loss_rate"}
 
 
 def verdicts(
-    scenes: Sequence[Scene], far: Iterable[str], captured: Mapping[str, Any], port: Port | None = None
+    scenes: Sequence[Scene],
+    far: Iterable[str],
+    captured: Mapping[str, Any],
+    port: Port | None = None,
+    tested: frozenset[str] = frozenset(),
 ) -> list[Json]:
     """All verdicts, in words.
 
@@ -47,19 +59,56 @@ def verdicts(
         far: addresses of the hosts that the test's flows went to.
         captured: the document of the captures, before it is put into words.
         port: counters of a switch's port that the path goes through.
+        tested: names of the connections that carried the load, as captures write them; empty where that is not known.
     """
     left: list[Json] = list(captured["verdicts"])
     source = "pair" if captured.get("pair") else "capture"
+    # Captures behind an address translation know the connections by other names.
+    tested &= {flow for one in left for flow in one["flows"]}
     hosts, found = frozenset(far), []
     for scene in scenes:
         own, others = _of_connection(scene, left) if len(scenes) > 1 else (left, [])
-        heads, apart = _sorted_out(sides(scene), hosts, own)
+        heads, apart = _sorted_out(sides(scene), hosts, tested, own)
         left = [*apart, *others]
         findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
-        told = [one for one in of_scene(scene, port) if one.subject.flows not in heads or not _is_doubt(one)]
+        told = of_scene(scene, port)
+        for flows, (_, seen) in heads.items():
+            standing = beside([one for one in told if one.subject.flows == flows], seen)
+            told = [*(one for one in told if one.subject.flows != flows), *standing]
         reduced = reduce([*told, *findings])
         found += [_joined(one, heads.get(tuple(one["flows"])), source) for one in reduced]
     return in_order([*found, *map(completing.verdict, left)])
+
+
+def tested_connections(recording: Recording) -> frozenset[str]:
+    """Names of the connections that carried the load, from sender to receiver, as far as their ports are known."""
+    facts = [json.loads(one) for one in recording.table("flows")["facts"].drop_nulls()]
+    return frozenset(f"{one['sender']} > {one['receiver']}" for one in facts if {"sender", "receiver"} <= one.keys())
+
+
+def beside(told: Sequence[Finding], seen: Json) -> list[Finding]:
+    """A recording's findings on a side beside what captures found there, which count its losses exactly.
+
+    Samples that say less for a cause than for the background do not speak against packets that show it.
+    """
+    stand = [replace(one, lost=0) for one in told if not _is_doubt(one)]
+    cause = seen["cause"]
+    if cause in ("none", "unknown"):
+        return stand
+    is_ruled_out = any(one.cause == cause and one.veto is not None for one in stand)
+    gives_way = is_ruled_out or seen["confidence"] < _SURE
+    return [
+        _supporting(one, seen) if one.cause == cause else one
+        for one in stand
+        if one.cause in (cause, "unknown") or one.veto is not None or gives_way
+    ]
+
+
+def _supporting(finding: Finding, seen: Json) -> Finding:
+    """A finding of the cause that captures name, with the quantities that they leave open."""
+    known = {_SAME.get(name, name) for name in seen["parameters"]}
+    quantities = {name: one for name, one in finding.quantities.items() if name not in known}
+    return replace(finding, nats=max(0.0, finding.nats), quantities=quantities)
 
 
 def _is_doubt(finding: Finding) -> bool:
@@ -75,16 +124,18 @@ def _of_connection(scene: Scene, found: Sequence[Json]) -> tuple[list[Json], lis
 
 
 def _sorted_out(
-    judged: Sequence[Side], far: frozenset[str], found: Iterable[Json]
+    judged: Sequence[Side], far: frozenset[str], tested: frozenset[str], found: Iterable[Json]
 ) -> tuple[dict[tuple[str, ...], tuple[Side, Json]], list[Json]]:
     """The first verdict of captures on each side, by the side's flows; and all others, which stand by themselves.
 
-    Further ones are on other places of the path, or on other hosts: several causes may be true.
+    Further ones are on other places of the path, on other hosts, or on connections between the same hosts that carried
+    no load: several causes may be true.
     """
     heads: dict[tuple[str, ...], tuple[Side, Json]] = {}
     apart = []
     for verdict in found:
-        way = _way(verdict["flows"], far)
+        is_of_load = not tested or not tested.isdisjoint(verdict["flows"])
+        way = _way(verdict["flows"], far) if is_of_load else None
         side = next((one for one in judged if way is not None and one.direction in (way, "both")), None)
         if side is None or side.subject.flows in heads or verdict["cause"] in _BESIDE:
             apart.append(verdict)
