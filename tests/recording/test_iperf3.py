@@ -72,10 +72,15 @@ def test_losses_and_jitter_of_udp_are_the_receivers() -> None:
     assert (loss.sent, loss.lost) == (20, 1)
 
 
-def test_an_upload_of_udp_is_counted_at_the_sender_and_says_so() -> None:
-    facts = json.loads(opened("udp").table("flows")["facts"][0])
+def test_an_upload_of_udp_is_counted_at_the_sender_and_what_arrived_is_told_at_the_end() -> None:
+    found = opened("udp")
+    facts = json.loads(found.table("flows")["facts"][0])
     assert facts["counted_at"] == "sender"
-    assert Summary(opened("udp")).losses() == []
+    told = content("udp")["end"]["streams"][0]["udp"]
+    (loss,) = Summary(found).losses()
+    assert (loss.sent, loss.lost) == (told["packets"], told["lost_packets"])
+    sent = [interval["streams"][0]["bits_per_second"] / 1e6 for interval in content("udp")["intervals"]]
+    assert found.samples("UDP upload::sent_mbit")["value"].to_list() == pytest.approx(sent)
 
 
 def test_a_run_that_measured_nothing_is_refused_with_iperf3s_own_reason() -> None:

@@ -44,17 +44,17 @@ def command(
     resolved*. With at least three recordings in each group whole runs are the
     units; with fewer, blocks of samples within the runs are, and what is said holds for these runs only.
     """
-    if len(recordings) < 2:
-        raise click.UsageError("Give two recordings or more; each is compared with the first.")
     from whydrop.cli import comparing
-    from whydrop.formats.importing import open_recording
+    from whydrop.formats.importing import open_recordings
     from whydrop.recording.comparing.comparison import compare
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.statistics.resampling import SEED
     from whydrop.show import labels
 
     try:
-        opened = [open_recording(path) for path in recordings]
+        opened = [one for path in recordings for one in open_recordings(path)]
+        if len(opened) < 2:
+            raise click.UsageError("Give two recordings or more; each is compared with the first.")
         sides = _sides(opened, labels.of_recordings(opened), keys)
         with working(f"Comparing {len(opened)} recordings"):
             found = compare(sides, SEED if seed is None else seed)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from whydrop.cli import ending
-from whydrop.cli.recordings import opened, reading
+from whydrop.cli.recordings import all_opened, reading
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
 
 EXAMPLES = """
 \b
@@ -49,10 +52,10 @@ def command(
 ) -> None:
     """Read files of other tools: of one test into recordings, of measurement platforms into a store.
 
-    Files of Flent (every version), netperf-wrapper, iperf3 (--json) and DISCO (switches) become recordings, one each,
-    and so do those with TCP's statistics of connections (web100, tcp-info, NDT7; logs of ss, tcpretrans, tcpdrop).
-    Series keep their names, and metadata are kept whole. They need not be imported to be shown, plotted or compared:
-    every command that reads a recording also reads these files.
+    Files of Flent (every version), netperf-wrapper, iperf3 (--json) and DISCO (switches) become recordings, one each
+    (of a log of iperf3: one of each run), and so do those with TCP's statistics of connections (web100, tcp-info, NDT7;
+    logs of ss, tcpretrans, tcpdrop). Series keep their names, and metadata are kept whole. They need not be imported to
+    be shown, plotted or compared: every command that reads a recording also reads these files.
 
     With --store, files of measurement platforms go into a store: switch telemetry of DISCO (both generations), web100
     snaplogs, tcp-info, SideStream, NDT5 and NDT7, logs of sockets, archives of them, and folders of archives; and of
@@ -100,38 +103,45 @@ def _make_recordings(files: list[Path] | tuple[Path, ...], output: Path, title: 
     with reading():
         for path in files:
             try:
-                folder, notes = _import(path, output, title)
+                imported = _import(path, output, title)
             except (RecordingError, OSError) as reason:
                 failed = ending.status(reason)
                 found.append({"path": str(path), "recording": None, "error": ending.one_line(reason)})
                 continue
-            found.append({"path": str(path), "recording": str(folder), "notes": notes})
-            if not as_json:
-                print(ending.printable(str(folder)), flush=True)
-            for note in notes:
-                print(f"whydrop: {ending.printable(f'{path}: {note}')}", file=sys.stderr)
+            for folder, notes in imported:
+                found.append({"path": str(path), "recording": str(folder), "notes": notes})
+                if not as_json:
+                    print(ending.printable(str(folder)), flush=True)
+                for note in notes:
+                    print(f"whydrop: {ending.printable(f'{path}: {note}')}", file=sys.stderr)
     if as_json:
         ending.write_document(json.dumps({"schema": 1, "recordings": found}, indent=1))
     return 1 if failed else 0
 
 
-def _import(path: Path, output: Path, title: str | None) -> tuple[Path, list[str]]:
+def _import(path: Path, output: Path, title: str | None) -> list[tuple[Path, list[str]]]:
+    """The folders made of a file, one for each test in it, with what is to be noted of each."""
     from whydrop.recording.errors import RecordingError
-    from whydrop.recording.naming import folder_for
 
     try:
-        found = opened(path)
+        found = all_opened(path)
     except RecordingError as reason:
         if _is_for_a_store(path):
             raise RecordingError(
                 f"{path}: holds files of a measurement platform, which go into a store: whydrop import FILE --store DIR"
             ) from None
         raise reason
+    return [_saved(one, output, title) for one in found]
+
+
+def _saved(recording: Recording, output: Path, title: str | None) -> tuple[Path, list[str]]:
+    from whydrop.recording.naming import folder_for
+
+    metadata = recording.metadata
     if title is not None:
-        found.metadata["title"] = title
-    metadata = found.metadata
-    folder = folder_for(output, str(metadata["name"]), found.started_ns, str(metadata["title"] or ""))
-    return found.save(folder), found.notes
+        metadata["title"] = title
+    folder = folder_for(output, str(metadata["name"]), recording.started_ns, str(metadata["title"] or ""))
+    return recording.save(folder), recording.notes
 
 
 def _is_for_a_store(path: Path) -> bool:

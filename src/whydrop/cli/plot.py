@@ -126,14 +126,14 @@ def command(
         sys.exit(
             plot_facets.run(recordings, wanted, kind, output, options, legend=not no_legend, size=size, title=title)
         )
-    from whydrop.formats.importing import open_recording
+    from whydrop.formats.importing import open_recordings
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
     from whydrop.show.figure import NothingToDraw
     from whydrop.show.plots import building, catalogue, numbers
 
     try:
-        opened = [open_recording(path) for path in recordings]
+        opened = [one for path in recordings for one in open_recordings(path)]
         if as_list:
             _print_list(building.available(opened))
             return

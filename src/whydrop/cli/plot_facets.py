@@ -108,10 +108,10 @@ def _of_store(paths: Sequence[Path], options: dict[str, Any]) -> list[Figure]:
 
 def _of_recordings(paths: Sequence[Path], plot: str | None, options: dict[str, Any]) -> list[Figure]:
     from whydrop.cli.plot_options import chosen_plots, plot_options
-    from whydrop.formats.importing import open_recording
+    from whydrop.formats.importing import open_recordings
     from whydrop.show.facets import of_recordings
 
-    opened = [open_recording(path) for path in paths]
+    opened = [one for path in paths for one in open_recordings(path)]
     keys = of_recordings.Keys(options["figure_by"], options["panel_by"], options["keys"])
     made = plot_options(options)
     return [

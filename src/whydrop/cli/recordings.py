@@ -30,7 +30,7 @@ def reading() -> Iterator[None]:
 
 
 def opened(path: Path) -> Recording:
-    """A recording, or a file of another tool.
+    """A recording, or a file of another tool with one test.
 
     Raises:
         RecordingError: it is neither.
@@ -38,3 +38,14 @@ def opened(path: Path) -> Recording:
     from whydrop.formats.importing import open_recording
 
     return open_recording(path)
+
+
+def all_opened(path: Path) -> list[Recording]:
+    """A recording, or every test in a file of another tool.
+
+    Raises:
+        RecordingError: it is neither.
+    """
+    from whydrop.formats.importing import open_recordings
+
+    return open_recordings(path)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from whydrop.cli import ending
-from whydrop.cli.recordings import ARGUMENT, opened, reading
+from whydrop.cli.recordings import ARGUMENT, all_opened, reading
 
 EXAMPLES = """
 \b
@@ -48,7 +48,7 @@ def command(recordings: tuple[Path, ...], every: bool, layout: str, as_json: boo
     """
     with reading():
         if as_json:
-            documents = [summary_document(path) for path in recordings]
+            documents = [one for path in recordings for one in summary_documents(path)]
             shown = documents[0] if len(documents) == 1 else documents
             ending.write_document(json.dumps(shown, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
             return
@@ -59,7 +59,7 @@ def command(recordings: tuple[Path, ...], every: bool, layout: str, as_json: boo
 
 
 def print_summary(path: Path, *, every: bool = False, layout: str = "text") -> None:
-    """Print a recording.
+    """Print a recording; where a log has several tests, each.
 
     Raises:
         RecordingError: it cannot be read.
@@ -67,15 +67,23 @@ def print_summary(path: Path, *, every: bool = False, layout: str = "text") -> N
     from whydrop.recording.metrics.summary import Summary
     from whydrop.show import recordings
 
-    summary = Summary(opened(path))
-    if layout == "flent":
-        print(recordings.flent_layout(summary))
-    else:
-        recordings.print_recording(summary, every=every)
+    for number, recording in enumerate(all_opened(path)):
+        if number:
+            print()
+        summary = Summary(recording)
+        if layout == "flent":
+            print(recordings.flent_layout(summary))
+        else:
+            recordings.print_recording(summary, every=every)
 
 
 def summary_document(path: Path) -> dict[str, Any]:
-    """A recording's figures as JSON has them (see docs/recordings.md).
+    """A recording's figures as JSON has them; the first of several."""
+    return summary_documents(path)[0]
+
+
+def summary_documents(path: Path) -> list[dict[str, Any]]:
+    """A recording's figures as JSON has them (see docs/recordings.md), or those of each test in a log.
 
     Raises:
         RecordingError: it cannot be read.
@@ -83,5 +91,4 @@ def summary_document(path: Path) -> dict[str, Any]:
     from whydrop.recording import document
     from whydrop.recording.metrics.summary import Summary
 
-    found: dict[str, Any] = json.loads(document.text(Summary(opened(path)).document()))
-    return found
+    return [json.loads(document.text(Summary(one).document())) for one in all_opened(path)]

@@ -31,20 +31,25 @@ _END_OF_INT64 = 2.0**63
 _COMPRESSED_CAPTURES = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
 
 
+def require_moderate(content: bytes, path: Path) -> None:
+    """Refuse JSON that would take too much memory once it is read.
+
+    Raises:
+        RecordingError: it would.
+    """
+    if sum(content.count(sign) * size for sign, size in _BYTES_IN_MEMORY) > _MOST_BYTES_IN_MEMORY:
+        raise RecordingError(f"{path}: more values than a file of such a tool holds: too much to be read")
+
+
 def parsed(content: bytes, path: Path) -> Any:
     """The JSON document that a file of another tool holds.
 
     Raises:
-        RecordingError: it is no JSON, or would take too much memory.
+        RecordingError: it is no JSON.
     """
-    if sum(content.count(sign) * size for sign, size in _BYTES_IN_MEMORY) > _MOST_BYTES_IN_MEMORY:
-        raise RecordingError(f"{path}: more values than a file of such a tool holds: too much to be read")
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as reason:
-        events = _events(content)
-        if events is not None:
-            return events
         if _is_capture(content):
             raise RecordingError(f"{path}: a capture of packets, no recording: try `whydrop explain`") from None
         raise RecordingError(
@@ -87,23 +92,6 @@ def _is_capture(content: bytes) -> bool:
     """True if it begins as pcap and pcapng do; or compressed with zstd or lz4, as
     captures are and none of the files that are expected here is."""
     return content.startswith(captures.BEGINNINGS) or content.startswith(_COMPRESSED_CAPTURES)
-
-
-def _events(content: bytes) -> dict[str, Any] | None:
-    """The lines that iperf3 writes with ``--json-stream``, as the one document that it writes without it."""
-    found: dict[str, Any] = {"start": {}, "intervals": [], "end": {}}
-    try:
-        lines = [json.loads(line) for line in content.splitlines() if line.strip()]
-    except (ValueError, RecursionError):
-        return None
-    for line in lines:
-        if not isinstance(line, dict) or "event" not in line:
-            return None
-        if line["event"] == "interval":
-            found["intervals"].append(line.get("data"))
-        elif line["event"] in ("start", "end", "error"):
-            found[line["event"]] = line.get("data")
-    return found if lines else None
 
 
 def nanoseconds(seconds: Any) -> int | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from whydrop.formats.files import parsed, read
+from whydrop.formats.files import parsed, read, require_moderate
 from whydrop.formats.kinds import is_of_connections
 from whydrop.recording import document
 from whydrop.recording.recording import Recording, RecordingError
@@ -17,12 +17,31 @@ def open_recording(path: str | PathLike[str]) -> Recording:
     """Open the folder of a recording, or a file of another tool as a recording in memory.
 
     Raises:
+        RecordingError: it cannot be read, is of no tool that is known here, or holds more than one test.
+    """
+    found = open_recordings(path)
+    if len(found) > 1:
+        raise RecordingError(
+            f"{path}: holds {len(found)} tests, one behind the other: `whydrop import` makes a recording of each "
+            "(`show`, `stats` and `compare` take them as they are)"
+        )
+    return found[0]
+
+
+def open_recordings(path: str | PathLike[str]) -> list[Recording]:
+    """Every test that a path holds: one, but for logs of iperf3, to which each run was appended.
+
+    Raises:
         RecordingError: it cannot be read, or is of no tool that is known here.
     """
     path = Path(path)
     if path.name == document.FILE_NAME or path.is_dir():
-        return Recording.open(path)
-    return _of_connections(path) if is_of_connections(path) else _of_another_tool(path)
+        return [Recording.open(path)]
+    return [_of_connections(path)] if is_of_connections(path) else _of_another_tool(path)
+
+
+Content = TypeVar("Content")
+Found = TypeVar("Found")
 
 
 def _of_connections(path: Path) -> Recording:
@@ -40,9 +59,7 @@ def _of_connections(path: Path) -> Recording:
     return connections.recording(pl.concat(frames), path, notes, "; ".join(damage) or None)
 
 
-def _converted(
-    convert: Callable[[dict[str, Any], Path], Recording], content: dict[str, Any], path: Path, tool: str
-) -> Recording:
+def _converted(convert: Callable[[Content, Path], Found], content: Content, path: Path, tool: str) -> Found:
     """The recording that JSON holds; a list for a number and the like, anywhere, is damage and no defect."""
     import polars as pl
 
@@ -61,21 +78,23 @@ def _damaged(path: Path, tool: str, reason: Exception) -> RecordingError:
     return RecordingError(f"{path}: damaged, or of no form that {tool} writes: {said}")
 
 
-def _of_another_tool(path: Path) -> Recording:
+def _of_another_tool(path: Path) -> list[Recording]:
     raw = read(path)
-    from whydrop.formats import disco
+    from whydrop.formats import disco, iperf3
 
     if disco.is_disco(raw):
-        return disco.recording(raw, path)
+        return [disco.recording(raw, path)]
+    require_moderate(raw, path)
+    runs = iperf3.documents(raw)
+    if runs:
+        return _converted(iperf3.recordings, runs, path, "iperf3")
     content = parsed(raw, path)
     if isinstance(content, dict) and "results" in content and "x_values" in content:
         from whydrop.formats.flent import recording
 
-        return _converted(recording, content, path, "Flent")
+        return [_converted(recording, content, path, "Flent")]
     if isinstance(content, dict) and "intervals" in content and "start" in content:
-        from whydrop.formats.iperf3 import recording as of_iperf3
-
-        return _converted(of_iperf3, content, path, "iperf3")
+        return _converted(iperf3.recordings, [iperf3.Document(content)], path, "iperf3")
     raise RecordingError(
         f"{path}: JSON, but of no tool that is known here: expected a file of Flent or netperf-wrapper (with the keys "
         "x_values and results), the output of iperf3 --json (start and intervals), DISCO's switch telemetry, or a "

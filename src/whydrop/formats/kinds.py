@@ -28,6 +28,11 @@ _STORE = "whydrop-store.json"
 _OF_LOGS = (b"Recv-Q", b"ESTAB ", b"LADDR:LPORT", b"SADDR:SPORT")
 # Keys of tcp-info's lines and NDT7's results; and of DISCO's telemetry, Flent's and iperf3's files.
 _OF_CONNECTIONS = (b'"RawIDM"', b'"GitShortCommit"', b'"ServerMeasurements"', b'"Download"', b'"Upload"')
+_OF_IPERF3 = (
+    (b'"start"', b'"version"', b'"iperf 3'),
+    (b'"event"', b'"data"', b'"start"'),
+    (b'"start"', b'"intervals"'),
+)
 _OF_TESTS = (b'"experiment"', b'"x_values"', b'"intervals"')
 
 
@@ -44,7 +49,7 @@ def is_recording(path: str | Path) -> bool:
     if os.path.basename(name) == _DESCRIPTION:
         return os.path.isfile(name)
     head = _head(name)
-    return _is_json(head) or _is_of_connections(name, head)
+    return _is_json(head) or _is_of_connections(name, head) or _is_log_of_iperf3(head)
 
 
 def is_store(path: str | Path) -> bool:
@@ -59,7 +64,13 @@ def is_of_connections(path: str | Path) -> bool:
 
 
 def _is_json(head: bytes) -> bool:
-    return head.lstrip().startswith(b"{")
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+def _is_log_of_iperf3(head: bytes) -> bool:
+    """True if JSON of iperf3 stands in a log, behind text or stamps, or as UTF-16."""
+    plain = head.replace(b"\0", b"")
+    return any(all(key in plain for key in keys) for keys in _OF_IPERF3)
 
 
 def _is_of_connections(name: str, head: bytes) -> bool:

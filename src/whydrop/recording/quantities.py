@@ -282,6 +282,7 @@ ALL = (*INTERVALS, *TCP_INFO, *PROBES, *FETCHES, *BURSTS)
 # Units of the keys of table values whose names are known; others have the unit that their name ends in, or none.
 KNOWN_UNITS = {
     "tcp_cwnd": "packets",
+    "sent_mbit": "Mbit/s",
     "tcp_rtt": "ms",
     "tcp_rtt_var": "ms",
     "tcp_pacing_rate": "Mbit/s",

@@ -66,6 +66,11 @@ def _retransmissions(v: Values) -> str:
     )
 
 
+def _datagrams_lost(v: Values) -> str:
+    share = f" ({significant(100 * v['share'])} %)" if v["count"] else ""
+    return f"the {_flows(v['direction'])} lost {count(v['count'])} of {_number(v['sent'], 'UDP packet')}{share}"
+
+
 def _probes_lost(v: Values) -> str:
     way = f" {_ways(v['direction'])}" if v["direction"] != "both" else ""
     parts = [f"{count(v['lost'])} of {count(v['sent'])} probes were lost{way} under load"] if v["sent"] else []
@@ -207,6 +212,7 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     "own-delay-under-load": _own_delay,
     "rate-under-load": _rate,
     "retransmissions": _retransmissions,
+    "datagrams-lost": _datagrams_lost,
     "probes-lost": _probes_lost,
     "kernel-limited": _kernel_limited,
     "limited-by": _limited_by,

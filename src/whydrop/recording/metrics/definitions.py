@@ -364,8 +364,10 @@ def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measu
     told = set()
     tcp_info = recording.table("tcp_info").filter(pl.col("retransmitted_packets").is_not_null())
     intervals = recording.table("intervals")
+    in_all = dict(recording.table("flows").select("flow", "facts").drop_nulls().iter_rows())
     for (flow,), all_rows in tcp_info.partition_by("flow", as_dict=True).items():
-        rows = all_rows.sort("time_ns").filter((pl.col("time_ns") >= span.start_ns) & (pl.col("time_ns") < span.end_ns))
+        # What a program tells at the end of each interval it also tells at the end of the last.
+        rows = all_rows.sort("time_ns").filter(pl.col("time_ns").is_between(span.start_ns, span.end_ns))
         own = intervals.filter((pl.col("flow") == flow) & pl.col("payload_bytes").is_not_null())
         own = own.filter((pl.col("end_ns") > span.start_ns) & (pl.col("end_ns") <= span.end_ns))
         mss = rows["mss_bytes"].drop_nulls().median()
@@ -373,9 +375,12 @@ def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measu
             continue
         told.add(flow)
         counts = rows["retransmitted_packets"].to_numpy()
+        before = _before_the_first(counts, in_all.get(flow))
         again += np.bincount(
-            steps.number(rows["time_ns"]), np.maximum(0, np.diff(counts, prepend=counts[0])), steps.count
-        )[: steps.count]
+            np.minimum(steps.number(rows["time_ns"]), steps.count - 1),
+            np.maximum(0, np.diff(counts, prepend=before)),
+            steps.count,
+        )
         at = np.clip(steps.number(own["end_ns"] - 1), 0, steps.count - 1)
         sent += np.bincount(at, own["payload_bytes"].to_numpy() / mss, steps.count)[: steps.count]
     if told and sent.sum() > 0:
@@ -384,6 +389,13 @@ def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measu
         value, basis = float(share.sum() / total.sum()), _without_untold(recording, told)
         return [Measured(METRICS["retransmits"], value, _ratio(share, total), share, basis=basis)]
     return _retransmits_told(recording)
+
+
+def _before_the_first(counts: NDArray[np.int64], facts: str | None) -> float:
+    """A flow's count before its first sample, by what its program said of all of it."""
+    whole = document.told(facts).get("TCP_RETRANSMIT") if facts is not None else None
+    first, last = float(counts[0]), float(counts[-1])
+    return min(first, max(0.0, last - whole)) if isinstance(whole, (int, float)) else first
 
 
 def _retransmits_told(recording: Recording) -> list[Measured]:

@@ -286,8 +286,9 @@ class Summary:
         for row in self.flows:
             count = self._rows("tcp_info", row["flow"])["retransmitted_packets"].max()
             if not isinstance(count, int):
-                flent = self._facts[row["flow"]].get("flent")
-                count = _whole(flent.get("TCP_RETRANSMIT")) if isinstance(flent, dict) else None
+                told = self._facts[row["flow"]]
+                told = told.get("flent", told)
+                count = _whole(told.get("TCP_RETRANSMIT")) if isinstance(told, dict) else None
             if count is not None:
                 found[row["name"]] = count
         return found

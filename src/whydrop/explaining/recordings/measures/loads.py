@@ -15,6 +15,17 @@ from whydrop.explaining.recordings.measures.spans import Spans
 
 _NS = 1_000_000_000
 
+# Longer intervals do not tell how a rate varies from second to second.
+_LONGEST_NS = 3 * _NS
+
+
+@dataclass(frozen=True)
+class Datagrams:
+    """Packets of streams of UDP, by their receivers' counts: sent, and lost of them."""
+
+    sent: float
+    lost: float
+
 
 @dataclass(frozen=True)
 class Load:
@@ -25,6 +36,7 @@ class Load:
         seconds_bps: the same of each second.
         retransmitted: segments sent again, of those flows that tell; ``None`` where none does.
         segments: that they sent, about.
+        datagrams: of its streams of UDP; ``None`` where none tells.
         again_steps: segments sent again at each step.
         marked: congestion marks by flow, where any; ``None`` where nobody tells.
         queue_steps_s: smoothed round-trip time above the flow's least, mean over the flows at each step.
@@ -38,6 +50,7 @@ class Load:
     seconds_bps: Values
     retransmitted: float | None
     segments: float
+    datagrams: Datagrams | None
     again_steps: Values
     marked: dict[str, float] | None
     queue_steps_s: Values
@@ -50,10 +63,15 @@ class Load:
         return tuple(flow.name for flow in self.flows)
 
     @property
+    def _tells_seconds(self) -> bool:
+        """True if no flow's intervals are much longer than a second: then bytes are spread over them evenly."""
+        return all(float(np.median(np.diff(flow.intervals[:, :2]))) < _LONGEST_NS for flow in self.flows)
+
+    @property
     def variation(self) -> float:
         """The standard deviation of the rate over seconds, beside its mean; NaN where it is not known."""
         known = self.seconds_bps[np.isfinite(self.seconds_bps)]
-        mean = float(known.mean()) if len(known) > 1 else 0.0
+        mean = float(known.mean()) if len(known) > 1 and self._tells_seconds else 0.0
         return float(known.std(ddof=1)) / mean if mean > 0 else math.nan
 
 
@@ -71,8 +89,7 @@ def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequen
     if not math.isfinite(rate.value):
         return None
     telling = [flow for flow in own if math.isfinite(flow.counted.growth("retransmitted_packets"))]
-    told = [count for flow in own if flow not in telling and (count := _told(flow)) is not None]
-    retransmitted = [flow.counted.growth("retransmitted_packets") for flow in telling] + told
+    retransmitted = [count for flow in own if (count := _retransmitted(flow)) is not None]
     return Load(
         direction,
         tuple(own),
@@ -80,6 +97,7 @@ def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequen
         seconds,
         math.fsum(retransmitted) if retransmitted else None,
         math.fsum(float(flow.intervals[:, 2].sum()) / flow.mss_bytes for flow in own),
+        _datagrams(own),
         np.sum([_again(flow, spans) for flow in telling], axis=0) if telling else np.zeros(spans.steps),
         _marked(own),
         _queue(own, spans),
@@ -118,6 +136,12 @@ def _longest(starts: Values, ends: Values) -> float:
     return float((ends - starts).max())
 
 
+def _retransmitted(flow: Flow) -> float | None:
+    """Segments sent again: what the program said of all of the flow, as samples do not tell what came before them."""
+    told, grown = _told(flow), flow.counted.growth("retransmitted_packets")
+    return told if told is not None or not math.isfinite(grown) else grown
+
+
 def _told(flow: Flow) -> float | None:
     count = flow.told.get("TCP_RETRANSMIT")
     try:
@@ -134,6 +158,11 @@ def _again(flow: Flow, spans: Spans) -> Values:
     grown = np.maximum(0.0, np.diff(counts))
     kept = spans.loaded(times[1:])
     return np.asarray(np.bincount(spans.step(times[1:][kept]), grown[kept], spans.steps), dtype=np.float64)
+
+
+def _datagrams(flows: Sequence[Flow]) -> Datagrams | None:
+    told = [flow.datagrams for flow in flows if flow.datagrams is not None]
+    return Datagrams(math.fsum(sent for sent, _ in told), math.fsum(lost for _, lost in told)) if told else None
 
 
 def _marked(flows: Sequence[Flow]) -> dict[str, float] | None:

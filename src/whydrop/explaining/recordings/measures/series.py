@@ -85,6 +85,7 @@ class Flow:
         intervals: start, end (ns) and bytes of payload of each interval, one row each.
         makes_load: not so of the end of a connection that receives more than it sends, where both are known.
         told: what its runner said once, such as ``TCP_RETRANSMIT``.
+        datagrams: of a stream of UDP, sent and lost, where its receiver counted.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Flow:
     headers_bytes: float
     told: dict[str, Any] = field(default_factory=dict)
     makes_load: bool = True
+    datagrams: tuple[float, float] | None = None
 
     @property
     def carried_bytes(self) -> float:
@@ -156,7 +158,7 @@ STATES = {"open": 0.0, "disorder": 1.0, "reduced": 2.0, "recovery": 3.0, "loss":
 # What flows are made of, by table.
 COLUMNS = {
     "tcp_info": ("flow", "time_ns", *_COUNTED, STATE),
-    "intervals": ("flow", "start_ns", "end_ns", "payload_bytes", "goodput_bps"),
+    "intervals": ("flow", "start_ns", "end_ns", "payload_bytes", "goodput_bps", "packets", "lost"),
 }
 
 
@@ -252,6 +254,7 @@ def flows(recording: Recording) -> list[Flow]:
                 _mss(own, told),
                 float(_HEADERS_BYTES.get(row["ip_version"] or 4, 52)),
                 told,
+                datagrams=_datagrams(rows),
             )
         )
     return _without_requests(found)
@@ -297,6 +300,14 @@ def _intervals(rows: pl.DataFrame) -> Values:
     )
     rows = rows.filter((pl.col("end_ns") > pl.col("start")) & pl.col("size").is_finite() & (pl.col("size") >= 0))
     return np.column_stack([rows[name].cast(pl.Float64).to_numpy() for name in ("start", "end_ns", "size")])
+
+
+def _datagrams(rows: pl.DataFrame) -> tuple[float, float] | None:
+    known = rows.drop_nulls(["packets", "lost"])
+    if known.is_empty():
+        return None
+    lost = max(0.0, float(known["lost"].sum()))
+    return float(known["packets"].sum()) + lost, lost
 
 
 def _mss(counted: Counted, told: dict[str, Any]) -> float:

@@ -105,13 +105,15 @@ class Side:
 
     @property
     def lost(self) -> int:
-        """Probes that were lost under load, and segments that were sent again."""
-        return round(self.retransmitted or 0) + (self.losses.lost if self.losses is not None else 0)
+        """Probes and datagrams that were lost under load, and segments that were sent again."""
+        datagrams = sum(load.datagrams.lost for load in self.loads if load.datagrams is not None)
+        return round((self.retransmitted or 0) + datagrams) + (self.losses.lost if self.losses is not None else 0)
 
     @property
     def tells_loss(self) -> bool:
         """True if anything would have told a loss."""
-        return self.retransmitted is not None or self.losses is not None
+        known = self.retransmitted is not None or self.losses is not None
+        return known or any(load.datagrams is not None for load in self.loads)
 
     @property
     def stands(self) -> bool:
@@ -257,6 +259,18 @@ def facts(side: Side) -> tuple[Fact, ...]:
                         "direction": load.direction,
                         "count": round(load.retransmitted),
                         "share": load.retransmitted / max(1.0, load.segments),
+                    },
+                )
+            )
+        if load.datagrams is not None and load.datagrams.sent:
+            found.append(
+                Fact(
+                    "datagrams-lost",
+                    {
+                        "direction": load.direction,
+                        "count": round(load.datagrams.lost),
+                        "sent": round(load.datagrams.sent),
+                        "share": load.datagrams.lost / load.datagrams.sent,
                     },
                 )
             )
