@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Whole:
-    """What iperf3 said of one stream at its end; ``None`` where it did not, or had no result from the far end.
+    """The totals of one stream, as iperf3 said them at its end; ``None`` where it did not, or never heard them.
 
     Attributes:
         told: its part of the end section.
@@ -61,7 +61,7 @@ class End:
                 yield own["socket"], own
 
     def of(self, socket: int, *, is_upload: bool, is_alone: bool) -> Whole:
-        """What became of a stream; ``is_alone`` where no other one went the same way."""
+        """The totals of a stream; ``is_alone`` where no other one went the same way."""
         for stream in as_objects(self._end.get("streams")):
             if any(as_object(part).get("socket") == socket for part in stream.values()):
                 udp = as_object(stream.get("udp"))

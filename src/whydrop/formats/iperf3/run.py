@@ -70,7 +70,7 @@ class _Output:
         self.notes += self._missing()
 
     def _far_streams(self) -> dict[int, list[Object]]:
-        """What the server wrote of each stream (``--get-server-output``), by this end's socket."""
+        """Intervals of each stream as the server wrote them (``--get-server-output``), by this end's socket."""
         far = as_object(self.content.get("server_output_json"))
         streams, _ = _by_socket(far)
         of_port = {
@@ -141,7 +141,7 @@ class _Output:
         return self._direction(socket) == "up" and socket not in self.far
 
     def _arrived(self, flow: int, socket: int, own: list[Object]) -> list[Object]:
-        """What arrived in each interval; of TCP what was sent comes near enough, of UDP only the end tells."""
+        """Intervals of what arrived; of TCP what was sent comes near enough, of UDP only the end tells."""
         if self._direction(socket) == "up" and socket in self.far:
             return self._intervals(flow, self.far[socket])
         if self.protocol != "UDP" or not self._counted_at_sender(socket) or not own:
