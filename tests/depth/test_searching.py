@@ -26,7 +26,8 @@ def told(**changed: Any) -> dict[str, Any]:
         "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "lost_found_packets": None,
         "passed_with_more": 0, "limit": None, "byte_basis": None, "verdict": None,
     }  # fmt: skip
-    return {**nothing, **changed}
+    drain = changed.get("drain_rate_bps")
+    return {**nothing, "arrival_rate_bps": drain and drain["value"], **changed}
 
 
 def around(value: float, share: float = 0.001) -> dict[str, float]:

@@ -105,13 +105,16 @@ def _report(measured: Measured, *, as_json: bool) -> None:
             "status": measured.status,
             "problem": measured.problem,
             "rounds": len(measured.rounds),
+            "whole_rounds": measured.whole_rounds,
             **({} if measured.found is None else measured.found.document()),
         }
         ending.write_document(json.dumps(document, ensure_ascii=False))
         return
-    from whydrop.measure.depth.result import sentences
+    from whydrop.measure.depth.result import sentences, standing
 
-    for sentence in () if measured.found is None else sentences(measured.found):
+    said = standing(measured.status, measured.whole_rounds)
+    found = [] if measured.found is None else sentences(measured.found)
+    for sentence in ([said] if said else []) + found:
         print(ending.printable(sentence))
     print(f"Recording: {ending.printable(str(measured.folder))}")
     if measured.problem is not None:

@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from whydrop import units
+from whydrop.explaining.recordings import depth
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.metrics.together import listed
-from whydrop.recording.recording import Series
+from whydrop.recording.recording import Recording, Series
 from whydrop.show.terminal import heading, print_by, safe
 
 # Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in all one way).
@@ -51,7 +52,8 @@ def headline(summary: Summary) -> str:
     if isinstance(metadata["started_ns"], int):
         parts.append(units.instant(metadata["started_ns"] / 1e9))
     length_s = test.get("length_s")
-    if isinstance(length_s, (int, float)) and length_s:
+    # Of a measurement of depth that is the time that it may take at most.
+    if isinstance(length_s, (int, float)) and length_s and not depth.is_of_depth(summary.recording):
         parts.append(f"{units.duration(float(length_s))} of load" if summary.load_span_ns() else "no load")
     parts.append(_flows_in_words(summary.flows))
     return "; ".join(part for part in parts if part) + f": {metadata['status']}."
@@ -81,6 +83,8 @@ def _print(summary: Summary, console: Console, every: bool) -> None:
     # The failures of a run are what its flows said, and perhaps more.
     for line in dict.fromkeys([*said, *map(str, recording.metadata["failures"])]):
         console.print(safe(line, style="red"))
+    for line in _of_depth(recording):
+        console.print(safe(line, style="bold"))
     _print_series(summary, console, every)
     _print_induced(summary.induced_latency(), console)
     _print_losses(summary.losses(), console)
@@ -88,6 +92,11 @@ def _print(summary: Summary, console: Console, every: bool) -> None:
     # Said last, because reading the tables above may have found damaged parts.
     for note in recording.notes:
         console.print(safe(note, style="yellow"))
+
+
+def _of_depth(recording: Recording) -> list[str]:
+    """The result of a measurement of a queue's depth, in its own words."""
+    return depth.in_words(recording) if depth.is_of_depth(recording) else []
 
 
 def chosen_series(summary: Summary, *, every: bool) -> tuple[list[Series], int]:

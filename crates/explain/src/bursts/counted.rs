@@ -181,6 +181,7 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
         lost: lost as usize,
         marked: 0,
         line_rate_bps: trains.iter().filter_map(line_bps).max_by(f64::total_cmp),
+        arrival_rate_bps: drain_rate_bps.map(|rate| rate.value),
         drain_rate_bps,
         burst_bytes: None,
         bucket: large.filter(|_| all(true)).map(Told::bucket),

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Held, Passage, Passages, held};
-use whydrop_verdict::{Place, PlaceKind, Quantity};
+use whydrop_verdict::{Cause, Place, PlaceKind, Quantity};
 
 use crate::document::Verdict;
 use crate::evidence::Totals;
@@ -61,6 +61,8 @@ pub struct Bursts {
     pub line_rate_bps: Option<f64>,
     /// Rate of arrivals behind each other while packets waited, bit/s, IP bytes of large packets.
     pub drain_rate_bps: Option<Quantity>,
+    /// The same of all that was slowed, whatever slowed it: which rate to try next.
+    pub arrival_rate_bps: Option<f64>,
     /// Bytes that came faster than that before packets had to wait: the bucket of a shaper, IP bytes.
     pub burst_bytes: Option<Quantity>,
     /// The bucket that dropped packets, if that is what did: the fit to their fates (`verdict`) must agree.
@@ -94,6 +96,9 @@ pub struct Limit {
     pub certainty: f64,
 }
 
+/// Timers and interrupts hold a few packets back: where no more wait, and none is lost for it, nothing is told of a queue.
+const LEAST_QUEUE_PACKETS: f64 = 5.0;
+
 /// Judges what bursts met. `None` where none of them arrived.
 pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let passages = passages(packets)?;
@@ -114,19 +119,29 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let unseen_share = hop
         .departures
         .map_or(0.0, |departures| departures.unseen_share);
-    let drain_rate_bps = drain_rate(&trains, &hop, most_packets);
+    let arrival_rate = drain_rate(&trains, &hop);
     let basis = byte_basis(&trains, &hop);
     let seen = Inside {
         passages: &passages,
         held: &inside,
         unseen_share,
     };
-    let met = limit(&seen, &trains, drain_rate_bps, basis);
+    let met = limit(&seen, &trains, arrival_rate, basis);
+    let verdict = (passages.lost > 0).then(|| verdict(&hop));
+    // what lost packets found full is a queue, however short
+    let overflowed = verdict.as_ref().is_some_and(|verdict| {
+        [Cause::ShallowQueue, Cause::DeepQueue]
+            .map(Cause::name)
+            .contains(&verdict.cause.as_str())
+    });
+    let is_queue = most_packets >= LEAST_QUEUE_PACKETS || met.limit.is_some() || overflowed;
+    let drain_rate_bps = arrival_rate.filter(|_| is_queue || unseen_share > 0.0);
     Some(Bursts {
         packets: passages.len(),
         lost: passages.lost,
         marked: hop.marked,
         line_rate_bps: line_rate_bps(&trains),
+        arrival_rate_bps: arrival_rate.map(|rate| rate.value),
         burst_bytes: drain_rate_bps.and_then(|rate| bucket_bytes(&trains, rate.value)),
         lost_found_packets: lost_found_packets(&passages, &inside),
         passed_with_more: met.passed_with_more,
@@ -137,7 +152,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         longest_wait_s,
         most_packets,
         most_bytes: most(|held| held.bytes),
-        verdict: (passages.lost > 0).then(|| verdict(&hop)),
+        verdict,
     })
 }
 

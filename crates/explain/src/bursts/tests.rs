@@ -58,6 +58,21 @@ fn a_limit_in_packets_is_found_to_the_packet_and_told_from_one_in_bytes() {
 }
 
 #[test]
+fn a_queue_of_a_few_packets_has_its_rate_though_hardly_any_of_a_burst_passes() {
+    for limit in [2, 3, 5, 13] {
+        let mut hop = Fifo::new(1_000_000, Limit::packets(limit));
+        let found = through(&mut hop, 40);
+        assert!(found.limit.is_some(), "{limit}");
+        let rate = found.drain_rate_bps.unwrap();
+        let within = rate.low.unwrap() <= 1e6 && 1e6 <= rate.high.unwrap();
+        assert!(
+            within && (rate.value / 1e6 - 1.0).abs() < 0.02,
+            "{limit}: {rate:?}"
+        );
+    }
+}
+
+#[test]
 fn a_limit_in_bytes_is_found_to_the_packet_and_told_from_one_in_packets() {
     for (limit, step) in [(30_000, 10.0), (70_000, 1.1), (250_000, 1.1)] {
         let mut hop = Fifo::new((100e6 / step) as u64, Limit::bytes(limit));

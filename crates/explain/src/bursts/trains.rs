@@ -124,6 +124,15 @@ impl Train {
         &self.arrived[self.arrived.len() / 2..]
     }
 
+    /// The later half, or all of it where that is a single packet: behind each other arrive what waited for each other.
+    fn behind_each_other(&self) -> &[(i64, u32)] {
+        if self.late().len() > 1 {
+            self.late()
+        } else {
+            &self.arrived
+        }
+    }
+
     fn ip_bytes(&self) -> u32 {
         self.left.first().map_or(0, |first| first.1)
     }
@@ -163,12 +172,9 @@ const SLOWER: f64 = 0.002;
 /// Least uncertainty of a stamp, in service times: an interrupt's delay.
 const LEAST_DEVIATION: f64 = 0.05;
 
-/// Timers and interrupts hold a few packets back; where no more wait nothing is told of a queue.
-const LEAST_QUEUE_PACKETS: f64 = 5.0;
-
 /// The rate at which long trains of the largest packets arrived that had been sent faster. Where the hop serves others too the
 /// rate of a train is what they leave of it, and the time between single departures tells more.
-pub(super) fn drain_rate(trains: &[Train], hop: &Hop, most_packets: f64) -> Option<Quantity> {
+pub(super) fn drain_rate(trains: &[Train], hop: &Hop) -> Option<Quantity> {
     let departures = hop.departures.as_ref();
     if let Some(shared) = departures.filter(|departures| departures.unseen_share > 0.0) {
         return Some(Quantity {
@@ -177,11 +183,40 @@ pub(super) fn drain_rate(trains: &[Train], hop: &Hop, most_packets: f64) -> Opti
             high: shared.rate_bps.high,
         });
     }
-    if most_packets < LEAST_QUEUE_PACKETS {
+    let largest = trains.iter().map(Train::ip_bytes).max()?;
+    rate_of_size(trains, largest).or_else(|| rate_of_short_trains(trains, largest))
+}
+
+/// Fewer times between arrivals tell no rate.
+const FEWEST_GAPS: usize = 3;
+
+/// The same where so few packets of each train arrived that none tells a rate by itself, as a queue of a few packets behind a
+/// line that is many times faster lets hardly more of a burst pass than it holds: by all times between arrivals together.
+fn rate_of_short_trains(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
+    let gaps: Vec<f64> = trains
+        .iter()
+        .filter(|train| train.ip_bytes() == ip_bytes && train.late().len() < SHORTEST_TRAIN)
+        .flat_map(|train| train.behind_each_other().windows(2))
+        .map(|pair| (pair[1].0 - pair[0].0) as f64 * 1e-9)
+        .collect();
+    let count = gaps.len() as f64;
+    let mean = gaps.iter().sum::<f64>() / count;
+    let value = f64::from(ip_bytes) * 8.0 / mean;
+    let slowed = line_rate_bps(trains).is_some_and(|line| value < (1.0 - SLOWER) * line);
+    if gaps.len() < FEWEST_GAPS || mean <= 0.0 || !slowed {
         return None;
     }
-    let largest = trains.iter().map(Train::ip_bytes).max()?;
-    rate_of_size(trains, largest)
+    let variance = gaps
+        .iter()
+        .map(|gap| (gap / mean - 1.0).powi(2))
+        .sum::<f64>()
+        / (count - 1.0);
+    let error = 1.96 * variance.sqrt().max(LEAST_DEVIATION) / count.sqrt() + CLOCK_ERROR;
+    Some(Quantity {
+        value,
+        low: Some(value / (1.0 + error)),
+        high: Some(value / (1.0 - error).max(f64::EPSILON)),
+    })
 }
 
 /// The rate at which trains of one size arrived that had been sent faster, bit/s, IP bytes.

@@ -7,7 +7,8 @@ from importlib import metadata
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from whydrop.explaining.recordings import connections, step_down, together
+from whydrop.explaining import completing
+from whydrop.explaining.recordings import connections, depth, step_down, together
 from whydrop.explaining.recordings.measures import ports
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.naming import senders
@@ -78,6 +79,8 @@ def of_recording(
     Raises:
         RecordingError: it cannot be read, or holds neither probes nor flows with a time.
     """
+    if depth.is_of_depth(recording):
+        return _of_depth(recording, captured)
     apart, notes = connections.apart(recording)
     measured = [scene for part in apart if (scene := scenes.measure(part)) is not None]
     if (host := scenes.of_host(recording)) is not None:
@@ -100,19 +103,32 @@ def of_recording(
         for verdict in reduce(of_scene(scene, port))
     )
     step_down.said_of(verdicts, recording.metadata)
-    return RecordingAnalysis(
-        {
-            "whydrop": metadata.version("whydrop"),
-            "schema": SCHEMA,
-            "captures": [],
-            "recordings": [about],
-            "flows": [],
-            "transfers": [],
-            "verdicts": verdicts,
-            "pair": None,
-            "hops": [],
-        }
-    )
+    return RecordingAnalysis(_document(about, verdicts))
+
+
+def _document(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "whydrop": metadata.version("whydrop"),
+        "schema": SCHEMA,
+        "captures": [],
+        "recordings": [about],
+        "flows": [],
+        "transfers": [],
+        "verdicts": verdicts,
+        "pair": None,
+        "hops": [],
+    }
+
+
+def _of_depth(recording: Recording, captured: Analysis | None) -> RecordingAnalysis:
+    """The result of the bursts first: they were sent to measure that, and captures show no more of them."""
+    about, measured = depth.about(recording), depth.verdict(recording)
+    if captured is None:
+        return RecordingAnalysis(_document(about, [measured]))
+    seen = captured.document()
+    _overlap(seen, about)
+    found = {"recordings": [about], "verdicts": [measured, *map(completing.verdict, seen["verdicts"])]}
+    return RecordingAnalysis({**seen, **found}, captured)
 
 
 def _overlap(captured: dict[str, Any], about: dict[str, Any]) -> bool:

@@ -183,6 +183,11 @@ class CountedTrains:
             options={"json": True, "server_output": True} if self._program == "iperf3" else {},
         )
 
+    def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
+        """Rows of the train whose sending was broken off: its program told nothing."""
+        del tally
+        return {}
+
     def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]:
         """Send a train; its rows by table. Nothing is sent after ``left_s``.
 

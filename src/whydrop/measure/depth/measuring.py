@@ -66,12 +66,14 @@ class Measured:
     Attributes:
         found: the result.
         rounds: what was sent.
+        whole_rounds: those of them that were measured to their end; ``found`` is of these.
         status: ``complete``, ``failed`` (the last round was not measured; ``problem`` says why), ``interrupted``.
         folder: the recording.
     """
 
     found: Depth | None
     rounds: list[Round]
+    whole_rounds: int
     status: str
     problem: str | None
     folder: Path
@@ -110,6 +112,10 @@ class _Trains(Protocol):
 
     def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]: ...
 
+    def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
+        """Rows of the round whose sending was broken off."""
+        ...
+
     def told(self) -> dict[str, Any]: ...
 
 
@@ -132,7 +138,7 @@ class _Measurement:
         self.budget = Budget(wanted.caps)
         self.rounds: list[Round] = []
         self.tallies: dict[int, Tally] = {}
-        self.measured = False
+        self.whole_rounds = 0
         self.found: Depth | None = None
 
     def run(self) -> Measured:
@@ -147,24 +153,34 @@ class _Measurement:
             except KeyboardInterrupt:
                 status = "interrupted"
             except EngineError as reason:
-                if not self.measured:
+                status, problem = "failed", str(reason)
+                if not self.whole_rounds:
+                    self._note(writer, problem)
                     writer.finish("failed")
                     raise
-                status, problem = "failed", str(reason)
-            writer.append("flows", pl.DataFrame([self._row(one) for one in self.tallies.values()], schema=tables.FLOWS))
-            writer.update(
-                {
-                    "depth": None if self.found is None else self.found.document(),
-                    "test": {
-                        **writer.metadata["test"],
-                        "flows": [tally.flow.settings() for tally in self.tallies.values()],
-                    },
-                    "hosts": {**writer.metadata["hosts"], **self.trains.far},
-                    "failures": [problem] if problem else [],
-                }
-            )
+            self._note(writer, problem)
             folder = writer.finish(status)
-        return Measured(self.found, self.rounds, status, problem, folder)
+        return Measured(self.found, self.rounds, self.whole_rounds, status, problem, folder)
+
+    def _note(self, writer: RecordingWriter, problem: str | None = None) -> None:
+        """Write down what is known so far: who is killed afterwards leaves it."""
+        for tally in self.tallies.values():
+            if tally.status is None:
+                # The round in which it ended.
+                tally.end("stopped" if problem is None else "failed", problem)
+        writer.append("flows", pl.DataFrame([self._row(one) for one in self.tallies.values()], schema=tables.FLOWS))
+        writer.update(
+            {
+                "depth": None if self.found is None else self.found.document(),
+                "test": {
+                    **writer.metadata["test"],
+                    "flows": [tally.flow.settings() for tally in self.tallies.values()],
+                },
+                "hosts": {**writer.metadata["hosts"], **self.trains.far},
+                "failures": [problem] if problem else [],
+            }
+        )
+        writer.flush()
 
     def _begin(self) -> RecordingWriter:
         started_ns = time.time_ns()
@@ -191,6 +207,8 @@ class _Measurement:
             self._send(upcoming, writer)
             told = self.trains.told()
             self.found = depth(told, search.large)
+            self.whole_rounds += 1
+            self._note(writer)
             upcoming = search.next(self.found, told, self.budget)
 
     def _send(self, upcoming: Round, writer: RecordingWriter) -> None:
@@ -204,13 +222,19 @@ class _Measurement:
         self.budget.spend(upcoming)
         self.rounds.append(upcoming)
         self.tallies[number] = tally = Tally(number, flow)
-        frames = self.trains.send(upcoming, tally, self.budget.left_s)
-        self.measured = True
-        count({number: tally}, frames)
+        try:
+            frames = self.trains.send(upcoming, tally, self.budget.left_s)
+        except (KeyboardInterrupt, EngineError):
+            # What came of it is kept; nothing is concluded from part of a round.
+            self._keep(number, tally, self.trains.kept(tally), writer)
+            raise
+        self._keep(number, tally, frames, writer)
         tally.settle(interrupted=self.budget.left_s <= 0)
+
+    def _keep(self, number: int, tally: Tally, frames: dict[str, pl.DataFrame], writer: RecordingWriter) -> None:
+        count({number: tally}, frames)
         for table, frame in frames.items():
             writer.append(table, frame)
-        writer.flush()
 
     def _row(self, tally: Tally) -> dict[str, Any]:
         end = self.trains.far.get(self.wanted.host.name, {})

@@ -29,8 +29,8 @@ _PACKETS = ["flow", "burst", "sequence", "left_ns", "received_ns", "ip_bytes", "
 
 # Of nothing nothing is known.
 NOTHING: dict[str, Any] = {
-    "packets": 0, "lost": 0, "marked": 0, "line_rate_bps": None, "drain_rate_bps": None, "burst_bytes": None,
-    "bucket": None,
+    "packets": 0, "lost": 0, "marked": 0, "line_rate_bps": None, "arrival_rate_bps": None, "drain_rate_bps": None,
+    "burst_bytes": None, "bucket": None,
     "longest_wait_s": 0.0, "most_packets": 0.0, "most_bytes": 0.0, "lost_found_packets": None, "passed_with_more": 0,
     "limit": None, "byte_basis": None,
     "verdict": {"cause": "unknown", "confidence": 0.0, "parameters": {}, "byte_basis": None},
@@ -48,6 +48,11 @@ class PacketTrains:
         self.host, self.search = host, search
         self.far: dict[str, dict[str, Any]] = {}
         self._packets: list[pl.DataFrame] = []
+
+    def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
+        """Rows of the round whose sending was broken off."""
+        del tally
+        return {}
 
     def told(self) -> dict[str, Any]:
         """The analysis of all of them.
@@ -89,6 +94,14 @@ class ResponderTrains(PacketTrains):
     def __init__(self, host: FarHost, search: Search, direction: Direction, version: int, *, ecn: bool) -> None:
         super().__init__(host, search)
         self._direction, self._version, self._ecn = direction, version, ecn
+        self._rows: _Rows | None = None
+
+    def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
+        """Rows of the round whose sending was broken off."""
+        if self._rows is None:
+            return {}
+        self._rows.drain(tally)
+        return self._rows.by_one_clock()
 
     def flow(self, upcoming: Round, name: str) -> PlannedFlow:
         """The flow that sends a round."""
@@ -100,10 +113,11 @@ class ResponderTrains(PacketTrains):
         Raises:
             EngineError: the responder cannot be reached, or nothing was measured.
         """
+        self._rows = None
         engine = Engine({tally.number: tally.flow}, [self.host])
         with contextlib.closing(engine):
             engine.prepare()
-            rows = _Rows(engine)
+            self._rows = rows = _Rows(engine)
             engine.start(time.monotonic_ns() + int(_LEAD_S * 1e9))
             until_s = min(left_s, upcoming.bursts * upcoming.every_s + _GRACE_S) + time.monotonic()
             while not engine.done() and time.monotonic() < until_s:
@@ -113,16 +127,19 @@ class ResponderTrains(PacketTrains):
                 engine.stop()
             # A busy responder may still gather its metadata: what arrived it tells behind that.
             until_s = time.monotonic() + _ROWS_PATIENCE_S
-            while rows.packets < upcoming.packets * upcoming.bursts and time.monotonic() < until_s:
+            wanted = upcoming.packets * upcoming.bursts
+            while rows.packets < wanted and tally.status != "failed" and time.monotonic() < until_s:
                 time.sleep(_LOOK_EVERY_S)
                 rows.drain(tally)
             engine.finish()
             rows.drain(tally)
             self.far.update(engine.far_ends())
         frames = rows.by_one_clock()
-        if "bursts" not in frames:
+        if "bursts" not in frames or tally.status == "failed":
             sent = tally.facts.get("packets_sent", "no")
             raise EngineError(f"{self.host.name}: {tally.message or 'nothing was measured'} ({sent} packets sent)")
+        if tally.status == "stopped" and rows.packets < wanted:
+            raise EngineError(f"the time was over before all of {tally.flow.name} was sent and told of")
         self._note(upcoming, frames["bursts"], frames.get("departures"))
         return frames
 

@@ -64,6 +64,31 @@ class Depth:
         """As JSON has it."""
         return dataclasses.asdict(self)
 
+    @classmethod
+    def of_document(cls, told: Mapping[str, Any]) -> Depth:
+        """The result that a recording keeps.
+
+        Raises:
+            ValueError: it is no such document.
+        """
+        try:
+            values = {one.name: told[one.name] for one in dataclasses.fields(cls)}
+            for name in _QUANTITIES:
+                values[name] = None if values[name] is None else _of_three(values[name])
+            for name in ("large_bytes", "packets", "lost", "marked"):
+                values[name] = int(values[name])
+            return cls(**{**values, "kind": str(values["kind"]), "confidence": float(values["confidence"])})
+        except (KeyError, TypeError, OverflowError) as reason:
+            raise ValueError(f"not the result of a measurement of a queue's depth: {reason!r}") from None
+
+
+_QUANTITIES = ("rate_bit_s", "limit_packets", "limit_bytes", "burst_bytes", "line_rate_bit_s")
+
+
+def _of_three(told: Mapping[str, Any]) -> Quantity:
+    low, high = (None if told[end] is None else float(told[end]) for end in ("low", "high"))
+    return Quantity(float(told["value"]), low, high)
+
 
 def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
     """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes``: large packets, IP bytes."""
@@ -153,6 +178,21 @@ def _quantity(told: Mapping[str, float | None] | None) -> Quantity | None:
     return Quantity(told["value"], told["low"], told["high"])
 
 
+def standing(status: str, whole_rounds: int) -> str | None:
+    """The first words of a measurement that did not come to its end; ``None`` where it did.
+
+    >>> standing("interrupted", 2)
+    'Interrupted: what follows is from the 2 rounds before, and may change with more.'
+    """
+    if status == "complete":
+        return None
+    ended = {"failed": "Broken off", "running": "Not over yet"}.get(status, "Interrupted")
+    if not whole_rounds:
+        return f"{ended} before a round was over: nothing is known of the queue."
+    rounds = f"the {count(whole_rounds)} rounds" if whole_rounds > 1 else "the one round"
+    return f"{ended}: what follows is from {rounds} before, and may change with more."
+
+
 def sentences(found: Depth) -> list[str]:
     """The result for a person, the answer first."""
     text = [_headline(found)]
@@ -176,10 +216,11 @@ def sentences(found: Depth) -> list[str]:
 
 
 def _headline(found: Depth) -> str:
-    at = "" if found.rate_bit_s is None else f" {_within(found.rate_bit_s, rate)}"
+    at = None if found.rate_bit_s is None else _within(found.rate_bit_s, rate)
     if found.kind == "policer" and found.burst_bytes is not None:
         return (
-            f"A policer: rate{at}, burst {_within(found.burst_bytes, size)}. What exceeds it is dropped, nothing waits."
+            f"A policer: rate {at or 'unknown'}, burst {_within(found.burst_bytes, size)}. "
+            "What exceeds it is dropped, nothing waits."
         )
     if found.kind in ("queue", "shaper", "managed-queue"):
         return _of_queue(found, at)
@@ -190,16 +231,19 @@ def _headline(found: Depth) -> str:
     return "What dropped packets is not known: it fits neither a queue nor a policer."
 
 
-def _of_queue(found: Depth, at: str) -> str:
+def _of_queue(found: Depth, at: str | None) -> str:
     limit = found.limit_bytes if found.limited_by == "bytes" else found.limit_packets
-    unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packets"
+    unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packet{'s' * (packets != 1)}"
     never_full = limit is not None and limit.high is None
     of = "" if limit is None or never_full else f" of {_within(limit, unit)}"
+    drains = "" if at is None else f" that drains at {at}"
+    unknown = "" if at is not None else " Its rate is not known: too few packets of a burst passed."
     if found.kind == "managed-queue":
-        return f"A managed queue{of} that drains at{at}: it drops or marks before it is full."
+        return f"A managed queue{of}{drains}: it drops or marks before it is full.{unknown}"
     if limit is not None and never_full:
-        return f"A queue that drains at{at}. It was never full: it holds more than {unit(limit.value)}."
-    return f"A queue{of} that drains at{at}."
+        return f"A queue{drains}. It was never full: it holds more than {unit(limit.value)}.{unknown}"
+    size_unknown = " Its size is not known." if limit is None and found.lost else ""
+    return f"A queue{of}{drains}.{unknown}{size_unknown}"
 
 
 def _within(one: Quantity, unit: Any) -> str:

@@ -34,6 +34,11 @@ _NARROW_RATE = 0.01
 _TENTH_OF_STEP = 0.1
 # Confirming rounds of each size: what these do not make narrow more of them will not.
 _MOST_ROUNDS = 4
+# Of the rate at which a queue drains: at twice as much every second packet passes, so that a train of them tells the
+# rate also where a queue holds next to nothing.
+_MOST_STEP = 2.0
+# Of such a train: a quarter of it tells the rate.
+_LEAST_STEPPED_PACKETS = 256
 
 
 @dataclass
@@ -124,19 +129,20 @@ class Search:
         if size == self.small:
             # A limit in packets is reached sooner, one in bytes by as many bytes.
             packets *= SIZES
-        stepped = self._stepped_rate(told) if self._rounds[size] == 2 else None
+        stepped = self._stepped_rate(told) if self._rounds[size] % 2 == 0 else None
         if stepped is not None:
             # Slower bursts leave more time to drain.
-            line, drain = told["line_rate_bps"], told["drain_rate_bps"]["value"]
+            line, drain = told["line_rate_bps"], told["arrival_rate_bps"]
             packets = math.ceil(packets * (1 - drain / line) / (1 - drain / stepped))
+            packets = max(packets, _LEAST_STEPPED_PACKETS)
         return self._round(size, min(packets, MOST_PACKETS), _CONFIRMING_BURSTS, told, stepped)
 
     def _stepped_rate(self, told: Mapping[str, Any]) -> float | None:
         """A rate between those of the line and of the queue: what drops must do the same at any rate above its own."""
-        line, drain = told["line_rate_bps"], told["drain_rate_bps"]
-        if line is None or drain is None or line < 1.5 * drain["value"]:
+        line, drain = told["line_rate_bps"], told["arrival_rate_bps"]
+        if line is None or drain is None or line < 1.5 * drain:
             return None
-        return math.sqrt(line * drain["value"])
+        return min(math.sqrt(line * drain), _MOST_STEP * float(drain))
 
     def _round(
         self, ip_bytes: int, packets: int, bursts: int, told: Mapping[str, Any], rate_bps: float | None = None
@@ -151,7 +157,10 @@ class Search:
 def slowest_bps(told: Mapping[str, Any]) -> float | None:
     """The lowest rate that bursts met so far, bit/s: by it the path is idle again, and a bucket full."""
     drain, bucket = told["drain_rate_bps"], told["bucket"]
-    rates = [told["line_rate_bps"], drain and drain["value"], bucket and bucket["rate_bps"]["value"]]
+    rates = [
+        told["line_rate_bps"], told["arrival_rate_bps"], drain and drain["value"],
+        bucket and bucket["rate_bps"]["value"],
+    ]  # fmt: skip
     return min((rate for rate in rates if rate), default=None)
 
 

@@ -223,6 +223,8 @@ class Summary:
                 found.append(_loss_of_probes(row["name"], self._rows("probes", row["flow"])))
             elif row["kind"] == "udp":
                 found.append(_loss_of_stream(row["name"], self._rows("intervals", row["flow"])))
+            elif row["kind"] == "burst":
+                found.append(_loss_of_bursts(row, self._rows("bursts", row["flow"])))
         return [loss for loss in found if loss is not None]
 
     def _rows(self, table: str, flow: int) -> pl.DataFrame:
@@ -331,6 +333,7 @@ class Summary:
                 for one in self.losses()
             ],
             "retransmitted_segments": self.retransmissions(),
+            **({"depth": metadata["depth"]} if metadata.get("depth") is not None else {}),
         }
 
 
@@ -366,6 +369,14 @@ def _loss_of_probes(name: str, rows: pl.DataFrame) -> Loss | None:
         down if tells_way else None,
         int(counts.get("late", 0)),
     )
+
+
+def _loss_of_bursts(flow: dict[str, Any], rows: pl.DataFrame) -> Loss | None:
+    if not rows.height:
+        return None
+    lost = rows["received_ns"].null_count()
+    ways = {"up": (lost, None), "down": (None, lost)}
+    return Loss(flow["name"], rows.height, lost, *ways.get(flow["direction"], (None, None)))
 
 
 def _loss_by_numbers(name: str, rows: pl.DataFrame) -> Loss | None:

@@ -1,0 +1,169 @@
+"""A recording of ``whydrop depth``: its result, as the measurement itself said it, as a verdict of the JSON contract.
+
+The bursts were judged when they were measured, and the recording keeps what was found. Nothing is judged a second time:
+the recording, its page and the measurement say the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from whydrop.explaining.recordings import phrases
+from whydrop.explaining.recordings.thresholds import DEEP_LEAST_S, DEEP_MOST_S
+from whydrop.measure.depth.result import Depth, Quantity, sentences, standing
+from whydrop.numbers import count
+from whydrop.recording.errors import RecordingError
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
+
+_NAME = "depth"
+
+
+def is_of_depth(recording: Recording) -> bool:
+    """True of a recording of ``whydrop depth``, whatever became of the measurement."""
+    return recording.metadata["name"] == _NAME and recording.metadata.get("imported") is None
+
+
+def found_in(recording: Recording) -> Depth | None:
+    """The result that it keeps; ``None`` where it ended before there was one.
+
+    Raises:
+        RecordingError: what it keeps is no such result.
+    """
+    told = recording.metadata.get("depth")
+    try:
+        return None if told is None else Depth.of_document(told)
+    except ValueError as reason:
+        raise RecordingError(f"{recording.path}: {reason}") from None
+
+
+def in_words(recording: Recording) -> list[str]:
+    """The lines that the measurement itself printed: of one that did not come to its end that first, then the answer.
+
+    Raises:
+        RecordingError: what it keeps is no result of a depth.
+    """
+    found, said = found_in(recording), standing(recording.status, _whole_rounds(recording))
+    return ([said] if said else []) + ([] if found is None else sentences(found))
+
+
+def verdict(recording: Recording) -> dict[str, Any]:
+    """The result as a verdict, complete.
+
+    Raises:
+        RecordingError: what it keeps is no result of a depth.
+    """
+    found, lines = found_in(recording), in_words(recording)
+    is_whole = recording.status == "complete"
+    place = {"kind": "path", "direction": _direction(recording)}
+    return {
+        "cause": "unknown" if found is None else _cause(found, recording),
+        "detail": None,
+        "confidence": 0.0 if found is None else found.confidence,
+        "place": phrases.place(place),
+        "flows": [row["name"] for row in _rounds(recording)],
+        "start_s": None,
+        "end_s": None,
+        "lost": 0 if found is None else found.lost,
+        # Of a full queue that is how sure it is: the share of the losses that found it full.
+        "explained": found.confidence if found is not None and found.lost and found.limit_bytes is not None else 0.0,
+        "limited_share": 0.0,
+        "parameters": {} if found is None else _parameters(found),
+        "facts": [],
+        "sources": ["recording"],
+        "against": [],
+        "at": place,
+        "byte_basis": None if found is None else found.byte_basis,
+        "family": None,
+        "models": [],
+        "sentence": lines[0] if is_whole or found is None else " ".join(lines[:2]),
+        "evidence": [*lines[1 if is_whole or found is None else 2 :], *_counts(recording, found)],
+        "advice": [],
+        "throughput_lost": None,
+    }
+
+
+def about(recording: Recording) -> dict[str, Any]:
+    """The recording's entry of the document."""
+    metadata = recording.metadata
+    first_ns = metadata["started_ns"] or 0
+    last_ns = metadata["ended_ns"] or first_ns
+    return {
+        "path": str(recording.path),
+        "test": metadata["name"],
+        "title": metadata["title"],
+        "status": recording.status,
+        "first": first_ns / 1e9,
+        "last": last_ns / 1e9,
+        "load_start": None,
+        "load_end": None,
+        "flows": [
+            {"flow": row["name"], "direction": row["direction"], "kind": row["kind"], "host": row["host"] or None}
+            for row in _rounds(recording)
+        ],
+        "probes": [],
+        "notes": list(recording.notes),
+        "depth": metadata.get("depth"),
+    }
+
+
+def _rounds(recording: Recording) -> list[dict[str, Any]]:
+    return recording.table("flows").to_dicts()
+
+
+def _whole_rounds(recording: Recording) -> int:
+    return sum(row["status"] == "complete" for row in _rounds(recording))
+
+
+def _direction(recording: Recording) -> str:
+    return next((str(row["direction"]) for row in _rounds(recording)), "up")
+
+
+def _counts(recording: Recording, found: Depth | None) -> list[str]:
+    """Lines on what it stands on, and why it ended where it did."""
+    told = list(map(str, recording.metadata["failures"]))
+    if found is not None:
+        rounds = _whole_rounds(recording)
+        rounds_in_words = f"{count(rounds)} round{'s' * (rounds != 1)} of bursts"
+        told.append(f"{rounds_in_words}: {count(found.packets)} packets sent, {count(found.lost)} of them lost")
+    return told
+
+
+def _cause(found: Depth, recording: Recording) -> str:
+    if found.kind == "queue":
+        if _wait_s(found) > _long_s(recording):
+            return "deep-queue"
+        # Of one that was never full it is not known how much more it holds.
+        return "shallow-queue" if found.lost else "unknown"
+    if found.kind == "none":
+        return "random-loss" if found.lost else "none"
+    return {"policer": "policer", "shaper": "shaper", "managed-queue": "aqm"}.get(found.kind, "unknown")
+
+
+def _wait_s(found: Depth) -> float:
+    """The wait of the last packet that a full queue takes."""
+    holds, rate = found.limit_bytes, found.rate_bit_s
+    return 0.0 if holds is None or rate is None or not rate.value > 0 else holds.value * 8 / rate.value
+
+
+def _long_s(recording: Recording) -> float:
+    """A wait of more than a round trip makes a queue deep; how long one takes the exchange of stamps tells."""
+    half_ns = recording.table("clocks")["uncertainty_ns"].min()
+    round_trip_s = 2e-9 * half_ns if isinstance(half_ns, int) else math.inf
+    return max(DEEP_LEAST_S, min(round_trip_s, DEEP_MOST_S))
+
+
+def _parameters(found: Depth) -> dict[str, dict[str, float | None]]:
+    """Under the names that verdicts on captures have."""
+    is_bucket = found.kind in ("policer", "shaper")
+    named: dict[str, Quantity | None] = {
+        "rate_bps" if is_bucket else "drain_rate_bps": found.rate_bit_s,
+        "burst_bytes": found.burst_bytes,
+        "limit_packets": found.limit_packets if found.limited_by != "bytes" else None,
+        "limit_bytes": found.limit_bytes,
+    }
+    return {
+        name: {"value": one.value, "low": one.low, "high": one.high} for name, one in named.items() if one is not None
+    }
