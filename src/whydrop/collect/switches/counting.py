@@ -7,7 +7,8 @@ decide, in this order:
 - **sysUpTime** (`moments`): an agent that began anew has nothing to say about the time before.
 - **physics**: a wrap that takes more octets or frames than the port's speed allows in that time is none; and a counter
   of octets too large to have come from zero in that time has surely gone on.
-- **agreement**: what begins anew takes all counters of a port with it.
+- **agreement**: what begins anew takes all counters of a port with it; and where several rise at once by more than the
+  port can carry, they are another port's, whose index it has now, and so are the rest.
 
 What remains open is null, never a guess, and what was not seen is never zero.
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # The least that a frame takes on an Ethernet wire: 64 bytes, preamble and gap (IEEE 802.3).
 LEAST_FRAME_BITS = 84 * 8
+_CARRIED = {"octets", "unicast", "multicast", "broadcast"}
 _FRAMES = {"unicast", "multicast", "broadcast", "discards", "errors", "pause"}
 # Many switches copy their chips' counters to the agent only every few seconds, so that a short span may hold the growth
 # of a longer one.
@@ -184,6 +186,8 @@ def _judged(pairs: Sequence[_Pair], since: Between) -> list[tuple[int | None, st
     # Not even an agent's restart takes the port's counters along where one of them has surely gone on.
     if since.began_anew and not went_on:
         return [(None, "reset") for _ in pairs]
+    if _are_anothers(pairs, since):
+        return [(None, "reset") for _ in pairs]
     wraps = since.began_anew is False or went_on
     fell = [pair.now < pair.before and not (wraps and _may_have_wrapped(pair, since)) for pair in pairs]
     if not went_on and any(_bears_witness(pair, since) for pair, one in zip(pairs, fell, strict=True) if one):
@@ -249,6 +253,28 @@ def _leapt(pair: _Pair, since: Between) -> bool:
     """True if it rose by more than any port could have counted: a total that was set, or read wrongly."""
     most = _most(pair, since, _LAG_NS, _IMPOSSIBLE_SPEED_BPS)
     return most is not None and pair.now - pair.before > most
+
+
+def _are_anothers(pairs: Sequence[_Pair], since: Between) -> bool:
+    """True if counters rose together by more than the port can carry: one alone may have been set, or read wrongly."""
+    rose = [
+        pair
+        for pair in pairs
+        if not pair.doubted and is_beyond_line_rate(pair.port, pair.counter, pair.now - pair.before, since.elapsed_ns)
+    ]
+    return len(rose) > 1
+
+
+def is_beyond_line_rate(port: Port, counter: Counter, rise: int, elapsed_ns: int | None) -> bool:
+    """True if a port of its speed cannot have carried so much; of an unknown speed, if none can.
+
+    Discards are no witness: of what is to be sent there may be more than the port can send.
+    """
+    if counter.name.partition(".")[0] not in _CARRIED or elapsed_ns is None:
+        return False
+    bits = 8 if counter.name.startswith("octets.") else LEAST_FRAME_BITS
+    speed_bps = port.speed_bps or _IMPOSSIBLE_SPEED_BPS
+    return rise * bits > speed_bps * (elapsed_ns + _LAG_NS) / SECOND_NS
 
 
 def _may_have_filled_often(pair: _Pair, since: Between) -> bool:

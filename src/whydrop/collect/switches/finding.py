@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -24,6 +24,7 @@ class Interface:
     name: str
     alias: str = ""
     speed_bps: int | None = None
+    name_oid: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Found:
         places: of the wanted MAC addresses that were found, their ifIndex.
         missing: entries of the configuration that no port fits, as sentences.
         notes: what else the operator should know, as sentences.
+        names: of each port the object that holds its name on the switch, and the name: another one there is another
+            port, whether or not the switch says that its table changed.
     """
 
     ports: tuple[Port, ...] = ()
@@ -43,9 +46,16 @@ class Found:
     places: dict[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    names: dict[str, str] = field(default_factory=dict)
 
 
-async def find(switch: Switch, session: SwitchSession, interval_s: float, before: Found | None = None) -> Found:
+async def find(
+    switch: Switch,
+    session: SwitchSession,
+    interval_s: float,
+    before: Found | None = None,
+    standing: Collection[tuple[str, str]] = (),
+) -> Found:
     """Find the ports and counters of ``switch`` as it is now.
 
     Args:
@@ -54,6 +64,7 @@ async def find(switch: Switch, session: SwitchSession, interval_s: float, before
         interval_s: between polls, for a warning about counters that wrap faster.
         before: what was found last, if the switch has not begun anew since. A MAC address goes out of the bridge table
             after minutes of silence; its port is then the one that it was.
+        standing: ports and counters whose 64 bits were seen to stand still beside 32 that count.
 
     Raises:
         AskingError: the switch does not answer.
@@ -64,20 +75,29 @@ async def find(switch: Switch, session: SwitchSession, interval_s: float, before
     if before is not None:
         places |= {mac: index for mac, index in before.places.items() if not isinstance(places.get(mac), int)}
     ports, missing, notes = chosen(switch.ports, table, places)
-    asked, more = await _counted(switch, session, ports, interval_s)
+    asked, more = await _counted(switch, session, ports, interval_s, standing)
     known = {mac: index for mac, index in places.items() if isinstance(index, int)}
-    return Found(ports, asked, known, missing, (*notes, *more))
+    names = {table[port.index].name_oid: table[port.index].name for port in ports}
+    return Found(ports, asked, known, missing, (*notes, *more), names)
 
 
 async def interfaces(session: SwitchSession) -> dict[int, Interface]:
     """The switch's interfaces, by ifIndex."""
-    names = await _column(session, oids.IF_NAME) or await _column(session, oids.IF_DESCR)
+    root = oids.IF_NAME
+    names = await _column(session, root)
+    if not names:
+        root = oids.IF_DESCR
+        names = await _column(session, root)
     aliases = await _column(session, oids.IF_ALIAS)
     fast = await _column(session, oids.IF_HIGH_SPEED)
     slow = {} if any(fast.values()) else await _column(session, oids.IF_SPEED)
     return {
         index: Interface(
-            index, text(names[index]), text(aliases.get(index)), _speed_bps(fast.get(index), slow.get(index))
+            index,
+            text(names[index]),
+            text(aliases.get(index)),
+            _speed_bps(fast.get(index), slow.get(index)),
+            f"{root}.{index}",
         )
         for index in sorted(names)
     }
@@ -172,42 +192,82 @@ def _filled(pattern: str, interface: Interface) -> str:
 
 
 async def _counted(
-    switch: Switch, session: SwitchSession, ports: Sequence[Port], interval_s: float
+    switch: Switch,
+    session: SwitchSession,
+    ports: Sequence[Port],
+    interval_s: float,
+    standing: Collection[tuple[str, str]] = (),
 ) -> tuple[dict[str, tuple[Port, Counter]], list[str]]:
-    """Which of the wanted counters each port has; narrow ones where it lacks wide ones."""
+    """Which of the wanted counters each port has; narrow ones where it lacks wide ones, or these stand still."""
     wanted = {oids.of_port(counter, port.index): (port, counter) for port in ports for counter in switch.counters}
     if wanted:
         await session.learn_size(list(wanted))
-    found = await _existing(session, wanted)
+    values = await _values(session, list(wanted))
+    dead = await _dead(session, wanted, values, standing)
+    found = {oid: pair for oid, pair in wanted.items() if oid in values and oid not in dead}
     lacking = [pair for oid, pair in wanted.items() if oid not in found]
     narrow = {
         oids.of_port(oids.NARROW[counter.name], port.index): (port, oids.NARROW[counter.name])
         for port, counter in lacking
         if counter.name in oids.NARROW and counter.bits == 64
     }
-    narrow = await _existing(session, narrow)
+    there = await _values(session, list(narrow))
+    narrow = {oid: pair for oid, pair in narrow.items() if oid in there}
     instead = {(port, counter.name) for port, counter in narrow.values()}
     absent = [(port, counter) for port, counter in lacking if (port, counter.name) not in instead]
     # In the order of ports, so that one port's counters are read by one message, or two.
     both = found | narrow
     order = {port: number for number, port in enumerate(ports)}
     asked = dict(sorted(both.items(), key=lambda item: order[item[1][0]]))
-    return asked, [*_narrow_notes(narrow.values(), interval_s), *_absent_notes(absent, len(ports))]
+    stopped = {(port.name, counter.name) for port, counter in (wanted[oid] for oid in dead)}
+    notes = [
+        *_narrow_notes([pair for pair in narrow.values() if (pair[0].name, pair[1].name) not in stopped], interval_s),
+        *_narrow_notes(
+            [pair for pair in narrow.values() if (pair[0].name, pair[1].name) in stopped],
+            interval_s,
+            "the 64-bit counter stands still beside it",
+        ),
+    ]
+    return asked, [*notes, *_absent_notes(absent, len(ports))]
 
 
-async def _existing(session: SwitchSession, wanted: dict[str, tuple[Port, Counter]]) -> dict[str, tuple[Port, Counter]]:
+async def _values(session: SwitchSession, wanted: list[str]) -> dict[str, int]:
+    """The counters that exist."""
     if not wanted:
         return {}
-    answer = await session.get(list(wanted))
+    answer = await session.get(wanted)
     if answer.unanswered:
         raise AskingError("timeout", f"{len(answer.unanswered)} of {len(wanted)} counters had no answer in time")
-    return {oid: pair for oid, pair in wanted.items() if isinstance(answer.values.get(oid), int)}
+    return {oid: value for oid in wanted if isinstance(value := answer.values.get(oid), int)}
 
 
-def _narrow_notes(narrow: Iterable[tuple[Port, Counter]], interval_s: float) -> list[str]:
+async def _dead(
+    session: SwitchSession,
+    wanted: dict[str, tuple[Port, Counter]],
+    values: dict[str, int],
+    standing: Collection[tuple[str, str]],
+) -> set[str]:
+    """Counters of 64 bits that do not count: seen to stand still, or at zero where that of 32 bits is not."""
+    twins = {oid: twin for oid, pair in wanted.items() if oid in values and (twin := twin_of(*pair)) is not None}
+    dead = {oid for oid in twins if (wanted[oid][0].name, wanted[oid][1].name) in standing}
+    zero = [oid for oid in twins if values[oid] == 0 and oid not in dead]
+    # Both once more, and together: the port may have begun to count in between.
+    both = await _values(session, [one for oid in zero for one in (oid, twins[oid])])
+    return dead | {oid for oid in zero if both.get(oid) == 0 and both.get(twins[oid], 0) > 0}
+
+
+def twin_of(port: Port, counter: Counter) -> str | None:
+    """The object that counts the same in 32 bits; ``None`` where there is none."""
+    narrow = oids.NARROW.get(counter.name) if counter.bits == 64 else None
+    return None if narrow is None else oids.of_port(narrow, port.index)
+
+
+def _narrow_notes(
+    narrow: Iterable[tuple[Port, Counter]], interval_s: float, why: str = "the switch lacks the 64-bit counter"
+) -> list[str]:
     notes = []
     for name, ports in _by_counter(narrow):
-        note = f"{name} of {_ports(ports)} has 32 bits only (the switch lacks the 64-bit counter)"
+        note = f"{name} of {_ports(ports)} has 32 bits only ({why})"
         fastest = max((port.speed_bps or 0 for port in ports), default=0)
         wraps_s = 2**32 * 8 / fastest if fastest and name.startswith("octets") else None
         if wraps_s is not None and wraps_s < 2 * interval_s:

@@ -67,6 +67,10 @@ class AskingError(Exception):
         self.status = status
 
 
+class _EndlessError(AskingError):
+    """A table whose rows do not end."""
+
+
 class _NameError(Exception):
     """A name for which there is no address."""
 
@@ -107,12 +111,13 @@ class SwitchSession:
         self._resolved_at = 0.0
         self._last_answer = time.monotonic()
         self._greeted = False  # v3: the agent told its engine's name, which it tells everybody
+        self._takes_bulk: bool | None = None  # whether it answers GetBulk; not known before it gave rows
         self.largest_bytes = LARGEST_BYTES
 
     def beside(self, community_suffix: str = "") -> SwitchSession:
         """Another session with the same switch, by a community with this end."""
         other = SwitchSession(self._switch, community_suffix, user=self._user)
-        other.largest_bytes = self.largest_bytes
+        other.largest_bytes, other._takes_bulk = self.largest_bytes, self._takes_bulk
         other._resolved_to, other._resolved_at, other._turn = self._resolved_to, self._resolved_at, self._turn
         return other
 
@@ -225,18 +230,39 @@ class SwitchSession:
         return await self._patiently(ask, anew=self._user is not None)
 
     async def _walked(self, root: str) -> list[tuple[str, Value]]:
+        """Rows by GetBulk; by GetNext where the agent refuses that, or never answers it, as some small ones do."""
+        if self._takes_bulk is not False:
+            try:
+                rows = await self._rows(root, bulk=True)
+            except _EndlessError:
+                raise
+            except AskingError as reason:
+                if self._takes_bulk or reason.status == "refused":
+                    raise
+                rows = []
+            if rows or self._takes_bulk:
+                self._takes_bulk = True
+                return rows
+        rows = await self._rows(root, bulk=False)
+        if rows:
+            self._takes_bulk = False
+        return rows
+
+    async def _rows(self, root: str, *, bulk: bool) -> list[tuple[str, Value]]:
         rows: list[tuple[str, Value]] = []
-        iterator = (await self._patiently(self._connected, anew=True)).getbulk(root, _ROWS_AT_ONCE)
-        last: tuple[int, ...] = ()
+        client = await self._patiently(self._connected, anew=True)
+        iterator = client.getbulk(root, _ROWS_AT_ONCE) if bulk else client.getnext(root)
+        seen: set[str] = set()
         while True:
             try:
                 oid, value = await self._patiently(iterator.__anext__, anew=False)
             except StopAsyncIteration:
                 return rows
-            arcs = tuple(map(int, oid.split(".")))
-            if arcs <= last or len(rows) >= MOST_ROWS:
-                raise AskingError("error", f"{self._where}: the rows of {root} do not end: row {len(rows)} is {oid}")
-            last = arcs
+            # Rows of some agents are out of order, which costs nothing; one that comes again goes on for ever.
+            if oid in seen or len(rows) >= MOST_ROWS:
+                why = f"the rows of {root} do not end: row {len(rows)} is {oid}"
+                raise _EndlessError("error", f"{self._where}: {why}")
+            seen.add(oid)
             rows.append((oid[len(root) + 1 :], value))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], *, anew: bool) -> T:

@@ -9,11 +9,13 @@ from collections.abc import Callable
 
 from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Switch
-from whydrop.collect.switches.finding import Found, find, indexes
+from whydrop.collect.switches.counting import is_beyond_line_rate
+from whydrop.collect.switches.finding import Found, find, indexes, text
 from whydrop.collect.switches.moments import Moment, between, moment
 from whydrop.collect.switches.reading import Counter, Port, Reading
 from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
 from whydrop.collect.switches.sessions import Answer, AskingError, SwitchSession
+from whydrop.collect.switches.standing_still import StandingStill
 
 # Aliases are changed and cables moved without a word from the switch; once an hour is soon enough for those.
 FIND_AGAIN_NS = 3600 * SECOND_NS
@@ -53,6 +55,9 @@ class SnmpSource:
         self._settled = True
         self._table_change: object = None  # ifTableLastChange when the ports were found
         self._last: Moment | None = None
+        self._last_values: dict[tuple[Port, Counter], int] = {}
+        self._looked_in_vain_ns: int | None = None  # when ports seemed to have moved, and had not
+        self._standing = StandingStill()
         self._polls = 0
         self._said: set[str] = set()
         # Switches that were started together are not all asked for their ports at the same time.
@@ -88,10 +93,12 @@ class SnmpSource:
             if self._may_have_moved(reading, answer):
                 before = self.found
                 await self._find(self._session, anew=True)
-                if before is None or self.found is None or indexes(before) != indexes(self.found):
+                if before is None or self.found is None or _differs(before, self.found):
                     # What was read belongs to other ports.
                     start_ns = self._clock.wall_ns()
                     reading = self._reading(due_ns, start_ns, await self._ask())
+                else:
+                    self._looked_in_vain_ns = self._clock.steady_ns()
         except AskingError as reason:
             return self._failed(due_ns, start_ns, reason.status, str(reason))
         self._remember(reading)
@@ -127,7 +134,13 @@ class SnmpSource:
         try:
             async with asyncio.timeout(_FIND_WITHIN_S):
                 first = await session.get([oids.IF_TABLE_LAST_CHANGE])
-                found = await find(self.switch, session, self._interval_ns / SECOND_NS, None if anew else before)
+                found = await find(
+                    self.switch,
+                    session,
+                    self._interval_ns / SECOND_NS,
+                    None if anew else before,
+                    self._standing.found,
+                )
         except TimeoutError:
             session.close()
             why = f"it answers, but its ports could not be found within {_FIND_WITHIN_S:g} s"
@@ -138,6 +151,7 @@ class SnmpSource:
         self._table_change = first.values.get(oids.IF_TABLE_LAST_CHANGE)
         self._settled = first.uptime_ns is None or first.uptime_ns > _SETTLED_NS
         self._found_at_ns = self._clock.steady_ns()
+        self._standing.watch(found.asked)
         self._tell(found)
 
     def _tell(self, found: Found) -> None:
@@ -153,7 +167,14 @@ class SnmpSource:
         if not self.found.asked:
             why = "; ".join(self.found.missing) or "its ports have none of the counters"
             raise AskingError("error", f"there is nothing to poll: {why}")
-        return await self._session.get([oids.IF_TABLE_LAST_CHANGE, *self.found.asked])
+        # Each name beside the counters of its port, so that no message grows by many of them.
+        names = {int(oid.rpartition(".")[2]): oid for oid in self.found.names}
+        wanted = [oids.IF_TABLE_LAST_CHANGE]
+        for oid, (port, _) in self.found.asked.items():
+            if port.index in names:
+                wanted.append(names.pop(port.index))
+            wanted.append(oid)
+        return await self._session.get([*wanted, *self._standing.twins()])
 
     def _reading(self, due_ns: int, start_ns: int, answer: Answer) -> Reading:
         assert self.found is not None
@@ -195,8 +216,14 @@ class SnmpSource:
         return "; ".join(parts) or None
 
     def _may_have_moved(self, reading: Reading, answer: Answer) -> bool:
-        """True if the switch began anew, or its table of ports changed: an index may mean another port now."""
+        """True if an index may mean another port now, or a counter is no good.
+
+        The switch began anew, it says that its table of ports changed, a port has another name, or rose by more than
+        it can carry.
+        """
         if not reading.values and not answer.unanswered:
+            return True
+        if self._standing.take(answer.values):
             return True
         change = answer.values.get(oids.IF_TABLE_LAST_CHANGE)
         if change is not None and self._table_change is not None and change != self._table_change:
@@ -204,9 +231,32 @@ class SnmpSource:
         now = moment(reading, self._polls + 1)
         if self._last is None or now is None:
             return False
-        return between(self._last, now, self._interval_ns).began_anew is True
+        since = between(self._last, now, self._interval_ns)
+        if since.began_anew is True:
+            return True
+        last_ns = self._looked_in_vain_ns
+        if last_ns is not None and self._clock.steady_ns() - last_ns < FIND_SOON_NS:
+            return False
+        return self._are_renamed(answer) or self._rose_impossibly(reading, since.elapsed_ns)
+
+    def _are_renamed(self, answer: Answer) -> bool:
+        assert self.found is not None
+        asked = {port.index for port, _ in self.found.asked.values()}
+        lost = set(answer.unanswered)
+        return any(
+            text(answer.values.get(oid)) != name
+            for oid, name in self.found.names.items()
+            if oid not in lost and int(oid.rpartition(".")[2]) in asked
+        )
+
+    def _rose_impossibly(self, reading: Reading, elapsed_ns: int | None) -> bool:
+        return any(
+            pair in self._last_values and is_beyond_line_rate(*pair, total - self._last_values[pair], elapsed_ns)
+            for pair, total in reading.values.items()
+        )
 
     def _remember(self, reading: Reading) -> None:
+        self._last_values = reading.values
         self._polls += 1
         self._last = moment(reading, self._polls)
 
@@ -216,3 +266,8 @@ class SnmpSource:
             self.name, self.switch.site, self.switch.metro, due_ns, start_ns, end_ns, status, message,
             steady_ns=self._clock.steady_ns(),
         )  # fmt: skip
+
+
+def _differs(before: Found, now: Found) -> bool:
+    """True if an index means another port, or another object is to be asked for a counter."""
+    return indexes(before) != indexes(now) or before.names != now.names or before.asked.keys() != now.asked.keys()
