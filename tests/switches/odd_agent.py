@@ -25,7 +25,9 @@ class OddAgent:
     """An SNMP agent: its objects, and how it is odd.
 
     Attributes:
-        objects: 64-bit counters, by identifier.
+        objects: 64-bit counters and texts, by identifier.
+        refuses_bulk, ignores_bulk: GetBulk gets an error (genErr), or no answer.
+        out_of_order: rows of tables come in the order of ``objects``.
         most: variables in a request; more are answered with tooBig.
         silent_above: variables; larger requests get no answer.
         poisoned: an object for which it refuses the whole request (genErr).
@@ -39,7 +41,7 @@ class OddAgent:
         answers: bytes of those that were made.
     """
 
-    objects: Mapping[str, int]
+    objects: Mapping[str, int | str]
     most: int = 10_000
     silent_above: int = 10_000
     poisoned: str = ""
@@ -49,6 +51,9 @@ class OddAgent:
     lost: int = 0
     silent_after: int = 1_000_000
     late: bool = False
+    refuses_bulk: bool = False
+    ignores_bulk: bool = False
+    out_of_order: bool = False
     uptime: int = 4_000
     requests: list[int] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
@@ -79,19 +84,28 @@ class OddAgent:
         reply = v2c.apiMessage.get_response(message)
         response = v2c.apiMessage.get_pdu(reply)
         bulk = pdu.isSameTypeWith(rfc1905.GetBulkRequestPDU())
-        error = self._error(asked)
+        if bulk and self.ignores_bulk:
+            return []
+        error = GENERAL_ERROR if bulk and self.refuses_bulk else self._error(asked)
         if error:
             v2c.apiPDU.set_varbinds(response, [] if error == TOO_BIG else v2c.apiPDU.get_varbinds(pdu))
             v2c.apiPDU.set_error_status(response, error)
             v2c.apiPDU.set_error_index(response, 0 if error == TOO_BIG else 1)
         else:
-            v2c.apiPDU.set_varbinds(response, self._rows(asked[0]) if bulk else [self._variable(oid) for oid in asked])
+            v2c.apiPDU.set_varbinds(response, self._answered(pdu, asked))
         whole = encoder.encode(reply)
         self.answers.append(len(whole))
         if not self.late:
             return [whole]
         before, self.held = self.held, whole
         return [before, before] if before else []
+
+    def _answered(self, pdu: object, asked: list[str]) -> list[tuple[v2c.ObjectIdentifier, object]]:
+        if pdu.isSameTypeWith(rfc1905.GetBulkRequestPDU()):  # type: ignore[attr-defined]
+            return self._rows(asked[0])
+        if pdu.isSameTypeWith(rfc1905.GetNextRequestPDU()):  # type: ignore[attr-defined]
+            return self._rows(asked[0])[:1]
+        return [self._variable(oid) for oid in asked]
 
     def _error(self, asked: list[str]) -> int:
         if len(asked) > self.most:
@@ -104,7 +118,8 @@ class OddAgent:
         if oid == UP_TIME:
             return v2c.ObjectIdentifier(oid), v2c.TimeTicks(self.uptime)
         if oid in self.objects:
-            return v2c.ObjectIdentifier(oid), v2c.Counter64(self.objects[oid])
+            value = self.objects[oid]
+            return v2c.ObjectIdentifier(oid), v2c.OctetString(value) if isinstance(value, str) else v2c.Counter64(value)
         return v2c.ObjectIdentifier(oid), rfc1905.noSuchInstance
 
     def _rows(self, after: str) -> list[tuple[v2c.ObjectIdentifier, object]]:
@@ -112,7 +127,11 @@ class OddAgent:
             row = next(oid for oid in self.objects if oid.startswith(after) or after.startswith(oid))
             return [self._variable(row)]
         key = tuple(map(int, after.split(".")))
-        later = sorted(oid for oid in (tuple(map(int, one.split("."))) for one in self.objects) if oid > key)
+        known = [tuple(map(int, one.split("."))) for one in self.objects]
+        if self.out_of_order:
+            later = known[known.index(key) + 1 :] if key in known else [oid for oid in known if oid > key]
+        else:
+            later = sorted(oid for oid in known if oid > key)
         if not later:
             return [(v2c.ObjectIdentifier(after), rfc1905.endOfMibView)]
         return [self._variable(".".join(map(str, oid))) for oid in later[:20]]

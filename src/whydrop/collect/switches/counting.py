@@ -53,6 +53,7 @@ class _Last:
     oid: str
     total: int
     at: Moment
+    ifname: str | None = None  # of its port; None: not known
     doubted: bool = False  # it cannot have grown to this
     higher: _Last | None = None  # what it was before it went back a little, as counters of some switches do
 
@@ -129,10 +130,10 @@ class Counting:
             key, oid = (port.name, port.machine, counter.name), counter.oid + counter.suffix
             row = _Row(port, counter, total)
             before = last.get(key)
-            last[key] = _Last(port.index, oid, total, now)
+            last[key] = _Last(port.index, oid, total, now, port.ifname)
             if before is not None and before.higher is not None and total >= before.higher.total:
                 before = before.higher
-            if before is not None and (before.index, before.oid) == (port.index, oid):
+            if before is not None and _is_of(before, port, oid):
                 pair = _Pair(len(rows), port, counter, before, total)
                 together.setdefault((port.name, port.machine, before.at.number), (before.at, []))[1].append(pair)
             elif before is not None and not before.at.earlier_run:
@@ -148,9 +149,10 @@ class Counting:
                 last[pair.key] = replace(last[pair.key], higher=pair.last)
                 rows[pair.place].believed = False
             rest = [pair for pair in pairs if pair not in went_back] if went_back else pairs
+            anothers = _are_anothers(rest, since)
             for pair, (value, quality) in zip(rest, _judged(rest, since), strict=True):
                 rows[pair.place].found(since, value, quality)
-                if _leapt(pair, since):
+                if not anothers and _leapt(pair, since):
                     last[pair.key] = replace(last[pair.key], doubted=True)
         return _frame(reading, now.at_ns, [row for row in rows if row.believed])
 
@@ -178,6 +180,12 @@ class _Row:
         """Take what the growth was judged to be."""
         self.span_ns, self.value = since.span_ns, value
         self.quality = "+".join(part for part in ("gap" if since.gap else "", quality) if part) or "ok"
+
+
+def _is_of(before: _Last, port: Port, oid: str) -> bool:
+    """True if a counter was last read of the same port, by the same object."""
+    renamed = None not in (before.ifname, port.ifname) and before.ifname != port.ifname
+    return not renamed and (before.index, before.oid) == (port.index, oid)
 
 
 def _judged(pairs: Sequence[_Pair], since: Between) -> list[tuple[int | None, str]]:
@@ -257,12 +265,8 @@ def _leapt(pair: _Pair, since: Between) -> bool:
 
 def _are_anothers(pairs: Sequence[_Pair], since: Between) -> bool:
     """True if counters rose together by more than the port can carry: one alone may have been set, or read wrongly."""
-    rose = [
-        pair
-        for pair in pairs
-        if not pair.doubted and is_beyond_line_rate(pair.port, pair.counter, pair.now - pair.before, since.elapsed_ns)
-    ]
-    return len(rose) > 1
+    rises = [(pair.port, pair.counter, pair.now - pair.before) for pair in pairs]
+    return sum(is_beyond_line_rate(*rise, since.elapsed_ns) for rise in rises) > 1
 
 
 def is_beyond_line_rate(port: Port, counter: Counter, rise: int, elapsed_ns: int | None) -> bool:

@@ -181,7 +181,9 @@ def _port(entry: PortEntry, interface: Interface, others: Iterable[Port], notes:
             'Names such as "{ifname}" or "{alias}" tell them apart'
         )
         name = longer
-    return Port(name, interface.index, machine or None, interface.speed_bps, interface.alias or None)
+    return Port(
+        name, interface.index, machine or None, interface.speed_bps, interface.alias or None, interface.name or None
+    )
 
 
 def _filled(pattern: str, interface: Interface) -> str:

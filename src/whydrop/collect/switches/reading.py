@@ -14,6 +14,7 @@ class Port:
     machine: str | None = None  # the host behind it
     speed_bps: int | None = None  # ifHighSpeed
     alias: str | None = None
+    ifname: str | None = None  # as the switch calls it, whatever the operator does: another one is another port
 
 
 @dataclass(frozen=True)

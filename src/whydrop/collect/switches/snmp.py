@@ -23,6 +23,8 @@ FIND_AGAIN_NS = 3600 * SECOND_NS
 # that is not up for long: its tables fill one after the other.
 FIND_SOON_NS = 60 * SECOND_NS
 _SETTLED_NS = 600 * SECOND_NS
+# Signs of ports that moved though the switch goes on, and says nothing of it.
+_RENAMED, _ROSE = "a port has another name", "a port rose by more than it can carry"
 # Tables of large switches take a minute; those of an agent whose rows do not end, or come one by one, must not hold
 # its polls up for hours.
 _FIND_WITHIN_S = 300.0
@@ -56,7 +58,7 @@ class SnmpSource:
         self._table_change: object = None  # ifTableLastChange when the ports were found
         self._last: Moment | None = None
         self._last_values: dict[tuple[Port, Counter], int] = {}
-        self._looked_in_vain_ns: int | None = None  # when ports seemed to have moved, and had not
+        self._looked_in_vain_ns: dict[str, int] = {}  # when ports seemed to have moved, by why, and had not
         self._standing = StandingStill()
         self._polls = 0
         self._said: set[str] = set()
@@ -90,15 +92,17 @@ class SnmpSource:
                 start_ns = self._clock.wall_ns()
             answer = await self._ask()
             reading = self._reading(due_ns, start_ns, answer)
-            if self._may_have_moved(reading, answer):
+            why = self._may_have_moved(reading, answer)
+            if why is not None:
                 before = self.found
                 await self._find(self._session, anew=True)
                 if before is None or self.found is None or _differs(before, self.found):
                     # What was read belongs to other ports.
+                    self._tell_moves(before, why)
                     start_ns = self._clock.wall_ns()
                     reading = self._reading(due_ns, start_ns, await self._ask())
                 else:
-                    self._looked_in_vain_ns = self._clock.steady_ns()
+                    self._looked_in_vain_ns[why] = self._clock.steady_ns()
         except AskingError as reason:
             return self._failed(due_ns, start_ns, reason.status, str(reason))
         self._remember(reading)
@@ -215,29 +219,47 @@ class SnmpSource:
             parts.append(f"no counters: {', '.join(odd[:3])}")
         return "; ".join(parts) or None
 
-    def _may_have_moved(self, reading: Reading, answer: Answer) -> bool:
-        """True if an index may mean another port now, or a counter is no good.
+    def _tell_moves(self, before: Found | None, why: str) -> None:
+        """Say of ports that they moved without a word from the switch."""
+        if before is None or self.found is None or why not in (_RENAMED, _ROSE):
+            return
+        old = {port.ifname: port.index for port in before.ports if port.ifname}
+        moved = [
+            f"{port.ifname} from {old[port.ifname]} to {port.index}"
+            for port in self.found.ports
+            if port.ifname in old and old[port.ifname] != port.index
+        ]
+        if moved:
+            shown = ", ".join(moved[:4]) + (f" and {len(moved) - 4} more" if len(moved) > 4 else "")
+            self._say(f"{self.name}: ports changed their ifIndex: {shown}; their counters are read anew")
+
+    def _may_have_moved(self, reading: Reading, answer: Answer) -> str | None:
+        """Say why an index may mean another port now, or a counter is no good; nothing where neither is so.
 
         The switch began anew, it says that its table of ports changed, a port has another name, or rose by more than
         it can carry.
         """
         if not reading.values and not answer.unanswered:
-            return True
+            return "nothing of what was found is there"
         if self._standing.take(answer.values):
-            return True
+            return "a counter stands still"
         change = answer.values.get(oids.IF_TABLE_LAST_CHANGE)
         if change is not None and self._table_change is not None and change != self._table_change:
-            return True
+            return "the table of ports changed"
+        if self._are_renamed(answer) and self._may_look(_RENAMED):
+            return _RENAMED
         now = moment(reading, self._polls + 1)
         if self._last is None or now is None:
-            return False
+            return None
         since = between(self._last, now, self._interval_ns)
         if since.began_anew is True:
-            return True
-        last_ns = self._looked_in_vain_ns
-        if last_ns is not None and self._clock.steady_ns() - last_ns < FIND_SOON_NS:
-            return False
-        return self._are_renamed(answer) or self._rose_impossibly(reading, since.elapsed_ns)
+            return "the switch began anew"
+        return _ROSE if self._rose_impossibly(reading, since.elapsed_ns) and self._may_look(_ROSE) else None
+
+    def _may_look(self, why: str) -> bool:
+        """True unless the ports were looked for in vain for the same reason a short time ago."""
+        last_ns = self._looked_in_vain_ns.get(why)
+        return last_ns is None or self._clock.steady_ns() - last_ns >= FIND_SOON_NS
 
     def _are_renamed(self, answer: Answer) -> bool:
         assert self.found is not None
