@@ -240,14 +240,14 @@ def test_metadata_that_are_none_are_noted_and_not_taken(text: str) -> None:
 
 
 def test_a_limit_that_is_no_number_does_not_end_a_run() -> None:
-    from whydrop.measure.run import _held_back
+    from whydrop.measure.held_back import by_responder
 
     tally = Tally(0, PlannedFlow("one", "tcp"))
     tally.first_ns, tally.last_ns, tally.payload_bytes = 0, 10**9, 10**6
     tally.facts["held_to_bps_by_responder"] = "much"
-    assert _held_back([tally]) == []
+    assert by_responder([tally]) == []
     tally.facts["held_to_bps_by_responder"] = "8000000"
-    assert len(_held_back([tally])) == 1
+    assert len(by_responder([tally])) == 1
 
 
 def test_a_flow_that_had_to_be_stopped_behind_its_time_has_failed() -> None:

@@ -226,7 +226,7 @@ impl<'a> Socket<'a> {
 }
 
 impl Memory {
-    fn parse(value: &[u8]) -> Option<Memory> {
+    pub(crate) fn parse(value: &[u8]) -> Option<Memory> {
         let number = |index: usize| u32_at(value, 4 * index);
         Some(Memory {
             receive_allocated_bytes: number(0)?,

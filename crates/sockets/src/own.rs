@@ -1,26 +1,46 @@
-//! `TCP_INFO` of a socket of one's own, by getsockopt(2).
+//! `TCP_INFO` and the memory of a socket of one's own, by getsockopt(2).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::info::TcpInfo;
+use crate::message::Memory;
 
 /// More than any kernel's `struct tcp_info` has.
 const ROOM: usize = 512;
+/// asm-generic/socket.h; the libc crate lacks it.
+const SO_MEMINFO: libc::c_int = 55;
 
-/// Reads it.
+/// Reads its state.
 ///
 /// # Errors
 /// Those of `getsockopt`; a structure shorter than any kernel's is `InvalidData`.
 pub fn read(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let (bytes, length) = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    TcpInfo::parse(&bytes[..length])
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "TCP_INFO is too short"))
+}
+
+/// Reads how much memory its buffers may use and do use; `None` before Linux 4.12, which does not tell.
+pub fn memory(socket: BorrowedFd<'_>) -> Option<Memory> {
+    let (bytes, length) = option(socket, libc::SOL_SOCKET, SO_MEMINFO).ok()?;
+    Memory::parse(&bytes[..length])
+}
+
+/// The bytes of a socket option, and how many they are.
+fn option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<([u8; ROOM], usize)> {
     let mut bytes = [0_u8; ROOM];
     let mut length = ROOM as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `bytes`, which lives through the call.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
+            level,
+            name,
             bytes.as_mut_ptr().cast(),
             &raw mut length,
         )
@@ -28,8 +48,7 @@ pub fn read(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     if status != 0 {
         return Err(io::Error::last_os_error());
     }
-    TcpInfo::parse(&bytes[..(length as usize).min(ROOM)])
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "TCP_INFO is too short"))
+    Ok((bytes, (length as usize).min(ROOM)))
 }
 
 #[cfg(test)]
@@ -55,5 +74,20 @@ mod tests {
             "{info:?}"
         );
         assert!(info.snd_cwnd() > 0 && info.snd_mss() > 500, "{info:?}");
+    }
+
+    #[test]
+    fn the_kernel_tells_what_stands_in_a_send_buffer_and_how_large_that_may_be() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_server, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        while (&client).write(&[1; 65_536]).is_ok() {}
+        let memory = super::memory(client.as_fd()).unwrap();
+        assert!(memory.send_buffer_bytes > 0, "{memory:?}");
+        assert!(
+            memory.send_queued_bytes > memory.send_buffer_bytes / 2,
+            "{memory:?}"
+        );
     }
 }

@@ -157,12 +157,20 @@ impl TcpSample {
         TcpSample {
             receive_queue_bytes: Some(queues.0),
             send_queue_bytes: Some(queues.1),
+            ..TcpSample::of_info(info, flow, time_ns).with_memory(memory)
+        }
+    }
+
+    /// With what the socket's buffers hold and may hold.
+    #[must_use]
+    pub fn with_memory(self, memory: Option<Memory>) -> TcpSample {
+        TcpSample {
             receive_memory_bytes: memory.map(|memory| memory.receive_allocated_bytes),
             receive_buffer_bytes: memory.map(|memory| memory.receive_buffer_bytes),
             send_memory_bytes: memory.map(|memory| memory.send_queued_bytes),
             send_buffer_bytes: memory.map(|memory| memory.send_buffer_bytes),
             socket_drops: memory.and_then(|memory| memory.drops),
-            ..TcpSample::of_info(info, flow, time_ns)
+            ..self
         }
     }
 }

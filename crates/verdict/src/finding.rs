@@ -17,6 +17,8 @@ pub enum PlaceKind {
     Sender,
     Receiver,
     ThisHost,
+    /// The other end of a test of our own, whichever way its data goes: the responder.
+    FarEnd,
     SwitchPort,
 }
 

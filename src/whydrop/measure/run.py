@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ import polars as pl
 from whydrop.measure import host_context, leaving
 from whydrop.measure.clocks import Clocks, Known
 from whydrop.measure.engine import Ended, Engine, EngineError
+from whydrop.measure.held_back import SendBuffers, by_responder, several
 from whydrop.measure.plan import Plan
 from whydrop.measure.runners import Runner
 from whydrop.measure.settings import Settings
@@ -31,8 +32,6 @@ _FLUSH_EVERY_S = 0.5
 _LEAD_S = 0.25
 # Behind its planned end a flow may take so long, for queues to empty and late probes to be waited for.
 _GRACE_S = 15.0
-# A flow up that the responder did not read for this share of its time was held back by the responder's limit.
-_HELD_SHARE = 0.05
 # A transfer of so many bytes has no planned end.
 _LONGEST_S = 24 * 3600.0
 
@@ -100,6 +99,7 @@ class _Run:
         self.runners: dict[int, Runner] = host_context.runners(
             {number: flow for number, flow in numbered.items() if flow.runner != "engine"}, settings.hosts
         )
+        self.send_buffers = SendBuffers(numbered)
         self.warnings: list[str] = []
         # What nobody has thought of: it ends the test, and is raised when all is written and nothing runs any more.
         self.problem: BaseException | None = None
@@ -154,7 +154,7 @@ class _Run:
                 what = problem.removeprefix(f"flow {tally.flow.name!r}: ")
                 missing.setdefault(what, []).append(tally.flow.name)
         if missing:
-            raise EngineError("; ".join(f"{_several(names)}: {problem}" for problem, names in missing.items()))
+            raise EngineError("; ".join(f"{several(names)}: {problem}" for problem, names in missing.items()))
 
     def _addresses(self) -> dict[str, str]:
         """The addresses of the far ends, by name."""
@@ -265,11 +265,13 @@ class _Run:
             if flow in self.tallies:
                 self.tallies[flow].facts.update(told)
         frames: dict[str, pl.DataFrame] = {}
-        for name, several in found.items():
+        for name, batches_of in found.items():
             with self._all_the_same():
-                frames[name] = pl.concat([tables.conform(name, one) for one in several])
+                frames[name] = pl.concat([tables.conform(name, one) for one in batches_of])
         with self._all_the_same():
             count(self.tallies, frames)
+        with self._all_the_same():
+            self.send_buffers.count(frames.get("tcp_info"))
         with self._all_the_same():
             frames.update(self.context.counters())
         with self._all_the_same():
@@ -290,7 +292,9 @@ class _Run:
         failures = [found for tally in self.tallies.values() if (found := tally.failure()) is not None]
         with self._all_the_same():
             self._write_flows()
-        self.warnings += _held_back(self.tallies.values())
+        self.warnings += by_responder(self.tallies.values())
+        with self._all_the_same():
+            self.warnings += self.send_buffers.warnings(self.tallies)
         with self._all_the_same():
             self._write_metadata(failures)
         failed = bool(failures) or self.problem is not None
@@ -352,36 +356,3 @@ class _Run:
         if rows:
             frame = pl.DataFrame(rows, schema=tables.FLOWS)
             self.writer.append("flows", self.context.redacted_rows("flows", frame))
-
-
-def _held_back(tallies: Iterable[Tally]) -> list[str]:
-    """A flow that came close to its responder's own limit says nothing about the path."""
-    held = []
-    for tally in tallies:
-        limit_bps = _number(tally.facts.get("held_to_bps_by_responder"))
-        span_ns = (tally.last_ns or 0) - (tally.first_ns or 0)
-        waited_s = _number(tally.facts.get("held_back_s_by_responder")) or 0.0
-        # Headers take some 3 % of what is paced; a flow within a tenth of its limit was held by it.
-        paced = limit_bps is not None and tally.payload_bytes * 8e9 > 0.9 * limit_bps * span_ns
-        if span_ns > 0 and (paced or waited_s * 1e9 > _HELD_SHARE * span_ns):
-            held.append(tally.flow.name)
-    if not held:
-        return []
-    return [f"{_several(held)}: as fast as the responder allows one client, not the path; see its --max-rate"]
-
-
-def _number(told: Any) -> float | None:
-    """A number that the far end told, if it is one."""
-    try:
-        return float(told)
-    except (TypeError, ValueError):
-        return None
-
-
-def _several(names: list[str]) -> str:
-    """Flows in few words.
-
-    >>> _several(["A"]), _several(["A", "B"]), _several(["A", "B", "C"])
-    ('A', 'A and B', 'A and 2 more flows')
-    """
-    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more flows"

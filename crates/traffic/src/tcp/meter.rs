@@ -195,7 +195,10 @@ impl Watched {
             Side::Sender => {
                 // A socket that was reset has nothing more to tell.
                 if let Ok(info) = own::read(self.stream.as_fd()) {
-                    let row = TcpSample::of_info(&info, self.flow, now_ns);
+                    // Whether the send buffer stops a flow shows in its memory: the kernel's own clock of that does not
+                    // run while data waits to leave.
+                    let row = TcpSample::of_info(&info, self.flow, now_ns)
+                        .with_memory(own::memory(self.stream.as_fd()));
                     sink.with(|samples| samples.tcp.push(row));
                 }
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -98,7 +99,24 @@ _LIMITS = {
     "congestion-window": "the congestion window",
     "pacing": "pacing",
     "path-rate": "the path's rate",
+    "far-end": "the responder's own limit",
 }
+
+
+def _held_by_responder(v: Values) -> str:
+    to = f" to {rate(v['to_bps'])}" if v["to_bps"] else ""
+    did = "read {} no faster" if v["direction"] == "up" else f"paced {{}}{to}"
+    return (
+        f"the responder {did.format(v['flow'])} for {percent(v['share'])} of the time: its own limit of one test's rate"
+    )
+
+
+def _send_buffer_full(v: Values) -> str:
+    return (
+        f"the send buffer of {size(v['buffer_bytes'])} held {size(v['data_bytes'])} of data of {v['flow']}, all that "
+        f"can be sent in a round trip of {duration(v['rtt_s'])}: it carried {rate(v['rate_bps'])}, and its congestion "
+        "window would have let it send more"
+    )
 
 
 def _limited_by(v: Values) -> str:
@@ -215,6 +233,8 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     "datagrams-lost": _datagrams_lost,
     "probes-lost": _probes_lost,
     "kernel-limited": _kernel_limited,
+    "held-by-responder": _held_by_responder,
+    "send-buffer-full": _send_buffer_full,
     "limited-by": _limited_by,
     "congestion-signals": _congestion_signals,
     "throughput-by-window": _throughput_by_window,
@@ -278,6 +298,13 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         f"the bottleneck's queue stands at {duration(v['induced_s'])} and never empties: a larger window would make it "
         "longer and nothing faster"
     ),
+    "load-held-by-responder": lambda v: (
+        f"the responder's own limit held the flows for {percent(v['share'])} of the time: what the path does under a "
+        "full load is not known"
+    ),
+    "load-held-by-host": lambda v: (
+        f"a limit at an end held the flows for {percent(v['share'])} of the time: they did not fill the path"
+    ),
     "too-few-drops": lambda v: f"losses came at {_number(v['count'], 'moment')} only: no queue overflows so",
     "managed-queue-possible": lambda v: (
         f"the delay stands near its highest ({duration(v['median_s'])} of {duration(v['highest_s'])}) and losses come "
@@ -336,6 +363,8 @@ def place(where: Mapping[str, Any] | None, *, of_connections: bool = False) -> s
     if where is None:
         return None
     direction = where.get("direction")
+    if where["kind"] == "far-end":
+        return "at the responder"
     if where["kind"] in ("sender", "receiver"):
         return f"at the {where['kind']}" + ("" if of_connections else f" of the {_flows(direction)}")
     if of_connections:
@@ -399,6 +428,50 @@ def _host_drop_sentence(verdict: Mapping[str, Any]) -> str:
     return f"This host itself dropped {_number(fact['packets'], 'packet')} of {_listed(verdict['flows'])}{because}."
 
 
+def _send_buffer_sentence(verdict: Mapping[str, Any]) -> str:
+    bytes_now = _value(verdict, "send_buffer_bytes")
+    of = "" if bytes_now is None else f" of {size(bytes_now)}"
+    return (
+        f"The sender's send buffer{of}, not the path, limits {_listed(verdict['flows'])}: "
+        f"for {percent(verdict['limited_share'])} of the time."
+    )
+
+
+def _sender_advice(verdict: Mapping[str, Any]) -> list[str]:
+    if verdict["detail"] == "pacing":
+        return ["raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE): the network carries more"]
+    if verdict["detail"] != "send-buffer":
+        return ["look at the sending application: the network would carry more"]
+    full = next((fact["values"] for fact in verdict["facts"] if fact["code"] == "send-buffer-full"), None)
+    if full is None:
+        return [
+            "let the send buffer grow to twice the rate times the round trip",
+            "$ sysctl net.ipv4.tcp_wmem net.core.wmem_max",
+        ]
+    now, rtt_s = full["buffer_bytes"], full["rtt_s"]
+    each = f"{size(2 * _GIGABIT_BPS / 8 * rtt_s)} for each Gbit/s"
+    if full["set"]:
+        return [f"leave out the send buffer that the test asks for, or ask for more than {size(now)} ({each})"]
+    where = "at the responder, which sends: " if full["direction"] == "down" else ""
+    return [
+        f"{where}let the send buffer grow beyond {size(now)}, to twice the rate times the round trip of "
+        f"{duration(rtt_s)}: {each}; what the path would carry is not known, at least {rate(full['rate_bps'])}",
+        f"$ sysctl -w net.ipv4.tcp_wmem='4096 16384 {_power_of_two(2 * now)}'",
+    ]
+
+
+_GIGABIT_BPS = 1e9
+
+
+def _power_of_two(value: float) -> int:
+    """The next power of two.
+
+    >>> _power_of_two(5e6)
+    8388608
+    """
+    return 1 << max(12, math.ceil(math.log2(max(1.0, value))))
+
+
 _DROP_ADVICE: dict[str, list[str]] = {
     "receive-buffer": [
         "let the application read faster, or give its socket a larger receive buffer",
@@ -444,8 +517,16 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"for {percent(v['limited_share'])} of the time."
     ),
     "sender": lambda v: (
-        f"The sender's {'buffer' if v['detail'] == 'send-buffer' else v['detail']}, not the path, limits "
-        f"{_listed(v['flows'])}: for {percent(v['limited_share'])} of the time."
+        _send_buffer_sentence(v)
+        if v["detail"] == "send-buffer"
+        else (
+            f"The sender's {v['detail']}, not the path, limits "
+            f"{_listed(v['flows'])}: for {percent(v['limited_share'])} of the time."
+        )
+    ),
+    "peer-application": lambda v: (
+        f"The responder's own limit, not the path, limits {_listed(v['flows'])}: "
+        f"for {percent(v['limited_share'])} of the time."
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
     "none": lambda v: f"Under load nothing waits {_ways(_way(v))} that did not before, and nothing is seen to be lost.",
@@ -502,13 +583,10 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
         "let the receiver's window grow to the rate times the round trip",
         "$ sysctl net.ipv4.tcp_rmem net.core.rmem_max",
     ],
-    "sender": lambda v: (
-        ["let the send buffer grow to the rate times the round trip", "$ sysctl net.ipv4.tcp_wmem net.core.wmem_max"]
-        if v["detail"] == "send-buffer"
-        else ["raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE): the network carries more"]
-        if v["detail"] == "pacing"
-        else ["look at the sending application: the network would carry more"]
-    ),
+    "sender": _sender_advice,
+    "peer-application": lambda _: [
+        "start the responder with a higher --max-rate, or with --secret-file instead of --open, to measure the path"
+    ],
     "unfairness": lambda v: (
         ["a queue for each flow at the bottleneck (fq_codel, cake) shares its rate whatever the distance"]
         if v["detail"] == "distance"

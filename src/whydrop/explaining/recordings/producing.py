@@ -35,9 +35,36 @@ def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:
     for side in judged:
         found += [*queues.findings(scene, side), *losses.findings(side), _background(side)]
         found += ports.findings(port, side) if port is not None else []
-    found += [*hosts.findings(scene, judged), *sharing.findings(scene), *outages.findings(scene)]
+    at_hosts = hosts.findings(scene, judged)
+    found = _without_path(found, at_hosts)
+    found += [*at_hosts, *sharing.findings(scene), *outages.findings(scene)]
     found += drops.findings(scene)
     return [_paid(_with_senders(scene, finding)) for finding in found]
+
+
+# What only flows that the path itself limits tell of it.
+_OF_FULL_LOAD = frozenset({"deep-queue", "shaper", "shallow-queue", "aqm", "policer", "none"})
+
+
+def _without_path(found: list[Finding], at_hosts: list[Finding]) -> list[Finding]:
+    """The findings, those ruled out that need flows as fast as the path, where a limit at an end held these.
+
+    That nothing waits is what comes of such a limit. Queues may be there all the same, as of other traffic, but not of
+    flows that their responder kept below the path's rate.
+    """
+    held = {one.subject.flows: one for one in at_hosts if one.veto is None and one.nats > math.log(MECHANISMS)}
+
+    def ruled(finding: Finding) -> Finding:
+        limited = held.get(finding.subject.flows)
+        if limited is None or finding.veto is not None:
+            return finding
+        if limited.detail == hosts.OF_RESPONDER and finding.cause in _OF_FULL_LOAD:
+            return replace(finding, veto=Fact("load-held-by-responder", {"share": limited.limited_share}))
+        if finding.cause == "none":
+            return replace(finding, veto=Fact("load-held-by-host", {"share": limited.limited_share}))
+        return finding
+
+    return [ruled(finding) for finding in found]
 
 
 def _with_senders(scene: Scene, finding: Finding) -> Finding:
@@ -46,7 +73,7 @@ def _with_senders(scene: Scene, finding: Finding) -> Finding:
         return finding
     told = senders.facts(scene, finding.subject.flows)
     # That one of the limits is the cause is said once.
-    named = {fact.values["flow"] for fact in finding.facts if fact.code == "kernel-limited"}
+    named = {fact.values["flow"] for fact in finding.facts if fact.code in ("kernel-limited", "held-by-responder")}
     own = [fact for fact in told if fact.code != "limited-by" or fact.values["flow"] not in named]
     return replace(finding, facts=(*finding.facts, *own))
 

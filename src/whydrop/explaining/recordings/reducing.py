@@ -20,7 +20,18 @@ def reduce(findings: Iterable[Finding]) -> list[Json]:
 
     said = [finding.as_json() for finding in findings]
     verdicts = json.loads(_core.reduce(json.dumps(said)))
-    return in_order(_document(one) for one in verdicts if one["facts"] or one["cause"] != "unknown")
+    return in_order(_document(_at_host(one)) for one in verdicts if one["facts"] or one["cause"] != "unknown")
+
+
+# Where that is which a cause accuses, though it competed with causes of the path for the same flows.
+_HOSTS = {"receiver-window": "receiver", "sender": "sender", "peer-application": "far-end"}
+
+
+def _at_host(verdict: Json) -> Json:
+    place, kind = verdict["place"], _HOSTS.get(verdict["cause"])
+    if kind is None or place is None or place["kind"] != "path":
+        return verdict
+    return {**verdict, "place": {**place, "kind": kind}}
 
 
 def in_order(verdicts: Iterable[Json]) -> list[Json]:

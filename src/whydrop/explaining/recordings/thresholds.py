@@ -75,13 +75,17 @@ MOST_OF_THE_TIME = 0.5
 BACKLOG_PACKETS = 4.0
 # A window of which less than this is in use is not validated: the sender had less to send (RFC 7661, section 4.2).
 VALIDATED = 0.5
-# Linux wakes who waits for room in a send buffer when a third of it is free (sk_stream_is_writeable): until then the
-# buffer stops the application.
-BUFFER_FULL = 2 / 3
+# The headers of what is paced, and intervals that do not end with a packet, are no more than this of the rate that a
+# responder holds a flow to.
+AT_FAR_LIMIT = 0.9
+# A flow that the responder's limit held for more than this share of its time has round trips that are the limit's too.
+TOUCHED_BY_FAR_LIMIT = 0.05
+# Beyond this the limit is met at all times but for the beginning, and a queue that probes find is not of these flows.
+ALL_BY_FAR_LIMIT = 0.9
+# A buffer of which less than this is in use has not just been refilled too late.
+BUFFER_IN_USE = 1 / 3
 # A pacing rate at the most that is set, but for its rounding.
 AT_MOST = 0.99
-# Congestion controls that send by their estimate of the path's rate, and keep a window of twice what that needs.
-BY_RATE = frozenset({"bbr", "bbr1", "bbr2", "bbr3"})
 
 # --- Throughput by congestion window ---
 

@@ -24,12 +24,12 @@ from whydrop.explaining.recordings.likelihood import dependence
 from whydrop.explaining.recordings.measures.limits import Flags, in_flight
 from whydrop.explaining.recordings.measures.series import STATE, STATES, Counted, Flow, Values
 from whydrop.explaining.recordings.thresholds import (
-    BY_RATE,
     FEWEST_ON_A_SIDE,
     MOST_WINDOWS,
     VALIDATED,
     WORTH_A_KINK,
 )
+from whydrop.recording.buffers import BY_RATE
 from whydrop.recording.statistics import resampling
 
 _RESAMPLES = 400

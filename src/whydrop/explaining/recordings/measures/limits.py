@@ -17,7 +17,12 @@ each interval:
   TCP Vegas counts them (L. S. Brakmo, L. L. Peterson, 1995). A larger window would make the queue longer and nothing
   faster. So it is with a congestion control that sends by its estimate of the path's rate (BBR);
 - ``congestion-window``: the window is full, and nothing stands: slow start (which bursts ahead of the path), or what
-  losses left of it.
+  losses left of it;
+- ``send-buffer``: the socket's memory is full, and all that is in it would fit into the congestion window. The
+  kernel's clock of the send buffer does not run while any of it waits to leave (for a pacer, or for the next
+  acknowledgment), and so misses a part of that time. A flow of ours that is greedy always has something to send: where
+  none of it waits, it is the buffer that lets none in;
+- ``far-end``: the responder's own limit (`far_limits`), ahead of everything that it brings about.
 """
 
 from __future__ import annotations
@@ -30,19 +35,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whydrop.explaining.recordings.likelihood import dependence
+from whydrop.explaining.recordings.measures import far_limits
 from whydrop.explaining.recordings.measures.series import Counted, Flow, Values
 from whydrop.explaining.recordings.measures.spans import Spans
 from whydrop.explaining.recordings.thresholds import (
     AT_MOST,
     BACKLOG_PACKETS,
-    BUFFER_FULL,
-    BY_RATE,
+    BUFFER_IN_USE,
     VALIDATED,
 )
 from whydrop.recording import derived
+from whydrop.recording.buffers import BUFFER_FULL, BY_RATE, RUNS_DRY, WAITS_IN_QUEUE
 
-LIMITS = ("receive-window", "send-buffer", "application", "congestion-window", "pacing", "path-rate")
-_WINDOW, _BUFFER, _APPLICATION, _CONGESTION, _PACING, _PATH = range(len(LIMITS))
+LIMITS = ("receive-window", "send-buffer", "application", "congestion-window", "pacing", "path-rate", "far-end")
+_WINDOW, _BUFFER, _APPLICATION, _CONGESTION, _PACING, _PATH, _FAR_END = range(len(LIMITS))
 
 _CLOCKS = (
     "receive_window_limited_ns",
@@ -64,6 +70,7 @@ class HeldShares:
     ``queue_delay_s`` is the median of what its packets waited where the path's rate did; NaN where it never did.
     ``samples`` is how many independent samples of it there are, by limit. ``by`` is ``kernel`` where its clocks tell of
     the receive window and the send buffer, else ``samples``. Shares add up to the part of the time that is known.
+    ``buffer`` is what is known of the send buffer where it held the flow.
     """
 
     flow: Flow
@@ -72,6 +79,24 @@ class HeldShares:
     span_s: float
     queue_delay_s: float
     by: str
+    buffer: SendBuffer | None = None
+
+
+@dataclass(frozen=True)
+class SendBuffer:
+    """Medians over the samples in which a send buffer was full.
+
+    Attributes:
+        memory_bytes: the most that the socket's memory may be, overhead included (``SO_SNDBUF``).
+        data_bytes: of the stream in it, sent or not.
+        rtt_s: the round trip over which these are spread.
+        carried_bps: what the flow carried.
+    """
+
+    memory_bytes: float
+    data_bytes: float
+    rtt_s: float
+    carried_bps: float
 
 
 def measure(flows: Sequence[Flow], spans: Spans) -> list[HeldShares]:
@@ -91,8 +116,9 @@ def _of(flow: Flow, spans: Spans) -> HeldShares | None:
     if len(times) < 4 or times[-1] <= times[0]:
         return None
     elapsed = np.diff(times).astype(float)
-    shown = _shown(counted, flow.control)
-    by, parts = _parts(counted, shown, elapsed)
+    shown = _shown(counted, flow.control, is_greedy=flow.is_greedy)
+    by, parts = _parts(counted, shown, elapsed, is_greedy=flow.is_greedy)
+    _give_to_far_end(parts, far_limits.share(flow, spans), flow.direction)
     known = np.isfinite(parts).all(axis=0) & (elapsed > 0)
     if known.sum() < 3:
         return None
@@ -102,14 +128,57 @@ def _of(flow: Flow, spans: Spans) -> HeldShares | None:
     return HeldShares(
         flow,
         {name: float(np.clip(part @ weights, 0.0, 1.0)) for name, part in zip(LIMITS, parts, strict=True)},
-        {name: len(part) / dependence(part) for name, part in zip(LIMITS, parts, strict=True)},
+        {name: _independent(name, part, flow) for name, part in zip(LIMITS, parts, strict=True)},
         float(elapsed[known].sum()) / 1e9,
         float(np.median(waited)) if len(waited) else math.nan,
         by,
+        _send_buffer(counted, shown),
     )
 
 
-def _parts(counted: Counted, shown: Values, elapsed: Values) -> tuple[str, Values]:
+def _independent(name: str, part: Values, flow: Flow) -> float:
+    """How many independent samples there are of a share.
+
+    What a responder tells of its limit is of all the time; and of a flow that always has more to send it is known that
+    the buffer stops it whenever nothing else does.
+    """
+    certain = name == LIMITS[_FAR_END] or (name == LIMITS[_BUFFER] and flow.is_greedy)
+    return float(len(part)) if certain else len(part) / dependence(part)
+
+
+def _give_to_far_end(parts: Values, held: float, direction: str) -> None:
+    """Take the share of each interval that the far end's limit held: first from what it shows as at the near end."""
+    if not held:
+        return
+    # A responder that reads late closes its window; one that sends late has a pacing rate.
+    shown_as = _WINDOW if direction == "up" else _PACING
+    known = np.isfinite(parts).all(axis=0)
+    taken = np.minimum(parts[shown_as, known], held)
+    parts[shown_as, known] -= taken
+    others = np.maximum(parts[:, known].sum(axis=0), 1e-9)
+    rest = np.minimum(1.0, np.maximum(0.0, held - taken) / others)
+    parts[:, known] *= 1.0 - rest
+    parts[_FAR_END, known] = held
+
+
+def _send_buffer(counted: Counted, shown: Values) -> SendBuffer | None:
+    """The buffer, from the samples that show it full."""
+    full = shown == _BUFFER
+    if full.sum() < 2:
+        return None
+    flight = in_flight(counted) * counted["mss_bytes"] + np.nan_to_num(counted["not_sent_bytes"])
+    memory, data, rtt_ns = (
+        float(np.median(known)) if len(known := values[full & np.isfinite(values)]) else math.nan
+        for values in (counted["send_buffer_bytes"], flight, counted["srtt_ns"])
+    )
+    seconds = (counted.times_ns[-1] - counted.times_ns[0]) / 1e9
+    carried_bps = counted.growth("acked_bytes") * 8 / seconds if seconds > 0 else math.nan
+    if not (memory > 0 and data > 0 and rtt_ns > 0 and carried_bps > 0):
+        return None
+    return SendBuffer(memory, data, rtt_ns / 1e9, float(carried_bps))
+
+
+def _parts(counted: Counted, shown: Values, elapsed: Values, *, is_greedy: bool = False) -> tuple[str, Values]:
     """Who tells; and for each limit the share of each interval, NaN where nobody does."""
     # A clock may be read a little late, and then again early: more than all of an interval is made up for by others.
     clocks = {name: counted.grown(name) / np.maximum(elapsed, 1.0) for name in _CLOCKS}
@@ -123,16 +192,57 @@ def _parts(counted: Counted, shown: Values, elapsed: Values) -> tuple[str, Value
         return "kernel", parts
     if np.isfinite(window + buffer + busy).any():
         # The kernel's clocks say when these two stopped it; the samples say what did otherwise.
-        others = np.where(shown == _WINDOW, _CONGESTION, np.where(shown == _BUFFER, _APPLICATION, shown))
+        # A buffer whose memory is known to be full stops a flow also while the rest of it is still to leave.
+        told = shown if np.isfinite(counted["send_memory_bytes"]).any() else _without_buffer(shown, is_greedy)
+        others = np.where(shown == _WINDOW, _CONGESTION, _as_emptied(counted, told, buffer))
         parts[:] = 0.0
         parts[_WINDOW], parts[_BUFFER] = window, buffer
         _divide(parts, busy - window - buffer, _halves(others, shown))
-        parts[_APPLICATION] += 1.0 - busy
+        if is_greedy:
+            # Where its buffer was not what it waited for, its writer was late, and nothing is known.
+            parts[_BUFFER] += (1.0 - busy) * _emptied(buffer, shown)
+        else:
+            parts[_APPLICATION] += 1.0 - busy
         return "kernel", parts
     known = np.isfinite(shown[1:] + shown[:-1])
     parts[:, known] = 0.0
     _divide(parts, np.where(known, 1.0, math.nan), _halves(shown, shown))
     return "samples", parts
+
+
+def _without_buffer(shown: Values, is_greedy: bool) -> Values:
+    """Samples that only seem to show a full buffer: the kernel's clock of it says when it was."""
+    return shown if is_greedy else np.where(shown == _BUFFER, float(_APPLICATION), shown)
+
+
+def _emptied(buffer: Values, shown: Values) -> Flags:
+    """The intervals in which the buffer of a flow ran empty that always has more to send."""
+    shows = (shown[1:] == _BUFFER) & (shown[:-1] == _BUFFER)
+    return np.asarray(shows | (np.nan_to_num(buffer) >= RUNS_DRY), dtype=np.bool_)
+
+
+def _as_emptied(counted: Counted, shown: Values, buffer: Values) -> Values:
+    """A sender that goes by its estimate of the path (BBR) is the buffer's where this ran dry again and again."""
+    dry = np.nan_to_num(buffer) >= RUNS_DRY
+    either = np.concatenate([dry[:1], dry[1:] | dry[:-1], dry[-1:]])
+    return np.where(either & (shown == _PATH) & _holds_back(counted), float(_BUFFER), shown)
+
+
+def _holds_back(counted: Counted) -> Flags:
+    """Where the send buffer is full, and all of it would fit into the congestion window and into the path."""
+    flight = in_flight(counted)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        held = flight + np.nan_to_num(counted["not_sent_bytes"]) / counted["mss_bytes"]
+        full = counted["send_memory_bytes"] >= BUFFER_FULL * counted["send_buffer_bytes"]
+        fits = held < counted["congestion_window_packets"]
+        return np.asarray(full & fits & ~_waits(counted, flight), dtype=np.bool_)
+
+
+def _waits(counted: Counted, flight: Values) -> Flags:
+    """Where packets of the flow stand in a queue: whatever holds the flow back, more of them would wait there too."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        longer = counted["srtt_ns"] > WAITS_IN_QUEUE * base_rtt_ns(counted)
+        return np.asarray(longer & (backlog(counted, flight) >= BACKLOG_PACKETS), dtype=np.bool_)
 
 
 def _evened(counted: Counted) -> Counted:
@@ -160,7 +270,7 @@ def _divide(parts: Values, share: Values, halves: tuple[Values, Values]) -> None
     parts[:, ~np.isfinite(share)] = math.nan
 
 
-def _shown(counted: Counted, control: str) -> Values:
+def _shown(counted: Counted, control: str, *, is_greedy: bool = False) -> Values:
     """The limit of the flow that each sample shows; NaN where it does not tell."""
     window, flight = counted["congestion_window_packets"], in_flight(counted)
     waits, mss = counted["not_sent_bytes"], counted["mss_bytes"]
@@ -184,9 +294,25 @@ def _shown(counted: Counted, control: str) -> Values:
         stands = by_rate | (backlog(counted, flight) >= BACKLOG_PACKETS) & ~slow_start(counted)
     shown = np.where(stands, float(_PATH), float(_CONGESTION))
     shown = np.where(paced, float(_PACING), shown)
+    if not by_rate:
+        shown = np.where(_holds_back(counted), float(_BUFFER), shown)
     shown = np.where(used, shown, np.where(stopped_by_buffer, float(_BUFFER), float(_APPLICATION)))
+    if is_greedy:
+        shown = np.where(shown == _APPLICATION, _of_greedy(counted), shown)
+    shown = np.where((shown == _BUFFER) & _waits(counted, flight), float(_PATH), shown)
     shown = np.where(used & ahead & ~full, float(_WINDOW), shown)
     return np.where(np.isfinite(window) & np.isfinite(flight), shown, math.nan)
+
+
+def _of_greedy(counted: Counted) -> Values:
+    """The limit where nothing waits to be sent although there is always more: the buffer, or its refilling.
+
+    Where the buffer is known to be nearly empty its writer is late, for which this host may be too busy: no limit is
+    named then.
+    """
+    with np.errstate(invalid="ignore"):
+        late = counted["send_memory_bytes"] < BUFFER_IN_USE * counted["send_buffer_bytes"]
+    return np.where(late, math.nan, float(_BUFFER))
 
 
 def in_flight(counted: Counted) -> Values:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from whydrop.explaining.recordings.measures import (
     delays,
     drops,
+    far_limits,
     kink,
     limits,
     loads,
@@ -29,6 +31,7 @@ from whydrop.explaining.recordings.measures.outages import Outage
 from whydrop.explaining.recordings.measures.series import Flow, Stream
 from whydrop.explaining.recordings.measures.signals import Signals
 from whydrop.explaining.recordings.measures.spans import Spans
+from whydrop.explaining.recordings.thresholds import TOUCHED_BY_FAR_LIMIT
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -40,7 +43,10 @@ WAYS = ("both", "up", "down")
 
 @dataclass(frozen=True)
 class Scene:
-    """The numbers that findings are made of; ``delays``, ``losses`` by way, ``loads`` by direction."""
+    """The numbers that findings are made of; ``delays``, ``losses`` by way, ``loads`` by direction.
+
+    ``far_limits`` are flows that met their responder's own limit, each with the share of its time.
+    """
 
     streams: list[Stream]
     flows: list[Flow]
@@ -53,11 +59,17 @@ class Scene:
     window_fits: list[WindowFit]
     outages: list[Outage]
     drops: list[HostDrops]
+    far_limits: list[tuple[Flow, float]] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of all flows that made load; without load of the streams of probes."""
         return tuple(flow.name for flow in self.flows) or tuple(stream.name for stream in self.streams)
+
+    def held_by_far_end(self, names: Iterable[str]) -> bool:
+        """True if the responder's own limit had a part in what any of these flows did."""
+        asked = frozenset(names)
+        return any(flow.name in asked and share > TOUCHED_BY_FAR_LIMIT for flow, share in self.far_limits)
 
 
 def measure(recording: Recording) -> Scene | None:
@@ -81,6 +93,7 @@ def measure(recording: Recording) -> Scene | None:
         kink.measure(flows),
         stopped,
         [],
+        [(flow, share) for flow in flows if (share := far_limits.share(flow, time)) > 0],
     )
 
 

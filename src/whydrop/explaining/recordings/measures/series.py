@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 Times = NDArray[np.int64]
 
+# A flow of ours that is asked for one of these has times without anything to send.
+_PAUSING = frozenset({"rate_bps", "on_s", "off_s", "payload_bytes"})
+
 LOADING = ("tcp", "udp", "burst", "http")
 # Probes that are missing by their numbers are filled in up to this many times those that are there: what jumps
 # farther is a counter that began anew.
@@ -86,6 +89,8 @@ class Flow:
         makes_load: not so of the end of a connection that receives more than it sends, where both are known.
         told: what its runner said once, such as ``TCP_RETRANSMIT``.
         datagrams: of a stream of UDP, sent and lost, where its receiver counted.
+        is_greedy: its sender always had more to send: one of whydrop's own, without a rate, pauses or an end by bytes.
+        set_send_buffer_bytes: the send buffer that its test asked for; the kernel's own choice where ``None``.
     """
 
     name: str
@@ -103,6 +108,8 @@ class Flow:
     told: dict[str, Any] = field(default_factory=dict)
     makes_load: bool = True
     datagrams: tuple[float, float] | None = None
+    is_greedy: bool = False
+    set_send_buffer_bytes: int | None = None
 
     @property
     def carried_bytes(self) -> float:
@@ -239,6 +246,8 @@ def flows(recording: Recording) -> list[Flow]:
         told = document.told(row["facts"]) if row["facts"] else {}
         told = told.get("flent", told) if isinstance(told, dict) else {}
         told = told if isinstance(told, dict) else {}
+        settings = document.told(row["settings"]) if row["settings"] else {}
+        settings = settings if isinstance(settings, dict) else {}
         found.append(
             Flow(
                 str(row["name"]),
@@ -255,9 +264,15 @@ def flows(recording: Recording) -> list[Flow]:
                 float(_HEADERS_BYTES.get(row["ip_version"] or 4, 52)),
                 told,
                 datagrams=_datagrams(rows),
+                is_greedy=row["kind"] == "tcp" and row["runner"] == "engine" and not _PAUSING & settings.keys(),
+                set_send_buffer_bytes=_whole(settings.get("send_buffer_bytes")),
             )
         )
     return _without_requests(found)
+
+
+def _whole(told: Any) -> int | None:
+    return told if isinstance(told, int) and not isinstance(told, bool) and told > 0 else None
 
 
 def _without_requests(found: list[Flow]) -> list[Flow]:

@@ -179,7 +179,7 @@ def _managed(scene: Scene, side: Side) -> Finding | None:
     looks: tuple[Callable[[], _Sign | None], ...] = (
         lambda: _marks(side),
         lambda: _isolation(scene, side),
-        lambda: _spared(side),
+        lambda: _spared(scene, side),
         lambda: _control(side),
     )
     signs = [sign for look in looks if (sign := look()) is not None and sign.nats > 0]
@@ -231,7 +231,8 @@ def _isolation(scene: Scene, side: Side) -> _Sign | None:
     classes = {flow.dscp for load in side.loads for flow in load.flows}
     alike = [stream for stream in scene.streams if stream.dscp in classes]
     probed = side.waiting
-    if probed is None or probed.by != "probes" or not alike:
+    if probed is None or probed.by != "probes" or not alike or scene.held_by_far_end(side.subject.flows):
+        # What a responder reads late, or sends late, waits at that end: no round trip of such flows tells of the path.
         return None
     own = [load.queue_steps_s for load in side.loads if np.isfinite(load.queue_steps_s).any()]
     if not own:
@@ -260,7 +261,7 @@ def _isolation(scene: Scene, side: Side) -> _Sign | None:
     return _Sign("flow-queueing", nats, fact, {"queue_delay_s": quantity(queue, 0.0)})
 
 
-def _spared(side: Side) -> _Sign | None:
+def _spared(scene: Scene, side: Side) -> _Sign | None:
     """Flows that lose packets on a link that is full, while probes neither wait nor are lost: these pass beside it.
 
     Full: the rate of all flows together is steadier than independent ones could be. A first-in, first-out queue that is
@@ -268,6 +269,9 @@ def _spared(side: Side) -> _Sign | None:
     """
     waiting, probes = side.waiting, side.losses
     if waiting is None or waiting.by != "probes" or probes is None or probes.lost or len(side.loads) != 1:
+        return None
+    if scene.held_by_far_end(side.subject.flows):
+        # It is the limit's rate that is steady.
         return None
     load = side.loads[0]
     if waiting.induced.high > len(load.flows) * side.floor_s or not _loss_based(side):

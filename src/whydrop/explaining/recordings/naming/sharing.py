@@ -29,7 +29,10 @@ def findings(scene: Scene) -> list[Finding]:
         if shared is not None and shared.index.value < UNFAIR_INDEX:
             one = _finding(direction, shared)
             # Flows that their hosts hold back leave the rest to others, and are not wronged.
-            if not any(limits.flow.name in one.subject.flows and held(limits) for limits in scene.limits):
+            if any(limits.flow.name in one.subject.flows and held(limits) for limits in scene.limits):
+                continue
+            # Nor are those that share a responder's limit wronged by the path.
+            if not scene.held_by_far_end(load.names):
                 found.append(one)
     return found
 

@@ -1,0 +1,137 @@
+"""Flows that an end held back: a responder's own limit, a send buffer; nothing on the path is accused of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from explaining.made_connections import BASE_NS, MSS, clocks, connection, samples
+from explaining.made_recordings import FlowQueues, MadePath, Queue, record
+from whydrop.explaining.recordings.document import of_recording
+from whydrop.measure.held_back import SendBuffers
+from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.tally import Tally
+from whydrop.recording import tables
+from whydrop.recording.recording import Recording
+
+MBIT = 1e6
+PATH = {"aqm", "deep-queue", "shaper", "shallow-queue", "policer", "sender", "unfairness"}
+
+
+def told(recording: Recording, direction: str, **facts: str) -> Recording:
+    """The recording whose flows of one direction the responder told these facts of."""
+    flows = recording.table("flows").with_columns(
+        facts=pl.when(pl.col("direction") == direction).then(pl.lit(json.dumps(facts))).otherwise("facts")
+    )
+    parts = {name: recording.table(name) for name in ("intervals", "tcp_info", "probes")}
+    return Recording(recording.path, recording.metadata, {"flows": flows, **parts})
+
+
+def verdicts(recording: Recording) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = of_recording(recording).document()["verdicts"]
+    return found
+
+
+@pytest.mark.parametrize("queue", [FlowQueues(20 * MBIT, 4), Queue(20 * MBIT, 200)], ids=["queues of flows", "fifo"])
+def test_uploads_that_the_responder_reads_late_accuse_nobody_on_the_path(queue: Queue, tmp_path: Path) -> None:
+    made = record(tmp_path / "made.recording", MadePath(queue, Queue(1000 * MBIT, 10_000)))
+    (first, *others) = verdicts(told(made, "up", held_back_s_by_responder="29.5"))
+    assert (first["cause"], first["detail"]) == ("peer-application", "responder-limit")
+    assert first["at"] == {"kind": "far-end", "direction": "up"}
+    assert first["place"] == "at the responder"
+    assert "responder's own limit, not the path" in first["sentence"]
+    assert not PATH & {one["cause"] for one in others}
+
+
+def test_downloads_as_fast_as_they_are_paced_accuse_nobody_on_the_path(tmp_path: Path) -> None:
+    path = MadePath(Queue(1000 * MBIT, 10_000), Queue(20 * MBIT, 100), uploads=0, downloads=4)
+    limits = told(record(tmp_path / "made.recording", path), "down", held_to_bps_by_responder=f"{4.9 * MBIT:.0f}")
+    first = verdicts(limits)[0]
+    assert (first["cause"], first["detail"]) == ("peer-application", "responder-limit")
+    assert "paced TCP download 1 to 4.90 Mbit/s" in first["evidence"][0]
+
+
+@pytest.mark.parametrize("facts", [{"held_to_bps_by_responder": "9e6"}, {"held_back_s_by_responder": "0.8"}])
+def test_a_limit_that_is_higher_than_what_the_path_carries_is_not_the_cause(
+    facts: dict[str, str], tmp_path: Path
+) -> None:
+    path = MadePath(Queue(20 * MBIT, 500), Queue(1000 * MBIT, 10_000))
+    causes = [one["cause"] for one in verdicts(told(record(tmp_path / "made.recording", path), "up", **facts))]
+    assert "deep-queue" in causes
+    assert "peer-application" not in causes
+
+
+@pytest.mark.parametrize("words", ["nan", "inf", "-3", "much", "1e400"])
+def test_limits_that_are_no_numbers_are_none(words: str, tmp_path: Path) -> None:
+    made = record(tmp_path / "made.recording", MadePath(Queue(20 * MBIT, 500), Queue(1000 * MBIT, 10_000), length_s=10))
+    found = verdicts(told(made, "up", held_back_s_by_responder=words, held_to_bps_by_responder=words))
+    assert all(one["cause"] != "peer-application" for one in found)
+
+
+# A buffer of 200 kB that holds 60 packets where the window is of 100; of what is in it some is still to leave.
+FULL = {"unacked_packets": 50, "send_buffer_bytes": 200_000, "send_memory_bytes": 180_000}
+
+
+def greedy(rows: pl.DataFrame, control: str = "cubic", **settings: Any) -> list[dict[str, Any]]:
+    """Verdicts on one of whydrop's own flows with these samples."""
+    recording = connection(rows, control)
+    flows = recording.table("flows").with_columns(
+        runner=pl.lit("engine"), settings=pl.lit(json.dumps(settings)), facts=pl.lit("{}")
+    )
+    parts = {"tcp_info": rows, "intervals": recording.table("intervals"), "flows": flows}
+    return verdicts(Recording(recording.path, recording.metadata, parts))
+
+
+@pytest.mark.parametrize("waiting", [0, 10 * MSS])
+def test_a_full_send_buffer_is_named_with_its_size_and_what_to_set(waiting: int) -> None:
+    """The kernel's clock of it runs for a part of the time only: while all that was written has left."""
+    first = greedy(samples(**FULL, not_sent_bytes=waiting, **clocks(buffer=0.3)))[0]
+    assert (first["cause"], first["detail"]) == ("sender", "send-buffer")
+    assert first["at"]["kind"] == "sender"
+    assert first["parameters"]["send_buffer_bytes"]["value"] == 200_000
+    assert first["parameters"]["needed_bytes"]["low"] >= 200_000
+    assert any("net.ipv4.tcp_wmem=" in line for line in first["advice"])
+
+
+def test_a_greedy_flow_never_has_an_application_without_anything_to_send() -> None:
+    rows = samples(unacked_packets=40, not_sent_bytes=0, send_memory_bytes=None, send_buffer_bytes=None)
+    found = greedy(rows)
+    assert (found[0]["cause"], found[0]["detail"]) == ("sender", "send-buffer")
+    # Of a flow with a rate, or of any other program, it is as likely as not.
+    assert greedy(rows, rate_bps=5e6)[0]["detail"] == "application"
+
+
+def test_a_buffer_behind_which_packets_stand_in_a_queue_is_not_too_small() -> None:
+    found = greedy(samples(**FULL, not_sent_bytes=0, srtt_ns=2 * BASE_NS))
+    assert all(one["cause"] != "sender" for one in found)
+
+
+def test_a_window_of_twice_what_the_path_needs_makes_no_buffer_too_small() -> None:
+    """BBR's: its buffer is too small only where it runs dry."""
+    for share, cause in ((0.0, False), (0.4, True)):
+        rows = samples(**FULL, not_sent_bytes=10 * MSS, **clocks(buffer=share))
+        assert any(one["detail"] == "send-buffer" for one in greedy(rows, "bbr")) == cause
+
+
+def test_the_run_warns_of_a_send_buffer_that_limits_its_flows() -> None:
+    flow = PlannedFlow("Up", "tcp", direction="up")
+    tallies = {0: Tally(0, flow)}
+    for columns, warned in ((FULL, True), ({**FULL, "send_memory_bytes": 50_000}, False)):
+        buffers = SendBuffers({0: flow})
+        buffers.count(samples(**columns, not_sent_bytes=0))
+        found = buffers.warnings(tallies)
+        assert bool(found) == warned, found
+        assert all("tcp_wmem" in line and "200 kB" in line for line in found)
+
+
+def test_the_run_says_nothing_of_flows_that_tell_no_memory() -> None:
+    flow = PlannedFlow("Up", "tcp", direction="up")
+    buffers = SendBuffers({0: flow})
+    buffers.count(None)
+    buffers.count(tables.conform("tcp_info", pl.DataFrame({"flow": np.zeros(9, np.int32)})))
+    assert buffers.warnings({0: Tally(0, flow)}) == []
