@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.formats.archives.log_times import line_ns
+from whydrop.formats.archives.log_times import LocalTimes, line_ns
 from whydrop.formats.archives.names import Host, plain
 from whydrop.formats.archives.noting import counted
 from whydrop.formats.archives.quantities import LARGEST
@@ -91,6 +91,7 @@ class _Log:
     times: int = 0
     bad: int = 0
     zones: set[str] = field(default_factory=set)
+    local: LocalTimes = field(default_factory=LocalTimes)
     damage: str | None = None
 
 
@@ -107,7 +108,7 @@ def read(content: bytes, name: str, of: Host | None) -> tuple[pl.DataFrame, list
         moment = line_ns(entry)
         if moment is not None:
             is_behind = log.taken > 0 if is_behind is None else is_behind
-            time_ns = moment[0]
+            time_ns = log.local.going_on(*moment)
             log.times += 1
             log.zones.update([moment[1]] if moment[1] else [])
             if is_behind:
@@ -139,6 +140,8 @@ def _notes(log: _Log) -> list[str]:
             "between, as in `while sleep 1; do date +%s.%N; ss -tinmO; done`"
         )
     unsaid = "Times of a zone that does not say how far it is from UTC, taken for UTC"
+    if log.local.changes:
+        notes.append("Summer time began or ended in this log: the times go on across it")
     return [*notes, *(counted(unsaid, 1, zone) for zone in sorted(log.zones))]
 
 

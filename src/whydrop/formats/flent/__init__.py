@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from whydrop.formats.flent.metadata import translate
+from whydrop.formats.flent.stamps import put_right
 from whydrop.formats.flent.upgrade import upgraded
 from whydrop.formats.flent.values import Values
 from whydrop.recording.recording import Recording
@@ -24,6 +25,7 @@ def recording(content: dict[str, Any], path: Path) -> Recording:
         RecordingError: it is damaged, or of a version that is newer than those known here.
     """
     file = upgraded(content, str(path))
+    put_right(file)
     values = Values(file)
     metadata = translate(file, values, path)
     return Recording(path, metadata, values.tables(), values.notes)

@@ -13,6 +13,9 @@ from whydrop.recording.errors import RecordingError
 
 NEWEST = 4
 
+# 2005: before there was netperf-wrapper.
+_FIRST_NS = 1_104_537_600 * 1_000_000_000
+
 Row = dict[str, Any]
 
 
@@ -168,7 +171,8 @@ def _difference_stations(rows: list[Row]) -> None:
 def _find_start(file: FlentFile) -> None:
     """The time of the grid's zero: T0 or, in old files, TIME; they may be in an unknown zone of time."""
     times = [nanoseconds(row.get("t")) for rows in file.raw.values() for row in rows]
-    earliest = min((time for time in times if time is not None), default=None)
+    # Stamps of a clock that began with the host say nothing of the time of day.
+    earliest = min((time for time in times if time is not None and time >= _FIRST_NS), default=None)
     file.asked_ns = parse_time(file.original.get("TIME"), earliest)
     found = (parse_time(file.original.get("T0"), earliest), file.asked_ns, earliest)
     file.start_ns = next((moment for moment in found if moment is not None), None)
