@@ -40,6 +40,7 @@ class Lab:
         queue_down: str | None = None,
         clients: int = 1,
         servers: int = 1,
+        is_carried: bool = False,
     ) -> Iterator[NetworkPath]:
         """Clients, a bottleneck in both directions, delay, servers.
 
@@ -53,6 +54,8 @@ class Lab:
             queue_down: towards the clients, where it differs.
             clients: how many.
             servers: how many.
+            is_carried: hosts ``delay-1``, ... stand before the servers and do nothing yet: the test has a program of its
+                own carry packets through them, as where the kernel has no ``netem``.
         """
         with Network() as network:
             yield NetworkPath(
@@ -66,4 +69,5 @@ class Lab:
                 queue_down=queue_down,
                 clients=clients,
                 servers=servers,
+                is_carried=is_carried,
             )

@@ -37,14 +37,15 @@ def ones_complement(data: bytes) -> int:
 
 @dataclass
 class Frame:
-    """An IPv4 packet that carries TCP, to be read and written."""
+    """An IPv4 packet; one that carries TCP can be read and written."""
 
     data: bytearray
     is_damaged: bool = False
 
     def __post_init__(self) -> None:
         ip = self.data[ETHERNET:]
-        self.is_tcp = self.data[12:14] == b"\x08\x00" and ip[0] == 0x45 and ip[9] == 6
+        self.is_ipv4 = self.data[12:14] == b"\x08\x00" and ip[0] == 0x45
+        self.is_tcp = self.is_ipv4 and ip[9] == 6
         self.size = int.from_bytes(ip[2:4], "big") if self.is_tcp else len(ip)
         self.at = ETHERNET + IPV4
         if self.is_tcp:
@@ -117,12 +118,15 @@ class Box:
         self.delay_s = settings.get("delay_s", 0.0)
         self.random = random.Random(settings.get("seed", 1))
         self.effect: Effect = getattr(self, settings.get("effect", "nothing"))
+        # The others read what only TCP has.
+        self.on_all: tuple[Effect, ...] = (self.lose_any, self.police)
         self.began_s: float | None = None
         self.last_s: dict[frozenset[bytes], float] = {}
         self.due_s = 0.0
         self.carried = 0
         self.done = False
         self.numbers = itertools.count(1)
+        self.filled_s, self.tokens_bytes = 0.0, float(settings.get("burst_bytes", 0))
 
     def nothing(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
         """Pass everything on."""
@@ -132,6 +136,23 @@ class Box:
         """Lose full packets by chance; of the smaller ones none."""
         lost = frame.payload >= 1000 and self.random.random() < self.settings["share"]
         return [] if lost else self.nothing(frame, link, now_s)
+
+    def lose_any(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
+        """Lose packets of every kind and size by chance."""
+        return [] if self.random.random() < self.settings["share"] else self.nothing(frame, link, now_s)
+
+    def police(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
+        """Drop what exceeds a token bucket, in IP bytes, of the packets that come from the first link."""
+        if link != 0:
+            return self.nothing(frame, link, now_s)
+        burst_bytes, rate_bps = self.settings["burst_bytes"], self.settings["rate_bps"]
+        earned_bytes = (now_s - self.filled_s) * rate_bps / 8
+        self.filled_s, self.tokens_bytes = now_s, min(burst_bytes, self.tokens_bytes + earned_bytes)
+        size_bytes = len(frame.data) - ETHERNET
+        if size_bytes > self.tokens_bytes:
+            return []
+        self.tokens_bytes -= size_bytes
+        return self.nothing(frame, link, now_s)
 
     def outage(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
         """Pass nothing for a while."""
@@ -244,11 +265,12 @@ class Box:
             for ready in select.select(sockets, [], [], wait_s)[0]:
                 link = sockets.index(ready)
                 frame = Frame(bytearray(ready.recv(65536)))
-                if not frame.is_tcp:
+                if not frame.is_ipv4:
                     continue
                 now_s = time.monotonic()
                 self.began_s = self.began_s or now_s
-                for later_s, to, out in self.effect(frame, link, now_s - self.began_s):
+                effect = self.effect if frame.is_tcp or self.effect in self.on_all else self.nothing
+                for later_s, to, out in effect(frame, link, now_s - self.began_s):
                     due_s = now_s + self.delay_s + later_s
                     heapq.heappush(waiting, (due_s, next(order), to, out.sealed()))
             while waiting and waiting[0][0] <= time.monotonic():

@@ -80,6 +80,7 @@ class NetworkPath:
         queue_down: str | None = None,
         clients: int = 1,
         servers: int = 1,
+        is_carried: bool = False,
     ) -> None:
         delays = [delay] * servers if delay is None or isinstance(delay, str) else list(delay)
         if len(delays) != servers:
@@ -92,7 +93,9 @@ class NetworkPath:
         for client in self.clients:
             network.link(client, self.near)
         self.up, self.down = network.link(self.near, self.far)
-        hops = [self._join(server, one_way, loss) for server, one_way in zip(self.servers, delays, strict=True)]
+        hops = [
+            self._join(server, one_way, loss, is_carried) for server, one_way in zip(self.servers, delays, strict=True)
+        ]
         self.rtt_s = [2 * seconds(one_way) if one_way else 0.0 for one_way in delays]
         network.start()
         for towards_server, towards_client, impairment in filter(None, hops):
@@ -113,13 +116,17 @@ class NetworkPath:
         """The first server."""
         return self.servers[0]
 
-    def _join(self, server: Host, delay: str | None, loss: str | None) -> tuple[Interface, Interface, str] | None:
-        if not delay and not loss:
+    def _join(
+        self, server: Host, delay: str | None, loss: str | None, is_carried: bool
+    ) -> tuple[Interface, Interface, str] | None:
+        if not delay and not loss and not is_carried:
             self.network.link(server, self.far)
             return None
         hop = self.network.host(server.name.replace("server", "delay"))
         towards_server, _ = self.network.link(hop, server)
         _, towards_client = self.network.link(self.far, hop)
+        if is_carried:
+            return None
         impairment = f"netem limit {NETEM_LIMIT_PACKETS}"
         return (
             towards_server,

@@ -187,7 +187,7 @@ def carry(box: Host, client: Host, server: Host, settings: dict[str, Any]) -> No
         box.sysctl(setting, "0")
     links = []
     for far in (client, server):
-        near, end = box.interfaces[far.name], next(iter(far.interfaces.values()))
+        near, end = box.interfaces[far.name], far.interfaces[box.name]
         addresses = {"to": end.hardware_address, "from": near.hardware_address}
         links.append({"name": near.name, **{key: value.replace(":", "") for key, value in addresses.items()}})
     carrying = [sys.executable, str(MIDDLEBOX), json.dumps({**settings, "links": links})]
