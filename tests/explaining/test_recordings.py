@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,8 @@ def test_congestion_marks_are_an_aqm_s(tmp_path: Path) -> None:
     ("name", "cause"),
     [
         ("test-http-1up", "unknown"),
-        ("test-rrul", "deep-queue"),
+        # BBR through CoDel, by its title: its probes alone do not tell that from a long queue.
+        ("test-rrul", "unknown"),
         ("test-rrul_be-socket_stats", "none"),
         ("test-rtt-fair", "unfairness"),
         ("test-tcp_nup", "deep-queue"),
@@ -232,6 +234,22 @@ def test_every_file_of_flent_has_a_verdict_or_is_honestly_unknown(name: str, cau
 def test_a_managed_queue_is_not_taken_for_a_short_one(explained: Any) -> None:
     for seed in range(3):
         assert causes(explained(MadePath(CoDel(10 * MBIT, 1000), fast(), seed=seed))) <= {"aqm", "unknown"}
+
+
+def test_delay_and_drops_of_flows_that_do_not_obey_drops_are_no_proof_of_a_long_queue(tmp_path: Path) -> None:
+    made = record(tmp_path / "a", MadePath(Queue(20 * MBIT, 250), fast(), control="bbr"))
+    assert "deep-queue" in causes(verdicts(made))  # as for seconds packets wait, and none is retransmitted
+    uncounted = made.table("tcp_info").with_columns(retransmitted_packets=pl.lit(None, pl.Int64))
+    tables = {name: made.table(name) for name in ("flows", "intervals", "probes")}
+    found = verdicts(Recording(made.path, made.metadata, {**tables, "tcp_info": uncounted}))
+    assert causes(found) <= {"unknown", "aqm"}
+    assert "a managed one" in " ".join(one["why"] for one in found[0]["against"])
+
+
+def test_a_verdict_that_names_nothing_says_first_what_was_seen(explained: Any) -> None:
+    found = explained(MadePath(Queue(20 * MBIT, 40), fast()))
+    assert re.match(r"[0-9 ]+ segments \([0-9.]+ %\) were retransmitted .*while packets waited", found[0]["sentence"])
+    assert found[0]["sentence"].endswith("A recording alone does not show why: capture at the sender.")
 
 
 def test_a_short_queue_is_unknown_as_a_managed_one_may_look_the_same(explained: Any) -> None:

@@ -54,8 +54,8 @@ class Lab:
             queue_down: towards the clients, where it differs.
             clients: how many.
             servers: how many.
-            is_carried: hosts ``delay-1``, ... stand before the servers and do nothing yet: the test has a program of its
-                own carry packets through them, as where the kernel has no ``netem``.
+            is_carried: a host ``delay-1``, ... stands before each server, and the test has a program of its own carry
+                packets through it, as where the kernel has no ``netem``.
         """
         with Network() as network:
             yield NetworkPath(

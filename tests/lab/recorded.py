@@ -117,7 +117,7 @@ def _watched(path: NetworkPath, folder: Path, reads_bytes_s: int) -> None:
             raise LabError(f"whydrop watch did not begin:\n{watching.output()}")
         time.sleep(0.05)
     path.client.run([*REAL_TIME, sys.executable, "-c", GREEDY_SENDER, path.server.address, str(LOAD_S)])
-    watching.signal(signal.SIGINT)
+    watching.signal(signal.SIGTERM)
     watching.wait()
 
 

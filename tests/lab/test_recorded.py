@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs_program("tcpdump")]
 
 LeftBy = Callable[[str], Path]
 WAYS = ("recording", "both", "capture")
-# A scene that does not come out is played again, alone: other work on the machine may have held up its box or its hosts.
+# A scene that does not come out is played again, alone: other work on the machine may have delayed its box or hosts.
 PLAYED_AT_MOST = 3
 AT_ONCE = 4
 

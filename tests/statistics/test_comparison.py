@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.recording.comparing import comparison
+from whydrop.cli.comparing import effect_words
+from whydrop.recording.comparing import comparison, effects
 from whydrop.recording.comparing.comparison import Comparison, Row, Side, compare
 from whydrop.recording.comparing.grouping import grouped
 from whydrop.recording.metrics.definitions import measure
@@ -143,6 +144,21 @@ def test_no_loss_at_all_is_not_certainty(tmp_path: Path) -> None:
     assert found.difference.value == 0
     # 3000 probes: up to about 3 / 3000 could have gone unseen on each side.
     assert 0.05 < found.difference.high < 0.2
+
+
+@pytest.mark.parametrize(
+    ("lost_percent", "words"), [(4.6, "small"), (0.5, "small"), (0.05, "negligible"), (40, "large")]
+)
+def test_a_loss_that_was_not_there_before_is_not_called_negligible(
+    lost_percent: float, words: str, tmp_path: Path
+) -> None:
+    first, second = sides(*(noisy(tmp_path / f"{n}.recording", n, length_s=5) for n in (1, 2)))
+    seen = row(compare([first, second]), "loss")
+    share = effects.cohens_h(0.0, lost_percent / 100)
+    difference = dataclasses.replace(seen.difference, value=lost_percent)
+    found = dataclasses.replace(seen, effect=share, difference=difference)
+    assert seen.effect_kind == "cohens-h"
+    assert effect_words(found).split()[0] == words
 
 
 @pytest.mark.slow

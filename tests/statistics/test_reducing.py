@@ -71,6 +71,21 @@ def test_speech_is_rated_by_one_way_delay_where_the_clocks_are_known(tmp_path: P
     assert found.loss == pytest.approx(2 / 50)
 
 
+def test_a_direction_in_which_nothing_arrives_is_the_worse_one(tmp_path: Path) -> None:
+    import polars as pl
+
+    tables = recordings.tables()
+    clocks = pl.DataFrame(
+        {"host": ["server.example"], "time_ns": [recordings.START_NS], "offset_ns": [0], "uncertainty_ns": [1000]}
+    )
+    nothing = {"down_ns": pl.lit(None, pl.Int64), "rtt_ns": pl.lit(None, pl.Int64), "fate": pl.lit("lost-down")}
+    tables["probes"] = tables["probes"].with_columns(**nothing)
+    silent = recordings.write(tmp_path / "s.recording", {**tables, "clocks": clocks})
+    found = speech.of_series(silent, "Ping (ms) UDP BE", window(silent))
+    assert found is not None
+    assert (found.direction, found.mos, found.loss) == ("down", 1.0, 1.0)
+
+
 def test_speech_is_rated_by_half_of_the_round_trip_where_the_clocks_are_not_known(tmp_path: Path) -> None:
     unknown = recordings.rrul(tmp_path / "u.recording")
     found = speech.of_series(unknown, "Ping (ms) UDP BE", window(unknown))

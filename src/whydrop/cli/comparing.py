@@ -136,7 +136,11 @@ def _metadata(found: Comparison) -> Table:
 
 def _foot(found: Comparison) -> list[str]:
     methods = dict.fromkeys(row.difference.method for row in found.rows if row.difference.method)
-    lines = [f"Intervals: {'; '.join(methods)}. Seed {found.seed}. Effects: Cliff's δ, Hedges' g."] if methods else []
+    lines = (
+        [f"Intervals: {'; '.join(methods)}. Seed {found.seed}. Effects: Cliff's δ, Hedges' g, Cohen's h of losses."]
+        if methods
+        else []
+    )
     reasons: dict[str, list[str]] = {}
     for row in found.rows:
         if row.why:
@@ -175,9 +179,13 @@ def effect_words(row: Row) -> str:
 
     if math.isnan(row.effect):
         return "–"
-    name = "δ" if row.effect_kind == "cliffs-delta" else "g"
+    name = {"cliffs-delta": "δ", "hedges-g": "g", "cohens-h": "h"}[row.effect_kind]
     shown = f"{row.effect:+.2f}" if math.isfinite(row.effect) else "∞"
-    return f"{size_in_words(row.effect_kind, row.effect)} ({name} {shown})"
+    word = size_in_words(row.effect_kind, row.effect)
+    if row.effect_kind == "cohens-h" and word == "negligible" and abs(row.difference.value) > row.margin:
+        # A loss that is rare for statistics is much for TCP.
+        word = "small"
+    return f"{word} ({name} {shown})"
 
 
 def _p(p: float) -> str:

@@ -17,6 +17,9 @@ from whydrop.recording.statistics import resampling
 
 Values = NDArray[np.float64]
 
+# Changes of less than a tenth of a shift do not make it, however long they last.
+_SMALL_BESIDE_SHIFT = 0.1
+
 
 def bounded(nats: float) -> float:
     """Within what a model of this kind can be sure of."""
@@ -47,17 +50,21 @@ def of_higher(before: Values, during: Values, beyond: float = 0.0) -> float:
     By ranks, as delays have tails that no Gaussian has: A, the chance that one of the second is above one of the first
     (H. B. Mann, D. R. Whitney, 1947). Where all are above all, it is as likely as one order of the two kinds among all.
     One distribution has one dependence: that of the first series, in which no queue comes and goes, is paid for in
-    both. One fitted parameter. Never surer than that nothing else changed at that moment.
+    both; of changes that are small beside the shift it does not matter how long they last. One fitted parameter. Never surer than that nothing else changed at that moment.
 
     >>> quiet = np.array([1.0, 1.2, 0.9, 1.1] * 5)
     >>> of_higher(quiet, quiet), of_higher(quiet, quiet + 3) > 6, of_higher(quiet, quiet + 3, 4.0)
     (0.0, True, 0.0)
+    >>> drifting = np.linspace(0.0, 0.1, 20)
+    >>> of_higher(drifting, drifting + 3) > 6
+    True
     """
     before, during = before[np.isfinite(before)] + beyond, during[np.isfinite(during)]
     if len(before) < 2 or len(during) < 2:
         return 0.0
     above = float(_placements(before, during).mean())
-    n = independent(before)
+    grain = _SMALL_BESIDE_SHIFT * float(np.median(during) - np.median(before))
+    n = independent(np.floor((before - before.min()) / grain) if grain > 0 else before)
     m = len(during) * n / len(before)
     spread = math.sqrt((n + m + 1) / (12 * n * m))
     nats = 0.5 * (max(0.0, above - 0.5) / spread) ** 2

@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME
+from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME, TIMER_S
 from whydrop.units import count, duration, percent, rate, significant, size
 
 Values = Mapping[str, Any]
 
+# The least added delay that is worth a sentence: the resolution of hosts' timers.
+_LEAST_ADDED_S = TIMER_S
 # Most names in a sentence.
 _MOST_NAMES = 4
 
@@ -61,10 +63,8 @@ def _rate(v: Values) -> str:
 
 def _retransmissions(v: Values) -> str:
     if not v["count"]:
-        return f"the {_flows(v['direction'])} sent nothing again"
-    return (
-        f"the {_flows(v['direction'])} sent {_number(v['count'], 'segment')} again ({significant(100 * v['share'])} %)"
-    )
+        return f"the {_flows(v['direction'])} retransmitted nothing"
+    return f"the {_flows(v['direction'])} retransmitted {_number(v['count'], 'segment')} ({significant(100 * v['share'])} %)"
 
 
 def _datagrams_lost(v: Values) -> str:
@@ -310,6 +310,10 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         f"the delay stands near its highest ({duration(v['median_s'])} of {duration(v['highest_s'])}) and losses come "
         "there: a short queue does so, and so may a managed one; a capture tells them apart"
     ),
+    "managed-deep-queue-possible": lambda v: (
+        f"packets wait for {duration(v['standing_s'])}: a long queue does that, and so may a managed one that these flows "
+        "do not obey; a capture tells them apart"
+    ),
     "no-ceiling": lambda v: (
         f"a queue of fixed length stands near its limit; here the median is {duration(v['median_s'])}, "
         f"the highest {duration(v['highest_s'])}"
@@ -530,8 +534,51 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
     "none": lambda v: f"Under load nothing waits {_ways(_way(v))} that did not before, and nothing is seen to be lost.",
-    "unknown": lambda v: f"{_mostly(v)}What is known of packets {_ways(_way(v))} names no single cause.",
+    "unknown": lambda v: f"{_seen(v)} {_mostly(v)}{_not_known(v)}",
 }
+
+
+def _of_code(verdict: Mapping[str, Any], code: str) -> list[Values]:
+    return [fact["values"] for fact in verdict["facts"] if fact["code"] == code]
+
+
+def _seen(verdict: Mapping[str, Any]) -> str:
+    """What was measured of losses and of delay, in one sentence."""
+    lost = _losses_seen(verdict)
+    delays = [*_of_code(verdict, "delay-under-load"), *_of_code(verdict, "own-delay-under-load")]
+    if not delays:
+        waited = (
+            "; whether packets waited was not measured" if lost else "Neither losses nor delay under load were measured"
+        )
+    elif delays[0]["induced_s"] > _LEAST_ADDED_S:
+        waited = (
+            f"{' while packets' if lost else 'Packets'} waited {duration(delays[0]['induced_s'])} longer under load"
+        )
+    else:
+        waited = ", without added delay" if lost else "Under load packets waited no longer than without"
+    return f"{lost}{waited} {_ways(_way(verdict))}."
+
+
+def _losses_seen(verdict: Mapping[str, Any]) -> str:
+    """The segments that were retransmitted, and the probes that were lost; empty where there were none."""
+    again = [one for one in _of_code(verdict, "retransmissions") if one["count"]]
+    probes = [one for one in _of_code(verdict, "probes-lost") if one["lost"] or one["idle_lost"]]
+    parts = []
+    if again:
+        segments = sum(one["count"] for one in again)
+        share = f" ({significant(100 * again[0]['share'])} %)" if len(again) == 1 else ""
+        parts.append(f"{_number(segments, 'segment')}{share} {'was' if segments == 1 else 'were'} retransmitted")
+    if probes:
+        lost, sent = (sum(one[name] + one[f"idle_{name}"] for one in probes) for name in ("lost", "sent"))
+        parts.append(f"{count(lost)} of {_number(sent, 'probe')} {'was' if lost == 1 else 'were'} lost")
+    return " and ".join(parts)
+
+
+def _not_known(verdict: Mapping[str, Any]) -> str:
+    """What to do to learn more, where there is something to explain."""
+    if verdict["lost"] or any(one["induced_s"] > _LEAST_ADDED_S for one in _of_code(verdict, "delay-under-load")):
+        return "A recording alone does not show why: capture at the sender."
+    return "No cause can be named."
 
 
 def _mostly(verdict: Mapping[str, Any]) -> str:

@@ -41,7 +41,8 @@ class Row:
     """One metric of two sides, the second compared with the first.
 
     Attributes:
-        effect, effect_kind: Cliff's delta (``cliffs-delta``) or Hedges' g (``hedges-g``); NaN where there is none.
+        effect, effect_kind: Cliff's delta (``cliffs-delta``), Hedges' g (``hedges-g``), or of shares of packets Cohen's h
+            (``cohens-h``); NaN where there is none.
         p: adjusted by Holm over all metrics and pairs of sides.
         margin: differences up to this are too small to matter.
         verdict: ``apart`` where no error could be told, but the samples of these runs hardly overlap: so it was in
@@ -159,12 +160,23 @@ def _compared(
         effect = effects.cliffs_delta(first, second) if ranks else effects.hedges_g(first, second)
         return _Pair(metric, sides[0], sides[number], values, of_groups(first, second), effect, kind, why)
     difference = _within_runs(one, other, (0, number), estimated, random)
-    samples = [np.concatenate([run.samples for run in runs]) for runs in (one, other)]
-    effect = effects.cliffs_delta(samples[0], samples[1]) if all(len(part) > 1 for part in samples) else math.nan
+    kind, effect = _effect_within_runs(metric, values, one, other)
     if math.isnan(difference.p):
         reasons = [why, _unresolved(one, other)]
         why = "; ".join(reason for reason in reasons if reason)
-    return _Pair(metric, sides[0], sides[number], values, difference, effect, "cliffs-delta", why)
+    return _Pair(metric, sides[0], sides[number], values, difference, effect, kind, why)
+
+
+def _effect_within_runs(
+    metric: Metric, values: tuple[float, float], one: Sequence[Measured], other: Sequence[Measured]
+) -> tuple[str, float]:
+    """The effect in samples of runs, with its kind."""
+    if metric.key.startswith("loss"):
+        # Nearly all packets of both arrive: by their ranks even a grave loss is a small effect.
+        return "cohens-h", effects.cohens_h(*(min(1.0, max(0.0, value / 100)) for value in values))
+    samples = [np.concatenate([run.samples for run in runs]) for runs in (one, other)]
+    known = all(len(part) > 1 for part in samples)
+    return "cliffs-delta", effects.cliffs_delta(samples[0], samples[1]) if known else math.nan
 
 
 def _mean(runs: Sequence[Measured]) -> float:
@@ -230,7 +242,12 @@ def _judged(pair: _Pair, p: float) -> Row:
         verdict = "too small to matter"
     elif p < LEVEL:
         verdict = "established"
-    elif not math.isfinite(p) and abs(pair.effect) >= _APART and abs(found.value) > margin:
+    elif (
+        not math.isfinite(p)
+        and pair.effect_kind != "cohens-h"
+        and abs(pair.effect) >= _APART
+        and abs(found.value) > margin
+    ):
         verdict = "apart"
     return Row(
         pair.metric,

@@ -43,8 +43,19 @@ def hedges_g(first: Values, second: Values) -> float:
     return difference / pooled * (1 - 3 / (4 * freedom - 1))
 
 
+def cohens_h(first: float, second: float) -> float:
+    """Cohen's h of two shares from 0 to 1: the difference of their angles, from -pi to pi.
+
+    J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 2nd edition (1988), chapter 6.
+
+    >>> round(cohens_h(0.0, 0.046), 2)
+    0.43
+    """
+    return 2 * (math.asin(math.sqrt(second)) - math.asin(math.sqrt(first)))
+
+
 def size_in_words(kind: str, effect: float) -> str:
-    """Conventional words for an effect size; for Cliff's delta those of Romano et al. (2006), for g Cohen's (1988).
+    """Conventional words for an effect size: for Cliff's delta of Romano et al. (2006), for g and h Cohen's (1988).
 
     >>> size_in_words("cliffs-delta", 0.4), size_in_words("hedges-g", -0.1)
     ('medium', 'negligible')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,15 +50,20 @@ def of_series(recording: Recording, series: str, load: Window | None = None) -> 
 
 
 def rate(packets: Packets, codec: emodel.Codec = emodel.G711) -> Speech | None:
-    """Rate packets of speech as a listener would; ``None`` where nothing arrived."""
+    """Rate packets of speech as a listener would; ``None`` where neither a delay nor a loss is known."""
     delays = packets.delay_ms[np.isfinite(packets.delay_ms)]
     variations = packets.variation_ms[np.isfinite(packets.variation_ms)]
     if not len(delays):
-        return None
+        # Silence is the worst speech there is.
+        return _silence(packets) if packets.lost.any() else None
     delay, jitter = float(delays.mean()), float(variations.mean()) if len(variations) else 0.0
     loss = float(packets.lost.mean()) if len(packets.lost) else 0.0
     r = float(emodel.rating(emodel.mouth_to_ear_ms(delay, jitter), loss, codec))
     return Speech(float(emodel.opinion(r)), r, delay, jitter, loss, packets.direction, packets.basis)
+
+
+def _silence(packets: Packets) -> Speech:
+    return Speech(float(emodel.opinion(0.0)), 0.0, math.nan, math.nan, 1.0, packets.direction, "nothing arrived")
 
 
 def packets_of(recording: Recording, series: str, load: Window | None = None) -> list[Packets]:
@@ -73,14 +79,15 @@ def packets_of(recording: Recording, series: str, load: Window | None = None) ->
     if rows.is_empty():
         told = _told(recording, series, load)
         return [] if told is None else [told]
-    if rows["up_ns"].is_null().all():
+    if rows["up_ns"].is_null().all() and rows["down_ns"].is_null().all():
         return [_of_round_trips(rows, "where a stream has no one-way delays")]
     if not _clocks_known(recording):
         return [_of_round_trips(rows, "as the offset of the clocks is not known")]
     return [
         _of_one_way(rows, direction, column)
         for direction, column in (("up", "up_ns"), ("down", "down_ns"))
-        if not rows[column].is_null().all()
+        # A direction in which nothing arrived is the worse one.
+        if not rows[column].is_null().all() or (rows["fate"] == f"lost-{direction}").any()
     ]
 
 

@@ -38,6 +38,7 @@ class Load:
         segments: that they sent, about.
         datagrams: of its streams of UDP; ``None`` where none tells.
         again_steps: segments sent again at each step.
+        counts_all: true if every flow tells that step by step.
         marked: congestion marks by flow, where any; ``None`` where nobody tells.
         queue_steps_s: smoothed round-trip time above the flow's least, mean over the flows at each step.
         window_steps: their congestion windows together, in packets.
@@ -52,6 +53,7 @@ class Load:
     segments: float
     datagrams: Datagrams | None
     again_steps: Values
+    counts_all: bool
     marked: dict[str, float] | None
     queue_steps_s: Values
     window_steps: Values
@@ -99,6 +101,7 @@ def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequen
         math.fsum(float(flow.intervals[:, 2].sum()) / flow.mss_bytes for flow in own),
         _datagrams(own),
         np.sum([_again(flow, spans) for flow in telling], axis=0) if telling else np.zeros(spans.steps),
+        len(telling) == len(own),
         _marked(own),
         _queue(own, spans),
         np.sum([spans.means(flow.counted.times_ns, flow.counted["congestion_window_packets"]) for flow in own], axis=0),

@@ -17,6 +17,7 @@ from whydrop.explaining.recordings.naming import losses
 from whydrop.explaining.recordings.naming.sides import Side, facts, quantity
 from whydrop.explaining.recordings.thresholds import (
     CEILING_SHARE,
+    DROPS_WITHIN_S,
     FALSE_MARKS,
     FEWEST_EPISODES,
     FEWEST_EVENTS,
@@ -25,6 +26,8 @@ from whydrop.explaining.recordings.thresholds import (
     MOST_OF_THE_TIME,
     PROVEN_DEPTH,
     SAWTOOTH,
+    STANDING_MANAGED_S,
+    WAITS_UNDROPPED_S,
 )
 
 
@@ -32,10 +35,10 @@ def findings(scene: Scene, side: Side) -> list[Finding]:
     """The findings from the delays under load of one side."""
     if not side.loads:
         return []
-    return [one for one in (_full_queue(side), _managed(scene, side), _nothing(side)) if one is not None]
+    return [one for one in (_full_queue(scene, side), _managed(scene, side), _nothing(side)) if one is not None]
 
 
-def _full_queue(side: Side) -> Finding | None:
+def _full_queue(scene: Scene, side: Side) -> Finding | None:
     """A first-in, first-out queue: what waits behind the load, and drops only where it is full."""
     waiting = side.waiting
     if waiting is None or waiting.nats <= 0 or waiting.induced.value <= side.floor_s:
@@ -59,7 +62,7 @@ def _full_queue(side: Side) -> Finding | None:
         cause,
         _beyond_floor(side),
         detail="bufferbloat" if side.is_deep else None,
-        veto=_held_low(side) or (None if side.is_deep else _short_is_not_sure(side)),
+        veto=_held_low(side) or (_managed_is_possible(scene, side) if side.is_deep else _short_is_not_sure(side)),
         lost=side.lost,
         explained=_under_load(side),
         limited_share=side_share(side),
@@ -109,8 +112,7 @@ def _under_load(side: Side) -> float:
 def _held_low(side: Side) -> Fact | None:
     """Drops while the queue is far below what it has been: no first-in, first-out queue drops when it is not full."""
     waiting = side.waiting
-    # Of the round trip alone it is not known which of two queues was long, and which dropped.
-    if waiting is None or waiting.by != "probes" or side.direction == "both":
+    if waiting is None or waiting.by != "probes":
         return None
     dropped = _dropped(side)
     episodes = int((np.diff(dropped.astype(int), prepend=0) > 0).sum())
@@ -127,8 +129,41 @@ def _held_low(side: Side) -> Fact | None:
     )
 
 
-# Why a short queue is not named of samples alone. Who sees packets can tell.
-DOUBTS = frozenset({"too-few-drops", "no-ceiling", "managed-queue-possible", "drops-at-any-delay"})
+# Why a queue of fixed length is not named of samples alone. Packets can show it.
+DOUBTS = frozenset(
+    {"too-few-drops", "no-ceiling", "managed-queue-possible", "managed-deep-queue-possible", "drops-at-any-delay"}
+)
+
+
+def _managed_is_possible(scene: Scene, side: Side) -> Fact | None:
+    """The reason not to name a deep queue: a managed one may let the same flows wait as long, and drop as often.
+
+    It is ruled out where half of the packets wait longer than any management allows, or where packets wait for seconds
+    and nobody loses any: by then it would have dropped. Only counters of all flows show that nothing was dropped.
+    """
+    waiting = side.waiting
+    if waiting is None or not (side.lost or side.retransmitted is None):
+        return None
+    most_s = STANDING_MANAGED_S if _may_be_loss_based(side) else LONGEST_MANAGED_S
+    # Of the round trip two queues, one each way, share the delay.
+    ways = 2 if side.direction == "both" else 1
+    if waiting.induced.value > most_s * ways:
+        return None
+    quiet_s = _longest_undropped(side, WAITS_UNDROPPED_S * ways) * scene.spans.step_ns / 1e9
+    if side.counts_all and quiet_s >= DROPS_WITHIN_S:
+        return None
+    return Fact("managed-deep-queue-possible", {"standing_s": waiting.induced.value, "limit_s": most_s * ways})
+
+
+def _longest_undropped(side: Side, waits_s: float) -> int:
+    """The most steps in a row in which packets wait for longer than this, and nothing is lost."""
+    waiting = side.waiting
+    if waiting is None:
+        return 0
+    with np.errstate(invalid="ignore"):
+        standing = (waiting.steps_s > waits_s) & ~_dropped(side)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], standing, [False]]).astype(int)))
+    return int((edges[1::2] - edges[::2]).max(initial=0))
 
 
 def _short_is_not_sure(side: Side) -> Fact | None:
@@ -159,9 +194,18 @@ def _dropped(side: Side) -> NDArray[np.bool_]:
     return np.asarray(dropped, dtype=np.bool_)
 
 
+def _controls(side: Side) -> set[str]:
+    """The congestion controls of its flows; empty text of a flow whose control is not known."""
+    return {flow.control for load in side.loads for flow in load.flows if flow.kind == "tcp"}
+
+
 def _loss_based(side: Side) -> bool:
-    controls = {flow.control for load in side.loads for flow in load.flows if flow.kind == "tcp"}
+    controls = _controls(side)
     return bool(controls) and controls <= LOSS_BASED
+
+
+def _may_be_loss_based(side: Side) -> bool:
+    return _controls(side) <= LOSS_BASED | {""}
 
 
 @dataclass(frozen=True)
@@ -289,6 +333,9 @@ def _control(side: Side) -> _Sign | None:
     """Delay that stands low under flows that would fill the queue, which has been far longer, with drops all along."""
     fact = _held_low(side)
     if fact is None or side.waiting is None or side.waiting.induced.value <= side.floor_s:
+        return None
+    if side.direction == "both":
+        # Of the round trip alone it is not known which of two queues was long, and which dropped.
         return None
     nats = _beyond_floor(side)
     if not _loss_based(side):

@@ -116,6 +116,11 @@ class Side:
         return known or any(load.datagrams is not None for load in self.loads)
 
     @property
+    def counts_all(self) -> bool:
+        """True if the sender of every flow counted what it retransmitted, step by step."""
+        return bool(self.loads) and all(load.counts_all for load in self.loads)
+
+    @property
     def stands(self) -> bool:
         """True if a deep queue never empties: then the bottleneck works all the time, whatever the window."""
         waiting = self.waiting
