@@ -50,7 +50,8 @@ def of_higher(before: Values, during: Values, beyond: float = 0.0) -> float:
     By ranks, as delays have tails that no Gaussian has: A, the chance that one of the second is above one of the first
     (H. B. Mann, D. R. Whitney, 1947). Where all are above all, it is as likely as one order of the two kinds among all.
     One distribution has one dependence: that of the first series, in which no queue comes and goes, is paid for in
-    both; of changes that are small beside the shift it does not matter how long they last. One fitted parameter. Never surer than that nothing else changed at that moment.
+    both; of changes that are small beside the shift it does not matter how long they last. One fitted parameter. Never
+    surer than that nothing else changed at that moment.
 
     >>> quiet = np.array([1.0, 1.2, 0.9, 1.1] * 5)
     >>> of_higher(quiet, quiet), of_higher(quiet, quiet + 3) > 6, of_higher(quiet, quiet + 3, 4.0)

@@ -64,7 +64,8 @@ def _rate(v: Values) -> str:
 def _retransmissions(v: Values) -> str:
     if not v["count"]:
         return f"the {_flows(v['direction'])} retransmitted nothing"
-    return f"the {_flows(v['direction'])} retransmitted {_number(v['count'], 'segment')} ({significant(100 * v['share'])} %)"
+    share = f"{significant(100 * v['share'])} %"
+    return f"the {_flows(v['direction'])} retransmitted {_number(v['count'], 'segment')} ({share})"
 
 
 def _datagrams_lost(v: Values) -> str:
@@ -311,8 +312,8 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         "there: a short queue does so, and so may a managed one; a capture tells them apart"
     ),
     "managed-deep-queue-possible": lambda v: (
-        f"packets wait for {duration(v['standing_s'])}: a long queue does that, and so may a managed one that these flows "
-        "do not obey; a capture tells them apart"
+        f"packets wait for {duration(v['standing_s'])}: a long queue does that, and so may a managed one that these "
+        "flows do not obey; a capture tells them apart"
     ),
     "no-ceiling": lambda v: (
         f"a queue of fixed length stands near its limit; here the median is {duration(v['median_s'])}, "
@@ -543,7 +544,7 @@ def _of_code(verdict: Mapping[str, Any], code: str) -> list[Values]:
 
 
 def _seen(verdict: Mapping[str, Any]) -> str:
-    """What was measured of losses and of delay, in one sentence."""
+    """One sentence on the losses and the delay that were measured."""
     lost = _losses_seen(verdict)
     delays = [*_of_code(verdict, "delay-under-load"), *_of_code(verdict, "own-delay-under-load")]
     if not delays:
@@ -575,7 +576,7 @@ def _losses_seen(verdict: Mapping[str, Any]) -> str:
 
 
 def _not_known(verdict: Mapping[str, Any]) -> str:
-    """What to do to learn more, where there is something to explain."""
+    """Advice to learn more, where there is something to explain."""
     if verdict["lost"] or any(one["induced_s"] > _LEAST_ADDED_S for one in _of_code(verdict, "delay-under-load")):
         return "A recording alone does not show why: capture at the sender."
     return "No cause can be named."

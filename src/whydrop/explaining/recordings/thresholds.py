@@ -48,11 +48,11 @@ CEILING_SHARE = 0.5
 # interval of CoDel (RFC 8289), twice the burst allowance of PIE (RFC 8033). The engine's judge of captures has the same
 # limit.
 LONGEST_MANAGED_S = 0.3
-# Queue management holds the flows that it is made for, those that answer losses, far below CoDel's interval: its targets
-# are 5 ms (CoDel, RFC 8289) and 15 ms (PIE, RFC 8033).
+# Queue management holds the flows that it is made for, those that answer losses, far below CoDel's interval: its
+# targets are 5 ms (CoDel, RFC 8289) and 15 ms (PIE, RFC 8033).
 STANDING_MANAGED_S = 0.1
-# Twice PIE's target, six times CoDel's. A managed queue in which packets wait longer drops some of them, within a second
-# at the latest: ten of CoDel's intervals, sixty updates of PIE's probability.
+# Twice PIE's target, six times CoDel's. A managed queue in which packets wait longer drops some of them, within a
+# second at the latest: ten of CoDel's intervals, sixty updates of PIE's probability.
 WAITS_UNDROPPED_S, DROPS_WITHIN_S = 0.03, 1.0
 # Losses that drop nothing less than once in so many periods of the control are chance.
 FEWEST_EPISODES = 10

@@ -41,7 +41,7 @@ class Row:
     """One metric of two sides, the second compared with the first.
 
     Attributes:
-        effect, effect_kind: Cliff's delta (``cliffs-delta``), Hedges' g (``hedges-g``), or of shares of packets Cohen's h
+        effect, effect_kind: Cliff's delta (``cliffs-delta``), Hedges' g (``hedges-g``), or of losses Cohen's h
             (``cohens-h``); NaN where there is none.
         p: adjusted by Holm over all metrics and pairs of sides.
         margin: differences up to this are too small to matter.

@@ -449,7 +449,8 @@ def _speech(recording: Recording, span: Window) -> list[Measured]:
     basis = "; ".join(dict.fromkeys(bases))
     silent = any(np.isnan(one.delay_ms).all() for one in leads)
     if silent or len({len(column) for one in leads for column in (one.lost, one.delay_ms, one.variation_ms)}) > 1:
-        # Of silence there is nothing to resample. Streams of different paces have no common steps: each would need blocks of its own.
+        # Silence has nothing to resample. Streams of different paces have no common steps: each would need blocks
+        # of its own.
         return [Measured(METRICS["mos"], value, basis=basis)]
     lead = _filled(np.nanmean(_stacked([packets.delay_ms for packets in leads]), axis=0))
     return [Measured(METRICS["mos"], value, _mean_over(statistics), lead, basis=basis)]
