@@ -41,3 +41,41 @@ def test_what_costs_too_much_of_another_metric_is_not_kept(key: str, worse: list
 def test_runs_that_agree_to_the_last_digit_count_by_their_difference() -> None:
     assert proof(effect("goodput-up", [10, 10, 10], [20, 20, 20])).holds
     assert not proof(effect("goodput-up", [10, 10, 10], [10, 10, 10])).holds
+
+
+def test_a_price_in_goodput_stands_in_the_first_sentence() -> None:
+    found = proof(
+        effect("rtt-median", [212, 210, 211], [31, 30, 32]),
+        effect("goodput-up", [9.10, 9.11, 9.09], [8.74, 8.73, 8.75]),
+    )
+    assert found.holds
+    assert found.sentence() == (
+        "It helps: round-trip time under load −85 % (from 211 to 31.0 ms), "
+        "at the price of goodput −4.0 % (from 9.10 to 8.74 Mbit/s)."
+    )
+    assert [one.key for one in found.price] == ["goodput-up"]
+
+
+def test_what_varies_as_much_as_it_lost_and_little_is_no_price() -> None:
+    found = proof(
+        effect("rtt-median", [212, 210, 211], [31, 30, 32]), effect("goodput-up", [9.0, 9.2, 9.1], [9.0, 9.1, 9.1])
+    )
+    assert (found.price, "price" in found.sentence()) == ([], False)
+
+
+def test_fewer_retransmissions_are_not_worth_a_larger_share_of_the_goodput() -> None:
+    goodput = effect("goodput-up", [9.10, 9.11, 9.09], [8.74, 8.73, 8.75])
+    bad = proof(effect("retransmits", [0.5, 0.52, 0.51], [0, 0, 0]), goodput)
+    good = proof(effect("retransmits", [6.0, 6.1, 6.2], [0, 0, 0]), goodput)
+    assert (bad.holds, good.holds) == (False, True)
+    assert bad.sentence().startswith("It costs more than it brings: goodput −4.0 %")
+
+
+def test_what_helps_nothing_says_so_and_what_it_cost() -> None:
+    found = proof(
+        effect("retransmits", [0.5, 0.52, 0.51], [0.5, 0.51, 0.52]),
+        effect("goodput-up", [9.1, 9.1, 9.1], [8.5, 8.5, 8.5]),
+    )
+    assert not found.holds
+    assert found.sentence().startswith("It does not help: retransmitted segments from 0.510 to 0.510 %")
+    assert "it costs goodput −6.6 %" in found.sentence()

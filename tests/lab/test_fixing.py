@@ -63,6 +63,22 @@ def test_a_shallow_queue_is_mended_by_pacing(lab: Lab) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.needs_kernel("htb", "tbf", "bfifo")
+def test_a_fix_that_costs_goodput_says_so_in_its_first_sentence_and_before_it_is_tried(lab: Lab) -> None:
+    """Pacing below the rate of a long queue elsewhere: hardly any delay, for some of the goodput."""
+    with far_path(lab, rate="10mbit", queue="bfifo limit 400000", delay_s=0.01) as path:
+        found = fixed(lab, path, "--length", "8s")
+        assert found["verdict"]["cause"] == "deep-queue"
+        assert found["kept"], found["outcome"]
+        goodput = effect(found, "goodput-up")
+        share = 1 - goodput["with"] / goodput["without"]
+        first = found["outcome"].partition(". ")[0]
+        assert ("at the price of goodput −" in first) == (share >= 0.02), (share, first)
+        assert [one["metric"] for one in found["proof"]["price"] if share >= 0.02] == ["goodput-up"] * (share >= 0.02)
+        assert "less goodput" in found["fix"]["expected"] or "as much goodput" in found["fix"]["expected"]
+
+
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("htb", "tbf")
 def test_a_policer_is_mended_by_pacing(lab: Lab) -> None:
     with far_path(lab, delay_s=0.02, police=(10e6, 12_000)) as path:

@@ -25,6 +25,10 @@ from whydrop.recording.recording import Recording
 _HERE = 0.5
 # Below this share of what is expected there is goodput to be gained; else there are only losses to be saved.
 _ROOM = 0.9
+# Of a full frame, the payload.
+_PAYLOAD_SHARE = 1448 / 1514
+# A smaller share of goodput is not worth a word.
+_LEAST_PRICE = 0.005
 # CoDel's target (RFC 8289): what a managed queue lets stand.
 _TARGET_S = 0.005
 # Idle time before and behind the load, in which the path shows itself without it.
@@ -167,10 +171,10 @@ def choose(evidence: Evidence, way: Way, *, replace_root: bool = False) -> Remed
 def _paced(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root: bool) -> Remedy:
     pace = replace(planning.pace_for(bottleneck), addresses=way.addresses)
     change = paced(way.interface, way.snapshot, pace, replace_root=replace_root)
-    payload_bps = pace.rate_bps * 1448 / 1514
+    payload_bps = pace.rate_bps * _PAYLOAD_SHARE
     goodput_bps = evidence.before.get("goodput-up", 0.0) * 1e6
     gains = goodput_bps < _ROOM * payload_bps
-    expected = f"{units.rate(payload_bps)} of payload" if gains else "as much goodput as before"
+    expected = f"{units.rate(payload_bps)} of payload" if gains else _expected_goodput(payload_bps, goodput_bps)
     uncertain, words = bottleneck.is_uncertain, change.words
     if uncertain:
         ends = [None if end is None else units.rate(end) for end in (bottleneck.rate_bps.low, bottleneck.rate_bps.high)]
@@ -184,6 +188,16 @@ def _paced(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root
         highest_bps=(bottleneck.rate_bps.high or math.inf) if uncertain else None,
         bottleneck=bottleneck,
     )
+
+
+def _expected_goodput(paced_bps: float, before_bps: float) -> str:
+    """The goodput behind a pace below the rate of the bottleneck, in words: what it costs is said before it is tried.
+
+    >>> _expected_goodput(9.0e6, 9.4e6)
+    '4 % less goodput'
+    """
+    price = 1 - paced_bps / before_bps if before_bps > 0 else 0.0
+    return f"{units.percent(price)} less goodput" if price >= _LEAST_PRICE else "as much goodput as before"
 
 
 def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root: bool) -> Remedy:
@@ -215,7 +229,9 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, repl
             bottleneck=bottleneck,
             commands=("sysctl -w net.ipv4.tcp_congestion_control=bbr",),
         )
-    expected = f"packets wait hardly at all instead of {units.duration(waits_s)}, at nearly the same rate"
+    paced_bps = planning.pace_for(bottleneck).rate_bps * _PAYLOAD_SHARE
+    goodput = _expected_goodput(paced_bps, evidence.before.get("goodput-up", 0.0) * 1e6)
+    expected = f"packets wait hardly at all instead of {units.duration(waits_s)}, and {goodput}"
     return replace(remedy, expected=expected, aim="rtt-median", beside=beside)
 
 

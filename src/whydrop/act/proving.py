@@ -15,6 +15,7 @@ from whydrop.act.measuring import NoMeasurementError, metrics
 from whydrop.recording.metrics.definitions import METRICS
 from whydrop.recording.recording import Recording
 from whydrop.recording.statistics.differences import Difference, of_groups
+from whydrop.units import significant
 
 # With fewer runs of each kind nothing is known of how runs vary.
 ROUNDS = 3
@@ -23,6 +24,13 @@ _CLEAR_SHARE = 0.02
 # What a change for one metric may cost of another, as a share. Of a round trip more: a paced flow keeps at least two
 # packets in this host's own queue (TCP small queues), which at a low rate are many milliseconds.
 _MAY_COST = {"goodput-up": 0.1, "rtt-median": 0.5, "retransmits": 0.1}
+# Below this share nobody would call it a price.
+_LEAST_PRICE = 0.005
+_NAMES = {
+    "goodput-up": "goodput",
+    "rtt-median": "round-trip time under load",
+    "retransmits": "retransmitted segments",
+}
 
 Kind = Literal["without", "with"]
 
@@ -72,6 +80,28 @@ class Effect:
         allowed = _MAY_COST[self.key] * abs(self.without)
         return self.gain < -max(allowed, METRICS[self.key].negligible)
 
+    @property
+    def gain_share(self) -> float:
+        """The gain as a share of what there was before; of a share, such as retransmissions, in points of it."""
+        whole = 100.0 if METRICS[self.key].units == "%" else abs(self.without)
+        return self.gain / whole if whole else 0.0
+
+    @property
+    def is_price(self) -> bool:
+        """True if the change costs some of this, though less than it may: beyond the noise, or by what matters."""
+        ends = (self._signed(self.difference.low), self._signed(self.difference.high))
+        is_sure = max(ends) < 0 if all(map(math.isfinite, ends)) else True
+        return self.gain_share < -_LEAST_PRICE and (is_sure or self.gain < -self._matters())
+
+    def words(self) -> str:
+        """The change for people, such as ``goodput −4.0 % (from 9.10 to 8.74 Mbit/s)``."""
+        metric, before = METRICS[self.key], abs(self.without)
+        ends = f"from {significant(self.without)} to {significant(self.with_it)} {metric.units}"
+        if metric.units == "%" or not before:
+            return f"{_NAMES[self.key]} {ends}"
+        sign = "−" if self.difference.value < 0 else "+"
+        return f"{_NAMES[self.key]} {sign}{significant(100 * abs(self.difference.value) / before, 2)} % ({ends})"
+
     def _signed(self, value: float) -> float:
         return value if METRICS[self.key].better == "higher" else -value
 
@@ -103,8 +133,27 @@ class Proof:
 
     @property
     def costs(self) -> list[Effect]:
-        """The effects that are worse than a fix may make them."""
-        return [one for one in self.effects[1:] if one.is_worse]
+        """The effects that are worse than a fix may make them, and goodput where it costs more than is gained."""
+        return [one for one in self.effects[1:] if one.is_worse or self._outweighs(one)]
+
+    @property
+    def price(self) -> list[Effect]:
+        """The effects beside the aim that are worse with the change, whether or not they are worth it."""
+        return [one for one in self.effects[1:] if one.is_price or one in self.costs]
+
+    def _outweighs(self, one: Effect) -> bool:
+        return one.key == "goodput-up" and one.is_price and -one.gain_share > self.effects[0].gain_share
+
+    def sentence(self) -> str:
+        """The result in one sentence: whether it helps, by how much, and what that costs."""
+        aim, price = self.effects[0], ", ".join(one.words() for one in self.price)
+        if self.holds:
+            return f"It helps: {aim.words()}" + (f", at the price of {price}." if price else ".")
+        if not aim.is_better:
+            noise = ", no more than the noise" if aim.gain > 0 else ""
+            told = f"It does not help: {aim.words()}{noise}"
+            return told + (f", and it costs {price}." if price else ".")
+        return f"It costs more than it brings: {price}, for {aim.words()}."
 
 
 def prove(

@@ -93,12 +93,12 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
             good = proof.holds
             outcome = _outcome(proof, chosen, options)
         if not as_json:
+            print(f"\n{outcome}")
             if proof is not None:
                 print(
                     f"\nTried:    {ending.printable(chosen.words)}." if not isinstance(chosen, fixing.NoRemedy) else ""
                 )
                 pace.print_proof(proof)
-            print(f"\n{outcome}")
             _print_ticket(evidence, chosen)
         if options["report"] is not None:
             _write_report(options["report"], host, evidence, chosen, proof, outcome)
@@ -133,16 +133,15 @@ def _tried(meter: Meter, way: Way, remedy: Remedy, host: str, options: dict[str,
 def _outcome(proof: Proof, remedy: Remedy, options: dict[str, Any]) -> str:
     from whydrop.units import duration
 
+    result = proof.sentence()
     if not proof.holds:
-        if proof.costs:
-            return "It costs too much of what is not its aim: taken back; all is as it was."
-        return "It is not better by more than the noise: taken back; all is as it was."
+        return f"{result} It was taken back; all is as it was."
     if remedy.change is None:
-        return f"It helps. Nothing of this host was changed; to make it last: {'; '.join(remedy.commands)}"
+        return f"{result} Nothing of this host was changed; to make it last: {'; '.join(remedy.commands)}"
     if options["keep"]:
-        return "It helps, and stays until `whydrop pace --revert` (or the next boot)."
+        return f"{result} It stays until `whydrop pace --revert` (or the next boot)."
     return (
-        f"It helps, and stays for {duration(options['for_s'])}; `whydrop pace --keep` keeps it, "
+        f"{result} It stays for {duration(options['for_s'])}; `whydrop pace --keep` keeps it, "
         "`whydrop pace --revert` takes it back."
     )
 

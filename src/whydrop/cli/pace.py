@@ -177,6 +177,7 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
             good = proof.holds
             outcome = "better" if good else "not better: taken back"
             if not as_json:
+                print(f"\n{proof.sentence()}")
                 print_proof(proof)
         if good:
             lease.leave("kept" if keep else "until", options["for_s"])
@@ -271,6 +272,8 @@ def proof_document(proof: Proof) -> dict[str, Any]:
     return {
         "aim": proof.aim,
         "holds": proof.holds,
+        "sentence": proof.sentence(),
+        "price": [{"metric": one.key, "share": -one.gain_share} for one in proof.price],
         "order": list(proof.order),
         "recordings": list(map(str, proof.recordings)),
         "effects": [
@@ -316,7 +319,7 @@ def _print_outcome(*, good: bool, keep: bool, for_s: float) -> None:
     from whydrop.units import duration
 
     if not good:
-        print("\nIt is not better by more than the noise: taken back; the queues are as they were.")
+        print("\nIt was taken back; the queues are as they were.")
     elif keep:
         print("\nIt stays until `whydrop pace --revert` (or the next boot).")
     else:
