@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from example_files import Run
 from running.responders import responder
 from whydrop.measure.depth.responder import joined
+from whydrop.measure.depth.result import standing
 from whydrop.recording.recording import Recording
 
 slow = pytest.mark.slow
@@ -40,6 +43,28 @@ def test_a_path_through_this_host_alone_has_a_recording_with_every_departure(
     assert (both["left_ns"] <= both["received_ns"] + 1_000_000).all()
     assert (both["left_ns"] >= both["sent_ns"] - 1_000_000).all()
     assert "round 1: 4 bursts of 50 packets" in done.stderr
+
+
+@slow
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_one_that_is_interrupted_says_so_first_and_keeps_what_was_measured(tmp_path: Path, rounds: int) -> None:
+    words = [sys.executable, "-m", "whydrop", "depth", "--max-rate", "40mbit", "-o", str(tmp_path)]
+    with responder() as far:
+        process = subprocess.Popen(
+            [*words, f"127.0.0.1:{far.port}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        while f"round {rounds + 1}:" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate()
+    assert process.returncode == 130
+    first = said.splitlines()[0]
+    assert first == standing("interrupted", rounds)
+    recording = Recording.open(said.split("Recording: ")[1].strip())
+    assert recording.status == "interrupted"
+    assert (recording.metadata["depth"] is not None) == (rounds > 0)
+    assert recording.table("bursts").height >= 200 * rounds
 
 
 @slow

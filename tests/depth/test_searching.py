@@ -217,3 +217,14 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
         "A managed queue of 45 packets (44 packets to 46 packets) that drains"
     )
     assert kind(told(drain_rate_bps=around(1e7), burst_bytes=around(20_000))) == "shaper"
+
+
+def test_short_queues_are_sent_to_at_twice_the_rate_at_which_packets_came_so_that_every_second_passes() -> None:
+    search = Search(1500)
+    search.seen[1500] = Seen(lost=180, first_lost=3, longest=50)
+    found = {**full(None, packets=3.0), "line_rate_bps": 2.5e9, "arrival_rate_bps": 5e6}
+    budget = Budget(Caps(), now=lambda: 0.0)
+    rounds = [search.next(depth(found, 1500), found, budget) for _ in range(4)]
+    stepped = [one for one in rounds if one is not None and one.rate_bps is not None]
+    assert {(one.ip_bytes, one.rate_bps) for one in stepped} == {(375, 1e7), (1500, 1e7)}
+    assert all(one.packets >= 256 for one in stepped)

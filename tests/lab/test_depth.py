@@ -6,6 +6,7 @@ A line, the sender's own, leads to a bottleneck of a lower rate; what stands the
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from lab import Lab
 from lab.far_path import far_path
 from lab.network import Host
 from lab.path import NetworkPath, bottleneck_commands
+from lab.units import bits_per_second
+from whydrop.measure.depth.result import Depth, sentences
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +114,25 @@ def sent_bytes(path: NetworkPath) -> int:
     return int(path.client.run(["cat", f"/sys/class/net/{name}/statistics/tx_bytes"]).stdout)
 
 
+def says_the_same(recording: Path, found: dict[str, Any]) -> None:
+    """That ``explain`` and ``show`` of its recording say what the measurement said, in its words and numbers."""
+    lines = sentences(Depth.of_document(found))
+    told = {words: " ".join(said_of(recording, words).split()) for words in ("explain", "show")}
+    for words, text in told.items():
+        assert all(line in text for line in lines), (words, lines, text)
+    assert json.loads(said_of(recording, "show", "--json"))["depth"]["rate_bit_s"] == found["rate_bit_s"]
+    verdict = json.loads(said_of(recording, "explain", "--json"))["verdicts"][0]
+    rate = verdict["parameters"].get("rate_bps") or verdict["parameters"]["drain_rate_bps"]
+    assert (verdict["sentence"], rate) == (lines[0], found["rate_bit_s"])
+
+
+def said_of(recording: Path, *words: str) -> str:
+    verb, *options = words
+    done = subprocess.run([*WHYDROP, verb, str(recording), *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def complaints(case: Case, found: dict[str, Any]) -> list[str]:
     """Faults of the result, by the bars of the measurement."""
     wrong = []
@@ -143,6 +165,83 @@ def test_a_queue_is_found_with_its_limit_and_what_it_counts_and_its_rate(lab: La
             break
     (lab.folder / "found.json").write_text(json.dumps(found))
     assert complaints(case, found) == [], found
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """A drop-tail queue as the kernel makes it: of packets, of bytes, and of a token bucket filter.
+
+    Attributes:
+        rate: at which it drains, Ethernet frames.
+        queue: as ``tc`` writes it.
+        line: of the client, as ``tc`` writes it; ``None``: as fast as the machine.
+    """
+
+    rate: str
+    queue: str
+    line: str | None = None
+
+    @property
+    def limit(self) -> int:
+        return int(self.queue.split()[-1])
+
+    @property
+    def in_packets(self) -> bool:
+        return self.queue.startswith("pfifo")
+
+    def complaints(self, found: dict[str, Any]) -> list[str]:
+        """Faults of the result: of the rate 2 %, of the size a packet or 3 %."""
+        counted = "packets" if self.in_packets else "bytes"
+        rate, limit = found["rate_bit_s"], found[f"limit_{counted}"]
+        wrong = [] if found["status"] == "complete" else [found["status"]]
+        if rate is None or abs(rate["value"] / bits_per_second(self.rate) - 1) > 0.02:
+            wrong.append(f"rate {rate}")
+        if limit is None or abs(limit["value"] - self.limit) > max(
+            1 if self.in_packets else LARGE_BYTES, 0.03 * self.limit
+        ):
+            wrong.append(f"limit {limit}")
+        return wrong
+
+
+# Of 1 to 200 Mbit/s, of two packets to a megabyte; behind a line that is many times faster hardly more of a burst
+# passes than a short queue holds.
+FIFOS = [
+    Fifo("20mbit", "tbf rate 20mbit burst 1600 limit 20000"),
+    Fifo("1mbit", "pfifo limit 5"),
+    Fifo("1mbit", "bfifo limit 10000"),
+    Fifo("2mbit", "pfifo limit 2", "10mbit"),
+    Fifo("5mbit", "pfifo limit 3"),
+    Fifo("20mbit", "tbf rate 20mbit burst 10000 limit 20000", "25mbit"),
+    Fifo("50mbit", "bfifo limit 1000000"),
+    Fifo("100mbit", "pfifo limit 20"),
+    Fifo("100mbit", "tbf rate 100mbit burst 5000 limit 20000"),
+    Fifo("200mbit", "bfifo limit 60000"),
+    Fifo("200mbit", "pfifo limit 100"),
+    Fifo("200mbit", "tbf rate 200mbit burst 20000 limit 100000"),
+]
+
+
+@pytest.mark.needs_kernel("htb", "tbf", "pfifo", "bfifo")
+@pytest.mark.parametrize(
+    "fifo",
+    [
+        pytest.param(
+            fifo, id=f"{fifo.rate}-{fifo.queue.replace(' ', '-')}", marks=[pytest.mark.exhaustive] * (place > 0)
+        )
+        for place, fifo in enumerate(FIFOS)
+    ],
+)
+def test_every_fifo_has_its_rate_and_size_and_its_recording_says_the_same(lab: Lab, fifo: Fifo) -> None:
+    is_tbf = fifo.queue.startswith("tbf")
+    for _ in range(3):
+        with lab.path(rate=None if is_tbf else fifo.rate, queue=fifo.queue) as path:
+            if fifo.line:
+                line_of(path, bits_per_second(fifo.line) / 1e6)
+            found = depth_of(path, lab.folder)
+        if not fifo.complaints(found):
+            break
+    assert fifo.complaints(found) == [], found
+    says_the_same(Path(found["recording"]), found)
 
 
 @pytest.mark.exhaustive
@@ -199,6 +298,7 @@ def test_a_policer_is_told_from_a_queue_with_its_rate_and_burst(lab: Lab, burst_
     assert found["rate_bit_s"]["value"] == pytest.approx(10e6, rel=0.01)
     # Of its burst, `act_police` counts what is sent at its rate in whole ticks of 64 ns: within a packet.
     assert found["burst_bytes"]["value"] == pytest.approx(burst_kb * 1024, abs=LARGE_BYTES)
+    says_the_same(Path(found["recording"]), found)
 
 
 @pytest.mark.exhaustive

@@ -114,7 +114,12 @@ def _rounds(recording: Recording) -> list[dict[str, Any]]:
 
 
 def _whole_rounds(recording: Recording) -> int:
-    return sum(row["status"] == "complete" for row in _rounds(recording))
+    """The rounds that the result is of. Of the last one packets may be there that it was not told yet."""
+    told = recording.metadata.get("depth") or {}
+    whole = told.get("whole_rounds")
+    if isinstance(whole, int):
+        return whole
+    return sum(row["status"] == "complete" for row in _rounds(recording)) if told else 0
 
 
 def _direction(recording: Recording) -> str:

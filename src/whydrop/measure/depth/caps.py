@@ -47,6 +47,12 @@ class Budget:
         """Seconds until everything must have been sent."""
         return self._end_s - self._now()
 
+    def stretched(self, seconds: float) -> Budget:
+        """The same with so much more time."""
+        longer = Budget(self.caps, self._now)
+        longer.left_bytes, longer._end_s = self.left_bytes, self._end_s + seconds
+        return longer
+
     def affords(self, wanted: Round) -> bool:
         """True if a round fits into what is left."""
         return wanted.cost_bytes <= self.left_bytes and wanted.cost_s <= self.left_s

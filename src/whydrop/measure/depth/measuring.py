@@ -15,10 +15,11 @@ import polars as pl
 from whydrop.measure.depth.caps import Budget, Caps
 from whydrop.measure.depth.counting import CountedTrains, CountingSearch
 from whydrop.measure.depth.probing import ProbedTrains
-from whydrop.measure.depth.responder import ResponderTrains
+from whydrop.measure.depth.responder import ResponderTrains, UnusableRoundError
 from whydrop.measure.depth.result import Depth, depth
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Direction, Round
 from whydrop.measure.depth.searching import SIZES, Search
+from whydrop.measure.depth.stalls import Stalls
 from whydrop.measure.engine import EngineError, FarHost
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.tally import Tally, count
@@ -29,6 +30,9 @@ from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.signals import held
 
 NAME = "depth"
+
+# Rounds that are sent once more, as the receiving host was too busy for them.
+_MOST_UNUSABLE = 2
 
 FarEnd = Literal["responder", "irtt", "iperf3", "nuttcp"]
 
@@ -139,6 +143,7 @@ class _Measurement:
         self.rounds: list[Round] = []
         self.tallies: dict[int, Tally] = {}
         self.whole_rounds = 0
+        self.stalls = Stalls()
         self.found: Depth | None = None
 
     def run(self) -> Measured:
@@ -146,14 +151,14 @@ class _Measurement:
         # Time counts from here: what this host tells of itself is gathered.
         self.budget = Budget(self.wanted.caps)
         status, problem = "complete", None
-        with held() as signals, contextlib.closing(writer):
+        with held() as signals, contextlib.closing(writer), self.stalls.watched():
             try:
                 with signals.let_in():
                     self._search(writer)
             except KeyboardInterrupt:
                 status = "interrupted"
             except EngineError as reason:
-                status, problem = "failed", str(reason)
+                status, problem = "failed", self._with_stalls(str(reason))
                 if not self.whole_rounds:
                     self._note(writer, problem)
                     writer.finish("failed")
@@ -171,7 +176,7 @@ class _Measurement:
         writer.append("flows", pl.DataFrame([self._row(one) for one in self.tallies.values()], schema=tables.FLOWS))
         writer.update(
             {
-                "depth": None if self.found is None else self.found.document(),
+                "depth": None if self.found is None else {**self.found.document(), "whole_rounds": self.whole_rounds},
                 "test": {
                     **writer.metadata["test"],
                     "flows": [tally.flow.settings() for tally in self.tallies.values()],
@@ -203,13 +208,29 @@ class _Measurement:
                 "--max-bytes or --max-time"
             )
         upcoming: Round | None = first
+        unusable = 0
         while upcoming is not None:
-            self._send(upcoming, writer)
+            try:
+                self._send(upcoming, writer)
+            except UnusableRoundError as reason:
+                unusable += 1
+                if unusable > _MOST_UNUSABLE or not self.budget.affords(upcoming):
+                    raise
+                self.tell(f"{reason}; once more")
+                continue
             told = self.trains.told()
-            self.found = depth(told, search.large)
-            self.whole_rounds += 1
+            self.found, self.whole_rounds = depth(told, search.large), self.whole_rounds + 1
             self._note(writer)
             upcoming = search.next(self.found, told, self.budget)
+        stood_s = self.stalls.stood_s
+        longer = self.budget.stretched(stood_s)
+        if stood_s and self.found is not None and search.next(self.found, told, longer) is not None:
+            raise EngineError("the time was over before all was measured")
+
+    def _with_stalls(self, problem: str) -> str:
+        """A problem, with what this host slept through, as that is not the far end's fault."""
+        stood_s = self.stalls.stood_s
+        return f"{problem}; this host stood still for {stood_s:.0f} s meanwhile" if stood_s else problem
 
     def _send(self, upcoming: Round, writer: RecordingWriter) -> None:
         number = len(self.rounds)
@@ -224,8 +245,10 @@ class _Measurement:
         self.tallies[number] = tally = Tally(number, flow)
         try:
             frames = self.trains.send(upcoming, tally, self.budget.left_s)
-        except (KeyboardInterrupt, EngineError):
+        except (KeyboardInterrupt, EngineError) as reason:
             # What came of it is kept; nothing is concluded from part of a round.
+            if isinstance(reason, UnusableRoundError):
+                tally.end("failed", str(reason))
             self._keep(number, tally, self.trains.kept(tally), writer)
             raise
         self._keep(number, tally, frames, writer)

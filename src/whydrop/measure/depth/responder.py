@@ -24,6 +24,15 @@ _GRACE_S = 10.0
 # For the responder's words on what arrived, after the last packet.
 _ROWS_PATIENCE_S = 20.0
 
+# Facts of a flow: what the receiving kernel dropped since nobody read, and what was read when all had been told.
+_LOST_BY_RECEIVER = (
+    "packets_lost_in_receive_buffer",
+    "packets_lost_in_responders_receive_buffer",
+    "packets_too_late",
+)
+# Of all losses: a few more or less do not move a median.
+_MOST_LOST_BY_RECEIVER = 0.05
+
 _PACKETS = ["flow", "burst", "sequence", "left_ns", "received_ns", "ip_bytes", "marked"]
 
 
@@ -35,6 +44,10 @@ NOTHING: dict[str, Any] = {
     "limit": None, "byte_basis": None,
     "verdict": {"cause": "unknown", "confidence": 0.0, "parameters": {}, "byte_basis": None},
 }  # fmt: skip
+
+
+class UnusableRoundError(EngineError):
+    """A round was measured, but the losses in it are not the path's."""
 
 
 class PacketTrains:
@@ -121,16 +134,14 @@ class ResponderTrains(PacketTrains):
             engine.start(time.monotonic_ns() + int(_LEAD_S * 1e9))
             until_s = min(left_s, upcoming.bursts * upcoming.every_s + _GRACE_S) + time.monotonic()
             while not engine.done() and time.monotonic() < until_s:
-                time.sleep(_LOOK_EVERY_S)
-                rows.drain(tally)
+                self._look(rows, tally)
             if not engine.done():
                 engine.stop()
             # A busy responder may still gather its metadata: what arrived it tells behind that.
             until_s = time.monotonic() + _ROWS_PATIENCE_S
             wanted = upcoming.packets * upcoming.bursts
             while rows.packets < wanted and tally.status != "failed" and time.monotonic() < until_s:
-                time.sleep(_LOOK_EVERY_S)
-                rows.drain(tally)
+                self._look(rows, tally)
             engine.finish()
             rows.drain(tally)
             self.far.update(engine.far_ends())
@@ -140,8 +151,25 @@ class ResponderTrains(PacketTrains):
             raise EngineError(f"{self.host.name}: {tally.message or 'nothing was measured'} ({sent} packets sent)")
         if tally.status == "stopped" and rows.packets < wanted:
             raise EngineError(f"the time was over before all of {tally.flow.name} was sent and told of")
+        _check_receiver(frames["bursts"], tally)
         self._note(upcoming, frames["bursts"], frames.get("departures"))
         return frames
+
+    def _look(self, rows: _Rows, tally: Tally) -> None:
+        time.sleep(_LOOK_EVERY_S)
+        rows.drain(tally)
+
+
+def _check_receiver(bursts: pl.DataFrame, tally: Tally) -> None:
+    """Refuse a round whose losses are in part not the path's.
+
+    Raises:
+        UnusableRoundError: the receiving host lost packets in its own buffer, or read them too late.
+    """
+    lost_there = sum(int(tally.facts.get(name, 0)) for name in _LOST_BY_RECEIVER)
+    if lost_there > _MOST_LOST_BY_RECEIVER * bursts["received_ns"].null_count():
+        what = f"{lost_there} packets of {tally.flow.name} were lost or read too late at the receiving host"
+        raise UnusableRoundError(f"{what}, and not on the path: it was busy, or stopped")
 
 
 class _Rows:

@@ -210,6 +210,8 @@ def sentences(found: Depth) -> list[str]:
         )
     if found.line_rate_bit_s is not None:
         text.append(f"Bursts entered the path at {rate(found.line_rate_bit_s.value)}.")
+    if found.byte_basis is None and found.rate_bit_s is not None:
+        text.append("Rate and size count IP bytes, as what the queue counts of each packet is not known.")
     if found.marked:
         text.append(f"{count(found.marked)} packets were marked (Congestion Experienced) instead of being dropped.")
     return text
