@@ -23,7 +23,7 @@ from patience import wait_until
 from whydrop.recording.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
 from whydrop.recording.metadata.host import SYSCTLS
 from whydrop.recording.metadata.kernel_sources import NetworkTables, Pressure, Softnet
-from whydrop.recording.metadata.redaction import HIDDEN
+from whydrop.recording.metadata.redaction import HIDDEN, redacted
 from whydrop.recording.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
 from whydrop.runtime.rtnetlink import TrafficObject, attributes
 
@@ -499,3 +499,8 @@ def test_this_hosts_own_metadata_hold_its_name_no_more() -> None:
     text = json.dumps(Redactor().metadata({"hosts": {"local": gather(["127.0.0.1"])}}))
     name = socket.gethostname()
     assert len(name) < 3 or f'"{name}"' not in text
+
+
+def test_a_redacted_address_of_one_link_keeps_its_zone() -> None:
+    found = redacted({"hosts": {"fe80::7%eth0": {"address": "fe80::7%eth0"}}}, [])[0]
+    assert found["hosts"] == {"ipv6-1%eth0": {"address": "ipv6-1%eth0"}}

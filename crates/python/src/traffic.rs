@@ -157,7 +157,7 @@ impl TrafficTest {
             .map(|end| {
                 (
                     end.name,
-                    end.address.to_string(),
+                    end.address,
                     end.metadata,
                     end.lost,
                     end.without_udp,

@@ -4,14 +4,14 @@
 //! answer nor one to somebody else's request is taken for ours, and sequences do not wrap at 65 536.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock;
 use crate::flow::FlowSpec;
-use crate::local_end::LocalEnd;
+use crate::local_end::{LocalEnd, with_zone};
 use crate::sample::{Ending, Sink};
 use crate::stop::Stop;
 use crate::udp::exchanges::Thinning;
@@ -36,38 +36,47 @@ const ANSWER_BYTES: usize = 60 + HEADER_BYTES + 16;
 /// where this kernel permits no echo requests, in words that say what to change.
 pub fn run(
     spec: &FlowSpec,
-    address: IpAddr,
+    remote: SocketAddr,
     source: &LocalEnd,
     start_ns: i64,
     stop: &Stop,
     sink: &Sink,
 ) -> Ending {
     ended(
-        echo(spec, address.to_canonical(), source, start_ns, stop, sink),
+        echo(spec, unmapped(remote), source, start_ns, stop, sink),
         stop,
     )
 }
 
+/// An IPv4 address that came as an IPv6 one, as it is; of others the zone is kept, and no port.
+fn unmapped(remote: SocketAddr) -> SocketAddr {
+    match (remote, remote.ip().to_canonical()) {
+        (_, IpAddr::V4(v4)) => SocketAddr::new(v4.into(), 0),
+        (SocketAddr::V6(v6), _) => SocketAddrV6::new(*v6.ip(), 0, 0, v6.scope_id()).into(),
+        (SocketAddr::V4(_), address) => SocketAddr::new(address, 0),
+    }
+}
+
 fn echo(
     spec: &FlowSpec,
-    address: IpAddr,
+    remote: SocketAddr,
     source: &LocalEnd,
     start_ns: i64,
     stop: &Stop,
     sink: &Sink,
 ) -> Result<(), String> {
     let schedule = Schedule::of(spec)?;
-    let whom = address.to_string();
+    let whom = with_zone(remote);
     let say = |error: io::Error| explained(&error, &whom);
-    let (socket, is_raw) = open(address)?;
-    prepare(&socket, address, source, spec.traffic_class()).map_err(say)?;
+    let (socket, is_raw) = open(remote.ip())?;
+    prepare(&socket, remote, source, spec.traffic_class()).map_err(say)?;
     let mut number = [0; 8];
     getrandom::fill(&mut number).map_err(|error| error.to_string())?;
     let timeout_ns = clock::ns(spec.timeout_s.unwrap_or(DEFAULT_TIMEOUT_S)).max(0);
     let ledger = Ledger::new(spec.flow, schedule.packet_bytes as u32, timeout_ns, false);
     let mut book = Book::new(spec.flow, ledger, Thinning::by_windows());
     let wire = Wire {
-        is_ipv6: address.is_ipv6(),
+        is_ipv6: remote.is_ipv6(),
         is_raw,
         number,
     };
@@ -133,11 +142,10 @@ fn open(address: IpAddr) -> Result<(Socket, bool), String> {
 
 fn prepare(
     socket: &Socket,
-    address: IpAddr,
+    remote: SocketAddr,
     source: &LocalEnd,
     traffic_class: u8,
 ) -> io::Result<()> {
-    let remote = SocketAddr::new(address, 0);
     socket::listen_closely(socket, Domain::for_address(remote))?;
     socket::set_traffic_class(socket, &remote, traffic_class)?;
     socket.set_read_timeout(Some(READ_TIMEOUT))?;
@@ -292,7 +300,7 @@ mod tests {
             let (stop, sink) = (Stop::default(), Sink::default());
             let ending = run(
                 &spec,
-                address.parse().unwrap(),
+                SocketAddr::new(address.parse().unwrap(), 0),
                 &LocalEnd::default(),
                 clock::now_ns() + 300_000_000,
                 &stop,
@@ -317,6 +325,20 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_one_link_alone_keeps_its_zone() {
+        let remote: SocketAddr = SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0, 1).into();
+        let SocketAddr::V6(kept) = unmapped(remote) else {
+            panic!("an IPv6 address was expected")
+        };
+        assert_eq!((kept.scope_id(), kept.port()), (1, 0));
+        // Interface 1 is loopback on every host.
+        assert_eq!(with_zone(remote), "fe80::1%lo");
+        let mapped = "[::ffff:192.0.2.1]:7".parse().unwrap();
+        assert_eq!(with_zone(mapped), "192.0.2.1");
+        assert_eq!(unmapped(mapped), "192.0.2.1:0".parse().unwrap());
+    }
+
+    #[test]
     fn an_address_that_does_not_answer_fails_and_keeps_its_rows() {
         let spec = FlowSpec {
             interval_s: 0.01,
@@ -328,7 +350,7 @@ mod tests {
         // Of the block that is reserved (RFC 1112): nobody has it.
         let ending = run(
             &spec,
-            "240.0.0.1".parse().unwrap(),
+            "240.0.0.1:0".parse().unwrap(),
             &LocalEnd::default(),
             clock::now_ns() + 300_000_000,
             &stop,

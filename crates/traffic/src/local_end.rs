@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use nix::net::if_::if_nametoindex;
+use nix::net::if_::{if_indextoname, if_nametoindex};
 use socket2::Socket;
 
 /// The near end of sockets. The default leaves both to the kernel's routes.
@@ -55,6 +55,23 @@ impl LocalEnd {
         };
         SocketAddrV6::new(v6, 0, 0, scope_id).into()
     }
+}
+
+/// An address as people write it, with its zone (RFC 4007) where it is valid on one link alone: `fe80::1%eth0`.
+///
+/// An IPv4 address that came as an IPv6 one is written as it is.
+pub fn with_zone(address: SocketAddr) -> String {
+    let SocketAddr::V6(v6) = address else {
+        return address.ip().to_string();
+    };
+    if v6.scope_id() == 0 || !v6.ip().is_unicast_link_local() {
+        return address.ip().to_canonical().to_string();
+    }
+    let name = if_indextoname(v6.scope_id())
+        .ok()
+        .and_then(|name| name.into_string().ok());
+    let zone = name.unwrap_or_else(|| v6.scope_id().to_string());
+    format!("{}%{zone}", v6.ip())
 }
 
 fn explain_interface(error: &io::Error, name: &str) -> io::Error {

@@ -23,7 +23,6 @@ mod expected;
 mod session;
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::auth::Secret;
@@ -71,7 +70,8 @@ pub struct Planned {
 #[derive(Clone, Debug)]
 pub struct FarEnd {
     pub name: String,
-    pub address: IpAddr,
+    /// With its zone, where it is valid on one link alone.
+    pub address: String,
     /// JSON; `None` where it told nothing (yet).
     pub metadata: Option<String>,
     /// Why the session ended before its time.

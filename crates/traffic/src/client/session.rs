@@ -19,7 +19,7 @@ use crate::clock;
 use crate::flow::{FlowSpec, Kind};
 use crate::icmp;
 use crate::life::Life;
-use crate::local_end::LocalEnd;
+use crate::local_end::{LocalEnd, with_zone};
 use crate::message::{Reply, Request};
 use crate::sample::{Ending, Exchange, Sink};
 use crate::stop::Stop;
@@ -283,7 +283,7 @@ impl HostSession {
             },
             Kind::Icmp => icmp::run(
                 spec,
-                self.address.ip(),
+                self.address,
                 &self.source,
                 start_ns,
                 &self.stop,
@@ -484,7 +484,7 @@ impl HostSession {
         let known = self.known();
         FarEnd {
             name: self.name.clone(),
-            address: self.address.ip(),
+            address: with_zone(self.address),
             metadata: known.metadata.clone(),
             lost: known.lost.clone(),
             without_udp: known.without_udp.clone(),

@@ -92,7 +92,9 @@ def of_recording(
     if captured is not None:
         seen = captured.document()
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
-        far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, about) else ()
+        told = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, about) else ()
+        # Packets do not tell the zone of an address.
+        far = [address.partition("%")[0] for address in told]
         tested = together.tested_connections(recording)
         found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port, tested)}
         step_down.said_of(found["verdicts"], recording.metadata)

@@ -133,14 +133,15 @@ class Redactor:
         return self._pseudonyms[original]
 
     def _address(self, text: str) -> str:
-        bare = text.partition("%")[0]
+        bare, percent, zone = text.partition("%")
         try:
             address = ipaddress.ip_address(bare)
         except ValueError:
             return text
         if address.is_loopback or address.is_unspecified:
             return text
-        return self._pseudonym(f"ipv{address.version}", address.compressed)
+        # An interface's name names nobody, and without it the address would be of any link.
+        return self._pseudonym(f"ipv{address.version}", address.compressed) + percent + zone
 
     # Documents.
 
