@@ -197,3 +197,12 @@ def test_the_servers_own_output_is_of_the_servers_host(tmp_path: Path) -> None:
     (found,) = opened(tmp_path, json.dumps(whole))
     assert flows([found]) == [["TCP download 1", "TCP download 2"]]
     assert found.table("flows")["host"].to_list() == ["10.9.0.1", "10.9.0.1"]
+
+
+def test_the_zeros_at_the_end_of_a_servers_own_output_are_no_result(tmp_path: Path) -> None:
+    whole = json.loads(text("udp-reverse"))
+    whole["end"]["streams"][0]["udp"] |= {"bytes": 0, "bits_per_second": 0}
+    (found,) = opened(tmp_path, json.dumps(whole))
+    goodput = Summary(found).goodput()["down"]
+    assert goodput is not None
+    assert goodput > 0

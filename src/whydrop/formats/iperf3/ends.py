@@ -86,9 +86,9 @@ class End:
         packets, lost, size = (number(udp.get(key)) for key in ("packets", "lost_packets", "bytes"))
         seconds = _positive(udp.get("seconds"))
         if not is_upload:
-            return Whole(
-                stream, size, number(udp.get("bits_per_second")), seconds, jitter_ms=number(udp.get("jitter_ms"))
-            )
+            # A server writes zeros of what it received: its intervals tell.
+            rate = number(udp.get("bits_per_second")) if _positive(size) is not None else None
+            return Whole(stream, _positive(size), rate, seconds, jitter_ms=number(udp.get("jitter_ms")))
         received = as_object(self._end.get("sum_received"))
         if not self._exchanged or not packets or lost is None or size is None or lost > packets:
             return Whole(stream, sent_bytes=size)

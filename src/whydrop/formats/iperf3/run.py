@@ -101,7 +101,10 @@ class _Output:
             yield f"flows of {self.protocol} are shown as those of TCP are"
         if not self.end.is_there:
             yield "iperf3's end section is missing: what the far end counted is not known"
-        elif any(whole.told and whole.payload_bytes is None for whole in self._wholes.values()):
+        elif any(
+            self._direction(socket) == "up" and whole.told and whole.payload_bytes is None
+            for socket, whole in self._wholes.items()
+        ):
             yield "iperf3 had no result from the far end: what the receiver counted is not known"
 
     def tables(self) -> dict[str, pl.DataFrame]:
