@@ -13,6 +13,7 @@ use whydrop_traffic::flow::FlowSpec;
 use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::responder::{Config, Describe, Limits, Responder as Serving};
 use whydrop_traffic::sample::Ending;
+use whydrop_traffic::udp::Trouble;
 
 use crate::table::Table;
 use crate::traffic_columns as columns;
@@ -149,6 +150,24 @@ impl TrafficTest {
             .collect()
     }
 
+    /// Times in which an end itself was in trouble: those of each host, then this host's.
+    ///
+    /// Each is (name of the host, or none for this one, `pause` or `overflow`, from, to, datagrams thrown away), times in
+    /// nanoseconds of this host's clock.
+    fn troubles(&self) -> Vec<TroubleRow> {
+        let ends = self.test.far_ends();
+        // All sessions are of one process, and stand still together.
+        let own = ends.first().map(|end| end.own_pauses.clone());
+        let own = own.into_iter().flatten().map(|one| (None, one));
+        let far = ends.iter().flat_map(|end| {
+            let named = |one: &Trouble| (Some(end.name.clone()), *one);
+            end.troubles.iter().map(named)
+        });
+        far.chain(own)
+            .map(|(name, one)| (name, one.kind.name(), one.from_ns, one.to_ns, one.count))
+            .collect()
+    }
+
     /// Facts about each host: (name, address, metadata, why it was lost, why there is no UDP).
     fn far_ends(&self) -> Vec<FarEndRow> {
         self.test
@@ -166,6 +185,9 @@ impl TrafficTest {
             .collect()
     }
 }
+
+/// Name of the host, kind, from, to, count.
+type TroubleRow = (Option<String>, &'static str, i64, i64, u64);
 
 /// Name, address, metadata, why it was lost, why there is no UDP.
 type FarEndRow = (

@@ -14,6 +14,7 @@ from whydrop import _core
 from whydrop.measure.clocks import Known
 from whydrop.measure.interrupts import waited_for
 from whydrop.measure.plan import PlannedFlow
+from whydrop.recording.troubles import Trouble
 
 # The kinds that need a responder at the far end; ICMP is answered by any host.
 KINDS = ("tcp", "udp", "probe", "icmp", "burst")
@@ -25,7 +26,7 @@ _SPEC_KEYS = [field.name for field in dataclasses.fields(PlannedFlow) if field.n
 
 
 # What we say of a far end; what it says of itself under the same names does not count.
-_OUR_KEYS = {"address", "lost", "without_udp"}
+_OUR_KEYS = {"address", "lost", "without_udp", "troubles"}
 # Metadata of a host are nested a few levels; what is much deeper is none, and could not be written.
 _DEEPEST = 40
 
@@ -169,6 +170,12 @@ class Engine:
             if without_udp is not None:
                 end["without_udp"] = without_udp
         return found
+
+    def troubles(self) -> list[Trouble]:
+        """Times in which an end itself stood still, or in which its receive buffer was full."""
+        if self._test is None:
+            return []
+        return [Trouble(*one) for one in self._test.troubles()]
 
     def addresses(self) -> dict[int, str]:
         """The address that each flow goes to: a host may be reached by both versions of IP."""

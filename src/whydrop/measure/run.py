@@ -19,7 +19,7 @@ from whydrop.measure.plan import Plan
 from whydrop.measure.runners import Runner
 from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Failure, Tally, count
-from whydrop.recording import tables
+from whydrop.recording import tables, troubles
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
@@ -99,6 +99,7 @@ class _Run:
         self.runners: dict[int, Runner] = host_context.runners(
             {number: flow for number, flow in numbered.items() if flow.runner != "engine"}, settings.hosts
         )
+        self.troubles: list[troubles.Trouble] = []
         self.send_buffers = SendBuffers(numbered)
         self.warnings: list[str] = []
         # What nobody has thought of: it ends the test, and is raised when all is written and nothing runs any more.
@@ -331,8 +332,16 @@ class _Run:
         what = [str(one) for one in failures]
         if self.problem is not None:
             what.append(f"an error ended the test: {self.problem!r}")
+        with self._all_the_same():
+            self.troubles = self.engine.troubles()
+            # Told first: everything else that was measured then is to be read with it.
+            told = ((tally.flow.name, tally.facts) for tally in self.tallies.values())
+            self.warnings[:0] = [*troubles.in_words(self.troubles), *troubles.withheld_in_words(told)]
         self.writer.update(self.context.redacted({"failures": what, "warnings": list(self.warnings)}))
-        self.writer.update(self.context.redacted({"hosts": {"local": self.context.after(), **far}}))
+        ends = {"local": self.context.after(), **far}
+        for trouble in self.troubles:
+            ends.get(trouble.host or "local", {}).setdefault("troubles", []).append(trouble.as_json())
+        self.writer.update(self.context.redacted({"hosts": ends}))
 
     def _by_one_clock(self) -> Callable[[str, pl.DataFrame], pl.DataFrame]:
         """The correction of times by the clocks as finally known, in place of the one made while the test ran."""
@@ -340,9 +349,18 @@ class _Run:
         with self._all_the_same():
             final = self.engine.clocks()
 
+        probes = {number: tally for number, tally in self.tallies.items() if tally.flow.kind == "probe"}
+        fates = troubles.Fates(
+            self.troubles,
+            {number: tally.flow.host for number, tally in probes.items()},
+            {number: tally.facts for number, tally in probes.items()},
+        )
+
         def corrected(table: str, frame: pl.DataFrame) -> pl.DataFrame:
             with self._all_the_same():
-                return self.clocks.corrected(table, frame, final)
+                frame = self.clocks.corrected(table, frame, final)
+            with self._all_the_same():
+                return fates.told(frame) if table == "probes" else frame
             return frame
 
         return corrected

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from whydrop.recording import derived
+from whydrop.recording.troubles import NOT_OF_PATH
 
 _NS_PER_MS = 1e6
 _BPS_PER_MBIT_PER_S = 1e6
@@ -199,8 +200,8 @@ def _loss(lost: pl.Expr, known: pl.Expr) -> pl.Expr:
     return pl.when(known).then(pl.when(lost).then(100.0).otherwise(0.0))
 
 
-# A probe that was not sent can not be lost.
-_TELLS_LOSS = _FATE.is_not_null() & (_FATE != "not-sent")
+# A probe that was not sent can not be lost; what an end itself lost is none of the path's.
+_TELLS_LOSS = _FATE.is_not_null() & ~_FATE.is_in(NOT_OF_PATH)
 
 # Who tells one-way delays tells also which way a probe was lost.
 _TELLS_WAY = pl.col("up_ns").is_not_null() | _FATE.is_in(["lost-up", "lost-down"])

@@ -146,7 +146,8 @@ PROBES: Schema = {
     "rtt_ns": _I64,  # without the time that the far end held it
     "up_ns": _I64,  # one-way delays, corrected by the clock offset (table clocks tells its uncertainty)
     "down_ns": _I64,
-    # ok, late (answered after the timeout), lost-up, lost-down, lost (which way is not known), not-sent
+    # ok, late (answered after the timeout), lost-up, lost-down, lost (which way is not known), not-sent,
+    # far-end (lost by the far end itself, or left without an answer by its limits: no loss of the path)
     "fate": _TEXT,
     "duplicates": _I32,  # answers beyond the first
     "reordered": _BOOL,  # answered behind a later one

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from whydrop import units
 from whydrop.explaining.recordings import depth
+from whydrop.recording import document, troubles
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.metrics.together import listed
 from whydrop.recording.recording import Recording, Series
@@ -70,6 +71,10 @@ def _print(summary: Summary, console: Console, every: bool) -> None:
     recording = summary.recording
     healthy = recording.status == "complete"
     console.print(safe(headline(summary), style="bold" if healthy else "bold red"))
+    told = ((row["name"], document.told(row["facts"])) for row in summary.flows)
+    # First: everything below is to be read with it.
+    for line in [*troubles.in_words(troubles.of_metadata(recording.metadata)), *troubles.withheld_in_words(told)]:
+        console.print(safe(line[:1].upper() + line[1:] + ".", style="bold yellow"))
     if recording.metadata["title"]:
         console.print(safe(recording.metadata["title"]))
     if recording.metadata["note"]:

@@ -35,7 +35,7 @@ _CAUSES = {
     "duplicate": ("Duplicates", "packets exist twice, on the path or in the capture alone"),
     "batching": ("Batching", "a link kept packets and let them go together"),
     "jitter": ("Jitter", "delays varied, and this traffic's load does not explain it"),
-    "host-drop": ("Dropped by this host", "this host's own kernel dropped packets, and said why"),
+    "host-drop": ("Dropped by a host", "a host's own kernel dropped packets, and said why"),
     "unfairness": ("Unfairness", "flows of one direction get unequal shares"),
     "none": ("Nothing", "no packet was lost, and no cause of its own took the time"),
     "unknown": ("Unknown", "the evidence names no single cause"),

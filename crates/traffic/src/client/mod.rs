@@ -29,6 +29,7 @@ use crate::auth::Secret;
 use crate::flow::FlowSpec;
 use crate::local_end::LocalEnd;
 use crate::responder::DEFAULT_PORT;
+use crate::udp::Trouble;
 
 pub use correcting::{ClockRow, ProbeRow, Taken};
 use session::HostSession;
@@ -78,6 +79,10 @@ pub struct FarEnd {
     pub lost: Option<String>,
     /// Why the clocks could not be compared over UDP.
     pub without_udp: Option<String>,
+    /// Times in which it stood still or its receive buffer was full, in this host's clock.
+    pub troubles: Vec<Trouble>,
+    /// Times in which this host's own end of the session stood still.
+    pub own_pauses: Vec<Trouble>,
 }
 
 /// A test that is connected and ready.

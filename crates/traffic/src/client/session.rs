@@ -25,7 +25,7 @@ use crate::sample::{Ending, Exchange, Sink};
 use crate::stop::Stop;
 use crate::tcp::flow as tcp_flow;
 use crate::tcp::meter::Meter;
-use crate::udp::{self, ClockEstimate, ClockFit};
+use crate::udp::{self, ClockEstimate, ClockFit, Trouble};
 
 /// A responder from which nothing comes for so long is gone; it answers an echo each second.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -78,6 +78,8 @@ struct Known {
     without_udp: Option<String>,
     /// Answers that whoever asked has not taken yet.
     arrivals: HashMap<u32, Vec<(u64, u64)>>,
+    /// Troubles of the responder itself, in its clock.
+    troubles: Vec<Trouble>,
     /// How its ends of flows ended.
     endings: HashMap<u32, Ending>,
     /// Flows that were handed over as complete, though their far ends may still tell of a failure.
@@ -481,8 +483,20 @@ impl HostSession {
     }
 
     pub fn far_end(&self) -> FarEnd {
+        let estimates = self.clocks();
+        let offset = |time_ns| ClockFit::offset_at(&estimates, time_ns);
+        let ours = |time_ns: i64| {
+            time_ns.saturating_sub(ClockFit::offset_at_far(time_ns, offset).unwrap_or(0))
+        };
         let known = self.known();
+        let troubles = known.troubles.iter().map(|one| Trouble {
+            from_ns: ours(one.from_ns),
+            to_ns: ours(one.to_ns),
+            ..*one
+        });
         FarEnd {
+            troubles: troubles.collect(),
+            own_pauses: self.meter.pauses(),
             name: self.name.clone(),
             address: with_zone(self.address),
             metadata: known.metadata.clone(),

@@ -14,10 +14,13 @@ use crate::clock;
 use crate::pace;
 use crate::sample::{Interval, Sink, TcpSample};
 use crate::stop::Stop;
+use crate::udp::troubles::{self, Trouble};
 
 /// How long the thread sleeps when it has nothing to look at.
 const IDLE_NS: i64 = 10_000_000;
 const NEVER_NS: i64 = i64::MAX;
+/// More are not kept of a process that hardly ever runs.
+const MOST_PAUSES: usize = 500;
 
 /// Counts of a flow that its thread gives to its meter.
 #[derive(Debug)]
@@ -84,6 +87,8 @@ struct Watched {
 pub struct Meter {
     watched: Mutex<Vec<Watched>>,
     sink: Arc<Sink>,
+    /// Times in which this process did not run.
+    pauses: Mutex<Vec<Trouble>>,
 }
 
 impl Meter {
@@ -91,6 +96,7 @@ impl Meter {
         Meter {
             watched: Mutex::default(),
             sink,
+            pauses: Mutex::default(),
         }
     }
 
@@ -124,14 +130,32 @@ impl Meter {
         Ok(counter)
     }
 
+    /// The times in which this process stood still while it should have looked at its flows.
+    pub fn pauses(&self) -> Vec<Trouble> {
+        let pauses = self.pauses.lock();
+        pauses.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_pause(&self, before_ns: i64, now_ns: i64) {
+        if let Some(pause) = troubles::pause(before_ns, now_ns) {
+            let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+            if pauses.len() < MOST_PAUSES {
+                pauses.push(pause);
+            }
+        }
+    }
+
     /// Looks at every flow when it is due, until `stop`; what is due then is written in any case.
     pub fn run(&self, stop: &Stop) {
         clock::sharpen_timers();
         // Else it waits for its turn behind all the threads that send and receive.
         pace::ask_for_short_slices();
+        let mut looked_ns = clock::now_ns();
         loop {
             let ending = stop.is_set();
             let now_ns = clock::now_ns();
+            self.note_pause(looked_ns, now_ns);
+            looked_ns = now_ns;
             let mut next_ns = now_ns + IDLE_NS;
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.retain_mut(|one| {

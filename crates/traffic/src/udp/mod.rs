@@ -12,6 +12,7 @@
 //! | `transmit` | sending them, at either end |
 //! | `departing` | when the kernel handed packets to the interface |
 //! | `collector`, `tally`, `bursts` | receiving and counting them, at either end |
+//! | `troubles` | what befell an end itself: pauses, a full receive buffer |
 //! | `service` | the responder's end: one thread behind one port |
 //! | `clocks` | how far the far host's clock is ahead |
 //! | `exchange`, `exchanges`, `arrivals`, `marks`, `pace`, `words` | small parts of these |
@@ -39,6 +40,7 @@ pub(crate) mod service;
 pub(crate) mod socket;
 mod tally;
 mod transmit;
+pub mod troubles;
 pub(crate) mod turns;
 mod upload;
 pub(crate) mod words;
@@ -46,6 +48,7 @@ pub(crate) mod words;
 pub use clocks::{ClockEstimate, ClockFit};
 pub use link::{FarSide, Link, SYNCHRONISATION_FLOW};
 pub use service::{Registration, Service, SessionLimits, Statistics};
+pub use troubles::Trouble;
 
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::sample::{Ending, Sink};

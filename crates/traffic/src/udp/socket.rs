@@ -162,6 +162,18 @@ pub(crate) struct Inbox {
     /// The socket held nothing at this time: whatever arrives is later, whatever its stamp says.
     empty_ns: i64,
     dropped: u32,
+    /// When the latest datagram arrived.
+    latest_ns: i64,
+    /// Not taken yet.
+    overflows: Vec<Overflow>,
+}
+
+/// Datagrams that found the socket's buffer full, between two that did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overflow {
+    pub from_ns: i64,
+    pub to_ns: i64,
+    pub count: u32,
 }
 
 impl Inbox {
@@ -173,6 +185,8 @@ impl Inbox {
             arrived: Vec::with_capacity(count),
             empty_ns: i64::MIN,
             dropped: 0,
+            latest_ns: clock::now_ns(),
+            overflows: Vec::new(),
         }
     }
 
@@ -219,7 +233,18 @@ impl Inbox {
             Err(error) => return Err(error.into()),
         };
         for message in messages {
+            let before = self.dropped;
             let arrival = Arrival::read(&message, self.each, self.empty_ns, &mut self.dropped);
+            // The kernel notes the count with each datagram as that is put into the buffer.
+            let count = self.dropped.wrapping_sub(before);
+            if count > 0 {
+                self.overflows.push(Overflow {
+                    from_ns: self.latest_ns,
+                    to_ns: arrival.received_ns,
+                    count,
+                });
+            }
+            self.latest_ns = arrival.received_ns;
             self.arrived.push(arrival);
         }
         if self.arrived.len() < count {
@@ -241,6 +266,11 @@ impl Inbox {
                 traffic_class: arrival.traffic_class,
                 to: arrival.to,
             })
+    }
+
+    /// When datagrams found the buffer full since this was last asked.
+    pub(crate) fn take_overflows(&mut self) -> Vec<Overflow> {
+        std::mem::take(&mut self.overflows)
     }
 
     /// How many datagrams the kernel threw away since the socket was opened because its buffer was full.

@@ -104,6 +104,18 @@ _LIMITS = {
 }
 
 
+def _end_in_trouble(v: Values) -> str:
+    told = f"from {duration(max(0.0, v['start_s']))} after the first sample on"
+    if v["pauses"]:
+        told += (
+            f", its process did not run for {duration(v['paused_s'])} ({_number(v['pauses'], 'pause')}, the longest "
+        )
+        told += f"of {duration(v['longest_s'])})"
+    if v["thrown_away"]:
+        told += f", its kernel counted {_number(v['thrown_away'], 'datagram')} that found the receive buffer full"
+    return f"{told}; these are left out of the losses and times below"
+
+
 def _held_by_responder(v: Values) -> str:
     to = f" to {rate(v['to_bps'])}" if v["to_bps"] else ""
     did = "read {} no faster" if v["direction"] == "up" else f"paced {{}}{to}"
@@ -234,6 +246,7 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     "datagrams-lost": _datagrams_lost,
     "probes-lost": _probes_lost,
     "kernel-limited": _kernel_limited,
+    "end-in-trouble": _end_in_trouble,
     "held-by-responder": _held_by_responder,
     "send-buffer-full": _send_buffer_full,
     "limited-by": _limited_by,
@@ -370,6 +383,8 @@ def place(where: Mapping[str, Any] | None, *, of_connections: bool = False) -> s
     direction = where.get("direction")
     if where["kind"] == "far-end":
         return "at the responder"
+    if where["kind"] == "this-host":
+        return "on this host"
     if where["kind"] in ("sender", "receiver"):
         return f"at the {where['kind']}" + ("" if of_connections else f" of the {_flows(direction)}")
     if of_connections:
@@ -424,6 +439,25 @@ def _unfair_sentence(verdict: Mapping[str, Any]) -> str:
     flows = len(verdict["flows"])
     got = f"{_number(flows, _flows(_way(verdict))[:-1])} get{'s' if flows == 1 else ''} less than a fair share"
     return f"{got}{reason} (Jain's index {significant(index or 0.0)})."
+
+
+def _trouble_of(verdict: Mapping[str, Any]) -> Values | None:
+    return next((fact["values"] for fact in verdict["facts"] if fact["code"] == "end-in-trouble"), None)
+
+
+def _trouble_sentence(v: Values) -> str:
+    who = "This host" if v["host"] is None else f"The responder {v['host']}"
+    did = []
+    if v["pauses"]:
+        did.append(f"stood still for {duration(v['paused_s'])}")
+    if v["thrown_away"]:
+        did.append(f"threw away {_number(v['thrown_away'], 'datagram')}, as its receive buffer was full")
+    return f"{who} {' and '.join(did)}: that is none of the path's."
+
+
+_TROUBLE_ADVICE = [
+    "look at what kept that host from running (its load, its hypervisor, a suspended process), then repeat the test",
+]
 
 
 def _host_drop_sentence(verdict: Mapping[str, Any]) -> str:
@@ -593,6 +627,8 @@ def _mostly(verdict: Mapping[str, Any]) -> str:
 
 def sentence(verdict: Mapping[str, Any]) -> str:
     """A verdict in one sentence."""
+    if (trouble := _trouble_of(verdict)) is not None:
+        return _trouble_sentence(trouble)
     known = SENTENCES.get(verdict["cause"])
     return known(verdict) if known is not None else f"{verdict['cause'].replace('-', ' ').capitalize()}."
 
@@ -651,6 +687,8 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
 
 def advice(verdict: Mapping[str, Any]) -> list[str]:
     """Advice; commands to paste begin with ``$ ``."""
+    if _trouble_of(verdict) is not None:
+        return _TROUBLE_ADVICE
     known = ADVICE.get(verdict["cause"])
     return known(verdict) if known is not None else []
 

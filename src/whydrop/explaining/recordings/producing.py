@@ -10,7 +10,17 @@ from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.measures.ports import Port
 from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming import drops, hosts, losses, outages, ports, queues, senders, sharing
+from whydrop.explaining.recordings.naming import (
+    drops,
+    hosts,
+    losses,
+    outages,
+    ports,
+    queues,
+    senders,
+    sharing,
+    troubles,
+)
 from whydrop.explaining.recordings.naming.sides import Side, facts, sides
 from whydrop.explaining.recordings.thresholds import MECHANISMS
 
@@ -38,7 +48,7 @@ def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:
     at_hosts = hosts.findings(scene, judged)
     found = _without_path(found, at_hosts)
     found += [*at_hosts, *sharing.findings(scene), *outages.findings(scene)]
-    found += drops.findings(scene)
+    found += [*drops.findings(scene), *troubles.findings(scene)]
     return [_paid(_with_senders(scene, finding)) for finding in found]
 
 
@@ -69,7 +79,7 @@ def _without_path(found: list[Finding], at_hosts: list[Finding]) -> list[Finding
 
 def _with_senders(scene: Scene, finding: Finding) -> Finding:
     """With what the senders of its flows tell of themselves, whatever the cause."""
-    if finding.cause in ("unfairness", "outage", "host-drop"):
+    if finding.cause in ("unfairness", "outage", "host-drop") or finding.detail == troubles.STOOD_STILL:
         return finding
     told = senders.facts(scene, finding.subject.flows)
     # That one of the limits is the cause is said once.

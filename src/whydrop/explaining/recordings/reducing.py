@@ -52,8 +52,10 @@ def _document(verdict: Json) -> Json:
     }
 
 
-def _order(verdict: Json) -> tuple[bool, bool, float, float, float]:
+def _order(verdict: Json) -> tuple[bool, bool, bool, float, float, float]:
     return (
+        # What an end of the test did itself is told before what may be read wrongly for it.
+        not any(fact["code"] == "end-in-trouble" for fact in verdict["facts"]),
         verdict["cause"] in ("none", "unknown"),
         verdict["cause"] == "none",
         -verdict["lost"] * verdict["explained"],

@@ -20,6 +20,7 @@ from whydrop.recording.metrics.load import Window, window
 from whydrop.recording.metrics.steps import Steps
 from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
 from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of
+from whydrop.recording.troubles import NOT_OF_PATH
 from whydrop.units import significant
 
 if TYPE_CHECKING:
@@ -326,7 +327,7 @@ def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     sent = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")
     rows = recording.table("probes").with_columns(at=sent)
     rows = rows.filter((pl.col("at") >= span.start_ns) & (pl.col("at") < span.end_ns))
-    rows = rows.filter(pl.col("fate").is_not_null() & (pl.col("fate") != "not-sent"))
+    rows = rows.filter(pl.col("fate").is_not_null() & ~pl.col("fate").is_in(NOT_OF_PATH))
     if rows.is_empty():
         return []
     # Only streams whose far end tells the way count for the ways.

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from whydrop.recording.metrics import emodel
+from whydrop.recording.troubles import NOT_OF_PATH
 
 if TYPE_CHECKING:
     from whydrop.recording.metrics.load import Window
@@ -75,7 +76,7 @@ def packets_of(recording: Recording, series: str, load: Window | None = None) ->
     sent = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")
     if load is not None:
         rows = rows.filter((sent >= load.start_ns) & (sent < load.end_ns))
-    rows = rows.filter(pl.col("fate").ne_missing("not-sent"))
+    rows = rows.filter(~pl.col("fate").fill_null("").is_in(NOT_OF_PATH))
     if rows.is_empty():
         told = _told(recording, series, load)
         return [] if told is None else [told]

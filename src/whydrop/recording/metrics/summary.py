@@ -29,6 +29,7 @@ from whydrop.recording.metrics import together
 from whydrop.recording.metrics.load import window
 from whydrop.recording.recording import Recording, Series
 from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute, trimmed_mean
+from whydrop.recording.troubles import NOT_OF_PATH
 
 _NS_PER_S = 1_000_000_000
 
@@ -357,7 +358,7 @@ def _loss_of_probes(name: str, rows: pl.DataFrame) -> Loss | None:
     told = rows.drop_nulls("fate")
     if not told.height:
         return _loss_by_numbers(name, rows)
-    sent = told.filter(pl.col("fate") != "not-sent")
+    sent = told.filter(~pl.col("fate").is_in(NOT_OF_PATH))
     counts = dict(sent["fate"].value_counts().iter_rows())
     up, down, unknown = (int(counts.get(fate, 0)) for fate in ("lost-up", "lost-down", "lost"))
     tells_way = up + down > 0 or bool(sent["up_ns"].is_not_null().any())

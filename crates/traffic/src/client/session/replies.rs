@@ -8,6 +8,7 @@ use crate::clock;
 use crate::flow::Kind;
 use crate::message::{Reply, Report};
 use crate::sample::{Ending, Exchange};
+use crate::udp;
 
 use super::{ECHO_EVERY, HostSession, SILENCE, lock};
 
@@ -102,6 +103,14 @@ impl HostSession {
     fn apply_report(&self, report: Report) -> Result<(), String> {
         lock(&self.expected).check(&report, self.asked.elapsed())?;
         self.apply_endings(report.endings);
+        let of_host = report.facts.iter();
+        let of_host = of_host.filter(|(flow, key, _)| {
+            *flow == udp::SYNCHRONISATION_FLOW && key == udp::troubles::KEY
+        });
+        for (_, _, told) in of_host {
+            let mut troubles = udp::troubles::heard(told);
+            self.known().troubles.append(&mut troubles);
+        }
         self.far.with(|samples| {
             samples.intervals.extend(report.intervals);
             samples.tcp.extend(report.tcp);

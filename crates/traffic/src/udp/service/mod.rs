@@ -268,6 +268,7 @@ impl Server {
     }
 
     fn serve(mut self) {
+        let mut looked_ns = clock::now_ns();
         while !self.shared.stop.is_set() {
             let is_idle = lock(&self.shared.sessions).is_empty();
             self.wait(if is_idle {
@@ -288,8 +289,10 @@ impl Server {
                 .store(lost, Ordering::Relaxed);
             let now_ns = clock::now_ns();
             for open in lock(&self.shared.sessions).values_mut() {
+                open.troubles().looked(looked_ns, now_ns);
                 open.tick(now_ns, lost);
             }
+            looked_ns = now_ns;
         }
     }
 
@@ -307,8 +310,15 @@ impl Server {
         for _ in 0..TURNS {
             let port = &mut self.ports[number];
             let may_have_more = port.inbox.receive(&port.socket, false).unwrap_or(false);
+            let overflows = port.inbox.take_overflows();
             let mut statistics = Statistics::default();
             let mut sessions = lock(&self.shared.sessions);
+            for open in sessions.values_mut() {
+                // Of all sessions together: the kernel does not tell whose they were.
+                for overflow in &overflows {
+                    open.troubles().overflowed(overflow);
+                }
+            }
             for datagram in port.inbox.datagrams() {
                 serve_datagram(
                     &mut sessions,

@@ -16,6 +16,7 @@ use super::super::marks::Marks;
 use super::super::packet::{Answer, Body, HEADER_BYTES, Key, Packet, Refusal};
 use super::super::schedule::Schedule;
 use super::super::socket::Datagram;
+use super::super::troubles::{self, Troubles};
 use super::budget::Budget;
 use super::down::{Down, Way};
 use super::intake::Intake;
@@ -28,6 +29,8 @@ const MOST_OF_SESSION: u64 = 1 << 27;
 const SYNCHRONISATIONS_REMEMBERED: usize = 1 << 12;
 /// So many ranges of arrivals are told.
 pub(crate) const MOST_RANGES: usize = 100_000;
+/// Ranges of probes that were not answered for the limits; a few dozen kilobytes of words.
+const MOST_WITHHELD_RANGES: usize = 1000;
 /// Behind the `finish`, packets that it overtook are waited for.
 const OVERTAKEN_NS: i64 = 200_000_000;
 /// A sender that does not say that it is done is done so long behind its planned end, if it is quiet too.
@@ -57,6 +60,7 @@ pub(super) struct Open {
     /// The service's count when the session began.
     lost_before: u64,
     has_refused: bool,
+    troubles: Troubles,
 }
 
 enum Flow {
@@ -75,6 +79,8 @@ struct Probes {
     class: u8,
     marks: Marks,
     withheld: u64,
+    /// Inclusive ranges of their numbers, as many as are told.
+    withheld_ranges: Vec<(u64, u64)>,
 }
 
 struct Up {
@@ -123,6 +129,7 @@ impl Open {
             flows,
             lost_before,
             has_refused: false,
+            troubles: Troubles::default(),
         }
     }
 
@@ -209,6 +216,11 @@ impl Open {
         }
     }
 
+    /// Takes note of what befell the service itself.
+    pub(super) fn troubles(&mut self) -> &mut Troubles {
+        &mut self.troubles
+    }
+
     /// Closes intervals, and flows that are over.
     pub(super) fn tick(&mut self, now_ns: i64, lost: u64) {
         let lost_meanwhile = lost.saturating_sub(self.lost_before);
@@ -223,6 +235,8 @@ impl Open {
     pub(super) fn close(self, now_ns: i64, lost: u64) {
         let lost_meanwhile = lost.saturating_sub(self.lost_before);
         let now_ns = now_ns.min(self.ends_ns);
+        let troubles = self.troubles.told().map(|told| (troubles::KEY, told));
+        facts::tell(SYNCHRONISATION_FLOW, troubles, &self.sink);
         let mut threads = Vec::new();
         for (number, flow) in self.flows {
             match flow {
@@ -306,6 +320,7 @@ impl Probes {
             class: spec.traffic_class(),
             marks: Marks::default(),
             withheld: 0,
+            withheld_ranges: Vec::new(),
         }
     }
 
@@ -317,6 +332,7 @@ impl Probes {
             class: 0,
             marks: Marks::default(),
             withheld: 0,
+            withheld_ranges: Vec::new(),
         }
     }
 
@@ -334,7 +350,7 @@ impl Probes {
         }
         self.marks.add(datagram.traffic_class);
         if is_too_large || !self.budget.take(datagram.received_ns) {
-            self.withheld += 1;
+            self.withhold(packet.sequence);
             return Err(Verdict::Withheld);
         }
         let held_ns = clock::now_ns().saturating_sub(datagram.received_ns);
@@ -348,17 +364,33 @@ impl Probes {
         Ok((Body::Answer(answer), self.class))
     }
 
-    fn tell(&self, flow: u32, sink: &Sink) {
-        if self.withheld > 0 {
-            facts::tell(
-                flow,
-                [(
-                    "answers_withheld_by_responders_limits",
-                    self.withheld.to_string(),
-                )],
-                sink,
-            );
+    fn withhold(&mut self, sequence: u64) {
+        self.withheld += 1;
+        let has_room = self.withheld_ranges.len() < MOST_WITHHELD_RANGES;
+        match self.withheld_ranges.last_mut() {
+            Some(last) if last.1.checked_add(1) == Some(sequence) => last.1 = sequence,
+            _ if has_room => self.withheld_ranges.push((sequence, sequence)),
+            _ => {}
         }
+    }
+
+    fn tell(&self, flow: u32, sink: &Sink) {
+        if self.withheld == 0 {
+            return;
+        }
+        let ranges: Vec<String> = self
+            .withheld_ranges
+            .iter()
+            .map(|(first, last)| format!("{first}-{last}"))
+            .collect();
+        let told = [
+            (
+                "answers_withheld_by_responders_limits",
+                self.withheld.to_string(),
+            ),
+            ("probes_without_answer_by_limits", ranges.join(",")),
+        ];
+        facts::tell(flow, told, sink);
     }
 }
 

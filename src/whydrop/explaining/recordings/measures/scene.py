@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -31,7 +31,9 @@ from whydrop.explaining.recordings.measures.outages import Outage
 from whydrop.explaining.recordings.measures.series import Flow, Stream
 from whydrop.explaining.recordings.measures.signals import Signals
 from whydrop.explaining.recordings.measures.spans import Spans
-from whydrop.explaining.recordings.thresholds import TOUCHED_BY_FAR_LIMIT
+from whydrop.explaining.recordings.thresholds import LEAST_OUTAGE_S, TOUCHED_BY_FAR_LIMIT
+from whydrop.recording import troubles
+from whydrop.recording.troubles import Trouble
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -45,7 +47,8 @@ WAYS = ("both", "up", "down")
 class Scene:
     """The numbers that findings are made of; ``delays``, ``losses`` by way, ``loads`` by direction.
 
-    ``far_limits`` are flows that met their responder's own limit, each with the share of its time.
+    ``far_limits`` are flows that met their responder's own limit, each with the share of its time;
+    ``troubles`` are of the ends themselves.
     """
 
     streams: list[Stream]
@@ -60,6 +63,7 @@ class Scene:
     outages: list[Outage]
     drops: list[HostDrops]
     far_limits: list[tuple[Flow, float]] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,23 +82,48 @@ def measure(recording: Recording) -> Scene | None:
     time = spans.of(flows, streams, recording.step_s)
     if time is None:
         return None
-    stopped = outages.measure(streams, flows)
-    # What an outage lost tells nothing of how the path loses while it works.
-    working = [_outside(stream, stopped) for stream in streams]
+    befell = troubles.of_metadata(recording.metadata)
+    still = [_pause(one) for one in befell if one.kind == "pause"]
+    # Where an end stood still, it was not the path that passed nothing.
+    stopped = [one for one in outages.measure(streams, flows) if not _within(one, befell)]
+    # What an outage lost tells nothing of how the path loses while it works, nor what an end did that stood still.
+    idle = [*stopped, *still]
+    working = [_outside(stream, idle) for stream in streams]
     return Scene(
         streams,
         flows,
         time,
         _known({way: delays.measure(streams, time, way) for way in WAYS if flows}),
         _known({way: losses.measure(working, time, way) for way in WAYS}),
-        _known({direction: loads.measure(direction, flows, time, stopped) for direction in ("up", "down")}),
-        limits.measure(flows, time),
+        _known({direction: loads.measure(direction, flows, time, idle) for direction in ("up", "down")}),
+        limits.measure([_without(flow, still) for flow in flows], time),
         signals.measure(flows),
         kink.measure(flows),
         stopped,
         [],
         [(flow, share) for flow in flows if (share := far_limits.share(flow, time)) > 0],
+        befell,
     )
+
+
+def _pause(trouble: Trouble) -> Outage:
+    """The time in which an end stood still, and in which its flows were to recover from that (RFC 6298)."""
+    return Outage(trouble.start_ns, trouble.end_ns + round(LEAST_OUTAGE_S * 1e9), 0, (), (), 0.0)
+
+
+def _within(outage: Outage, befell: list[Trouble]) -> bool:
+    return any(one.start_ns < outage.end_ns and one.end_ns > outage.start_ns for one in befell)
+
+
+def _without(flow: Flow, still: list[Outage]) -> Flow:
+    """The flow without the samples of times in which an end stood still."""
+    if not still:
+        return flow
+    times = flow.counted.times_ns
+    kept = np.ones(len(times), dtype=bool)
+    for pause in still:
+        kept &= (times < pause.start_ns) | (times >= pause.end_ns)
+    return replace(flow, counted=flow.counted.only(kept))
 
 
 def of_host(recording: Recording) -> Scene | None:

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from whydrop.recording import document
+from whydrop.recording.troubles import NOT_OF_PATH
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -186,7 +187,7 @@ def _by_flow(frame: pl.DataFrame) -> Iterator[tuple[tuple[Any, ...], pl.DataFram
 
 def _stream(told: dict[str, Any], rows: pl.DataFrame) -> Stream:
     answered_ns = pl.col("received_ns") - pl.col("rtt_ns").fill_null(0)
-    rows = rows.filter(pl.col("fate").ne_missing("not-sent"))
+    rows = rows.filter(~pl.col("fate").fill_null("").is_in(NOT_OF_PATH))
     rows = rows.with_columns(at=pl.coalesce("sent_ns", "scheduled_ns", answered_ns)).drop_nulls("at").sort("at")
     fate = rows["fate"].fill_null("")
     lost = np.where(fate.str.starts_with("lost").to_numpy(), 1.0, 0.0)
@@ -263,7 +264,7 @@ def flows(recording: Recording) -> list[Flow]:
                 _mss(own, told),
                 float(_HEADERS_BYTES.get(row["ip_version"] or 4, 52)),
                 told,
-                datagrams=_datagrams(rows),
+                datagrams=_datagrams(rows, told),
                 is_greedy=row["kind"] == "tcp" and row["runner"] == "engine" and not _PAUSING & settings.keys(),
                 set_send_buffer_bytes=_whole(settings.get("send_buffer_bytes")),
             )
@@ -317,11 +318,14 @@ def _intervals(rows: pl.DataFrame) -> Values:
     return np.column_stack([rows[name].cast(pl.Float64).to_numpy() for name in ("start", "end_ns", "size")])
 
 
-def _datagrams(rows: pl.DataFrame) -> tuple[float, float] | None:
+def _datagrams(rows: pl.DataFrame, told: dict[str, Any]) -> tuple[float, float] | None:
     known = rows.drop_nulls(["packets", "lost"])
     if known.is_empty():
         return None
-    lost = max(0.0, float(known["lost"].sum()))
+    # What the responder's own receive buffer lost (of all flows together) is no loss of the path.
+    there = told.get("packets_lost_in_responders_receive_buffer")
+    of_end = float(there) if isinstance(there, str) and there.isdecimal() and len(there) < 19 else 0.0
+    lost = max(0.0, float(known["lost"].sum()) - of_end)
     return float(known["packets"].sum()) + lost, lost
 
 
