@@ -12,7 +12,10 @@ import pytest
 
 from explaining.made_connections import BASE_NS, MSS, clocks, connection, samples
 from explaining.made_recordings import FlowQueues, MadePath, Queue, record
+from explaining.test_recordings_together import FAR, UP, seen
+from whydrop.explaining.recordings import together
 from whydrop.explaining.recordings.document import of_recording
+from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.measure.held_back import SendBuffers
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
@@ -64,6 +67,17 @@ def test_a_limit_that_is_higher_than_what_the_path_carries_is_not_the_cause(
     causes = [one["cause"] for one in verdicts(told(record(tmp_path / "made.recording", path), "up", **facts))]
     assert "deep-queue" in causes
     assert "peer-application" not in causes
+
+
+def test_a_window_that_the_responder_s_limit_closes_is_laid_to_the_limit_beside_a_capture_too(tmp_path: Path) -> None:
+    made = record(tmp_path / "made.recording", MadePath(Queue(20 * MBIT, 200), Queue(1000 * MBIT, 10_000)))
+    scene = scenes.measure(told(made, "up", held_back_s_by_responder="29.5"))
+    assert scene is not None
+    window = seen("receiver-window", UP, lost=0)
+    found = together.verdicts([scene], [FAR], {"verdicts": [window], "pair": None})
+    assert (found[0]["cause"], found[0]["detail"]) == ("peer-application", "responder-limit")
+    assert "receiver-window" not in {one["cause"] for one in found}
+    assert not any("tcp_rmem" in line for one in found for line in one["advice"])
 
 
 @pytest.mark.parametrize("words", ["nan", "inf", "-3", "much", "1e400"])

@@ -71,7 +71,7 @@ class Scene:
     needs: tuple[str, ...] = ()
 
     def record(self, lab: Lab, folder: Path, one_way_s: float = 0.02) -> None:
-        """Let it happen; ``folder`` has the recording and ``sender.pcap`` afterwards."""
+        """Let it happen; leaves a recording, ``sender.pcap``, and ``after.pcap`` from behind the queue."""
         folder.mkdir(parents=True, exist_ok=True)
         by_netem = bool(self.needs)
         delay = f"{one_way_s * 1e3:g}ms" if by_netem else None
@@ -84,6 +84,7 @@ class Scene:
             self._set_up(path)
             sender = path.client.interfaces["near"]
             open_ones.enter_context(sender.captured(folder / "sender.pcap"))
+            open_ones.enter_context(path.up.captured(folder / "after.pcap"))
             if self.reads_bytes_s:
                 _watched(path, folder, self.reads_bytes_s)
             else:
@@ -151,7 +152,9 @@ SCENES = {
     "slow-reader": Scene(_named("receiver-window"), reads_bytes_s=300_000),
     "slow-application": Scene(_named("sender"), options=("--set", "rate_bps=3e6")),
     "send-buffer": Scene(_named("sender"), sysctls={"client": {"net.ipv4.tcp_wmem": _window(40_000)}}),
-    "limited-responder": Scene(_named("receiver-window", "receiver"), responder=("--open", "--max-rate", "3mbit")),
+    "limited-responder": Scene(
+        _named("peer-application", "receiver-window"), responder=("--open", "--max-rate", "3mbit")
+    ),
 }
 """By their names; what this kernel lacks runs in the machine."""
 

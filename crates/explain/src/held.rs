@@ -113,7 +113,8 @@ impl Bottleneck {
                 Cause::Reordering => &[Limiter::SendBuffer, Limiter::Pacing],
                 _ => &[],
             },
-            standing: longer(noticed_s),
+            // bursts wait for each other in a queue that is empty between them
+            standing: longer(noticed_s).min(evidence.link_busy().map_or(1.0, |link| link.share)),
             unexplained_s: (waits && !queue).then_some(round_trip_s),
             few_packets,
             doubt_odds: DOUBT_ODDS,

@@ -17,6 +17,7 @@ from whydrop.explaining import completing
 from whydrop.explaining.phrases import phrase as phrase_of_captures
 from whydrop.explaining.recordings import phrases
 from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
+from whydrop.explaining.recordings.naming.hosts import OF_RESPONDER
 from whydrop.explaining.recordings.naming.queues import DOUBTS
 from whydrop.explaining.recordings.naming.sides import Side, sides
 from whydrop.explaining.recordings.producing import of_scene
@@ -37,6 +38,8 @@ _BESIDE = frozenset(
         "checksum", "jitter", "batching",
     }
 )  # fmt: skip
+# How a responder's own limit looks in packets: it reads late, or sends late.
+_LIMIT_SEEN = frozenset({"receiver-window", "sender", "peer-application", "delayed-ack", "none", "unknown"})
 # A confidence beyond this is certainty for a reader; its log-odds stay finite.
 _SUREST = 1 - 1e-9
 # A capture that is less sure than this of a cause gives way to a recording that is surer of another.
@@ -70,14 +73,30 @@ def verdicts(
         own, others = _of_connection(scene, left) if len(scenes) > 1 else (left, [])
         heads, apart = _sorted_out(sides(scene), hosts, tested, own)
         left = [*apart, *others]
-        findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
         told = of_scene(scene, port)
+        told, heads = _limits_known(told, heads)
+        findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
         for flows, (_, seen) in heads.items():
             standing = beside([one for one in told if one.subject.flows == flows], seen)
             told = [*(one for one in told if one.subject.flows != flows), *standing]
         reduced = reduce([*told, *findings])
         found += [_joined(one, heads.get(tuple(one["flows"])), source) for one in reduced]
     return in_order([*found, *map(completing.verdict, left)])
+
+
+def _limits_known(
+    told: Sequence[Finding], heads: dict[tuple[str, ...], tuple[Side, Json]]
+) -> tuple[list[Finding], dict[tuple[str, ...], tuple[Side, Json]]]:
+    """Findings and verdicts of captures; of a responder's own limit, where known, packets show only the effect."""
+    limited = {one.subject.flows for one in told if one.detail == OF_RESPONDER and one.veto is None}
+    effects = {flows: seen for flows, (_, seen) in heads.items() if flows in limited and seen["cause"] in _LIMIT_SEEN}
+    found = [
+        replace(one, facts=(*one.facts, *map(_fact, effects[one.subject.flows]["facts"])))
+        if one.detail == OF_RESPONDER and one.subject.flows in effects
+        else one
+        for one in told
+    ]
+    return found, {flows: head for flows, head in heads.items() if flows not in effects}
 
 
 def tested_connections(recording: Recording) -> frozenset[str]:
