@@ -150,6 +150,7 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
         notes: [summary.notes.clone(), tracked.abandoned.notes()].concat(),
         connections_without_data: tracked.without_data,
         small_connections: small_connections::info(&tracked.small),
+        control_connections: small_connections::control(&tracked.control),
     }
 }
 

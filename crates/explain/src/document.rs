@@ -63,6 +63,21 @@ pub struct CaptureInfo {
     /// one is listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub small_connections: Option<SmallConnectionsInfo>,
+    /// Control connections of programs that measure, which are not among the flows either; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub control_connections: Vec<ControlConnectionsInfo>,
+}
+
+/// Control connections of one program, both directions together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ControlConnectionsInfo {
+    /// `whydrop`, `iperf3` or `netperf`.
+    pub program: &'static str,
+    pub connections: u64,
+    pub packets: u64,
+    pub payload_bytes: u64,
+    pub lost: u64,
+    pub retransmitted: u64,
 }
 
 // serde passes references

@@ -1,8 +1,8 @@
-//! The document's part on connections that were too small and too many to be listed.
+//! The document's part on connections that are not listed: too small and too many, or for the control of a measurement.
 
-use whydrop_tcp::{Hosts, SMALL_PACKETS, SmallConnections};
+use whydrop_tcp::{ControlConnections, Hosts, SMALL_PACKETS, SmallConnections};
 
-use crate::document::{HostsInfo, SmallConnectionsInfo};
+use crate::document::{ControlConnectionsInfo, HostsInfo, SmallConnectionsInfo};
 use crate::seconds::seconds;
 
 /// `None` where every connection with data is listed.
@@ -24,6 +24,19 @@ pub fn info(small: &SmallConnections) -> Option<SmallConnectionsInfo> {
         initiators: hosts(&small.initiators),
         responders: hosts(&small.responders),
     })
+}
+
+/// Those of each program that measures.
+pub fn control(of_programs: &[ControlConnections]) -> Vec<ControlConnectionsInfo> {
+    let info = |one: &ControlConnections| ControlConnectionsInfo {
+        program: one.program.name(),
+        connections: one.connections,
+        packets: one.packets,
+        payload_bytes: one.payload_bytes,
+        lost: one.lost,
+        retransmitted: one.retransmitted,
+    };
+    of_programs.iter().map(info).collect()
 }
 
 fn hosts(hosts: &Hosts) -> HostsInfo {

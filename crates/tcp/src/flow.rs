@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::control::Program;
 use crate::ecn::Ecn;
 use crate::limits::Account;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
@@ -481,6 +482,8 @@ pub struct Connection {
     pub unanswered: [Unanswered; 2],
     /// The use of ECN that the SYN offered.
     pub ecn_offered: Ecn,
+    /// The program that measures whose control connection this is.
+    pub control: Option<Program>,
     /// Signs that few connections show; `None` where it shows nothing.
     pub signs: Option<Box<ConnectionSigns>>,
 }

@@ -12,6 +12,7 @@ mod abandoned;
 mod account;
 mod clocked_waits;
 mod closed_window;
+mod control;
 mod echoed;
 mod echoed_round_trips;
 mod ecn;
@@ -69,6 +70,7 @@ mod without_sack_tests;
 
 pub use abandoned::{Abandoned, AbandonedConnections};
 pub use clocked_waits::{ClockedWait, clocked_wait_ns};
+pub use control::{ControlConnections, Program};
 pub use ecn::Ecn;
 pub use failed::FailedConnections;
 pub use flow::{

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use crate::control::ControlConnections;
 use crate::flow::{Connection, Flow};
 use crate::hosts::Hosts;
 
@@ -91,6 +92,7 @@ pub(crate) struct Completed {
     /// So many small ones are kept that others must have more to tell than this.
     least: Option<Weight>,
     summed: SmallConnections,
+    control: Vec<ControlConnections>,
 }
 
 impl Completed {
@@ -103,7 +105,9 @@ impl Completed {
 
     /// Takes a connection; `packets` were captured of it.
     pub fn take(&mut self, connection: Connection, packets: u64) {
-        if packets >= SMALL_PACKETS {
+        if let Some(program) = connection.control {
+            ControlConnections::add(&mut self.control, program, &connection);
+        } else if packets >= SMALL_PACKETS {
             self.large.push(connection);
         } else if self.least.is_some_and(|least| weight(&connection) <= least) {
             self.summed.add(&connection);
@@ -116,13 +120,13 @@ impl Completed {
         }
     }
 
-    /// The connections that are kept, in no order, and the sums of the others.
-    pub fn finish(mut self) -> (Vec<Connection>, SmallConnections) {
+    /// The connections that are kept, in no order, and the sums of the others: of small ones, and of those for control.
+    pub fn finish(mut self) -> (Vec<Connection>, SmallConnections, Vec<ControlConnections>) {
         if self.small.len() > self.most_small {
             self.sum_up();
         }
         self.large.append(&mut self.small);
-        (self.large, self.summed)
+        (self.large, self.summed, self.control)
     }
 
     /// Sums up all small ones but those that have most to tell; of equals, the first.

@@ -6,6 +6,7 @@ use whydrop_capture::{Defect, Network, TcpFlags, TcpSegment};
 
 use crate::abandoned::Abandoned;
 use crate::account::{Told, account};
+use crate::control;
 use crate::echoed::Echoed;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
 use crate::flow::{Connection, Endpoint, Flow, Handshake, SegmentFlags};
@@ -383,6 +384,7 @@ impl State {
         let Some(halves) = &mut self.halves else {
             return;
         };
+        halves[direction].beginning.take(tcp);
         let syn = tcp.flags.has(TcpFlags::SYN);
         let sequence = tcp.sequence.wrapping_add(u32::from(syn));
         let half = &halves[direction];
@@ -609,6 +611,11 @@ impl State {
             false => now_ns,
         };
         let halves = self.halves.take()?;
+        connection.control = control::program(
+            self.endpoints,
+            [halves[0].beginning, halves[1].beginning],
+            [halves[0].next, halves[1].next],
+        );
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
         let near_rtts_ns = self.near_rtts_ns();
         let (mut echoes, [mut keep_acknowledgments, mut accounts]) = ([None, None], [false; 2]);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport, contain};
 
 use crate::abandoned::AbandonedConnections;
+use crate::control::ControlConnections;
 use crate::failed::FailedConnections;
 use crate::flow::Connection;
 use crate::key::{ConnectionKey, ConnectionMap};
@@ -31,6 +32,8 @@ pub struct Tracked {
     pub connections: Vec<Connection>,
     /// Further connections that carried data, too small and too many to be among them.
     pub small: SmallConnections,
+    /// Control connections of programs that measure, which are not among the connections.
+    pub control: Vec<ControlConnections>,
     /// Connections that never carried data.
     pub without_data: u64,
     /// Of those, the ones that failed: not answered, refused, reset.
@@ -335,7 +338,7 @@ impl Tracker {
         tracked.abandoned = self.abandoned;
         tracked.failed = self.failed.finish();
         tracked.unseen = self.unseen;
-        (tracked.connections, tracked.small) = self.complete.finish();
+        (tracked.connections, tracked.small, tracked.control) = self.complete.finish();
         // in place: a stable sort would copy half of all connections
         tracked.connections.sort_unstable_by_key(|connection| {
             let [one, other] = &connection.flows;

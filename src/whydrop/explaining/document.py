@@ -125,6 +125,7 @@ class Capture(Entry):
     link_retries: int = 0
     unread: Mapping[str, int] = field(default_factory=dict)
     dropped_by_capture: int | None = None
+    control_connections: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:

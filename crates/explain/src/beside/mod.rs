@@ -105,6 +105,10 @@ impl Seen {
                 }
             }
         }
+        for [one, other] in tracked.control.iter().flat_map(|own| &own.endpoints) {
+            seen.connections.extend([(*one, *other), (*other, *one)]);
+            seen.heard.extend([one.address, other.address]);
+        }
         seen.is_loaded = payload_bytes >= LOAD_BYTES;
         seen
     }

@@ -15,6 +15,7 @@ mod without_sack;
 use std::collections::VecDeque;
 
 use crate::closed_window::ClosedWindow;
+use crate::control::Beginning;
 use crate::ecn::AceCounter;
 use crate::flow::{Fate, Flow, OutstandingAtLoss, Segment, SegmentFlags, Transfer};
 use crate::ranges::RangeSet;
@@ -77,6 +78,8 @@ const NEAR_THE_FIRST: usize = 4;
 pub(crate) struct Half {
     pub flow: Flow,
     pub unwrapper: Option<Unwrapper>,
+    /// The first of what it said.
+    pub beginning: Beginning,
     /// One past the highest byte sent.
     pub next: i64,
     /// Left edge: everything below is acknowledged, or was sent before the capture began or while it had a hole.

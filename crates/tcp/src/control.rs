@@ -1,0 +1,307 @@
+//! Control connections of programs that measure: they carry a test's settings and results beside its load, and nothing limits
+//! them but what there is to say. What their first bytes say tells them, or, where the capture lacks those, their port and sizes.
+//!
+//! | program | its control connection |
+//! |---|---|
+//! | whydrop | a hello of 96 bytes that asks for the control channel, one of 48 back, then frames with their length in front |
+//! | iperf3 | a cookie of 37 bytes as on every connection of a test, but a state of one byte comes back |
+//! | netperf | messages of one size both ways, to port 12865 |
+
+use whydrop_capture::TcpSegment;
+
+use crate::flow::{Connection, Endpoint, Flow};
+
+const WHYDROP_MAGIC: &[u8] = b"whydrop";
+const WHYDROP_PORT: u16 = 17370;
+/// The magic, the version, and whether the connection is for control (0) or for the data of a flow (1).
+const WHYDROP_PURPOSE: usize = 8;
+const WHYDROP_HELLOS: [u32; 2] = [96, 48];
+/// What both sides say before anything else, on connections for data too.
+const WHYDROP_HANDSHAKE: [i64; 2] = [128, 81];
+/// Length and authentication code of a frame, beside its payload.
+const WHYDROP_FRAME: u32 = 20;
+/// Packets that are looked at for frames: of a capture that began amid the test.
+const MOST_LOOKED_AT: u8 = 4;
+
+const IPERF3_PORT: u16 = 5201;
+const IPERF3_COOKIE: usize = 37;
+
+const NETPERF_PORT: u16 = 12865;
+/// Of version 2.5 and later, and before.
+const NETPERF_MESSAGES: [u32; 2] = [656, 256];
+
+/// Connections named at most.
+const MOST_NAMED: usize = 1 << 10;
+
+/// A program that measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    Whydrop,
+    Iperf3,
+    Netperf,
+}
+
+impl Program {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whydrop => "whydrop",
+            Self::Iperf3 => "iperf3",
+            Self::Netperf => "netperf",
+        }
+    }
+}
+
+/// What the first bytes of one direction say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Said {
+    /// None were captured.
+    #[default]
+    Nothing,
+    WhydropControl,
+    WhydropData,
+    Iperf3Cookie,
+    Other,
+}
+
+/// The beginning of what one side said.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Beginning {
+    first_bytes: u32,
+    said: Said,
+    looked_at: u8,
+    has_frame: bool,
+}
+
+impl Beginning {
+    #[inline]
+    pub fn take(&mut self, tcp: &TcpSegment) {
+        if self.looked_at < MOST_LOOKED_AT {
+            self.look_at(tcp.payload_bytes, tcp.payload);
+        }
+    }
+
+    fn look_at(&mut self, payload_bytes: u32, payload: &[u8]) {
+        if self.looked_at == 0 {
+            self.first_bytes = payload_bytes;
+            self.said = said(payload_bytes, payload);
+        }
+        self.looked_at += 1;
+        self.has_frame |= is_frame(payload_bytes, payload);
+    }
+}
+
+fn said(payload_bytes: u32, payload: &[u8]) -> Said {
+    if payload.is_empty() {
+        return Said::Nothing;
+    }
+    if payload.starts_with(WHYDROP_MAGIC) && payload_bytes == WHYDROP_HELLOS[0] {
+        return match payload.get(WHYDROP_PURPOSE) {
+            Some(0) => Said::WhydropControl,
+            Some(1) => Said::WhydropData,
+            Some(_) => Said::Other,
+            None => Said::Nothing,
+        };
+    }
+    match is_cookie(payload_bytes, payload) {
+        true => Said::Iperf3Cookie,
+        false => Said::Other,
+    }
+}
+
+/// 36 characters of base 32 and a zero, as far as they were captured.
+fn is_cookie(payload_bytes: u32, payload: &[u8]) -> bool {
+    let is_base_32 = |byte: &u8| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(byte);
+    let characters = &payload[..payload.len().min(IPERF3_COOKIE - 1)];
+    payload_bytes as usize == IPERF3_COOKIE
+        && characters.iter().all(is_base_32)
+        && payload.get(IPERF3_COOKIE - 1).is_none_or(|end| *end == 0)
+}
+
+/// A whole frame of whydrop's control channel: its length stands in front.
+fn is_frame(payload_bytes: u32, payload: &[u8]) -> bool {
+    let length = payload
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes));
+    length.is_some_and(|length| length.checked_add(WHYDROP_FRAME) == Some(payload_bytes))
+}
+
+/// The program whose control connection this is; `sent` are the bytes that each side is known to have sent in all.
+pub(crate) fn program(
+    endpoints: [Endpoint; 2],
+    beginnings: [Beginning; 2],
+    sent: [i64; 2],
+) -> Option<Program> {
+    let [initiator, responder] = beginnings;
+    let to_port = |port: u16| endpoints[1].port == port;
+    let at_port = |port: u16| endpoints.iter().any(|end| end.port == port);
+    let said = |what: Said| beginnings.iter().any(|one| one.said == what);
+    if said(Said::WhydropControl) {
+        return Some(Program::Whydrop);
+    }
+    let firsts = beginnings.map(|one| one.first_bytes);
+    let is_by_frames = beginnings.iter().any(|one| one.has_frame) && !said(Said::WhydropData);
+    let is_by_sizes = initiator.said == Said::Nothing
+        && to_port(WHYDROP_PORT)
+        && firsts == WHYDROP_HELLOS
+        // a FIN takes a number, too
+        && sent.iter().zip(WHYDROP_HANDSHAKE).all(|(sent, least)| *sent > least + 1);
+    if is_by_sizes || (is_by_frames && at_port(WHYDROP_PORT)) {
+        return Some(Program::Whydrop);
+    }
+    let is_asked = initiator.said == Said::Iperf3Cookie
+        || (initiator.said == Said::Nothing
+            && firsts[0] as usize == IPERF3_COOKIE
+            && to_port(IPERF3_PORT));
+    if is_asked && responder.first_bytes == 1 {
+        return Some(Program::Iperf3);
+    }
+    let is_netperf = NETPERF_MESSAGES.iter().any(|size| firsts == [*size; 2]);
+    (is_netperf && to_port(NETPERF_PORT)).then_some(Program::Netperf)
+}
+
+/// Control connections of one program, together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlConnections {
+    pub program: Program,
+    pub connections: u64,
+    /// These of both directions, as in [`crate::FlowCounters`].
+    pub packets: u64,
+    pub payload_bytes: u64,
+    pub lost: u64,
+    pub retransmitted: u64,
+    /// Initiator and responder of the first of them.
+    pub endpoints: Vec<[Endpoint; 2]>,
+}
+
+impl ControlConnections {
+    fn new(program: Program) -> Self {
+        Self {
+            program,
+            connections: 0,
+            packets: 0,
+            payload_bytes: 0,
+            lost: 0,
+            retransmitted: 0,
+            endpoints: Vec::new(),
+        }
+    }
+
+    /// Adds a connection to those of its program.
+    pub(crate) fn add(all: &mut Vec<Self>, program: Program, connection: &Connection) {
+        let place = all.iter().position(|one| one.program == program);
+        let place = place.unwrap_or_else(|| {
+            all.push(Self::new(program));
+            all.len() - 1
+        });
+        let own = &mut all[place];
+        let sum = |of: fn(&Flow) -> u64| connection.flows.iter().map(of).sum::<u64>();
+        own.connections += 1;
+        own.packets += sum(|flow| flow.counters.packets);
+        own.payload_bytes += sum(|flow| flow.counters.payload_bytes);
+        own.lost += sum(|flow| flow.counters.lost);
+        own.retransmitted += sum(|flow| flow.counters.retransmitted);
+        if own.endpoints.len() < MOST_NAMED {
+            let [initiated, _] = &connection.flows;
+            own.endpoints
+                .push([initiated.source, initiated.destination]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Packets<'a> = &'a [(u32, &'static [u8])];
+
+    const HELLO: &[u8] = b"whydrop\x03\x00\x00\x00\x00";
+    const DATA_HELLO: &[u8] = b"whydrop\x03\x01\x00\x00\x00";
+    const ANSWER: &[u8] = b"whydrop\x03\x00";
+    const COOKIE: &[u8] = b"abcdefghijklmnopqrstuvwxyz234567abcd\0";
+
+    /// The program of a connection to a port, by the sizes and the captured bytes of each side's packets.
+    fn told(port: u16, sides: [Packets; 2]) -> Option<Program> {
+        let endpoint = |port| Endpoint {
+            port,
+            ..Endpoint::default()
+        };
+        let sent = sides.map(|packets| packets.iter().map(|(bytes, _)| i64::from(*bytes)).sum());
+        let beginnings = sides.map(|packets| {
+            let mut beginning = Beginning::default();
+            for (bytes, payload) in packets {
+                if beginning.looked_at < MOST_LOOKED_AT {
+                    beginning.look_at(*bytes, payload);
+                }
+            }
+            beginning
+        });
+        program([endpoint(40_001), endpoint(port)], beginnings, sent)
+    }
+
+    #[test]
+    fn whydrops_control_connection_says_so_at_any_port() {
+        assert_eq!(
+            told(4000, [&[(96, HELLO)], &[(48, ANSWER)]]),
+            Some(Program::Whydrop)
+        );
+        assert_eq!(
+            told(17370, [&[(96, DATA_HELLO), (32, b"")], &[(48, ANSWER)]]),
+            None
+        );
+        assert_eq!(told(17370, [&[(1448, b"\x07random")], &[]]), None);
+    }
+
+    #[test]
+    fn amid_a_test_its_frames_tell_it() {
+        let frame: &[u8] = &[0, 0, 0, 9, 1];
+        assert_eq!(told(17370, [&[(29, frame)], &[]]), Some(Program::Whydrop));
+        assert_eq!(told(4000, [&[(29, frame)], &[]]), None);
+        assert_eq!(told(17370, [&[(30, frame)], &[]]), None);
+    }
+
+    #[test]
+    fn without_any_bytes_sizes_tell_it_from_connections_that_carry_data() {
+        let (handshake, answered): (Packets, Packets) =
+            (&[(96, b""), (32, b"")], &[(48, b""), (33, b"")]);
+        let more = |said: Packets, bytes| [said, &[(bytes, &[])]].concat();
+        let control = [more(handshake, 60), more(answered, 60)];
+        assert_eq!(
+            told(17370, [&control[0], &control[1]]),
+            Some(Program::Whydrop)
+        );
+        assert_eq!(told(17370, [&more(handshake, 1448), answered]), None);
+        assert_eq!(told(17370, [handshake, &more(answered, 1448)]), None);
+    }
+
+    #[test]
+    fn iperf3_answers_the_cookie_of_its_control_connection_with_one_byte() {
+        assert_eq!(
+            told(5202, [&[(37, COOKIE)], &[(1, b"\x09")]]),
+            Some(Program::Iperf3)
+        );
+        assert_eq!(
+            told(5202, [&[(37, &COOKIE[..6])], &[(1, b"")]]),
+            Some(Program::Iperf3)
+        );
+        assert_eq!(
+            told(5201, [&[(37, b"")], &[(1, b"")]]),
+            Some(Program::Iperf3)
+        );
+        // connections for data, up and down
+        assert_eq!(told(5201, [&[(37, COOKIE), (1448, b"x")], &[]]), None);
+        assert_eq!(told(5201, [&[(37, COOKIE)], &[(1448, b"x")]]), None);
+        // other talk of the same size
+        assert_eq!(told(5202, [&[(37, b"GET / HTTP/1.0")], &[(1, b"x")]]), None);
+        assert_eq!(told(5202, [&[(37, b"")], &[(1, b"")]]), None);
+    }
+
+    #[test]
+    fn netperf_talks_in_messages_of_one_size() {
+        assert_eq!(
+            told(12865, [&[(656, b"")], &[(656, b"")]]),
+            Some(Program::Netperf)
+        );
+        assert_eq!(told(12866, [&[(656, b"")], &[(656, b"")]]), None);
+        assert_eq!(told(12865, [&[(656, b"")], &[]]), None);
+    }
+}
