@@ -90,7 +90,7 @@ def test_samples_that_say_little_for_a_cause_do_not_speak_against_packets_that_s
 def test_a_connection_that_carries_no_load_does_not_speak_for_those_that_do(rrul: Scene) -> None:
     control = f"198.51.100.1:40000 > {FAR}:5201"
     captured = {"verdicts": [seen("sender", control, lost=0), seen("policer", UP)], "pair": None}
-    found = together.verdicts([rrul], [FAR], captured, tested=frozenset({UP}))
+    found = together.verdicts([rrul], [FAR], captured, connections={UP: "TCP upload BE"})
     assert on_the_way_up(found)["cause"] == "policer"
     assert any(one["flows"] == [control] for one in found)
 

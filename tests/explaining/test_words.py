@@ -269,9 +269,9 @@ def test_a_long_document_is_written_in_pieces_and_what_the_file_raises_stops_it(
 
 def test_a_name_in_a_document_is_in_memory_once():
     # As objects of each dictionary's own they would be most of what the document of a flood takes.
-    flows = whydrop.explain(ROOT / "examples/policed-download.pcap.zst").document["flows"]
-    assert len(flows) > 1
-    names = [[id(name) for name in flow] for flow in flows]
+    facts = whydrop.explain(ROOT / "examples/policed-download.pcap.zst").document["verdicts"][0]["facts"]
+    assert len(facts) > 1
+    names = [[id(name) for name in fact] for fact in facts]
     assert all(one == names[0] for one in names)
 
 

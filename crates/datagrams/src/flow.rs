@@ -8,6 +8,7 @@ use whydrop_capture::{Defect, Network, Packet};
 use crate::Let;
 use crate::echo::Pings;
 use crate::exchange::{Exchanged, asks_many};
+use crate::measuring::{Measured, Numbered};
 use crate::repeats::Repeats;
 use crate::reports::Report;
 use crate::rtp::{RtpStream, RtpStreams};
@@ -37,6 +38,7 @@ pub struct Flow {
     repeats: Repeats,
     rtp: RtpStreams,
     spin: SpinBit,
+    numbered: Numbered,
 }
 
 /// All UDP of a capture.
@@ -47,6 +49,8 @@ pub struct Datagrams {
     pub rtp: Vec<Vec<RtpStream>>,
     /// Round-trip times by the spin bit, of each flow.
     pub spin: Vec<Option<Spin>>,
+    /// Losses and delays by whydrop's own packets, of each flow.
+    pub measured: Vec<Option<Measured>>,
     /// Of flows that are not listed.
     pub let_go: Let,
     /// Requests and answers, echo requests, ICMP errors.
@@ -77,6 +81,7 @@ impl Flow {
             repeats: Repeats::default(),
             rtp: RtpStreams::default(),
             spin: SpinBit::default(),
+            numbered: Numbered::default(),
         }
     }
 
@@ -112,6 +117,7 @@ impl Flow {
             .take(time_ns, packet.index.saturating_add(1), payload);
         self.rtp.take(time_ns, payload_bytes, payload);
         self.spin.take(time_ns, payload);
+        self.numbered.take(time_ns, payload_bytes, payload);
     }
 
     /// True if it goes to more than one host.
@@ -143,6 +149,13 @@ impl Datagrams {
             .iter()
             .map(|flow| spin::of(&flow.spin, back(flow).map(|at| &flows[*at].spin)))
             .collect();
+        let measured = flows
+            .iter()
+            .map(|flow| {
+                let back = back(flow).map(|at| &flows[*at].numbered);
+                flow.numbered.measured(back)
+            })
+            .collect();
         let rtp = flows
             .iter()
             .map(|flow| flow.rtp.found(flow.packets))
@@ -151,6 +164,7 @@ impl Datagrams {
             flows,
             rtp,
             spin,
+            measured,
             let_go,
             ..Self::default()
         }
@@ -166,11 +180,19 @@ impl Datagrams {
 
     /// Packets and IP bytes of flows whose loss or delay can be told.
     pub fn judged(&self) -> (u64, u64) {
-        let flows = self.flows.iter().zip(&self.rtp).zip(&self.spin);
+        let flows = self.flows.iter().enumerate();
         flows
-            .filter(|((_, rtp), spin)| !rtp.is_empty() || spin.is_some())
-            .fold((0, 0), |(packets, bytes), ((flow, _), _)| {
+            .filter(|(at, _)| self.tells(*at))
+            .fold((0, 0), |(packets, bytes), (_, flow)| {
                 (packets + flow.packets, bytes + flow.ip_bytes)
             })
+    }
+
+    /// True of a flow whose loss or delay can be told.
+    pub(crate) fn tells(&self, at: usize) -> bool {
+        let has_streams = self.rtp.get(at).is_some_and(|rtp| !rtp.is_empty());
+        let has_trips = self.spin.get(at).is_some_and(Option::is_some);
+        let measured = self.measured.get(at).copied().flatten();
+        has_streams || has_trips || measured.is_some_and(|one| one.told.is_some())
     }
 }

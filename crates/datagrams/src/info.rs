@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::flow::{Datagrams, Flow};
+use crate::measuring::Measured;
 use crate::rtp::RtpStream;
 use crate::spin::Spin;
 
@@ -40,6 +41,25 @@ pub struct DatagramFlowInfo {
     pub ect1: u64,
     pub rtp: Vec<RtpInfo>,
     pub spin: Option<SpinInfo>,
+    /// Of whydrop's own packets; absent of all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredInfo>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct MeasuredInfo {
+    /// `probes`, `answers`, `stream`, `bursts` or `clock-comparisons`.
+    pub kind: &'static str,
+    /// Packets of which it is known whether they arrived, and those that did not: of probes beyond the capture point, of
+    /// all others before it.
+    pub told: Option<u64>,
+    pub lost: Option<u64>,
+    pub rtt_min_s: Option<f64>,
+    pub rtt_median_s: Option<f64>,
+    pub rtt_p95_s: Option<f64>,
+    /// Beyond the fastest packet's way, by the clocks of both ends, whose drift is in it.
+    pub waited_median_s: Option<f64>,
+    pub waited_p95_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -73,7 +93,7 @@ impl Datagrams {
         let (packets, ip_bytes) = self.totals();
         let (judged_packets, judged_ip_bytes) = self.judged();
         let mut listed: Vec<usize> = (0..self.flows.len()).collect();
-        let tells = |at: usize| !self.rtp[at].is_empty() || self.spin[at].is_some();
+        let tells = |at: usize| self.tells(at);
         listed.sort_by_key(|at| (!tells(*at), std::cmp::Reverse(self.flows[*at].ip_bytes)));
         let told = listed.iter().filter(|at| tells(**at)).count();
         let rest = listed.split_off((told + MOST_LISTED).min(listed.len()));
@@ -90,7 +110,10 @@ impl Datagrams {
         }
         let flows = listed
             .into_iter()
-            .map(|at| flow_info(&self.flows[at], &self.rtp[at], self.spin[at]))
+            .map(|at| DatagramFlowInfo {
+                measured: self.measured[at].map(measured_info),
+                ..flow_info(&self.flows[at], &self.rtp[at], self.spin[at])
+            })
             .collect();
         (packets > 0).then_some(DatagramsInfo {
             packets,
@@ -120,6 +143,21 @@ fn flow_info(flow: &Flow, rtp: &[RtpStream], spin: Option<Spin>) -> DatagramFlow
             rtt_min_s: spin.rtt_min_s,
             rtt_median_s: spin.rtt_median_s,
         }),
+        measured: None,
+    }
+}
+
+fn measured_info(measured: Measured) -> MeasuredInfo {
+    let trips = measured.round_trips;
+    MeasuredInfo {
+        kind: measured.kind.name(),
+        told: measured.told.map(|told| told.packets),
+        lost: measured.told.map(|told| told.lost),
+        rtt_min_s: trips.map(|trips| trips.min_s),
+        rtt_median_s: trips.map(|trips| trips.median_s),
+        rtt_p95_s: trips.map(|trips| trips.high_s),
+        waited_median_s: measured.waited_s.map(|[median_s, _]| median_s),
+        waited_p95_s: measured.waited_s.map(|[_, high_s]| high_s),
     }
 }
 

@@ -23,6 +23,7 @@ mod echo;
 mod exchange;
 mod flow;
 mod info;
+mod measuring;
 mod messages;
 mod repeats;
 mod reports;

@@ -36,7 +36,7 @@ pub fn assemble(
         .connections
         .iter()
         .flat_map(|connection| &connection.flows)
-        .filter(|flow| flow.carried_data())
+        .filter(|flow| flow.is_of_interest())
         .enumerate()
         .map(|(index, flow)| FlowRef { index, flow })
         .collect();

@@ -55,11 +55,13 @@ impl Ending {
             }
             (Outcome::Reset, Some(reset)) if request.is_none() => match () {
                 () if by_responder && reset.idle_ns >= IDLE_NS => Some(Self::ResetWhenIdle),
+                () if connection.carries_load => None,
                 () if is_mid_stream(connection) && reset.idle_ns < IDLE_NS => {
                     Some(Self::ResetMidStream)
                 }
                 () => None,
             },
+            (Outcome::Closed, Some(_)) if connection.carries_load => None,
             (Outcome::Closed, Some(reset)) if comes_after_close(connection, reset.by) => {
                 Some(Self::ResetAfterClose)
             }

@@ -136,6 +136,8 @@ pub struct Totals {
     pub idle_s: f64,
     /// Time with data of any of the flows in flight, at most the span of the group.
     pub union_busy_s: f64,
+    /// The same of the flows that make up its load, without the pauses in which none of them had anything in flight.
+    pub loaded_s: f64,
     /// Largest payload of a packet.
     pub mss_bytes: u32,
     /// Time of transfers by what limited it, in the order of [`Limiter::ALL`].
@@ -681,6 +683,7 @@ pub fn totals(group: &Group) -> Totals {
         }
     }
     totals.union_busy_s = union_busy_s(group);
+    totals.loaded_s = loaded_s(group);
     totals.at_receiver = most_payload(group, |flow| flow.vantage == Vantage::Receiver);
     totals.sees_waits = most_payload(group, |flow| flow.account().sees_waits);
     if totals.at_receiver {
@@ -730,9 +733,52 @@ fn waits_back_s(flow: &Flow) -> (f64, f64) {
 /// Length of the union of the transfers' times, seconds.
 fn union_busy_s(group: &Group) -> f64 {
     let transfers = group.flows.iter().flat_map(|flow| &flow.flow.transfers);
-    let mut spans: Vec<(i64, i64)> = transfers
-        .map(|transfer| (transfer.start_ns, transfer.end_ns))
-        .collect();
+    union_s(
+        transfers
+            .map(|transfer| (transfer.start_ns, transfer.end_ns))
+            .collect(),
+    )
+}
+
+/// Flows of a smaller share of a group's payload are no part of its load.
+const LOAD_SHARE: f64 = 0.01;
+/// A sender that has nothing in flight for so long beyond a round trip has nothing to send: none that has data waits longer
+/// but on a timer, for which something is in flight.
+const IDLE_NS: i64 = 200_000_000;
+
+/// Length of the union of the times in which the flows that make up a group's load had something to send, seconds.
+fn loaded_s(group: &Group) -> f64 {
+    let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
+    let all: u64 = group.flows.iter().map(payload).sum();
+    let is_load = |flow: &&FlowRef| payload(flow) as f64 >= LOAD_SHARE * all as f64;
+    let flows = group.flows.iter().filter(is_load);
+    union_s(flows.flat_map(|flow| loaded_spans(flow.flow)).collect())
+}
+
+/// The times in which a flow had something to send, as far as what was in flight tells.
+fn loaded_spans(flow: &Flow) -> Vec<(i64, i64)> {
+    let mut spans: Vec<(i64, i64)> = Vec::new();
+    for transfer in &flow.transfers {
+        let own = flow.segments.get(transfer.first..transfer.end);
+        let (mut start_ns, mut covered_to, mut trip_ns) = (transfer.start_ns, i64::MIN, 0);
+        for segment in own.unwrap_or_default() {
+            let alone = segment.in_flight_bytes <= segment.payload_bytes;
+            let pause_ns = segment.time_ns.saturating_sub(covered_to);
+            if alone && covered_to > i64::MIN && pause_ns > IDLE_NS.saturating_add(trip_ns) {
+                spans.push((start_ns, covered_to));
+                start_ns = segment.time_ns;
+            }
+            trip_ns = trip_ns.max(segment.rtt_ns);
+            let answered_ns = segment.time_ns.saturating_add(segment.rtt_ns.max(0));
+            covered_to = covered_to.max(answered_ns);
+        }
+        spans.push((start_ns, transfer.end_ns.max(start_ns)));
+    }
+    spans
+}
+
+/// Length of the union of spans, seconds.
+fn union_s(mut spans: Vec<(i64, i64)>) -> f64 {
     spans.sort_unstable();
     let (mut total_ns, mut covered_to) = (0, i64::MIN);
     for (start, end) in spans {

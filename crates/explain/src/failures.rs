@@ -66,6 +66,7 @@ impl Failure {
                 Some(Self::Interfered)
             }
             // of what the capture lacks nobody knows what was outstanding
+            Outcome::Reset if connection.carries_load => None,
             Outcome::Reset if outstanding() && !lacks_much(connection) => Some(Self::Reset),
             _ if is_taken_for_old(connection) => Some(Self::TakenForOld),
             _ => None,

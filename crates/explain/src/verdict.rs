@@ -67,7 +67,7 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
         * (1.0 - totals.lost as f64 / totals.data_packets.max(1) as f64);
     // what takes no time has no rate
     let goodput_bps =
-        (totals.union_busy_s >= SHORTEST_SPAN_S).then(|| delivered * 8.0 / totals.union_busy_s);
+        (totals.loaded_s >= SHORTEST_SPAN_S).then(|| delivered * 8.0 / totals.loaded_s);
     let throughput_lost = goodput_bps.and_then(|bps| throughput_lost(cause, &found, bps));
     let mut facts = vec![facts::headline(cause, evidence)];
     facts.extend(found.facts);

@@ -16,7 +16,7 @@ const WHYDROP_PORT: u16 = 17370;
 /// The magic, the version, and whether the connection is for control (0) or for the data of a flow (1).
 const WHYDROP_PURPOSE: usize = 8;
 const WHYDROP_HELLOS: [u32; 2] = [96, 48];
-/// What both sides say before anything else, on connections for data too.
+/// Bytes that both sides say before anything else, on connections for data too.
 const WHYDROP_HANDSHAKE: [i64; 2] = [128, 81];
 /// Length and authentication code of a frame, beside its payload.
 const WHYDROP_FRAME: u32 = 20;
@@ -51,7 +51,7 @@ impl Program {
     }
 }
 
-/// What the first bytes of one direction say.
+/// The meaning of the first bytes of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Said {
     /// None were captured.
@@ -123,6 +123,26 @@ fn is_frame(payload_bytes: u32, payload: &[u8]) -> bool {
         .first_chunk()
         .map(|bytes| u32::from_be_bytes(*bytes));
     length.is_some_and(|length| length.checked_add(WHYDROP_FRAME) == Some(payload_bytes))
+}
+
+/// True of a connection for the data of a test: its end is cut off when the time is up, whatever is under way.
+pub(crate) fn carries_load([initiator, responder]: [Beginning; 2]) -> bool {
+    match initiator.said {
+        Said::WhydropData => true,
+        Said::Iperf3Cookie => responder.first_bytes != 1,
+        _ => false,
+    }
+}
+
+/// Which sides did nothing but greet the other, on a connection for the data of a test that goes the other way.
+pub(crate) fn only_greet(beginnings: [Beginning; 2], sent: [i64; 2]) -> [bool; 2] {
+    // a FIN takes a number, too
+    let no_more = |side: usize, bytes: i64| (1..=bytes + 1).contains(&sent[side]);
+    match beginnings[0].said {
+        Said::WhydropData => [0, 1].map(|side| no_more(side, WHYDROP_HANDSHAKE[side])),
+        Said::Iperf3Cookie => [no_more(0, IPERF3_COOKIE as i64), false],
+        _ => [false; 2],
+    }
 }
 
 /// The program whose control connection this is; `sent` are the bytes that each side is known to have sent in all.

@@ -333,6 +333,8 @@ pub struct Flow {
     pub largest_window: u16,
     /// Offers of its sender and of its receiver; `None` without the SYN.
     pub offers: [Option<Offer>; 2],
+    /// All that it carried is the greeting of a connection that measures the other direction.
+    pub only_greets: bool,
     /// Signs that few flows show; `None` where it shows nothing.
     pub signs: Option<Box<FlowSigns>>,
 }
@@ -417,6 +419,11 @@ impl Flow {
         !self.segments.is_empty()
     }
 
+    /// True of a flow whose losses and delays matter to anybody.
+    pub fn is_of_interest(&self) -> bool {
+        self.carried_data() && !self.only_greets
+    }
+
     /// The limiters at each moment; empty where its acknowledgments were not captured, and nothing else tells of them.
     pub fn account(&self) -> &Account {
         static NOTHING_KNOWN: Account = Account {
@@ -484,6 +491,8 @@ pub struct Connection {
     pub ecn_offered: Ecn,
     /// The program that measures whose control connection this is.
     pub control: Option<Program>,
+    /// It carries the load of a test, which ends when its time is up.
+    pub carries_load: bool,
     /// Signs that few connections show; `None` where it shows nothing.
     pub signs: Option<Box<ConnectionSigns>>,
 }

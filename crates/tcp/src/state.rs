@@ -611,11 +611,11 @@ impl State {
             false => now_ns,
         };
         let halves = self.halves.take()?;
-        connection.control = control::program(
-            self.endpoints,
-            [halves[0].beginning, halves[1].beginning],
-            [halves[0].next, halves[1].next],
-        );
+        let beginnings = [halves[0].beginning, halves[1].beginning];
+        let sent = [halves[0].next, halves[1].next];
+        connection.control = control::program(self.endpoints, beginnings, sent);
+        connection.carries_load = control::carries_load(beginnings);
+        let only_greet = control::only_greet(beginnings, sent);
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
         let near_rtts_ns = self.near_rtts_ns();
         let (mut echoes, [mut keep_acknowledgments, mut accounts]) = ([None, None], [false; 2]);
@@ -636,6 +636,7 @@ impl State {
                 flow.believe_delivered();
             }
             self.tell_signs(direction, &mut flow);
+            flow.only_greets = only_greet[direction];
             let unanswered = connection.unanswered[direction];
             let dead = connection.outcome == Outcome::DataUnanswered && unanswered.is_dead();
             if dead {

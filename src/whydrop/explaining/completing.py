@@ -84,13 +84,7 @@ def _capture(found: Mapping[str, Any]) -> dict[str, Any]:
         notes.append(f"without data, and so not listed: {plural(without, 'TCP connection')}")
     if small is not None and "packets_below" in small:
         notes.append(_summed_up(small))
-    notes.extend(_set_apart(own) for own in found.get("control_connections", ()))
     return {**found, "notes": [*found["notes"], *(note for note in notes if note not in found["notes"])]}
-
-
-def _set_apart(own: Mapping[str, Any]) -> str:
-    lost = ", {lost|packet} lost" if own["lost"] else ""
-    return fill("set apart: {connections|control connection} of {program}, {payload_bytes} of data" + lost, own)
 
 
 def _summed_up(small: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from whydrop import units
 from whydrop.explaining.document import Capture, Flow, Transfer
 from whydrop.explaining.explained import Explained
+from whydrop.numbers import plural
 from whydrop.show import words
 
 BYTE_BASES = {
@@ -123,11 +124,25 @@ def flows(found: Explained) -> Sheet:
         Column("Captured at", False, 11): lambda one: one.vantage,
     }
     order = "those with most losses and bytes come first"
-    return Sheet.of("Flows", columns, found.flows, lambda one: (one.lost, one.payload_bytes), order, _summed(found))
+    return Sheet.of("Flows", columns, found.flows, lambda one: (one.lost, one.payload_bytes), order, _unlisted(found))
 
 
 def _share_lost(flow: Flow) -> str:
     return f"{units.significant(flow.lost / flow.packets * 100, 2)} %" if flow.packets else "–"
+
+
+def _unlisted(found: Explained) -> str:
+    """The connections that are not among the flows, in words."""
+    apart = [one for capture in found.captures[:1] for one in capture.control_connections]
+    lines = [_summed(found), *(_set_apart(one) for one in apart)]
+    return "; ".join(line for line in lines if line)
+
+
+def _set_apart(own: Mapping[str, Any]) -> str:
+    """Control connections of a program that measures: ``1 control connection of iperf3, 832 bytes, set apart``."""
+    lost = f", {units.count(own['lost'])} packets lost" if own["lost"] else ""
+    connections = plural(own["connections"], "control connection")
+    return f"{connections} of {own['program']}, {units.size(own['payload_bytes'])}{lost}, set apart"
 
 
 def _summed(found: Explained) -> str:
@@ -149,7 +164,7 @@ def _summed(found: Explained) -> str:
 
 def datagrams(found: Explained) -> Sheet:
     """UDP flows of one capture: the streams and spin bits found in them, and the size of the others."""
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("UDP flow", False, 0),
         Column("Packets", True, 2),
         Column("Size", True, 4),
@@ -170,10 +185,24 @@ def datagrams(found: Explained) -> Sheet:
     for flow in udp["flows"]:
         for stream in flow["rtp"] or [None]:
             rows.append(_datagram_row(flow, stream))
-            told = stream is not None or flow["spin"] is not None
+            told = stream is not None or flow["spin"] is not None or "measured" in flow
             weights.append((float(told), flow["ip_bytes"]))
     order = "those of which something can be told, and the largest come first"
+    of_streams = {"Duplicates", "Reordered", "Jitter", "Score"}
+    if not any(flow["rtp"] for flow in udp["flows"]):
+        kept = [number for number, column in enumerate(columns) if column.title not in of_streams]
+        columns, rows = tuple(columns[at] for at in kept), [tuple(row[at] for at in kept) for row in rows]
     return Sheet("UDP flows", columns, tuple(rows), tuple(weights), order, _unjudged(udp))
+
+
+# Of whydrop's own packets.
+_MEASURED = {
+    "probes": "probes of whydrop",
+    "answers": "answers to probes",
+    "stream": "stream of whydrop",
+    "bursts": "bursts of whydrop",
+    "clock-comparisons": "clock comparisons",
+}
 
 
 def _datagram_row(flow: Mapping[str, Any], stream: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -190,13 +219,19 @@ def _datagram_row(flow: Mapping[str, Any], stream: Mapping[str, Any] | None) -> 
             units.duration(stream["jitter_mean_s"]),
             "–" if stream["mos"] is None else f"{stream['mos']:.1f}",
         )
+    trip_s = spin["rtt_median_s"] if spin else None
+    if (measured := flow.get("measured")) is not None:
+        kind = _MEASURED.get(measured["kind"], "whydrop's")
+        if measured["told"]:
+            rtp = (f"{units.count(measured['lost'])} of {units.count(measured['told'])}", *rtp[1:])
+        trip_s = measured["rtt_median_s"]
     return (
         flow["flow"],
         units.count(flow["packets"]),
         units.size(flow["ip_bytes"]),
         kind,
         *rtp,
-        units.duration(spin["rtt_median_s"]) if spin else "–",
+        "–" if trip_s is None else units.duration(trip_s),
         units.count(flow["ce_marked"]),
     )
 

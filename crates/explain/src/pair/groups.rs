@@ -1,5 +1,6 @@
 //! Flows of one direction to one host, and their packets between the points.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -35,7 +36,7 @@ fn tracked<'a>(pair: &'a Pair, flow: &PairFlow, side: usize) -> Option<&'a Flow>
     let place = flow.tracked[side]?;
     let connection = pair.tracked[side].connections.get(place.connection)?;
     let flow = connection.flows.get(place.flow)?;
-    flow.carried_data().then_some(flow)
+    flow.is_of_interest().then_some(flow)
 }
 
 /// The flows with data, in the document's order, and all flows in groups.
@@ -83,13 +84,19 @@ pub fn of(pair: &Pair, numbered: [usize; 2]) -> (Vec<FlowRef<'_>>, Vec<PairGroup
     (flows, groups)
 }
 
+/// The names of flows, of those that lost most between the points first, then of those that had most packets there.
+fn by_losses(mut flows: Vec<&PairFlow>) -> Vec<String> {
+    flows.sort_by_key(|flow| Reverse((flow.lost(), flow.matched())));
+    flows.iter().map(|flow| flow.name()).collect()
+}
+
 impl PairGroup<'_> {
     /// Flows with data, and others that lost packets.
     pub fn is_worth_a_verdict(&self, passages: &Passages) -> bool {
         !self.at_upstream.flows.is_empty() || passages.lost > 0
     }
 
-    /// The flows with TCP data, and before them those without that lost packets; these alone, if nothing else lost any.
+    /// The flows with TCP data, and others that lost packets, those that lost most first; the others alone, if nothing else lost any.
     pub fn names(&self, pair: &Pair) -> Vec<String> {
         let members = || {
             let flows = self.members.iter().map(|flow| &pair.flows[*flow as usize]);
@@ -100,13 +107,9 @@ impl PairGroup<'_> {
                 .filter(move |(flow, number)| {
                     flow.lost() > 0 && (**number != u32::MAX) == with_data
                 })
-                .map(|(flow, _)| flow.name())
+                .map(|(flow, _)| flow)
         };
-        let with_data = || {
-            let flows = self.at_upstream.flows.iter();
-            flows.map(|flow| flow.flow.name())
-        };
-        let others: Vec<String> = lossy(false).collect();
+        let others = by_losses(lossy(false).collect());
         if self.at_upstream.flows.is_empty() && others.is_empty() {
             return members().map(|(flow, _)| flow.name()).collect();
         }
@@ -118,7 +121,8 @@ impl PairGroup<'_> {
         if !others.is_empty() && !outside && lossy(true).next().is_none() {
             return others;
         }
-        others.into_iter().chain(with_data()).collect()
+        let with_data = members().filter(|(flow, number)| **number != u32::MAX || flow.lost() > 0);
+        by_losses(with_data.map(|(flow, _)| flow).collect())
     }
 
     /// TCP data is less than this group's own traffic: what it did says little of what crossed.

@@ -95,8 +95,9 @@ def of_recording(
         told = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, about) else ()
         # Packets do not tell the zone of an address.
         far = [address.partition("%")[0] for address in told]
-        tested = together.tested_connections(recording)
-        found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port, tested)}
+        flows = (flow for scene in measured for flow in scene.flows)
+        names = {flow.connection: flow.name for flow in flows if flow.connection is not None}
+        found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port, names)}
         step_down.said_of(found["verdicts"], recording.metadata)
         return RecordingAnalysis({**seen, **found}, captured)
     verdicts = in_order(

@@ -73,6 +73,17 @@ def _datagrams_lost(v: Values) -> str:
     return f"the {_flows(v['direction'])} lost {count(v['count'])} of {_number(v['sent'], 'UDP packet')}{share}"
 
 
+def _counted_otherwise(v: Values) -> str:
+    counts = (
+        f"the senders' kernels counted {_number(v['kernel'], 'retransmission')}, the capture {count(v['captured'])}"
+    )
+    why = {
+        "lost-on-the-way": ": taken at the receiver, it lacks those that were lost, too",
+        "after-last-sample": ": it goes on after their last samples",
+    }
+    return counts + why.get(str(v["reason"]), "")
+
+
 def _probes_lost(v: Values) -> str:
     way = f" {_ways(v['direction'])}" if v["direction"] != "both" else ""
     parts = [f"{count(v['lost'])} of {count(v['sent'])} probes were lost{way} under load"] if v["sent"] else []
@@ -244,6 +255,7 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     "rate-under-load": _rate,
     "retransmissions": _retransmissions,
     "datagrams-lost": _datagrams_lost,
+    "counted-otherwise": _counted_otherwise,
     "probes-lost": _probes_lost,
     "kernel-limited": _kernel_limited,
     "end-in-trouble": _end_in_trouble,

@@ -7,7 +7,6 @@ Packets know more than samples: what a capture is sure of, a recording makes sur
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +26,6 @@ from whydrop.explaining.recordings.words import in_words
 if TYPE_CHECKING:
     from whydrop.explaining.recordings.measures.ports import Port
     from whydrop.explaining.recordings.measures.scene import Scene
-    from whydrop.recording.recording import Recording
 
 Json = dict[str, Any]
 
@@ -53,7 +51,7 @@ def verdicts(
     far: Iterable[str],
     captured: Mapping[str, Any],
     port: Port | None = None,
-    tested: frozenset[str] = frozenset(),
+    connections: Mapping[str, str] | None = None,
 ) -> list[Json]:
     """All verdicts, in words.
 
@@ -62,25 +60,28 @@ def verdicts(
         far: addresses of the hosts that the test's flows went to.
         captured: the document of the captures, before it is put into words.
         port: counters of a switch's port that the path goes through.
-        tested: names of the connections that carried the load, as captures write them; empty where that is not known.
+        connections: the flows of the test by the names that captures write for them; none where that is not known.
     """
     left: list[Json] = list(captured["verdicts"])
     source = "pair" if captured.get("pair") else "capture"
+    captured_flows = {one["flow"]: one for one in captured.get("flows", ())}
     # Captures behind an address translation know the connections by other names.
-    tested &= {flow for one in left for flow in one["flows"]}
+    seen = captured_flows.keys() | {flow for one in left for flow in one["flows"]}
+    tested = {flow: name for flow, name in (connections or {}).items() if flow in seen}
     hosts, found = frozenset(far), []
     for scene in scenes:
         own, others = _of_connection(scene, left) if len(scenes) > 1 else (left, [])
         heads, apart = _sorted_out(sides(scene), hosts, tested, own)
         left = [*apart, *others]
-        told = of_scene(scene, port)
-        told, heads = _limits_known(told, heads)
-        findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
-        for flows, (_, seen) in heads.items():
-            standing = beside([one for one in told if one.subject.flows == flows], seen)
-            told = [*(one for one in told if one.subject.flows != flows), *standing]
+        told, heads = _limits_known(of_scene(scene, port), heads)
+        findings: list[Finding] = []
+        for flows, (side, head) in heads.items():
+            elsewhere = [one for one in told if set(one.subject.flows) != set(flows)]
+            told = [*elsewhere, *beside([one for one in told if one not in elsewhere], head)]
+            counts = _counts(side, [one for flow, one in captured_flows.items() if tested.get(flow) in flows])
+            findings += _findings(side, head, source, counts)
         reduced = reduce([*told, *findings])
-        found += [_joined(one, heads.get(tuple(one["flows"])), source) for one in reduced]
+        found += [_joined(one, heads.get(tuple(one["flows"])), source, tested) for one in reduced]
     return in_order([*found, *map(completing.verdict, left)])
 
 
@@ -88,21 +89,27 @@ def _limits_known(
     told: Sequence[Finding], heads: dict[tuple[str, ...], tuple[Side, Json]]
 ) -> tuple[list[Finding], dict[tuple[str, ...], tuple[Side, Json]]]:
     """Findings and verdicts of captures; of a responder's own limit, where known, packets show only the effect."""
-    limited = {one.subject.flows for one in told if one.detail == OF_RESPONDER and one.veto is None}
-    effects = {flows: seen for flows, (_, seen) in heads.items() if flows in limited and seen["cause"] in _LIMIT_SEEN}
+    limited = {frozenset(one.subject.flows) for one in told if one.detail == OF_RESPONDER and one.veto is None}
+    seen_of = {frozenset(flows): seen for flows, (_, seen) in heads.items()}
+    effects = {flows: seen for flows, seen in seen_of.items() if flows in limited and seen["cause"] in _LIMIT_SEEN}
     found = [
-        replace(one, facts=(*one.facts, *map(_fact, effects[one.subject.flows]["facts"])))
-        if one.detail == OF_RESPONDER and one.subject.flows in effects
+        replace(one, facts=(*one.facts, *map(_fact, effects[frozenset(one.subject.flows)]["facts"])))
+        if one.detail == OF_RESPONDER and frozenset(one.subject.flows) in effects
         else one
         for one in told
     ]
-    return found, {flows: head for flows, head in heads.items() if flows not in effects}
+    return found, {flows: head for flows, head in heads.items() if frozenset(flows) not in effects}
 
 
-def tested_connections(recording: Recording) -> frozenset[str]:
-    """Names of the connections that carried the load, from sender to receiver, as far as their ports are known."""
-    facts = [json.loads(one) for one in recording.table("flows")["facts"].drop_nulls()]
-    return frozenset(f"{one['sender']} > {one['receiver']}" for one in facts if {"sender", "receiver"} <= one.keys())
+def _counts(side: Side, seen: Sequence[Json]) -> tuple[Fact, ...]:
+    """Retransmissions as senders' kernels and captures count them, where the two differ."""
+    by_kernel, captured = side.retransmitted, sum(one["retransmitted"] for one in seen)
+    if not seen or by_kernel is None or round(by_kernel) == captured:
+        return ()
+    at = {one["vantage"] for one in seen}
+    why = {("receiver", True): "lost-on-the-way", ("sender", False): "after-last-sample"}
+    reason = why.get((at.pop(), captured < by_kernel)) if len(at) == 1 else None
+    return (Fact("counted-otherwise", {"kernel": round(by_kernel), "captured": captured, "reason": reason}),)
 
 
 def beside(told: Sequence[Finding], seen: Json) -> list[Finding]:
@@ -143,7 +150,7 @@ def _of_connection(scene: Scene, found: Sequence[Json]) -> tuple[list[Json], lis
 
 
 def _sorted_out(
-    judged: Sequence[Side], far: frozenset[str], tested: frozenset[str], found: Iterable[Json]
+    judged: Sequence[Side], far: frozenset[str], tested: Mapping[str, str], found: Iterable[Json]
 ) -> tuple[dict[tuple[str, ...], tuple[Side, Json]], list[Json]]:
     """The first verdict of captures on each side, by the side's flows; and all others, which stand by themselves.
 
@@ -153,7 +160,7 @@ def _sorted_out(
     heads: dict[tuple[str, ...], tuple[Side, Json]] = {}
     apart = []
     for verdict in found:
-        is_of_load = not tested or not tested.isdisjoint(verdict["flows"])
+        is_of_load = not tested or not tested.keys().isdisjoint(verdict["flows"])
         way = _way(verdict["flows"], far) if is_of_load else None
         side = next((one for one in judged if way is not None and one.direction in (way, "both")), None)
         if side is None or side.subject.flows in heads or verdict["cause"] in _BESIDE:
@@ -178,7 +185,7 @@ def _way(flows: Iterable[str], far: frozenset[str]) -> str | None:
     return ways.pop() if len(ways) == 1 else None
 
 
-def _findings(side: Side, verdict: Json, source: str) -> list[Finding]:
+def _findings(side: Side, verdict: Json, source: str, counts: tuple[Fact, ...] = ()) -> list[Finding]:
     """A capture's findings on a side, and what it rules out, as findings that compete with the recording's."""
     sure = min(_SUREST, max(1 - _SUREST, verdict["confidence"]))
     named = Finding(
@@ -191,7 +198,7 @@ def _findings(side: Side, verdict: Json, source: str) -> list[Finding]:
         explained=verdict["explained"],
         limited_share=verdict["limited_share"],
         quantities={name: Quantity(**one) for name, one in verdict["parameters"].items()},
-        facts=tuple(map(_fact, verdict["facts"])),
+        facts=(*map(_fact, verdict["facts"]), *counts),
         source=source,
     )
     against = [
@@ -206,13 +213,18 @@ def _fact(found: Mapping[str, Any]) -> Fact:
     return Fact(found["code"], found["values"], tuple(found.get("packets", ())))
 
 
-def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str) -> Json:
-    """In the words of whoever knows most of the winner, with the evidence of both."""
+def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str, tested: Mapping[str, str]) -> Json:
+    """In the words of whoever knows most of the winner, with the evidence of both.
+
+    A flow that both name is named as the recording does, in the order of the captures.
+    """
     told = in_words(verdict, _phrase)
     if head is None:
         return told
     seen = completing.verdict(head[1])
-    told["flows"] = list(dict.fromkeys([*verdict["flows"], *seen["flows"]]))
+    captured = [tested.get(flow, flow) for flow in seen["flows"]]
+    flows = [*captured, *verdict["flows"]] if tested else [*verdict["flows"], *captured]
+    told["flows"] = list(dict.fromkeys(flows))
     if seen["cause"] != verdict["cause"]:
         return told
     told |= {name: seen[name] for name in ("byte_basis", "family", "models", "throughput_lost")}

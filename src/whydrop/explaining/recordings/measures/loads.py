@@ -61,8 +61,8 @@ class Load:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its flows, in the order of the test."""
-        return tuple(flow.name for flow in self.flows)
+        """Of its flows: those that lost most first, as far as that is known, then in the order of the test."""
+        return tuple(flow.name for flow in sorted(self.flows, key=lambda flow: -np.nan_to_num(flow.retransmitted)))
 
     @property
     def _tells_seconds(self) -> bool:
@@ -90,7 +90,7 @@ def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequen
     rate = mean_of(seconds)
     if not math.isfinite(rate.value):
         return None
-    telling = [flow for flow in own if math.isfinite(flow.counted.growth("retransmitted_packets"))]
+    telling = [flow for flow in own if math.isfinite(flow.retransmitted)]
     retransmitted = [count for flow in own if (count := _retransmitted(flow)) is not None]
     return Load(
         direction,
@@ -141,7 +141,7 @@ def _longest(starts: Values, ends: Values) -> float:
 
 def _retransmitted(flow: Flow) -> float | None:
     """Segments sent again: what the program said of all of the flow, as samples do not tell what came before them."""
-    told, grown = _told(flow), flow.counted.growth("retransmitted_packets")
+    told, grown = _told(flow), flow.retransmitted
     return told if told is not None or not math.isfinite(grown) else grown
 
 

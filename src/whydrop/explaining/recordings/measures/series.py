@@ -88,6 +88,7 @@ class Flow:
     Attributes:
         intervals: start, end (ns) and bytes of payload of each interval, one row each.
         makes_load: not so of the end of a connection that receives more than it sends, where both are known.
+        is_whole: its connection was opened for the test, so that its kernel's counters began at zero.
         told: what its runner said once, such as ``TCP_RETRANSMIT``.
         datagrams: of a stream of UDP, sent and lost, where its receiver counted.
         is_greedy: its sender always had more to send: one of whydrop's own, without a rate, pauses or an end by bytes.
@@ -111,6 +112,20 @@ class Flow:
     datagrams: tuple[float, float] | None = None
     is_greedy: bool = False
     set_send_buffer_bytes: int | None = None
+    is_whole: bool = False
+
+    @property
+    def retransmitted(self) -> float:
+        """Segments that its kernel says it sent again: all, or since its first sample; NaN where it does not tell."""
+        growth = self.counted.growth("retransmitted_packets")
+        is_known = self.is_whole and math.isfinite(growth)
+        return float(np.nanmax(self.counted["retransmitted_packets"])) if is_known else growth
+
+    @property
+    def connection(self) -> str | None:
+        """Its name in a capture, where its ports are known."""
+        ends = self.told.get("sender"), self.told.get("receiver")
+        return f"{ends[0]} > {ends[1]}" if all(ends) else None
 
     @property
     def carried_bytes(self) -> float:
@@ -267,6 +282,7 @@ def flows(recording: Recording) -> list[Flow]:
                 datagrams=_datagrams(rows, told),
                 is_greedy=row["kind"] == "tcp" and row["runner"] == "engine" and not _PAUSING & settings.keys(),
                 set_send_buffer_bytes=_whole(settings.get("send_buffer_bytes")),
+                is_whole=row["runner"] == "engine",
             )
         )
     return _without_requests(found)
