@@ -49,8 +49,8 @@ impl Family {
             return "flow-queueing";
         };
         match (fit.law, self.isolates) {
-            // cake alone has it
-            (Law::Cobalt, _) if self.cobalt => "cake",
+            // cake alone has it, and a queue for each flow
+            (Law::Cobalt, true) if self.cobalt => "cake",
             (Law::CoDel | Law::Cobalt, false) => "codel",
             (Law::CoDel | Law::Cobalt, true) => "fq-codel",
             (Law::Pie, false) => "pie",
@@ -298,5 +298,6 @@ mod tests {
         assert_eq!(name(Law::Red, true), "flow-queueing");
         assert_eq!(name(Law::CoDel, true), "fq-codel");
         assert_eq!(name(Law::Pie, true), "fq-pie");
+        assert_eq!(name(Law::Cobalt, false), "codel");
     }
 }
