@@ -120,6 +120,21 @@ def test_a_greedy_flow_never_has_an_application_without_anything_to_send() -> No
     assert greedy(rows, rate_bps=5e6)[0]["detail"] == "application"
 
 
+def test_a_rate_that_the_test_itself_sets_is_no_fault_of_an_application() -> None:
+    rows = samples(unacked_packets=40, not_sent_bytes=0, send_memory_bytes=None, send_buffer_bytes=None)
+    first = greedy(rows, rate_bps=5e6)[0]
+    assert first["sentence"].startswith("The rate that the test sets, not the path, limits ")
+    assert any("the rate of 5.00 Mbit/s that the test sets" in line for line in first["evidence"])
+    assert "application" not in " ".join(first["advice"])
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, True, "fast", None])
+def test_a_rate_that_is_none_is_not_said(rate: object) -> None:
+    rows = samples(unacked_packets=40, not_sent_bytes=0, send_memory_bytes=None, send_buffer_bytes=None)
+    first = greedy(rows, rate_bps=rate)[0]
+    assert "that the test sets" not in first["sentence"]
+
+
 def test_a_buffer_behind_which_packets_stand_in_a_queue_is_not_too_small() -> None:
     found = greedy(samples(**FULL, not_sent_bytes=0, srtt_ns=2 * BASE_NS))
     assert all(one["cause"] != "sender" for one in found)

@@ -13,6 +13,7 @@ import pytest
 
 import recordings
 from explaining.made_recordings import CoDel, FlowQueues, Lossy, MadePath, Policer, Queue, record
+from whydrop.explaining.recordings import phrases
 from whydrop.explaining.recordings.document import of_recording
 from whydrop.explaining.recordings.phrases import PHRASES
 from whydrop.formats.importing import open_recording
@@ -250,6 +251,25 @@ def test_a_verdict_that_names_nothing_says_first_what_was_seen(explained: Any) -
     found = explained(MadePath(Queue(20 * MBIT, 40), fast()))
     assert re.match(r"[0-9 ]+ segments \([0-9.]+ %\) were retransmitted .*while packets waited", found[0]["sentence"])
     assert found[0]["sentence"].endswith("A recording alone does not show why: capture at the sender.")
+
+
+def _unknown(**facts: dict[str, Any]) -> str:
+    found = [{"code": code.replace("_", "-"), "values": values} for code, values in facts.items()]
+    verdict = {"cause": "unknown", "facts": found, "lost": 0, "place": {"kind": "path", "direction": "up"}}
+    return phrases.sentence(verdict)
+
+
+def test_losses_that_were_counted_and_are_none_are_not_called_unmeasured() -> None:
+    nothing = {"count": 0, "share": 0.0, "direction": "up"}
+    assert _unknown(retransmissions=nothing).startswith("Nothing was lost, and whether packets waited was not measured")
+    assert _unknown().startswith("This recording measured neither losses nor delay")
+
+
+def test_an_unknown_cause_under_the_responder_s_limit_takes_a_higher_limit_and_no_capture() -> None:
+    limits = {"flow": "TCP upload", "limits": ["far-end"], "shares": [0.79]}
+    found = _unknown(limited_by=limits)
+    assert "TCP upload is limited by the responder (its --max-rate) for 79 % of the time." in found
+    assert found.endswith("start the responder with a higher --max-rate.")
 
 
 def test_a_short_queue_is_unknown_as_a_managed_one_may_look_the_same(explained: Any) -> None:

@@ -47,7 +47,7 @@ def test_the_answer_comes_first_and_then_the_figures(run: Run, rrul: Path) -> No
     assert loss[4:] == ["70", "2", "2.86", "%", "2", "0", "0"]
     assert "All uploads together: 3.00 Mbit/s, Jain's index of fairness 0.900" in done.stdout
     assert "All downloads together: 7.00 Mbit/s, Jain's index of fairness 0.980" in done.stdout
-    assert "Segments sent again: 8" in done.stdout
+    assert "Segments retransmitted: 8" in done.stdout
 
 
 def test_flows_without_data_and_failures_are_the_first_thing_said(run: Run, tmp_path: Path) -> None:

@@ -79,6 +79,6 @@ def test_each_end_is_told_of_in_one_sentence() -> None:
         [Trouble("far", "pause", 0, second), Trouble("far", "overflow", 0, 1, 1), Trouble(None, "pause", 0, second)]
     )
     assert len(told) == 2
-    assert "threw away 1 datagram:" in told[0]
+    assert "dropped 1 datagram," in told[0]
     assert told[1].startswith("this host stood still for 1.00 s")
     assert withheld_in_words([("A", {"answers_withheld_by_responders_limits": "x"}), ("B", None)]) == []

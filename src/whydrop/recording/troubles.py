@@ -68,7 +68,7 @@ def in_words(troubles: list[Trouble]) -> list[str]:
     """One sentence for each end.
 
     >>> in_words([Trouble("far", "pause", 0, 10**9)])
-    ["the responder far stood still for 1.00 s. None of this is the path's"]
+    ['the responder far stood still for 1.00 s: the path did not cause this']
     """
     found = []
     for host in dict.fromkeys(one.host for one in troubles):
@@ -81,10 +81,10 @@ def in_words(troubles: list[Trouble]) -> list[str]:
             did.append(f"stood still for {duration(sum(one.length_s for one in pauses))}{times}")
         if lost:
             datagrams = f"{count(lost)} datagram{'' if lost == 1 else 's'}"
-            did.append(f"threw away {datagrams}: its receive buffer was full")
+            did.append(f"dropped {datagrams}, as its receive buffer was full")
         who = "this host" if host is None else f"the responder {host}"
         if did:
-            found.append(f"{who} {' and '.join(did)}. None of this is the path's")
+            found.append(f"{who} {' and '.join(did)}: the path did not cause this")
     return found
 
 
@@ -92,7 +92,7 @@ def withheld_in_words(flows: Iterable[tuple[str, Any]]) -> list[str]:
     """Probes that a responder did not answer for its limits, of flows with what was told of each.
 
     >>> withheld_in_words([("Ping", {"answers_withheld_by_responders_limits": "3"}), ("Other", {})])
-    ["the responder's limits left 3 probes of Ping without an answer: none of these the path lost"]
+    ["the responder's limits left 3 probes of Ping without an answer: the path did not lose them"]
     """
     found = []
     for name, told in flows:
@@ -100,7 +100,7 @@ def withheld_in_words(flows: Iterable[tuple[str, Any]]) -> list[str]:
         if isinstance(many, str) and many.isdecimal() and len(many) < 19:
             probes = f"{count(int(many))} probe{'' if int(many) == 1 else 's'}"
             found.append(
-                f"the responder's limits left {probes} of {name} without an answer: none of these the path lost"
+                f"the responder's limits left {probes} of {name} without an answer: the path did not lose them"
             )
     return found
 

@@ -212,7 +212,7 @@ def _print_rest(summary: Summary, console: Console) -> None:
     resent = summary.retransmissions()
     if resent:
         most = max(resent, key=lambda name: resent[name])
-        line = f"Segments sent again: {units.count(sum(resent.values()))}"
+        line = f"Segments retransmitted: {units.count(sum(resent.values()))}"
         untold = [row["name"] for row in summary.flows if row["kind"] == "tcp" and row["name"] not in resent]
         line += f" without {listed(untold)}, whose senders did not tell" if untold else ""
         lines.append(

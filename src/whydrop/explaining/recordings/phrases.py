@@ -98,9 +98,11 @@ def _kernel_limited(v: Values) -> str:
         "receive-window": "the receive window stopped",
         "send-buffer": "the send buffer was too small for",
         "application": "the application had nothing to send on",
-        "pacing": "the pacing rate that is set there held",
+        "pacing": "the pacing rate that is set there limited",
     }[v["limit"]]
     by = "kernel" if v.get("by", "kernel") == "kernel" else "samples"
+    if v["limit"] == "application" and v.get("set_rate_bps"):
+        what = f"the rate of {rate(v['set_rate_bps'])} that the test sets limited"
     return f"by the sender's {by} {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
 
 
@@ -111,7 +113,7 @@ _LIMITS = {
     "congestion-window": "the congestion window",
     "pacing": "pacing",
     "path-rate": "the path's rate",
-    "far-end": "the responder's own limit",
+    "far-end": "the responder (its --max-rate)",
 }
 
 
@@ -131,7 +133,8 @@ def _held_by_responder(v: Values) -> str:
     to = f" to {rate(v['to_bps'])}" if v["to_bps"] else ""
     did = "read {} no faster" if v["direction"] == "up" else f"paced {{}}{to}"
     return (
-        f"the responder {did.format(v['flow'])} for {percent(v['share'])} of the time: its own limit of one test's rate"
+        f"the responder {did.format(v['flow'])} for {percent(v['share'])} of the time: "
+        "its own limit of a test's rate (--max-rate)"
     )
 
 
@@ -189,10 +192,10 @@ def _port_discards(v: Values) -> str:
     of = f" of {count(v['packets'])} packets" if v["packets"] else ""
     told = f"{v['port']} discarded {count(v['discards'])}{of} while the flows ran ({polls})"
     if not v["with_losses"]:
-        return f"{told}; the flows sent nothing again"
+        return f"{told}; the flows retransmitted nothing"
     return (
-        f"{told}: in {count(v['with_both'])} of the {_number(v['with_losses'], 'poll')} in which the flows sent again "
-        f"(by chance: {significant(100 * v['chance'], 2)} %)"
+        f"{told}: in {count(v['with_both'])} of the {_number(v['with_losses'], 'poll')} in which the flows "
+        f"retransmitted (by chance: {significant(100 * v['chance'], 2)} %)"
     )
 
 
@@ -239,11 +242,11 @@ def _many(one: str) -> str:
 PHRASES: dict[str, Callable[[Values], str]] = {
     "dropped-here": _dropped_here,
     "sent-again-after-drops-here": lambda v: (
-        f"{count(v['laid'])} of {_number(v['count'], 'segment')} that were sent again came after a drop here of the "
+        f"{count(v['laid'])} of {_number(v['count'], 'segment')} that were retransmitted came after a drop here of the "
         f"same bytes{'; where the others were lost is not known' if v['laid'] < v['count'] else ''}"
     ),
     "local-stall": lambda v: (
-        f"{_number(v['packets'], 'segment')} never had to be sent again: what a full queue of its own refuses TCP "
+        f"{_number(v['packets'], 'segment')} needed no retransmission: what a full queue of its own refuses TCP "
         "keeps until there is room (a local stall, no congestion of the path)"
     ),
     "drops-not-counted": lambda v: (
@@ -281,8 +284,8 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         f"probes of the same class {duration(v['probes_s'])}: they have queues of their own"
     ),
     "flows-lose-apart": lambda v: (
-        f"the flows fill the link (their sum varies by {percent(v['variation'])}) and had to send "
-        f"{significant(100 * v['share'])} % again, while none of {count(v['sent'])} probes was lost or waited"
+        f"the flows fill the link (their sum varies by {percent(v['variation'])}) and had to retransmit "
+        f"{significant(100 * v['share'])} %, while none of {count(v['sent'])} probes was lost or waited"
     ),
     "drops-below-proven-depth": lambda v: (
         f"segments were lost {count(v['episodes'])} times while no more than {duration(v['standing_s'])} were waited, "
@@ -325,11 +328,11 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         "longer and nothing faster"
     ),
     "load-held-by-responder": lambda v: (
-        f"the responder's own limit held the flows for {percent(v['share'])} of the time: what the path does under a "
-        "full load is not known"
+        f"the responder's own limit kept the rate down for {percent(v['share'])} of the time: what the path does "
+        "under a full load is not known"
     ),
     "load-held-by-host": lambda v: (
-        f"a limit at an end held the flows for {percent(v['share'])} of the time: they did not fill the path"
+        f"the flows were limited at an end for {percent(v['share'])} of the time: they did not fill the path"
     ),
     "too-few-drops": lambda v: f"losses came at {_number(v['count'], 'moment')} only: no queue overflows so",
     "managed-queue-possible": lambda v: (
@@ -463,8 +466,8 @@ def _trouble_sentence(v: Values) -> str:
     if v["pauses"]:
         did.append(f"stood still for {duration(v['paused_s'])}")
     if v["thrown_away"]:
-        did.append(f"threw away {_number(v['thrown_away'], 'datagram')}, as its receive buffer was full")
-    return f"{who} {' and '.join(did)}: that is none of the path's."
+        did.append(f"dropped {_number(v['thrown_away'], 'datagram')}, as its receive buffer was full")
+    return f"{who} {' and '.join(did)}: the path did not cause this."
 
 
 _TROUBLE_ADVICE = [
@@ -479,20 +482,40 @@ def _host_drop_sentence(verdict: Mapping[str, Any]) -> str:
     return f"This host itself dropped {_number(fact['packets'], 'packet')} of {_listed(verdict['flows'])}{because}."
 
 
+def _sender_sentence(verdict: Mapping[str, Any]) -> str:
+    if verdict["detail"] == "send-buffer":
+        return _send_buffer_sentence(verdict)
+    what = "The rate that the test sets" if _rate_is_set(verdict) else f"The sender's {verdict['detail']}"
+    return (
+        f"{what}, not the path, limits {_listed(verdict['flows'])} for {percent(verdict['limited_share'])} of the time."
+    )
+
+
+def _rate_is_set(verdict: Mapping[str, Any]) -> bool:
+    """True if the test lets all of these flows send at a set rate only."""
+    own = _of_code(verdict, "kernel-limited")
+    return verdict["detail"] == "application" and bool(own) and all(one.get("set_rate_bps") for one in own)
+
+
 def _send_buffer_sentence(verdict: Mapping[str, Any]) -> str:
     bytes_now = _value(verdict, "send_buffer_bytes")
     of = "" if bytes_now is None else f" of {size(bytes_now)}"
     return (
-        f"The sender's send buffer{of}, not the path, limits {_listed(verdict['flows'])}: "
+        f"The sender's send buffer{of}, not the path, limits {_listed(verdict['flows'])} "
         f"for {percent(verdict['limited_share'])} of the time."
     )
 
 
 def _sender_advice(verdict: Mapping[str, Any]) -> list[str]:
     if verdict["detail"] == "pacing":
-        return ["raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE): the network carries more"]
+        return [
+            "raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE); "
+            "whether the path carries more is not known"
+        ]
+    if _rate_is_set(verdict):
+        return ["the test sets that rate: to learn what the path carries, repeat it with a higher one or none"]
     if verdict["detail"] != "send-buffer":
-        return ["look at the sending application: the network would carry more"]
+        return ["see why the application sends no more; whether the path would carry more is not known"]
     full = next((fact["values"] for fact in verdict["facts"] if fact["code"] == "send-buffer-full"), None)
     if full is None:
         return [
@@ -564,19 +587,11 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "with load and without."
     ),
     "receiver-window": lambda v: (
-        f"The receive window, not the path, limits {_listed(v['flows'])}: "
-        f"for {percent(v['limited_share'])} of the time."
+        f"The receive window, not the path, limits {_listed(v['flows'])} for {percent(v['limited_share'])} of the time."
     ),
-    "sender": lambda v: (
-        _send_buffer_sentence(v)
-        if v["detail"] == "send-buffer"
-        else (
-            f"The sender's {v['detail']}, not the path, limits "
-            f"{_listed(v['flows'])}: for {percent(v['limited_share'])} of the time."
-        )
-    ),
+    "sender": _sender_sentence,
     "peer-application": lambda v: (
-        f"The responder's own limit, not the path, limits {_listed(v['flows'])}: "
+        f"The responder's own limit, not the path, limits {_listed(v['flows'])} "
         f"for {percent(v['limited_share'])} of the time."
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
@@ -594,9 +609,7 @@ def _seen(verdict: Mapping[str, Any]) -> str:
     lost = _losses_seen(verdict)
     delays = [*_of_code(verdict, "delay-under-load"), *_of_code(verdict, "own-delay-under-load")]
     if not delays:
-        waited = (
-            "; whether packets waited was not measured" if lost else "Neither losses nor delay under load were measured"
-        )
+        waited = "; whether packets waited was not measured" if lost else _nothing_seen(verdict)
     elif delays[0]["induced_s"] > _LEAST_ADDED_S:
         waited = (
             f"{' while packets' if lost else 'Packets'} waited {duration(delays[0]['induced_s'])} longer under load"
@@ -604,6 +617,14 @@ def _seen(verdict: Mapping[str, Any]) -> str:
     else:
         waited = ", without added delay" if lost else "Under load packets waited no longer than without"
     return f"{lost}{waited} {_ways(_way(verdict))}."
+
+
+def _nothing_seen(verdict: Mapping[str, Any]) -> str:
+    """Of no loss and no known delay: whether losses were counted at all."""
+    counted = any(one["sent"] or one["idle_sent"] for one in _of_code(verdict, "probes-lost"))
+    if counted or _of_code(verdict, "retransmissions"):
+        return "Nothing was lost, and whether packets waited was not measured"
+    return "This recording measured neither losses nor delay under load"
 
 
 def _losses_seen(verdict: Mapping[str, Any]) -> str:
@@ -623,18 +644,30 @@ def _losses_seen(verdict: Mapping[str, Any]) -> str:
 
 def _not_known(verdict: Mapping[str, Any]) -> str:
     """Advice to learn more, where there is something to explain."""
+    limited = _most_of_the_time(verdict)
+    if limited is not None and limited[1] == "far-end":
+        # A capture would show the same limit.
+        return "To measure the path, start the responder with a higher --max-rate."
     if verdict["lost"] or any(one["induced_s"] > _LEAST_ADDED_S for one in _of_code(verdict, "delay-under-load")):
         return "A recording alone does not show why: capture at the sender."
     return "No cause can be named."
 
 
+def _most_of_the_time(verdict: Mapping[str, Any]) -> tuple[str, str, float] | None:
+    """The one flow with the one limit that held it for most of the time, and the share of that time."""
+    limits = _of_code(verdict, "limited-by")
+    if len(limits) != 1 or not limits[0]["shares"] or limits[0]["shares"][0] <= MOST_OF_THE_TIME:
+        return None
+    return limits[0]["flow"], limits[0]["limits"][0], limits[0]["shares"][0]
+
+
 def _mostly(verdict: Mapping[str, Any]) -> str:
     """The limit of the flows for most of the time, where that is one flow's one limit."""
-    told = [fact["values"] for fact in verdict["facts"] if fact["code"] == "limited-by"]
-    if len(told) != 1 or not told[0]["shares"] or told[0]["shares"][0] <= MOST_OF_THE_TIME:
+    found = _most_of_the_time(verdict)
+    if found is None:
         return ""
-    limit, share = told[0]["limits"][0], told[0]["shares"][0]
-    return f"{_LIMITS[limit].capitalize()} limits {told[0]['flow']} for {percent(share)} of the time. "
+    flow, limit, share = found
+    return f"{flow} is limited by {_LIMITS[limit]} for {percent(share)} of the time. "
 
 
 def sentence(verdict: Mapping[str, Any]) -> str:
@@ -676,7 +709,9 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
         "look for a bad link: error counters of interfaces along the path, radio quality, cables"
     ],
     "receiver-window": lambda _: [
-        "let the receiver's window grow to the rate times the round trip",
+        "at the receiver, see first whether the application reads too slowly (bytes wait in Recv-Q) or sets SO_RCVBUF",
+        "$ ss -tinm",
+        "if it does neither, let the window grow to the rate times the round trip",
         "$ sysctl net.ipv4.tcp_rmem net.core.rmem_max",
     ],
     "sender": _sender_advice,

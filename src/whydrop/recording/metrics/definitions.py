@@ -68,7 +68,7 @@ METRICS = {
         Metric("loss", "Loss of probes", "%", "lower", 0.1),
         Metric("fairness-down", "Fairness of downloads (Jain)", "", "higher", 0.02),
         Metric("fairness-up", "Fairness of uploads (Jain)", "", "higher", 0.02),
-        Metric("retransmits", "TCP segments sent again", "%", "lower", 0.1),
+        Metric("retransmits", "TCP segments retransmitted", "%", "lower", 0.1),
         Metric("mos", "Quality of speech (MOS, ITU-T G.107)", "", "higher", 0.1),
         Metric("fetch-time", "Time to fetch a page, median", "ms", "lower", 5.0, 0.02),
     )

@@ -93,6 +93,7 @@ class Flow:
         datagrams: of a stream of UDP, sent and lost, where its receiver counted.
         is_greedy: its sender always had more to send: one of whydrop's own, without a rate, pauses or an end by bytes.
         set_send_buffer_bytes: the send buffer that its test asked for; the kernel's own choice where ``None``.
+        set_rate_bps: the rate above which its test lets it not send; none where ``None``.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Flow:
     datagrams: tuple[float, float] | None = None
     is_greedy: bool = False
     set_send_buffer_bytes: int | None = None
+    set_rate_bps: float | None = None
     is_whole: bool = False
 
     @property
@@ -282,6 +284,7 @@ def flows(recording: Recording) -> list[Flow]:
                 datagrams=_datagrams(rows, told),
                 is_greedy=row["kind"] == "tcp" and row["runner"] == "engine" and not _PAUSING & settings.keys(),
                 set_send_buffer_bytes=_whole(settings.get("send_buffer_bytes")),
+                set_rate_bps=_rate(settings.get("rate_bps")),
                 is_whole=row["runner"] == "engine",
             )
         )
@@ -290,6 +293,11 @@ def flows(recording: Recording) -> list[Flow]:
 
 def _whole(told: Any) -> int | None:
     return told if isinstance(told, int) and not isinstance(told, bool) and told > 0 else None
+
+
+def _rate(told: Any) -> float | None:
+    is_number = isinstance(told, int | float) and not isinstance(told, bool)
+    return float(told) if is_number and 0 < told < math.inf else None
 
 
 def _without_requests(found: list[Flow]) -> list[Flow]:

@@ -106,7 +106,14 @@ def _facts(limits: HeldShares, name: str) -> tuple[Fact, ...]:
         return (Fact("held-by-responder", told),)
     own = Fact(
         "kernel-limited",
-        {"flow": flow.name, "limit": name, "share": share, "span_s": limits.span_s, "by": limits.by},
+        {
+            "flow": flow.name,
+            "limit": name,
+            "share": share,
+            "span_s": limits.span_s,
+            "by": limits.by,
+            "set_rate_bps": flow.set_rate_bps,
+        },
     )
     buffer = limits.buffer
     if name != "send-buffer" or buffer is None:
