@@ -259,6 +259,13 @@ def _unknown(**facts: dict[str, Any]) -> str:
     return phrases.sentence(verdict)
 
 
+@pytest.mark.parametrize("idle", [0.0, None])
+def test_losses_under_load_alone_are_not_said_to_ignore_it(idle: float | None) -> None:
+    found = phrases.phrase({"code": "losses-with-and-without-load", "values": {"idle_share": idle, "share": 0.007}})
+    assert found.startswith("0.700 % of the probes were lost under load")
+    assert "follow" not in found
+
+
 def test_losses_that_were_counted_and_are_none_are_not_called_unmeasured() -> None:
     nothing = {"count": 0, "share": 0.0, "direction": "up"}
     assert _unknown(retransmissions=nothing).startswith("Nothing was lost, and whether packets waited was not measured")

@@ -125,8 +125,8 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
         ),
         (fact("fits-some-bucket", lost=3, runs=1), "3 losses in 1 run: some rate and burst fit so few by chance"),
         (fact("window-open", window_share=0.2), "the receiver's window was full for only 20 % of the time"),
-        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was sent again, and had to be"),
-        (fact("sent-again", retransmitted=9, spurious=2), "of 9 packets that were sent again only 2 had arrived"),
+        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was retransmitted, not needlessly"),
+        (fact("sent-again", retransmitted=9, spurious=2), "of 9 packets that were retransmitted only 2 had arrived"),
         (
             fact("chance-less-likely", gain_nats=230.26),
             "losses that ignore the load would make this pattern 10^100 times less likely",

@@ -68,10 +68,10 @@ def _too_few_clumps(v: Values) -> str:
 
 def _sent_again(v: Values) -> str:
     if v["retransmitted"] == 1:
-        return "1 packet was sent again" + (", needlessly" if v["spurious"] else ", and had to be")
+        return "1 packet was retransmitted" + (", needlessly" if v["spurious"] else ", not needlessly")
     if not v["spurious"]:
-        return "{retransmitted|packet} had to be sent again, none of them needlessly"
-    return "of {retransmitted|packet} that were sent again only {spurious} had arrived"
+        return "{retransmitted|packet} were retransmitted, none of them needlessly"
+    return "of {retransmitted|packet} that were retransmitted only {spurious} had arrived"
 
 
 def _misses(what: str, v: Values) -> str:
@@ -361,7 +361,7 @@ _PHRASES: Mapping[str, Phrase] = {
     "syns-unanswered": "{syns|SYN} in {lasted_s} of trying, none answered",
     "syns-refused": "{syns|SYN}, each answered by a reset",
     "data-unanswered": lambda v: (
-        "{outstanding_bytes} were sent again {repeats|time}, and no packet came back from then on to the end"
+        "{outstanding_bytes} were retransmitted {repeats|time}, and no packet came back from then on to the end"
         + ("; the silent side had sent its FIN" if v.get("closed_before") else "")
     ),
     "reset-under-way": _reset_under_way,
@@ -456,7 +456,7 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "idle": "nothing was in flight for {idle_share} of the time between first and last data",
     "losses-without-sack": (
-        "without SACK (RFC 2018) acknowledgments do not say which of the packets that were sent again had arrived; "
+        "without SACK (RFC 2018) acknowledgments do not say which of the packets that were retransmitted had arrived; "
         "between {low} and {high|packet} were lost"
     ),
     "line-rate": (
@@ -464,7 +464,7 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     # order and repetition
     "acknowledged-late": (
-        "{reordered} of {data_packets|data packet} were acknowledged after later ones without having been sent again"
+        "{reordered} of {data_packets|data packet} were acknowledged after later ones without having been retransmitted"
     ),
     "overtaken-between": "{overtaken|packet} came out between the captures after one that had gone in later",
     "sent-again": _sent_again,

@@ -272,14 +272,16 @@ _SENTENCES: Mapping[str, Phrase] = {
         _responders(v) + " refused {connections|connection}: nothing listens there, or a firewall rejects them."
     ),
     "data-unanswered": lambda v: (
-        "The other end closed and then fell silent: what was still sent to it in {connections|connection} was sent "
-        "again and again without an answer."
+        "The other end closed and then fell silent: what was still sent to it in {connections|connection} was "
+        "retransmitted again and again without an answer."
         if v.get("closed_before") == v["connections"]
-        else "The other end fell silent: data of {connections|connection} was sent again and again without an answer."
+        else "The other end fell silent: data of {connections|connection} was retransmitted again and again without an "
+        "answer."
     ),
     "request-unanswered": _request_unanswered,
     "set-up-repeated": lambda v: (
-        _responders(v) + " answered {connections|connection} only when the SYN was sent again: set-up took {longest_s} "
+        _responders(v)
+        + " answered {connections|connection} only when the SYN was retransmitted: set-up took {longest_s} "
         "longer."
     ),
     "request-reset": lambda v: (

@@ -93,6 +93,17 @@ def _probes_lost(v: Values) -> str:
     return ", ".join(parts) or "no probe was sent"
 
 
+def _with_and_without_load(v: Values) -> str:
+    idle, loaded = v["idle_share"], v["share"]
+    if idle is None:
+        return f"{_share(loaded)} of the probes were lost under load; none was sent without it"
+    if loaded is None:
+        return f"{_share(idle)} of the probes were lost without load; none was sent under it"
+    if not idle:
+        return f"{_share(loaded)} of the probes were lost under load, none of those sent without it"
+    return f"losses do not follow load: {_share(idle)} without it, {_share(loaded)} under it"
+
+
 def _kernel_limited(v: Values) -> str:
     what = {
         "receive-window": "the receive window stopped",
@@ -305,9 +316,7 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     ),
     "no-load": lambda _: "the test made no load: what a queue would do is not known",
     "no-delay-known": lambda _: "too few samples with and without load tell how long packets took",
-    "losses-with-and-without-load": lambda v: (
-        f"losses do not follow load: {_share(v['idle_share'])} without it, {_share(v['share'])} under it"
-    ),
+    "losses-with-and-without-load": _with_and_without_load,
     "losses-without-delay": lambda v: (
         f"packets were lost under load, and none waited more than {duration(v['limit_s'])}: no queue was full"
     ),
