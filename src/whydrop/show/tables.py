@@ -140,7 +140,7 @@ def _unlisted(found: Explained) -> str:
 
 def _set_apart(own: Mapping[str, Any]) -> str:
     """Control connections of a program that measures: ``1 control connection of iperf3, 832 bytes, set apart``."""
-    lost = f", {units.count(own['lost'])} packets lost" if own["lost"] else ""
+    lost = f", {plural(own['lost'], 'packet')} lost" if own["lost"] else ""
     connections = plural(own["connections"], "control connection")
     return f"{connections} of {own['program']}, {units.size(own['payload_bytes'])}{lost}, set apart"
 

@@ -58,7 +58,9 @@ def _own_delay(v: Values) -> str:
 
 def _rate(v: Values) -> str:
     varied = "" if v["variation"] is None else f", varying by {percent(v['variation'])} from second to second"
-    return f"{_number(v['flows'], _flows(v['direction'])[:-1])} carried {rate(v['rate_bps'])} of IP packets{varied}"
+    # Goodput of the whole test, as `show` has it, is another number: it holds the start of the load.
+    flows = _number(v["flows"], _flows(v["direction"])[:-1])
+    return f"{flows} carried {rate(v['rate_bps'])} of IP packets in the steady load, its start left out{varied}"
 
 
 def _retransmissions(v: Values) -> str:
@@ -604,7 +606,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"for {percent(v['limited_share'])} of the time."
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
-    "none": lambda v: f"Under load nothing waits {_ways(_way(v))} that did not before, and nothing is seen to be lost.",
+    "none": lambda v: f"Under load packets wait no longer {_ways(_way(v))} than without it, and no loss was seen.",
     "unknown": lambda v: f"{_seen(v)} {_mostly(v)}{_not_known(v)}",
 }
 
