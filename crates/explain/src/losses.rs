@@ -287,8 +287,10 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
     let at_the_top = tail_drop_shows(evidence);
     let unmanaged = waits_unmanaged(evidence);
     let delays = patterns.with_delay() - background;
+    let at_one_delay = evidence.at_loss.as_ref().is_some_and(drops_at_one_delay);
     if delays.is_finite() {
-        contest.support(Cause::Aqm, delays);
+        let full = if at_one_delay { FULL_NATS } else { 0.0 };
+        contest.support(Cause::Aqm, delays - full);
     }
     if overflows || at_the_top {
         // a queue that overflows makes the pattern of a bucket, too
@@ -299,7 +301,11 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
         contest.rule_out(Cause::Aqm, fact!("drops-begin-late", low_s = low_s));
     } else if unmanaged && delays_are_one_queues(evidence) {
         contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
-    } else if let Some(at_loss) = evidence.at_loss.as_ref().filter(|_| !unmanaged) {
+    } else if let Some(at_loss) = evidence
+        .at_loss
+        .as_ref()
+        .filter(|_| !unmanaged && !at_one_delay)
+    {
         contest.rule_out(depth, early_drop_reason(at_loss));
     }
     if unmanaged {
@@ -498,6 +504,13 @@ fn one_packet_s(evidence: &Evidence) -> f64 {
 
 fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
     at_loss.log_chance < CHANCE && at_loss.mean_rank > TAIL_DROP_RANK
+}
+
+/// Losses come at one delay, as a full queue makes them. Others may have waited longer elsewhere: what manages a queue drops
+/// at many delays.
+fn drops_at_one_delay(at_loss: &DelayAtLoss) -> bool {
+    at_loss.events >= ENOUGH_EVENTS
+        && at_loss.high_s - at_loss.low_s < ONE_DELAY_SHARE * at_loss.median_s
 }
 
 /// Losses come when the delay is at its longest, and only then.

@@ -94,6 +94,9 @@ pub const LET_IN: usize = 3;
 pub const ENOUGH_EVENTS: usize = 20;
 /// ... and within a tenth of the longest delay is at the top. Train.
 pub const MOST_AT_TOP: f64 = 0.9;
+/// Losses come at one delay if the middle three fifths of them lie within this share of it: queues hold whole packets, and the
+/// measured delay is that of the packet before.
+pub const ONE_DELAY_SHARE: f64 = 0.1;
 /// A relation between losses and delay that chance brings about less often is taken for real, log: one in a thousand.
 pub const CHANCE: f64 = -7.0;
 
