@@ -6,6 +6,7 @@ The scenes are in ``recorded.py``. What needs queues that this kernel may lack i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_each_way_names_the_cause_or_says_that_it_does_not_know(lab: Lab) -> Non
     for turn in range(1, PLAYED_AT_MOST):
         wrong = [name for name, one in found.items() if complaints(SCENES[name], one)]
         found |= played(lab, wrong, turn, 1)
+    (lab.folder / "headlines.json").write_text(json.dumps(found, indent=1))
     assert {name: found[name] for name in found if complaints(SCENES[name], found[name])} == {}
     assert right_ones(found) >= 0.76 * 3 * len(found), found
 
