@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from whydrop.explaining.recordings.findings import Finding
+from whydrop.explaining.recordings.thresholds import LEADING_PAUSE_S
 
 Json = dict[str, Any]
 
@@ -52,10 +53,17 @@ def _document(verdict: Json) -> Json:
     }
 
 
+def _leads(fact: Json) -> bool:
+    """True of trouble of an end that lost packets or lasted; short pauses of busy hosts stand beside the causes."""
+    if fact["code"] != "end-in-trouble":
+        return False
+    return bool(fact["values"]["thrown_away"]) or fact["values"]["longest_s"] >= LEADING_PAUSE_S
+
+
 def _order(verdict: Json) -> tuple[bool, bool, bool, float, float, float]:
     return (
-        # What an end of the test did itself is told before what may be read wrongly for it.
-        not any(fact["code"] == "end-in-trouble" for fact in verdict["facts"]),
+        # What an end of the test did itself comes before what may be taken for it.
+        not any(_leads(fact) for fact in verdict["facts"]),
         verdict["cause"] in ("none", "unknown"),
         verdict["cause"] == "none",
         -verdict["lost"] * verdict["explained"],

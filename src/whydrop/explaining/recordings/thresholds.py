@@ -118,6 +118,11 @@ LEAST_SPREAD = 2.0
 # Flows share while all of them run: for at least this share of the load.
 TOGETHER_SHARE = 0.5
 
+# --- The ends themselves ---
+
+# Busy hosts delay a process by a few tenths of a second without harm to a test; a longer pause changes it.
+LEADING_PAUSE_S = 0.5
+
 # --- Outages ---
 
 # The least retransmission timeout (RFC 6298): TCP itself takes a shorter silence for an ordinary loss.
