@@ -108,15 +108,25 @@ def _by_metadata(recordings: Sequence[Recording]) -> list[str] | None:
     differing = [key for key in keys if len({str(one[key]) for one in flat}) > 1]
     differing.sort(key=lambda key: (key != "title", not key.startswith(("test.parameters.", "batch.variables.")), key))
     for key in differing:
-        values = [str(one[key]) for one in flat]
+        values = [_said(key, one[key]) for one in flat]
         if len(set(values)) == len(values):
             return values
     for first in differing:
         for second in differing:
-            values = [f"{one[first]}, {one[second]}" for one in flat]
+            values = [f"{_said(first, one[first])}, {_said(second, one[second])}" for one in flat]
             if first < second and len(set(values)) == len(values):
                 return values
     return None
+
+
+def _said(key: str, value: object) -> str:
+    """A value as a label, which is never empty.
+
+    >>> _said("test.parameters.congestion_control", "bbr"), _said("test.parameters.congestion_control", "")
+    ('bbr', 'congestion_control not set')
+    """
+    said = "" if value is None else str(value).strip()
+    return said or f"{key.rpartition('.')[2]} not set"
 
 
 def _telling(key: str) -> bool:

@@ -755,5 +755,16 @@ def against(runner_up: Mapping[str, Any]) -> str:
     """Why a cause lost."""
     if runner_up["veto"] is not None:
         return phrase(runner_up["veto"])
-    behind = runner_up["behind_nats"]
-    return f"the evidence speaks less for it (by {significant(max(0.0, behind), 2)} nats)"
+    times = _times(runner_up["behind_nats"])
+    return f"it makes what was seen {times} times less likely" if times else "it explains what was seen no better"
+
+
+def _times(nats: float) -> str:
+    """A log-likelihood ratio as a factor; empty where it is about one.
+
+    >>> _times(2.9), _times(46.0), _times(0.04), _times(-1.0)
+    ('18', '10^20', '', '')
+    """
+    if not nats > 0.1:
+        return ""
+    return significant(math.exp(nats), 2) if nats < math.log(1000) else f"10^{nats / math.log(10):.0f}"
