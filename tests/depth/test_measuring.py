@@ -16,7 +16,7 @@ import pytest
 
 from example_files import Run
 from running.responders import responder
-from whydrop.measure.depth.responder import joined
+from whydrop.measure.depth.responder import dropped_by_sender, entered, joined
 from whydrop.measure.depth.result import standing
 from whydrop.recording.recording import Recording
 
@@ -144,8 +144,29 @@ def bursts_of(received_ns: list[int | None]) -> pl.DataFrame:
 
 def test_packets_get_the_time_at_which_they_left_and_what_was_never_sent_is_left_out() -> None:
     departures = pl.DataFrame({"flow": [0, 0], "sequence": [0, 2], "left_ns": [100, 300]})
-    packets = joined(bursts_of([500, None, 700, None]), departures, 1500)
+    packets = entered(joined(bursts_of([500, None, 700, None]), departures, 1500))
     assert packets["left_ns"].to_list() == [100, 200, 300]
     assert packets["received_ns"].to_list() == [500, None, 700]
     without = joined(bursts_of([500, None]), None, 1500)
     assert without["left_ns"].to_list() == [0, 0]
+
+
+def test_packets_that_a_queue_of_the_sender_dropped_came_to_it_when_they_were_sent() -> None:
+    arrived = [500 if place % 2 == 0 else None for place in range(11)]
+    stamped = [0, 2, 4, 6, 8, 10]
+    departures = pl.DataFrame({"flow": [0] * 6, "sequence": stamped, "left_ns": [400 + place for place in stamped]})
+    packets = joined(bursts_of(arrived), departures, 1500)
+    assert dropped_by_sender(packets)
+    assert entered(packets)["left_ns"].to_list() == [0] * 11
+
+
+def test_packets_that_left_were_lost_behind_the_sender_also_where_its_kernel_forgot_some_stamps() -> None:
+    arrived = [500 if place % 2 == 0 else None for place in range(11)]
+    for missing in ([], [1, 2, 5, 6], [1, 2, 3, 4, 5, 6, 7, 8]):
+        stamped = [place for place in range(11) if place not in missing]
+        departures = pl.DataFrame(
+            {"flow": [0] * len(stamped), "sequence": stamped, "left_ns": [400 + place for place in stamped]}
+        )
+        packets = joined(bursts_of(arrived), departures, 1500)
+        assert not dropped_by_sender(packets)
+        assert entered(packets)["left_ns"].to_list() == [400 + place for place in range(11)]

@@ -33,7 +33,11 @@ _LOST_BY_RECEIVER = (
 # Of all losses: a few more or less do not move a median.
 _MOST_LOST_BY_RECEIVER = 0.05
 
-_PACKETS = ["flow", "burst", "sequence", "left_ns", "received_ns", "ip_bytes", "marked"]
+_PACKETS = ["flow", "burst", "sequence", "sent_ns", "left_ns", "is_stamped", "received_ns", "ip_bytes", "marked"]
+
+# Fewer losses say nothing of where they happened, and kernels forget a stamp now and then.
+_FEWEST_LOSSES = 4
+_FEW_WITHOUT_STAMP = 0.05
 
 
 # Of nothing nothing is known.
@@ -42,7 +46,7 @@ NOTHING: dict[str, Any] = {
     "burst_bytes": None, "bucket": None,
     "longest_wait_s": 0.0, "most_packets": 0.0, "most_bytes": 0.0, "lost_found_packets": None, "passed_with_more": 0,
     "limit": None, "byte_basis": None,
-    "verdict": {"cause": "unknown", "confidence": 0.0, "parameters": {}, "byte_basis": None},
+    "verdict": {"cause": "unknown", "confidence": 0.0, "parameters": {}, "byte_basis": None}, "at_sender": False,
 }  # fmt: skip
 
 
@@ -75,7 +79,8 @@ class PacketTrains:
         """
         if not self._packets:
             return dict(NOTHING)
-        packets = pl.concat(self._packets)
+        kept = pl.concat(self._packets)
+        packets = entered(kept)
         told = _core.explain_bursts(
             packets["flow"].to_list(),
             packets["burst"].to_list(),
@@ -86,12 +91,13 @@ class PacketTrains:
         )
         if told is None:
             raise EngineError(f"{self.host.name}: no packet of the bursts arrived: a firewall on the way?")
-        return told
+        return {**told, "at_sender": dropped_by_sender(kept)}
 
     def _note(self, upcoming: Round, bursts: pl.DataFrame, departures: pl.DataFrame | None) -> None:
         """Keep the packets, and what was lost of them."""
         packets = joined(bursts, departures, upcoming.ip_bytes)
         self._packets.append(packets)
+        packets = entered(packets)
         seen = self.search.seen.setdefault(upcoming.ip_bytes, Seen())
         seen.longest = max(seen.longest, upcoming.packets)
         seen.lost += int(packets["received_ns"].null_count())
@@ -207,16 +213,41 @@ def joined(bursts: pl.DataFrame, departures: pl.DataFrame | None, ip_bytes: int)
     """Packets with the time at which they left, of table ``bursts`` and ``departures`` of one flow.
 
     Where the sender's kernel stamps none, that is when they were sent. Single stamps that are missing are between their
-    neighbours'; what comes behind the last one was never sent.
+    neighbours'; what comes behind the last one has no time.
     """
     packets = bursts.with_columns(ip_bytes=pl.lit(ip_bytes), marked=pl.col("marked").fill_null(value=False))
     if departures is None or not departures.height:
-        return packets.rename({"sent_ns": "left_ns"}).select(_PACKETS)
+        return packets.with_columns(left_ns="sent_ns", is_stamped=pl.lit(value=True)).select(_PACKETS)
     stamps = departures.unique("sequence", keep="first").select("sequence", "left_ns")
     return (
         packets.join(stamps, on="sequence", how="left")
         .sort("sequence")
-        .with_columns(pl.col("left_ns").interpolate().over("burst").round().cast(pl.Int64))
-        .drop_nulls("left_ns")
+        .with_columns(
+            pl.col("left_ns").interpolate().over("burst").round().cast(pl.Int64),
+            is_stamped=pl.col("left_ns").is_not_null(),
+        )
         .select(_PACKETS)
     )
+
+
+def entered(packets: pl.DataFrame) -> pl.DataFrame:
+    """Packets with the time at which they came to the first queue, as ``left_ns``, and without those that never did.
+
+    Where a queue of the sending host dropped them, packets came to it when they were sent.
+    """
+    if dropped_by_sender(packets):
+        return packets.with_columns(left_ns="sent_ns").drop_nulls("left_ns")
+    return packets.drop_nulls("left_ns")
+
+
+def dropped_by_sender(packets: pl.DataFrame) -> bool:
+    """True where most losses are of a queue of the sending host: such packets never leave its interface.
+
+    Their kernel stamps those behind them, and all that arrive, but not these.
+    """
+    # Behind the last stamp nothing may have been sent.
+    sent = packets.drop_nulls("left_ns")
+    lost, arrived = sent.filter(pl.col("received_ns").is_null()), sent.filter(pl.col("received_ns").is_not_null())
+    dropped = lost.height - int(lost["is_stamped"].sum())
+    forgotten = arrived.height - int(arrived["is_stamped"].sum())
+    return dropped >= _FEWEST_LOSSES and 2 * dropped > lost.height and forgotten <= _FEW_WITHOUT_STAMP * arrived.height

@@ -59,6 +59,8 @@ class Depth:
     packets: int
     lost: int
     marked: int
+    # Most losses were of packets that never left the sending host's interface.
+    at_sender: bool = False
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -72,12 +74,21 @@ class Depth:
             ValueError: it is no such document.
         """
         try:
+            # Recordings of before do not say where packets were dropped.
+            told = {"at_sender": False, **told}
             values = {one.name: told[one.name] for one in dataclasses.fields(cls)}
             for name in _QUANTITIES:
                 values[name] = None if values[name] is None else _of_three(values[name])
             for name in ("large_bytes", "packets", "lost", "marked"):
                 values[name] = int(values[name])
-            return cls(**{**values, "kind": str(values["kind"]), "confidence": float(values["confidence"])})
+            return cls(
+                **{
+                    **values,
+                    "at_sender": values["at_sender"] is True,
+                    "kind": str(values["kind"]),
+                    "confidence": float(values["confidence"]),
+                }
+            )
         except (KeyError, TypeError, OverflowError) as reason:
             raise ValueError(f"not the result of a measurement of a queue's depth: {reason!r}") from None
 
@@ -115,6 +126,7 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
         packets=told["packets"],
         lost=told["lost"],
         marked=told["marked"],
+        at_sender=told.get("at_sender", False),
     )
 
 
@@ -196,6 +208,8 @@ def standing(status: str, whole_rounds: int) -> str | None:
 def sentences(found: Depth) -> list[str]:
     """The result for a person, the answer first."""
     text = [_headline(found)]
+    if found.at_sender and found.kind not in ("none", "unknown"):
+        text.append("It is the sending host's own: most lost packets never left its interface.")
     if found.limited_by == "packets" and found.limit_bytes is not None:
         text.append(
             f"Its limit is counted in packets: small ones fill it as large ones do ({size(found.limit_bytes.value)})."
