@@ -67,3 +67,7 @@ def test_where_something_of_it_is_not_known_or_not_so_nothing_is_said(
     one: dict[str, Any], metadata: dict[str, Any]
 ) -> None:
     assert said(one, metadata) == []
+
+
+def test_it_is_not_said_of_a_capture_of_another_time_which_has_no_place_on_the_tests_path() -> None:
+    assert said({**verdict(), "at": None}, host()) == []

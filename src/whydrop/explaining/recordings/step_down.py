@@ -29,7 +29,7 @@ def said_of(verdicts: list[dict[str, Any]], metadata: Mapping[str, Any]) -> None
 
 
 def _step(verdict: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    if verdict["cause"] not in _QUEUES or not verdict["lost"] or verdict["at"].get("direction") != "up":
+    if verdict["cause"] not in _QUEUES or not verdict["lost"] or (verdict["at"] or {}).get("direction") != "up":
         return None
     drain = (verdict["parameters"].get("drain_rate_bps") or {}).get("value")
     interfaces = ((metadata.get("hosts") or {}).get("local") or {}).get("interfaces") or {}
