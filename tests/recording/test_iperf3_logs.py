@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from whydrop.explaining.recordings.document import of_recording
 from whydrop.formats.importing import open_recording, open_recordings
 from whydrop.formats.kinds import is_recording
 from whydrop.recording.metrics.definitions import measure
@@ -50,6 +51,21 @@ def test_the_loss_of_an_upload_of_udp_is_that_of_the_end_section() -> None:
     assert Summary(found).goodput()["up"] == pytest.approx(8.0, rel=1e-3)
     assert measure(found)["goodput-up"].value == pytest.approx(8.0, rel=1e-3)
     assert found.samples("UDP upload::jitter")["value"].to_list() == [3.2]
+
+
+def test_what_the_end_section_told_of_losses_is_what_the_verdict_says_was_seen() -> None:
+    lost, whole = (
+        of_recording(open_recording(REPORTED / f"{name}.json")).document() for name in ("udp_up_loss", "udp_up")
+    )
+    assert lost["verdicts"][0]["sentence"].startswith("690 of 3 453 UDP packets (20.0 %) were lost;")
+    assert whole["verdicts"][0]["sentence"].startswith("Nothing was lost, and")
+
+
+def test_more_retransmissions_than_a_kernel_counts_are_none(tmp_path: Path) -> None:
+    whole = json.loads((REPORTED / "tiny.json").read_text())
+    whole["end"]["streams"][0]["sender"]["retransmits"] = 1e300
+    (found,) = opened(tmp_path, json.dumps(whole))
+    assert of_recording(found).document()["verdicts"][0]["cause"] == "unknown"
 
 
 def test_the_senders_retransmissions_of_a_download_are_those_of_the_end_section() -> None:

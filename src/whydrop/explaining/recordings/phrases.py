@@ -633,13 +633,13 @@ def _seen(verdict: Mapping[str, Any]) -> str:
 def _nothing_seen(verdict: Mapping[str, Any]) -> str:
     """Of no loss and no known delay: whether losses were counted at all."""
     counted = any(one["sent"] or one["idle_sent"] for one in _of_code(verdict, "probes-lost"))
-    if counted or _of_code(verdict, "retransmissions"):
+    if counted or _of_code(verdict, "retransmissions") or _of_code(verdict, "datagrams-lost"):
         return "Nothing was lost, and whether packets waited was not measured"
     return "This recording measured neither losses nor delay under load"
 
 
 def _losses_seen(verdict: Mapping[str, Any]) -> str:
-    """The segments that were retransmitted, and the probes that were lost; empty where there were none."""
+    """The segments that were retransmitted, and the packets and probes that were lost; empty where there were none."""
     again = [one for one in _of_code(verdict, "retransmissions") if one["count"]]
     probes = [one for one in _of_code(verdict, "probes-lost") if one["lost"] or one["idle_lost"]]
     parts = []
@@ -647,6 +647,11 @@ def _losses_seen(verdict: Mapping[str, Any]) -> str:
         segments = sum(one["count"] for one in again)
         share = f" ({significant(100 * again[0]['share'])} %)" if len(again) == 1 else ""
         parts.append(f"{_number(segments, 'segment')}{share} {'was' if segments == 1 else 'were'} retransmitted")
+    datagrams = [one for one in _of_code(verdict, "datagrams-lost") if one["count"]]
+    if datagrams:
+        lost, sent = (sum(one[name] for one in datagrams) for name in ("count", "sent"))
+        share = f"{significant(100 * lost / sent)} %"
+        parts.append(f"{count(lost)} of {_number(sent, 'UDP packet')} ({share}) {'was' if lost == 1 else 'were'} lost")
     if probes:
         lost, sent = (sum(one[name] + one[f"idle_{name}"] for one in probes) for name in ("lost", "sent"))
         parts.append(f"{count(lost)} of {_number(sent, 'probe')} {'was' if lost == 1 else 'were'} lost")

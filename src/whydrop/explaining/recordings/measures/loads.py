@@ -145,13 +145,17 @@ def _retransmitted(flow: Flow) -> float | None:
     return told if told is not None or not math.isfinite(grown) else grown
 
 
+# No connection sends as many; kernels count them with 32 bits.
+_MOST_SEGMENTS = 1 << 32
+
+
 def _told(flow: Flow) -> float | None:
     count = flow.told.get("TCP_RETRANSMIT")
     try:
         value = float(count)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
-    return value if 0 <= value < math.inf else None
+    return value if 0 <= value < _MOST_SEGMENTS else None
 
 
 def _again(flow: Flow, spans: Spans) -> Values:
