@@ -82,3 +82,13 @@ def test_each_end_is_told_of_in_one_sentence() -> None:
     assert "dropped 1 datagram," in told[0]
     assert told[1].startswith("this host stood still for 1.00 s")
     assert withheld_in_words([("A", {"answers_withheld_by_responders_limits": "x"}), ("B", None)]) == []
+
+
+def test_troubles_end_with_the_recording_and_those_of_another_time_are_none() -> None:
+    def told(start_ns: int, end_ns: int, count: int = 1) -> list[Trouble]:
+        one = {"kind": "overflow", "start_ns": start_ns, "end_ns": end_ns, "count": count}
+        return of_metadata({"started_ns": 1000, "ended_ns": 2000, "hosts": {"far": {"troubles": [one]}}})
+
+    assert told(0, 2**63 - 1) == [Trouble("far", "overflow", 1000, 2000, 1)]
+    assert told(3000, 4000) == told(10, 20) == []
+    assert told(1500, 1600, 2**32) == []

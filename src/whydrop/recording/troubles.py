@@ -13,6 +13,9 @@ import polars as pl
 
 from whydrop.units import count, duration
 
+# Kernels count what a receive buffer lost with 32 bits.
+_MOST_COUNTED = 1 << 32
+
 # The fate of a probe that an end itself lost, or did not answer for its limits.
 AT_FAR_END = "far-end"
 # Not of the path: what was not sent, and what an end itself lost.
@@ -47,21 +50,26 @@ class Trouble:
 
 
 def of_metadata(metadata: Mapping[str, Any]) -> list[Trouble]:
-    """All of a recording; what is none of ours in it is passed over."""
+    """All of a recording, within its time; what is none of ours in it is passed over."""
     hosts = metadata.get("hosts")
+    began_ns, over_ns = _whole(metadata.get("started_ns")), _whole(metadata.get("ended_ns"))
     found = []
     for name, host in hosts.items() if isinstance(hosts, Mapping) else ():
         told = host.get("troubles") if isinstance(host, Mapping) else None
         for one in told if isinstance(told, list) else ():
             if isinstance(one, Mapping) and one.get("kind") in ("pause", "overflow"):
                 start_ns, end_ns, lost = (_whole(one.get(key)) for key in ("start_ns", "end_ns", "count"))
-                if start_ns is not None and end_ns is not None and lost is not None and start_ns <= end_ns:
+                if start_ns is None or end_ns is None or lost is None or lost >= _MOST_COUNTED:
+                    continue
+                start_ns = start_ns if began_ns is None else max(start_ns, began_ns)
+                end_ns = end_ns if over_ns is None else min(end_ns, over_ns)
+                if start_ns <= end_ns:
                     found.append(Trouble(None if name == "local" else str(name), one["kind"], start_ns, end_ns, lost))
     return found
 
 
 def _whole(told: Any) -> int | None:
-    return told if isinstance(told, int) and 0 <= told < 1 << 63 else None
+    return told if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < 1 << 63 else None
 
 
 def in_words(troubles: list[Trouble]) -> list[str]:
