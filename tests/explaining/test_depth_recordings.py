@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,27 @@ def test_the_verdict_is_the_answer_of_the_measurement_in_its_own_words(
     assert verdict["evidence"][: len(sentences(found)) - 1] == sentences(found)[1:]
     rate = verdict["parameters"]["rate_bps" if cause == "policer" else "drain_rate_bps"]
     assert rate == {"value": found.rate_bit_s.value, "low": found.rate_bit_s.low, "high": found.rate_bit_s.high}  # type: ignore[union-attr]
-    assert document["recordings"][0]["depth"] == found.document()
+    assert document["recordings"][0]["depth"] == {**found.document(), "whole_rounds": 2}
+
+
+@pytest.mark.parametrize("lie", [float("nan"), float("inf"), -1.0, 1e300, 10**25, "20", True, [20]])
+def test_a_result_whose_numbers_are_none_is_refused_in_one_line(lie: Any) -> None:
+    for name, told in [
+        ("rate_bit_s", {"value": lie, "low": None, "high": None}),
+        ("limit_bytes", {"value": 20e3, "low": lie, "high": 21e3}),
+        ("confidence", lie),
+        ("lost", lie),
+    ]:
+        with pytest.raises(ValueError, match="not the result of a measurement"):
+            Depth.of_document({**QUEUE.document(), name: told})
+
+
+def test_a_queue_of_the_sending_host_is_said_to_be_its_own_also_by_its_recording(tmp_path: Path) -> None:
+    own = dataclasses.replace(QUEUE, at_sender=True)
+    verdict = explain_recording(written(tmp_path, own)).document["verdicts"][0]
+    assert verdict["evidence"][0] == "It is the sending host's own: most lost packets never left its interface."
+    before = {name: value for name, value in QUEUE.document().items() if name != "at_sender"}
+    assert Depth.of_document(before) == QUEUE
 
 
 def test_a_measurement_that_was_broken_off_says_so_first_and_keeps_what_it_had(tmp_path: Path) -> None:

@@ -86,8 +86,12 @@ def verdict(recording: Recording) -> dict[str, Any]:
 
 
 def about(recording: Recording) -> dict[str, Any]:
-    """The recording's entry of the document."""
-    metadata = recording.metadata
+    """The recording's entry of the document.
+
+    Raises:
+        RecordingError: what it keeps is no result of a depth.
+    """
+    metadata, found = recording.metadata, found_in(recording)
     first_ns = metadata["started_ns"] or 0
     last_ns = metadata["ended_ns"] or first_ns
     return {
@@ -105,7 +109,7 @@ def about(recording: Recording) -> dict[str, Any]:
         ],
         "probes": [],
         "notes": list(recording.notes),
-        "depth": metadata.get("depth"),
+        "depth": None if found is None else {**found.document(), "whole_rounds": _whole_rounds(recording)},
     }
 
 
@@ -117,7 +121,7 @@ def _whole_rounds(recording: Recording) -> int:
     """The rounds that the result is of. Of the last one packets may be there that it was not told yet."""
     told = recording.metadata.get("depth") or {}
     whole = told.get("whole_rounds")
-    if isinstance(whole, int):
+    if isinstance(whole, int) and 0 <= whole <= len(_rounds(recording)):
         return whole
     return sum(row["status"] == "complete" for row in _rounds(recording)) if told else 0
 

@@ -80,25 +80,30 @@ class Depth:
             for name in _QUANTITIES:
                 values[name] = None if values[name] is None else _of_three(values[name])
             for name in ("large_bytes", "packets", "lost", "marked"):
-                values[name] = int(values[name])
-            return cls(
-                **{
-                    **values,
-                    "at_sender": values["at_sender"] is True,
-                    "kind": str(values["kind"]),
-                    "confidence": float(values["confidence"]),
-                }
-            )
-        except (KeyError, TypeError, OverflowError) as reason:
+                values[name] = int(_number(values[name]))
+            for name in _WORDS:
+                values[name] = None if values[name] is None else str(values[name])
+            values |= {"kind": str(values["kind"]), "confidence": _number(values["confidence"])}
+            return cls(**{**values, "at_sender": values["at_sender"] is True})
+        except (KeyError, TypeError, ValueError) as reason:
             raise ValueError(f"not the result of a measurement of a queue's depth: {reason!r}") from None
 
 
+_MOST = 1e18
+_WORDS = ("cause", "limited_by", "byte_basis")
 _QUANTITIES = ("rate_bit_s", "limit_packets", "limit_bytes", "burst_bytes", "line_rate_bit_s")
 
 
 def _of_three(told: Mapping[str, Any]) -> Quantity:
-    low, high = (None if told[end] is None else float(told[end]) for end in ("low", "high"))
-    return Quantity(float(told["value"]), low, high)
+    low, high = (None if told[end] is None else _number(told[end]) for end in ("low", "high"))
+    return Quantity(_number(told["value"]), low, high)
+
+
+def _number(told: Any) -> float:
+    """A count, a size, a rate, or a share: none of them is negative, nor as large as what JSON may hold."""
+    if isinstance(told, bool) or not isinstance(told, (int, float)) or not 0 <= told < _MOST:
+        raise ValueError(f"{told!r} is no such number")
+    return float(told)
 
 
 def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
