@@ -327,5 +327,7 @@ class Recording:
     def _like(self, name: str) -> str:
         import difflib
 
-        near = difflib.get_close_matches(name, [series.name for series in self.series()], 1)
+        # Of a damaged table flows may have no name.
+        names = [series.name for series in self.series() if isinstance(series.name, str)]
+        near = difflib.get_close_matches(name, names, 1) if isinstance(name, str) else ()
         return f"; did you mean {near[0]!r}?" if near else ""

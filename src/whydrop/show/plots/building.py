@@ -116,7 +116,8 @@ def usual(recording: Recording) -> list[str]:
     """
     own = recording.metadata.get("test") or {}
     known = {name: plot for name, plot in available([recording]).items() if not _zooms(plot)}
-    names = [name for name in (own.get("default_plot"), *(own.get("plots") or ())) if name in known]
+    told = (own.get("default_plot"), *(own.get("plots") or ()))
+    names = [name for name in told if isinstance(name, str) and name in known]
     if not names:
         names = [
             next((name for name, plot in known.items() if plot.kind == kind), "") for kind in ("time-series", "cdf")
