@@ -10,6 +10,7 @@ import pytest
 
 from whydrop.explaining.recordings.document import of_recording
 from whydrop.formats.importing import open_recording, open_recordings
+from whydrop.formats.iperf3.documents import documents
 from whydrop.formats.kinds import is_recording
 from whydrop.recording.metrics.definitions import measure
 from whydrop.recording.metrics.summary import Summary
@@ -222,3 +223,8 @@ def test_the_zeros_at_the_end_of_a_servers_own_output_are_no_result(tmp_path: Pa
     goodput = Summary(found).goodput()["down"]
     assert goodput is not None
     assert goodput > 0
+
+
+def test_long_lines_of_whatever_else_take_no_time() -> None:
+    assert documents(b"a " * 200_000) == []
+    assert len(documents(b"a " * 200_000 + b"\n" + text("udp").encode())) == 1

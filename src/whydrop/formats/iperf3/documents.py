@@ -32,7 +32,7 @@ _NO_NUMBER = re.compile(
 )
 
 # What other programs put before each line: no sign of JSON, up to the first.
-_PREFIX = re.compile(r'(?m)^[^{}"\n]*?[^{}"\s][^{}"\n]*?[\t ](?=[ \t]*(?:[{}"]|\][\s,}\]]*$))')
+_PREFIX = re.compile(r'(?m)^[^{}"\n]{0,99}?[^{}"\s][^{}"\n]{0,99}?[\t ](?=[ \t]*(?:[{}"]|\][\s,}\]]*$))')
 _JSON_LINE = re.compile(r'(?m)^[ \t]*[{}"\]]')
 
 _TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],]")
@@ -50,7 +50,10 @@ class Document:
 
 def documents(content: bytes) -> list[Document]:
     """Every run in a file, in order; none where iperf3 did not write it."""
-    text = _without_prefixes(_text(content))
+    text = _text(content)
+    if '"start"' not in text and '"event"' not in text:
+        return []
+    text = _without_prefixes(text)
     found: list[Document] = []
     events: Document | None = None
     for value, notes in _values(text):
