@@ -92,12 +92,16 @@ def of_recording(
     if captured is not None:
         seen = captured.document()
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
-        told = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, about) else ()
+        at_once = _overlap(seen, about)
+        told = recording.table("flows")["address"].drop_nulls().unique() if at_once else ()
         # Packets do not tell the zone of an address.
         far = [address.partition("%")[0] for address in told]
         flows = (flow for scene in measured for flow in scene.flows)
         names = {flow.connection: flow.name for flow in flows if flow.connection is not None}
         found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port, names)}
+        if not at_once:
+            # The page is about the test first.
+            found["verdicts"].sort(key=lambda verdict: "recording" not in verdict.get("sources", ()))
         step_down.said_of(found["verdicts"], recording.metadata)
         return RecordingAnalysis({**seen, **found}, captured)
     verdicts = in_order(

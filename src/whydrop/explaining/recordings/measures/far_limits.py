@@ -26,7 +26,8 @@ def share(flow: Flow, spans: Spans) -> float:
 def _read_late(flow: Flow) -> float:
     waited_s = number(flow.told.get("held_back_s_by_responder"))
     # What the flow left in the receive buffer at its end is read late too, and counted with it.
-    return min(1.0, waited_s * 1e9 / (flow.end_ns - flow.start_ns)) if waited_s > 0 else 0.0
+    lasted_ns = flow.end_ns - flow.start_ns
+    return min(1.0, waited_s * 1e9 / lasted_ns) if waited_s > 0 and lasted_ns > 0 else 0.0
 
 
 def _paced(flow: Flow, spans: Spans) -> float:
