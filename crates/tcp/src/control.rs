@@ -189,6 +189,8 @@ pub struct ControlConnections {
     pub payload_bytes: u64,
     pub lost: u64,
     pub retransmitted: u64,
+    pub retransmitted_by_kind: [u64; 5],
+    pub spurious: u64,
     /// Initiator and responder of the first of them.
     pub endpoints: Vec<[Endpoint; 2]>,
 }
@@ -202,6 +204,8 @@ impl ControlConnections {
             payload_bytes: 0,
             lost: 0,
             retransmitted: 0,
+            retransmitted_by_kind: [0; 5],
+            spurious: 0,
             endpoints: Vec::new(),
         }
     }
@@ -220,6 +224,13 @@ impl ControlConnections {
         own.payload_bytes += sum(|flow| flow.counters.payload_bytes);
         own.lost += sum(|flow| flow.counters.lost);
         own.retransmitted += sum(|flow| flow.counters.retransmitted);
+        own.spurious += sum(|flow| flow.counters.spurious);
+        for flow in &connection.flows {
+            let kinds = flow.counters.retransmitted_by_kind;
+            for (all, one) in own.retransmitted_by_kind.iter_mut().zip(kinds) {
+                *all += one;
+            }
+        }
         if own.endpoints.len() < MOST_NAMED {
             let [initiated, _] = &connection.flows;
             own.endpoints

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use whydrop_capture::{Capture, OpenOptions};
-use whydrop_tcp::{Fate, Flow, FlowCounters, Kind, Tracker, TrackerOptions};
+use whydrop_tcp::{Fate, Flow, FlowCounters, Kind, Tracked, Tracker, TrackerOptions};
 
 /// Folders with a capture from both sides of an impairment, `b` nearer to the sender, and `truth.json`.
 fn pairs() -> Vec<PathBuf> {
@@ -35,20 +35,36 @@ fn truth(pair: &Path) -> Value {
 
 /// All flows of the capture before the impairment.
 fn flows(pair: &Path) -> Vec<Flow> {
+    let connections = tracked(pair).connections.into_iter();
+    connections
+        .flat_map(|connection| connection.flows)
+        .collect()
+}
+
+fn tracked(pair: &Path) -> Tracked {
     let capture = pair.join("b.pcap.zst");
     let mut capture = Capture::open(&[capture], OpenOptions::default()).expect("a capture");
     let mut tracker = Tracker::new(TrackerOptions::default());
     while let Some(packet) = capture.next_packet() {
         tracker.push(&packet);
     }
-    let connections = tracker.finish().connections.into_iter();
-    connections
-        .flat_map(|connection| connection.flows)
-        .collect()
+    tracker.finish()
 }
 
-fn sum(flows: &[Flow], what: impl Fn(&FlowCounters) -> u64) -> u64 {
-    flows.iter().map(|flow| what(&flow.counters)).sum()
+/// What the kernels count, too: control connections, which are set apart.
+fn counters(tracked: &Tracked) -> Vec<FlowCounters> {
+    let flows = tracked.connections.iter().flat_map(|one| &one.flows);
+    let control = tracked.control.iter().map(|one| FlowCounters {
+        retransmitted: one.retransmitted,
+        retransmitted_by_kind: one.retransmitted_by_kind,
+        spurious: one.spurious,
+        ..FlowCounters::default()
+    });
+    flows.map(|flow| flow.counters).chain(control).collect()
+}
+
+fn sum(counters: &[FlowCounters], what: impl Fn(&FlowCounters) -> u64) -> u64 {
+    counters.iter().map(what).sum()
 }
 
 /// The range in which a counter of `nstat` lies by the capture; `None` where the truth does not have it. All of what
@@ -65,16 +81,16 @@ fn kernel(truth: &Value, name: &str) -> Option<RangeInclusive<u64>> {
 fn retransmissions_and_what_started_them_are_those_that_the_kernel_counted() {
     let of_kind = |kind: Kind| move |c: &FlowCounters| c.retransmitted_by_kind[kind as usize];
     for pair in pairs() {
-        let (truth, flows) = (truth(&pair), flows(&pair));
+        let (truth, all) = (truth(&pair), counters(&tracked(&pair)));
         let counted = [
-            ("TcpRetransSegs", sum(&flows, |c| c.retransmitted)),
-            ("TcpExtTCPFastRetrans", sum(&flows, of_kind(Kind::Fast))),
-            ("TcpExtTCPTimeouts", sum(&flows, of_kind(Kind::Timeout))),
+            ("TcpRetransSegs", sum(&all, |c| c.retransmitted)),
+            ("TcpExtTCPFastRetrans", sum(&all, of_kind(Kind::Fast))),
+            ("TcpExtTCPTimeouts", sum(&all, of_kind(Kind::Timeout))),
             (
                 "TcpExtTCPLossProbes",
-                sum(&flows, of_kind(Kind::TailLossProbe)),
+                sum(&all, of_kind(Kind::TailLossProbe)),
             ),
-            ("TcpExtTCPDSACKRecv", sum(&flows, |c| c.spurious)),
+            ("TcpExtTCPDSACKRecv", sum(&all, |c| c.spurious)),
         ];
         for (name, ours) in counted {
             if let Some(theirs) = kernel(&truth, name) {
@@ -85,12 +101,7 @@ fn retransmissions_and_what_started_them_are_those_that_the_kernel_counted() {
                 );
             }
         }
-        assert_eq!(
-            sum(&flows, |c| c.duplicated_on_path),
-            0,
-            "{}",
-            pair.display()
-        );
+        assert_eq!(sum(&all, |c| c.duplicated_on_path), 0, "{}", pair.display());
     }
 }
 
@@ -110,7 +121,7 @@ fn as_many_data_packets_are_lost_as_went_missing_between_the_captures() {
             .filter_map(|flow| flow["data_packets_lost"].as_u64())
             .sum();
         let flows = flows(&pair);
-        let lost = sum(&flows, |c| c.lost);
+        let lost: u64 = flows.iter().map(|flow| flow.counters.lost).sum();
         // What was lost last, and not retransmitted before the capture ended, is known to nobody who saw only this
         // capture.
         let segments = flows.iter().flat_map(|flow| &flow.segments);
