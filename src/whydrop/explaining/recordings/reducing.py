@@ -60,10 +60,12 @@ def _leads(fact: Json) -> bool:
     return bool(fact["values"]["thrown_away"]) or fact["values"]["longest_s"] >= LEADING_PAUSE_S
 
 
-def _order(verdict: Json) -> tuple[bool, bool, bool, float, float, float]:
+def _order(verdict: Json) -> tuple[bool, bool, bool, bool, float, float, float]:
     return (
         # What an end of the test did itself comes before what may be taken for it.
         not any(_leads(fact) for fact in verdict["facts"]),
+        # What did no harm comes last.
+        any(fact["code"] == "end-in-trouble" for fact in verdict["facts"]),
         verdict["cause"] in ("none", "unknown"),
         verdict["cause"] == "none",
         -verdict["lost"] * verdict["explained"],
