@@ -322,6 +322,10 @@ def _spared(scene: Scene, side: Side) -> _Sign | None:
         return None
     if (load.retransmitted or 0) < FEWEST_EVENTS or not math.isfinite(load.variation):
         return None
+    own = load.queue_steps_s[np.isfinite(load.queue_steps_s)]
+    if not len(own) or float(np.median(own)) <= side.floor_s:
+        # A token bucket without room for a full packet lets small probes pass, and delays nobody.
+        return None
     share = min(0.5, (load.retransmitted or 0) / max(1.0, load.segments))
     spared = -probes.sent / probes.inflation * math.log(1 - share)
     nats = min(likelihood.bounded(spared), likelihood.of_steadiness(load.seconds_bps, len(load.flows), SAWTOOTH))
