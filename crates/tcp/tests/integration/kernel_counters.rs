@@ -51,7 +51,7 @@ fn tracked(pair: &Path) -> Tracked {
     tracker.finish()
 }
 
-/// What the kernels count, too: control connections, which are set apart.
+/// Counters of all flows and, as kernels count them too, of the control connections that are set apart.
 fn counters(tracked: &Tracked) -> Vec<FlowCounters> {
     let flows = tracked.connections.iter().flat_map(|one| &one.flows);
     let control = tracked.control.iter().map(|one| FlowCounters {
