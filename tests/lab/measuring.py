@@ -5,11 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import signal
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from lab.machine import ROOT
 from lab.network import HANGS_S, Host, LabError, Process
 
 IPERF3_PORT = 5201
@@ -94,3 +99,19 @@ def received_bps(end: dict[str, Any]) -> float:
 def jain(rates: list[float]) -> float:
     """Jain's fairness index of rates: 1 where all are equal, 1/n where one has all (RFC 5166, section 2.3)."""
     return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
+
+
+@contextlib.contextmanager
+def watched(host: Host, folder: Path, port: int, every: str) -> Iterator[None]:
+    """``whydrop watch`` of one port on a host, from before the block to behind it; leaves a recording in ``folder``."""
+    words = [sys.executable, "-m", "whydrop", "watch", "--port", str(port), "--every", every, "--no-live"]
+    watching = host.popen([*words, "--output", str(folder)], cwd=ROOT)
+    deadline = time.monotonic() + HANGS_S
+    while not any(folder.glob("*.recording")):
+        if watching.returncode is not None or time.monotonic() > deadline:
+            raise LabError(f"whydrop watch did not begin:\n{watching.output()}")
+        time.sleep(0.05)
+    yield
+    # A program that was started in the background of a shell may ignore SIGINT.
+    watching.signal(signal.SIGTERM)
+    watching.wait()

@@ -5,9 +5,7 @@ The recording is by ``whydrop run``; where another program is what holds the flo
 
 from __future__ import annotations
 
-import signal
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,7 +14,8 @@ from typing import Any
 
 from lab.laboratory import Lab
 from lab.machine import ROOT
-from lab.network import HANGS_S, LabError
+from lab.measuring import watched
+from lab.network import HANGS_S
 from lab.path import NetworkPath
 from lab.scenes import REAL_TIME, carry
 
@@ -86,7 +85,7 @@ class Scene:
             open_ones.enter_context(sender.captured(folder / "sender.pcap"))
             open_ones.enter_context(path.up.captured(folder / "after.pcap"))
             if self.reads_bytes_s:
-                _watched(path, folder, self.reads_bytes_s)
+                _read_slowly(path, folder, self.reads_bytes_s)
             else:
                 self._run(path, folder)
 
@@ -106,20 +105,12 @@ class Scene:
         responder.stop()
 
 
-def _watched(path: NetworkPath, folder: Path, reads_bytes_s: int) -> None:
+def _read_slowly(path: NetworkPath, folder: Path, reads_bytes_s: int) -> None:
     """A flow to a slow reader, watched."""
     reader = path.server.popen([*REAL_TIME, sys.executable, "-c", SLOW_READER, str(reads_bytes_s)])
     reader.wait_for("listening")
-    words = [*WHYDROP, "watch", "--port", "5001", "--every", "50ms", "--no-live", "--output", str(folder)]
-    watching = path.client.popen(words, cwd=ROOT)
-    deadline = time.monotonic() + HANGS_S
-    while not any(folder.glob("*.recording")):
-        if watching.returncode is not None or time.monotonic() > deadline:
-            raise LabError(f"whydrop watch did not begin:\n{watching.output()}")
-        time.sleep(0.05)
-    path.client.run([*REAL_TIME, sys.executable, "-c", GREEDY_SENDER, path.server.address, str(LOAD_S)])
-    watching.signal(signal.SIGTERM)
-    watching.wait()
+    with watched(path.client, folder, 5001, "50ms"):
+        path.client.run([*REAL_TIME, sys.executable, "-c", GREEDY_SENDER, path.server.address, str(LOAD_S)])
 
 
 def _window(maximum_bytes: int) -> str:

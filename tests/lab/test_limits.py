@@ -9,9 +9,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import signal
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -21,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab import Lab
-from lab.machine import ROOT
-from lab.measuring import iperf3_of, iperf3_server, start_iperf3
-from lab.network import HANGS_S, Interface, LabError
+from lab.measuring import iperf3_of, iperf3_server, start_iperf3, watched
+from lab.network import Interface
 from lab.path import NetworkPath
 
 if TYPE_CHECKING:
@@ -99,33 +95,13 @@ def test_recorded(lab: Lab, number: int) -> None:
         # Each flow finds its own window: the threshold of slow start that one left would hold back the next (tcp(7)).
         path.client.sysctl("net.ipv4.tcp_no_metrics_save", "1")
         ports = []
-        with _watched(path, lab.folder):
+        with watched(path.client, lab.folder, 5201, "10ms"):
             for index, flow in enumerate(flows):
                 port = 40_000 + index
                 ports.append(port)
                 _play(path, flow, port, lab.folder / f"{flow.kind}.pcap")
     truth = [{**asdict(flow), "port": port} for flow, port in zip(flows, ports, strict=True)]
     (lab.folder / "truth.json").write_text(json.dumps(truth, indent=1))
-
-
-class _watched:  # noqa: N801 - a context manager, used as a function
-    """``whydrop watch`` in the client, from before the block to behind it."""
-
-    def __init__(self, path: NetworkPath, folder: Path) -> None:
-        self._path, self._folder = path, folder
-
-    def __enter__(self) -> None:
-        words = [sys.executable, "-m", "whydrop", "watch", "--port", "5201", "--every", "10ms", "--no-live"]
-        self._process = self._path.client.popen([*words, "--output", str(self._folder)], cwd=ROOT)
-        deadline = time.monotonic() + HANGS_S
-        while not any(self._folder.glob("*.recording")):
-            if self._process.returncode is not None or time.monotonic() > deadline:
-                raise LabError(f"whydrop watch did not begin:\n{self._process.output()}")
-            time.sleep(0.05)
-
-    def __exit__(self, *_: object) -> None:
-        self._process.signal(signal.SIGINT)
-        self._process.wait()
 
 
 def _play(path: NetworkPath, flow: Flow, port: int, capture: Path) -> None:

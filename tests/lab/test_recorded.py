@@ -20,7 +20,6 @@ from lab.recorded import HERE, IN_THE_MACHINE, SCENES, Scene
 pytestmark = [pytest.mark.slow, pytest.mark.needs_program("tcpdump")]
 
 LeftBy = Callable[[str], Path]
-WAYS = ("recording", "both", "capture")
 # A scene that does not come out is played again, alone: other work on the machine may have delayed its box or hosts.
 PLAYED_AT_MOST = 3
 AT_ONCE = 4

@@ -10,6 +10,7 @@ import click
 
 from whydrop.cli import ending
 from whydrop.cli.json_option import json_as
+from whydrop.cli.recordings import all_opened
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
@@ -45,14 +46,13 @@ def command(
     units; with fewer, blocks of samples within the runs are, and what is said holds for these runs only.
     """
     from whydrop.cli import comparing
-    from whydrop.formats.importing import open_recordings
     from whydrop.recording.comparing.comparison import compare
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.statistics.resampling import SEED
     from whydrop.show import labels
 
     try:
-        opened = [one for path in recordings for one in open_recordings(path)]
+        opened = all_opened(recordings)
         if len(opened) < 2:
             raise click.UsageError("Give two recordings or more; each is compared with the first.")
         sides = _sides(opened, labels.of_recordings(opened), keys)

@@ -124,7 +124,7 @@ def _import(path: Path, output: Path, title: str | None) -> list[tuple[Path, lis
     from whydrop.recording.errors import RecordingError
 
     try:
-        found = all_opened(path)
+        found = all_opened([path])
     except RecordingError as reason:
         if _is_for_a_store(path):
             raise RecordingError(

@@ -10,6 +10,7 @@ import click
 
 from whydrop.cli import ending, figures, usage
 from whydrop.cli.plot_options import chosen_plots, plot_options
+from whydrop.cli.recordings import all_opened
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
@@ -126,14 +127,13 @@ def command(
         sys.exit(
             plot_facets.run(recordings, wanted, kind, output, options, legend=not no_legend, size=size, title=title)
         )
-    from whydrop.formats.importing import open_recordings
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
     from whydrop.show.figure import NothingToDraw
     from whydrop.show.plots import building, catalogue, numbers
 
     try:
-        opened = [one for path in recordings for one in open_recordings(path)]
+        opened = all_opened(recordings)
         if as_list:
             _print_list(building.available(opened))
             return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whydrop.cli import ending, figures
+from whydrop.cli.recordings import all_opened
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
@@ -108,10 +109,9 @@ def _of_store(paths: Sequence[Path], options: dict[str, Any]) -> list[Figure]:
 
 def _of_recordings(paths: Sequence[Path], plot: str | None, options: dict[str, Any]) -> list[Figure]:
     from whydrop.cli.plot_options import chosen_plots, plot_options
-    from whydrop.formats.importing import open_recordings
     from whydrop.show.facets import of_recordings
 
-    opened = [one for path in paths for one in open_recordings(path)]
+    opened = all_opened(paths)
     keys = of_recordings.Keys(options["figure_by"], options["panel_by"], options["keys"])
     made = plot_options(options)
     return [

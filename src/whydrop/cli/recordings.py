@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,12 +40,12 @@ def opened(path: Path) -> Recording:
     return open_recording(path)
 
 
-def all_opened(path: Path) -> list[Recording]:
-    """A recording, or every test in a file of another tool.
+def all_opened(paths: Iterable[Path]) -> list[Recording]:
+    """Recordings, and every test in files of other tools.
 
     Raises:
-        RecordingError: it is neither.
+        RecordingError: one is neither.
     """
     from whydrop.formats.importing import open_recordings
 
-    return open_recordings(path)
+    return [one for path in paths for one in open_recordings(path)]

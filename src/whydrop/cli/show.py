@@ -67,7 +67,7 @@ def print_summary(path: Path, *, every: bool = False, layout: str = "text") -> N
     from whydrop.recording.metrics.summary import Summary
     from whydrop.show import recordings
 
-    for number, recording in enumerate(all_opened(path)):
+    for number, recording in enumerate(all_opened([path])):
         if number:
             print()
         summary = Summary(recording)
@@ -91,4 +91,4 @@ def summary_documents(path: Path) -> list[dict[str, Any]]:
     from whydrop.recording import document
     from whydrop.recording.metrics.summary import Summary
 
-    return [json.loads(document.text(Summary(one).document())) for one in all_opened(path)]
+    return [json.loads(document.text(Summary(one).document())) for one in all_opened([path])]

@@ -11,6 +11,7 @@ import click
 
 from whydrop.cli import ending
 from whydrop.cli.json_option import json_as
+from whydrop.cli.recordings import all_opened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,12 +48,11 @@ def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool
     the mean opinion score of ITU-T G.107 for G.711 without concealment, of the one-way delay plus twice the jitter, in
     the worse direction. Percentiles are interpolated linearly.
     """
-    from whydrop.formats.importing import open_recordings
     from whydrop.recording.errors import RecordingError
     from whydrop.show import labels
 
     try:
-        opened = [one for path in recordings for one in open_recordings(path)]
+        opened = all_opened(recordings)
         named = list(zip(labels.of_recordings(opened), opened, strict=True))
         metrics = [_metrics(label, one) for label, one in named] if not patterns else []
         series = [row for label, one in named for row in _series(label, one, patterns or ("*",), whole=whole)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
 from whydrop import units
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
+from whydrop.recording import document
 from whydrop.recording.buffers import BUFFER_FULL, BY_RATE, RUNS_DRY, WAITS_IN_QUEUE
 
 # A flow up that the responder did not read for this share of its time was held back by the responder's limit.
@@ -23,9 +23,9 @@ def by_responder(tallies: Iterable[Tally]) -> list[str]:
     """A flow that came close to its responder's own limit says nothing about the path."""
     held = []
     for tally in tallies:
-        limit_bps = _number(tally.facts.get("held_to_bps_by_responder"))
+        limit_bps = document.number(tally.facts.get("held_to_bps_by_responder"))
         span_ns = (tally.last_ns or 0) - (tally.first_ns or 0)
-        waited_s = _number(tally.facts.get("held_back_s_by_responder")) or 0.0
+        waited_s = document.number(tally.facts.get("held_back_s_by_responder")) or 0.0
         # Headers take some 3 % of what is paced; a flow within a tenth of its limit was held by it.
         paced = limit_bps is not None and tally.payload_bytes * 8e9 > 0.9 * limit_bps * span_ns
         if span_ns > 0 and (paced or waited_s * 1e9 > _HELD_SHARE * span_ns):
@@ -125,14 +125,6 @@ _FULL = (
     )
     & (pl.col("srtt_ns") <= WAITS_IN_QUEUE * pl.col("min_rtt_ns").fill_null(pl.col("srtt_ns")))
 ).fill_null(False)
-
-
-def _number(told: Any) -> float | None:
-    """A number that the far end told, if it is one."""
-    try:
-        return float(told)
-    except (TypeError, ValueError):
-        return None
 
 
 def several(names: list[str]) -> str:

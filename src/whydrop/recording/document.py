@@ -150,6 +150,19 @@ def told(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def number(told: Any) -> float | None:
+    """A number that a program told in words, as facts of a flow have it; ``None`` where it is none.
+
+    >>> number("2.5"), number("nan"), number("much"), number(None)
+    (2.5, None, None, None)
+    """
+    try:
+        value = float(told)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
 def plain(value: Any) -> Any:
     """``value`` as JSON has it: keys as text, no number that JSON does not know, the rest in words."""
     if isinstance(value, dict):

@@ -83,17 +83,25 @@ def in_words(troubles: list[Trouble]) -> list[str]:
         own = [one for one in troubles if one.host == host]
         pauses = [one for one in own if one.kind == "pause"]
         lost = sum(one.count for one in own if one.kind == "overflow")
-        did = []
-        if pauses:
-            times = "" if len(pauses) == 1 else f" in {count(len(pauses))} pauses"
-            did.append(f"stood still for {duration(sum(one.length_s for one in pauses))}{times}")
-        if lost:
-            datagrams = f"{count(lost)} datagram{'' if lost == 1 else 's'}"
-            did.append(f"dropped {datagrams}, as its receive buffer was full")
-        who = "this host" if host is None else f"the responder {host}"
-        if did:
-            found.append(f"{who} {' and '.join(did)}: the path did not cause this")
+        if pauses or lost:
+            found.append(in_one_sentence(host, len(pauses), sum(one.length_s for one in pauses), lost))
     return found
+
+
+def in_one_sentence(host: str | None, pauses: int, paused_s: float, lost: int) -> str:
+    """The troubles of one end, as `run`, `show` and `explain` say them.
+
+    >>> in_one_sentence(None, 2, 0.5, 0)
+    'this host stood still for 500 ms in 2 pauses: the path did not cause this'
+    """
+    did = []
+    if pauses:
+        times = "" if pauses == 1 else f" in {count(pauses)} pauses"
+        did.append(f"stood still for {duration(paused_s)}{times}")
+    if lost:
+        did.append(f"dropped {count(lost)} datagram{'' if lost == 1 else 's'}, as its receive buffer was full")
+    who = "this host" if host is None else f"the responder {host}"
+    return f"{who} {' and '.join(did)}: the path did not cause this"
 
 
 def withheld_in_words(flows: Iterable[tuple[str, Any]]) -> list[str]:

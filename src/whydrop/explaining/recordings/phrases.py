@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME, TIMER_S
+from whydrop.recording.troubles import in_one_sentence
 from whydrop.units import count, duration, percent, rate, significant, size
 
 Values = Mapping[str, Any]
@@ -425,6 +426,10 @@ def _value(verdict: Mapping[str, Any], name: str) -> float | None:
     return None if quantity is None else quantity["value"]
 
 
+def _of_code(verdict: Mapping[str, Any], code: str) -> list[Values]:
+    return [fact["values"] for fact in verdict["facts"] if fact["code"] == code]
+
+
 def _way(verdict: Mapping[str, Any]) -> str | None:
     return (verdict["place"] or {}).get("direction")
 
@@ -467,18 +472,13 @@ def _unfair_sentence(verdict: Mapping[str, Any]) -> str:
     return f"{got}{reason} (Jain's index {significant(index or 0.0)})."
 
 
-def _trouble_of(verdict: Mapping[str, Any]) -> Values | None:
-    return next((fact["values"] for fact in verdict["facts"] if fact["code"] == "end-in-trouble"), None)
-
-
-def _trouble_sentence(v: Values) -> str:
-    who = "This host" if v["host"] is None else f"The responder {v['host']}"
-    did = []
-    if v["pauses"]:
-        did.append(f"stood still for {duration(v['paused_s'])}")
-    if v["thrown_away"]:
-        did.append(f"dropped {_number(v['thrown_away'], 'datagram')}, as its receive buffer was full")
-    return f"{who} {' and '.join(did)}: the path did not cause this."
+def _trouble_sentences(verdict: Mapping[str, Any]) -> list[str]:
+    """The sentence on an end that was in trouble itself; none of other verdicts."""
+    found = (
+        in_one_sentence(v["host"], v["pauses"], v["paused_s"], v["thrown_away"])
+        for v in _of_code(verdict, "end-in-trouble")
+    )
+    return [f"{said[:1].upper()}{said[1:]}." for said in found]
 
 
 _TROUBLE_ADVICE = [
@@ -487,7 +487,7 @@ _TROUBLE_ADVICE = [
 
 
 def _host_drop_sentence(verdict: Mapping[str, Any]) -> str:
-    (fact,) = (one["values"] for one in verdict["facts"] if one["code"] == "dropped-here")
+    (fact,) = _of_code(verdict, "dropped-here")
     why = _BEHIND_DROPS.get(fact["kind"])
     because = f": {why} ({fact['reason']})" if why else f" ({fact['reason']})"
     return f"This host itself dropped {_number(fact['packets'], 'packet')} of {_listed(verdict['flows'])}{because}."
@@ -527,20 +527,21 @@ def _sender_advice(verdict: Mapping[str, Any]) -> list[str]:
         return ["the test sets that rate: to learn what the path carries, repeat it with a higher one or none"]
     if verdict["detail"] != "send-buffer":
         return ["see why the application sends no more; whether the path would carry more is not known"]
-    full = next((fact["values"] for fact in verdict["facts"] if fact["code"] == "send-buffer-full"), None)
-    if full is None:
+    full = _of_code(verdict, "send-buffer-full")
+    if not full:
         return [
             "let the send buffer grow to twice the rate times the round trip",
             "$ sysctl net.ipv4.tcp_wmem net.core.wmem_max",
         ]
-    now, rtt_s = full["buffer_bytes"], full["rtt_s"]
+    first = full[0]
+    now, rtt_s = first["buffer_bytes"], first["rtt_s"]
     each = f"{size(2 * _GIGABIT_BPS / 8 * rtt_s)} for each Gbit/s"
-    if full["set"]:
+    if first["set"]:
         return [f"leave out the send buffer that the test asks for, or ask for more than {size(now)} ({each})"]
-    where = "at the responder, which sends: " if full["direction"] == "down" else ""
+    where = "at the responder, which sends: " if first["direction"] == "down" else ""
     return [
         f"{where}let the send buffer grow beyond {size(now)}, to twice the rate times the round trip of "
-        f"{duration(rtt_s)}: {each}; what the path would carry is not known, at least {rate(full['rate_bps'])}",
+        f"{duration(rtt_s)}: {each}; what the path would carry is not known, at least {rate(first['rate_bps'])}",
         f"$ sysctl -w net.ipv4.tcp_wmem='4096 16384 {_power_of_two(2 * now)}'",
     ]
 
@@ -579,7 +580,7 @@ _DROP_ADVICE: dict[str, list[str]] = {
 
 
 def _host_drop_advice(verdict: Mapping[str, Any]) -> list[str]:
-    (fact,) = (one["values"] for one in verdict["facts"] if one["code"] == "dropped-here")
+    (fact,) = _of_code(verdict, "dropped-here")
     return _DROP_ADVICE.get(fact["kind"], [])
 
 
@@ -609,10 +610,6 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "none": lambda v: f"Under load packets wait no longer {_ways(_way(v))} than without it, and no loss was seen.",
     "unknown": lambda v: f"{_seen(v)} {_mostly(v)}{_not_known(v)}",
 }
-
-
-def _of_code(verdict: Mapping[str, Any], code: str) -> list[Values]:
-    return [fact["values"] for fact in verdict["facts"] if fact["code"] == code]
 
 
 def _seen(verdict: Mapping[str, Any]) -> str:
@@ -688,8 +685,8 @@ def _mostly(verdict: Mapping[str, Any]) -> str:
 
 def sentence(verdict: Mapping[str, Any]) -> str:
     """A verdict in one sentence."""
-    if (trouble := _trouble_of(verdict)) is not None:
-        return _trouble_sentence(trouble)
+    if troubles := _trouble_sentences(verdict):
+        return troubles[0]
     known = SENTENCES.get(verdict["cause"])
     return known(verdict) if known is not None else f"{verdict['cause'].replace('-', ' ').capitalize()}."
 
@@ -750,7 +747,7 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
 
 def advice(verdict: Mapping[str, Any]) -> list[str]:
     """Advice; commands to paste begin with ``$ ``."""
-    if _trouble_of(verdict) is not None:
+    if _of_code(verdict, "end-in-trouble"):
         return _TROUBLE_ADVICE
     known = ADVICE.get(verdict["cause"])
     return known(verdict) if known is not None else []

@@ -53,19 +53,17 @@ def _document(verdict: Json) -> Json:
     }
 
 
-def _leads(fact: Json) -> bool:
-    """True of trouble of an end that lost packets or lasted; short pauses of busy hosts stand beside the causes."""
-    if fact["code"] != "end-in-trouble":
-        return False
-    return bool(fact["values"]["thrown_away"]) or fact["values"]["longest_s"] >= LEADING_PAUSE_S
+def _place_of_trouble(verdict: Json) -> int:
+    """Trouble of an end that lost packets or lasted comes before what may be taken for it; what did no harm, last."""
+    troubles = [fact["values"] for fact in verdict["facts"] if fact["code"] == "end-in-trouble"]
+    if not troubles:
+        return 0
+    return -1 if any(one["thrown_away"] or one["longest_s"] >= LEADING_PAUSE_S for one in troubles) else 1
 
 
-def _order(verdict: Json) -> tuple[bool, bool, bool, bool, float, float, float]:
+def _order(verdict: Json) -> tuple[int, bool, bool, float, float, float]:
     return (
-        # What an end of the test did itself comes before what may be taken for it.
-        not any(_leads(fact) for fact in verdict["facts"]),
-        # What did no harm comes last.
-        any(fact["code"] == "end-in-trouble" for fact in verdict["facts"]),
+        _place_of_trouble(verdict),
         verdict["cause"] in ("none", "unknown"),
         verdict["cause"] == "none",
         -verdict["lost"] * verdict["explained"],

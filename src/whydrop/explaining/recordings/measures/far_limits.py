@@ -8,14 +8,12 @@ limit never makes it wait, so this time is the limit's alone.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 
 from whydrop.explaining.recordings.measures.series import Flow
 from whydrop.explaining.recordings.measures.spans import Spans
 from whydrop.explaining.recordings.thresholds import AT_FAR_LIMIT
+from whydrop.recording import document
 
 
 def share(flow: Flow, spans: Spans) -> float:
@@ -24,7 +22,7 @@ def share(flow: Flow, spans: Spans) -> float:
 
 
 def _read_late(flow: Flow) -> float:
-    waited_s = number(flow.told.get("held_back_s_by_responder"))
+    waited_s = document.number(flow.told.get("held_back_s_by_responder")) or 0.0
     # What the flow left in the receive buffer at its end is read late too, and counted with it.
     lasted_ns = flow.end_ns - flow.start_ns
     return min(1.0, waited_s * 1e9 / lasted_ns) if waited_s > 0 and lasted_ns > 0 else 0.0
@@ -32,7 +30,7 @@ def _read_late(flow: Flow) -> float:
 
 def _paced(flow: Flow, spans: Spans) -> float:
     """The share of the steady load in which a flow was about as fast as the rate that it was paced to."""
-    limit_bps = number(flow.told.get("held_to_bps_by_responder"))
+    limit_bps = document.number(flow.told.get("held_to_bps_by_responder")) or 0.0
     if limit_bps <= 0 or not len(flow.intervals):
         return 0.0
     starts, ends, sizes = flow.intervals.T
@@ -43,12 +41,3 @@ def _paced(flow: Flow, spans: Spans) -> float:
         return 0.0
     at_limit = sizes * 8e9 >= AT_FAR_LIMIT * limit_bps * (ends - starts)
     return float(np.where(at_limit, ends - starts, 0.0).sum()) / spent_ns
-
-
-def number(told: Any) -> float:
-    """A number that a responder told in words; 0 where it is none."""
-    try:
-        value = float(told)
-    except (TypeError, ValueError):
-        return 0.0
-    return value if math.isfinite(value) else 0.0

@@ -12,6 +12,7 @@ from whydrop.explaining.recordings.measures.delays import Shift, mean_of
 from whydrop.explaining.recordings.measures.outages import Outage
 from whydrop.explaining.recordings.measures.series import Flow, Values
 from whydrop.explaining.recordings.measures.spans import Spans
+from whydrop.recording import document
 
 _NS = 1_000_000_000
 
@@ -150,12 +151,8 @@ _MOST_SEGMENTS = 1 << 32
 
 
 def _told(flow: Flow) -> float | None:
-    count = flow.told.get("TCP_RETRANSMIT")
-    try:
-        value = float(count)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-    return value if 0 <= value < _MOST_SEGMENTS else None
+    value = document.number(flow.told.get("TCP_RETRANSMIT"))
+    return value if value is not None and 0 <= value < _MOST_SEGMENTS else None
 
 
 def _again(flow: Flow, spans: Spans) -> Values:

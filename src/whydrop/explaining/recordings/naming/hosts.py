@@ -6,12 +6,12 @@ import math
 
 from whydrop.explaining.recordings import likelihood
 from whydrop.explaining.recordings.findings import Fact, Finding, Place, Quantity, Subject, Value
-from whydrop.explaining.recordings.measures import far_limits
 from whydrop.explaining.recordings.measures import limits as measuring
 from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.naming.sides import Side
 from whydrop.explaining.recordings.thresholds import ALL_BY_FAR_LIMIT, MOST_OF_THE_TIME, TOUCHED_BY_FAR_LIMIT
+from whydrop.recording import document
 
 FAR_END = "far-end"
 # Cause and place of each limit.
@@ -101,7 +101,7 @@ def _facts(limits: HeldShares, name: str) -> tuple[Fact, ...]:
     """The limit of a flow, and its buffer where that held it."""
     flow, share = limits.flow, limits.shares[name]
     if name == FAR_END:
-        to_bps = far_limits.number(flow.told.get("held_to_bps_by_responder")) or None
+        to_bps = document.number(flow.told.get("held_to_bps_by_responder")) or None
         told: dict[str, Value] = {"flow": flow.name, "direction": flow.direction, "share": share, "to_bps": to_bps}
         return (Fact("held-by-responder", told),)
     own = Fact(
