@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
+from captures.changed import read, write
 from example_files import EXAMPLES, POLICED, ROOT
 from patience import PATIENCE_S, wait_until
 
@@ -81,9 +82,12 @@ def test_standard_input_is_read_for_a_dash(run: Run):
 
 
 @pytest.mark.slow
-def test_a_flow_filter_leaves_the_flows_that_match(run: Run):
-    whole = json.loads(run("explain", POLICED, "--json").stdout)
-    left = json.loads(run("explain", POLICED, "--json", "--flow", ":41001").stdout)
+def test_a_flow_filter_leaves_the_flows_that_match(run: Run, tmp_path: Path):
+    records = read(POLICED)
+    others = [one._replace(frame=one.frame.replace(bytes([0xA0, 0x29]), bytes([0xA0, 0x2A]))) for one in records]
+    capture = write(tmp_path / "two.pcap", sorted([*records, *others], key=lambda one: one.time_ns))
+    whole = json.loads(run("explain", capture, "--json").stdout)
+    left = json.loads(run("explain", capture, "--json", "--flow", ":41001").stdout)
     assert 0 < len(left["flows"]) < len(whole["flows"])
     assert all(":41001" in flow["flow"] for flow in left["flows"])
 
