@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import lzma
 import os
@@ -84,8 +85,12 @@ def test_standard_input_is_read_for_a_dash(run: Run):
 @pytest.mark.slow
 def test_a_flow_filter_leaves_the_flows_that_match(run: Run, tmp_path: Path):
     records = read(POLICED)
-    # A second connection: the beginning of the first, from the next port.
-    others = [one._replace(frame=one.frame.replace(b"\xa0\x29", b"\xa0\x2a")) for one in records[:200]]
+    # A second connection: the beginning of the first, from the next port to another server.
+    renamed = ((b"\xa0\x29", b"\xa0\x2a"), (bytes([10, 0, 3, 1]), bytes([10, 0, 9, 1])))
+    others = [
+        one._replace(frame=functools.reduce(lambda frame, names: frame.replace(*names), renamed, one.frame))
+        for one in records[:200]
+    ]
     capture = write(tmp_path / "two.pcap", sorted([*records, *others], key=lambda one: one.time_ns))
     whole = json.loads(run("explain", capture, "--json").stdout)
     left = json.loads(run("explain", capture, "--json", "--flow", ":41001").stdout)
