@@ -75,14 +75,20 @@ def test_each_way_names_the_cause_or_says_that_it_does_not_know(lab: Lab) -> Non
     assert right_ones(found) >= 0.76 * 3 * len(found), found
 
 
+# One of each kind of queue; `make test-all` has the other congestion control, too.
+EXHAUSTIVE = {name: [pytest.mark.exhaustive] for name in ("codel-cubic",)}
+MANAGED = [(name, scene, EXHAUSTIVE.get(name, [])) for name, scene in IN_THE_MACHINE.items()]
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.needs_kernel(*one.needs)) for name, one in IN_THE_MACHINE.items()]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.needs_kernel(*scene.needs), *more]) for name, scene, more in MANAGED],
 )
 def test_recorded_in_the_machine(lab: Lab, name: str) -> None:
     SCENES[name].record(lab, lab.folder)
 
 
-@pytest.mark.parametrize("name", IN_THE_MACHINE)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=more) for name, _, more in MANAGED])
 def test_each_way_knows_managed_queues_or_says_that_it_does_not(left_by: LeftBy, name: str) -> None:
     found = headlines(left_by(f"tests/lab/test_recorded.py::test_recorded_in_the_machine[{name}]"))
     assert complaints(SCENES[name], found) == [], found
