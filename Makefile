@@ -44,7 +44,7 @@ format: setup ## format the code of both languages
 	$(RUN)/ruff format
 	cargo fmt --all
 
-golden: setup ## write tests/golden anew after a wanted change of results; read the difference before you commit it
+golden: setup ## write the golden documents and snapshots of all text again after a wanted change; read the difference
 	$(RUN)/python tests/golden.py
 
 images: setup ## draw the pictures of README.md and docs anew (those of findings after `make test-all`)

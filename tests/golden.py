@@ -1,6 +1,6 @@
-"""Golden documents: what the example captures must yield, kept as JSON beside the tests.
+"""Golden documents: the results for the example captures, kept as JSON beside the tests.
 
-``make golden`` writes them anew.
+``make golden`` writes them, and the snapshots of all text (``snapshots.py``), again.
 """
 
 from __future__ import annotations
@@ -66,12 +66,15 @@ def differences(wanted: Any, got: Any, where: str = "document") -> Iterator[str]
 
 
 def main() -> None:
-    """Write every golden document anew."""
+    """Write every golden document and every snapshot."""
+    import snapshots
+
     FOLDER.mkdir(exist_ok=True)
     for example in EXAMPLES:
         text = json.dumps(document_of(example), indent=1, ensure_ascii=False)
         path_of(example).write_text(text + "\n", encoding="utf-8")
         print(f"wrote {path_of(example).relative_to(ROOT)}")
+    snapshots.write()
 
 
 if __name__ == "__main__":
