@@ -20,7 +20,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -37,10 +37,10 @@ from whydrop.show.vega.drawing import rendered
 
 CLASSES = 10
 ENDS = ("b.pcap", "y.pcap")
-SEEN = {
+SEEN: dict[str, Callable[[Sequence[Path]], whydrop.Explanation]] = {
     "before": lambda captures: whydrop.explain(captures[0]),
     "behind": lambda captures: whydrop.explain(captures[-1]),
-    "both": lambda captures: whydrop.explain_pair(captures[0], captures[-1]),
+    "both": lambda captures: whydrop.explain(captures[0], captures[-1]),
 }
 
 

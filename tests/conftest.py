@@ -16,7 +16,7 @@ from lab.batch import INSIDE
 
 # What takes long to import is imported where it is used: in the virtual machine it would take half a minute.
 if TYPE_CHECKING:
-    from whydrop.api import Explanation
+    from whydrop import Explanation
 
 # The fixture `lab`, and the virtual machine behind it; a Spark cluster; a browser; the program in this process; other
 # programs; what runs together; the check for what cannot be.
@@ -74,7 +74,7 @@ def _handle_signals_by_default() -> None:
 def synthetic() -> Explanation:
     """A made-up policed transfer, so that what is shown is tested apart from the analysis."""
     from synthetic import policed_transfer
-    from whydrop.api import Explanation
+    from whydrop import Explanation
 
     return Explanation(policed_transfer())
 

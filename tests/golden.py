@@ -36,7 +36,7 @@ def document_of(example: tuple[Path, ...]) -> dict[str, Any]:
     """The document of an example, with its paths as a reader of the repository would write them."""
     import whydrop
 
-    found = whydrop.explain(example) if len(example) == 1 else whydrop.explain_pair(*example)
+    found = whydrop.explain(*example)
     document = found.document
     for capture in document["captures"]:
         capture["path"] = Path(capture["path"]).relative_to(ROOT).as_posix()

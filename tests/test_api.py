@@ -14,12 +14,14 @@ import pytest
 
 import whydrop
 from example_files import EXAMPLES, POLICED, ROOT
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.explaining.explained import TABLES
 
 DOCUMENTED = (
     "whydrop",
-    "whydrop.api",
+    "whydrop.api.explaining",
+    "whydrop.api.measuring",
+    "whydrop.api.recordings",
     "whydrop.show.printable",
     "whydrop.explaining.matching",
     "whydrop.explaining.selection",
@@ -127,9 +129,39 @@ def test_a_missing_file_raises_a_capture_error_that_names_it():
         whydrop.explain("missing.pcap")
 
 
-def test_no_path_at_all_is_refused():
-    with pytest.raises(ValueError, match="no capture given"):
-        whydrop.explain([])
+@pytest.mark.parametrize(
+    ("sources", "options", "message"),
+    [
+        ((), {}, "no source given"),
+        ((POLICED, POLICED), {}, "are the same file"),
+        (("-", "-"), {}, "standard input can be read only once"),
+        ((POLICED,), {"switch_port": ("store", "s1/uplink")}, "belongs to a recording"),
+    ],
+)
+def test_sources_that_do_not_go_together_are_refused(sources: tuple[Path, ...], options: dict, message: str):
+    with pytest.raises(whydrop.Error, match=message):
+        whydrop.explain(*sources, **options)
+
+
+def test_a_list_of_captures_is_refused_as_it_could_mean_pieces_or_points():
+    with pytest.raises(TypeError, match="one by one"):
+        whydrop.explain([POLICED, POLICED])  # type: ignore[arg-type]
+
+
+def test_two_captures_are_two_points_of_a_path_and_a_sequence_is_one_capture(tmp_path: Path):
+    far = EXAMPLES / "policed-download-far.pcap.zst"
+    assert whydrop.explain(POLICED, far, tables=False).pair is not None
+    pieces = [tmp_path / "first.pcap.zst", tmp_path / "again.pcap.zst"]
+    for piece in pieces:
+        piece.write_bytes(POLICED.read_bytes())
+    assert whydrop.explain(*pieces, sequence=True, tables=False).pair is None
+
+
+def test_every_error_for_users_has_one_base():
+    with pytest.raises(whydrop.Error):
+        whydrop.open("missing.recording")
+    with pytest.raises(whydrop.Error):
+        whydrop.start("rrull", to="192.0.2.1")
 
 
 def test_progress_is_told_of_the_bytes_read():

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from synthetic import BURST_BYTES, FLOW, RATE_BPS, Synthetic, policed_transfer, simulate
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.show import charts
 from whydrop.show.charts.scene import Scene
 from whydrop.show.figure import Figure, Layer, NothingToDraw, Panel

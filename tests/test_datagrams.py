@@ -97,7 +97,7 @@ def _stream_past_two_points(folder: Path, *, is_policed: bool) -> tuple[Path, Pa
 
 
 def test_a_policer_of_evenly_sent_datagrams_is_found_between_two_captures(tmp_path: Path) -> None:
-    headline = whydrop.explain_pair(*_stream_past_two_points(tmp_path, is_policed=True)).verdicts[0]
+    headline = whydrop.explain(*_stream_past_two_points(tmp_path, is_policed=True)).verdicts[0]
     assert headline.cause == "policer"
     assert headline.flows == ("192.0.2.1:41001 > 192.0.2.2:5201",)
     rate, burst = headline.parameters["rate_bps"], headline.parameters["burst_bytes"]
@@ -107,6 +107,6 @@ def test_a_policer_of_evenly_sent_datagrams_is_found_between_two_captures(tmp_pa
 
 
 def test_as_many_datagrams_lost_by_chance_accuse_no_policer(tmp_path: Path) -> None:
-    found = whydrop.explain_pair(*_stream_past_two_points(tmp_path, is_policed=False))
+    found = whydrop.explain(*_stream_past_two_points(tmp_path, is_policed=False))
     assert "policer" not in {verdict.cause for verdict in found.verdicts}
     assert found.verdicts[0].cause == "random-loss"

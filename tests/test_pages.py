@@ -13,9 +13,9 @@ import pytest
 
 import recordings
 import small_stores
+import whydrop
 from in_browser import Opened, changed
 from studies.made_results import results
-from whydrop.api import explain_recording
 from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording
 from whydrop.show.facets import numbers as facet_numbers
@@ -243,7 +243,7 @@ def test_the_report_of_a_recording_has_its_verdict_and_plots_that_can_be_zoomed(
     assert opened.trouble == []
     assert opened.requests == [(tmp_path / "a.html").as_uri()]
     text = opened.page.inner_text("main")
-    assert opened.page.inner_text("h1") == explain_recording(folder / "a.recording").verdicts[0].sentence
+    assert opened.page.inner_text("h1") == whydrop.explain(folder / "a.recording").verdicts[0].sentence
     for words in ("Ping (ms) ICMP", "Induced latency", "Test and hosts", "client.example", "probe"):
         assert words in text, words
 

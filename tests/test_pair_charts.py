@@ -16,7 +16,7 @@ from synthetic_pair import (
     paired_transfer,
 )
 from test_charts import decode_png, layer_data, look
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.explaining.selection import only_flows
 from whydrop.show import charts
 from whydrop.show.charts.pair_scene import PairScene

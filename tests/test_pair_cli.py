@@ -21,7 +21,7 @@ OTHER = EXAMPLES / "shallow-queue-far.pcap.zst"
 
 @pytest.fixture(scope="module")
 def pair() -> whydrop.Explanation:
-    return whydrop.explain_pair(POLICED, FAR)
+    return whydrop.explain(POLICED, FAR)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from in_browser import DRAWN, Opened, changed, has_colour
 from synthetic_pair import FLOW_AT_2, paired_transfer
 from test_report import HOSTILE, parsed
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.explaining.selection import only_flows
 from whydrop.show import charts, embedding, page, report
 from whydrop.show.theme import STYLES

@@ -8,7 +8,7 @@ import pytest
 
 from synthetic_pair import FLOW, FLOW_AT_2, SyntheticPair, paired_transfer
 from test_text import text_of
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.show import words
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from in_browser import DRAWN, Opened, changed, has_colour
 from synthetic import FLOW, policed_transfer
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.show import charts, embedding, page, report
 
 HOSTILE = '<script>document.title="owned"</script>"><img src=http://192.0.2.1/x>.pcap'

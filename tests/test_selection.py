@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synthetic import FLOW
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.explaining.selection import matcher, only_flows
 
 V6 = "[2001:db8::1]:443 > [2001:db8::2]:50000"

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from synthetic import Synthetic, policed_transfer, simulate
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.show.text import print_explanation
 from whydrop.show.words import cause_meaning
 

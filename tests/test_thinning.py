@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.api import Explanation
+from whydrop import Explanation
 from whydrop.show import charts
 from whydrop.show.figure import Axis, Layer, Panel
 from whydrop.show.theme import STYLES

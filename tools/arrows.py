@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From what knows nothing of the others to what knows all of them. `whydrop/__init__.py` offers the public names, and
 # loads them when they are asked for.
 ROOMS = (
+    "errors",
     "_core",
     "numbers",
     "units",

@@ -27,7 +27,7 @@ def main() -> None:
     os.chdir(ROOT)
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = whydrop.explain(EXAMPLE)
-    both = whydrop.explain_pair(EXAMPLE, FAR_EXAMPLE)
+    both = whydrop.explain(EXAMPLE, FAR_EXAMPLE)
     for explained, names in ((found, CHARTS), (both, PAIR_CHARTS)):
         for name in names:
             explained.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.1)

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whydrop._core import CaptureError, __version__
-    from whydrop.api import Explanation, compare, explain, explain_pair, explain_recording, open, run, start, study
+    from whydrop.api.explaining import Explanation, explain
+    from whydrop.api.measuring import run, start
+    from whydrop.api.recordings import compare, open
+    from whydrop.api.stores import study
+    from whydrop.errors import Error
     from whydrop.explaining.document import (
         Against,
         Capture,
@@ -48,7 +52,8 @@ _HOMES = {
     "Cause": "whydrop.explaining.document",
     "Changes": "whydrop.explaining.pair",
     "ClockInterval": "whydrop.explaining.pair",
-    "Explanation": "whydrop.api",
+    "Error": "whydrop.errors",
+    "Explanation": "whydrop.api.explaining",
     "Flow": "whydrop.explaining.document",
     "LeftOut": "whydrop.explaining.pair",
     "Matching": "whydrop.explaining.matching",
@@ -64,15 +69,13 @@ _HOMES = {
     "Transit": "whydrop.explaining.pair",
     "Verdict": "whydrop.explaining.document",
     "__version__": "whydrop._core",
-    "compare": "whydrop.api",
-    "explain": "whydrop.api",
-    "explain_pair": "whydrop.api",
-    "explain_recording": "whydrop.api",
+    "compare": "whydrop.api.recordings",
+    "explain": "whydrop.api.explaining",
     "match": "whydrop.explaining.matching",
-    "open": "whydrop.api",
-    "run": "whydrop.api",
-    "start": "whydrop.api",
-    "study": "whydrop.api",
+    "open": "whydrop.api.recordings",
+    "run": "whydrop.api.measuring",
+    "start": "whydrop.api.measuring",
+    "study": "whydrop.api.stores",
 }
 
 __all__ = [
@@ -83,6 +86,7 @@ __all__ = [
     "Cause",
     "Changes",
     "ClockInterval",
+    "Error",
     "Explanation",
     "Flow",
     "LeftOut",
@@ -101,8 +105,6 @@ __all__ = [
     "__version__",
     "compare",
     "explain",
-    "explain_pair",
-    "explain_recording",
     "match",
     "open",
     "run",

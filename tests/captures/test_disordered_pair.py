@@ -19,7 +19,7 @@ def test_files_out_of_order_are_read_in_the_order_of_time(tmp_path: Path) -> Non
         records = changed.disordered(20 * changed.MS)(changed.read(path))
         return changed.write(tmp_path / path.with_suffix(".pcap").name, records)
 
-    found, ordered = whydrop.explain_pair(mixed(POLICED), mixed(FAR)), whydrop.explain_pair(POLICED, FAR)
+    found, ordered = whydrop.explain(mixed(POLICED), mixed(FAR)), whydrop.explain(POLICED, FAR)
     assert found.pair is not None
     assert ordered.pair is not None
     assert (found.pair.matched, found.pair.lost) == (ordered.pair.matched, ordered.pair.lost)

@@ -14,11 +14,11 @@ from example_files import EXAMPLES, POLICED
 def late(tmp_path_factory: pytest.TempPathFactory) -> whydrop.Explanation:
     """The example of a policer, with a second capture that began when nothing more was lost."""
     far = EXAMPLES / "policed-download-far.pcap.zst"
-    crossings = whydrop.explain_pair(POLICED, far).table("crossings")
+    crossings = whydrop.explain(POLICED, far).table("crossings")
     last_lost_ns = crossings.filter(pl.col("crossing") == "lost")["sent_ns"].cast(pl.Int64).max()
     records = [record for record in read(far) if record.time_ns > last_lost_ns + 100_000_000]
     assert records
-    return whydrop.explain_pair(POLICED, write(tmp_path_factory.mktemp("late") / "far.pcap", records))
+    return whydrop.explain(POLICED, write(tmp_path_factory.mktemp("late") / "far.pcap", records))
 
 
 def test_what_one_capture_alone_recorded_is_explained_by_it(late: whydrop.Explanation):

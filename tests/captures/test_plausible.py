@@ -44,7 +44,7 @@ def chosen() -> Iterator[object]:
 @pytest.mark.parametrize("paths", list(chosen()))
 def test_nothing_is_said_that_cannot_be(paths: tuple[Path, ...]) -> None:
     try:
-        found = whydrop.explain(paths[0]) if len(paths) == 1 else whydrop.explain_pair(*paths)
+        found = whydrop.explain(*paths)
     except whydrop.CaptureError:
         return  # not every capture can be read
     text = io.StringIO()

@@ -20,7 +20,7 @@ def explained(tmp_path: Path, *, sack: bool) -> whydrop.Explanation:
     flows = {changed.tcp_of(record.frame).flow for record in records}
     added = {flow: zlib.crc32(flow) for flow in flows}
     far = changed.write(tmp_path / "far.pcap", changed.renumbered(added, sack=sack)(records))
-    return whydrop.explain_pair(POLICED, far)
+    return whydrop.explain(POLICED, far)
 
 
 def without_changes(found: whydrop.Explanation) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def without_changes(found: whydrop.Explanation) -> dict[str, Any]:
 @pytest.mark.parametrize("sack", [True, False])
 def test_the_explanation_is_that_of_the_pair_without_the_firewall(tmp_path: Path, sack: bool) -> None:
     found = explained(tmp_path, sack=sack)
-    assert without_changes(found) == without_changes(whydrop.explain_pair(POLICED, FAR))
+    assert without_changes(found) == without_changes(whydrop.explain(POLICED, FAR))
     changes = found.pair.changes
     assert changes.renumbered_flows == len(found.pair.flows)
     assert (changes.sack_left_flows > 0) is not sack

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+import whydrop
 from example_files import Run
-from whydrop.api import explain_recording
 from whydrop.measure.depth.result import Depth, Quantity, sentences, standing
 from whydrop.recording import tables
 from whydrop.recording.writer import RecordingWriter
@@ -44,7 +44,7 @@ def written(folder: Path, found: Depth | None, status: str = "complete", rounds:
 def test_the_verdict_is_the_answer_of_the_measurement_in_its_own_words(
     tmp_path: Path, found: Depth, cause: str
 ) -> None:
-    document = explain_recording(written(tmp_path, found)).document
+    document = whydrop.explain(written(tmp_path, found)).document
     verdict = document["verdicts"][0]
     assert (verdict["cause"], verdict["sentence"]) == (cause, sentences(found)[0])
     assert verdict["evidence"][: len(sentences(found)) - 1] == sentences(found)[1:]
@@ -67,7 +67,7 @@ def test_a_result_whose_numbers_are_none_is_refused_in_one_line(lie: Any) -> Non
 
 def test_a_queue_of_the_sending_host_is_said_to_be_its_own_also_by_its_recording(tmp_path: Path) -> None:
     own = dataclasses.replace(QUEUE, at_sender=True)
-    verdict = explain_recording(written(tmp_path, own)).document["verdicts"][0]
+    verdict = whydrop.explain(written(tmp_path, own)).document["verdicts"][0]
     assert verdict["evidence"][0] == "It is the sending host's own: most lost packets never left its interface."
     before = {name: value for name, value in QUEUE.document().items() if name != "at_sender"}
     assert Depth.of_document(before) == QUEUE
@@ -75,14 +75,14 @@ def test_a_queue_of_the_sending_host_is_said_to_be_its_own_also_by_its_recording
 
 def test_a_measurement_that_was_broken_off_says_so_first_and_keeps_what_it_had(tmp_path: Path) -> None:
     path = written(tmp_path, QUEUE, "failed", failures=["server.example: the responder went away"])
-    verdict = explain_recording(path).document["verdicts"][0]
+    verdict = whydrop.explain(path).document["verdicts"][0]
     assert verdict["sentence"].startswith("Broken off: what follows is from the one round before")
     assert sentences(QUEUE)[0] in verdict["sentence"]
     assert "server.example: the responder went away" in verdict["evidence"]
 
 
 def test_one_that_ended_in_its_first_round_knows_nothing_and_says_so(tmp_path: Path) -> None:
-    verdict = explain_recording(written(tmp_path, None, "interrupted", 1)).document["verdicts"][0]
+    verdict = whydrop.explain(written(tmp_path, None, "interrupted", 1)).document["verdicts"][0]
     assert (verdict["cause"], verdict["sentence"]) == ("unknown", standing("interrupted", 0))
 
 

@@ -206,7 +206,7 @@ def test_each_is_named_where_it_is_and_not_in_its_twin(lab: Lab, setting: int) -
     wanted = scenes(setting)
 
     def explained(captures: list[Path]) -> dict[str, Any]:
-        found = whydrop.explain_pair(*captures) if len(captures) > 1 else whydrop.explain(captures[0])
+        found = whydrop.explain(*captures)
         return found.document
 
     at_once, wrong = 8, dict.fromkeys(wanted)

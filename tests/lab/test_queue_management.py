@@ -96,7 +96,7 @@ def found(captures: list[Path]) -> dict[str, Any]:
     """The verdict on the queue."""
     import whydrop  # not in the machine, where Python is slow
 
-    explained = whydrop.explain_pair(*captures) if len(captures) > 1 else whydrop.explain(captures[0])
+    explained = whydrop.explain(*captures)
     document = explained.document
     verdicts: list[dict[str, Any]] = document["verdicts"]
     return next((one for one in verdicts if one["cause"] == "aqm"), verdicts[0])

@@ -33,12 +33,11 @@ def headline(document: dict[str, Any]) -> str:
 def headlines(folder: Path) -> dict[str, str]:
     """The cause that leads by each way."""
     import whydrop
-    from whydrop import _core
 
     (recording,), capture = folder.glob("*.recording"), folder / "sender.pcap"
     return {
-        "recording": headline(whydrop.explain_recording(recording).document),
-        "both": headline(whydrop.explain_recording(recording, _core.explain([str(capture)])).document),
+        "recording": headline(whydrop.explain(recording).document),
+        "both": headline(whydrop.explain(recording, capture).document),
         "capture": headline(whydrop.explain(capture).document),
     }
 

@@ -164,7 +164,7 @@ def _matching(path: Path) -> None:
 
 
 def _report(path: Path) -> None:
-    from whydrop.api import Explanation
+    from whydrop import Explanation
 
     Explanation.write_report(SimpleNamespace(recordings=()), path)  # type: ignore[arg-type]
 

@@ -72,7 +72,7 @@ def tried(case: Case, folder: Path) -> str | None:
     for path, content in zip(paths, case.files, strict=True):
         path.write_bytes(content)
     try:
-        found = whydrop.explain(paths[0]) if len(paths) == 1 else whydrop.explain_pair(*paths)
+        found = whydrop.explain(*paths)
         said = _printed(found)
         if case.reports:
             found.write_report(folder / "report.html")

@@ -11,6 +11,7 @@ from whydrop.act import guard, reverting, state
 from whydrop.act.changes import CannotChangeError, Change
 from whydrop.act.snapshot import Request, Snapshot
 from whydrop.act.state import Entry, Phase
+from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import Netlink
 from whydrop.runtime.signals import held
 
@@ -18,7 +19,7 @@ from whydrop.runtime.signals import held
 _TRIAL_S = 3600.0
 
 
-class LostError(Exception):
+class LostError(Error):
     """The change was taken back by the guard or by another; the run cannot go on."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from whydrop.act.rehearsal import can_be_made_again, rehearsed
 from whydrop.act.snapshot import Piece, Request, Snapshot
+from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import (
     IFLA_TXQLEN,
     NLM_F_CREATE,
@@ -57,7 +58,7 @@ _PREFERENCE = 100
 _PROTOCOLS = {4: (0x0800, "ip"), 6: (0x86DD, "ipv6")}
 
 
-class CannotChangeError(Exception):
+class CannotChangeError(Error):
     """These queues are left alone; the message says why, and what to try."""
 
 

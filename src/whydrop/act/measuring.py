@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.errors import Error
 from whydrop.measure.engine import FarHost
 from whydrop.measure.plan import Plan
 from whydrop.measure.run import Finished, run
@@ -25,7 +26,7 @@ _FEWEST_INTERVALS = 3
 _ETHERNET_BYTES = 14
 
 
-class NoMeasurementError(Exception):
+class NoMeasurementError(Error):
     """The path could not be measured; the message says why."""
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from whydrop import units
 from whydrop.act.changes import FRAME_BYTES, Pace, least_burst_bytes
+from whydrop.errors import Error
 from whydrop.explaining.advice import sawtooth_burst_bytes
 
 Kind = Literal["queue", "policer", "shaper", "unknown"]
@@ -26,7 +27,7 @@ _CAUSES: dict[str, Kind] = {
 }  # fmt: skip
 
 
-class NoPlanError(Exception):
+class NoPlanError(Error):
     """Raised where nothing known gives a rate to pace at; the message says what is missing."""
 
 

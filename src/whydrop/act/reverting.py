@@ -7,13 +7,14 @@ import errno
 
 from whydrop.act.snapshot import Snapshot
 from whydrop.act.state import Book, Entry
+from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import Netlink, handle
 
 # What the kernel says where there is nothing to be taken back.
 _NOTHING_THERE = (errno.ENOENT, errno.EINVAL, errno.ENODEV, errno.EEXIST)
 
 
-class NotRevertedError(Exception):
+class NotRevertedError(Error):
     """The queues are not as they were; the message says what to do."""
 
 

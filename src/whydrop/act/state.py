@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whydrop.act.snapshot import Request, Snapshot
+from whydrop.errors import Error
 from whydrop.runtime import durable
 
 # As long as it is tried, the run that tries must live; then there is a time until which somebody must say "keep".
 Phase = Literal["tried", "until", "kept"]
 
 
-class StateError(Exception):
+class StateError(Error):
     """The state file cannot be used; the message names it and says what to do."""
 
 

@@ -22,20 +22,15 @@ def capture_of(arguments: Sequence[str]) -> str | None:
 
 def explain(path: str) -> int:
     """Print the JSON document of a capture, or of a recording; return the exit status."""
-    from whydrop.formats.kinds import is_recording
-
-    if is_recording(path):
-        from whydrop.cli.explain_recording import print_document
-
-        return print_document(path)
     from whydrop import _core
     from whydrop.cli import ending
-    from whydrop.cli.interruptible import analyse
+    from whydrop.cli.interruptible import analysed
+    from whydrop.errors import Error
     from whydrop.explaining import completing
 
     try:
-        found = completing.document(analyse([path], tables=False).document())
+        found = completing.document(analysed([path], tables=False).document())
         ending.write_found(found)
-    except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
+    except (_core.CaptureError, Error, OSError, KeyboardInterrupt) as reason:
         return ending.not_analysed(reason, [path])
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from whydrop.cli.interruptible import analysed
 from whydrop.cli.quantities import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from whydrop.api import Explanation
+    from whydrop import Explanation
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -121,17 +122,11 @@ def command(
     for name, value in many.items():
         if value not in (None, False):
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --store STORE.")
-    _check_usage(captures, sequence, report, folder, picture)
-    if any(map(_is_measured, captures)):
-        only_captures = {"--charts": folder, "--flow": flow_filter}
-        sys.exit(_of_recording(captures, sequence, as_json, report, only_captures, switch))
-    if switch is not None:
-        raise click.UsageError("--switch-port goes with a recording of flows: give one, or a store's connections.")
-    from whydrop._core import CaptureError
-    from whydrop.api import Explanation
-
+    _check_usage(report, folder, picture)
+    _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
     try:
-        found = Explanation(analysed(captures, sequence=sequence, tables=report is not None or folder is not None))
+        tables = report is not None or folder is not None
+        found = explained(captures, tables=tables, sequence=sequence, switch_port=switch)
         if flow_filter is not None:
             found = _only(found, flow_filter)
         if as_json:
@@ -141,8 +136,33 @@ def command(
 
             text.print_explanation(found)
         _write_files(found, report, folder, picture or "png", quiet=as_json)
-    except (CaptureError, OSError, KeyboardInterrupt) as reason:
-        sys.exit(ending.not_analysed(reason, captures))
+    except problems() as reason:
+        sys.exit(ending.not_analysed(reason, [path for path in captures if not path.is_dir()]))
+
+
+def explained(
+    sources: Sequence[Path],
+    *,
+    tables: bool,
+    sequence: bool = False,
+    switch_port: tuple[str, str] | None = None,
+) -> Explanation:
+    """Explain captures, a recording or both; sources that do not go together end the program with status 2."""
+    from whydrop import Explanation
+    from whydrop.explaining.sources import SourceError
+
+    try:
+        return Explanation(analysed(sources, sequence=sequence, switch_port=switch_port, tables=tables))
+    except SourceError as reason:
+        said = ending.printable(str(reason)).replace("sequence=True", "--sequence")
+        raise click.UsageError(f"{said[0].upper()}{said[1:]}.") from None
+
+
+def problems() -> tuple[type[BaseException], ...]:
+    """The exceptions that end the program with one line."""
+    from whydrop import CaptureError, Error
+
+    return CaptureError, Error, OSError, KeyboardInterrupt
 
 
 def _into_store(
@@ -170,43 +190,16 @@ def _into_store(
         return ending.status(reason)
 
 
-def _is_measured(path: Path) -> bool:
-    """True if a path is a recording, a file that is taken for one, or a store."""
-    from whydrop.formats.kinds import is_recording, is_store
+def _check_only_captures(paths: Sequence[Path], options: dict[str, Any]) -> None:
+    from whydrop.explaining.sources import is_measured
 
-    return is_recording(path) or is_store(path)
-
-
-def _of_recording(
-    paths: tuple[Path, ...],
-    sequence: bool,
-    as_json: bool,
-    report: Path | None,
-    only_captures: dict[str, Any],
-    switch: tuple[str, str] | None,
-) -> int:
-    from whydrop.cli.explain_recording import explain
-
-    recording, *others = (path for path in paths if _is_measured(path))
-    captures = [path for path in paths if not _is_measured(path)]
-    if others:
-        raise click.UsageError(
-            f"Two recordings ({recording}, {others[0]}): give one, and captures of the same test if there are any."
-        )
-    if sequence and not captures:
-        raise click.UsageError("--sequence is for captures in several files, not for a recording.")
-    for option, value in only_captures.items():
-        if value is not None:
+    for option, value in options.items():
+        if value is not None and any(map(is_measured, paths)):
             plots = "; `whydrop plot` draws recordings" if option == "--charts" else ""
             raise click.UsageError(f"{option} is for captures, not for a recording{plots}.")
-    return explain(recording, captures, sequence=sequence, as_json=as_json, report=report, switch=switch)
 
 
-def _check_usage(
-    captures: tuple[Path, ...], sequence: bool, report: Path | None, folder: Path | None, picture: str | None
-) -> None:
-    if not sequence:
-        usage.different_files(captures)
+def _check_usage(report: Path | None, folder: Path | None, picture: str | None) -> None:
     if picture is not None and folder is None:
         raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
     if report is not None:

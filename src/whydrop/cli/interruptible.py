@@ -10,47 +10,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
 
-    from whydrop import _core
+    from whydrop.explaining.explained import Analysis
 
 
-def analysed(paths: Sequence[str | PathLike[str]], *, sequence: bool, tables: bool) -> _core.Analysis:
-    """Analyse one capture (in several files with ``sequence``), or several of one path."""
-    return (analyse if sequence or len(paths) == 1 else analyse_pair)(paths, tables=tables)
-
-
-def analyse(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Analysis:
-    """Analyse a capture; on a terminal with progress, where it takes long.
+def analysed(
+    sources: Sequence[str | PathLike[str]],
+    *,
+    sequence: bool = False,
+    switch_port: tuple[str, str] | None = None,
+    tables: bool,
+) -> Analysis:
+    """Analyse the sources of an explanation; on a terminal with progress, where it takes long.
 
     In ``tcpdump -w - | whydrop explain -`` Ctrl-C reaches both programs: tcpdump ends, and with it the input. So where
     standard input is read, the first Ctrl-C lets the rest of it be read and explained.
 
     Raises:
-        whydrop.CaptureError: the input could not be analysed.
+        whydrop.Error: the input could not be analysed.
         KeyboardInterrupt: the analysis was not finished; its thread still runs, so the process must end by
             ``os._exit``.
     """
-    from whydrop import _core
+    from whydrop.explaining.sources import analyse
 
-    return _watched(paths, lambda **watch: _core.explain(paths, tables=tables, **watch))
-
-
-def analyse_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Analysis:
-    """Analyse two or more captures of one path, as :func:`analyse` does with one."""
-    from whydrop import _core
-
-    return _watched(paths, lambda **watch: _core.explain_pair(paths, tables=tables, **watch))
+    return _watched(
+        sources,
+        lambda **watch: analyse(sources, sequence=sequence, switch_port=switch_port, tables=tables, **watch),
+    )
 
 
-def match_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Analysis:
-    """Match two captures of one path, as :func:`analyse` analyses one."""
+def match_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> Analysis:
+    """Match two captures of one path, as :func:`analysed` analyses."""
     from whydrop import _core
 
     return _watched(paths, lambda **watch: _core.match_pair(paths, tables=tables, **watch), "Aligning clocks")
 
 
 def _watched(
-    paths: Sequence[str | PathLike[str]], call: Callable[..., _core.Analysis], afterwards: str = "Weighing causes"
-) -> _core.Analysis:
+    paths: Sequence[str | PathLike[str]], call: Callable[..., Analysis], afterwards: str = "Weighing causes"
+) -> Analysis:
     patient = "-" in map(str, paths)
     if not sys.stderr.isatty():
         return _finish(_start(call), patient)
@@ -66,14 +63,14 @@ class _Work:
     """Work in another thread. Waiting for it is interrupted by Ctrl-C, as waiting for a silent pipe is not."""
 
     def __init__(self) -> None:
-        self.result: _core.Analysis | None = None
+        self.result: Analysis | None = None
         self.failure: BaseException | None = None
         # _thread and not threading, which takes several times as long to import as a small capture to explain.
         self.running = _thread.allocate_lock()
         self.running.acquire()
 
 
-def _start(call: Callable[[], _core.Analysis]) -> _Work:
+def _start(call: Callable[[], Analysis]) -> _Work:
     work = _Work()
 
     def body() -> None:
@@ -88,9 +85,7 @@ def _start(call: Callable[[], _core.Analysis]) -> _Work:
     return work
 
 
-def _finish(
-    work: _Work, patient: bool, *, wait_s: float = -1, when_long: Callable[[], None] | None = None
-) -> _core.Analysis:
+def _finish(work: _Work, patient: bool, *, wait_s: float = -1, when_long: Callable[[], None] | None = None) -> Analysis:
     try:
         if not work.running.acquire(timeout=wait_s) and when_long is not None:
             when_long()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from whydrop.cli import usage
+from whydrop.cli import ending, usage
+from whydrop.cli.explain import explained, problems
 from whydrop.cli.recordings import ARGUMENT
 
 EXAMPLES = """
@@ -30,16 +31,16 @@ def command(recordings: tuple[Path, ...], output: Path | None) -> None:
     verdicts of `whydrop explain RECORDING`, the plots of the test, in which one can zoom, statistics, and what is
     known of the test and its hosts. Captures in the folder of a recording are explained with it.
     """
-    from whydrop.cli.explain_recording import explain
-
     if output is not None:
         if len(recordings) > 1:
             raise click.UsageError("--output names one page: give one recording, or leave it out.")
         usage.folder_exists("--output", output)
     for path in recordings:
-        status = explain(path, report=output or _page(path), quiet=True)
-        if status:
-            sys.exit(status)
+        try:
+            page = explained([path], tables=True).write_report(output or _page(path))
+        except problems() as reason:
+            sys.exit(ending.status(reason))
+        print(f"Report: {ending.printable(str(page))}")
 
 
 def _page(recording: Path) -> Path:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from whydrop.errors import Error
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
@@ -84,7 +86,7 @@ def listen(address: str, port: int, registry: CollectorRegistry) -> Server:
     return make_server(str(place[0]), port, make_wsgi_app(registry), kind, _Handler)
 
 
-class ExporterError(Exception):
+class ExporterError(Error):
     """The exporter cannot listen where it was told to; the message says why and what to do."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from whydrop import _core
+from whydrop.errors import Error
 from whydrop.measure.clocks import Known
 from whydrop.measure.interrupts import waited_for
 from whydrop.measure.plan import PlannedFlow
@@ -31,7 +32,7 @@ _OUR_KEYS = {"address", "lost", "without_udp", "troubles"}
 _DEEPEST = 40
 
 
-class EngineError(Exception):
+class EngineError(Error):
     """The engine cannot begin; the message names the host and what to try."""
 
 

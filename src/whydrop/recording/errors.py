@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from whydrop.errors import Error
 
-class RecordingError(Exception):
+
+class RecordingError(Error):
     """A recording could not be read or written; the message names the file and what was expected of it."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from whydrop.errors import Error
 
-class CancelledError(Exception):
+
+class CancelledError(Error):
     """Raised where work was cancelled before it came to anything."""
 
 

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import polars as pl
 
+from whydrop.errors import Error
 from whydrop.show.printable import printable as visible
 from whydrop.show.theme import Style
 
@@ -22,7 +23,7 @@ Mark = Literal["points", "line", "outline", "step", "spans", "slants", "bars", "
 _BESIDE, _ABOVE = 0.01, 0.05
 
 
-class NothingToDraw(ValueError):  # noqa: N818 (it is an answer, not a fault)
+class NothingToDraw(Error, ValueError):  # noqa: N818 (it is an answer, not a fault)
     """The data hold nothing for this figure; the message says why."""
 
 

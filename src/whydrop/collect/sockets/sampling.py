@@ -11,6 +11,7 @@ import polars as pl
 
 from whydrop import _core
 from whydrop.collect.sockets.wanted import Wanted
+from whydrop.errors import Error
 
 # Of rows that Python has not taken yet: some minutes of a thousand busy connections.
 _MOST_BYTES = 256 * 1024 * 1024
@@ -20,7 +21,7 @@ INTERVAL_S = 0.2
 _QUIET_S = 1.0
 
 
-class SamplingError(Exception):
+class SamplingError(Error):
     """The kernel does not tell of its sockets; the message says why and what to try."""
 
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whydrop.errors import Error
+
 # Where systemd mounts control groups of version 2, alone or beside those of version 1.
 _CGROUP_ROOTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _MOST_CGROUPS = 256
 
 
-class WantedError(ValueError):
+class WantedError(Error, ValueError):
     """Raised for connections that cannot be asked for; the message names them and says what to try."""
 
 

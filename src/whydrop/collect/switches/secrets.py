@@ -6,10 +6,12 @@ import os
 import stat
 from pathlib import Path
 
+from whydrop.errors import Error
+
 LARGEST_BYTES = 1024
 
 
-class SecretError(ValueError):
+class SecretError(Error, ValueError):
     """A secret that cannot be had; the message says why and never quotes it."""
 
 

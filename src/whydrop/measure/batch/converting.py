@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from whydrop.errors import Error
 from whydrop.measure.batch import toml_writing
 from whydrop.measure.batch.variables import escaped, names_in
 from whydrop.measure.tests.loading import load, names
@@ -92,7 +93,7 @@ _VARIABLES = {
 _TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
 
 
-class ConversionError(ValueError):
+class ConversionError(Error, ValueError):
     """A file that is none of Flent's batch files."""
 
 

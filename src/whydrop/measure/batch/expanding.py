@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from whydrop.errors import Error
 from whydrop.measure.batch.reading import Table, Tables, lineage
 from whydrop.measure.batch.variables import VariableError, expand, expand_all
 from whydrop.measure.tests.expressions import written
@@ -31,7 +32,7 @@ _TABLES = ("variables", "set", "for_", "matrix")
 _NAMED = ("test", "title", "note", "output", "length_s", "delay_s", "step_s", "ip_version", "pause_s", "repetitions")
 
 
-class BatchError(ValueError):
+class BatchError(Error, ValueError):
     """A batch cannot be run as asked for."""
 
 

@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whydrop.errors import Error
 from whydrop.runtime import durable
 
 SUFFIX = ".batch-state.json"
 STATUSES = ("complete", "failed", "interrupted", "running")
 
 
-class StateError(ValueError):
+class StateError(Error, ValueError):
     """A state file that cannot be used; says what to do."""
 
 

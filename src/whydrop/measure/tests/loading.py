@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whydrop.errors import Error
 from whydrop.measure.tests.reading import ReadFile, read, unknown_names
 from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile
 from whydrop.measure.tests.settings import coerced, common
@@ -22,7 +23,7 @@ CATALOGUE = Path(__file__).parent / "catalogue"
 _SCALARS = ("family", "hosts", "length_s", "delay_s", "step_s", "total_s", "default_plot")
 
 
-class UnknownTestError(ValueError):
+class UnknownTestError(Error, ValueError):
     """No test has this name; says which is nearest."""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whydrop.errors import Error
 from whydrop.recording.comparing.metadata_difference import value_of
 from whydrop.recording.statistics.describing import jain
 
@@ -34,7 +35,7 @@ class Reduction:
     lost: int = 0  # probes without a value
 
 
-class UnknownReducer(ValueError):  # noqa: N818 (reads as a sentence)
+class UnknownReducer(Error, ValueError):  # noqa: N818 (reads as a sentence)
     """There is no reducer of this name."""
 
 

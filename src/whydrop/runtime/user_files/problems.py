@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from whydrop.errors import Error
+
 
 @dataclass(frozen=True, order=True)
 class Problem:
@@ -27,7 +29,7 @@ class Problem:
         return ": ".join(part for part in (place, self.key, self.message) if part)
 
 
-class FileError(ValueError):
+class FileError(Error, ValueError):
     """A file that cannot be used as it stands; ``problems`` holds every mistake, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from whydrop.errors import Error
 from whydrop.show.plots.schema import PanelSpec, PlotSpec
 
 Tables = dict[str, dict[str, Any]]
 
 
-class PlotError(ValueError):
+class PlotError(Error, ValueError):
     """A plot cannot be had: no such name, or its file is wrong. The message is for who wrote or asked for it."""
 
 

@@ -8,6 +8,7 @@ from datetime import date
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from whydrop.errors import Error
 from whydrop.store.tables import TABLES
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ibis.common.deferred import Deferred
 
 
-class BackendError(Exception):
+class BackendError(Error):
     """An engine could not be opened, or could not answer; the message says what was wrong, where, and what to try."""
 
 

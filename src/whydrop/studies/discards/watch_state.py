@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whydrop.errors import Error
 from whydrop.runtime import durable
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _LARGEST_BYTES = 50_000_000
 _EXPECTED = "expected what `whydrop study discards --watch` writes; delete it, and every port that exceeds is new"
 
 
-class StateError(ValueError):
+class StateError(Error, ValueError):
     """The file holds something else; the message names it and says what to do."""
 
 

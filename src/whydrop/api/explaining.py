@@ -1,0 +1,144 @@
+"""``whydrop.explain``, and the explanation that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whydrop.explaining import sources as explained_sources
+from whydrop.explaining.explained import Explained
+from whydrop.runtime import markup
+
+if TYPE_CHECKING:
+    import altair
+
+    from whydrop.recording.recording import Recording
+
+
+def explain(
+    *sources: str | PathLike[str] | Recording,
+    sequence: bool = False,
+    switch_port: tuple[str, str] | None = None,
+    tables: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Explanation:
+    """Explain why packets were lost or delayed, from captures, a recording, or both.
+
+    Args:
+        sources: one of
+
+            - a capture: a pcap or pcapng file, plain or compressed (gzip, zstd, xz, lz4, bzip2); ``"-"`` is standard
+              input;
+            - two or more captures of the same packets at different points of one path, in any order: their packets are
+              matched and their clocks aligned (:attr:`Explanation.pair`, and the table ``crossings``);
+            - a recording: a :class:`Recording`, its folder, a file of Flent, netperf-wrapper or ``iperf3 --json``, a
+              file with TCP statistics (web100, tcp-info, NDT7, a log of ``ss``), or the folder of a store with such;
+            - a recording and captures of the same test. Captures in the folder of a recording need not be named.
+        sequence: the captures are pieces of one capture (``tcpdump -C``), in any order.
+        switch_port: with a recording, a store and the port in it (``"SWITCH/PORT"``) that the path goes through towards
+            the receivers: what that port discarded is evidence, too.
+        tables: ``False`` saves time and a third of the memory, and :meth:`Explanation.table` has no packets.
+        progress: called now and then with the bytes read so far and the bytes in all (0 where that is not known).
+            An exception that it raises stops the analysis and reaches the caller.
+
+    Raises:
+        whydrop.CaptureError: a capture could not be analysed; the message names the file, the byte offset and what
+            was expected. A truncated or damaged capture is analysed up to the damage, with a note.
+        whydrop.Error: a recording cannot be read, it holds neither probes nor flows, or the sources do not go together.
+
+    >>> import whydrop
+    >>> found = whydrop.explain("examples/policed-download.pcap.zst")
+    >>> headline = found.verdicts[0]
+    >>> headline.cause
+    'policer'
+    >>> 19e6 < headline.parameters["rate_bps"].value < 21e6
+    True
+    >>> found = whydrop.explain(
+    ...     "examples/policed-download.pcap.zst", "examples/policed-download-far.pcap.zst"
+    ... )
+    >>> found.verdicts[0].place, found.pair.lost_1_to_2, found.pair.lost_2_to_1
+    ('between capture 1 and capture 2', 96, 0)
+    """
+    return Explanation(
+        explained_sources.analyse(sources, sequence=sequence, switch_port=switch_port, tables=tables, progress=progress)
+    )
+
+
+class Explanation(Explained):
+    """The findings in captures, in a recording, or in both; it draws charts and writes reports.
+
+    :func:`whydrop.explain` returns it. ``verdicts[0]`` is the headline.
+    """
+
+    def chart(self, name: str, *, flow: str | None = None) -> altair.VConcatChart:
+        """One chart, to show in a notebook or to save.
+
+        Args:
+            name: one of ``time-sequence``, ``close-up``, ``model``, ``model-close-up``, ``in-flight``,
+                ``burst``, ``rtt``, ``throughput``; of two captures also ``models``, ``crossings``, ``loss-burst``,
+                ``transit``, ``transit-histogram``, ``clock``.
+            flow: the flow to draw, or part of its name such as ``":443"``; by default the one that lost most to the
+                headline verdict.
+
+        Raises:
+            KeyError: there is no chart of this name.
+            ValueError: no flow matches, or the chart has nothing to draw (its message says why).
+
+        >>> import whydrop
+        >>> found = whydrop.explain("examples/policed-download.pcap.zst")
+        >>> found.chart("time-sequence").save("sequence.png")  # doctest: +SKIP
+        """
+        import altair
+
+        from whydrop.show import charts
+        from whydrop.show.vega import drawing
+
+        figure = charts.figure(self, name, charts.choose_flow(self, flow))
+        chart: altair.VConcatChart = altair.VConcatChart.from_dict(drawing.specification(figure))
+        return chart
+
+    def write_charts(self, folder: str | PathLike[str], format: str = "png", *, flow: str | None = None) -> list[Path]:
+        """Write every chart that has something to draw as ``FOLDER/NAME.FORMAT``; return the paths.
+
+        Nothing is written for a capture without TCP data.
+
+        Args:
+            folder: created where it is missing.
+            format: ``png``, ``svg`` or ``pdf``.
+            flow: as for :meth:`chart`.
+        """
+        from whydrop.show import charts
+        from whydrop.show.vega import drawing
+
+        figures = charts.figures(self, charts.choose_flow(self, flow)) if self.flows else []
+        return drawing.write_all(figures, Path(folder), format)
+
+    def write_report(self, path: str | PathLike[str], *, flow: str | None = None) -> Path:
+        """Write one self-contained HTML page with verdicts, charts and tables; it requests nothing from any network.
+
+        Of a recording it holds the plots of its test, statistics and what is known of the hosts, too.
+
+        Args:
+            path: the file to write.
+            flow: the connection that the charts show first, or part of its name.
+        """
+        from whydrop.formats.importing import open_recording
+        from whydrop.runtime import durable
+        from whydrop.show import report
+
+        target = Path(path)
+        recordings = [open_recording(one["path"]) for one in self.recordings]
+        durable.write_bytes(target, report.of_explained(self, flow=flow, recordings=recordings).encode())
+        return target
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.cause, f"{one.confidence:.0%}", one.lost, one.sentence, "; ".join(one.advice)) for one in self.verdicts
+        ]
+        return markup.table(["cause", "confidence", "packets lost", "verdict", "advice"], rows)
+
+    def __repr__(self) -> str:
+        headline = self.verdicts[0].sentence if self.verdicts else "no verdict"
+        return f"<whydrop.Explanation: {headline}>"

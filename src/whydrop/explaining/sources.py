@@ -1,0 +1,145 @@
+"""Sources of an explanation: captures of one path, pieces of one capture, a recording, or a mixture."""
+
+# ruff: noqa: PTH113, PTH118, PTH121
+# Importing pathlib would take longer than the question: `whydrop explain` asks it at every start.
+
+from __future__ import annotations
+
+import os
+
+from whydrop import _core
+from whydrop.errors import Error
+from whydrop.formats.kinds import is_recording, is_store
+
+# As type checkers know it; importing typing would take longer than the question.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from whydrop.explaining.explained import Analysis
+    from whydrop.recording.recording import Recording
+
+
+class SourceError(Error, ValueError):
+    """These sources cannot be explained together; the message says why."""
+
+
+def analyse(
+    sources: Sequence[str | os.PathLike[str] | Recording],
+    *,
+    sequence: bool = False,
+    switch_port: tuple[str, str] | None = None,
+    tables: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Analysis:
+    """Analyse sources together; :func:`whydrop.explain` describes the arguments.
+
+    Raises:
+        SourceError: the sources do not go together.
+        CaptureError: a capture could not be analysed.
+        RecordingError: the recording could not be read, or it holds neither probes nor flows.
+    """
+    recording, captures = apart(sources, sequence=sequence)
+    if recording is None:
+        if switch_port is not None:
+            raise SourceError("a switch port belongs to a recording of flows: give one, or a store with connections")
+        return _of_captures(captures, sequence, tables, progress)
+    from whydrop.explaining.recordings import document
+
+    captures = captures or kept_in(recording)
+    seen = _of_captures(captures, sequence, tables, progress) if captures else None
+    if isinstance(recording, str):
+        return document.explain(recording, seen, switch_port)
+    return document.of_recording(recording, seen, switch_port)
+
+
+def apart(
+    sources: Sequence[str | os.PathLike[str] | Recording], *, sequence: bool
+) -> tuple[str | Recording | None, list[str]]:
+    """The recording among the sources, if there is one, and the captures.
+
+    Raises:
+        SourceError: the sources do not go together.
+    """
+    recordings: list[str | Recording] = []
+    captures: list[str] = []
+    for source in sources:
+        if not isinstance(source, (str, os.PathLike)):
+            recordings.append(_opened(source))
+            continue
+        path = os.fspath(source)
+        if is_measured(path):
+            recordings.append(path)
+        else:
+            captures.append(path)
+    if not recordings and not captures:
+        raise SourceError("no source given: expected a capture, a recording, or a file of another tool")
+    if len(recordings) > 1:
+        first, second = (one if isinstance(one, str) else one.path for one in recordings[:2])
+        raise SourceError(
+            f"two recordings ({first}, {second}): give one, and captures of the same test if there are any"
+        )
+    if sequence and not captures:
+        raise SourceError("sequence=True is for one capture in several files; a recording alone is given")
+    if not sequence:
+        _require_different(captures)
+    return (recordings[0] if recordings else None), captures
+
+
+def is_measured(path: str | os.PathLike[str]) -> bool:
+    """True if a path is a recording, a file that is read as one, or a store."""
+    name = os.fspath(path)
+    return is_recording(name) or is_store(name)
+
+
+def _opened(source: object) -> Recording:
+    from whydrop.recording.recording import Recording
+
+    if isinstance(source, Recording):
+        return source
+    raise TypeError(
+        f"a source is a path or a whydrop.Recording, not {type(source).__name__}; "
+        "give several one by one: explain(*paths), with sequence=True for the pieces of one capture"
+    )
+
+
+def _require_different(captures: Sequence[str]) -> None:
+    """Refuse a capture that is given twice: a path has different points."""
+    for number, path in enumerate(captures):
+        for other in captures[:number]:
+            if path == other == "-":
+                raise SourceError("- is given twice, but standard input can be read only once")
+            if _is_same_file(path, other):
+                raise SourceError(
+                    f"{other!r} and {path!r} are the same file. Several captures are taken at different points of one "
+                    "path; for one capture in several files (tcpdump -C) use sequence=True"
+                )
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+def kept_in(recording: str | Recording) -> list[str]:
+    """The captures in a recording's folder; none where it is a file, or a store."""
+    folder = recording if isinstance(recording, str) else os.fspath(recording.path)
+    from whydrop.recording.document import FILE_NAME
+
+    if not os.path.isfile(os.path.join(folder, FILE_NAME)):
+        return []
+    from pathlib import Path
+
+    from whydrop.explaining.many.finding import is_capture
+
+    return [str(file) for file in sorted(Path(folder).iterdir()) if file.is_file() and is_capture(file)]
+
+
+def _of_captures(
+    captures: Sequence[str], sequence: bool, tables: bool, progress: Callable[[int, int], None] | None
+) -> _core.Analysis:
+    """One capture (in several files with ``sequence``), or several of one path."""
+    explain = _core.explain if sequence or len(captures) == 1 else _core.explain_pair
+    return explain(captures, tables=tables, progress=progress)
