@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 import polars as pl
+import pyarrow.ipc
 import pytest
 
 import recordings
-from whydrop.recording import journal
 from whydrop.recording.naming import folder_for
 from whydrop.recording.recording import Recording, RecordingError
 from whydrop.recording.writer import RecordingWriter
@@ -41,15 +41,22 @@ def goodputs(recording: Recording) -> list[float]:
 
 
 def fail_to_write(monkeypatch: pytest.MonkeyPatch, reason: int, beneath: Path) -> None:
-    """Let every write beneath a folder fail, as a full disk does."""
-    write = durable.write_by
+    """Let every write beneath a folder fail, as a full disk does: halfway, where a file grows."""
+    replace, extend = durable.write_by, os.pwrite
 
     def failing(path: Path, fill: object) -> None:
         if beneath in path.parents:
             raise OSError(reason, os.strerror(reason), str(path))
-        write(path, fill)
+        replace(path, fill)
+
+    def filling(file: int, content: bytes, offset: int) -> int:
+        if beneath in Path(f"/proc/self/fd/{file}").readlink().parents:
+            extend(file, content[: len(content) // 2], offset)
+            raise OSError(reason, os.strerror(reason))
+        return extend(file, content, offset)
 
     monkeypatch.setattr(durable, "write_by", failing)
+    monkeypatch.setattr(os, "pwrite", filling)
 
 
 def test_what_was_appended_is_what_is_read(tmp_path: Path) -> None:
@@ -78,17 +85,29 @@ def test_the_metadata_are_stable_and_sorted(tmp_path: Path) -> None:
     assert document["whydrop"]
 
 
-@pytest.mark.slow
-def test_the_journal_stays_small_however_often_it_is_flushed(tmp_path: Path) -> None:
+def test_each_table_has_one_arrow_stream_that_other_programs_read(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path / "a", recordings.metadata())
-    most = 0
-    for number in range(300):
-        writer.append("intervals", rows(number, 1))
+    for number in range(3):
+        writer.append("intervals", rows(number * 10))
+        writer.append("counters", recordings.tables()["counters"])
         writer.flush()
-        most = max(most, len(list((writer.folder / "journal").iterdir())))
-    assert most <= 2 * journal.MERGE_AT + 2
-    assert goodputs(Recording.open(writer.folder)) == [float(n) for n in range(300)]
-    assert goodputs(Recording.open(writer.finish("complete"))) == [float(n) for n in range(300)]
+    assert sorted(path.name for path in (tmp_path / "a" / "journal").iterdir()) == [
+        "counters.arrows",
+        "intervals.arrows",
+    ]
+    stream = pyarrow.ipc.open_stream((tmp_path / "a" / "journal" / "intervals.arrows").read_bytes())
+    assert stream.read_all()["goodput_bps"].to_pylist() == [float(n) for n in range(30)]
+
+
+@pytest.mark.slow
+def test_a_stream_stays_small_however_often_it_is_flushed(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    for number in range(2000):
+        writer.append("tcp_info", pl.DataFrame({"flow": [0], "time_ns": [number]}))
+        writer.flush()
+    assert (tmp_path / "a" / "journal" / "tcp_info.arrows").stat().st_size < 2_500_000
+    for found in (Recording.open(writer.folder), Recording.open(writer.finish("complete"))):
+        assert found.table("tcp_info")["time_ns"].to_list() == list(range(2000))
 
 
 def test_a_later_row_of_a_flow_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
@@ -150,51 +169,64 @@ def test_a_process_that_is_killed_at_any_moment_loses_only_what_was_not_flushed(
         assert len(found.notes) == 1, "nothing of it is damaged"
 
 
-def test_a_damaged_part_costs_only_its_own_rows_and_is_told_of(tmp_path: Path) -> None:
+def test_a_stream_that_ends_within_a_batch_has_all_batches_before_it(tmp_path: Path) -> None:
+    """A crash of the machine leaves such a stream: only the batch that was being written is incomplete."""
     writer = RecordingWriter(tmp_path / "a", recordings.metadata())
     for number in range(3):
         writer.append("intervals", rows(number * 10))
         writer.flush()
-    parts = sorted((writer.folder / "journal").iterdir())
-    content = parts[1].read_bytes()
-    for damaged in (b"", content[: len(content) // 2], b"\xff" * 400, content[:64] + os.urandom(len(content) - 64)):
-        parts[1].write_bytes(damaged)
+    writer.close()
+    stream = tmp_path / "a" / "journal" / "intervals.arrows"
+    content = stream.read_bytes()
+    for end in range(len(content) - 8, 0, -101):
+        stream.write_bytes(content[:end])
         found = Recording.open(writer.folder)
         values = goodputs(found)
-        assert values[:10] == [float(n) for n in range(10)]
-        assert values[-10:] == [float(n) for n in range(20, 30)]
-        assert len(values) == 30 or any(str(parts[1]) in note for note in found.notes)
-    # The writer itself still has the rows in memory.
-    assert goodputs(Recording.open(writer.finish("complete"))) == [float(n) for n in range(30)]
+        assert values == [float(n) for n in range(len(values))]
+        assert any(str(stream) in note for note in found.notes) or len(values) in (0, 10, 20)
+    stream.write_bytes(content[:-8])
+    assert len(goodputs(Recording.open(writer.folder))) == 20
 
 
-def test_files_that_do_not_belong_into_the_journal_are_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_batch_costs_its_own_rows_and_a_note_names_it(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    stream, ends = tmp_path / "a" / "journal" / "intervals.arrows", []
+    for number in range(3):
+        writer.append("intervals", rows(number * 10))
+        writer.flush()
+        ends.append(stream.stat().st_size)
+    content = stream.read_bytes()
+    # The columns, behind the description of the batch.
+    damaged = content[: ends[1] - 200] + b"\xff" * 150 + content[ends[1] - 50 :]
+    writer.close()
+    stream.write_bytes(damaged)
+    found = Recording.open(writer.folder)
+    assert goodputs(found) == [float(n) for n in (*range(10), *range(20, 30))]
+    assert any(f"{stream}: batch 1 is damaged" in note for note in found.notes)
+
+
+def test_rows_that_were_damaged_on_the_disk_are_named_when_the_test_ends(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path / "a", recordings.metadata())
     writer.append("intervals", rows(0))
     writer.flush()
-    for name in (
-        "intervals.00000003-00000001.arrow",
-        "secrets.00000000-00000000.arrow",
-        "x",
-        "intervals.1-2.arrow.part",
-    ):
+    stream = tmp_path / "a" / "journal" / "intervals.arrows"
+    with stream.open("r+b") as file:
+        file.truncate(1000)
+    writer.append("intervals", rows(10))
+    found = Recording.open(writer.finish("complete"))
+    assert goodputs(found) == [float(n) for n in range(10, 20)]
+    assert str(stream) in found.metadata["failures"][0]
+
+
+def test_other_files_in_the_folder_of_the_streams_are_left_alone(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    writer.append("intervals", rows(0))
+    writer.flush()
+    for name in ("secrets.arrows", "x", "intervals.arrows.part"):
         (writer.folder / "journal" / name).write_bytes(b"nonsense")
     found = Recording.open(writer.folder)
     assert goodputs(found) == [float(n) for n in range(10)]
     assert len(found.notes) == 1
-
-
-def test_parts_that_were_merged_but_not_yet_removed_are_not_read_twice(tmp_path: Path) -> None:
-    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
-    kept = []
-    for number in range(journal.MERGE_AT):
-        writer.append("intervals", rows(number * 10))
-        if number == journal.MERGE_AT - 1:
-            kept = [(path, path.read_bytes()) for path in (writer.folder / "journal").iterdir()]
-        writer.flush()
-    for path, content in kept:
-        path.write_bytes(content)
-    assert goodputs(Recording.open(writer.folder)) == [float(n) for n in range(10 * journal.MERGE_AT)]
 
 
 def test_while_the_disk_is_full_rows_wait_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +345,8 @@ def test_few_files_are_open_while_a_recording_is_written(tmp_path: Path) -> None
         writer.append("intervals", rows(number))
         writer.append("counters", recordings.tables()["counters"])
         writer.flush()
-    assert len(os.listdir("/proc/self/fd")) <= before + 1  # noqa: PTH208
+    # The lock, and one file for each of the two tables.
+    assert len(os.listdir("/proc/self/fd")) <= before + 3  # noqa: PTH208
     writer.finish("complete")
     assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
 

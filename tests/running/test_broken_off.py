@@ -21,7 +21,7 @@ from whydrop.measure.engine import Engine
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners.command import CommandRunner
 from whydrop.measure.settings import Settings
-from whydrop.recording import document, metadata, reading
+from whydrop.recording import document, metadata, table_files
 from whydrop.recording.metadata import CounterSampler
 from whydrop.recording.recording import Recording
 from whydrop.recording.writer import RecordingWriter
@@ -77,7 +77,7 @@ class Endless:
 
     def check_nothing_runs(self) -> None:
         assert set(threading.enumerate()) <= self.threads
-        assert not reading.is_being_written(self.path())
+        assert not table_files.is_being_written(self.path())
         wait_until(lambda: not is_running(int((self.folder / "pid").read_text())), "the program to end")
 
     def check_what_was_measured(self, status: str) -> Recording:
@@ -176,7 +176,7 @@ def test_a_recording_that_cannot_be_begun_is_not_locked(endless: Endless, monkey
     monkeypatch.setattr(document, "write", breaks)
     with pytest.raises(Broken):
         endless.measure()
-    assert not reading.is_being_written(endless.path())
+    assert not table_files.is_being_written(endless.path())
 
 
 def test_counters_that_cannot_be_sampled_leave_nothing_open(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_a_full_disk_costs_nothing_of_what_was_measured(lab: Lab, tmp_path: Path
     finally:
         subprocess.run(["umount", full], check=True)
     assert status == 0, said
-    assert "make room" in said
+    assert "free some space" in said
     assert str(other) in said
     recording = only_recording(other)
     probes = recording.table("probes")

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.recording import document, gridding, journal, reading, tables
+from whydrop.recording import document, gridding, streams, table_files, tables
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.grid import Grid, computed_plans, computed_series
 from whydrop.recording.series import Series, Sources, Tables, sources
@@ -87,7 +87,7 @@ class Recording:
         if path.name == document.FILE_NAME:
             path = path.parent
         found = cls(path, document.read(path))
-        found._look_for_a_journal()
+        found._note_if_unfinished()
         return found
 
     def _repr_html_(self) -> str:
@@ -137,7 +137,7 @@ class Recording:
         known = self._columns.get(name)
         lacking = [column for column in wanted if known is None or column not in known.columns]
         if lacking:
-            read = reading.from_parquet(self.path, name, self.notes, lacking)
+            read = table_files.from_parquet(self.path, name, self.notes, lacking)
             self._columns[name] = read if known is None else known.hstack(read)
         return self._columns[name].select(wanted)
 
@@ -226,16 +226,16 @@ class Recording:
 
     # How it is read.
 
-    def _look_for_a_journal(self) -> None:
+    def _note_if_unfinished(self) -> None:
         if self.status != "running":
             return
-        self._unfinished = (self.path / journal.FOLDER_NAME).is_dir()
+        self._unfinished = (self.path / streams.FOLDER_NAME).is_dir()
         if not self._unfinished:
             # It may have been finished since its metadata were read.
             self.metadata = document.read(self.path)
             if self.status != "running":
                 return
-        if reading.is_being_written(self.path):
+        if table_files.is_being_written(self.path):
             self.notes.append("it is being measured at this moment: what follows is what it has so far")
             return
         self.metadata["status"] = "interrupted"
@@ -245,22 +245,22 @@ class Recording:
         if not self._on_disk:
             return tables.empty(name)
         if self._unfinished:
-            frame = reading.from_journal(self.path, name, self.notes)
+            frame = table_files.from_stream(self.path, name, self.notes)
             if frame is not None:
                 return frame
             self._unfinished = False
             self.metadata = document.read(self.path)
         counts = self.metadata.get("tables")
         rows = counts.get(name) if isinstance(counts, dict) else None
-        if rows and not reading.has_parquet(self.path, name):
+        if rows and not table_files.has_parquet(self.path, name):
             raise RecordingError(
                 f"{self.path}: {name}.parquet is missing, of which {document.FILE_NAME} tells {rows} rows: "
                 "the recording was not copied whole"
             )
-        return reading.from_parquet(self.path, name, self.notes)
+        return table_files.from_parquet(self.path, name, self.notes)
 
     def _has_file(self, name: str) -> bool:
-        return self._on_disk and not self._unfinished and reading.has_parquet(self.path, name)
+        return self._on_disk and not self._unfinished and table_files.has_parquet(self.path, name)
 
     def _measured(self) -> Sources:
         if self._sources is None:

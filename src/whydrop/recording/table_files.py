@@ -1,4 +1,4 @@
-"""The tables of a recording's folder: Parquet files, or the journal of a test that runs or was killed."""
+"""The files of a recording's tables: Parquet, or Arrow streams if the test is running or was killed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.recording import journal, tables
+from whydrop.recording import streams, tables
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.writer import LOCK_NAME
 
 
 def has_parquet(folder: Path, name: str) -> bool:
-    """True if the file of a table is there."""
+    """True if a table has a Parquet file."""
     return (folder / f"{name}.parquet").exists()
 
 
 def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[str] = ()) -> pl.DataFrame:
-    """A table of a finished recording; empty where it has none. What is odd about it goes to ``notes``.
+    """A table of a finished recording; empty if it has no file. Sentences on unknown columns go to ``notes``.
 
     Args:
-        folder: of the recording.
-        name: of the table.
-        notes: what a reader should know.
-        columns: those that are wanted; none: all.
+        folder: the folder of the recording.
+        name: the name of the table.
+        notes: sentences for the reader of the recording.
+        columns: the columns to read; empty: all.
 
     Raises:
-        RecordingError: its file is damaged.
+        RecordingError: the file is damaged.
     """
     path = folder / f"{name}.parquet"
     schema = tables.TABLES[name]
@@ -40,15 +40,15 @@ def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[st
             return tables.empty(name).select(wanted)
         present = list(pl.read_parquet_schema(path))
         known = [column for column in present if column in schema]
-        # Without any column the number of rows would be lost.
+        # At least one column, for the number of rows.
         frame = pl.read_parquet(path, columns=[column for column in known if column in wanted] or known[:1])
     except (OSError, pl.exceptions.PolarsError) as reason:
-        raise RecordingError(f"{path}: damaged, or no Parquet file: {_first_line(reason)}") from reason
+        raise RecordingError(f"{path}: damaged, or not a Parquet file: {_first_line(reason)}") from reason
     except BaseException as reason:
-        # What polars' Rust code did not expect arrives as a panic, which is no Exception.
+        # A panic of polars' Rust code arrives as an exception that is no Exception.
         if type(reason).__name__ != "PanicException":
             raise
-        raise RecordingError(f"{path}: damaged, or no Parquet file") from None
+        raise RecordingError(f"{path}: damaged, or not a Parquet file") from None
     unknown = [column for column in present if column not in schema]
     note = f"{path.name} has columns that this version does not know: {', '.join(unknown)}"
     if unknown and note not in notes:
@@ -57,34 +57,28 @@ def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[st
         read = {column: kind for column, kind in schema.items() if column in wanted or column in frame.columns}
         return tables.conform_to(read, name, frame).select(wanted)
     except pl.exceptions.PolarsError as reason:
-        raise RecordingError(f"{path}: a column is not of its type: {_first_line(reason)}") from reason
+        raise RecordingError(f"{path}: a column has a wrong type: {_first_line(reason)}") from reason
 
 
-# How often the writer may merge the parts that are being read before that is given up.
-_MOST_ATTEMPTS = 10
+def from_stream(folder: Path, name: str, notes: list[str]) -> pl.DataFrame | None:
+    """A table of a recording that was not finished; sentences on damage go to ``notes``.
 
+    Returns ``None`` if the recording was finished after it was opened.
 
-def from_journal(folder: Path, name: str, notes: list[str]) -> pl.DataFrame | None:
-    """A table of a recording that was not finished; damaged parts cost only themselves, and go to ``notes``.
-
-    Returns ``None`` where there is no journal any more: the recording was finished since it was opened.
+    Raises:
+        RecordingError: the file cannot be read.
     """
-    place = folder / journal.FOLDER_NAME
-    for _ in range(_MOST_ATTEMPTS):
-        frames, damaged = [tables.empty(name)], []
-        try:
-            for part in journal.read_parts(journal.parts(place).get(name, [])):
-                if isinstance(part, RecordingError):
-                    damaged.append(f"{part}: the rows in it are lost, the rest is here")
-                else:
-                    frames.append(part)
-        except FileNotFoundError:
-            continue
-        if not place.is_dir():
-            return None
-        notes += damaged
-        return pl.concat(frames)
-    raise RecordingError(f"{place}: changes faster than it can be read")
+    # A batch that is being appended at this moment is incomplete, and no damage.
+    being_written = is_being_written(folder)
+    try:
+        frame, damages = streams.read(folder, name)
+    except FileNotFoundError:
+        return tables.empty(name) if (folder / streams.FOLDER_NAME).is_dir() else None
+    except OSError as reason:
+        raise RecordingError(f"{streams.path_of(folder, name)}: {reason.strerror or reason}") from reason
+    if not being_written:
+        notes += damages
+    return frame
 
 
 def is_being_written(folder: Path) -> bool:
