@@ -28,7 +28,7 @@ DOCUMENTED = (
     "whydrop.show.charts.scene",
     "whydrop.show.vega.flattening",
     "whydrop.show.words",
-    "whydrop.units",
+    "whydrop.text.quantities",
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from plain_text import plain
 from synthetic import BURST_BYTES, FLOW, RATE_BPS, Synthetic, policed_transfer, simulate
 from whydrop import Explanation
 from whydrop.show import charts
@@ -23,7 +24,7 @@ def figure(found: Explanation, name: str) -> Figure:
 
 def layer_data(drawn: Figure | Panel, name: str) -> pl.DataFrame:
     panel = drawn.panels[0] if isinstance(drawn, Figure) else drawn
-    return next(layer.data for layer in panel.layers if layer.name == name)
+    return next(layer.data for layer in panel.layers if plain(layer.name) == name)
 
 
 def look(layer: Layer) -> tuple[object, ...]:
@@ -79,7 +80,7 @@ def test_throughput_adds_up_to_the_bytes_sent_in_whole_windows(synthetic: Explan
 
 def test_what_held_the_sender_has_a_lane_for_each_limiter_by_its_share(synthetic: Explanation):
     one = figure(synthetic, "held")
-    assert one.panels[0].y.words == ((0.0, "slow start 10 %"), (1.0, "congestion window 90 %"))
+    assert plain(one.panels[0].y.words) == ((0.0, "slow start 10 %"), (1.0, "congestion window 90 %"))
     bars = layer_data(one, "held by")
     assert bars["y"].to_list() == [0.0, 1.0]
     assert bars["x2"][0] == pytest.approx(bars["x"][1])

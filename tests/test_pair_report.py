@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from in_browser import DRAWN, Opened, changed, has_colour
+from plain_text import plain
 from synthetic_pair import FLOW_AT_2, paired_transfer
 from test_report import HOSTILE, parsed
 from whydrop import Explanation
@@ -31,7 +32,7 @@ def written(pair: Explanation, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_place_models_clocks_and_flows_stand_in_the_page(pair: Explanation):
-    text = parsed(report.of_explained(pair)).text
+    text = plain(parsed(report.of_explained(pair)).text)
     assert "Where: between capture 1 (near.pcap) and capture 2 (far.pcap)" in text
     assert "Queue of 60 kB draining at 9.40 Mbit/s" in text
     assert "none took more than 0.850 ms longer" in text

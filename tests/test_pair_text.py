@@ -86,7 +86,7 @@ def test_captures_of_one_direction_say_what_cannot_be_told():
 
 def test_clocks_an_hour_apart_are_told_to_the_microsecond():
     text = flat(text_of(changed(clock_offset_s=-3600.002190, clock_offset_low_s=None, clock_offset_high_s=None)))
-    assert "capture 2's clock is 3600.002190 s behind capture 1's" in text
+    assert "capture 2's clock is 3 600.002190 s behind capture 1's" in text
 
 
 def test_a_clock_that_was_stepped_is_told():

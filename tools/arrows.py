@@ -23,8 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "errors",
     "_core",
-    "numbers",
-    "units",
+    "text",
     "runtime",
     "recording",
     "store",

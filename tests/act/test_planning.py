@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from plain_text import plain
 from whydrop.act.planning import (
     Bottleneck,
     Estimate,
@@ -63,15 +64,15 @@ def test_verdicts_that_name_a_rate_are_plans_and_others_are_none() -> None:
 
 def test_the_words_for_the_other_side_have_the_numbers_that_it_must_configure() -> None:
     rate, rtt_s = Estimate(20e6), 0.040
-    policer = for_the_other_side(Bottleneck("policer", rate, Estimate(50e3)), rtt_s)
+    policer = plain(for_the_other_side(Bottleneck("policer", rate, Estimate(50e3)), rtt_s))
     assert all(words in policer for words in ("20.0 Mbit/s", "CBS", "384 kB"))
-    shallow = for_the_other_side(Bottleneck("queue", rate, limit_packets=Estimate(45.0)), rtt_s)
+    shallow = plain(for_the_other_side(Bottleneck("queue", rate, limit_packets=Estimate(45.0)), rtt_s))
     # 20 Mbit/s * 40 ms = 100 kB; 45 packets of 1514 bytes are 68.1 kB.
     assert all(words in shallow for words in ("100 kB", "31.9 kB"))
-    deep = for_the_other_side(Bottleneck("queue", rate, limit_bytes=Estimate(1e6)), rtt_s)
+    deep = plain(for_the_other_side(Bottleneck("queue", rate, limit_bytes=Estimate(1e6)), rtt_s))
     assert all(words in deep for words in ("400 ms", "RFC 8290"))
 
 
 def test_a_search_alone_names_neither_queue_nor_policer_as_the_culprit() -> None:
-    words = for_the_other_side(Bottleneck("unknown", Estimate(10e6)), 0.120)
+    words = plain(for_the_other_side(Bottleneck("unknown", Estimate(10e6)), 0.120))
     assert all(part in words for part in ("If it is a queue", "if it is a policer", "150 kB", "10.0 Mbit/s"))

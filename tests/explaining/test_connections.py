@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from archives.published import published
 from example_files import Run
 from explaining.made_connections import BASE_NS, EVERY_NS, MSS, NAME, clocks, connection, samples
+from plain_text import plain
 from whydrop.explaining.recordings import document
 from whydrop.explaining.recordings.measures import kink, series
 from whydrop.formats import connections
@@ -221,7 +222,7 @@ def test_the_plateau_of_the_receive_window_is_told_from_the_path_s() -> None:
     fit = found["recordings"][0]["flows"][0]["window_fit"]
     assert fit["plateau_of"] == "receive-window"
     assert fit["kink_bytes"]["value"] == pytest.approx(300 * MSS, rel=0.05)
-    assert "receive window of 434 kB" in " ".join(found["verdicts"][0]["evidence"])
+    assert "receive window of 434 kB" in plain(" ".join(found["verdicts"][0]["evidence"]))
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,7 @@ def test_a_port_that_discards_whenever_the_flow_loses_is_a_full_queue(tmp_path: 
     assert verdict["cause"] == "shallow-queue"
     assert verdict["explained"] == 1.0
     assert "switch" in verdict["sources"]
-    assert any("s1.lab01/uplink discarded 10 of 108 000 packets" in line for line in verdict["evidence"])
+    assert any("s1.lab01/uplink discarded 10 of 108 000 packets" in line for line in plain(verdict["evidence"]))
 
 
 @pytest.mark.parametrize(

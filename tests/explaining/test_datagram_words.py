@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plain_text import plain
 from whydrop.explaining import completing
 
 
@@ -28,7 +29,7 @@ REQUESTS = {
 
 def test_a_request_without_an_answer_names_server_question_and_wait() -> None:
     found = worded("no-answer", "requests", "requests-unanswered", **REQUESTS)
-    assert found["sentence"] == (
+    assert plain(found["sentence"]) == (
         "192.0.2.53:53 did not answer 1 DNS request for a.example, in 3 attempts over 2.00 s: it is down, or a filter "
         "drops requests or answers."
     )

@@ -13,6 +13,7 @@ import pytest
 from explaining.made_connections import BASE_NS, MSS, clocks, connection, samples
 from explaining.made_recordings import FlowQueues, MadePath, Queue, record
 from explaining.test_recordings_together import FAR, UP, seen
+from plain_text import plain
 from whydrop.explaining.recordings import together
 from whydrop.explaining.recordings.document import of_recording
 from whydrop.explaining.recordings.measures import scene as scenes
@@ -56,7 +57,7 @@ def test_downloads_as_fast_as_they_are_paced_accuse_nobody_on_the_path(tmp_path:
     limits = told(record(tmp_path / "made.recording", path), "down", held_to_bps_by_responder=f"{4.9 * MBIT:.0f}")
     first = verdicts(limits)[0]
     assert (first["cause"], first["detail"]) == ("peer-application", "responder-limit")
-    assert "paced TCP download 1 to 4.90 Mbit/s" in first["evidence"][0]
+    assert "paced TCP download 1 to 4.90 Mbit/s" in plain(first["evidence"][0])
 
 
 @pytest.mark.parametrize("facts", [{"held_to_bps_by_responder": "9e6"}, {"held_back_s_by_responder": "0.8"}])
@@ -124,7 +125,7 @@ def test_a_rate_that_the_test_itself_sets_is_no_fault_of_an_application() -> Non
     rows = samples(unacked_packets=40, not_sent_bytes=0, send_memory_bytes=None, send_buffer_bytes=None)
     first = greedy(rows, rate_bps=5e6)[0]
     assert first["sentence"].startswith("The rate that the test sets, not the path, limits ")
-    assert any("the rate of 5.00 Mbit/s that the test sets" in line for line in first["evidence"])
+    assert any("the rate of 5.00 Mbit/s that the test sets" in line for line in plain(first["evidence"]))
     assert "application" not in " ".join(first["advice"])
 
 
@@ -155,7 +156,7 @@ def test_the_run_warns_of_a_send_buffer_that_limits_its_flows() -> None:
         buffers.count(samples(**columns, not_sent_bytes=0))
         found = buffers.warnings(tallies)
         assert bool(found) == warned, found
-        assert all("tcp_wmem" in line and "200 kB" in line for line in found)
+        assert all("tcp_wmem" in line and "200 kB" in line for line in plain(found))
 
 
 def test_the_run_says_nothing_of_flows_that_tell_no_memory() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import recordings
 from explaining.made_recordings import CoDel, FlowQueues, Lossy, MadePath, Policer, Queue, record
+from plain_text import plain
 from whydrop.explaining.recordings import phrases
 from whydrop.explaining.recordings.document import of_recording
 from whydrop.explaining.recordings.phrases import PHRASES
@@ -275,7 +276,7 @@ def test_losses_that_were_counted_and_are_none_are_not_called_unmeasured() -> No
 def test_an_unknown_cause_under_the_responder_s_limit_takes_a_higher_limit_and_no_capture() -> None:
     limits = {"flow": "TCP upload", "limits": ["far-end"], "shares": [0.79]}
     found = _unknown(limited_by=limits)
-    assert "TCP upload is limited by the responder (its --max-rate) for 79 % of the time." in found
+    assert "TCP upload is limited by the responder (its --max-rate) for 79 % of the time." in plain(found)
     assert found.endswith("start the responder with a higher --max-rate.")
 
 

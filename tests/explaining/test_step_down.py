@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plain_text import plain
 from whydrop.explaining.recordings import step_down
 
 
@@ -32,7 +33,7 @@ def host(speed: int = 10_000, receive: bool = False, frames: tuple[int, int] | N
 
 def said(one: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
     step_down.said_of([one], metadata)
-    found: list[str] = one["evidence"]
+    found: list[str] = plain(one["evidence"])
     return found
 
 

@@ -14,7 +14,7 @@ from whydrop.show.embedding import Choice
 from whydrop.show.figure import Axis, Figure, Layer, Panel
 from whydrop.show.page import text
 from whydrop.show.theme import STYLES
-from whydrop.units import significant
+from whydrop.text.quantities import significant
 
 
 def page_of(host: str, evidence: Evidence, chosen: Remedy | NoRemedy, proof: Proof | None, outcome: str) -> str:

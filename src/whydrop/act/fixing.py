@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop import _core, units
+from whydrop import _core
 from whydrop.act import planning, proving
 from whydrop.act.capturing import captured
 from whydrop.act.changes import CannotChangeError, Change, managed, paced
@@ -20,6 +20,7 @@ from whydrop.act.planning import Bottleneck
 from whydrop.explaining import completing
 from whydrop.explaining.recordings import document as explained
 from whydrop.recording.recording import Recording
+from whydrop.text import quantities
 
 # A queue of this host in which packets wait for this share of the delay is where the delay is.
 _HERE = 0.5
@@ -174,10 +175,12 @@ def _paced(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root
     payload_bps = pace.rate_bps * _PAYLOAD_SHARE
     goodput_bps = evidence.before.get("goodput-up", 0.0) * 1e6
     gains = goodput_bps < _ROOM * payload_bps
-    expected = f"{units.rate(payload_bps)} of payload" if gains else _expected_goodput(payload_bps, goodput_bps)
+    expected = f"{quantities.rate(payload_bps)} of payload" if gains else _expected_goodput(payload_bps, goodput_bps)
     uncertain, words = bottleneck.is_uncertain, change.words
     if uncertain:
-        ends = [None if end is None else units.rate(end) for end in (bottleneck.rate_bps.low, bottleneck.rate_bps.high)]
+        ends = [
+            None if end is None else quantities.rate(end) for end in (bottleneck.rate_bps.low, bottleneck.rate_bps.high)
+        ]
         words += f" at first; the rate is known too little ({ends[0] or '?'} to {ends[1] or '?'}), and is searched for"
     return Remedy(
         words,
@@ -197,19 +200,20 @@ def _expected_goodput(paced_bps: float, before_bps: float) -> str:
     '4 % less goodput'
     """
     price = 1 - paced_bps / before_bps if before_bps > 0 else 0.0
-    return f"{units.percent(price)} less goodput" if price >= _LEAST_PRICE else "as much goodput as before"
+    return f"{quantities.percent(price)} less goodput" if price >= _LEAST_PRICE else "as much goodput as before"
 
 
 def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root: bool) -> Remedy:
     waits_s = evidence.before.get("induced-latency", math.nan) / 1e3
     beside = ("goodput-up", "retransmits")
-    rate = units.rate(bottleneck.rate_bps.value)
+    rate = quantities.rate(bottleneck.rate_bps.value)
     if _stands_here(evidence, way, bottleneck, waits_s):
         change = _managed(way, replace_root=replace_root)
         words = f"the queue that stands is this host's own; {change.words}"
         return Remedy(
             words,
-            f"packets wait {units.duration(_TARGET_S)} or less instead of {units.duration(waits_s)}, at the same rate",
+            f"packets wait {quantities.duration(_TARGET_S)} or less instead of {quantities.duration(waits_s)}, at the "
+            "same rate",
             "rtt-median",
             # Its drops are how it signals congestion (RFC 7567, section 2); the goodput shows what they cost.
             ("goodput-up",),
@@ -222,7 +226,7 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, repl
             raise
         return Remedy(
             f"a queue on the path stands at {rate}; whydrop's own flows use BBR, which does not fill it",
-            f"packets wait less than the {units.duration(waits_s)} of now, at the same rate",
+            f"packets wait less than the {quantities.duration(waits_s)} of now, at the same rate",
             "rtt-median",
             beside,
             parameters={"congestion_control": "bbr"},
@@ -231,7 +235,7 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, repl
         )
     paced_bps = planning.pace_for(bottleneck).rate_bps * _PAYLOAD_SHARE
     goodput = _expected_goodput(paced_bps, evidence.before.get("goodput-up", 0.0) * 1e6)
-    expected = f"packets wait hardly at all instead of {units.duration(waits_s)}, and {goodput}"
+    expected = f"packets wait hardly at all instead of {quantities.duration(waits_s)}, and {goodput}"
     return replace(remedy, expected=expected, aim="rtt-median", beside=beside)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from whydrop import units
 from whydrop.act.changes import FRAME_BYTES, Pace, least_burst_bytes
 from whydrop.errors import Error
 from whydrop.explaining.advice import sawtooth_burst_bytes
+from whydrop.text.quantities import duration, size
+from whydrop.text.quantities import rate as rate_text
 
 Kind = Literal["queue", "policer", "shaper", "unknown"]
 
@@ -146,39 +147,39 @@ def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 
     """
     rate, holds = bottleneck.rate_bps.value, bottleneck.holds_bytes
     product = rate / 8 * rtt_s
-    takes = "" if holds is None else f" It takes {units.size(holds)} at once."
-    path = f"over a path with a round trip of {units.duration(rtt_s)}"
+    takes = "" if holds is None else f" It takes {size(holds)} at once."
+    path = f"over a path with a round trip of {duration(rtt_s)}"
     if bottleneck.kind == "policer":
         needed = sawtooth_burst_bytes(rate, rtt_s, mss_bytes)
         return (
-            f"A policer at {units.rate(rate)} on the path drops what exceeds it.{takes} {path.capitalize()} one TCP "
-            f"flow (RFC 5681) needs a burst (CBS) of {units.size(needed)} to fill it. Please raise the policer's "
-            f"burst to that, or replace it by a shaper at {units.rate(rate)} with a queue of {units.size(product)}."
+            f"A policer at {rate_text(rate)} on the path drops what exceeds it.{takes} {path.capitalize()} one TCP "
+            f"flow (RFC 5681) needs a burst (CBS) of {size(needed)} to fill it. Please raise the policer's "
+            f"burst to that, or replace it by a shaper at {rate_text(rate)} with a queue of {size(product)}."
         )
     if bottleneck.kind == "shaper":
         return (
-            f"A shaper at {units.rate(rate)} delays what exceeds it.{takes} Please put a managed queue (CoDel, RFC "
-            f"8289, or FQ-CoDel, RFC 8290) before it, or limit its queue to {units.size(product)}, the bandwidth-delay "
+            f"A shaper at {rate_text(rate)} delays what exceeds it.{takes} Please put a managed queue (CoDel, RFC "
+            f"8289, or FQ-CoDel, RFC 8290) before it, or limit its queue to {size(product)}, the bandwidth-delay "
             f"product {path}."
         )
     if holds is not None and holds > 2 * product:
         return (
-            f"A queue that drains at {units.rate(rate)} holds {units.size(holds)}, a wait of "
-            f"{units.duration(holds * 8 / rate)}. {path.capitalize()} a TCP flow needs {units.size(product)}. Please "
+            f"A queue that drains at {rate_text(rate)} holds {size(holds)}, a wait of "
+            f"{duration(holds * 8 / rate)}. {path.capitalize()} a TCP flow needs {size(product)}. Please "
             f"limit it to that, or put a managed queue (FQ-CoDel, RFC 8290) in its place."
         )
     if bottleneck.kind == "unknown":
-        bucket = units.size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
+        bucket = size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
         return (
-            f"Something on the path drops what comes in bursts; paced at {units.rate(rate)} all arrives. If it is a "
-            f"queue, one TCP flow needs a buffer of {units.size(product)} {path} (the bandwidth-delay product); if it "
+            f"Something on the path drops what comes in bursts; paced at {rate_text(rate)} all arrives. If it is a "
+            f"queue, one TCP flow needs a buffer of {size(product)} {path} (the bandwidth-delay product); if it "
             f"is a policer, a burst (CBS) of {bucket}. Please look for a port with a buffer of a few packets, or for a "
             f"policer with a small burst; `whydrop depth` tells which it is."
         )
-    missing = "" if holds is None else f"; {units.size(max(0.0, product - holds))} are missing"
+    missing = "" if holds is None else f"; {size(max(0.0, product - holds))} are missing"
     return (
-        f"A queue that drains at {units.rate(rate)} overflows.{takes} {path.capitalize()} one TCP flow needs "
-        f"{units.size(product)} (the bandwidth-delay product){missing}; n flows need that over the square root of n. "
+        f"A queue that drains at {rate_text(rate)} overflows.{takes} {path.capitalize()} one TCP flow needs "
+        f"{size(product)} (the bandwidth-delay product){missing}; n flows need that over the square root of n. "
         f"Please raise the buffer of that port (shared or dynamic buffers, where the switch has them), or let flow "
         f"control (IEEE 802.3x) hold the sender where a faster port feeds a slower one."
     )

@@ -15,7 +15,7 @@ from whydrop.act.measuring import NoMeasurementError, metrics
 from whydrop.recording.metrics.definitions import METRICS
 from whydrop.recording.recording import Recording
 from whydrop.recording.statistics.differences import Difference, of_groups
-from whydrop.units import significant
+from whydrop.text.quantities import significant
 
 # With fewer runs of each kind nothing is known of how runs vary.
 ROUNDS = 3

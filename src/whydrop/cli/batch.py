@@ -286,12 +286,12 @@ def _summary(summary: Summary, state: State, path: Path, *, if_interrupted: int)
 
 
 def _print_plan(runs: Sequence[Run], times: dict[str, float], state: State, *, with_commands: bool) -> None:
-    from whydrop import units
+    from whydrop.text import quantities
 
     rows = [("#", "Batch", "With", "Rep.", "Test", "Takes", "Title")]
     for number, one in enumerate(runs):
         what = one.test or "(command)"
-        takes = units.duration(times[one.key])
+        takes = quantities.duration(times[one.key])
         rows.append(
             (
                 str(number + 1),

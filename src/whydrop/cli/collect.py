@@ -171,7 +171,7 @@ def _out(line: str) -> None:
 
 def _summary(collector: Collector) -> str:
     """A line that counts the polls by status, with how late they were."""
-    from whydrop import units
+    from whydrop.text import quantities
 
     counts = collector.standings.counts
     polls = ", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=lambda item: item[0] != "ok"))
@@ -179,7 +179,7 @@ def _summary(collector: Collector) -> str:
     quantiles = [collector.standings.quantile_ns(share) for share in (0.5, 0.99, 1.0)]
     if quantiles[0] is None:
         return line
-    middle, late, worst = (units.duration((value or 0) / 1e9) for value in quantiles)
+    middle, late, worst = (quantities.duration((value or 0) / 1e9) for value in quantiles)
     return f"{line}; they began after their ticks: median {middle}, p99 {late}, worst {worst}"
 
 
@@ -219,7 +219,7 @@ def state(collector: Collector) -> str:
     """How the switches stand, in two lines at most."""
     import time
 
-    from whydrop import units
+    from whydrop.text import quantities
 
     standings = collector.standings
     parts = [f"{standings.answering} switch{'es' if standings.answering != 1 else ''} ok"]
@@ -228,7 +228,7 @@ def state(collector: Collector) -> str:
         parts.append(f"{len(failing)} failing ({names})")
     worst_ns = standings.worst_lateness_ns()
     if worst_ns is not None:
-        parts.append(f"last tick {units.duration(worst_ns / 1e9)} late at most")
+        parts.append(f"last tick {quantities.duration(worst_ns / 1e9)} late at most")
     if collector.waiting > _MANY_WAITING:
         parts.append(f"{collector.waiting} readings wait for the outputs")
     if collector.next_due_ns is not None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop import units
 from whydrop.cli import aligned, ending
 from whydrop.cli.collect_sources import complain, sources_of
 from whydrop.collect.switches.sessions import AskingError
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.collect.switches.config import Config
@@ -69,7 +69,7 @@ def _print_ports(found: Found) -> None:
     rows = [("port", "machine", "index", "speed", "counters", "alias")]
     for port in found.ports:
         count = sum(owner is port for owner, _ in found.asked.values())
-        speed = units.rate(port.speed_bps) if port.speed_bps else "?"
+        speed = quantities.rate(port.speed_bps) if port.speed_bps else "?"
         rows.append((port.name, port.machine or "-", str(port.index), speed, str(count), port.alias or "-"))
     if found.ports:
         for line in aligned.columns(rows):

@@ -157,7 +157,7 @@ def number(value: float) -> str:
     >>> number(1234.5), number(0.0123), number(float("nan"))
     ('1234', '0.0123', '–')
     """
-    from whydrop.units import significant
+    from whydrop.text.quantities import significant
 
     return "–" if not math.isfinite(value) else significant(value)
 

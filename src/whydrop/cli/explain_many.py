@@ -98,16 +98,16 @@ def _progress() -> Iterator[Callable[[Tally], None] | None]:
 
 
 def _print(tally: Tally, place: str, other_files: int) -> None:
-    from whydrop import units
+    from whydrop.text import quantities
 
     explained = sum(tally.causes.values())
     click.echo(ending.printable(f"{_captures(explained)} explained into {place}"))
     if explained:
-        share = f" ({units.significant(100 * tally.lost / tally.packets)} %)" if tally.lost else ""
-        click.echo(f"  {units.count(tally.packets)} packets, {units.count(tally.lost)} lost{share}")
+        share = f" ({quantities.significant(100 * tally.lost / tally.packets)} %)" if tally.lost else ""
+        click.echo(f"  {quantities.count(tally.packets)} packets, {quantities.count(tally.lost)} lost{share}")
         click.echo("\nWhat limited them most:")
         for cause, count in tally.causes.most_common():
-            click.echo(f"  {count:>7}  {units.percent(count / explained):>6}  {cause}")
+            click.echo(f"  {count:>7}  {quantities.percent(count / explained):>6}  {cause}")
     others = [
         (tally.known, "explained already (before, or as a copy of another), and left out"),
         (tally.truncated, "truncated or damaged: explained up to there"),

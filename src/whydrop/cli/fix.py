@@ -131,7 +131,7 @@ def _tried(meter: Meter, way: Way, remedy: Remedy, host: str, options: dict[str,
 
 
 def _outcome(proof: Proof, remedy: Remedy, options: dict[str, Any]) -> str:
-    from whydrop.units import duration
+    from whydrop.text.quantities import duration
 
     result = proof.sentence()
     if not proof.holds:

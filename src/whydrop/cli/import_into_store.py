@@ -85,15 +85,15 @@ def _metered() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _print(report: Report, place: str) -> None:
-    from whydrop import units
+    from whydrop.text import quantities
 
     tables = report.tables()
     new = sum(count.rows for count in tables.values())
     files = report.statuses()
-    of = f"{units.count(len(report.files))} file{'' if len(report.files) == 1 else 's'}"
-    print(f"{ending.printable(place)}: {units.count(new)} new rows from {of}")
+    of = f"{quantities.count(len(report.files))} file{'' if len(report.files) == 1 else 's'}"
+    print(f"{ending.printable(place)}: {quantities.count(new)} new rows from {of}")
     rows = [
-        (name, units.count(count.rows), units.count(count.duplicates), units.count(count.conflicts))
+        (name, quantities.count(count.rows), quantities.count(count.duplicates), quantities.count(count.conflicts))
         for name, count in tables.items()
     ]
     if rows:
@@ -103,7 +103,8 @@ def _print(report: Report, place: str) -> None:
     if set(files) - {"new"}:
         print()
         for line in aligned.numbers(
-            ("Files", ""), [(words, units.count(files[status])) for status, words in _WORDS.items() if files[status]]
+            ("Files", ""),
+            [(words, quantities.count(files[status])) for status, words in _WORDS.items() if files[status]],
         ):
             print(line)
     _print_notes(report)

@@ -295,7 +295,7 @@ def proof_document(proof: Proof) -> dict[str, Any]:
 def print_proof(proof: Proof) -> None:
     """Say what the runs showed."""
     from whydrop.recording.metrics.definitions import METRICS
-    from whydrop.units import significant
+    from whydrop.text.quantities import significant
 
     print(f"\nMeasured in turns ({', '.join(proof.order)}):")
     for one in proof.effects:
@@ -316,7 +316,7 @@ def _print_plan(plan: Plan, change: Change) -> None:
 
 
 def _print_outcome(*, good: bool, keep: bool, for_s: float) -> None:
-    from whydrop.units import duration
+    from whydrop.text.quantities import duration
 
     if not good:
         print("\nIt was taken back; the queues are as they were.")
@@ -367,7 +367,7 @@ def _state(do: str, *, as_json: bool) -> int:
 
 
 def _print_status(entries: list[Any], *, as_json: bool) -> None:
-    from whydrop.units import duration
+    from whydrop.text.quantities import duration
 
     if as_json:
         rows = [

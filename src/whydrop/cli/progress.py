@@ -43,7 +43,7 @@ class Meter:
 
     def state(self) -> str:
         """The step in progress, how much of it is done, and how long the rest will take."""
-        from whydrop import units
+        from whydrop.text import quantities
 
         now = time.monotonic()
         if now - self.updated > _SILENCE_S:
@@ -51,9 +51,9 @@ class Meter:
         if not self.done:
             return "Reading"
         if not self.total:
-            return f"Reading: {units.size(self.done)}"
+            return f"Reading: {quantities.size(self.done)}"
         left = (now - self.began) * max(0, self.total - self.done) / self.done
-        return f"Reading: {units.size(self.done)} of {units.size(self.total)}, {left:.0f} s left"
+        return f"Reading: {quantities.size(self.done)} of {quantities.size(self.total)}, {left:.0f} s left"
 
 
 @contextmanager

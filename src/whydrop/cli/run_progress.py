@@ -43,9 +43,9 @@ class Watcher:
         for direction, arrow in (("down", "↓"), ("up", "↑")):
             goodput_bps = self._goodput_bps(frames, direction)
             if goodput_bps is not None:
-                from whydrop import units
+                from whydrop.text import quantities
 
-                parts.append(f"{arrow} {units.rate(goodput_bps)}")
+                parts.append(f"{arrow} {quantities.rate(goodput_bps)}")
         probes = frames.get("probes")
         if probes is not None and probes.height:
             rtt_ns = probes["rtt_ns"].median()

@@ -84,16 +84,16 @@ def _is_day(text: str) -> bool:
 
 
 def _print(place: str, contents: list[Contents], done: list[Compacted] | None) -> None:
-    from whydrop import units
+    from whydrop.text import quantities
 
-    print(f"{ending.printable(place)}: {units.count(sum(of.rows for of in contents))} rows", end="")
-    print(f" in {units.size(sum(of.bytes for of in contents))}" if contents else ": the store is empty")
+    print(f"{ending.printable(place)}: {quantities.count(sum(of.rows for of in contents))} rows", end="")
+    print(f" in {quantities.size(sum(of.bytes for of in contents))}" if contents else ": the store is empty")
     if done is not None:
         before, after = sum(of.bytes_before for of in done), sum(of.bytes_after for of in done)
         files = sum(of.parts for of in done)
         print(
-            f"Compacted: {units.count(files)} files of {units.size(before)} became {units.count(len(done))} of "
-            f"{units.size(after)}"
+            f"Compacted: {quantities.count(files)} files of {quantities.size(before)} became "
+            f"{quantities.count(len(done))} of {quantities.size(after)}"
             if done
             else "Compacted: nothing, as no day that is over has several files"
         )
@@ -109,15 +109,15 @@ def _print(place: str, contents: list[Contents], done: list[Compacted] | None) -
 
 
 def _row(of: Contents) -> tuple[str, ...]:
-    from whydrop import units
+    from whydrop.text import quantities
 
     span = (_time(of.first_ns), _time(of.last_ns))
     return (
         of.table,
-        units.count(of.rows),
-        units.count(len(of.days)),
-        units.count(of.parts),
-        units.size(of.bytes),
+        quantities.count(of.rows),
+        quantities.count(len(of.days)),
+        quantities.count(of.parts),
+        quantities.size(of.bytes),
         *span,
     )
 

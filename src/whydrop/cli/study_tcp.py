@@ -190,8 +190,8 @@ def _sites(results: Results) -> list[list[str]]:
     """One row for each site: its connections, the medians, and the shares of what limits them."""
     import polars as pl
 
-    from whydrop import units
     from whydrop.studies.tcp import words
+    from whydrop.text import quantities
 
     limits = results.tables["limits"].filter(pl.col("by") == "site")
     spread = results.tables["distributions"].filter(pl.col("by") == "site")
@@ -203,9 +203,9 @@ def _sites(results: Results) -> list[list[str]]:
     rows = [
         [
             site,
-            units.count(counts[site]),
+            quantities.count(counts[site]),
             *(words.value(name, medians.get((site, name))) for name in words.QUANTITIES),
-            *(units.percent(shares[site, one]["share"]) if (site, one) in shares else "0 %" for one in limiters),
+            *(quantities.percent(shares[site, one]["share"]) if (site, one) in shares else "0 %" for one in limiters),
         ]
         for site in sorted(counts)
     ]

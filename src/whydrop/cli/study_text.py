@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop import units
 from whydrop.cli import aligned
 from whydrop.cli.ending import printable
 from whydrop.studies.discards import phrases, words
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.study import Results
@@ -68,7 +68,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     cells = [[printable(cell) for cell in row] for row in rows[: _MOST_ROWS + 1]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     text = ["  " + "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells]
-    return [*text, f"  and {units.count(cut)} more: --output DIR writes all of them"] if cut > 0 else text
+    return [*text, f"  and {quantities.count(cut)} more: --output DIR writes all of them"] if cut > 0 else text
 
 
 def sites(results: Results) -> list[list[str]]:
@@ -92,12 +92,12 @@ def sites(results: Results) -> list[list[str]]:
     for name in names:
         exposed = values["exposed"].get(name, 0) if name in values["tests"] else None
         written = (
-            _cell(values["rate"].get(name), units.rate),
-            _cell(values["speed"].get(name), units.rate),
+            _cell(values["rate"].get(name), quantities.rate),
+            _cell(values["speed"].get(name), quantities.rate),
             _cell(values["discards"].get(name), _per_million),
             _cell(values["again"].get(name), phrases.percent),
-            _cell(values["tests"].get(name), units.count),
-            _cell(exposed, units.count),
+            _cell(values["tests"].get(name), quantities.count),
+            _cell(exposed, quantities.count),
         )
         rows.append([name or "-", *written])
     return [head, *rows]
@@ -115,15 +115,15 @@ def comparisons(results: Results) -> list[list[str]]:
         head = ["site", "of each client", "before", "after", "KS distance", "p", "conclusion"]
         return [head] + [
             [
-                row["site"] or "-", row["statistic"], units.count(row["before"]), units.count(row["after"]),
-                _cell(row["ks_distance"], units.significant), phrases.p_value(row["ks_p"]), row["conclusion"],
+                row["site"] or "-", row["statistic"], quantities.count(row["before"]), quantities.count(row["after"]),
+                _cell(row["ks_distance"], quantities.significant), phrases.p_value(row["ks_p"]), row["conclusion"],
             ]
             for row in frame.iter_rows(named=True)
         ]  # fmt: skip
     head = ["site", "clients", "after / before", "95 %", "p", "would show", "conclusion"]
     return [head] + [
         [
-            row["site"] or "-", units.count(min(row["before"], row["after"])),
+            row["site"] or "-", quantities.count(min(row["before"], row["after"])),
             _cell(row["ratio"], _ratio), _interval(row), phrases.p_value(row["adjusted_paired_p"]),
             _cell(row["detectable_ratio"], _ratio), row["conclusion"],
         ]
@@ -149,7 +149,7 @@ def _cell(value: Any, write: Any) -> str:
 
 
 def _ratio(value: float) -> str:
-    return units.significant(value) if value >= 0.001 or not value else f"{value:.2g}"
+    return quantities.significant(value) if value >= 0.001 or not value else f"{value:.2g}"
 
 
 def _interval(row: dict[str, Any]) -> str:
@@ -157,4 +157,4 @@ def _interval(row: dict[str, Any]) -> str:
 
 
 def _per_million(ratio: float) -> str:
-    return f"{units.significant(ratio * 1e6)} ppm" if ratio else "0"
+    return f"{quantities.significant(ratio * 1e6)} ppm" if ratio else "0"

@@ -136,19 +136,19 @@ def _state(options: dict[str, Any]) -> Path | None:
 
 def lines(found: Look, parameters: Parameters) -> list[str]:
     """The findings for people: new ports first."""
-    from whydrop import units
     from whydrop.studies.discards import phrases
+    from whydrop.text import quantities
 
     limit = phrases.per_million(parameters.watch.ratio)
-    until = f"in the {_span(parameters)} to {units.instant(found.now_ns / 1e9)[:19]} UTC"
+    until = f"in the {_span(parameters)} to {quantities.instant(found.now_ns / 1e9)[:19]} UTC"
     said = [_alert(row, parameters) for row in found.new.iter_rows(named=True)]
     if not said and found.ports:
-        said = [f"No port newly discards more than {limit} {until} ({units.count(found.ports)} looked at)."]
+        said = [f"No port newly discards more than {limit} {until} ({quantities.count(found.ports)} looked at)."]
     elif said:
         ports = phrases.number(len(said), "port")
-        said.insert(0, f"{ports} newly more than {limit} {until} ({units.count(found.ports)} looked at):")
+        said.insert(0, f"{ports} newly more than {limit} {until} ({quantities.count(found.ports)} looked at):")
     for row in found.alerts.filter(found.alerts["state"] == "ongoing").iter_rows(named=True):
-        since = units.instant(row["since_ns"] / 1e9)[:19]
+        since = quantities.instant(row["since_ns"] / 1e9)[:19]
         said.append(f"Ongoing since {since} UTC: {_alert(row, parameters)}")
     if found.silent:
         said.append(f"Not measured any more {until}: {_ports(found.silent)}.")
@@ -168,21 +168,21 @@ def _ports(keys: Sequence[Key]) -> str:
 
 
 def _alert(row: dict[str, Any], parameters: Parameters) -> str:
-    from whydrop import units
     from whydrop.studies.discards import phrases, watch
+    from whydrop.text import quantities
 
     before = (
         ""
         if row["ratio_before"] is None
         else f", {phrases.per_million(row['ratio_before'])} in the {_span(parameters)} before"
     )
-    counts = f"{units.count(row['discards'])} of {units.count(row['packets'])}"
+    counts = f"{quantities.count(row['discards'])} of {quantities.count(row['packets'])}"
     text = f"{watch.named(row[name] for name in ('site', 'switch', 'machine', 'port', 'direction'))}: "
     text += f"{phrases.per_million(row['ratio'])} discarded ({counts}{before})"
     if row["in_quiet_bins"] is None:
         return f"{text}; whether by bursts is not known, as its octets are not counted."
     low = phrases.percent(parameters.watch.low_utilisation)
-    speed = units.rate(row["speed_bps"])
+    speed = quantities.rate(row["speed_bps"])
     guess = f"of {speed}" if row["speed_from"] == "parameters" else f"of {speed} (by its highest rate)"
     if row["in_quiet_bins"]:
         share = phrases.percent(row["in_quiet_bins"] / row["discards"])
@@ -197,12 +197,12 @@ def _span(parameters: Parameters) -> str:
 
 
 def _nothing(found: Look, parameters: Parameters) -> str:
-    from whydrop import units
+    from whydrop.text import quantities
 
-    none = f"no samples of discards in the {_span(parameters)} to {units.instant(found.now_ns / 1e9)[:19]} UTC"
+    none = f"no samples of discards in the {_span(parameters)} to {quantities.instant(found.now_ns / 1e9)[:19]} UTC"
     if found.last_ns is None:
         return f"{none}, and none on the store's last day: is `whydrop collect` running, and into this store?"
-    last = f"the store's last one ended {units.instant(found.last_ns / 1e9)[:19]} UTC"
+    last = f"the store's last one ended {quantities.instant(found.last_ns / 1e9)[:19]} UTC"
     if found.last_ns > found.now_ns:
         return f"{none}; {last}, which is later: is this clock right, and the collector's?"
     return (

@@ -67,9 +67,9 @@ def print_flows(plan: Plan) -> None:
         click.echo(line)
     for note in plan.notes:
         click.echo(aligned.paragraph(note, "  "))
-    from whydrop import units
+    from whydrop.text import quantities
 
-    click.echo(f"  Takes {units.duration(plan.total_s)}.")
+    click.echo(f"  Takes {quantities.duration(plan.total_s)}.")
 
 
 def _list(as_json: bool) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from whydrop import units
 from whydrop.cli import ending
 from whydrop.collect.sockets.board import Board
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,16 +87,16 @@ def in_a_line(watch: Watch, rows: pl.DataFrame) -> str:
     held = ", ".join(f"{count} {limit}" for limit, count in counts.iter_rows())
     parts = [
         _number(len(watch.connections.there), "connection"),
-        f"sent {units.rate(float(rows['sent_bps'].sum()))}",
-        f"received {units.rate(float(rows['received_bps'].sum()))}",
-        f"{units.count(float(rows['sent_again'].sum()))} retransmitted",
+        f"sent {quantities.rate(float(rows['sent_bps'].sum()))}",
+        f"received {quantities.rate(float(rows['received_bps'].sum()))}",
+        f"{quantities.count(float(rows['sent_again'].sum()))} retransmitted",
     ]
     if held:
         parts.append(f"limited by: {held}")
     if watch.host.dropped.reasons:
         parts.append(f"dropped here: {dropped_in_words(watch.host.dropped, _FEW_REASONS)}")
     if watch.tally.missed:
-        parts.append(f"{units.count(watch.tally.missed)} polls missed")
+        parts.append(f"{quantities.count(watch.tally.missed)} polls missed")
     return "  ".join(parts)
 
 
@@ -108,9 +108,9 @@ def dropped_in_words(dropped: Dropped, most: int | None = None) -> str:
     >>> dropped_in_words(Dropped(reasons=Counter(QDISC_DROP=7, NO_SOCKET=2)), 1)
     '7 QDISC_DROP, 2 others'
     """
-    named = [f"{units.count(packets)} {reason}" for reason, packets in dropped.reasons.most_common(most)]
+    named = [f"{quantities.count(packets)} {reason}" for reason, packets in dropped.reasons.most_common(most)]
     rest = dropped.reasons.total() - sum(packets for _, packets in dropped.reasons.most_common(most))
-    return ", ".join([*named, *([f"{units.count(rest)} others"] if rest else [])])
+    return ", ".join([*named, *([f"{quantities.count(rest)} others"] if rest else [])])
 
 
 class Table:
@@ -150,7 +150,7 @@ def table(watch: Watch, stand: pl.DataFrame, most_rows: int) -> Any:
     for row in rows.head(most_rows).iter_rows(named=True):
         drawn.add_row(*(Text(ending.printable(cell)) for cell in _cells(row, watch.connections.there[row["flow"]])))
     if rows.height > most_rows:
-        drawn.caption = f"and {units.count(rows.height - most_rows)} more that carry less"
+        drawn.caption = f"and {quantities.count(rows.height - most_rows)} more that carry less"
     return drawn
 
 
@@ -163,39 +163,39 @@ def _sum_of(*columns: str) -> pl.Expr:
 def _cells(row: dict[str, Any], connection: Connection) -> tuple[str, ...]:
     owner = "" if connection.owner is None else f"{connection.owner[1]} {connection.owner[0]}"
     again = row["sent_again"]
-    grown = f" (+{units.count(again)})" if again else ""
+    grown = f" (+{quantities.count(again)})" if again else ""
     return (
         " > ".join(connection.ends),
         owner,
         _rate(row["sent_bps"]),
         _rate(row["received_bps"]),
-        units.count(row["congestion_window_packets"]),
-        units.duration(row["srtt_ns"] / 1e9),
-        f"{units.count(row['retransmitted_packets'])}{grown}",
+        quantities.count(row["congestion_window_packets"]),
+        quantities.duration(row["srtt_ns"] / 1e9),
+        f"{quantities.count(row['retransmitted_packets'])}{grown}",
         row["limit"] if row["state"] == "established" else f"{row['limit']}, {row['state']}",
     )
 
 
 def _rate(rate_bps: float | None) -> str:
-    return "" if rate_bps is None else units.rate(rate_bps)
+    return "" if rate_bps is None else quantities.rate(rate_bps)
 
 
 def _number(count: int, thing: str) -> str:
-    return f"{units.count(count)} {thing}{'' if count == 1 else 's'}"
+    return f"{quantities.count(count)} {thing}{'' if count == 1 else 's'}"
 
 
 def summary(watched: Watched) -> list[str]:
     """The summary of a watch, in lines."""
     tally = watched.tally
     lines = [f"{_number(watched.connections, 'connection')} seen"]
-    polls = f"{_number(tally.polls, 'poll')} of the kernel's sockets, {units.count(tally.missed)} missed"
+    polls = f"{_number(tally.polls, 'poll')} of the kernel's sockets, {quantities.count(tally.missed)} missed"
     if tally.cpu_share is not None:
-        polls += f"; {units.percent(tally.cpu_share)} of a processor"
+        polls += f"; {quantities.percent(tally.cpu_share)} of a processor"
     lines.append(polls)
     dropped = watched.dropped
     if dropped.way != "off":
         lines.append(f"Dropped by this host: {dropped_in_words(dropped) or 'nothing'}")
     if dropped.sent_again:
         again = _number(dropped.sent_again, "segment")
-        lines.append(f"{again} sent again, {units.count(dropped.laid)} of them after a drop on this host")
+        lines.append(f"{again} sent again, {quantities.count(dropped.laid)} of them after a drop on this host")
     return lines

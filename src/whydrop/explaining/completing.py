@@ -7,7 +7,7 @@ from whydrop.explaining.advice import advice
 from whydrop.explaining.filling import fill
 from whydrop.explaining.phrases import phrase
 from whydrop.explaining.sentences import model, place, sentence
-from whydrop.numbers import plural
+from whydrop.text.quantities import plural
 
 # As type checkers know it: importing typing would take a tenth of the start of the command line.
 TYPE_CHECKING = False

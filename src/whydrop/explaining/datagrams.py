@@ -5,7 +5,7 @@ Sentences, phrases and advice by the codes of facts; the tables of the neighbour
 
 from __future__ import annotations
 
-from whydrop.numbers import count, plural
+from whydrop.text.quantities import count, plural
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False

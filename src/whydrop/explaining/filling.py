@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whydrop import numbers
+from whydrop.text import quantities
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
@@ -28,5 +28,8 @@ def fill(phrase: Phrase, values: Mapping[str, Any]) -> str:
         slot, after = part.split("}", 1)
         name, _, noun = slot.partition("|")
         value = values.get(name)
-        filled += [numbers.plural(value, noun) if noun and value is not None else numbers.written(name, value), after]
+        filled += [
+            quantities.plural(value, noun) if noun and value is not None else quantities.written(name, value),
+            after,
+        ]
     return "".join(filled)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from whydrop.explaining.document import Parameter
-from whydrop.units import count, duration, percent, rate, significant, size
+from whydrop.text import quantities
+from whydrop.text.quantities import count, duration, exact_size, percent, plural, rate, significant, size
+
+
+def _packets(value: float) -> str:
+    return plural(value, "packet")
+
 
 _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "rate_bps": ("rate", rate),
@@ -13,9 +19,9 @@ _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "drain_rate_bps": ("drain rate", rate),
     "burst_bytes": ("bucket (burst size)", size),
     "peak_burst_bytes": ("peak bucket", size),
-    "limit_packets": ("queue limit", lambda value: f"{count(value)} packets"),
+    "limit_packets": ("queue limit", _packets),
     "limit_bytes": ("queue limit", size),
-    "mtu_bytes": ("path MTU", lambda value: f"{value:.0f} B"),
+    "mtu_bytes": ("path MTU", exact_size),
     "outage_s": ("outage", duration),
     "jitter_s": ("delay variation (10th to 90th percentile)", duration),
     "change_s": ("change of delay from packet to packet", duration),
@@ -24,8 +30,8 @@ _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "target_s": ("target delay", duration),
     "interval_s": ("control interval", duration),
     "threshold_s": ("lower threshold", duration),
-    "loss_rate": ("loss rate", lambda value: f"{significant(value * 100)} %"),
-    "loss_probability": ("loss probability", lambda value: f"{significant(value * 100)} %"),
+    "loss_rate": ("loss rate", percent),
+    "loss_probability": ("loss probability", percent),
     "window_bytes": ("window", size),
     "rtt_s": ("round-trip time", duration),
     "base_rtt_s": ("round-trip time without load", duration),
@@ -34,27 +40,20 @@ _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "fairness_index": ("Jain's index", significant),
 }
 
-_SUFFIXES: tuple[tuple[str, Callable[[float], str]], ...] = (
-    ("_bps", rate),
-    ("_bytes", size),
-    ("_packets", lambda value: f"{count(value)} packets"),
-    ("_s", duration),
-    ("_share", percent),
-)
-
 
 def parameter_words(name: str) -> tuple[str, Callable[[float], str]]:
     """The name of a parameter for people, and how its values are written.
 
     >>> label, write = parameter_words("drain_rate_bps")
     >>> label, write(60e6)
-    ('drain rate', '60.0 Mbit/s')
+    ('drain rate', '60.0\xa0Mbit/s')
     """
     if name in _PARAMETERS:
         return _PARAMETERS[name]
-    for suffix, write in _SUFFIXES:
-        if name.endswith(suffix):
-            return name.removesuffix(suffix).replace("_", " "), write
+    if name.endswith("_packets"):
+        return name.removesuffix("_packets").replace("_", " "), _packets
+    if (write := quantities.by_name(name)) is not None:
+        return name.rpartition("_")[0].replace("_", " "), write
     return name.replace("_", " "), significant
 
 
@@ -68,9 +67,9 @@ def interval(name: str, parameter: Parameter) -> str:
     """The 95 % interval of a parameter.
 
     >>> interval("rate_bps", Parameter(9.98e6, 9.9e6, None))
-    'at least 9.90 Mbit/s'
+    'at least 9.90\xa0Mbit/s'
     >>> interval("rate_bps", Parameter(9.98e6, 9.9e6, 10.1e6))
-    '9.90 to 10.1 Mbit/s'
+    '9.90 to 10.1\xa0Mbit/s'
     """
     _, write = parameter_words(name)
     if parameter.low is None and parameter.high is None:
@@ -79,8 +78,4 @@ def interval(name: str, parameter: Parameter) -> str:
         return f"at least {write(parameter.low)}" if parameter.low is not None else ""
     if parameter.low is None:
         return f"at most {write(parameter.high)}"
-    low, high = write(parameter.low), write(parameter.high)
-    unit = high.rpartition(" ")[2]
-    if low.endswith(f" {unit}"):
-        low = low.removesuffix(f" {unit}")
-    return f"{low} to {high}"
+    return quantities.interval(write, parameter.low, parameter.high)

@@ -9,7 +9,7 @@ import math
 
 from whydrop.explaining import datagrams
 from whydrop.explaining.filling import fill
-from whydrop.numbers import plural
+from whydrop.text.quantities import plural
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False

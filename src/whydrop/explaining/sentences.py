@@ -6,7 +6,7 @@ import math
 
 from whydrop.explaining import datagrams
 from whydrop.explaining.filling import fill
-from whydrop.numbers import count, plural
+from whydrop.text.quantities import count, plural
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from whydrop import units
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
 from whydrop.recording import document
 from whydrop.recording.buffers import BUFFER_FULL, BY_RATE, RUNS_DRY, WAITS_IN_QUEUE
+from whydrop.text import quantities
 
 # A flow up that the responder did not read for this share of its time was held back by the responder's limit.
 _HELD_SHARE = 0.05
@@ -111,9 +111,11 @@ class SendBuffers:
             else f"{at} net.ipv4.tcp_wmem"
         )
         memory, rtt_s = least.memory_bytes, least.rtt_ns / 1e9
-        need = f"a round trip of {units.duration(rtt_s)} takes {units.size(2 * 1e9 / 8 * rtt_s)} for each Gbit/s"
+        need = (
+            f"a round trip of {quantities.duration(rtt_s)} takes {quantities.size(2 * 1e9 / 8 * rtt_s)} for each Gbit/s"
+        )
         names = several([flow.name for flow in flows])
-        return [f"{names}: limited by a send buffer of {units.size(memory)}, not by the path; see {how} ({need})"]
+        return [f"{names}: limited by a send buffer of {quantities.size(memory)}, not by the path; see {how} ({need})"]
 
 
 # The memory is full, all that is in it would fit into the congestion window, and nothing of it stands in a queue.

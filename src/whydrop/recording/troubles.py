@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.units import count, duration
+from whydrop.text.quantities import count, duration
 
 # Kernels count what a receive buffer lost with 32 bits.
 _MOST_COUNTED = 1 << 32

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from whydrop import units
 from whydrop.explaining.document import Model, Verdict
 from whydrop.explaining.pair import AfterGap, Changes, LeftOut, Pair, PairFlow, Transit
 from whydrop.show.tables import Column, Columns, Sheet, known
+from whydrop.text import quantities
 
 # Renamed flows that are worth a line each; a translating gateway renames thousands.
 _NAMES = 2
@@ -34,12 +34,12 @@ def summary(pair: Pair) -> str:
     """One sentence: matched, and lost each way."""
     first, second = ends(pair)
     lost = [
-        f"{units.count(number)} lost from {start} to {end}"
+        f"{quantities.count(number)} lost from {start} to {end}"
         for number, start, end in ((pair.lost_1_to_2, first, second), (pair.lost_2_to_1, second, first))
         if number
     ]
     losses = ", ".join(lost) if lost else "none lost on the way"
-    return f"{units.count(pair.matched)} packets matched, {losses}."
+    return f"{quantities.count(pair.matched)} packets matched, {losses}."
 
 
 def ends(pair: Pair) -> tuple[str, str]:
@@ -68,34 +68,34 @@ def _hop_rows(hop: Pair) -> Iterator[tuple[str, ...]]:
     first, second = ends(hop)
     yield (
         f"{first} to {second}",
-        units.count(hop.lost_1_to_2),
+        quantities.count(hop.lost_1_to_2),
         _longest(hop.loss_runs_1_to_2),
         *_transit(hop.transit_1_to_2_s),
-        units.count(hop.reordered_1_to_2),
-        units.count(hop.duplicated_1_to_2),
+        quantities.count(hop.reordered_1_to_2),
+        quantities.count(hop.duplicated_1_to_2),
     )
     yield (
         f"{second} to {first}",
-        units.count(hop.lost_2_to_1),
+        quantities.count(hop.lost_2_to_1),
         _longest(hop.loss_runs_2_to_1),
         *_transit(hop.transit_2_to_1_s),
-        units.count(hop.reordered_2_to_1),
-        units.count(hop.duplicated_2_to_1),
+        quantities.count(hop.reordered_2_to_1),
+        quantities.count(hop.duplicated_2_to_1),
     )
 
 
 def _longest(runs: tuple[tuple[int, int], ...]) -> str:
-    return units.count(max(length for length, _ in runs)) if runs else "–"
+    return quantities.count(max(length for length, _ in runs)) if runs else "–"
 
 
 def _transit(transit: Transit | None) -> tuple[str, str, str, str]:
     if transit is None:
         return "–", "–", "–", "–"
     return (
-        units.duration(transit.min),
-        units.duration(transit.p50),
-        units.duration(transit.p99),
-        units.duration(transit.max),
+        quantities.duration(transit.min),
+        quantities.duration(transit.p50),
+        quantities.duration(transit.p99),
+        quantities.duration(transit.max),
     )
 
 
@@ -103,7 +103,9 @@ def facts(pair: Pair, segments: Sequence[Pair]) -> list[tuple[str, str]]:
     """Further facts, each with a label."""
     lines = [("Matched", _matched(pair))]
     if pair.unmatched:
-        reasons = [f"{units.count(number)} {_reason(reason)}" for reason, number in pair.unmatched.items() if number]
+        reasons = [
+            f"{quantities.count(number)} {_reason(reason)}" for reason, number in pair.unmatched.items() if number
+        ]
         lines.append(("Unmatched", "; ".join(reasons)))
     if pair.left_out is not None:
         lines.append(("Left out", _left_out(pair.left_out)))
@@ -119,23 +121,23 @@ def facts(pair: Pair, segments: Sequence[Pair]) -> list[tuple[str, str]]:
 
 def _left_out(gone: LeftOut) -> str:
     return (
-        f"{units.count(gone.flows)} flows of few packets, to keep to the memory allowed; of their packets "
-        f"{units.count(gone.matched)} are in both captures, {units.count(gone.unmatched)} in one"
+        f"{quantities.count(gone.flows)} flows of few packets, to keep to the memory allowed; of their packets "
+        f"{quantities.count(gone.matched)} are in both captures, {quantities.count(gone.unmatched)} in one"
     )
 
 
 def _pauses(pair: Pair, gap: AfterGap) -> str:
     return (
-        f"{units.count(gap.packets)} packets {_going(pair, gap.direction)} after {units.duration(gap.gap_s)} or more "
-        f"without any took {units.duration(gap.transit_median_s)} (median), others "
-        f"{units.duration(gap.other_median_s)}"
+        f"{quantities.count(gap.packets)} packets {_going(pair, gap.direction)} after "
+        f"{quantities.duration(gap.gap_s)} or more without any took "
+        f"{quantities.duration(gap.transit_median_s)} (median), others {quantities.duration(gap.other_median_s)}"
     )
 
 
 def _matched(pair: Pair) -> str:
-    text = f"{units.count(pair.matched)} packets in {units.duration(pair.overlap_s)} that both captures cover"
+    text = f"{quantities.count(pair.matched)} packets in {quantities.duration(pair.overlap_s)} that both captures cover"
     missed = [
-        f"{name} missed {units.count(number)}"
+        f"{name} missed {quantities.count(number)}"
         for name, number in zip(ends(pair), (pair.missed_by_1, pair.missed_by_2), strict=True)
         if number
     ]
@@ -162,7 +164,7 @@ def clocks(hop: Pair) -> str:
         parts = [f"{second}'s clock agrees with {first}'s"]
     else:
         way = "ahead of" if hop.clock_offset_s > 0 else "behind"
-        parts = [f"{second}'s clock is {units.clock(abs(hop.clock_offset_s))} {way} {first}'s"]
+        parts = [f"{second}'s clock is {quantities.clock(abs(hop.clock_offset_s))} {way} {first}'s"]
     if hop.clock_drift_ppm is not None:
         parts.append(_drift(hop.clock_drift_ppm, hop.clock_drift_error_ppm))
     steps = len(hop.clock_stretches) - 1
@@ -172,10 +174,10 @@ def clocks(hop: Pair) -> str:
 
 
 def _drift(drift_ppm: float, error_ppm: float | None) -> str:
-    error = f" ± {units.significant(error_ppm, 2)}" if error_ppm else ""
+    error = f" ± {quantities.significant(error_ppm, 2)}" if error_ppm else ""
     if abs(drift_ppm) <= (error_ppm or 0.0):
         return f"runs as fast{f' (0{error} ppm)' if error else ''}"
-    return f"runs {units.significant(abs(drift_ppm))}{error} ppm {'fast' if drift_ppm > 0 else 'slow'}"
+    return f"runs {quantities.significant(abs(drift_ppm))}{error} ppm {'fast' if drift_ppm > 0 else 'slow'}"
 
 
 def _unknowable(hop: Pair) -> str:
@@ -187,8 +189,9 @@ def _unknowable(hop: Pair) -> str:
         )
     room = max(high - found, found - low)
     return (
-        f"how the round trip divides into its two ways: the offset lies from {units.clock(low)} to "
-        f"{units.clock(high)}, so one way may take up to {units.duration(room)} longer and the other as much less"
+        f"how the round trip divides into its two ways: the offset lies from {quantities.clock(low)} to "
+        f"{quantities.clock(high)}, so one way may take up to {quantities.duration(room)} longer and the other as "
+        "much less"
     )
 
 
@@ -204,18 +207,18 @@ def _changes(pair: Pair) -> list[str]:
         (changes.mss, "maximum segment size rewritten"),
     ):
         if number:
-            parts.append(f"{what} in {units.count(number)} {'packet' if number == 1 else 'packets'}")
+            parts.append(f"{what} in {quantities.count(number)} {'packet' if number == 1 else 'packets'}")
     renamed = [flow for flow in pair.flows if flow.flow_at_2 not in (None, flow.flow)]
     parts += [f"{flow.flow} became {flow.flow_at_2}" for flow in renamed[:_NAMES]]
     more = max(changes.translated_flows, len(renamed)) - _NAMES
     if more > 0:
-        parts.append(f"{units.count(more)} more flows got new addresses or ports")
+        parts.append(f"{quantities.count(more)} more flows got new addresses or ports")
     return parts + _renumbered(changes)
 
 
 def _renumbered(changes: Changes) -> list[str]:
     def of_flows(number: int) -> str:
-        return f"of {units.count(number)} {'flow' if number == 1 else 'flows'}"
+        return f"of {quantities.count(number)} {'flow' if number == 1 else 'flows'}"
 
     parts = []
     if changes.renumbered_flows:
@@ -235,12 +238,12 @@ def flows(pair: Pair) -> Sheet:
         Column("Where it arrives", False, 9): lambda one: one.flow_at_2 or "the same",
         Column("Protocol", False, 10): lambda one: one.protocol.upper(),
         Column("Way", False, 4): lambda one: _going(pair, one.direction),
-        Column("Packets at 1", True, 5): lambda one: units.count(one.packets_1),
-        Column("At 2", True, 6): lambda one: units.count(one.packets_2),
-        Column("Matched", True, 2): lambda one: units.count(one.matched),
-        Column("Lost", True, 1): lambda one: units.count(one.lost),
-        Column("Missed by a capture", True, 7): lambda one: units.count(one.missed_by_1 + one.missed_by_2),
-        Column("Reordered", True, 8): lambda one: units.count(one.reordered),
+        Column("Packets at 1", True, 5): lambda one: quantities.count(one.packets_1),
+        Column("At 2", True, 6): lambda one: quantities.count(one.packets_2),
+        Column("Matched", True, 2): lambda one: quantities.count(one.matched),
+        Column("Lost", True, 1): lambda one: quantities.count(one.lost),
+        Column("Missed by a capture", True, 7): lambda one: quantities.count(one.missed_by_1 + one.missed_by_2),
+        Column("Reordered", True, 8): lambda one: quantities.count(one.reordered),
         Column("Median transit", True, 3): lambda one: _transit(one.transit)[1],
         Column("99 %", True, 11): lambda one: _transit(one.transit)[2],
     }
@@ -260,14 +263,14 @@ def models(verdict: Verdict) -> Sheet:
     """The models that were replayed: drops, passes and waits, predicted and seen."""
     columns: Columns[Model] = {
         Column("Model", False, 0): lambda one: f"{one.title} (won)" if one.role == "winner" else one.title,
-        Column("Drops right", True, 1): lambda one: f"{units.count(one.hits)} of {units.count(one.lost)}",
-        Column("Drops wrong", True, 2): lambda one: units.count(one.dropped - one.hits),
+        Column("Drops right", True, 1): lambda one: f"{quantities.count(one.hits)} of {quantities.count(one.lost)}",
+        Column("Drops wrong", True, 2): lambda one: quantities.count(one.dropped - one.hits),
         Column("Passes right", True, 4): lambda one: (
-            units.percent(one.passed_right / one.passed) if one.passed else "–"
+            quantities.percent(one.passed_right / one.passed) if one.passed else "–"
         ),
-        Column("Longest wait", True, 3): lambda one: known(one.longest_wait_s, units.duration),
-        Column("Seen", True, 5): lambda one: known(one.seen_longest_wait_s, units.duration),
-        Column("Median error", True, 6): lambda one: known(one.wait_error_s, units.duration),
+        Column("Longest wait", True, 3): lambda one: known(one.longest_wait_s, quantities.duration),
+        Column("Seen", True, 5): lambda one: known(one.seen_longest_wait_s, quantities.duration),
+        Column("Median error", True, 6): lambda one: known(one.wait_error_s, quantities.duration),
     }
     order = "the winner and the best first"
     return Sheet.of(

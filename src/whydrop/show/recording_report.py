@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from whydrop import units
 from whydrop.recording.comparing.metadata_difference import flattened, is_noise
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import Recording
@@ -15,6 +14,7 @@ from whydrop.show.embedding import Choice
 from whydrop.show.figure import NothingToDraw
 from whydrop.show.plots import building, catalogue
 from whydrop.show.tables import Column, Sheet
+from whydrop.text import quantities
 
 # Keys of a host, and what stands before their values.
 _OF_HOST = {
@@ -50,7 +50,7 @@ def _series(summary: Summary) -> Sheet:
     for one in map(summary.of, chosen):
         figures = (one.mean, one.median, one.p95, one.p99, one.minimum, one.maximum)
         cells = ["no data", *[""] * 5] if not one.samples and one.mean is None else map(recordings.figure, figures)
-        rows.append((one.series.name, *cells, units.count(one.samples), one.series.units))
+        rows.append((one.series.name, *cells, quantities.count(one.samples), one.series.units))
     summed = f"{left_out} flows that carry load are left out; whydrop show --all lists them." if left_out else ""
     return _sheet("Statistics", titles, rows, summed)
 
@@ -58,8 +58,8 @@ def _series(summary: Summary) -> Sheet:
 def _induced(summary: Summary) -> Sheet:
     titles = ("Induced latency", "Idle", "Under load", "Induced", "Round trips a minute")
     rows = [
-        (one.name, units.duration(one.idle_ms / 1e3), units.duration(one.loaded_ms / 1e3),
-         recordings.signed(one.induced_ms), "" if one.rpm is None else units.count(round(one.rpm)))
+        (one.name, quantities.duration(one.idle_ms / 1e3), quantities.duration(one.loaded_ms / 1e3),
+         recordings.signed(one.induced_ms), "" if one.rpm is None else quantities.count(round(one.rpm)))
         for one in summary.induced_latency()
     ]  # fmt: skip
     return _sheet("Induced latency", titles, rows, "Median under load, less that without.")
@@ -67,9 +67,9 @@ def _induced(summary: Summary) -> Sheet:
 
 def _losses(summary: Summary) -> Sheet:
     rows = [
-        (one.name, units.count(one.sent), units.count(one.lost),
-         f"{units.significant(one.percent)} %" if one.sent else "",
-         *("" if part is None else units.count(part) for part in (one.up, one.down, one.late)))
+        (one.name, quantities.count(one.sent), quantities.count(one.lost),
+         f"{quantities.significant(one.percent)} %" if one.sent else "",
+         *("" if part is None else quantities.count(part) for part in (one.up, one.down, one.late)))
         for one in summary.losses()
     ]  # fmt: skip
     return _sheet("Loss", ("Loss", "Sent", "Lost", "Share", "Up", "Down", "Late"), rows)
@@ -120,5 +120,5 @@ def metadata(recording: Recording) -> Sheet:
     """All that is known of the test and its hosts, but what differs with every run."""
     flat = [(key, str(value)) for key, value in flattened(recording.metadata).items() if not is_noise(key)]
     left = len(flat) - MOST_METADATA
-    more = f"{units.count(left)} more; whydrop metadata lists them." if left > 0 else ""
+    more = f"{quantities.count(left)} more; whydrop metadata lists them." if left > 0 else ""
     return _sheet("Metadata", ("Key", "Value"), flat[:MOST_METADATA], more)

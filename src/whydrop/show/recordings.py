@@ -11,13 +11,13 @@ from rich.segment import Segments
 from rich.table import Table
 from rich.text import Text
 
-from whydrop import units
 from whydrop.explaining.recordings import depth
 from whydrop.recording import document, troubles
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.metrics.together import listed
 from whydrop.recording.recording import Recording, Series
 from whydrop.show.terminal import heading, print_by, safe
+from whydrop.text import quantities
 
 # Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in all one way).
 _HARMLESS_MS, _BAD_MS = 30.0, 150.0
@@ -51,11 +51,11 @@ def headline(summary: Summary) -> str:
     hosts = ", ".join(str(host) for host in test.get("hosts") or [])
     parts = [str(metadata["name"] or "a recording") + (f" to {hosts}" if hosts else "")]
     if isinstance(metadata["started_ns"], int):
-        parts.append(units.instant(metadata["started_ns"] / 1e9))
+        parts.append(quantities.instant(metadata["started_ns"] / 1e9))
     length_s = test.get("length_s")
     # Of a measurement of depth that is the time that it may take at most.
     if isinstance(length_s, (int, float)) and length_s and not depth.is_of_depth(summary.recording):
-        parts.append(f"{units.duration(float(length_s))} of load" if summary.load_span_ns() else "no load")
+        parts.append(f"{quantities.duration(float(length_s))} of load" if summary.load_span_ns() else "no load")
     parts.append(_flows_in_words(summary.flows))
     return "; ".join(part for part in parts if part) + f": {metadata['status']}."
 
@@ -153,7 +153,7 @@ def _series_row(found: SeriesSummary) -> list[Text]:
     return [
         safe(found.series.name),
         *[Text(figure(value), style="bold" if place == 0 else "") for place, value in enumerate(values)],
-        Text(units.count(found.samples), style="dim"),
+        Text(quantities.count(found.samples), style="dim"),
         safe(found.series.units, style="dim"),
     ]
 
@@ -163,7 +163,7 @@ def figure(value: float | None) -> str:
     if value is None:
         return ""
     # From a hundred million on, digits are counted in vain.
-    return f"{value:.3g}" if abs(value) >= 1e8 else units.significant(value)
+    return f"{value:.3g}" if abs(value) >= 1e8 else quantities.significant(value)
 
 
 def _print_induced(found: Sequence[InducedLatency], console: Console) -> None:
@@ -175,10 +175,10 @@ def _print_induced(found: Sequence[InducedLatency], console: Console) -> None:
         style = "green" if one.induced_ms < _HARMLESS_MS else "yellow" if one.induced_ms < _BAD_MS else "bold red"
         table.add_row(
             safe(one.name),
-            Text(units.duration(one.idle_ms / 1e3)),
-            Text(units.duration(one.loaded_ms / 1e3)),
+            Text(quantities.duration(one.idle_ms / 1e3)),
+            Text(quantities.duration(one.loaded_ms / 1e3)),
             Text(signed(one.induced_ms), style=style),
-            Text("" if one.rpm is None else units.count(round(one.rpm))),
+            Text("" if one.rpm is None else quantities.count(round(one.rpm))),
             Text("" if one.idle_is.startswith("median") else f"idle: {one.idle_is} of all", style="dim"),
         )
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
@@ -186,7 +186,7 @@ def _print_induced(found: Sequence[InducedLatency], console: Console) -> None:
 
 def signed(value_ms: float) -> str:
     """A difference of times, with its sign."""
-    return f"{'−' if value_ms < 0 else '+'}{units.duration(abs(value_ms) / 1e3)}"
+    return f"{'−' if value_ms < 0 else '+'}{quantities.duration(abs(value_ms) / 1e3)}"
 
 
 def _print_losses(found: Sequence[Loss], console: Console) -> None:
@@ -198,10 +198,10 @@ def _print_losses(found: Sequence[Loss], console: Console) -> None:
         style = "red" if one.lost else "green"
         table.add_row(
             safe(one.name),
-            Text(units.count(one.sent)),
-            Text(units.count(one.lost), style=style),
-            Text(f"{units.significant(one.percent)} %" if one.sent else "", style=style),
-            *[Text("" if part is None else units.count(part)) for part in (one.up, one.down, one.late)],
+            Text(quantities.count(one.sent)),
+            Text(quantities.count(one.lost), style=style),
+            Text(f"{quantities.significant(one.percent)} %" if one.sent else "", style=style),
+            *[Text("" if part is None else quantities.count(part)) for part in (one.up, one.down, one.late)],
             Text(""),
         )
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
@@ -212,11 +212,11 @@ def _print_rest(summary: Summary, console: Console) -> None:
     resent = summary.retransmissions()
     if resent:
         most = max(resent, key=lambda name: resent[name])
-        line = f"Segments retransmitted: {units.count(sum(resent.values()))}"
+        line = f"Segments retransmitted: {quantities.count(sum(resent.values()))}"
         untold = [row["name"] for row in summary.flows if row["kind"] == "tcp" and row["name"] not in resent]
         line += f" without {listed(untold)}, whose senders did not tell" if untold else ""
         lines.append(
-            line + (f", most by {most} ({units.count(resent[most])})" if len(resent) > 1 and resent[most] else "")
+            line + (f", most by {most} ({quantities.count(resent[most])})" if len(resent) > 1 and resent[most] else "")
         )
     if lines:
         console.print()
@@ -233,9 +233,11 @@ def _together(summary: Summary) -> list[str]:
         line = f"All {'uploads' if direction == 'up' else 'downloads'} together: "
         if mean is None:
             line += f"not known; {flows.words_of_absent()}"
-            line += f"; the others {units.rate(summary.goodput_of_known(direction) * 1e6)}" if flows.present else ""
+            line += (
+                f"; the others {quantities.rate(summary.goodput_of_known(direction) * 1e6)}" if flows.present else ""
+            )
         else:
-            line += units.rate(mean * 1e6) + (f" {flows.words()}" if flows.words() else "")
+            line += quantities.rate(mean * 1e6) + (f" {flows.words()}" if flows.words() else "")
         index = fairness.get(direction)
         line += f", Jain's index of fairness {index:.3f}" if index is not None else ""
         lines.append(line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whydrop import units
 from whydrop.explaining import parameters
 from whydrop.explaining.document import Verdict
 from whydrop.explaining.explained import Explained
@@ -16,6 +15,7 @@ from whydrop.show.charts.scene import Scene
 from whydrop.show.embedding import Choice
 from whydrop.show.figure import Ends
 from whydrop.show.page import text
+from whydrop.text import quantities
 
 # Rows of a table in the page; a capture may hold millions of flows.
 _LONGEST_TABLE = 500
@@ -81,11 +81,11 @@ def _header(found: Explained) -> str:
     recorded = found.recordings
     names = ", ".join([*(text(capture.path) for capture in found.captures), *(text(one["path"]) for one in recorded)])
     spans = [
-        f"{units.count(capture.packets)} packets from {units.instant(capture.first)}"
+        f"{quantities.count(capture.packets)} packets from {quantities.instant(capture.first)}"
         for capture in found.captures
         if capture.first is not None
     ]
-    spans += [f"test {one['test']} from {units.instant(one['first'])}" for one in recorded]
+    spans += [f"test {one['test']} from {quantities.instant(one['first'])}" for one in recorded]
     told = [note for capture in found.captures for note in capture.notes]
     told += [note for one in recorded for note in one["notes"]]
     notes = "".join(f'<p class="note">{text(note)}</p>' for note in told)
@@ -166,11 +166,13 @@ def _standing(verdict: Verdict) -> str:
     if certainty := words.certainty(verdict):
         facts.append((certainty, "confidence"))
     if verdict.lost:
-        facts.append((units.percent(verdict.explained), f"of {units.count(verdict.lost)} losses accounted for"))
+        facts.append(
+            (quantities.percent(verdict.explained), f"of {quantities.count(verdict.lost)} losses accounted for")
+        )
     if verdict.limited_share:
-        facts.append((units.percent(verdict.limited_share), "of the time limited by it"))
+        facts.append((quantities.percent(verdict.limited_share), "of the time limited by it"))
     if verdict.throughput_lost is not None:
-        facts.append((units.rate(verdict.throughput_lost.bps), "throughput lost to it"))
+        facts.append((quantities.rate(verdict.throughput_lost.bps), "throughput lost to it"))
     items = "".join(f"<div><dt>{text(value)}</dt><dd>{text(meaning)}</dd></div>" for value, meaning in facts)
     return f'<dl class="facts">{items}</dl>'
 
@@ -214,8 +216,8 @@ def _advice(verdict: Verdict) -> str:
     if verdict.throughput_lost is not None:
         lost = verdict.throughput_lost
         parts.append(
-            f'<p class="small">Throughput lost to it: {text(units.rate(lost.bps))} '
-            f"({text(units.percent(lost.share))}), estimated as {text(lost.method)}</p>"
+            f'<p class="small">Throughput lost to it: {text(quantities.rate(lost.bps))} '
+            f"({text(quantities.percent(lost.share))}), estimated as {text(lost.method)}</p>"
         )
     return f"<h2>What to do</h2>{''.join(parts)}"
 
@@ -256,7 +258,7 @@ def parts(found: Explained, flow: str | None = None) -> dict[str, list[Choice]]:
 
 def _flow(found: Explained, number: int) -> Choice:
     flow = found.flows[number]
-    losses = "1 packet lost" if flow.lost == 1 else f"{units.count(flow.lost)} packets lost"
+    losses = "1 packet lost" if flow.lost == 1 else f"{quantities.count(flow.lost)} packets lost"
     # The page zooms, so it needs no close-ups of its own.
     figures = [figure for figure in charts.flow_figures(found, number) if not figure.key.endswith("close-up")]
     return Choice(figures, f"{flow.flow} – {losses}", close_up.heaviest(Scene.of(found, number)) if figures else None)
@@ -278,7 +280,7 @@ def _others(found: Explained) -> str:
     ]
     left = len(further) - _LONGEST_TABLE
     if left > 0:
-        parts.append(f'<p class="small">and {units.count(left)} more, which explain less</p>')
+        parts.append(f'<p class="small">and {quantities.count(left)} more, which explain less</p>')
     where = "this recording" if found.recordings else "this capture" if found.pair is None else "these captures"
     return f"<section><h2>Also in {where}</h2>{''.join(parts)}</section>" if parts else ""
 
@@ -288,7 +290,7 @@ def _table(sheet: tables.Sheet) -> str:
         return ""
     shown = sheet.most_important(_LONGEST_TABLE)
     left = len(sheet.rows) - len(shown)
-    more = f'<p class="small">and {units.count(left)} more; {text(sheet.order)}</p>' if left else ""
+    more = f'<p class="small">and {quantities.count(left)} more; {text(sheet.order)}</p>' if left else ""
     summed = f'<p class="small">{text(sheet.summed)}</p>' if sheet.summed else ""
     return f"<section><h2>{text(sheet.title)}</h2>{_grid(sheet, shown)}{more}{summed}</section>"
 

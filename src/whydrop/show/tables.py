@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from whydrop import units
 from whydrop.explaining.document import Capture, Flow, Transfer
 from whydrop.explaining.explained import Explained
-from whydrop.numbers import plural
 from whydrop.show import words
+from whydrop.text import quantities
+from whydrop.text.quantities import plural
 
 BYTE_BASES = {
     "ip": "bytes of IP packets, headers included",
@@ -38,7 +38,7 @@ Columns = Mapping[Column, Callable[[Row], str]]
 def known(value: Value | None, write: Callable[[Value], str]) -> str:
     """The cell of what may not be known.
 
-    >>> known(1500, units.count), known(None, units.count)
+    >>> known(1500, quantities.count), known(None, quantities.count)
     ('1 500', '–')
     """
     return "–" if value is None else write(value)
@@ -95,13 +95,15 @@ def transfers(found: Explained) -> Sheet:
     columns: Columns[Transfer] = {
         Column("Transfer of flow", False, 0): lambda one: one.flow,
         Column("Start", True, 6): lambda one: f"{one.start - began:.3f} s",
-        Column("Lasted", True, 5): lambda one: units.duration(one.end - one.start),
-        Column("Payload", True, 3): lambda one: units.size(one.payload_bytes),
-        Column("Packets", True, 7): lambda one: units.count(one.packets),
-        Column("Lost", True, 1): lambda one: units.count(one.lost),
-        Column("Goodput", True, 4): lambda one: known(one.goodput_bps, units.rate),
+        Column("Lasted", True, 5): lambda one: quantities.duration(one.end - one.start),
+        Column("Payload", True, 3): lambda one: quantities.size(one.payload_bytes),
+        Column("Packets", True, 7): lambda one: quantities.count(one.packets),
+        Column("Lost", True, 1): lambda one: quantities.count(one.lost),
+        Column("Goodput", True, 4): lambda one: known(one.goodput_bps, quantities.rate),
         Column("Cause", False, 2): lambda one: words.cause_title(one.cause),
-        Column("Confidence", True, 8): lambda one: "–" if one.cause == "unknown" else units.percent(one.confidence),
+        Column("Confidence", True, 8): lambda one: (
+            "–" if one.cause == "unknown" else quantities.percent(one.confidence)
+        ),
     }
     order = "those with most losses and bytes come first"
     return Sheet.of("Transfers", columns, found.transfers, lambda one: (one.lost, one.payload_bytes), order)
@@ -111,16 +113,16 @@ def flows(found: Explained) -> Sheet:
     """Flows: counts, losses, round-trip time."""
     columns: Columns[Flow] = {
         Column("Flow", False, 0): lambda one: one.flow,
-        Column("Packets", True, 3): lambda one: units.count(one.packets),
-        Column("Payload", True, 2): lambda one: units.size(one.payload_bytes),
-        Column("Lost", True, 1): lambda one: units.count(one.lost),
+        Column("Packets", True, 3): lambda one: quantities.count(one.packets),
+        Column("Payload", True, 2): lambda one: quantities.size(one.payload_bytes),
+        Column("Lost", True, 1): lambda one: quantities.count(one.lost),
         Column("Share lost", True, 4): _share_lost,
-        Column("Retransmitted", True, 6): lambda one: units.count(one.retransmitted),
-        Column("Spurious", True, 8): lambda one: units.count(one.spurious),
-        Column("Reordered", True, 9): lambda one: units.count(one.reordered),
-        Column("RTT min", True, 5): lambda one: known(one.rtt_min_s, units.duration),
-        Column("RTT median", True, 7): lambda one: known(one.rtt_median_s, units.duration),
-        Column("MSS", True, 10): lambda one: known(one.mss, units.count),
+        Column("Retransmitted", True, 6): lambda one: quantities.count(one.retransmitted),
+        Column("Spurious", True, 8): lambda one: quantities.count(one.spurious),
+        Column("Reordered", True, 9): lambda one: quantities.count(one.reordered),
+        Column("RTT min", True, 5): lambda one: known(one.rtt_min_s, quantities.duration),
+        Column("RTT median", True, 7): lambda one: known(one.rtt_median_s, quantities.duration),
+        Column("MSS", True, 10): lambda one: known(one.mss, quantities.count),
         Column("Captured at", False, 11): lambda one: one.vantage,
     }
     order = "those with most losses and bytes come first"
@@ -128,7 +130,7 @@ def flows(found: Explained) -> Sheet:
 
 
 def _share_lost(flow: Flow) -> str:
-    return f"{units.significant(flow.lost / flow.packets * 100, 2)} %" if flow.packets else "–"
+    return f"{quantities.significant(flow.lost / flow.packets * 100, 2)} %" if flow.packets else "–"
 
 
 def _unlisted(found: Explained) -> str:
@@ -142,7 +144,7 @@ def _set_apart(own: Mapping[str, Any]) -> str:
     """Control connections of a program that measures: ``1 control connection of iperf3, 832 bytes, set apart``."""
     lost = f", {plural(own['lost'], 'packet')} lost" if own["lost"] else ""
     connections = plural(own["connections"], "control connection")
-    return f"{connections} of {own['program']}, {units.size(own['payload_bytes'])}{lost}, set apart"
+    return f"{connections} of {own['program']}, {quantities.size(own['payload_bytes'])}{lost}, set apart"
 
 
 def _summed(found: Explained) -> str:
@@ -157,8 +159,8 @@ def _summed(found: Explained) -> str:
         sum(one.lost for one in small),
     )
     return (
-        f"and {units.count(flows)} of small connections, listed nowhere: in all {units.count(packets)} packets with "
-        f"{units.size(size)} of payload, {units.count(lost)} lost"
+        f"and {quantities.count(flows)} of small connections, listed nowhere: in all "
+        f"{quantities.count(packets)} packets with {quantities.size(size)} of payload, {quantities.count(lost)} lost"
     )
 
 
@@ -213,26 +215,26 @@ def _datagram_row(flow: Mapping[str, Any], stream: Mapping[str, Any] | None) -> 
         codec = f", {stream['codec']}" if stream["codec"] else ""
         kind = f"RTP type {stream['payload_type']}{codec}"
         rtp = (
-            f"{units.count(stream['lost'])} of {units.count(stream['expected'])}",
-            units.count(stream["duplicates"]),
-            units.count(stream["reordered"]),
-            units.duration(stream["jitter_mean_s"]),
+            f"{quantities.count(stream['lost'])} of {quantities.count(stream['expected'])}",
+            quantities.count(stream["duplicates"]),
+            quantities.count(stream["reordered"]),
+            quantities.duration(stream["jitter_mean_s"]),
             "–" if stream["mos"] is None else f"{stream['mos']:.1f}",
         )
     trip_s = spin["rtt_median_s"] if spin else None
     if (measured := flow.get("measured")) is not None:
         kind = _MEASURED.get(measured["kind"], "whydrop's")
         if measured["told"]:
-            rtp = (f"{units.count(measured['lost'])} of {units.count(measured['told'])}", *rtp[1:])
+            rtp = (f"{quantities.count(measured['lost'])} of {quantities.count(measured['told'])}", *rtp[1:])
         trip_s = measured["rtt_median_s"]
     return (
         flow["flow"],
-        units.count(flow["packets"]),
-        units.size(flow["ip_bytes"]),
+        quantities.count(flow["packets"]),
+        quantities.size(flow["ip_bytes"]),
         kind,
         *rtp,
-        "–" if trip_s is None else units.duration(trip_s),
-        units.count(flow["ce_marked"]),
+        "–" if trip_s is None else quantities.duration(trip_s),
+        quantities.count(flow["ce_marked"]),
     )
 
 
@@ -242,8 +244,8 @@ def _unjudged(known: Mapping[str, Any]) -> str:
     if not packets:
         return ""
     return (
-        f"One capture cannot tell loss or delay of {units.percent(packets / known['packets'])} of the UDP packets "
-        f"({units.percent(size / known['ip_bytes'])} of their bytes): nothing numbers or acknowledges them in the "
+        f"One capture cannot tell loss or delay of {quantities.percent(packets / known['packets'])} of the UDP packets "
+        f"({quantities.percent(size / known['ip_bytes'])} of their bytes): nothing numbers or acknowledges them in the "
         "clear. A second capture would."
     )
 
@@ -255,11 +257,11 @@ def captures(found: Explained) -> Sheet:
         Column("Capture", False, 0): lambda row: f"{row[0]}: {row[1].path}" if numbered else row[1].path,
         Column("Format", False, 4): lambda row: row[1].format,
         Column("Link type", False, 5): lambda row: row[1].link_type,
-        Column("Packets", True, 1): lambda row: units.count(row[1].packets),
-        Column("First packet", False, 6): lambda row: known(row[1].first, units.instant),
+        Column("Packets", True, 1): lambda row: quantities.count(row[1].packets),
+        Column("First packet", False, 6): lambda row: known(row[1].first, quantities.instant),
         Column("Lasted", True, 2): lambda row: _lasted(row[1]),
-        Column("Snaplen", True, 7): lambda row: known(row[1].snaplen, lambda snaplen: f"{units.count(snaplen)} B"),
-        Column("Duplicates", True, 8): lambda row: units.count(row[1].duplicates),
+        Column("Snaplen", True, 7): lambda row: known(row[1].snaplen, lambda snaplen: f"{quantities.count(snaplen)} B"),
+        Column("Duplicates", True, 8): lambda row: quantities.count(row[1].duplicates),
         Column("State", False, 3): lambda row: "cut off" if row[1].truncated else "whole",
     }
     rows = list(enumerate(found.captures, start=1))
@@ -268,7 +270,7 @@ def captures(found: Explained) -> Sheet:
 
 
 def _lasted(capture: Capture) -> str:
-    return "–" if capture.first is None or capture.last is None else units.duration(capture.last - capture.first)
+    return "–" if capture.first is None or capture.last is None else quantities.duration(capture.last - capture.first)
 
 
 def _began(found: Explained) -> float:

@@ -13,6 +13,8 @@ from rich.segment import Segments
 from rich.table import Table
 from rich.text import Text
 
+from whydrop.text.quantities import NO_BREAK
+
 WIDEST = 110
 # For tables with a column for each recording.
 WIDE = 160
@@ -57,7 +59,8 @@ def print_by(write: Callable[[Console], None], console: Console | None = None) -
     with console.capture() as captured:
         write(console)
     for line in captured.get().splitlines():
-        console.file.write(f"{line.rstrip()}\n")
+        # Where nothing wraps lines any more, an ordinary space is found by grep.
+        console.file.write(f"{line.rstrip()}\n".replace(NO_BREAK, " "))
 
 
 def print_table(console: Console, table: Table) -> None:

@@ -11,13 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from whydrop import units
 from whydrop.explaining import parameters
 from whydrop.explaining.document import Capture, Verdict
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.pair import Pair
 from whydrop.show import pair_words, tables, words
 from whydrop.show.terminal import heading, print_by, safe
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.explaining.matching import Matching
@@ -57,7 +57,7 @@ def _print(found: Explained, console: Console) -> None:
         said.update((verdict.cause, *_steps(verdict.advice)))
     left = len(further) - _MOST_MINOR
     if left > 0:
-        console.print(safe(f"  and {units.count(left)} more, which explain less (--json lists all)", style="dim"))
+        console.print(safe(f"  and {quantities.count(left)} more, which explain less (--json lists all)", style="dim"))
     for sheet in (tables.transfers(found), tables.flows(found), tables.datagrams(found), tables.captures(found)):
         _print_table(console, sheet)
 
@@ -85,9 +85,8 @@ def _print_verdict(verdict: Verdict, console: Console, found: Explained) -> None
     _print_list(console, "What to do", verdict.advice)
     if verdict.throughput_lost is not None:
         lost = verdict.throughput_lost
-        line = (
-            f"Throughput lost to it: {units.rate(lost.bps)} ({units.percent(lost.share)}), estimated as {lost.method}"
-        )
+        of = f"{quantities.rate(lost.bps)} ({quantities.percent(lost.share)})"
+        line = f"Throughput lost to it: {of}, estimated as {lost.method}"
         console.print(_bullet(safe(line)))
 
 
@@ -141,10 +140,10 @@ def _standing(verdict: Verdict, *, is_known: bool = False) -> str:
     if certainty := words.certainty(verdict):
         parts.append(f"confidence {certainty}")
     if verdict.lost and verdict.explained > 0:
-        losses = "the one loss" if verdict.lost == 1 else f"{units.count(verdict.lost)} losses"
-        parts.append(f"accounts for {units.percent(verdict.explained)} of {losses}")
+        losses = "the one loss" if verdict.lost == 1 else f"{quantities.count(verdict.lost)} losses"
+        parts.append(f"accounts for {quantities.percent(verdict.explained)} of {losses}")
     if verdict.limited_share:
-        parts.append(f"limits {units.percent(verdict.limited_share)} of the time")
+        parts.append(f"limits {quantities.percent(verdict.limited_share)} of the time")
     return " · ".join(parts)
 
 
@@ -209,7 +208,7 @@ def _print_table(console: Console, sheet: tables.Sheet, *, ordered: bool = True)
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     left = len(sheet.rows) - len(shown)
     if left:
-        more = f"and {units.count(left)} more ({sheet.order}; --json and --report list all)"
+        more = f"and {quantities.count(left)} more ({sheet.order}; --json and --report list all)"
         console.print(Padding(safe(more, style="dim"), (0, 0, 0, 2), expand=False))
     if sheet.summed:
         console.print(Padding(safe(sheet.summed, style="dim"), (0, 0, 0, 2), expand=False))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from whydrop import units
 from whydrop.explaining.document import Capture, Verdict
+from whydrop.text import quantities
 
 _CAUSES = {
     "policer": ("Policer", "a rate limiter that drops what exceeds its token bucket"),
@@ -79,7 +79,7 @@ def family(name: str) -> str:
 
 def certainty(verdict: Verdict) -> str:
     """How sure a verdict is; empty for one that names no cause, since there is nothing to be sure of."""
-    return "" if verdict.cause == "unknown" else units.percent(verdict.confidence)
+    return "" if verdict.cause == "unknown" else quantities.percent(verdict.confidence)
 
 
 def stated(verdict: Verdict) -> str:
@@ -93,7 +93,7 @@ def flows(verdict: Verdict, of: int) -> str:
     if of < 2 or not verdict.flows:
         return ""
     left = len(verdict.flows) - 1
-    return verdict.flows[0] + (f" and {units.count(left)} more flow{'s' if left > 1 else ''}" if left else "")
+    return verdict.flows[0] + (f" and {quantities.count(left)} more flow{'s' if left > 1 else ''}" if left else "")
 
 
 def further(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show import page as pages
 from whydrop.show.page import text
+from whydrop.text import quantities
 
 # Rows of a table in the page; the files have all of them.
 _LONGEST_TABLE = 200
@@ -53,5 +53,5 @@ def grid(title: str, frame: pl.DataFrame | None, columns: Sequence[Column]) -> s
     rows = [[column.cell(row) for column in used] for row in frame.head(_LONGEST_TABLE).iter_rows(named=True)]
     heads = [(column.title, frame.schema[column.names[0]].is_numeric()) for column in used]
     left = frame.height - len(rows)
-    more = f'<p class="small">and {units.count(left)} more in the files</p>' if left else ""
+    more = f'<p class="small">and {quantities.count(left)} more in the files</p>' if left else ""
     return f"<h3>{text(title)}</h3>{pages.table(title, heads, rows, 'scroll wide')}{more}"

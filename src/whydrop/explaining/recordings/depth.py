@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from whydrop.explaining.recordings import phrases
 from whydrop.explaining.recordings.thresholds import DEEP_LEAST_S, DEEP_MOST_S
 from whydrop.measure.depth.result import Depth, Quantity, sentences, standing
-from whydrop.numbers import count
 from whydrop.recording.errors import RecordingError
+from whydrop.text.quantities import count
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording

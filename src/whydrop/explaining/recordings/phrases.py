@@ -8,7 +8,7 @@ from typing import Any
 
 from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME, TIMER_S
 from whydrop.recording.troubles import in_one_sentence
-from whydrop.units import count, duration, percent, rate, significant, size
+from whydrop.text.quantities import count, duration, percent, rate, significant, size
 
 Values = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whydrop.units import count, rate, size
+from whydrop.text.quantities import count, rate, size
 
 # Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
 _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from whydrop import units
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.tests.expressions import written
 from whydrop.measure.tests.loading import Test, load, names
@@ -15,6 +14,7 @@ from whydrop.measure.tests.resolving import example_parameters, resolve
 from whydrop.measure.tests.schema import FAMILIES, Parameter
 from whydrop.measure.tests.settings import common
 from whydrop.runtime.user_files.quantities import CODE_POINTS
+from whydrop.text import quantities
 
 _KINDS = {
     "tcp": "TCP",
@@ -104,9 +104,9 @@ def _default(test: Test, name: str, parameter: Parameter, value: Any) -> str:
     if value is None or value == [] or value == "":
         return "–"
     if parameter.type == "duration":
-        return units.duration(value)
+        return quantities.duration(value)
     if parameter.type == "rate":
-        return units.rate(value)
+        return quantities.rate(value)
     return written(value)
 
 
@@ -160,30 +160,34 @@ def _number(name: str) -> str:
 
 def _cells(flow: PlannedFlow) -> tuple[str, ...]:
     what = _KINDS[flow.kind] + (f" {flow.direction}" if flow.direction != "both" else "")
-    lasts = units.duration(flow.duration_s) if flow.duration_s is not None else units.size(flow.payload_bytes or 0)
+    lasts = (
+        quantities.duration(flow.duration_s)
+        if flow.duration_s is not None
+        else quantities.size(flow.payload_bytes or 0)
+    )
     marked = flow.kind not in ("http", "value")
     code_point = _NAMES.get(flow.dscp, str(flow.dscp)) if marked else "–"
-    return (what, flow.host or "–", units.duration(flow.start_s), lasts, code_point, ", ".join(_further(flow)))
+    return (what, flow.host or "–", quantities.duration(flow.start_s), lasts, code_point, ", ".join(_further(flow)))
 
 
 def _further(flow: PlannedFlow) -> Iterator[str]:
     if flow.kind in ("probe", "icmp", "http"):
-        yield f"every {units.duration(flow.interval_s)}"
+        yield f"every {quantities.duration(flow.interval_s)}"
     if flow.packets_per_burst is not None:
-        every = f" every {units.duration(flow.burst_every_s)}" if flow.burst_every_s else ""
+        every = f" every {quantities.duration(flow.burst_every_s)}" if flow.burst_every_s else ""
         yield f"{flow.packets_per_burst} packets{every}"
     if flow.congestion_control:
         yield flow.congestion_control
     if flow.rate_bps:
-        yield units.rate(flow.rate_bps)
+        yield quantities.rate(flow.rate_bps)
     if flow.pacing_rate_bps:
-        yield f"paced at {units.rate(flow.pacing_rate_bps)}"
+        yield f"paced at {quantities.rate(flow.pacing_rate_bps)}"
     if flow.packet_payload_bytes is not None:
         yield f"{flow.packet_payload_bytes} B each"
     if flow.payload_bytes and flow.duration_s is not None:
-        yield f"at most {units.size(flow.payload_bytes)}"
+        yield f"at most {quantities.size(flow.payload_bytes)}"
     if flow.on_s and flow.off_s:
-        yield f"{units.duration(flow.on_s)} on, {units.duration(flow.off_s)} off"
+        yield f"{quantities.duration(flow.on_s)} on, {quantities.duration(flow.off_s)} off"
     if flow.ecn is not None:
         yield "ECN" if flow.ecn else "no ECN"
     if flow.ip_version:

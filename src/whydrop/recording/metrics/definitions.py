@@ -21,7 +21,7 @@ from whydrop.recording.metrics.steps import Steps
 from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
 from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of
 from whydrop.recording.troubles import NOT_OF_PATH
-from whydrop.units import significant
+from whydrop.text.quantities import significant
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show.charts.scene import Scene, byte_unit, layer, present
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
+from whydrop.text import quantities
 
 _BARS = 40
 # Packets closer together than this share of the round trip belong to one burst, as in a window sent at once.
@@ -80,7 +80,7 @@ def _in_bursts(segments: pl.DataFrame, gap_s: float) -> _Places | None:
     return _Places(
         numbered.select(place=before, lost=pl.col("fate") == "lost"),
         title="Where in a burst packets were lost",
-        axis=f"Sent before in the same burst ({{unit}}; a pause of {units.duration(gap_s)} ends a burst)",
+        axis=f"Sent before in the same burst ({{unit}}; a pause of {quantities.duration(gap_s)} ends a burst)",
         see="Packets are sent in bursts. Each bar covers packets at one place in their burst, counted in bytes sent "
         "before them, and shows how many of them were lost. A policer spares the start of a burst and drops what "
         "follows once its bucket is empty; a bad link drops anywhere.",
@@ -96,7 +96,7 @@ def _in_round_trip(segments: pl.DataFrame, rtt_s: float) -> _Places:
     return _Places(
         rows.with_columns(pl.col("place").clip(0)),
         title="How much was sent just before packets were lost",
-        axis=f"Sent in the round-trip time ({units.duration(rtt_s)}) before the packet ({{unit}})",
+        axis=f"Sent in the round-trip time ({quantities.duration(rtt_s)}) before the packet ({{unit}})",
         see="Each bar covers packets that followed equally much data, counted over one round-trip time, and shows how "
         "many of them were lost. Losses only at the right: something on the path takes no more than that at once. "
         "Losses everywhere: a bad link.",

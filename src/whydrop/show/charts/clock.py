@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show import pair_words, words
 from whydrop.show.charts.pair_scene import TIME_TITLE, PairScene, matched
 from whydrop.show.charts.scene import as_float, layer, points, present, rule
 from whydrop.show.charts.transit import time_unit
 from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
+from whydrop.text import quantities
 
 SEE = (
     "Each mark is the time of one packet by the second clock less that by the first. Packets one way arrive too late "
@@ -90,7 +90,7 @@ def _difference(scene: PairScene, clouds: _Clouds) -> Panel:
 def _base(base_ns: int) -> str:
     """The difference at the start with all its digits: of an hour, the microseconds count."""
     if abs(base_ns) < 1_000_000_000:
-        return units.duration(base_ns / 1e9)
+        return quantities.duration(base_ns / 1e9)
     return f"{base_ns / 1e9:.6f} s"
 
 
@@ -141,4 +141,4 @@ def _window_ns(scene: PairScene, clouds: _Clouds) -> tuple[float, float]:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '−'}{units.duration(abs(seconds))}"
+    return f"{'+' if seconds >= 0 else '−'}{quantities.duration(abs(seconds))}"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show.charts import loss_burst
 from whydrop.show.charts.pair_scene import Direction, PairScene, lost, matched, offloaded
 from whydrop.show.charts.scene import byte_unit, layer, points, present
 from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
+from whydrop.text import quantities
 
 SEE = (
     "Each packet is a dot where it passed the first point and a diamond where it passed the second; the thin line "
@@ -79,6 +79,6 @@ def _missed(rows: pl.DataFrame, y: pl.Expr) -> list[Layer]:
 
 def _lost_of(gone: int, sent: int) -> str:
     if not gone:
-        return f"None of {units.count(sent)} packets was lost"
+        return f"None of {quantities.count(sent)} packets was lost"
     verb = "was" if gone == 1 else "were"
-    return f"{units.count(gone)} of {units.count(sent)} packets {verb} lost"
+    return f"{quantities.count(gone)} of {quantities.count(sent)} packets {verb} lost"

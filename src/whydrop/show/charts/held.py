@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show.charts import losses
 from whydrop.show.charts.scene import Scene, layer, points, present
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
+from whydrop.text import quantities
 
 SEE = (
     "At each moment one thing kept the sender from sending more: the lane that has a bar then. Lanes are in the order "
@@ -42,7 +42,7 @@ def figure(scene: Scene) -> Figure:
                     "Limiter (share of the time)",
                     ends=(-0.8, len(lanes) - 0.4),
                     words=tuple(
-                        (lane, f"{name.replace('-', ' ')} {units.percent(shares[name])}")
+                        (lane, f"{name.replace('-', ' ')} {quantities.percent(shares[name])}")
                         for name, lane in lanes.items()
                     ),
                 ),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show.charts.pair_scene import PairScene, lost, matched, offloaded
 from whydrop.show.charts.scene import as_float, layer, points, present
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
+from whydrop.text import quantities
 
 # So many lines can be told apart on a page, with some before and after the losses for comparison.
 _PACKETS = 72
@@ -45,8 +45,8 @@ def figure(scene: PairScene) -> Figure:
     ]
     return Figure(
         "loss-burst",
-        f"The heaviest burst of losses from {start} to {end}: {units.count(gone.height)} of "
-        f"{units.count(burst.height)} packets",
+        f"The heaviest burst of losses from {start} to {end}: {quantities.count(gone.height)} of "
+        f"{quantities.count(burst.height)} packets",
         f"from {_clock(scene, begin)}",
         (
             Panel(
@@ -82,7 +82,7 @@ def _shift(burst: pl.DataFrame) -> tuple[int, str]:
         return 0, ""
     # A tenth of the picture is left, so that the lines lean at all.
     shift = int(fastest - length * 0.1)
-    return shift, f"; all arrivals are drawn {units.duration(shift / 1e9)} early"
+    return shift, f"; all arrivals are drawn {quantities.duration(shift / 1e9)} early"
 
 
 def _clock(scene: PairScene, begin_ns: int) -> str:

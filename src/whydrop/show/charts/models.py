@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import polars as pl
 
-from whydrop import units
 from whydrop.explaining.document import Model
 from whydrop.show.charts import close_up
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import TIME, Scene, as_float, byte_unit, layer, points, present, rule
 from whydrop.show.charts.transit import time_unit
 from whydrop.show.figure import Axis, Ends, Figure, NothingToDraw, Panel, padded
+from whydrop.text import quantities
 
 SEE = (
     "Both models saw the same packets. Above: the line is what is in the model's bucket or queue; a cross is a drop "
@@ -63,15 +63,15 @@ def _roles(scene: Scene) -> tuple[Model, Model]:
 
 def _title(winner: Model, rival: Model) -> str:
     drops = (
-        f"The winner drops {units.count(winner.hits)} of the {units.count(winner.lost)} lost packets and "
-        f"{_others(winner)}, the best loser {units.count(rival.hits)} and {_others(rival)}"
+        f"The winner drops {quantities.count(winner.hits)} of the {quantities.count(winner.lost)} lost packets and "
+        f"{_others(winner)}, the best loser {quantities.count(rival.hits)} and {_others(rival)}"
     )
     return f"{drops}{_holds(winner, rival)}"
 
 
 def _others(model: Model) -> str:
     wrong = model.dropped - model.hits
-    return f"{units.count(wrong)} others" if wrong != 1 else "1 other"
+    return f"{quantities.count(wrong)} others" if wrong != 1 else "1 other"
 
 
 def _holds(winner: Model, rival: Model) -> str:
@@ -79,16 +79,15 @@ def _holds(winner: Model, rival: Model) -> str:
     longest, seen = rival.longest_wait_s, rival.seen_longest_wait_s
     if longest is not None and seen is not None and longest > 2 * seen:
         return (
-            f"; it would hold packets for up to {units.duration(longest)}: the longest wait seen is "
-            f"{units.duration(seen)}"
+            f"; it would hold packets for up to {quantities.duration(longest)}: the longest wait seen is "
+            f"{quantities.duration(seen)}"
         )
     right, wrong = winner.wait_error_s, rival.wait_error_s
     if right is not None and wrong is not None and wrong > 2 * right:
-        return (
-            f"; its waits are off by {units.duration(wrong)} (median), those of the winner by {units.duration(right)}"
-        )
+        off, least = quantities.duration(wrong), quantities.duration(right)
+        return f"; its waits are off by {off} (median), those of the winner by {least}"
     if longest == 0 and seen:
-        return f"; it delays nothing: the longest wait seen is {units.duration(seen)}"
+        return f"; it delays nothing: the longest wait seen is {quantities.duration(seen)}"
     return ""
 
 
@@ -108,7 +107,7 @@ def _level(rows: pl.DataFrame, model: Model) -> Panel:
         layer("right: predicted and lost", "lost", "points", where(predicted & seen), rare=True),
     ]
     if model.limit_bytes is not None:
-        layers.insert(1, rule(f"limit: {units.size(model.limit_bytes)}", "limit", model.limit_bytes / scale))
+        layers.insert(1, rule(f"limit: {quantities.size(model.limit_bytes)}", "limit", model.limit_bytes / scale))
     return Panel(
         TIME,
         Axis(f"{'Bucket fill' if model.element == 'policer' else 'Queue depth'} ({unit})", from_zero="always"),
@@ -154,7 +153,7 @@ def _wait(frame: pl.DataFrame, model: Model, top: float, in_unit: tuple[float, s
     scale, unit = in_unit
     held = points(frame.sort("seen_wait_ns"), pl.col("seen_wait_ns") / scale, pl.col("wait_ns") / scale)
     same = pl.DataFrame({"x": [0.0], "y": [0.0], "x2": [top], "y2": [top]})
-    error = "" if model.wait_error_s is None else f"; median error {units.duration(model.wait_error_s)}"
+    error = "" if model.wait_error_s is None else f"; median error {quantities.duration(model.wait_error_s)}"
     return Panel(
         Axis(f"Seen: longer than the fastest by ({unit})"),
         Axis(f"Predicted ({unit})", from_zero="always"),

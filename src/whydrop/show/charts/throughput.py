@@ -6,10 +6,10 @@ import math
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show.charts import losses
 from whydrop.show.charts.scene import Scene, layer, points, present, rate_unit, rule
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
+from whydrop.text import quantities
 
 SEE = (
     "The solid line is what was sent, the dashed one what was confirmed. Where the solid line is above, the rest was "
@@ -38,7 +38,7 @@ def figure(scene: Scene) -> Figure:
         losses.rug(scene.segments, 0.0),
     ]
     if limit is not None and scene.verdict is not None:
-        name = f"fitted {scene.verdict.cause} rate: {units.rate(limit)}"
+        name = f"fitted {scene.verdict.cause} rate: {quantities.rate(limit)}"
         layers.append(rule(name, "limit", limit / scale))
     return Figure(
         "throughput",
@@ -46,7 +46,7 @@ def figure(scene: Scene) -> Figure:
         scene.flow.flow,
         (
             Panel(
-                Axis(f"Time since the flow's first packet (s), averages over {units.duration(window)}"),
+                Axis(f"Time since the flow's first packet (s), averages over {quantities.duration(window)}"),
                 Axis(f"Throughput ({unit})", from_zero="always"),
                 present(layers),
                 zoom="time",

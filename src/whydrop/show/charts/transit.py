@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show.charts.pair_scene import DIRECTIONS, TIME_TITLE, Direction, PairScene, lost, matched
 from whydrop.show.charts.scene import as_float, layer, points, present, rule
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel, padded, span
+from whydrop.text import quantities
 
 SEE = (
     "Each dot is how long one packet took from one capture to the other. Dots that climb before losses (crosses, on "
@@ -105,7 +105,7 @@ def _panel(scene: PairScene, direction: Direction) -> Panel | None:
 
 def _after_gap(scene: PairScene) -> str:
     gap = scene.pair.after_gap
-    return "after a pause" if gap is None else f"after a pause of {units.duration(gap.gap_s)} or more"
+    return "after a pause" if gap is None else f"after a pause of {quantities.duration(gap.gap_s)} or more"
 
 
 def _title(scene: PairScene) -> str:
@@ -114,10 +114,11 @@ def _title(scene: PairScene) -> str:
     start, end = scene.ends(direction)
     took = scene.transit(direction)
     gone = scene.pair.lost_1_to_2 if direction == "1-to-2" else scene.pair.lost_2_to_1
-    losses = "none was lost" if not gone else f"{units.count(gone)} {'was' if gone == 1 else 'were'} lost"
+    losses = "none was lost" if not gone else f"{quantities.count(gone)} {'was' if gone == 1 else 'were'} lost"
     if took is None:
         return f"Transit time between {scene.first} and {scene.second}; {losses}"
-    return f"From {start} to {end} packets took {units.duration(took.min)} to {units.duration(took.max)}; {losses}"
+    took_s = quantities.interval(quantities.duration, took.min, took.max)
+    return f"From {start} to {end} packets took {took_s}; {losses}"
 
 
 def _typical(scene: PairScene) -> str:
@@ -127,8 +128,8 @@ def _typical(scene: PairScene) -> str:
     if took is None:
         return "How long packets took"
     return (
-        f"From {start} to {end} half of the packets took no more than {units.duration(took.p50)}, "
-        f"99 % no more than {units.duration(took.p99)}"
+        f"From {start} to {end} half of the packets took no more than {quantities.duration(took.p50)}, "
+        f"99 % no more than {quantities.duration(took.p99)}"
     )
 
 
@@ -158,7 +159,7 @@ def _counts(scene: PairScene, direction: Direction) -> Panel | None:
     layers = [
         layer("packets", "count-bar", "bars", bars),
         *(
-            layer(f"{name}: {units.duration(x * scale / 1e9)}", style, "slants", _upright(x, top))
+            layer(f"{name}: {quantities.duration(x * scale / 1e9)}", style, "slants", _upright(x, top))
             for name, style, x in marks
         ),
     ]

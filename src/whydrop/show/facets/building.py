@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show import figure
 from whydrop.show.facets import looks, marks
 from whydrop.show.facets.marks import Group
@@ -17,6 +16,7 @@ from whydrop.show.facets.places import DAY_S, bar_step, lane, outer_edges, seen
 from whydrop.show.facets.schema import Axis, FacetSpec
 from whydrop.show.figure import Ends, Figure, Layer, Panel
 from whydrop.show.printable import printable
+from whydrop.text import quantities
 
 # The band below a logarithmic axis in which zeros stand, as a share of the axis.
 # Each group has a lane of its own in it, or one would not see whose zeros they are.
@@ -50,8 +50,10 @@ class Counts:
         if not self.rows:
             return "Nothing to draw: there are no rows."
         drawn = self.rows - self.beyond - self.negative - self.missing
-        share = "" if drawn == self.rows else f" of {units.count(self.rows)}"
-        parts = [f"Drawn: {units.count(drawn)}{share} {self.what if self.rows != 1 else self.what.removesuffix('s')}"]
+        share = "" if drawn == self.rows else f" of {quantities.count(self.rows)}"
+        parts = [
+            f"Drawn: {quantities.count(drawn)}{share} {self.what if self.rows != 1 else self.what.removesuffix('s')}"
+        ]
         because = re.sub(r"^(\w+)s have\b", r"\1 has", self.because) if self.missing == 1 else self.because
         for count, why in (
             (self.zeros, "at 0, below the dashed line"),
@@ -60,7 +62,7 @@ class Counts:
             (self.missing, because),
         ):
             if count:
-                parts.append(f"{units.count(count)} {why}")
+                parts.append(f"{quantities.count(count)} {why}")
         return "; ".join(parts) + "."
 
 

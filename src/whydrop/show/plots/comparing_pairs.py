@@ -19,7 +19,7 @@ from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen, ma
 from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec, SeriesSpec
 from whydrop.show.plots.traces import INK, LeftOut, panel, trace
 from whydrop.show.theme import CYCLE
-from whydrop.units import count
+from whydrop.text.quantities import count
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording, Series

@@ -15,7 +15,7 @@ from whydrop.show.plots.choosing import Item, Values
 from whydrop.show.plots.schema import Kind, PanelSpec
 from whydrop.show.plots.traces import INK, LeftOut, panel, trace
 from whydrop.show.theme import Style
-from whydrop.units import significant
+from whydrop.text.quantities import significant
 
 # With so few values, the values themselves say more than their quartiles.
 _FEW = 6

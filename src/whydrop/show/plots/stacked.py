@@ -19,7 +19,7 @@ from whydrop.show.plots import axes
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
 from whydrop.show.plots.schema import PanelSpec
 from whydrop.show.plots.traces import TIME, LeftOut, panel, trace
-from whydrop.units import count
+from whydrop.text.quantities import count
 
 Made = tuple[Panel, LeftOut, Sequence[str]]
 

@@ -12,7 +12,7 @@ from whydrop.recording.metrics.together import listed
 from whydrop.show import figure
 from whydrop.show.figure import Axis, Ends, Layer, Panel
 from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
-from whydrop.units import count
+from whydrop.text.quantities import count
 
 # As the numbers of a plot call them; the figure's own are fewer.
 Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text", "band"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show import page as pages
 from whydrop.show.embedding import Choice
 from whydrop.show.page import text
 from whydrop.studies.discards import figures, words
 from whydrop.studies.page import Column, grid, listed
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.show.facets.schema import FacetSpec
@@ -99,7 +99,7 @@ def _why_missing(spec: FacetSpec, results: Results) -> str:
 
 
 def _ratio(value: float) -> str:
-    return "0" if value == 0 else f"{value:.2g}" if value < 0.001 else units.significant(value)
+    return "0" if value == 0 else f"{value:.2g}" if value < 0.001 else quantities.significant(value)
 
 
 _CHANGES = (
@@ -111,15 +111,15 @@ _CHANGES = (
     Column("95 % interval", ("ratio_low", "ratio_high"), _ratio),
     Column("p", ("p",), figures.p_value),
     Column("adjusted", ("adjusted_p",), figures.p_value),
-    Column("Days before", ("days_before",), units.count),
-    Column("Days after", ("days_after",), units.count),
+    Column("Days before", ("days_before",), quantities.count),
+    Column("Days after", ("days_after",), quantities.count),
 )
 _COMPARISONS = (
     Column("Site", ("site",), str),
     Column("Clients'", ("statistic",), str),
     Column("Conclusion", ("conclusion",), str),
-    Column("Clients before", ("before",), units.count),
-    Column("after", ("after",), units.count),
+    Column("Clients before", ("before",), quantities.count),
+    Column("after", ("after",), quantities.count),
     Column("After / before", ("ratio",), _ratio),
     Column("95 % interval", ("ratio_low", "ratio_high"), _ratio),
     Column("Equivalence interval", ("equivalence_low", "equivalence_high"), _ratio),
@@ -155,14 +155,14 @@ def _conclusions(results: Results) -> str:
 
 _COVERED = (
     Column("Site", ("site",), str),
-    Column("Days of telemetry", ("days",), units.count),
-    Column("covered of them", ("coverage",), units.percent),
-    Column("Days with a ratio", ("ratio_days",), units.count),
-    Column("Days with downloads", ("clients_days",), units.count),
-    Column("Downloads classed", ("tests",), units.count),
-    Column("zero", ("zero",), units.percent),
-    Column("non-zero", ("non-zero",), units.percent),
-    Column("unknown", ("unknown",), units.percent),
+    Column("Days of telemetry", ("days",), quantities.count),
+    Column("covered of them", ("coverage",), quantities.percent),
+    Column("Days with a ratio", ("ratio_days",), quantities.count),
+    Column("Days with downloads", ("clients_days",), quantities.count),
+    Column("Downloads classed", ("tests",), quantities.count),
+    Column("zero", ("zero",), quantities.percent),
+    Column("non-zero", ("non-zero",), quantities.percent),
+    Column("unknown", ("unknown",), quantities.percent),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whydrop import units
+from whydrop.text import quantities
 
 # A list of more sites than this is cut, and says how many there are.
 _MOST_NAMES = 6
@@ -47,7 +47,7 @@ def number(count: int, one: str, many: str | None = None) -> str:
     >>> number(1, "site"), number(200, "day of a site", "days of sites")
     ('1 site', '200 days of sites')
     """
-    return f"{units.count(count)} {one if count == 1 else many or one + 's'}"
+    return f"{quantities.count(count)} {one if count == 1 else many or one + 's'}"
 
 
 def clients(count: int) -> str:
@@ -63,8 +63,10 @@ def factor(row: Mapping[str, Any]) -> str:
         return ": none any more"
     bounds = ""
     if row["ratio_low"] is not None:
-        bounds = f", 95 %: {units.significant(row['ratio_low'], 2)} to {units.significant(row['ratio_high'], 2)}"
-    return f" ({units.significant(row['ratio'], 2)} times as many{bounds})"
+        bounds = (
+            f", 95 %: {quantities.significant(row['ratio_low'], 2)} to {quantities.significant(row['ratio_high'], 2)}"
+        )
+    return f" ({quantities.significant(row['ratio'], 2)} times as many{bounds})"
 
 
 def percent_interval(row: Mapping[str, Any]) -> str:
@@ -82,7 +84,7 @@ def per_million(ratio: float) -> str:
     """
     if ratio >= 0.01:
         return percent(ratio)
-    return f"{units.significant(ratio * 1e6)} per million packets" if ratio else "none"
+    return f"{quantities.significant(ratio * 1e6)} per million packets" if ratio else "none"
 
 
 def percent(share: float) -> str:
@@ -91,7 +93,7 @@ def percent(share: float) -> str:
     >>> percent(0.0123), percent(0.5), percent(0.00004), percent(0.0)
     ('1.2 %', '50 %', '0.004 %', '0 %')
     """
-    text = units.significant(share * 100, 3 if share >= 0.995 and share < 1 else 2)
+    text = quantities.significant(share * 100, 3 if share >= 0.995 and share < 1 else 2)
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return f"{text} %"
@@ -108,7 +110,7 @@ def faster(ratio: float) -> str:
     by = round((ratio - 1) * 100, 1)
     if by == 0:
         return "unchanged"
-    return f"{units.significant(abs(by), 2)} % {'faster' if by > 0 else 'slower'}"
+    return f"{quantities.significant(abs(by), 2)} % {'faster' if by > 0 else 'slower'}"
 
 
 def times(factor: float) -> str:
@@ -117,7 +119,7 @@ def times(factor: float) -> str:
     >>> times(3.21), times(41.0)
     ('3.2 times', '41 times')
     """
-    return f"{units.significant(factor, 2)} times"
+    return f"{quantities.significant(factor, 2)} times"
 
 
 def p_value(p: float | None) -> str:
@@ -128,4 +130,4 @@ def p_value(p: float | None) -> str:
     """
     if p is None:
         return "-"
-    return "<0.0001" if p < 0.0001 else units.significant(p, 2)
+    return "<0.0001" if p < 0.0001 else quantities.significant(p, 2)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop import units
 from whydrop.studies.discards import phrases
 from whydrop.studies.discards.results import UNSURE
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Change, Parameters
@@ -122,7 +122,7 @@ def _verdict(speeds: dict[str, Row], discards: dict[str, Row], change: Change) -
         if all(row["conclusion"] == "none-seen" for row in discards.values()):
             return [f"{asked} cannot be told from this change: no switch discarded a packet before or after it."]
         return [f"{asked} cannot be told from this change: no switch surely discards more or fewer packets since."]
-    margin = f"{units.significant(change.equivalence_margin * 100, 2)} %"
+    margin = f"{quantities.significant(change.equivalence_margin * 100, 2)} %"
     lines = []
     for direction, hoped, feared in (("fewer", "faster", "slower"), ("more", "slower", "faster")):
         since = f"the switch discards {direction} packets since the change"
@@ -203,7 +203,7 @@ def _speeds_then(speeds: dict[str, Row], change: Change) -> list[str]:
             continue
         unless = _UNLESS if word.endswith(UNSURE) else ""
         ratios = [row["ratio"] for row in same]
-        margin = units.significant(change.equivalence_margin * 100, 2)
+        margin = quantities.significant(change.equivalence_margin * 100, 2)
         told = (
             f"between {phrases.faster(min(ratios))} and {phrases.faster(max(ratios))}"
             if len(same) > 1
@@ -230,7 +230,7 @@ def _why_undecided(row: Row) -> str:
     return (
         f" (median {phrases.faster(row['ratio'])}{phrases.percent_interval(row)}; {phrases.clients(pairs)} would show "
         f"a change from about "
-        f"{units.significant((row['detectable_ratio'] - 1) * 100, 2)} % on)"
+        f"{quantities.significant((row['detectable_ratio'] - 1) * 100, 2)} % on)"
     )
 
 
@@ -256,11 +256,11 @@ def _published_answer(comparisons: pl.DataFrame, change: Change) -> list[str]:
     if told.is_empty():
         return ["As published: no client has tests enough in both periods, so that no comparison can be made."]
     rejected = told.filter(pl.col("conclusion") == "rejected")
-    level = units.significant(change.significance, 1)
+    level = quantities.significant(change.significance, 1)
     if rejected.is_empty():
         text = (
             f"As published: none of {told.height} comparisons of speeds before and after is rejected at p < {level} "
-            f"(smallest p {units.significant(float(told['ks_p'].min()), 2)}). "  # type: ignore[arg-type]
+            f"(smallest p {quantities.significant(float(told['ks_p'].min()), 2)}). "  # type: ignore[arg-type]
             "That a test fails to reject does not show that speeds are the same."
         )
     else:
@@ -284,7 +284,7 @@ def _utilisation(frame: pl.DataFrame) -> list[str]:
     return [
         f"Utilisation: {phrases.number(sites.height, 'site')}, "
         f"{phrases.number(frame.height, 'day of a site', 'days of sites')}; "
-        f"the busiest is {top['site']} on {top['day']} with {units.rate(top['rate_bps'])} at its median sample."
+        f"the busiest is {top['site']} on {top['day']} with {quantities.rate(top['rate_bps'])} at its median sample."
     ]
 
 
@@ -311,7 +311,7 @@ def _discards(frame: pl.DataFrame, parameters: Parameters) -> list[str]:
     none = [row["site"] for row in sites.filter(pl.col("discards") == 0).iter_rows(named=True)]
     line = (
         f"Discards: most at {top['site']}, {phrases.per_million(top['ratio'])} over {kept}; there was one "
-        f"or more on {units.count(some)} of {units.count(days)} days of sites"
+        f"or more on {quantities.count(some)} of {quantities.count(days)} days of sites"
     )
     return [f"{line}; none at {phrases.names(none)}." if none else f"{line}."]
 
@@ -339,7 +339,9 @@ def _retransmissions(sent_again: pl.DataFrame, discards: pl.DataFrame, parameter
     ]
     if factors:
         low, high = min(factors), max(factors)
-        between = phrases.times(high) if len(factors) == 1 else f"{units.significant(low, 2)} to {phrases.times(high)}"
+        between = (
+            phrases.times(high) if len(factors) == 1 else f"{quantities.significant(low, 2)} to {phrases.times(high)}"
+        )
         where = phrases.number(len(factors), "site that discards", "sites that discard")
         line += f", {between} what the switches discard at {where} any"
     return [line + "."]
@@ -356,11 +358,11 @@ def exposure(results: Results) -> list[str]:
         return []
     exposed, unknown = counts.get("non-zero", 0), counts.get("unknown", 0)
     where = phrases.at_metros(parameters.contact.metros)
-    some = f"{units.count(exposed)} ({phrases.percent(exposed / total)})"
-    line = f"Of {units.count(total)} downloads{where} {some} were exposed to discards"
+    some = f"{quantities.count(exposed)} ({phrases.percent(exposed / total)})"
+    line = f"Of {quantities.count(total)} downloads{where} {some} were exposed to discards"
     if parameters.definitions == "published":
         return [f"{line}; as published, tests of whose time the switch told nothing count as not exposed."]
-    rest = f"for {units.count(unknown)} ({phrases.percent(unknown / total)}) it is not known"
+    rest = f"for {quantities.count(unknown)} ({phrases.percent(unknown / total)}) it is not known"
     known = (
         f"{rest}, as switches were not measured all their time" if unknown else "switches were measured all their time"
     )
@@ -373,8 +375,9 @@ def _speed_by_exposure(tests: pl.DataFrame) -> list[str]:
     if speed.get("non-zero") is None or speed.get("zero") is None:
         return []
     return [
-        f"Exposed downloads ran at {units.rate(speed['non-zero'])}, the others at {units.rate(speed['zero'])} "
-        "(medians): no proof of a cause, as busy hours bring both discards and slow downloads."
+        f"Exposed downloads ran at {quantities.rate(speed['non-zero'])}, the others at "
+        f"{quantities.rate(speed['zero'])} (medians): no proof of a cause, as busy hours bring both "
+        "discards and slow downloads."
     ]
 
 
@@ -398,7 +401,7 @@ def _placebo(placebos: pl.DataFrame, comparisons: pl.DataFrame) -> list[str]:
     if spread < _NO_OWN_CHANGE:
         return [f"{when}, sites' medians change no more than chance among clients explains."]
     return [
-        f"{when}, sites' medians differ by {units.significant(spread * 100, 2)} % (standard deviation "
+        f"{when}, sites' medians differ by {quantities.significant(spread * 100, 2)} % (standard deviation "
         "beyond chance); intervals are as much wider."
     ]
 

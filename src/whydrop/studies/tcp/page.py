@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from whydrop import units
 from whydrop.show import page as pages
 from whydrop.show.embedding import Choice
 from whydrop.show.page import text
 from whydrop.studies.page import Column, grid, listed
 from whydrop.studies.tcp import words
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.show.figure import Figure
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 _LIMITS = (
     Column("Group", ("group",), str),
     Column("Limited by", ("limiter",), str),
-    Column("Connections", ("connections",), units.count),
-    Column("Share", ("share",), lambda share: f"{units.significant(100 * share)} %"),
-    Column("95 % interval", ("low", "high"), lambda share: f"{units.significant(100 * share)} %"),
+    Column("Connections", ("connections",), quantities.count),
+    Column("Share", ("share",), lambda share: f"{quantities.significant(100 * share)} %"),
+    Column("95 % interval", ("low", "high"), lambda share: f"{quantities.significant(100 * share)} %"),
 )
 _CHANGES = (
     Column("Site", ("site",), str),
     Column("Median", ("quantity",), lambda name: words.QUANTITIES[name]),
     Column("Conclusion", ("conclusion",), str),
-    Column("Later / earlier", ("ratio",), units.significant),
-    Column("95 % interval", ("low", "high"), units.significant),
+    Column("Later / earlier", ("ratio",), quantities.significant),
+    Column("95 % interval", ("low", "high"), quantities.significant),
     Column("adjusted p", ("adjusted_p",), lambda p: f"{p:.2g}"),
-    Column("Days before", ("days_before",), units.count),
-    Column("after", ("days_after",), units.count),
+    Column("Days before", ("days_before",), quantities.count),
+    Column("after", ("days_after",), quantities.count),
 )
 
 
@@ -53,7 +53,7 @@ def page(results: Results, figures: Mapping[str, Figure]) -> str:
     ]
     body = [
         f'<header><p class="brand">whydrop</p><p class="source"><strong>{text(words.TITLE)}</strong> '
-        f"{units.count(facts['samples'])} samples; {text(facts['first'])} to {text(facts['last'])}</p></header>",
+        f"{quantities.count(facts['samples'])} samples; {text(facts['first'])} to {text(facts['last'])}</p></header>",
         "<main>",
         f'<section class="answer" id="summary" aria-label="Summary"><h1>{text(first)}</h1>{listed(rest)}',
         f"{'<h2>To be known about it</h2>' if results.notes else ''}{listed(results.notes)}</section>",
@@ -93,7 +93,7 @@ def _spread(frame: pl.DataFrame, quantity: str) -> str:
 
     columns = (
         Column("Site", ("group",), str),
-        Column("Connections", ("connections",), units.count),
+        Column("Connections", ("connections",), quantities.count),
         Column("5 %", ("p5",), write),
         Column("Median", ("p50",), write),
         Column("95 % interval", ("median_low", "median_high"), write),

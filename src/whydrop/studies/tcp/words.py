@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from whydrop import units
 from whydrop.studies.tcp.analysis import LIMITERS, MIXED, UNKNOWN
 from whydrop.studies.tcp.study import Results
+from whydrop.text import quantities
 
 TITLE = "What limits TCP connections"
 QUANTITIES = {
@@ -30,14 +30,18 @@ def value(quantity: str, number: float | None) -> str:
     if number is None:
         return "not known"
     if quantity == "throughput_bps":
-        return units.rate(number)
-    return f"{units.significant(number)} ms" if quantity == "mean_rtt_ms" else f"{units.significant(100 * number)} %"
+        return quantities.rate(number)
+    return (
+        f"{quantities.significant(number)} ms"
+        if quantity == "mean_rtt_ms"
+        else f"{quantities.significant(100 * number)} %"
+    )
 
 
 def share(row: dict[str, Any]) -> str:
     """A share with its interval, in per cent."""
-    low, high = (units.significant(100 * row[name]) for name in ("low", "high"))
-    return f"{units.significant(100 * row['share'])} % ({low} to {high})"
+    low, high = (quantities.significant(100 * row[name]) for name in ("low", "high"))
+    return f"{quantities.significant(100 * row['share'])} % ({low} to {high})"
 
 
 def summary(results: Results) -> list[str]:
@@ -53,7 +57,7 @@ def _headline(results: Results) -> Iterator[str]:
     days = f"{facts['first']} to {facts['last']}" if facts["first"] else "without a date"
     rows = limits.filter(pl.col("by") == "all").sort("share", descending=True).to_dicts()
     named = [row for row in rows if row["limiter"] != UNKNOWN]
-    of = f"{units.count(facts['connections'])} connections, {days}"
+    of = f"{quantities.count(facts['connections'])} connections, {days}"
     if not named:
         yield f"What limits them is not known: of {of}, no kernel told."
         return
@@ -81,17 +85,17 @@ def _standing_out(results: Results) -> Iterator[str]:
         if row["low"] > everywhere[row["limiter"]]["high"]
     ]
     for _, row in sorted(found, key=lambda one: -one[0])[:_MOST_TOLD]:
-        usual = units.significant(100 * everywhere[row["limiter"]]["share"])
+        usual = quantities.significant(100 * everywhere[row["limiter"]]["share"])
         yield f"At {row['group']} {row['limiter']} holds {share(row)} of connections, of all {usual} %."
 
 
 def _changed(results: Results) -> Iterator[str]:
     frame = results.tables["changes"].filter(pl.col("conclusion") != "undecided").sort("p")
     for row in frame.head(_MOST_TOLD).iter_rows(named=True):
-        low, high = (units.significant(row[name]) for name in ("low", "high"))
+        low, high = (quantities.significant(row[name]) for name in ("low", "high"))
         yield (
             f"{row['site']}: the median {QUANTITIES[row['quantity']]} of the later days is {row['conclusion']}, "
-            f"{units.significant(row['ratio'])} ({low} to {high}) times that of the earlier ones."
+            f"{quantities.significant(row['ratio'])} ({low} to {high}) times that of the earlier ones."
         )
     if frame.height > _MOST_TOLD:
         yield f"{frame.height - _MOST_TOLD} more changes are in the tables."
@@ -101,7 +105,7 @@ def _caveats(results: Results) -> Iterator[str]:
     rows = results.tables["limits"].filter((pl.col("by") == "all") & (pl.col("limiter") == UNKNOWN)).to_dicts()
     if rows and rows[0]["share"] < 1:
         yield (
-            f"Of {units.percent(rows[0]['share'])} it is not known: they sent nothing or received more, which the "
+            f"Of {quantities.percent(rows[0]['share'])} it is not known: they sent nothing or received more, which the "
             "other end's kernel could tell, or their kernel has no such clocks."
         )
     if results.tables["changes"].height:

@@ -1,0 +1,1 @@
+"""Making text for people: quantities with their units, and phrases from templates."""
