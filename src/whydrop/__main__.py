@@ -6,22 +6,26 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the process ends with the exit status of the contract (0, 1 or 2; 130 after Ctrl-C)."""
-    arguments = sys.argv[1:]
-    from whydrop.cli import direct
-
-    capture = direct.capture_of(arguments)
-    if capture is not None:
-        sys.exit(direct.explain(capture))
-
+    """Run the command line; the process ends with the documented exit status (0, 1 or 2; 130 after Ctrl-C)."""
     try:
-        from whydrop.cli.commands import whydrop
+        sys.exit(_run(sys.argv[1:]))
     except KeyboardInterrupt as reason:
         from whydrop.cli import ending
 
         sys.exit(ending.status(reason))
 
-    sys.exit(whydrop.main(arguments, prog_name="whydrop", standalone_mode=True))
+
+def _run(arguments: list[str]) -> int:
+    from whydrop.cli import direct
+
+    capture = direct.capture_of(arguments)
+    if capture is not None:
+        return direct.explain(capture)
+
+    from whydrop.cli.commands import whydrop
+
+    status: int = whydrop.main(arguments, prog_name="whydrop", standalone_mode=True)
+    return status
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import recordings
-from whydrop.cli import terminating
 from whydrop.formats.flent.writing import as_document
 from whydrop.measure.batch import commands
 from whydrop.measure.batch.executing import Outcome, Summary, execute
@@ -25,7 +24,7 @@ from whydrop.measure.batch.measuring import described
 from whydrop.measure.batch.reading import read
 from whydrop.measure.batch.state import Entry, State, StateError
 from whydrop.recording.recording import Recording
-from whydrop.runtime import process_groups
+from whydrop.runtime import cancelling, process_groups
 
 Behaviour = Callable[[Run], str]
 
@@ -256,9 +255,9 @@ def test_a_signal_while_post_commands_run_lets_them_run_and_begins_no_other_run(
 ) -> None:
     ending = COMMANDS.replace('["sh", "-c", "echo after"]', f'"kill -{number} $PPID; sleep 0.05; echo after"')
     runs, state = begin(tmp_path, ending.replace('hosts = "h"', 'hosts = "h"\nrepetitions = 2'))
-    with terminating.as_ctrl_c() as received:
+    with cancelling.signals_raised():
         summary = go(tmp_path, runs, state, Fake())
-    assert received.number == number
+    assert cancelling.exit_status() == 128 + number
     assert outputs(tmp_path)["post-last.txt"] == "after\n"
     assert ([outcome.status for _, outcome in summary.outcomes], summary.interrupted) == (["complete"], True)
 
@@ -272,7 +271,7 @@ def test_a_second_ctrl_c_gives_up_the_post_commands_and_ends_the_monitors(tmp_pa
     ending = 'kind = "post"\nrun = "seq 200 | while read n; do kill -INT $PPID; sleep 0.05; done"'
     text = watched(tmp_path).replace('kind = "post"\nrun = ["sh", "-c", "echo after"]', ending)
     runs, state = begin(tmp_path, text)
-    with terminating.as_ctrl_c():
+    with cancelling.signals_raised():
         summary = go(tmp_path, runs, state, Fake(interrupt))
     assert summary.interrupted
     assert monitor_is_gone(tmp_path)

@@ -19,8 +19,6 @@ import pytest
 from click.testing import CliRunner
 
 from running.responders import HANGS_S, WHYDROP, Responder, free_port, responder, wait_until
-from whydrop.cli import terminating
-from whydrop.measure import interrupts
 from whydrop.measure.engine import Engine, FarHost, _parsed
 from whydrop.measure.places import host_and_port, places
 from whydrop.measure.plan import Plan, PlannedFlow
@@ -28,6 +26,7 @@ from whydrop.measure.run import run as measure
 from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Tally
 from whydrop.recording.recording import Recording
+from whydrop.runtime import cancelling, long_calls
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -82,7 +81,7 @@ def test_ctrl_c_in_any_phase_of_a_measurement_leaves_a_finished_recording(
             os.kill(os.getpid(), signal.SIGINT)
 
     settings = Settings(output=tmp_path, hosts=[FarHost("127.0.0.1", port=far.port)], counters=False)
-    with terminating.as_ctrl_c():
+    with cancelling.signals_raised():
         finished = measure(upload(1.0), settings, tell=tell)
     assert finished.status == "interrupted"
     recording = Recording.open(finished.folder)
@@ -92,9 +91,9 @@ def test_ctrl_c_in_any_phase_of_a_measurement_leaves_a_finished_recording(
 
 
 def test_waiting_outside_python_hears_ctrl_c_and_hands_over_results_and_errors() -> None:
-    assert interrupts.waited_for(lambda: 7, "seven") == 7
+    assert long_calls.waited_for(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
-        interrupts.waited_for(lambda: 1 // 0, "nothing")
+        long_calls.waited_for(lambda: 1 // 0)
     let_go = threading.Event()
     results: list[bool] = []
 
@@ -104,7 +103,7 @@ def test_waiting_outside_python_hears_ctrl_c_and_hands_over_results_and_errors()
         results.append(let_go.wait(HANGS_S))
 
     with pytest.raises(KeyboardInterrupt):
-        interrupts.waited_for(long, "long")
+        long_calls.waited_for(long)
     assert not results, "it did not wait for the end"
     let_go.set()
 
@@ -121,10 +120,16 @@ def test_ctrl_c_while_the_picture_is_drawn_says_where_the_recording_is(
 
     monkeypatch.setattr(run, "_run", lambda *_, **__: Finished(tmp_path / "one.recording", "complete"))
     monkeypatch.setattr(run, "_draw", interrupted)
-    monkeypatch.setattr(ending, "status", lambda _: ending.INTERRUPTED)
+    notes: list[str] = []
+
+    def status(reason: BaseException) -> int:
+        notes.extend(reason.__notes__)
+        return ending.INTERRUPTED
+
+    monkeypatch.setattr(ending, "status", status)
     done = CliRunner().invoke(whydrop, ["run", "tcp_1up", "--to", "127.0.0.1"])
     assert done.exit_code == 130
-    assert "one.recording" in done.output
+    assert notes == [f"the recording is complete: {tmp_path / 'one.recording'}"]
 
 
 def test_a_reader_of_the_summary_that_leaves_does_not_hide_how_the_test_went(

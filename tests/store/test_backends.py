@@ -216,7 +216,7 @@ def test_ctrl_c_ends_a_query_at_any_moment(duckdb, after_seconds):
 
 
 def test_a_query_that_hangs_is_given_up_after_ctrl_c_and_closing_does_not_wait_for_it(store, monkeypatch):
-    monkeypatch.setattr("whydrop.runtime.reach.PATIENCE_S", 0.3)
+    monkeypatch.setattr("whydrop.runtime.long_calls.PATIENCE_S", 0.3)
     storage = threading.Event()
     backend = DuckDB(str(store))
     spill = backend._spill.path
@@ -228,7 +228,7 @@ def test_a_query_that_hangs_is_given_up_after_ctrl_c_and_closing_does_not_wait_f
     with pytest.raises(KeyboardInterrupt) as raised:
         backend._within_reach(hangs)
     [note] = raised.value.__notes__
-    assert note == f"{store}: a query of DuckDB did not end within 0.3 s and was given up"
+    assert note == f"{store}: a query of DuckDB did not end within 0.3 s and was abandoned"
     assert values(backend) == [1.0, 2.0, 3.0, 4.0], "other queries do not wait for it"
     backend.close()
     assert not spill.exists()

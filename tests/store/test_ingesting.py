@@ -282,7 +282,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_read(
 PROGRAM = """
 import sys, time
 from contextlib import contextmanager
-from whydrop.cli import import_into_store, importing
+from whydrop.cli import commands, import_into_store
 from whydrop.formats.archives import ingesting
 
 @contextmanager
@@ -299,7 +299,7 @@ def by_hand():
 if __name__ == "__main__":
     ingesting.FILES_OF_A_BATCH = 5
     import_into_store._metered = by_hand
-    importing.command([sys.argv[2], "--store", sys.argv[1], "--workers", "2"])
+    commands.whydrop(["import", sys.argv[2], "--store", sys.argv[1], "--workers", "2"])
 """
 
 
@@ -329,7 +329,7 @@ def test_ended_by_ctrl_c_or_sigterm_it_keeps_what_was_read_and_says_no_more_than
     send(process.pid, how)
     # Ends when the last process that has these pipes does.
     _, said = process.communicate(timeout=120)
-    assert said == "whydrop: what was read until then is in the store\nwhydrop: stopped\n"
+    assert said == "whydrop: stopped\nwhydrop: everything read so far is in the store\n"
     assert process.returncode == 128 + how
     assert plain(tmp_path / "store").height == 7 * SERIES * 360
     assert statuses(ingest(Store.open(tmp_path / "store"), [tmp_path / "in"])) == ["known"] * 7 + ["new"] * 5

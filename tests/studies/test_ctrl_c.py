@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from studies.test_study_cli import CHOICE, SmallFleet, whydrop
-from whydrop.cli import ctrl_c, terminating
+from whydrop.runtime import cancelling
 from whydrop.studies.discards import queries
 
 
@@ -47,7 +47,7 @@ def foreground() -> Iterator[None]:
 
 def test_what_python_ignores_is_raised_again(capfd: pytest.CaptureFixture[str]) -> None:
     def finalized() -> None:
-        with ctrl_c.deferred():
+        with cancelling.signals_raised():
             Finalized()
             threading.Event().wait(60)
 
@@ -63,12 +63,12 @@ def test_what_is_raised_again_waits_for_the_hook_that_arranges_it(monkeypatch: p
 
     def slow(thread: threading.Thread) -> None:
         start(thread)
-        time.sleep(20 * terminating._AGAIN_S)
+        time.sleep(20 * cancelling._RAISED_AGAIN_AFTER_S)
 
     monkeypatch.setattr(threading.Thread, "start", slow)
 
     def finalized() -> None:
-        with ctrl_c.deferred():
+        with cancelling.signals_raised():
             Finalized()
             threading.Event().wait(5)
 
@@ -84,7 +84,7 @@ def test_other_things_that_python_ignores_are_still_told(capfd: pytest.CaptureFi
     # pytest has a hook of its own.
     before, sys.unraisablehook = sys.unraisablehook, sys.__unraisablehook__
     try:
-        with ctrl_c.deferred():
+        with cancelling.signals_raised():
             Broken()
     finally:
         sys.unraisablehook = before
@@ -106,34 +106,33 @@ def test_a_library_that_makes_an_error_of_it_is_not_believed(
     asked: list[int] = []
     monkeypatch.setitem(queries.QUERIES, "discard_ratio", disguises)
     monkeypatch.setitem(queries.QUERIES, "retransmission_ratio", lambda *_: asked.append(1))
-    monkeypatch.setattr("whydrop.cli.ending.status", lambda reason: 130 * isinstance(reason, KeyboardInterrupt))
+    notes: list[str] = []
+
+    def status(reason: BaseException) -> int:
+        notes.extend(getattr(reason, "__notes__", ()))
+        return 130 * isinstance(reason, KeyboardInterrupt)
+
+    monkeypatch.setattr("whydrop.cli.ending.status", status)
     found = whydrop(small_fleet.store, *CHOICE, "--output", tmp_path, "--format", "csv")
     assert found.exit_code == 130
-    assert f"what was computed until now is in {tmp_path}" in found.stderr
+    assert notes == [f"the results so far are in {tmp_path}"]
     assert asked == []
 
 
-def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
-    program = (
-        "import signal, os\nfrom whydrop.cli import ctrl_c\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "with ctrl_c.deferred():\n    os.kill(os.getpid(), signal.SIGINT)\nprint('went on')"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-        == "went on\n"
-    )
-
-
 def test_ctrl_c_in_the_midst_of_a_query_is_one_interrupt() -> None:
-    """Polars would raise one of its own before Python's."""
-    ctrl_c.raised_once()
-    seen = []
-    signal.signal(signal.SIGINT, lambda *_: seen.append(True))
-    ctrl_c.raised_once()
-
-    def interrupted(frame: pl.DataFrame) -> pl.DataFrame:
-        interrupt()
+    """Polars, imported later than the handlers of the command line, raises one of its own before Python's."""
+    program = """
+import os, signal
+from whydrop.runtime import cancelling
+with cancelling.signals_raised():
+    cancelling.import_polars()
+    import polars as pl
+    def interrupted(frame):
+        os.kill(os.getpid(), signal.SIGINT)
         return frame
-
-    assert pl.LazyFrame({"a": [1, 2]}).map_batches(interrupted).collect().height == 2
-    assert seen == [True]
+    with cancelling.deferred() as signals:
+        height = pl.LazyFrame({"a": [1, 2]}).map_batches(interrupted).collect().height
+    print(height, signals.received)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 True\n"

@@ -366,4 +366,4 @@ def test_ctrl_c_ends_the_study_and_says_where_its_tables_are(small_fleet: SmallF
     assert process.returncode in (0, 130), said
     assert (folder / "tables" / "utilisation.parquet").exists()
     if process.returncode == 130:
-        assert f"what was computed until now is in {folder}" in said
+        assert f"the results so far are in {folder}" in said

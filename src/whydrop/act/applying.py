@@ -12,8 +12,8 @@ from whydrop.act.changes import CannotChangeError, Change
 from whydrop.act.snapshot import Request, Snapshot
 from whydrop.act.state import Entry, Phase
 from whydrop.errors import Error
+from whydrop.runtime.cancelling import deferred
 from whydrop.runtime.rtnetlink import Netlink
-from whydrop.runtime.signals import held
 
 # A run that tries something longer has hung: then the guard takes the change back.
 _TRIAL_S = 3600.0
@@ -37,7 +37,7 @@ class Lease:
             CannotChangeError: the kernel refuses; nothing of it is left.
             LostError: somebody else has taken it back or changed the queues.
         """
-        with held(), state.opened() as book:
+        with deferred(), state.opened() as book:
             self._check(book)
             netlink = Netlink()
             try:
@@ -55,7 +55,7 @@ class Lease:
         """Apply another change of the same kind, such as another rate, instead. Raises as :meth:`on`."""
         # What takes it back is what was written down: it does not depend on the rate.
         assert ([one.as_json() for one in change.undo], change.owns) == (self._entry.undo, self._entry.owns)
-        with held(), state.opened() as book:
+        with deferred(), state.opened() as book:
             self._check(book)
             reverting.take_back(self._entry)
             self._entry = book.update(self._entry, words=change.words, commands=change.commands())
@@ -64,13 +64,13 @@ class Lease:
 
     def off(self) -> None:
         """Take it back, to apply it again later. Raises as :func:`reverting.revert`."""
-        with held(), state.opened() as book:
+        with deferred(), state.opened() as book:
             self._check(book)
             reverting.take_back(self._entry)
 
     def leave(self, phase: Phase, for_s: float = 0.0) -> None:
         """Let it outlive this run: until a time, or for good."""
-        with held(), state.opened() as book:
+        with deferred(), state.opened() as book:
             self._check(book)
             self._entry = book.update(self._entry, phase=phase, until_s=state.now_s() + for_s)
 
@@ -78,7 +78,7 @@ class Lease:
         """Take it back unless it was left."""
         if self._entry.phase != "tried":
             return
-        with held(), state.opened() as book:
+        with deferred(), state.opened() as book:
             if any(state.same_place(one, self._entry) for one in book.entries()):
                 reverting.revert(book, self._entry)
 

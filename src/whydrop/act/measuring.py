@@ -18,6 +18,7 @@ from whydrop.measure.settings import Settings
 from whydrop.measure.tests import resolve
 from whydrop.recording.metrics.definitions import measure
 from whydrop.recording.recording import Recording
+from whydrop.runtime.cancelling import interruption
 
 # What a flow does in this share of its time at the beginning is its start, and not what the path carries.
 _START_SHARE = 1 / 3
@@ -104,7 +105,7 @@ class Meter:
         plan: Plan = resolve(test, [self.host.name], given, title=title)
         finished = run(plan, Settings(output=self.output, hosts=[self.host], title=title))
         if finished.status == "interrupted":
-            raise KeyboardInterrupt
+            raise interruption()
         if finished.status != "complete":
             why = "; ".join(map(str, finished.failures)) or finished.status
             raise NoMeasurementError(f"{title}: {why} (recording: {finished.folder})")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from whydrop.cli import aligned, ending, terminating
+from whydrop.cli import aligned, ending
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.measure.batch.executing import Summary
@@ -245,12 +246,12 @@ def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any
     notes += [f"run {key} is not in the file any more; left out" for key in sorted(gone)]
     for note in notes:
         click.echo(f"whydrop: {ending.printable(note)}", err=True)
-    with terminating.as_ctrl_c() as received, watching(times) as watcher:
+    with watching(times) as watcher:
         summary = execute(
             runs, state, state_path=path, output=options["output"], run_test=run_test, watcher=watcher,
             stop_on_failure=stop_on_failure,
         )  # fmt: skip
-    return _summary(summary, state, path, if_interrupted=received.status)
+    return _summary(summary, state, path)
 
 
 def _nothing_left(path: Path) -> None:
@@ -267,7 +268,7 @@ def _nothing_left(path: Path) -> None:
         )
 
 
-def _summary(summary: Summary, state: State, path: Path, *, if_interrupted: int) -> int:
+def _summary(summary: Summary, state: State, path: Path) -> int:
     parts = [f"{summary.count(status)} {status}" for status in ("complete", "failed", "interrupted")]
     parts = [part for part in parts if not part.startswith("0 ")] or ["none run"]
     if summary.skipped:
@@ -278,7 +279,7 @@ def _summary(summary: Summary, state: State, path: Path, *, if_interrupted: int)
     click.echo(f"Runs: {', '.join(parts)} ({path}{order})")
     if summary.interrupted:
         click.echo("whydrop: stopped; --resume goes on", err=True)
-        return if_interrupted
+        return cancelling.exit_status()
     return ending.NOT_ANALYSED if summary.count("failed") else 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whydrop.cli import ending
+from whydrop.runtime import cancelling
 
 # The command's module, and the line that `whydrop --help` shows without importing it, by what people do.
 GROUPS = {
@@ -78,15 +79,17 @@ class Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; Ctrl-C, a reader that has had enough, and a full disk end every command alike, at any moment.
+        """Run a command; signals, a reader that closes the pipe, and a full disk end every command in the same way.
 
-        click itself would end with 1 for both, and say "Aborted!" to the one.
+        click itself exits with 1 for all of them, and prints "Aborted!" on Ctrl-C.
         """
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except (KeyboardInterrupt, OSError) as reason:
-            sys.exit(ending.status(reason))
+        with cancelling.signals_raised():
+            try:
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+            except (KeyboardInterrupt, OSError) as reason:
+                with cancelling.deferred():
+                    sys.exit(ending.status(reason))
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -61,7 +61,7 @@ def command(
         _print(found, kind, with_metadata)
         if not found.rows:
             raise ValueError(f"{comparing.names(found)}: no metric that both have: nothing could be compared")
-    except (RecordingError, OSError, KeyboardInterrupt, ValueError) as reason:
+    except (RecordingError, OSError, ValueError) as reason:
         sys.exit(ending.status(reason))
 
 

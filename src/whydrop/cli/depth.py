@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities, terminating
+from whydrop.cli import ending, quantities
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.measure.depth.measuring import Measured, Wanted
@@ -62,13 +63,13 @@ def command(host: str, as_json: bool, **options: Any) -> None:
     click.echo(
         f"whydrop: bursts of UDP packets, at most {caps.max_bytes / 1e6:.0f} MB in {caps.max_time_s:.0f} s", err=True
     )
-    with terminating.as_ctrl_c() as received:
-        try:
-            measured = measure(wanted, lambda what: click.echo(f"whydrop: {ending.printable(what)}", err=True))
-        except (EngineError, RecordingError, OSError, KeyboardInterrupt) as reason:
-            sys.exit(ending.status(reason))
-        _report(measured, as_json=as_json)
-    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": received.status}[measured.status])
+    try:
+        measured = measure(wanted, lambda what: click.echo(f"whydrop: {ending.printable(what)}", err=True))
+    except (EngineError, RecordingError, OSError) as reason:
+        sys.exit(ending.status(reason))
+    _report(measured, as_json=as_json)
+    statuses = {"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": cancelling.exit_status()}
+    sys.exit(statuses[measured.status])
 
 
 def _wanted(host: str, options: dict[str, Any]) -> Wanted:

@@ -31,6 +31,6 @@ def explain(path: str) -> int:
     try:
         found = completing.document(analysed([path], tables=False).document())
         ending.write_found(found)
-    except (_core.CaptureError, Error, OSError, KeyboardInterrupt) as reason:
+    except (_core.CaptureError, Error, OSError) as reason:
         return ending.not_analysed(reason, [path])
     return 0

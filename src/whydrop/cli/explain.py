@@ -162,7 +162,7 @@ def problems() -> tuple[type[BaseException], ...]:
     """The exceptions that end the program with one line."""
     from whydrop import CaptureError, Error
 
-    return CaptureError, Error, OSError, KeyboardInterrupt
+    return CaptureError, Error, OSError
 
 
 def _into_store(
@@ -186,7 +186,7 @@ def _into_store(
             retry=many["retry_failed"],
             as_json=as_json,
         )
-    except (StoreError, BackendError, OSError, KeyboardInterrupt) as reason:
+    except (StoreError, BackendError, OSError) as reason:
         return ending.status(reason)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ctrl_c, ending, terminating
+from whydrop.cli import aligned, ending
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.explaining.many.explaining import Tally
@@ -43,8 +44,8 @@ def explain_into_store(
     if not found.paths and not found.unreadable:
         raise click.UsageError(f"no capture among the {found.other_files} files given: expected pcap or pcapng files.")
     bounds = CostLimits(**{key: value for key, value in limits.items() if value is not None})
-    ctrl_c.raised_once()
-    with terminating.as_ctrl_c(), _cluster(backend, bounds, workers) as explain, _progress() as progress:
+    cancelling.import_polars()
+    with _cluster(backend, bounds, workers) as explain, _progress() as progress:
         store = Store.create(place)
         tally = explain_into(
             store, found.paths, explain=explain, workers=workers, limits=bounds, retry_failed=retry, progress=progress

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, pace, quantities, terminating
+from whydrop.cli import ending, pace, quantities
 
 if TYPE_CHECKING:
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
@@ -62,11 +62,10 @@ def command(host: str, as_json: bool, **options: Any) -> None:
     Exits with 0 when there is nothing to fix, or the fix helps (or was only shown), 1 when it does not or cannot be
     tried, 2 when the command line is wrong, 130 after Ctrl-C.
     """
-    with terminating.as_ctrl_c():
-        try:
-            status = _fix(host, as_json=as_json, options=options)
-        except pace.problems() as reason:
-            status = ending.status(reason)
+    try:
+        status = _fix(host, as_json=as_json, options=options)
+    except pace.problems() as reason:
+        status = ending.status(reason)
     sys.exit(status)
 
 

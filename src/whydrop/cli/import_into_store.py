@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ctrl_c, ending, terminating
+from whydrop.cli import aligned, ending
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.formats.archives.ingesting import Report
@@ -38,12 +39,10 @@ def run(files: tuple[Path, ...], place: str, *, again: bool, workers: int | None
     try:
         _require_any(files)
         store = Store.create(place)
-        ctrl_c.raised_once()
-        with terminating.as_ctrl_c(), _metered() as progress:
+        cancelling.import_polars()
+        with cancelling.noted("everything read so far is in the store"), _metered() as progress:
             report = ingest(store, files, progress, again=again, processes=workers)
-    except (RecordingError, OSError, KeyboardInterrupt) as reason:
-        if isinstance(reason, KeyboardInterrupt):
-            sys.stderr.write("whydrop: what was read until then is in the store\n")
+    except (RecordingError, OSError) as reason:
         return ending.status(reason)
     if as_json:
         import json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import sys
 
 TYPE_CHECKING = False
@@ -11,6 +10,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from whydrop.explaining.explained import Analysis
+    from whydrop.runtime.long_calls import Call
 
 
 def analysed(
@@ -50,52 +50,34 @@ def _watched(
 ) -> Analysis:
     patient = "-" in map(str, paths)
     if not sys.stderr.isatty():
-        return _finish(_start(call), patient)
+        return _result(_started(call), patient)
 
     from whydrop.cli.progress import PATIENCE_S, metered
 
     with metered(afterwards) as meter:
-        work = _start(lambda: call(progress=meter.advance))
-        return _finish(work, patient, wait_s=PATIENCE_S, when_long=meter.show)
+        running = _started(lambda: call(progress=meter.advance))
+        running.wait(PATIENCE_S)
+        if not running.is_over:
+            meter.show()
+        return _result(running, patient)
 
 
-class _Work:
-    """Work in another thread. Waiting for it is interrupted by Ctrl-C, as waiting for a silent pipe is not."""
+def _started(call: Callable[..., Analysis]) -> Call:
+    from whydrop.runtime.long_calls import Call
 
-    def __init__(self) -> None:
-        self.result: Analysis | None = None
-        self.failure: BaseException | None = None
-        # _thread and not threading, which takes several times as long to import as a small capture to explain.
-        self.running = _thread.allocate_lock()
-        self.running.acquire()
+    running = Call(call)
+    running.start()
+    return running
 
 
-def _start(call: Callable[[], Analysis]) -> _Work:
-    work = _Work()
-
-    def body() -> None:
-        try:
-            work.result = call()
-        except BaseException as reason:
-            work.failure = reason
-        finally:
-            work.running.release()
-
-    _thread.start_new_thread(body, ())
-    return work
-
-
-def _finish(work: _Work, patient: bool, *, wait_s: float = -1, when_long: Callable[[], None] | None = None) -> Analysis:
+def _result(running: Call, patient: bool) -> Analysis:
     try:
-        if not work.running.acquire(timeout=wait_s) and when_long is not None:
-            when_long()
-            work.running.acquire()
-    except KeyboardInterrupt:
-        if not patient:
+        analysis: Analysis = running.result()
+    except KeyboardInterrupt as reason:
+        from whydrop.runtime.cancelling import Terminated
+
+        if not patient or isinstance(reason, Terminated):
             raise
         sys.stderr.write("\nwhydrop: explaining what has been captured; Ctrl-C once more stops\n")
-        work.running.acquire()
-    if work.failure is not None:
-        raise work.failure
-    assert work.result is not None
-    return work.result
+        analysis = running.result()
+    return analysis

@@ -62,7 +62,7 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> No
         if output is not None:
             stream = sys.stderr if as_json else sys.stdout
             print(f"Packets: {ending.printable(str(output))} ({rows} rows)", file=stream)
-    except (CaptureError, OSError, KeyboardInterrupt) as reason:
+    except (CaptureError, OSError) as reason:
         sys.exit(ending.not_analysed(reason, (first, second)))
 
 

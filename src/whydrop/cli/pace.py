@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities, terminating
+from whydrop.cli import ending, quantities
 
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
@@ -71,14 +71,13 @@ def command(host: str | None, do: str | None, keep: bool, as_json: bool, **optio
     """
     if (do is not None) if host else (do is None and not keep):
         raise click.UsageError("Give HOST, or one of --status, --keep, --revert, --forget without it.")
-    with terminating.as_ctrl_c():
-        try:
-            if host is None:
-                status = _state(do or "keep", as_json=as_json)
-            else:
-                status = _pace(host, keep=keep, as_json=as_json, options=options)
-        except problems() as reason:
-            status = ending.status(reason)
+    try:
+        if host is None:
+            status = _state(do or "keep", as_json=as_json)
+        else:
+            status = _pace(host, keep=keep, as_json=as_json, options=options)
+    except problems() as reason:
+        status = ending.status(reason)
     sys.exit(status)
 
 
@@ -96,7 +95,7 @@ def problems() -> tuple[type[BaseException], ...]:
 
     return (
         CannotChangeError, LostError, NoMeasurementError, NoPlanError, NotRevertedError, EngineError, RecordingError,
-        CaptureError, StateError, OSError, KeyboardInterrupt,
+        CaptureError, StateError, OSError,
     )  # fmt: skip
 
 

@@ -146,7 +146,7 @@ def command(
             figures.write(figure, path, kind, numbers, legend=not no_legend, size=size)
     except (catalogue.PlotError, UnknownReducer) as reason:
         raise click.UsageError(ending.printable(str(reason))) from None
-    except (NothingToDraw, RecordingError, OSError, KeyboardInterrupt, ValueError) as reason:
+    except (NothingToDraw, RecordingError, OSError, ValueError) as reason:
         sys.exit(ending.status(reason))
 
 

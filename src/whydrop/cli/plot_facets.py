@@ -57,7 +57,7 @@ def run(
 
     # Only stores need an engine, and importing one takes a while.
     errors: tuple[type[BaseException], ...] = (
-        NothingToDraw, CannotGroup, RecordingError, OSError, ValueError, KeyboardInterrupt,
+        NothingToDraw, CannotGroup, RecordingError, OSError, ValueError,
     )  # fmt: skip
     of_store = options["table"] is not None or any((path / _STORE).is_file() for path in paths)
     if of_store:

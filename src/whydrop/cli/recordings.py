@@ -25,7 +25,7 @@ def reading() -> Iterator[None]:
 
     try:
         yield
-    except (RecordingError, OSError, KeyboardInterrupt) as reason:
+    except (RecordingError, OSError) as reason:
         sys.exit(ending.status(reason))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, TextIO
 import click
 
 from whydrop.cli import ending, quantities
+from whydrop.runtime import cancelling
 
 EXAMPLES = """
 \b
@@ -118,12 +118,10 @@ def secret_or_leave(path: Path | None) -> str | None:
 
 
 def _serve(responder: Any, ready: str) -> int:
-    """Serve in a thread of its own, so that signals are received here; say so when they are."""
+    """Serve in a thread of its own until a signal arrives here."""
     from whydrop._core import TrafficError
 
-    asked = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.set())
+    ended = threading.Event()
     problem: list[BaseException] = []
 
     def serve() -> None:
@@ -131,18 +129,19 @@ def _serve(responder: Any, ready: str) -> int:
             responder.run()
         except TrafficError as reason:
             problem.append(reason)
-        asked.set()
+        ended.set()
 
     thread = threading.Thread(target=serve, name="responder")
-    thread.start()
-    # It serves also where nobody reads what it says.
-    _say(ready)
-    # A wait without an end would not hear signals on every platform.
-    while not asked.wait(1.0):
-        if (told := responder.problem()) is not None:
-            _say(f"metadata of this host: {ending.printable(ending.one_line(Exception(told)))}", sys.stderr)
-    responder.stop()
-    thread.join()
+    with cancelling.deferred() as signals:
+        thread.start()
+        # It serves also where its output is not read.
+        _say(ready)
+        with signals.ending_block(), signals.allowed():
+            while not ended.wait(1.0):
+                if (found := responder.problem()) is not None:
+                    _say(f"metadata of this host: {ending.printable(ending.one_line(Exception(found)))}", sys.stderr)
+        responder.stop()
+        thread.join()
     if problem:
         return ending.status(problem[0])
     connections, proved, foreign, wrong_proof, expired, _ = responder.statistics()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities, terminating
+from whydrop.cli import ending, quantities
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.measure.places import FarEnd
@@ -85,26 +86,24 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
     from whydrop.measure.leaving import CannotLeaveError
     from whydrop.recording.errors import RecordingError
 
-    with terminating.as_ctrl_c() as received:
-        try:
-            finished = _run(plan, settings, quiet=as_json)
-        except CannotLeaveError as reason:
-            ending.status(reason)
-            sys.exit(2)
-        except (EngineError, RecordingError, OSError, KeyboardInterrupt) as reason:
-            sys.exit(ending.status(reason))
-        try:
+    try:
+        finished = _run(plan, settings, quiet=as_json)
+    except CannotLeaveError as reason:
+        ending.status(reason)
+        sys.exit(2)
+    except (EngineError, RecordingError) as reason:
+        sys.exit(ending.status(reason))
+    try:
+        with cancelling.noted(f"the recording is complete: {finished.folder}"):
             picture = _draw(finished, options["picture"], wanted=not options["no_plot"])
             _report(finished, picture, as_json=as_json)
-        except KeyboardInterrupt as reason:
-            print(f"\nwhydrop: the recording is whole: {ending.printable(str(finished.folder))}", file=sys.stderr)
-            sys.exit(ending.status(reason))
-        except BrokenPipeError as reason:
-            # Whoever read has had enough; how the test went is the status all the same.
-            ending.status(reason)
-        except (RecordingError, OSError) as reason:
-            sys.exit(ending.status(reason))
-    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": received.status}[finished.status])
+    except BrokenPipeError as reason:
+        # The reader closed the pipe; the exit status still says how the test went.
+        ending.status(reason)
+    except (RecordingError, OSError) as reason:
+        sys.exit(ending.status(reason))
+    statuses = {"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": cancelling.exit_status()}
+    sys.exit(statuses[finished.status])
 
 
 def planned(

@@ -60,7 +60,7 @@ def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool
             what = f" that match {' '.join(patterns)}" if patterns else ""
             raise ValueError(f"{recordings[0]}: no series with samples{what}")
         _print([row for rows in metrics for row in rows], series, [label for label, _ in named], kind, whole)
-    except (RecordingError, OSError, KeyboardInterrupt, ValueError) as reason:
+    except (RecordingError, OSError, ValueError) as reason:
         sys.exit(ending.status(reason))
 
 

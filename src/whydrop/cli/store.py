@@ -50,7 +50,7 @@ def command(place: str, compact: bool, table: str | None, before: str | None, as
         store = Store.open(place)
         done = store.compact(table, before) if compact else []
         contents = store.contents()
-    except (RecordingError, OSError, KeyboardInterrupt) as reason:
+    except (RecordingError, OSError) as reason:
         sys.exit(ending.status(reason))
     if as_json:
         import json

@@ -109,10 +109,7 @@ def discards(**options: Any) -> None:
         return
     _check_usage(options)
     parameters = _parameters(options)
-    try:
-        sys.exit(_watch(options, parameters) if options["watch"] else _study(options, parameters))
-    except KeyboardInterrupt as reason:
-        sys.exit(ending.status(reason))
+    sys.exit(_watch(options, parameters) if options["watch"] else _study(options, parameters))
 
 
 def _check_usage(options: dict[str, Any]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from whydrop.cli import ending
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,16 +22,13 @@ Progress = Callable[[str, float, int], None]
 _MOST_FILES = 6
 
 
-@contextmanager
-def said_where(folder: Folder | None) -> Iterator[None]:
-    """When Ctrl-C ends the work, say where what was computed so far is."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if folder is not None and folder.begun:
-            what = f"what was computed until now is in {ending.printable(str(folder.path))}"
-            print(f"whydrop: {what}", file=sys.stderr)
-        raise
+def said_where(folder: Folder | None) -> AbstractContextManager[None]:
+    """When Ctrl-C ends the work, say where the results so far are."""
+
+    def place() -> str | None:
+        return f"the results so far are in {folder.path}" if folder is not None and folder.begun else None
+
+    return cancelling.noted(place)
 
 
 def say_files(folder: Folder, files: int, stream: TextIO) -> None:
@@ -61,10 +59,10 @@ def rows_of(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def showing(raise_if_received: Callable[[], None]) -> Iterator[Progress]:
+def showing() -> Iterator[Progress]:
     """A bar with the time left, on a terminal; whoever reports progress is interrupted there if Ctrl-C was lost."""
     if not sys.stderr.isatty():
-        yield lambda *_: raise_if_received()
+        yield lambda *_: cancelling.raise_if_received()
         return
     from rich import progress
     from rich.console import Console
@@ -77,7 +75,7 @@ def showing(raise_if_received: Callable[[], None]) -> Iterator[Progress]:
         task = display.add_task("Opening the store", total=None)
 
         def advance(what: str, done: float, of: int) -> None:
-            raise_if_received()
+            cancelling.raise_if_received()
             display.update(task, description=what, completed=done, total=of)
 
         yield advance

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ctrl_c, ending, study_output
+from whydrop.cli import aligned, ending, study_output
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,11 +28,11 @@ def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...
     """Compute and print or write what was asked for; returns the exit status."""
     from whydrop.store.engines import BackendError
 
-    ctrl_c.raised_once()
+    cancelling.import_polars()
     folder = None if options["list_tests"] or options["output"] is None else _folder(options["output"], parameters)
     try:
-        with study_output.said_where(folder), ctrl_c.deferred() as raise_if_received:
-            return _run(options, parameters, formats, folder, raise_if_received)
+        with study_output.said_where(folder):
+            return _run(options, parameters, formats, folder)
     except (BackendError, OSError) as reason:
         return ending.status(reason)
 
@@ -41,7 +42,6 @@ def _run(
     parameters: Parameters,
     formats: tuple[str, ...],
     folder: Folder | None,
-    raise_if_received: Callable[[], None],
 ) -> int:
     from whydrop.store.engines import open_backend
     from whydrop.studies.discards import study
@@ -49,10 +49,10 @@ def _run(
     only = ("contacts",) if options["list_tests"] else None
     with (
         open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend,
-        study_output.showing(raise_if_received) as progress,
+        study_output.showing() as progress,
     ):
         results = study.run(backend, parameters, progress, _keeping(folder, formats), only)
-        raise_if_received()
+        cancelling.raise_if_received()
         _check_any(results)
         if folder is not None:
             files = _write_files(results, folder, formats, progress)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ctrl_c, ending, study_output
+from whydrop.cli import aligned, ending, study_output
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.studies.tcp.study import Results
@@ -98,10 +99,7 @@ def tcp(
         check_engine(backend)
     except BackendError as reason:
         raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
-    try:
-        sys.exit(_run(store, backend, parameters, output, formats, as_json=as_json))
-    except KeyboardInterrupt as reason:
-        sys.exit(ending.status(reason))
+    sys.exit(_run(store, backend, parameters, output, formats, as_json=as_json))
 
 
 def _run(
@@ -111,17 +109,16 @@ def _run(
     from whydrop.studies.folder import Folder
     from whydrop.studies.tcp import study
 
-    ctrl_c.raised_once()
+    cancelling.import_polars()
     folder = None if output is None else Folder(output, {"parameters": parameters.document()})
     try:
         with (
             study_output.said_where(folder),
-            ctrl_c.deferred() as raise_if_received,
             open_backend(store, engine) as backend,
-            study_output.showing(raise_if_received) as progress,
+            study_output.showing() as progress,
         ):
             results = study.run(backend, parameters, progress)
-            raise_if_received()
+            cancelling.raise_if_received()
             files = 0
             if folder is not None and results.facts["connections"]:
                 files = _write(results, folder, formats, progress)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ctrl_c, ending, terminating
+from whydrop.cli import aligned, ending
+from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
@@ -28,13 +29,9 @@ _LAST_YEAR = 2261
 
 def run(options: dict[str, Any], parameters: Parameters) -> int:
     """Look once, or so often as was asked; returns the exit status."""
-    ctrl_c.raised_once()
-    with terminating.as_ctrl_c():
-        return _look(options, parameters)
-
-
-def _look(options: dict[str, Any], parameters: Parameters) -> int:
     from whydrop.store.engines import BackendError
+
+    cancelling.import_polars()
 
     now_ns = None if options["now"] is None else _instant(options["now"])
     every_s: float | None = options["every"]

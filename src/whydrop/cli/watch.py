@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities, terminating
+from whydrop.cli import ending, quantities
 
 if TYPE_CHECKING:
     from whydrop.cli.watch_command import Command
@@ -89,21 +89,17 @@ def command(words: tuple[str, ...], as_json: bool, for_s: float | None, **option
 
     _check(options, for_s)
     wanted = _wanted(options)
-    with terminating.as_ctrl_c():
-        try:
-            with Command(words) as started:
-                settings = _settings(wanted, started, options)
-                live = not (options["no_live"] or as_json)
-                watched = _watch(settings, started, for_s, _place(options["exporter"]), live=live)
-        except CommandError as reason:
-            print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
-            sys.exit(reason.status)
-        except (SamplingError, RecordingError, ExporterError, OSError, KeyboardInterrupt) as reason:
-            sys.exit(ending.status(reason))
-        try:
-            _report(watched, as_json=as_json)
-        except OSError as reason:
-            sys.exit(ending.status(reason))
+    try:
+        with Command(words) as started:
+            settings = _settings(wanted, started, options)
+            live = not (options["no_live"] or as_json)
+            watched = _watch(settings, started, for_s, _place(options["exporter"]), live=live)
+    except CommandError as reason:
+        print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
+        sys.exit(reason.status)
+    except (SamplingError, RecordingError, ExporterError) as reason:
+        sys.exit(ending.status(reason))
+    _report(watched, as_json=as_json)
     sys.exit(ending.NOT_ANALYSED if not watched.whole else started.status)
 
 

@@ -13,9 +13,9 @@ import polars as pl
 from whydrop import _core
 from whydrop.errors import Error
 from whydrop.measure.clocks import Known
-from whydrop.measure.interrupts import waited_for
 from whydrop.measure.plan import PlannedFlow
 from whydrop.recording.troubles import Trouble
+from whydrop.runtime.long_calls import waited_for
 
 # The kinds that need a responder at the far end; ICMP is answered by any host.
 KINDS = ("tcp", "udp", "probe", "icmp", "burst")
@@ -89,7 +89,7 @@ class Engine:
             return
         config = self._config()
         try:
-            self._test = waited_for(lambda: _core.TrafficTest(config), "prepare")
+            self._test = waited_for(lambda: _core.TrafficTest(config))
         except (_core.TrafficError, ValueError) as reason:
             raise EngineError(self._named(str(reason))) from reason
 
@@ -110,7 +110,7 @@ class Engine:
     def finish(self) -> None:
         """End the sessions; the last rows can be drained afterwards. Ctrl-C is received while it waits."""
         if self._test is not None:
-            waited_for(self._test.finish, "finish")
+            waited_for(self._test.finish)
         self._finished = True
 
     def close(self) -> None:

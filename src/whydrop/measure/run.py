@@ -23,8 +23,7 @@ from whydrop.recording import tables, troubles
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
-from whydrop.runtime.cancelling import Cancellation
-from whydrop.runtime.signals import Held, held
+from whydrop.runtime.cancelling import Cancellation, Deferred, deferred
 
 # Samples are durable at least this often; a killed run loses no more.
 _FLUSH_EVERY_S = 0.5
@@ -109,9 +108,9 @@ class _Run:
 
     def run(self) -> Finished:
         self._check()
-        with held() as signals, self.let_go:
+        with deferred() as signals, self.let_go:
             self.let_go.callback(self._end, signals, self.engine.close)
-            with signals.let_in():
+            with signals.allowed():
                 self.tell("connecting")
                 self.engine.prepare()
                 self.tell("describing this host")
@@ -124,9 +123,9 @@ class _Run:
             return self._measure(signals)
 
     @staticmethod
-    def _end(signals: Held, end: Callable[[], None]) -> None:
-        # It takes some seconds where others do not answer: a person may insist once more.
-        with signals.let_in(again=True):
+    def _end(signals: Deferred, end: Callable[[], None]) -> None:
+        # It takes some seconds where far ends do not answer: a second Ctrl-C ends it.
+        with signals.allowed(repeated=True):
             end()
 
     def _end_runners(self) -> None:
@@ -177,19 +176,13 @@ class _Run:
         }
         return RecordingWriter(folder, self.context.redacted(metadata), fallback=self.settings.fallback)
 
-    def _measure(self, signals: Held) -> Finished:
-        interrupted = False
-        try:
+    def _measure(self, signals: Deferred) -> Finished:
+        with signals.ending_block(), self._all_the_same():
             self._watch(self._start(), signals)
-            interrupted = self.cancellation.cancelled
-        except KeyboardInterrupt:
-            interrupted = True
-        except BaseException as reason:
-            self.problem = self.problem or reason
         try:
-            # What was measured is brought home whenever Ctrl-C comes; only a second one leaves it to the journal.
-            with signals.let_in(again=True):
-                finished = self._finish(interrupted, signals)
+            # After Ctrl-C everything measured is written; only a second Ctrl-C leaves the rest in the journal.
+            with signals.allowed(repeated=True):
+                finished = self._finish(signals.received or self.cancellation.cancelled, signals)
         except BaseException as reason:
             if not isinstance(reason, RecordingError):
                 reason.add_note(f"what was measured until then is in {self.writer.folder}")
@@ -215,14 +208,14 @@ class _Run:
             runner.start(start_ns)
         return start_ns
 
-    def _watch(self, start_ns: int, signals: Held) -> None:
+    def _watch(self, start_ns: int, signals: Deferred) -> None:
         """Take what is measured until all flows have ended, or should have."""
         flows = [tally.flow for tally in self.tallies.values()]
         endless = any(flow.duration_s is None for flow in flows)
         last_s = max([self.plan.total_s, *(flow.start_s for flow in flows)], default=0.0)
         limit_s = _LONGEST_S if endless else last_s + _GRACE_S
         while True:
-            with signals.let_in():
+            with signals.allowed():
                 self.cancellation.wait(_FLUSH_EVERY_S)
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
             self.tick(elapsed_s, last_s, self._take())
@@ -282,12 +275,12 @@ class _Run:
                 self.writer.append(name, self.context.redacted_rows(name, frame))
         return frames
 
-    def _finish(self, interrupted: bool, signals: Held) -> Finished:
+    def _finish(self, interrupted: bool, signals: Deferred) -> Finished:
         """End what runs, and write what was measured, as far as nothing else failed too."""
         self._end_flows(early=interrupted or self.problem is not None, signals=signals)
         with self._all_the_same():
             self._take()
-        interrupted = interrupted or signals.came
+        interrupted = interrupted or signals.received
         for tally in self.tallies.values():
             tally.settle(interrupted=interrupted or self.problem is not None)
         failures = [found for tally in self.tallies.values() if (found := tally.failure()) is not None]
@@ -305,7 +298,7 @@ class _Run:
             self.warnings.append(self.writer.message)
         return Finished(folder, status, failures, self.warnings)
 
-    def _end_flows(self, *, early: bool, signals: Held) -> None:
+    def _end_flows(self, *, early: bool, signals: Deferred) -> None:
         with self._all_the_same():
             self.tell("finishing")
         if early:
@@ -314,7 +307,7 @@ class _Run:
                 runner.stop()
         for number, runner in self.runners.items():
             with self._all_the_same():
-                outcome = runner.finish(0.5 if early or signals.came else 5.0)
+                outcome = runner.finish(0.5 if early or signals.received else 5.0)
                 self.tallies[number].facts.update(outcome.facts)
                 self.tallies[number].end(outcome.status, outcome.message)
         with self._all_the_same():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import threading
 import time
@@ -20,8 +19,7 @@ from whydrop.collect.sockets.sampling import INTERVAL_S, Sampler, Taken
 from whydrop.collect.sockets.wanted import Wanted
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
-from whydrop.runtime.cancelling import Cancellation
-from whydrop.runtime.signals import held
+from whydrop.runtime.cancelling import Cancellation, deferred
 
 # Samples are durable at least this often; a killed watch loses no more.
 _FLUSH_EVERY_S = 0.5
@@ -159,17 +157,17 @@ class Watch:
             RecordingError: the recording cannot be written at all.
         """
         cancellation = cancellation or Cancellation()
-        with held() as signals, ExitStack() as let_go:
+        with deferred() as signals, ExitStack() as let_go:
             self._sampler = Sampler(self.settings.wanted, self.settings.every_s, datagrams=self.settings.datagrams)
             let_go.callback(self._sampler.stop)
             let_go.callback(self.host.stop)
             self.host.start()
             self._writer = self._begin()
             let_go.callback(self._close)
-            with contextlib.suppress(KeyboardInterrupt):
+            with signals.ending_block():
                 begun()
                 while not (over() or cancellation.cancelled):
-                    with signals.let_in():
+                    with signals.allowed():
                         cancellation.wait(_FLUSH_EVERY_S)
                     tick(self, self._step())
             self._sampler.stop()

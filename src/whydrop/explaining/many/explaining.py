@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whydrop.explaining.many.workers import CostLimits, Outcome, explained
-from whydrop.runtime import reach
+from whydrop.runtime import long_calls
 
 if TYPE_CHECKING:
     import polars as pl
@@ -183,7 +183,7 @@ class _Batch:
 
     def write(self) -> None:
         """Write all rows; Ctrl-C has its effect behind that."""
-        reach.whole(self._write)
+        long_calls.completed(self._write)
 
     def _write(self) -> None:
         """Captures come last: a capture with a row in that table has all its rows in the others."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from whydrop.formats.archives.reading_many import read_all
 from whydrop.formats.archives.reading_one import Chunk, Count, FileReport, Given, Status
-from whydrop.runtime import reach
+from whydrop.runtime import long_calls
 from whydrop.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class _Batch:
 
     def write(self) -> None:
         """Write all rows, and then note the files whose rows these were; Ctrl-C has its effect behind that."""
-        reach.whole(self._write)
+        long_calls.completed(self._write)
 
     def _write(self) -> None:
         self.being_written = True

@@ -15,7 +15,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
 from whydrop.formats.archives.reading_one import Chunk, FileReport, Given, read_chunks
-from whydrop.runtime.signals import ENDING
+from whydrop.runtime.cancelling import ENDING
 from whydrop.store.store import Store
 
 # A process that reads sends all rows of a file at once: larger files are read here, where they need not be in memory.

@@ -17,8 +17,8 @@ from typing import IO
 
 from whydrop.measure.batch.expanding import BatchCommand
 from whydrop.runtime import process_groups
+from whydrop.runtime.cancelling import Deferred
 from whydrop.runtime.process_groups import Left
-from whydrop.runtime.signals import Held
 
 # From SIGTERM to SIGKILL.
 _MERCY_S = 5.0
@@ -161,13 +161,13 @@ class Around:
 
     Attributes:
         folder: takes what the commands print; made when there is a command.
-        signals: let in only while what may be given up is waited for; a process that was begun is never lost.
+        signals: allowed only while the program waits; a process that was started is never lost.
     """
 
     commands: tuple[BatchCommand, ...]
     folder: Path
     cwd: Path
-    signals: Held
+    signals: Deferred
     monitors: list[Started] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
@@ -175,7 +175,7 @@ class Around:
         """Run the pre commands and start the monitors; whether the test may start."""
         if self.commands:
             self.folder.mkdir(parents=True, exist_ok=True)
-        return all(self._run(command, self.signals.let_in()) for command in self._of("pre")) and self._start_monitors()
+        return all(self._run(command, self.signals.allowed()) for command in self._of("pre")) and self._start_monitors()
 
     def after(self, *, at_once: bool) -> bool:
         """End the monitors and run the post commands, whatever fails of them; whether every essential one went well.
@@ -191,7 +191,7 @@ class Around:
             well.append(self._at_any_rate(monitor.command, partial(self._monitored, monitor, at_once)))
             self.monitors.remove(monitor)
         for command in self._of("post"):
-            well.append(self._at_any_rate(command, partial(self._run, command, self.signals.let_in(again=True))))
+            well.append(self._at_any_rate(command, partial(self._run, command, self.signals.allowed(repeated=True))))
         return all(well)
 
     def abandon(self) -> None:
@@ -218,7 +218,7 @@ class Around:
             self.monitors.append(monitor)
         if self.monitors:
             # A capture that starts with the test misses the test's start.
-            with self.signals.let_in():
+            with self.signals.allowed():
                 time.sleep(0.1)
         return True
 
@@ -226,7 +226,7 @@ class Around:
         command = monitor.command
         if command.kill or at_once:
             return self._judged(monitor.end())
-        with self.signals.let_in(again=True):
+        with self.signals.allowed(repeated=True):
             done = monitor.wait(command.timeout_s)
         return self._judged(done)
 

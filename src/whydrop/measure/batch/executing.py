@@ -13,7 +13,7 @@ from typing import Protocol
 from whydrop.measure.batch.commands import Around, Started
 from whydrop.measure.batch.expanding import BatchCommand, Run
 from whydrop.measure.batch.state import Entry, State
-from whydrop.runtime.signals import Held, held
+from whydrop.runtime.cancelling import Deferred, deferred
 
 _log = logging.getLogger(__name__)
 
@@ -102,21 +102,20 @@ def execute(
     todo = [by_key[key] for key in state.order if key in by_key and key in unfinished]
     summary = Summary(skipped=len(runs) - len(todo))
     watcher.planned([by_key[key] for key in state.order if key in by_key], set(by_key) - unfinished)
-    with held() as signals:
+    with deferred() as signals:
         batch = _Batch(state, state_path, output, run_test, watcher, signals)
         for number, run in enumerate(todo):
             outcome = batch.run(run, number + summary.skipped + 1)
             summary.outcomes.append((run, outcome))
             summary.left = len(todo) - number - 1
-            summary.interrupted = signals.came or outcome.status == "interrupted"
+            summary.interrupted = signals.received or outcome.status == "interrupted"
             if summary.interrupted or (stop_on_failure and outcome.status == "failed"):
                 break
             if run.pause_s and summary.left:
                 watcher.pauses(run.pause_s)
-                try:
-                    with signals.let_in():
-                        sleep(run.pause_s)
-                except KeyboardInterrupt:
+                with signals.ending_block(), signals.allowed():
+                    sleep(run.pause_s)
+                if signals.received:
                     summary.interrupted = True
                     break
     return summary
@@ -131,7 +130,7 @@ class _Batch:
     output: Path
     run_test: RunTest
     watcher: Watcher
-    signals: Held
+    signals: Deferred
 
     def run(self, run: Run, number: int) -> Outcome:
         """One run with its commands, written down before and after."""
@@ -162,7 +161,7 @@ class _Batch:
         except BaseException as reason:
             outcome, problem = _failed(reason), reason
         try:
-            well = around.after(at_once=problem is not None or self.signals.came)
+            well = around.after(at_once=problem is not None or self.signals.received)
         except BaseException as reason:
             # A second Ctrl-C: nothing else is given up here.
             problem = reason
@@ -181,7 +180,7 @@ class _Batch:
         folder.mkdir(parents=True, exist_ok=True)
         if run.run is not None:
             return self._command(run, folder)
-        with self.signals.let_in():
+        with self.signals.allowed():
             return self.run_test(run, folder, self.state, self.watcher.tick)
 
     def _command(self, run: Run, folder: Path) -> Outcome:
@@ -190,7 +189,7 @@ class _Batch:
         place = folder / f"{_name(run)}.commands"
         place.mkdir(parents=True, exist_ok=True)
         command = BatchCommand("run", "run", run.run)
-        with Started(command, place, run.folder) as started, self.signals.let_in():
+        with Started(command, place, run.folder) as started, self.signals.allowed():
             done = started.wait(0.0)
         return Outcome("complete" if done.ok else "failed", done.output, None if done.ok else str(done))
 

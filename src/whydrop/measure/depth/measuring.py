@@ -27,7 +27,7 @@ from whydrop.recording import tables
 from whydrop.recording.metadata import gather
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
-from whydrop.runtime.signals import held
+from whydrop.runtime.cancelling import deferred
 
 NAME = "depth"
 
@@ -150,13 +150,12 @@ class _Measurement:
         writer = self._begin()
         # Time counts from here: what this host tells of itself is gathered.
         self.budget = Budget(self.wanted.caps)
-        status, problem = "complete", None
-        with held() as signals, contextlib.closing(writer), self.stalls.watched():
+        problem = None
+        with deferred() as signals, contextlib.closing(writer), self.stalls.watched():
             try:
-                with signals.let_in():
+                with signals.ending_block(), signals.allowed():
                     self._search(writer)
-            except KeyboardInterrupt:
-                status = "interrupted"
+                status = "interrupted" if signals.received else "complete"
             except EngineError as reason:
                 status, problem = "failed", self._with_stalls(str(reason))
                 if not self.whole_rounds:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whydrop.runtime import reach
+from whydrop.runtime import long_calls
 from whydrop.store.engines.base import BackendError, ibis_schema, one_line
 from whydrop.store.engines.spilling import SpillFolder
 from whydrop.store.engines.views import FilesBackend
@@ -138,7 +138,7 @@ class DuckDB(FilesBackend):
                     cursor.interrupt()
 
         with self._errors():
-            return reach.interruptible(run, interrupt, f"{self._place.location}: a query of DuckDB")
+            return long_calls.interruptible(run, interrupt, f"{self._place.location}: a query of DuckDB")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

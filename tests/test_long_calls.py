@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from store.test_writing_parts import rows
-from whydrop.runtime import reach
+from whydrop.runtime import long_calls
 from whydrop.store.store import Store
 
 
@@ -58,7 +58,7 @@ class Endless:
 
 
 def do(work: Callable[[], Any], interrupt: Callable[[], object] = lambda: None) -> Any:
-    return reach.interruptible(work, interrupt, "the work")
+    return long_calls.interruptible(work, interrupt, "the work")
 
 
 def test_what_the_work_gives_or_raises_comes_back() -> None:
@@ -90,7 +90,7 @@ def test_ctrl_c_is_heard_when_the_work_has_ended(before_it_runs: bool) -> None:
 
 
 def test_what_does_not_end_is_given_up_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(long_calls, "PATIENCE_S", 0.3)
     storage, told = threading.Event(), []
 
     def hangs() -> None:
@@ -100,7 +100,7 @@ def test_what_does_not_end_is_given_up_and_that_is_said(monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt) as raised:
         do(hangs, lambda: told.append(1))
     storage.set()
-    assert raised.value.__notes__ == ["the work did not end within 0.3 s and was given up"]
+    assert raised.value.__notes__ == ["the work did not end within 0.3 s and was abandoned"]
     assert 1 <= len(told) < 10
 
 
@@ -128,7 +128,7 @@ def test_what_must_be_whole_is_done_before_ctrl_c_has_its_effect() -> None:
         written.append("all")
 
     with pytest.raises(KeyboardInterrupt):
-        reach.whole(write)
+        long_calls.completed(write)
     assert written == ["all"]
 
 
@@ -143,7 +143,7 @@ def test_a_second_ctrl_c_waits_for_nothing() -> None:
         written.append("all")
 
     with pytest.raises(KeyboardInterrupt):
-        reach.whole(write)
+        long_calls.completed(write)
     assert written == []
     slow.set()
 
@@ -153,7 +153,7 @@ def test_a_failure_of_what_must_be_whole_is_told() -> None:
         raise OSError("no space")
 
     with pytest.raises(OSError, match="no space"):
-        reach.whole(write)
+        long_calls.completed(write)
 
 
 def test_what_polars_ends_at_ctrl_c_by_itself_is_done_again() -> None:
@@ -164,7 +164,7 @@ def test_what_polars_ends_at_ctrl_c_by_itself_is_done_again() -> None:
         if len(tries) == 1:
             raise KeyboardInterrupt
 
-    reach.whole(write)
+    long_calls.completed(write)
     assert len(tries) == 2
 
 
@@ -172,7 +172,7 @@ def test_it_works_in_any_thread() -> None:
     done: list[int] = []
 
     def work() -> None:
-        reach.whole(lambda: done.append(1))
+        long_calls.completed(lambda: done.append(1))
         done.append(do(lambda: 2))
 
     thread = threading.Thread(target=work)
