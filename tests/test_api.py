@@ -105,6 +105,24 @@ def test_tables_agree_with_the_document(policed: Explanation):
         assert own.filter(pl.col("spurious")).height == flow.spurious, flow.flow
 
 
+def test_tables_refer_to_each_other_by_numbers_and_all_times_are_nanoseconds(policed: Explanation):
+    segments, transfers, flows = map(policed.table, ("segments", "transfers", "flows"))
+    times = transfers.select("transfer", "flow", "start_ns", "end_ns")
+    joined = segments.join(times, on=["transfer", "flow"]).join(flows.select("flow", "name"), on="flow")
+    assert joined.height > 10_000
+    assert ((joined["time_ns"] + 1000 >= joined["start_ns"]) & (joined["time_ns"] <= joined["end_ns"] + 1000)).all()
+    model = policed.table("model").join(policed.table("verdicts").select("verdict", "cause"), on="verdict")
+    assert set(model["cause"]) == {"policer"}
+
+
+def test_verdicts_are_a_frame_with_a_column_for_each_parameter(policed: Explanation):
+    (row,) = policed.table("verdicts").head(1).to_dicts()
+    headline = policed.verdicts[0]
+    assert (row["cause"], row["lost"], row["flows"]) == (headline.cause, headline.lost, list(headline.flows))
+    rate = headline.parameters["rate_bps"]
+    assert (row["rate_bps_low"], row["rate_bps"], row["rate_bps_high"]) == (rate.low, rate.value, rate.high)
+
+
 def test_frames_share_the_memory_of_the_analysis():
     from whydrop import _core
 
@@ -158,6 +176,7 @@ def test_two_captures_are_two_points_of_a_path_and_a_sequence_is_one_capture(tmp
 
 
 def test_every_error_for_users_has_one_base():
+    assert issubclass(whydrop.CaptureError, whydrop.Error)
     with pytest.raises(whydrop.Error):
         whydrop.open("missing.recording")
     with pytest.raises(whydrop.Error):

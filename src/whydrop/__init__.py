@@ -1,15 +1,12 @@
-"""Measures a network path, and explains why its packets drop or wait.
+"""Measures a network path, and explains why its packets are lost or delayed.
 
 >>> import whydrop
 >>> found = whydrop.explain("examples/policed-download.pcap.zst")
 >>> found.verdicts[0].cause
 'policer'
 
-:func:`explain_pair` takes two captures of one path, :func:`match` only matches their packets. :func:`run` and
-:func:`start` measure a path, :func:`open` opens recordings and stores, :func:`compare` compares recordings, and
-:func:`study` asks a store. `docs/python.md` shows them at work.
-
-Names are loaded when they are first used, so that the command line starts in a few milliseconds.
+`docs/python.md` has a function for each command of the program, with examples. Names are loaded when they are first
+used: importing this package takes milliseconds.
 """
 
 from __future__ import annotations
@@ -23,8 +20,9 @@ if TYPE_CHECKING:
 
     from whydrop._core import CaptureError, __version__
     from whydrop.api.explaining import Explanation, explain
-    from whydrop.api.measuring import run, start
-    from whydrop.api.recordings import compare, open
+    from whydrop.api.measuring import depth, describe_test, responder, run, start, tests, watch
+    from whydrop.api.plotting import Plot, plot, plot_names, plot_table
+    from whydrop.api.recordings import Statistics, compare, export, import_file, metadata, open, stats, summary
     from whydrop.api.stores import study
     from whydrop.errors import Error
     from whydrop.explaining.document import (
@@ -41,41 +39,57 @@ if TYPE_CHECKING:
     from whydrop.explaining.matching import Matching, match
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
     from whydrop.measure.handle import Run
+    from whydrop.measure.responding import Responder
     from whydrop.recording.recording import Recording
     from whydrop.store.store import Store
 
+# The module that each public name is loaded from.
 _HOMES = {
-    "AfterGap": "whydrop.explaining.pair",
-    "Against": "whydrop.explaining.document",
-    "Capture": "whydrop.explaining.document",
-    "CaptureError": "whydrop._core",
-    "Cause": "whydrop.explaining.document",
-    "Changes": "whydrop.explaining.pair",
-    "ClockInterval": "whydrop.explaining.pair",
-    "Error": "whydrop.errors",
-    "Explanation": "whydrop.api.explaining",
-    "Flow": "whydrop.explaining.document",
-    "LeftOut": "whydrop.explaining.pair",
-    "Matching": "whydrop.explaining.matching",
-    "Model": "whydrop.explaining.document",
-    "Pair": "whydrop.explaining.pair",
-    "PairFlow": "whydrop.explaining.pair",
-    "Parameter": "whydrop.explaining.document",
-    "ThroughputLost": "whydrop.explaining.document",
-    "Recording": "whydrop.recording.recording",
-    "Run": "whydrop.measure.handle",
-    "Store": "whydrop.store.store",
-    "Transfer": "whydrop.explaining.document",
-    "Transit": "whydrop.explaining.pair",
-    "Verdict": "whydrop.explaining.document",
-    "__version__": "whydrop._core",
-    "compare": "whydrop.api.recordings",
-    "explain": "whydrop.api.explaining",
-    "match": "whydrop.explaining.matching",
-    "open": "whydrop.api.recordings",
-    "run": "whydrop.api.measuring",
-    "start": "whydrop.api.measuring",
-    "study": "whydrop.api.stores",
+    name: module
+    for module, names in {
+        "whydrop._core": ("CaptureError", "__version__"),
+        "whydrop.api.explaining": ("Explanation", "explain"),
+        "whydrop.api.measuring": ("depth", "describe_test", "responder", "run", "start", "tests", "watch"),
+        "whydrop.api.plotting": ("Plot", "plot", "plot_names", "plot_table"),
+        "whydrop.api.recordings": (
+            "Statistics",
+            "compare",
+            "export",
+            "import_file",
+            "metadata",
+            "open",
+            "stats",
+            "summary",
+        ),
+        "whydrop.api.stores": ("study",),
+        "whydrop.errors": ("Error",),
+        "whydrop.explaining.document": (
+            "Against",
+            "Capture",
+            "Cause",
+            "Flow",
+            "Model",
+            "Parameter",
+            "ThroughputLost",
+            "Transfer",
+            "Verdict",
+        ),
+        "whydrop.explaining.matching": ("Matching", "match"),
+        "whydrop.explaining.pair": (
+            "AfterGap",
+            "Changes",
+            "ClockInterval",
+            "LeftOut",
+            "Pair",
+            "PairFlow",
+            "Transit",
+        ),
+        "whydrop.measure.handle": ("Run",),
+        "whydrop.measure.responding": ("Responder",),
+        "whydrop.recording.recording": ("Recording",),
+        "whydrop.store.store": ("Store",),
+    }.items()
+    for name in names
 }
 
 __all__ = [
@@ -95,8 +109,11 @@ __all__ = [
     "Pair",
     "PairFlow",
     "Parameter",
+    "Plot",
     "Recording",
+    "Responder",
     "Run",
+    "Statistics",
     "Store",
     "ThroughputLost",
     "Transfer",
@@ -104,12 +121,25 @@ __all__ = [
     "Verdict",
     "__version__",
     "compare",
+    "depth",
+    "describe_test",
     "explain",
+    "export",
+    "import_file",
     "match",
+    "metadata",
     "open",
+    "plot",
+    "plot_names",
+    "plot_table",
+    "responder",
     "run",
     "start",
+    "stats",
     "study",
+    "summary",
+    "tests",
+    "watch",
 ]
 
 

@@ -4,9 +4,11 @@ from typing import Any
 
 from _typeshed import SupportsWrite
 
+from whydrop.errors import Error
+
 __version__: str
 
-class CaptureError(Exception): ...
+class CaptureError(Error): ...
 
 class Table:
     @property
@@ -66,7 +68,7 @@ class DropMonitor:
 
 def socket_owners(inodes: set[int]) -> dict[int, tuple[int, str, str | None]]: ...
 
-class TrafficError(Exception): ...
+class TrafficError(Error): ...
 
 class TrafficTest:
     def __init__(self, plan: str) -> None: ...

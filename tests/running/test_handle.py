@@ -22,7 +22,7 @@ def far() -> Iterator[Responder]:
 
 
 def started(far: Responder, output: Path, test: str = "tcp_download", length_s: float = 2) -> Run:
-    return whydrop.start(test, to=far.place, length_s=length_s, parameters={"delay_s": 0}, output=output)
+    return whydrop.start(test, to=far.place, duration_s=length_s, parameters={"delay_s": 0}, output=output)
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_a_run_tells_what_happens_and_its_rows_are_those_of_the_recording(far: R
 
 @pytest.mark.slow
 def test_a_run_that_cannot_begin_says_so_to_whoever_waits(tmp_path: Path) -> None:
-    run = whydrop.start("tcp_download", to=f"127.0.0.1:{free_port()}", length_s=1, output=tmp_path)
+    run = whydrop.start("tcp_download", to=f"127.0.0.1:{free_port()}", duration_s=1, output=tmp_path)
     with pytest.raises(EngineError, match=r"127\.0\.0\.1"):
         run.wait()
     assert [event.state for event in run.events()][-1] == "ended"

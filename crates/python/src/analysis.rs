@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
-use pyo3::exceptions::{PyException, PyKeyError, PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use whydrop_capture::contain;
 use whydrop_explain::document::Document;
@@ -20,7 +20,7 @@ use crate::table::Table;
 pyo3::create_exception!(
     whydrop._core,
     CaptureError,
-    PyException,
+    crate::errors::Error,
     "A capture that could not be analysed. The message names the file, the byte offset and what was expected."
 );
 

@@ -6,6 +6,7 @@ mod analysis;
 mod bursts;
 mod columns;
 mod drops;
+mod errors;
 mod json;
 mod progress;
 mod reduce;

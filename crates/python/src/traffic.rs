@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use whydrop_traffic::auth::Secret;
@@ -21,7 +21,7 @@ use crate::traffic_columns as columns;
 pyo3::create_exception!(
     whydrop._core,
     TrafficError,
-    PyException,
+    crate::errors::Error,
     "A test or a responder that cannot begin. The message names the host and what to try."
 );
 

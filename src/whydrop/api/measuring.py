@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from whydrop.collect.sockets.watching import Watched
+    from whydrop.measure.depth.measuring import FarEnd, Measured
     from whydrop.measure.handle import Run
+    from whydrop.measure.responding import Responder
     from whydrop.recording.recording import Recording
 
 
@@ -16,69 +20,313 @@ def start(
     test: str,
     to: str | Sequence[str] = (),
     *,
-    output: str | PathLike[str] = ".",
-    length_s: float | None = None,
+    duration_s: float | None = None,
     parameters: Mapping[str, Any] | None = None,
-    with_runner: str | None = None,
+    runner: str | None = None,
+    port: int | None = None,
     secret: str | None = None,
+    ip_version: Literal[4, 6] | None = None,
+    local_address: str | None = None,
+    interface: str | None = None,
     title: str = "",
     note: str = "",
+    output: str | PathLike[str] = ".",
+    fallback: str | PathLike[str] | None = None,
+    redact: bool = False,
+    counters: bool = True,
 ) -> Run:
-    """Start a test, and go on; several may run at once.
+    """Start a test, and return at once; several may run at the same time.
 
     Args:
-        test: its name in the catalogue (``whydrop tests`` lists them), or the path of a test file.
+        test: its name in the catalogue (:func:`whydrop.tests` lists them), or the path of a test file.
         to: the hosts to test against, as ``host`` or ``host:port``.
-        output: the folder in which the recording gets a folder of its own.
-        length_s: how long the load lasts; by default as the test says.
-        parameters: of the test, by name (``whydrop tests TEST`` lists them).
-        with_runner: programs that measure instead of the engine, such as ``iperf3``.
+        duration_s: how long the load lasts; by default as the test says.
+        parameters: of the test, by name (:func:`whydrop.tests` lists them).
+        runner: the program whose server runs at the far end, such as ``iperf3``, instead of ``whydrop responder``.
+        port: of the responder, for hosts without one of their own.
         secret: that the responders ask for.
+        ip_version: use only IPv4 or only IPv6.
+        local_address: the address of this host that packets leave from.
+        interface: the interface of this host that packets leave by.
         title: distinguishes this recording from others.
         note: kept with the recording.
+        output: the folder in which the recording gets a folder of its own.
+        fallback: the folder for the recording if the disk of ``output`` is full.
+        redact: hide names and addresses of hosts in the recording.
+        counters: sample the queues, interfaces and processors of this host during the test.
 
     Returns:
-        The run: watch it by :meth:`Run.events`, end it by :meth:`Run.stop`, wait for it by :meth:`Run.recording`.
+        The run: :meth:`Run.events` follows it, :meth:`Run.stop` ends it, :meth:`Run.recording` waits for it.
 
     Raises:
-        ValueError: there is no such test, its file has mistakes, or hosts and parameters do not fit it. What goes wrong
-            later is raised by :meth:`Run.wait`.
+        whydrop.Error: there is no such test, its file has mistakes, or hosts and parameters do not fit it. Problems of
+            the run itself are raised by :meth:`Run.wait`.
 
     >>> import whydrop
-    >>> run = whydrop.start("rrul", to="server.example", length_s=10)  # doctest: +SKIP
+    >>> run = whydrop.start("rrul", to="server.example", duration_s=10)  # doctest: +SKIP
     >>> for event in run.events():  # doctest: +SKIP
     ...     print(event.state, event.elapsed_s)
     """
-    from whydrop.measure.handle import Run, prepared
+    from whydrop.measure.engine import FarHost
+    from whydrop.measure.handle import Run
+    from whydrop.measure.places import places
+    from whydrop.measure.settings import Settings
+    from whydrop.measure.tests import resolve
 
-    plan, settings = prepared(
-        test,
-        [to] if isinstance(to, str) else list(to),
+    far = places([to] if isinstance(to, str) else to)
+    given = {"length_s": duration_s, "local_address": local_address, "interface": interface}
+    wanted = {**(parameters or {}), **{name: value for name, value in given.items() if value is not None}}
+    plan = resolve(test, [place.name for place in far], wanted, runner, title=title).by_ip_version(ip_version)
+    settings = Settings(
         output=Path(output),
-        length_s=length_s,
-        parameters=parameters or {},
-        with_runner=with_runner,
-        secret=secret,
+        hosts=[FarHost(place.name, place.host, place.port or port, secret) for place in far],
         title=title,
         note=note,
+        redact=redact,
+        counters=counters,
+        fallback=None if fallback is None else Path(fallback),
     )
     return Run(plan, settings)
 
 
-def run(test: str, to: str | Sequence[str] = (), **options: Any) -> Recording:
-    """Run a test, and return its recording; Ctrl-C ends the test, and what was measured is kept.
+def run(
+    test: str,
+    to: str | Sequence[str] = (),
+    *,
+    duration_s: float | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    runner: str | None = None,
+    port: int | None = None,
+    secret: str | None = None,
+    ip_version: Literal[4, 6] | None = None,
+    local_address: str | None = None,
+    interface: str | None = None,
+    title: str = "",
+    note: str = "",
+    output: str | PathLike[str] = ".",
+    fallback: str | PathLike[str] | None = None,
+    redact: bool = False,
+    counters: bool = True,
+) -> Recording:
+    """Run a test, and return its recording; the arguments are those of :func:`start`.
 
-    Args:
-        test: as for :func:`start`, and so are ``to`` and ``options``.
+    Ctrl-C ends the test: the recording keeps what was measured, and ``KeyboardInterrupt`` is raised.
 
     Raises:
-        ValueError: as of :func:`start`.
-        whydrop.measure.engine.EngineError: it could not begin: a host cannot be reached, or a program is missing.
+        whydrop.Error: as of :func:`start`; or a host cannot be reached, or a program is missing.
     """
-    started = start(test, to, **options)
+    started = start(
+        test,
+        to,
+        duration_s=duration_s,
+        parameters=parameters,
+        runner=runner,
+        port=port,
+        secret=secret,
+        ip_version=ip_version,
+        local_address=local_address,
+        interface=interface,
+        title=title,
+        note=note,
+        output=output,
+        fallback=fallback,
+        redact=redact,
+        counters=counters,
+    )
     try:
         return started.recording()
     except KeyboardInterrupt:
         started.stop()
         started.wait()
         raise
+
+
+def tests() -> list[dict[str, Any]]:
+    """List the tests of the catalogue: name, title and family of each; :func:`describe_test` says more.
+
+    >>> import whydrop
+    >>> "rrul" in [test["name"] for test in whydrop.tests()]
+    True
+    """
+    from whydrop.measure.tests.explaining import listing
+
+    return listing()
+
+
+def describe_test(test: str) -> dict[str, Any]:
+    """Describe a test: what it measures, its flows, parameters and plots.
+
+    Args:
+        test: its name, or the path of a test file.
+
+    Raises:
+        whydrop.Error: there is no such test, or its file has mistakes.
+
+    >>> import whydrop
+    >>> whydrop.describe_test("rrul")["name"]
+    'rrul'
+    """
+    from whydrop.measure.tests import load
+    from whydrop.measure.tests.explaining import document
+
+    return document(load(test))
+
+
+def depth(
+    host: str,
+    *,
+    direction: Literal["up", "down"] = "up",
+    far_end: FarEnd = "responder",
+    max_bytes: float = 200e6,
+    max_time_s: float = 60.0,
+    max_rate_bps: float | None = None,
+    port: int | None = None,
+    secret: str | None = None,
+    ip_version: Literal[4, 6] | None = None,
+    ecn: bool = False,
+    title: str = "",
+    output: str | PathLike[str] = ".",
+) -> Measured:
+    """Measure how much the queue of a path holds, and how fast it drains, by bursts of UDP packets.
+
+    Args:
+        host: the far end, as ``host`` or ``host:port``.
+        direction: ``"up"``: from here to the host; ``"down"``: from the host to here.
+        far_end: the server that runs there. Other servers than the responder measure less exactly, and only ``"up"``.
+        max_bytes: the most to send, with all headers.
+        max_time_s: nothing is sent after this time.
+        max_rate_bps: of each burst; by default as fast as the interface.
+        port: of the server.
+        secret: that the responder asks for.
+        ip_version: use only IPv4 or only IPv6.
+        ecn: send packets that a queue may mark instead of dropping them.
+        title: distinguishes this recording from others.
+        output: the folder in which the recording gets a folder of its own.
+
+    Returns:
+        ``found`` is the result, ``status`` says how the measurement ended, ``folder`` is the recording.
+
+    Raises:
+        whydrop.Error: the host cannot be reached, or the recording cannot be written.
+    """
+    from whydrop.measure.depth.caps import Caps
+    from whydrop.measure.depth.measuring import Wanted, measure
+    from whydrop.measure.engine import FarHost
+    from whydrop.measure.places import places
+
+    (far,) = places([host])
+    wanted = Wanted(
+        host=FarHost(far.name, far.host, far.port or port, secret),
+        far_end=far_end,
+        direction=direction,
+        caps=Caps(max_bytes, max_time_s, max_rate_bps),
+        ip_version=ip_version,
+        ecn=ecn,
+        output=Path(output),
+        title=title,
+    )
+    return measure(wanted)
+
+
+def watch(
+    *,
+    ports: Sequence[int] = (),
+    destinations: Sequence[str] = (),
+    pids: Sequence[int] = (),
+    cgroups: Sequence[str] = (),
+    duration_s: float | None = None,
+    every_s: float = 0.1,
+    counters_every_s: float = 1.0,
+    drops: Literal["auto", "program", "drop-monitor", "tracepoint", "off"] = "auto",
+    udp: bool = False,
+    rotate_s: float | None = None,
+    keep: int | None = None,
+    title: str = "",
+    note: str = "",
+    output: str | PathLike[str] = ".",
+) -> Watched:
+    """Record what the kernel of this host knows of its TCP connections, until Ctrl-C or for a time.
+
+    Args:
+        ports: only connections with one of these ports at either end.
+        destinations: only connections to these addresses, prefixes (``192.0.2.0/24``) or hosts.
+        pids: only connections of these processes and of those that they start.
+        cgroups: only connections of these control groups, such as ``system.slice/nginx.service``.
+        duration_s: stop after this time; by default at Ctrl-C.
+        every_s: from one poll of the sockets to the next, 0.001 s or more.
+        counters_every_s: from one reading of the counters of drops and errors to the next; 0: none.
+        drops: how the packets that this host drops are watched; ``"auto"``: as well as the kernel allows.
+        udp: record the queues and drops of UDP sockets, too.
+        rotate_s: begin a new recording after this time.
+        keep: keep so many recordings, and remove older ones.
+        title: distinguishes this recording from others.
+        note: kept with the recording.
+        output: the folder in which each recording gets a folder of its own.
+
+    Returns:
+        ``folders`` are the recordings, in order; ``connections`` were seen; ``warnings`` limit what they show.
+
+    Raises:
+        whydrop.Error: the kernel does not report its sockets, a destination or process is unknown, or the recording
+            cannot be written.
+    """
+    from whydrop.collect.sockets.wanted import wanted
+    from whydrop.collect.sockets.watching import Settings, Watch
+
+    settings = Settings(
+        wanted(ports, destinations, pids, cgroups),
+        every_s=every_s,
+        output=Path(output),
+        title=title,
+        note=note,
+        datagrams=udp,
+        counters_every_s=counters_every_s,
+        drops=drops,
+        rotate_s=rotate_s,
+        keep=keep,
+    )
+    watching = Watch(settings)
+    until_s = float("inf") if duration_s is None else time.monotonic() + duration_s
+    return watching.run(lambda: time.monotonic() >= until_s or watching.is_alone())
+
+
+def responder(
+    *,
+    secret: str | None = None,
+    addresses: Sequence[str] = (),
+    port: int = 17370,
+    max_sessions: int | None = None,
+    max_duration_s: float | None = None,
+    max_rate_bps: float | None = None,
+    describe_host: bool = True,
+) -> Responder:
+    """Answer the tests of other hosts, in a thread of its own, until it is closed.
+
+    Args:
+        secret: that clients must know; without one everyone is served, within hard limits.
+        addresses: of this host, to listen at; none: all.
+        port: of TCP and of UDP; 0: any that is free, :attr:`Responder.port` says which.
+        max_sessions: tests at the same time; by default 32, without a secret 8.
+        max_duration_s: of one test; by default 4 h, without a secret 10 min.
+        max_rate_bps: sent and received in one test; by default any, without a secret 1 Gbit/s.
+        describe_host: answer clients that ask for the metadata of this host.
+
+    Raises:
+        whydrop.Error: it cannot listen there.
+
+    >>> import whydrop
+    >>> with whydrop.responder(addresses=["127.0.0.1"], port=0) as far:
+    ...     far.port > 0
+    True
+    """
+    from whydrop.measure.responding import Responder
+
+    return Responder(
+        secret=secret,
+        addresses=addresses,
+        port=port,
+        max_sessions=max_sessions,
+        max_duration_s=max_duration_s,
+        max_rate_bps=max_rate_bps,
+        describe_host=describe_host,
+    )

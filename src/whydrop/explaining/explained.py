@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +13,7 @@ from whydrop.explaining.pair import Pair
 if TYPE_CHECKING:
     import polars
 
-TABLES = ("segments", "acks", "sacks", "model", "flows", "transfers")
+TABLES = ("segments", "acks", "sacks", "model", "flows", "transfers", "verdicts")
 
 KINDS = ("new", "fast", "timeout", "tail-loss-probe", "other")
 FATES = ("delivered", "lost", "unknown")
@@ -140,8 +140,13 @@ class Explained:
         ``model``       packet that a winning model replayed   verdict, flow, time_ns, level_bytes, ip_bytes,
                                                                predicted_drop, seen_lost, rival, wait_ns,
                                                                seen_wait_ns
-        ``flows``       flow                                   as in the document, ``limits`` without ``spans``
-        ``transfers``   transfer                               as in the document
+        ``flows``       flow                                   flow (number), name, start_ns, end_ns, packets, lost,
+                                                               ...: as in the document
+        ``transfers``   transfer                               transfer (number), flow (number), start_ns, end_ns,
+                                                               payload_bytes, packets, lost, goodput_bps, cause, ...
+        ``verdicts``    verdict                                verdict (number), cause, confidence, place, lost,
+                                                               sentence, evidence, advice, flows, and each parameter
+                                                               with its interval: rate_bps, rate_bps_low, ...
         ``crossings``   packet on the wire between two         flow, direction, sent_ns, transit_ns, time_1_ns,
                         captures                               time_2_ns, number_1, number_2, sequence,
                                                                payload_bytes, ip_bytes, crossing, burst_position,
@@ -149,10 +154,12 @@ class Explained:
                                                                ce_set, hop
         ==============  =====================================  =====================================================
 
-        ``time_ns`` is nanoseconds since the Unix epoch; sequence numbers count bytes from the flow's first byte and do
-        not wrap; ``kind`` is one of ``new``, ``fast``, ``timeout``, ``tail-loss-probe``, ``other``; ``fate`` one of
-        ``delivered``, ``lost``, ``unknown``; what is not known is null. In ``model``, ``rival`` marks rows of the best
-        model that lost, and ``wait_ns`` is how long the model holds the packet, ``seen_wait_ns`` how long it was held.
+        ``flow``, ``transfer`` and ``verdict`` are numbers of rows in ``flows``, ``transfers`` and ``verdicts``. All
+        times are int64 nanoseconds, instants since the Unix epoch. Sequence numbers count bytes from the flow's first
+        byte and do not wrap. ``kind`` is one of ``new``, ``fast``, ``timeout``, ``tail-loss-probe``, ``other``;
+        ``fate`` one of ``delivered``, ``lost``, ``unknown``. Unknown values are null. In ``model``, ``rival`` marks
+        rows of the best model that lost; ``wait_ns`` is the delay in the model, ``seen_wait_ns`` that in the
+        captures.
 
         In ``crossings``, ``flow`` counts the flows of :attr:`pair` (of more than two captures those of the entry of
         :attr:`hops` that ``hop`` counts); ``sent_ns`` is the time at the point that the packet passed first, by capture
@@ -183,8 +190,10 @@ class Explained:
     def _frame(self, name: str) -> polars.DataFrame:
         import polars
 
-        if name in ("flows", "transfers"):
-            return polars.DataFrame(list(map(_without_spans, self.document[name])), infer_schema_length=None)
+        from whydrop.explaining import frames
+
+        if name in frames.MAKERS:
+            return frames.MAKERS[name](self.document)
         frame = polars.DataFrame(self._analysis.table(name))
         if name == "segments" and frame.schema["kind"] == polars.UInt8:
             frame = frame.with_columns(_labelled("kind", KINDS), _labelled("fate", FATES))
@@ -205,12 +214,6 @@ def crossings_labelled(frame: polars.DataFrame) -> polars.DataFrame:
     if frame.schema["direction"] != polars.UInt8:
         return frame
     return frame.with_columns(_labelled("direction", DIRECTIONS), _labelled("crossing", CROSSINGS))
-
-
-def _without_spans(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A flow or transfer as a row: what limited it by share; the single spans are of the document alone."""
-    limits = entry.get("limits") or {}
-    return {**entry, "limits": {name: value for name, value in limits.items() if name != "spans"} or None}
 
 
 def _labelled(column: str, labels: Sequence[str]) -> polars.Expr:

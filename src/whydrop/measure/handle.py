@@ -6,8 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from whydrop.measure.plan import Plan
 from whydrop.measure.run import Finished, run
@@ -122,27 +121,3 @@ class Run:
     def __repr__(self) -> str:
         how = "running" if self.running else self._finished.status if self._finished else f"{self._problem!r}"
         return f"<whydrop.Run {self.plan.test}: {how}>"
-
-
-def prepared(
-    test: str,
-    to: list[str],
-    *,
-    output: Path,
-    length_s: float | None,
-    parameters: Mapping[str, Any],
-    with_runner: str | None,
-    secret: str | None,
-    title: str,
-    note: str,
-) -> tuple[Plan, Settings]:
-    """The plan and the settings of a run; raises as :func:`whydrop.start` does."""
-    from whydrop.measure.engine import FarHost
-    from whydrop.measure.places import places
-    from whydrop.measure.tests import resolve
-
-    far = places(to)
-    given = {**parameters, **({} if length_s is None else {"length_s": length_s})}
-    plan = resolve(test, [place.name for place in far], given, with_runner, title=title)
-    hosts = [FarHost(place.name, place.host, place.port, secret) for place in far]
-    return plan, Settings(output=output, hosts=hosts, title=title, note=note)

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whydrop.errors import Error
+
+
+class PlaceError(Error, ValueError):
+    """The text is not the name of a host; the message says what was expected."""
+
 
 @dataclass(frozen=True)
 class FarEnd:
@@ -25,7 +31,7 @@ def places(written: Sequence[str]) -> list[FarEnd]:
     """The places of a test's far ends.
 
     Raises:
-        ValueError: one of them is no place.
+        PlaceError: one of them is no place.
 
     >>> [place.name for place in places(["near:4000", "far:4001", "far:4002"])]
     ['near', 'far:4001', 'far:4002']
@@ -44,7 +50,7 @@ def host_and_port(written: str) -> tuple[str, int | None]:
     """``name``, ``name:port``, ``2001:db8::7`` or ``[2001:db8::7]:port``.
 
     Raises:
-        ValueError: it is none of these.
+        PlaceError: it is none of these.
 
     >>> host_and_port("[2001:db8::7]:4000"), host_and_port("server")
     (('2001:db8::7', 4000), ('server', None))
@@ -60,7 +66,7 @@ def host_and_port(written: str) -> tuple[str, int | None]:
     else:
         host, port = written, None
     if not host or (port is not None and not _is_port(port)):
-        raise ValueError(f"{written!r}: expected a host, or HOST:PORT or [ADDRESS]:PORT")
+        raise PlaceError(f"{written!r}: expected a host, or HOST:PORT or [ADDRESS]:PORT")
     return host, int(port) if port else None
 
 

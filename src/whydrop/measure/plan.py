@@ -114,6 +114,13 @@ class Plan:
         ends = [flow.start_s + flow.duration_s for flow in self.flows if flow.duration_s is not None]
         return max(ends, default=self.length_s + 2 * self.delay_s)
 
+    def by_ip_version(self, ip_version: int | None) -> Plan:
+        """This plan with IPv4 (4) or IPv6 (6) for each flow that does not choose itself; ``None`` changes nothing."""
+        if ip_version is None:
+            return self
+        flows = [dataclasses.replace(flow, ip_version=flow.ip_version or ip_version) for flow in self.flows]
+        return dataclasses.replace(self, flows=tuple(flows))
+
     def as_dict(self) -> dict[str, Any]:
         """For ``recording.json``."""
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}

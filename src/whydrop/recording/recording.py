@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -15,6 +15,9 @@ from whydrop.recording.grid import Grid, computed_plans, computed_series
 from whydrop.recording.series import Series, Sources, Tables, sources
 from whydrop.recording.writer import RecordingWriter, latest_flows
 from whydrop.runtime import markup
+
+if TYPE_CHECKING:
+    from whydrop import Explanation, Plot
 
 __all__ = ["Recording", "RecordingError", "Series"]
 
@@ -211,6 +214,39 @@ class Recording:
             and row["name"] not in on_grid
             and not any(self._by_flow.has_rows(name, row["flow"]) for name in names)
         ]
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the recording: what ``whydrop show --json`` prints (docs/recordings.md).
+
+        >>> import whydrop
+        >>> whydrop.open("rrul.recording").summary()["induced_latency"]  # doctest: +SKIP
+        """
+        import whydrop
+
+        return whydrop.summary(self)
+
+    def plot(self, name: str | None = None, **options: Any) -> Plot:
+        """Draw a plot of the catalogue, by default that of the test; the options are those of :func:`whydrop.plot`.
+
+        >>> import whydrop
+        >>> whydrop.open("rrul.recording").plot("all").write("rrul.png")  # doctest: +SKIP
+        """
+        import whydrop
+
+        return whydrop.plot(self, name=name, **options)[0]
+
+    def explain(self, *captures: str | PathLike[str], sequence: bool = False) -> Explanation:
+        """Explain why packets were lost or delayed, with captures of the same test where there are any.
+
+        :func:`whydrop.explain` says more.
+        """
+        import whydrop
+
+        return whydrop.explain(self, *captures, sequence=sequence)
+
+    def __repr__(self) -> str:
+        title = f" {self.metadata['title']!r}" if self.metadata["title"] else ""
+        return f"<whydrop.Recording {self.metadata['name']}{title}: {self.status}, {self.path}>"
 
     def save(self, folder: str | PathLike[str]) -> Path:
         """Write a copy of it, with all its tables, into a new folder; returns the folder.

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.explaining.frames import nanoseconds
 from whydrop.store import capture_tables, tables
 
 Frames = dict[str, pl.DataFrame]
@@ -47,14 +48,14 @@ def of_document(file: File, document: Mapping[str, Any]) -> Frames:
     """The rows of a capture that was analysed, in all tables."""
     which = {"capture": file.capture, "whydrop": file.whydrop}
     first = document["captures"][0]
-    time_ns = _ns(first["first"])
+    time_ns = nanoseconds(first["first"])
     headline = document["verdicts"][0] if document["verdicts"] else {}
     # Small connections that are too many to be listed count too.
     small = first.get("small_connections", {"flows": 0, "lost": 0})
     capture = {
         **asdict(file),
         "time_ns": time_ns,
-        "last_ns": _ns(first["last"]),
+        "last_ns": nanoseconds(first["last"]),
         "status": "truncated" if first["truncated"] else "analysed",
         **{key: first[key] for key in ("format", "link_type", "snaplen", "packets", "duplicates", "out_of_order")},
         "flows": len(document["flows"]) + small["flows"],
@@ -88,12 +89,12 @@ def _flow(number: int, flow: Mapping[str, Any]) -> dict[str, Any]:
     kinds = flow["retransmitted_by_kind"]
     return {
         "number": number,
-        "time_ns": _ns(flow["start"]),
-        "end_ns": _ns(flow["end"]),
+        "time_ns": nanoseconds(flow["start"]),
+        "end_ns": nanoseconds(flow["end"]),
         **{key: flow[key] for key in same},
         **{f"retransmitted_{kind.replace('-', '_')}": kinds.get(kind) for kind in _KINDS},
-        "rtt_min_ns": _ns(flow["rtt_min_s"]),
-        "rtt_median_ns": _ns(flow["rtt_median_s"]),
+        "rtt_min_ns": nanoseconds(flow["rtt_min_s"]),
+        "rtt_median_ns": nanoseconds(flow["rtt_median_s"]),
         "mss_bytes": flow["mss"],
     }
 
@@ -105,8 +106,8 @@ def _transfer(number: int, transfer: Mapping[str, Any]) -> dict[str, Any]:
     same = ("flow", "payload_bytes", "packets", "lost", "goodput_bps", "cause", "confidence")
     return {
         "number": number,
-        "time_ns": _ns(transfer["start"]),
-        "end_ns": _ns(transfer["end"]),
+        "time_ns": nanoseconds(transfer["start"]),
+        "end_ns": nanoseconds(transfer["end"]),
         **{key: transfer[key] for key in same},
     }
 
@@ -129,19 +130,11 @@ def _verdict(number: int, verdict: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-# Captures hold what they like for times.
-_BEYOND = 1 << 63
 _PARAMETERS = set(capture_tables.PARAMETERS)
 
 
 def _frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=tables.TABLES[table], orient="row", strict=False)
-
-
-def _ns(seconds: float | None) -> int | None:
-    """Nanoseconds; of an instant those that a float can tell, which is about 240. None beyond 64 bits."""
-    nanoseconds = 0 if seconds is None else round(seconds * 1e9)
-    return nanoseconds if seconds is not None and -_BEYOND <= nanoseconds < _BEYOND else None
 
 
 def _json(value: Any) -> str:

@@ -1,0 +1,236 @@
+"""Plots of recordings, and of the rows of stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from whydrop.api.recordings import opened
+
+if TYPE_CHECKING:
+    import altair
+
+    from whydrop.api.recordings import Source
+    from whydrop.show.figure import Figure
+    from whydrop.show.plots.schema import Combiner, PlotSpec
+
+
+class Plot:
+    """A plot, to show in a notebook or to write into a file.
+
+    Attributes:
+        name: for file names.
+        title: what it shows, in a few words.
+        notes: what it leaves out, and what else a reader must know.
+    """
+
+    def __init__(self, figure: Figure, *, facets: bool = False) -> None:
+        self._figure, self._facets = figure, facets
+        self.name, self.title, self.notes = figure.key, figure.title, figure.footnotes()
+
+    def chart(self) -> altair.VConcatChart:
+        """The plot as a chart of Altair."""
+        import altair
+
+        from whydrop.show.vega import drawing
+
+        chart: altair.VConcatChart = altair.VConcatChart.from_dict(drawing.specification(self._figure))
+        return chart
+
+    def write(
+        self,
+        path: str | PathLike[str],
+        format: str | None = None,
+        *,
+        legend: bool = True,
+        size: tuple[int, int] | None = None,
+    ) -> Path:
+        """Write a picture, a page, or the numbers of the plot; return the path.
+
+        Args:
+            path: the file; it is replaced when the new one is whole.
+            format: ``png``, ``svg``, ``pdf``, ``html``, ``csv`` or ``json``; by default the suffix of ``path``.
+            legend: whether there are legends.
+            size: of the whole picture, in pixels. A PNG has twice as many, a page fits its window.
+
+        Raises:
+            ValueError: there is no such format.
+        """
+        from whydrop.runtime import durable
+
+        target = Path(path)
+        content = self.content(format or target.suffix.removeprefix(".").lower(), legend=legend, size=size)
+        durable.write_bytes(target, content)
+        return target
+
+    def content(self, format: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
+        """The contents of the file that :meth:`write` writes."""
+        from whydrop.show.writing import FORMATS, rendered
+
+        if format in FORMATS:
+            return rendered(self._figure, format, legend=legend, size=size)
+        if self._facets:
+            from whydrop.show.facets import numbers as numbers
+        else:
+            from whydrop.show.plots import numbers as numbers  # type: ignore[no-redef]
+        if format == "csv":
+            return numbers.csv_text(self._figure).encode()
+        if format == "json":
+            return numbers.json_text(self._figure).encode()
+        raise ValueError(f"no format {format!r}; expected one of {', '.join((*FORMATS, 'csv', 'json'))}")
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
+        return self.chart()._repr_mimebundle_(include, exclude)
+
+    def __repr__(self) -> str:
+        return f"<whydrop.Plot {self.name}: {self.title}>"
+
+
+def plot(
+    *recordings: Source,
+    name: str | None = None,
+    filters: Sequence[str] = (),
+    zoom: tuple[float, float] | tuple[()] | None = None,
+    log: bool = False,
+    cut: bool | None = None,
+    smooth: int | None = None,
+    smooth_across_load: bool = False,
+    absolute_time: bool = False,
+    paired: bool = False,
+    combine: Combiner | None = None,
+    reduce: str | None = None,
+    group_by: Sequence[str] = (),
+    panel_by: Sequence[str] = (),
+    figure_by: Sequence[str] = (),
+    title: str | None = None,
+) -> list[Plot]:
+    """Draw recordings: one, or many overlaid, side by side, or combined.
+
+    Args:
+        recordings: open, or by their paths.
+        name: of a plot of the catalogue (:func:`plot_names` lists those that fit), or the path of a file of your own;
+            by default the plot of the test.
+        filters: only series with names that match, as in a shell; with ``!`` before a pattern, all but those.
+        zoom: percentiles at the ends of the axis of values, such as ``(5, 95)``; ``()``: everything is shown.
+        log: make the axis of values logarithmic.
+        cut: leave out the idle time before and after the load, or not; by default as the plot says.
+        smooth: steps of a moving average.
+        smooth_across_load: let moving averages run across the start and the end of the load.
+        absolute_time: time of day instead of seconds after the start.
+        paired: recordings side by side with the same axes, instead of in one.
+        combine: how several recordings become one.
+        reduce: what makes one number of a series: ``mean``, ``median``, ``pct99``, ``mos``, ...
+        group_by: keys of the metadata, or ``title``, ``name``, ``batch``.
+        panel_by: one panel for each value of these keys; also ``series`` and ``recording``.
+        figure_by: one plot for each value of these keys.
+        title: instead of the plot's own; an empty one leaves it out.
+
+    Returns:
+        One plot; several with ``figure_by``, or from a file with several.
+
+    Raises:
+        whydrop.Error: a recording cannot be read, there is no such plot, or there is nothing to draw.
+
+    >>> import whydrop
+    >>> (chart,) = whydrop.plot("before.recording", "after.recording", name="ping_cdf")  # doctest: +SKIP
+    >>> chart.write("ping.svg")  # doctest: +SKIP
+    """
+    from whydrop.recording.metrics.reducing import normalised
+    from whydrop.show.facets import of_recordings
+    from whydrop.show.plots import building
+
+    options = building.PlotOptions(
+        filters=tuple(filters),
+        zoom=zoom,
+        cut=cut,
+        log=log or None,
+        absolute_time=absolute_time,
+        group_by=tuple(group_by),
+        combine=combine,
+        reduce=reduce if reduce is None or reduce.startswith("meta:") else normalised(reduce),
+        smoothing=smooth,
+        smooth_across_load=smooth_across_load or None,
+        paired=paired,
+    )
+    found = opened(recordings)
+    if figure_by or panel_by:
+        keys = of_recordings.Keys(tuple(figure_by), tuple(panel_by), tuple(group_by))
+        return [
+            Plot(figure.titled(title), facets=True)
+            for one, spec in _chosen(name, found)
+            for figure in of_recordings.facets(one, spec, found, keys, options)
+        ]
+    return [Plot(building.build(one, spec, found, options).titled(title)) for one, spec in _chosen(name, found)]
+
+
+def plot_names(*recordings: Source) -> list[str]:
+    """The names of the plots of the catalogue that these recordings have data for.
+
+    Raises:
+        whydrop.Error: a recording cannot be read.
+    """
+    from whydrop.show.plots import building
+
+    return list(building.available(opened(recordings)))
+
+
+def _chosen(name: str | None, found: Sequence[Any]) -> list[tuple[str, PlotSpec]]:
+    """The plots to draw: one by name, all of a user's file, or the default."""
+    from whydrop.show.plots import building, catalogue
+
+    if name is not None and (name.endswith(".toml") or "/" in name):
+        return list(catalogue.read_file(Path(name)).items())
+    name = building.default(found) if name is None else name
+    return [(name, catalogue.find(name))]
+
+
+def plot_table(
+    store: str | PathLike[str],
+    table: str,
+    *,
+    y: str = "value",
+    x: str = "",
+    kind: Literal["points", "line"] = "points",
+    filters: Sequence[str] = (),
+    log: bool = False,
+    group_by: Sequence[str] = (),
+    panel_by: Sequence[str] = (),
+    figure_by: Sequence[str] = (),
+    title: str | None = None,
+) -> list[Plot]:
+    """Draw the rows of a table of a store.
+
+    Args:
+        store: its folder, or a prefix of an object store.
+        table: ``counters``, ``polls``, ``ndt``, ``tcp``, ``verdicts``, ...
+        y: a column with numbers.
+        x: a column with numbers; by default the time of the table.
+        kind: points, or a line through the rows of a group.
+        filters: conditions such as ``site=dfw*`` or ``value>0``; all must hold.
+        log: make the axis of ``y`` logarithmic.
+        group_by: columns that choose colours.
+        panel_by: one panel for each value of these columns.
+        figure_by: one plot for each value of these columns.
+        title: instead of the plot's own; an empty one leaves it out.
+
+    Raises:
+        whydrop.Error: the store cannot be read, it has no such table or column, or there is nothing to draw.
+    """
+    from whydrop.show.facets import of_store
+    from whydrop.store.engines import open_backend
+
+    options = of_store.Options(
+        table=table,
+        y=y,
+        x=x,
+        figure_by=tuple(figure_by),
+        panel_by=tuple(panel_by),
+        group_by=tuple(group_by),
+        filters=tuple(filters),
+        kind=kind,
+        log=log,
+    )
+    with open_backend(fspath(store)) as backend:
+        return [Plot(figure.titled(title), facets=True) for figure in of_store.facets(backend, options)]

@@ -1,0 +1,89 @@
+"""The responder, which answers the tests of other hosts, in a thread of its own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+
+from whydrop import _core
+
+
+class Responder:
+    """A responder that answers until it is stopped.
+
+    Attributes:
+        port: of TCP and of UDP.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: str | None = None,
+        addresses: Sequence[str] = (),
+        port: int,
+        max_sessions: int | None = None,
+        max_duration_s: float | None = None,
+        max_rate_bps: float | None = None,
+        describe_host: bool = True,
+    ) -> None:
+        """Listen, and answer; :func:`whydrop.responder` describes the arguments."""
+        config = {
+            "addresses": list(addresses),
+            "port": port,
+            "max_sessions": max_sessions,
+            "max_duration_s": max_duration_s,
+            "max_rate_bps": max_rate_bps,
+            **({} if secret is None else {"secret": secret}),
+        }
+        self._serving = _core.Responder(json.dumps(config), _described if describe_host else None)
+        self._failure: BaseException | None = None
+        self.port = self._serving.port
+        self._thread = threading.Thread(target=self._serve, name="whydrop responder", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        try:
+            self._serving.run()
+        except _core.TrafficError as reason:
+            self._failure = reason
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it has ended, or for a time; return whether it has ended.
+
+        Raises:
+            whydrop.Error: it could not go on.
+        """
+        self._thread.join(timeout_s)
+        if self._failure is not None:
+            raise self._failure
+        return not self._thread.is_alive()
+
+    def problem(self) -> str | None:
+        """The reason why this host could not be described the last time, given once; ``None`` if it could."""
+        return self._serving.problem()
+
+    def statistics(self) -> tuple[int, int, int, int, int, int]:
+        """Connections: all, with the secret, of another protocol, with another secret, silent; then sessions now."""
+        return self._serving.statistics()
+
+    def stop(self) -> None:
+        """End its sessions, and stop answering."""
+        self._serving.stop()
+        self._thread.join()
+
+    def __enter__(self) -> Responder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = f"port {self.port}" if self._thread.is_alive() else "stopped"
+        return f"<whydrop.Responder: {state}>"
+
+
+def _described(address: str) -> str:
+    from whydrop.measure import host_context
+
+    return host_context.described(address)

@@ -1,0 +1,94 @@
+"""Metrics and statistics of series as rows of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from whydrop.recording.metrics import together
+from whydrop.recording.metrics.definitions import measure, responsiveness
+from whydrop.recording.metrics.load import window
+from whydrop.recording.recording import Recording
+from whydrop.recording.statistics.describing import describe, finite
+
+Rows = list[dict[str, Any]]
+
+METRICS: dict[str, type[pl.DataType]] = {
+    "recording": pl.String,
+    "metric": pl.String,
+    "name": pl.String,
+    "units": pl.String,
+    "value": pl.Float64,
+    "note": pl.String,
+}
+
+
+def of_metrics(label: str, recording: Recording) -> Rows:
+    """The metrics that recordings are compared by, responsiveness, and each flow's share of the goodput."""
+    rpm = responsiveness(recording)
+    responsive: dict[str, Any] = {
+        "recording": label,
+        "metric": "responsiveness",
+        "name": "Responsiveness under load, round trips a minute",
+        "units": "RPM",
+        "value": rpm,
+        "note": "of probes beside the load (tcp_f of draft-ietf-ippm-responsiveness); no requests inside of it",
+    }
+    return (
+        [
+            {
+                "recording": label,
+                "metric": key,
+                "name": found.metric.name,
+                "units": found.metric.units,
+                "value": found.value if math.isfinite(found.value) else None,
+                "note": found.basis,
+            }
+            for key, found in measure(recording).items()
+        ]
+        + ([responsive] if rpm is not None else [])
+        + _shares(label, recording)
+    )
+
+
+def _shares(label: str, recording: Recording) -> Rows:
+    """Each flow's share of its direction's goodput; not known where a flow yielded nothing."""
+    rows: Rows = []
+    for direction in together.DIRECTIONS:
+        flows = together.members(recording, direction)
+        means = {}
+        for name in flows.present:
+            values = finite(recording.samples(name)["value"].to_numpy())
+            means[name] = float(sum(values) / len(values))
+        total = sum(means.values())
+        if len(means) + len(flows.absent) > 1 and total > 0:
+            rows += [
+                {
+                    "recording": label,
+                    "metric": f"share-{direction}:{name}",
+                    "name": f"Share of the goodput {direction}: {name}",
+                    "units": "%",
+                    "value": None if flows.absent else 100 * mean / total,
+                    "note": f"not known; {flows.words_of_absent()}" if flows.absent else flows.words(),
+                }
+                for name, mean in means.items()
+            ]
+    return rows
+
+
+def of_series(label: str, recording: Recording, patterns: Sequence[str], *, whole: bool) -> Rows:
+    """Statistics of each series that matches a pattern: under load, or of the whole recording."""
+    load = None if whole else window(recording)
+    rows: Rows = []
+    for series in recording.series(*patterns):
+        samples = recording.samples(series.name)
+        if load is not None:
+            samples = samples.filter((pl.col("time_ns") >= load.start_ns) & (pl.col("time_ns") <= load.end_ns))
+        found = describe(samples["value"].to_numpy())
+        if found is not None:
+            rows.append({"recording": label, "series": series.name, "units": series.units, **asdict(found)})
+    return rows
