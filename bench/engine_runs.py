@@ -107,7 +107,7 @@ class Whydrop:
             )
             try:
                 far.wait_for("port")
-                run = ["run", str(test), "--to", FAR, "--secret-file", str(secret), "--length", f"{seconds:g}"]
+                run = ["run", str(test), "--to", FAR, "--secret-file", str(secret), "--duration", f"{seconds:g}"]
                 run += ["--output", folder, "--no-plot", "--no-counters", *extra]
                 run += ["--set", f"congestion_control={CONGESTION_CONTROL}"]
                 near = Running(self._wire.at(self._wire.near, [*self._command, *run])).ended(within_s=seconds + 60)

@@ -28,13 +28,13 @@ def measure(options: argparse.Namespace, command: tuple[str, ...]) -> Section:
     make(folder, options.many)
     store = options.folder / "many.store"
     ours = command[0]
-    into = ("sh", "-c", 'rm -rf "$1"; shift; exec "$@"', "sh", str(store), ours, "explain", "--store", str(store))
+    into = ("sh", "-c", 'rm -rf "$1"; shift; exec "$@"', "sh", str(store), ours, "store", "explain", str(store))
     loop = 'for one in "$2"/*; do "$1" explain "$one" --json; done'
     cores = len(os.sched_getaffinity(0))
     ways = {
         "a loop of whydrop explain --json": ("sh", "-c", loop, "sh", ours, str(folder)),
-        "whydrop explain --store, 1 worker": (*into, "--workers", "1", str(folder)),
-        f"whydrop explain --store, {cores} workers": (*into, "--workers", str(cores), str(folder)),
+        "whydrop store explain, 1 worker": (*into, "--workers", "1", str(folder)),
+        f"whydrop store explain, {cores} workers": (*into, "--workers", str(cores), str(folder)),
     }
     series = [Series(name, words) for name, words in ways.items()]
     measuring.measure_in_turns(series, options.repetitions)
@@ -68,6 +68,6 @@ def _line(one: Series, copies: int) -> list[str]:
 def _program(ours: str) -> Program:
     return Program(
         name="whydrop",
-        before=(ours, "explain", "--store", "STORE", "--workers", "N", "FOLDER"),
+        before=(ours, "store", "explain", "STORE", "--workers", "N", "FOLDER"),
         version_command=(ours, "--version"),
     )

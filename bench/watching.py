@@ -146,8 +146,8 @@ def _end(child: int) -> None:
 def watched(port: int, every_s: float, seconds: float, *, real_time: bool) -> tuple[float, float]:
     """The share of a processor that a watch takes, and that its polls take."""
     with tempfile.TemporaryDirectory() as output:
-        words = [sys.executable, "-m", "whydrop", "watch", "--port", str(port), "--every", f"{every_s}s"]
-        words += ["--for", f"{seconds}s", "--output", output, "--json"]
+        words = [sys.executable, "-m", "whydrop", "watch", "--port", str(port), "--interval", f"{every_s}s"]
+        words += ["--duration", f"{seconds}s", "--output", output, "--json"]
         words = ["chrt", "--fifo", "1", *words] if real_time else words
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -165,7 +165,7 @@ def flooded(rate: int, seconds: float) -> int:
     """Print what a watch takes beside a flood of drops, and beside none."""
     for wanted in (0, rate):
         with full_socket() as port, tempfile.TemporaryDirectory() as output:
-            words = [sys.executable, "-m", "whydrop", "watch", "--port", "1", "--no-live", "--json"]
+            words = [sys.executable, "-m", "whydrop", "watch", "--port", "1", "--quiet", "--json"]
             watching = subprocess.Popen([*words, "--output", output], stdout=subprocess.PIPE, text=True)
             while not any(Path(output).glob("*.recording/journal/polls*")):
                 time.sleep(0.05)

@@ -85,6 +85,8 @@ def _help() -> Iterator[tuple[str, str]]:
                 below = command.get_command(context, name)
                 if below is not None and not below.hidden:
                     yield from walk(below, [*words, name])
+        for name, below in getattr(command, "subcommands", {}).items():
+            yield from walk(below, [*words, name])
 
     yield from walk(whydrop, [])
 
@@ -120,7 +122,7 @@ def _errors() -> Iterator[tuple[str, str]]:
     wrong = [
         ["explan"], ["explain"], ["explain", "missing.pcap"], ["explain", "text.pcap"], ["explain", "empty.pcap"],
         ["explain", "cut.pcap", "--flow", "no such flow"], ["explain", "cut.pcap", "--no-such-option"],
-        ["run"], ["run", "no-such-test"], ["run", "rrul"], ["run", "tcp", "--to", "host.invalid"],
+        ["run"], ["run", "no-such-test"], ["run", "rrul"], ["run", "tpc", "--to", "host.invalid"],
         ["run", "broken.toml", "--to", "127.0.0.1"], ["show", "missing.recording"], ["show", "cut.pcap"],
         ["plot", "before.recording", "--plot", "no-such-plot"], ["compare", "before.recording"],
         ["tests", "no-such-test"], ["batch", "broken.toml"], ["study"], ["store", "missing.store"],

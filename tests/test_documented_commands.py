@@ -40,6 +40,10 @@ def command_lines(text: str, indentation: int = 4) -> Iterator[list[str]]:
 
 def taken(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:
     """Parse words as the command does, but for what depends on files that an example only imagines."""
+    below = getattr(command, "subcommands", {})
+    if words and words[0] in below:
+        taken(below[words[0]], words[1:], parent)
+        return
     # With its settings: Click keeps the help option that it makes at first, and other tests print it.
     context = click.Context(command, info_name=command.name, parent=parent, **command.context_settings)
     if isinstance(command, click.Group):

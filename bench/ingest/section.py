@@ -56,7 +56,7 @@ def measure(options: argparse.Namespace, command: Sequence[str]) -> Section | No
             store = folder / "store"
             for _ in range(options.repetitions):
                 shutil.rmtree(store, ignore_errors=True)
-                ingest = [whydrop, "ingest", str(files), "--store", str(store)]
+                ingest = [whydrop, "store", "import", str(store), str(files)]
                 first.append(measuring.run_once(ingest))
                 again.append(measuring.run_once(ingest))
             grid.lines.append(_line(what, files, count, store, first, again))
@@ -64,7 +64,7 @@ def measure(options: argparse.Namespace, command: Sequence[str]) -> Section | No
     shutil.rmtree(folder, ignore_errors=True)
     what = f"{grouped(HOURS * 8640)} samples of DISCO v1 into a new store, whole process"
     bar = Bar(what, f"< {WANTED_S:g} s", f"{seconds[0]:.2f} s", seconds[0] < WANTED_S)
-    program = Program("whydrop", (whydrop, "ingest"), ("--store", "DIR"), (whydrop, "--version"))
+    program = Program("whydrop", (whydrop, "store", "import"), ("DIR",), (whydrop, "--version"))
     return Section(NAME, [grid], [bar], [program], options.core)
 
 

@@ -80,7 +80,7 @@ def test_a_watch_s_recording_goes_into_a_store_s_table_of_connections(tmp_path: 
     log.write_bytes(tcp_info_lines([(f"2019-05-16T00:00:0{second}Z", info) for second in range(3)]))
     folder = open_recording(log).save(tmp_path / "watched.recording")
     for expected in (3, 0):
-        told = run_here("import", str(tmp_path / "watched.recording"), "--store", str(tmp_path / "store"), "--json")
+        told = run_here("store", "import", str(tmp_path / "store"), str(tmp_path / "watched.recording"), "--json")
         assert told.returncode == 0, told.stderr
         new = json.loads(told.stdout)
         assert sum(one.get("tables", {}).get("tcp", {}).get("rows", 0) for one in new["files"]) == expected, new

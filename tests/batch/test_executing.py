@@ -482,7 +482,7 @@ def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run
     assert (tmp_path / "tidied").read_text().count("tidied") == 1
     refused = run("batch", "run", tmp_path / "b.toml", "--output", tmp_path)
     assert refused.returncode == 1
-    assert "go on with --resume, or start over with --anew" in refused.stderr
+    assert "continue with --resume, or start again with --restart" in refused.stderr
     (tmp_path / "b.toml").write_text(PROGRAM)
     resumed = run("batch", "run", tmp_path / "b.toml", "--output", tmp_path, "--resume")
     assert resumed.returncode == 0, resumed.stderr
@@ -498,9 +498,9 @@ def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run
         ('[batch.b]\ntest = "nup"\nhosts = "h"\nset.flows = "x"\n', [], "expected a whole number"),
         ('[batch.b]\ntest = "nup"\nhosts = "h:port"\n', [], "expected a host, or HOST:PORT"),
         ('[batch.b]\nabstract = true\ntest = "nup"\n', [], "every batch of the file is abstract or disabled"),
-        (PROGRAM, ["--resume", "--anew"], "give one of them"),
-        (PROGRAM, ["--resume", "--seed", "3"], "choose nothing else"),
-        (PROGRAM, ["--override", "x"], "expected KEY=VALUE"),
+        (PROGRAM, ["--resume", "--restart"], "not both"),
+        (PROGRAM, ["--resume", "--seed", "3"], "leave out the other options"),
+        (PROGRAM, ["--set", "x"], "expected KEY=VALUE"),
         (PROGRAM, ["--batch", "c"], "no batch is called 'c'"),
     ],
 )

@@ -67,7 +67,7 @@ def test_captures_that_are_damaged_from_their_first_byte_on_are_named_not_left_o
     }  # fmt: skip
     for name, content in {**named, "empty": b"", "a.pcap.txt": b"notes"}.items():
         (folder / name).write_bytes(content)
-    ended = run("explain", "--store", tmp_path / "store", folder, "--json")
+    ended = run("store", "explain", tmp_path / "store", folder, "--json")
     said = json.loads(ended.stdout)
     assert ended.returncode == 1
     assert {Path(one["path"]).name for one in said["failed"]} == set(named)
@@ -76,7 +76,7 @@ def test_captures_that_are_damaged_from_their_first_byte_on_are_named_not_left_o
 
 
 def test_rows_in_the_store_say_what_explaining_each_capture_says(run: Run, folder: Path, tmp_path: Path) -> None:
-    ended = run("explain", "--store", tmp_path / "store", folder, "--json")
+    ended = run("store", "explain", tmp_path / "store", folder, "--json")
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)
     examples = sorted(folder.glob("*.pcap*"))
@@ -123,7 +123,7 @@ def test_damaged_captures_are_rows_and_end_nothing(run: Run, tmp_path: Path) -> 
     (tmp_path / "captures" / "cut.pcap.zst").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "captures" / "only-a-header.pcap").write_bytes(b"\xd4\xc3\xb2\xa1\x02\x00\x04\x00")
     words = (tmp_path / "captures", tmp_path / "captures" / "0.pcap.zst", "--workers", "1")
-    ended = run("explain", "--store", tmp_path / "store", *words)
+    ended = run("store", "explain", tmp_path / "store", *words)
     assert ended.returncode == 1
     assert "only-a-header.pcap" in ended.stderr
     status = rows(tmp_path / "store", "captures")["status"].value_counts()
@@ -133,7 +133,7 @@ def test_damaged_captures_are_rows_and_end_nothing(run: Run, tmp_path: Path) -> 
 
 
 def test_a_capture_that_is_not_there_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
-    ended = run("explain", "--store", tmp_path / "store", tmp_path / "missing.pcap")
+    ended = run("store", "explain", tmp_path / "store", tmp_path / "missing.pcap")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == f"whydrop: {tmp_path}/missing.pcap: No such file or directory\n"
 
@@ -275,7 +275,7 @@ def test_a_damaged_part_of_the_store_is_named_and_costs_no_more_than_its_rows(ru
     (damaged, _) = (tmp_path / "store/captures").rglob("*.parquet")
     content = damaged.read_bytes()
     damaged.write_bytes(content[:4] + b"\xff" * 400 + content[404:])
-    ended = run("explain", "--store", tmp_path / "store", *paths, "--json")
+    ended = run("store", "explain", tmp_path / "store", *paths, "--json")
     said = json.loads(ended.stdout)
     assert (said["explained"], said["known"]) == (1, 1)
     assert ended.returncode == 1
@@ -335,15 +335,14 @@ def test_captures_are_known_by_what_they_begin_with(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--store", "s", "x.pcap", "--report", "r.html"], "--report is for one capture"),
-        (["--store", "s", "x.pcap", "--sequence"], "--sequence is for one capture"),
-        (["x.pcap", "--workers", "2"], "--workers goes with --store"),
-        (["--store", "s", "x.pcap", "--workers", "0"], "'--workers'"),
-        (["--store", "s", "x.pcap", "--time-limit", "soon"], "'--time-limit'"),
+        (["explain", "x.pcap", "--workers", "2"], "--workers is now spelled `whydrop store explain STORE CAPTURE...`"),
+        (["store", "explain", "s", "x.pcap", "--report", "r.html"], "--report"),
+        (["store", "explain", "s", "x.pcap", "--workers", "0"], "'--workers'"),
+        (["store", "explain", "s", "x.pcap", "--time-limit", "soon"], "'--time-limit'"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(run: Run, words: list[str], said: str) -> None:
-    ended = run("explain", *words)
+    ended = run(*words)
     assert ended.returncode == 2
     assert said in ended.stderr
 

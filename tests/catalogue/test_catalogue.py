@@ -53,9 +53,8 @@ def test_the_example_of_each_test_can_be_resolved(name: str) -> None:
     words = shlex.split(test.example)[2:]
     hosts = [words[number + 1] for number, word in enumerate(words) if word == "--to"]
     settings = dict(words[number + 1].split("=", 1) for number, word in enumerate(words) if word == "--set")
-    settings |= {
-        f"{word[2:]}_s": words[number + 1] for number, word in enumerate(words) if word in ("--length", "--delay")
-    }
+    if "--duration" in words:
+        settings["length_s"] = words[words.index("--duration") + 1]
     assert isinstance(resolve(words[0], hosts, settings), Plan)
 
 

@@ -34,7 +34,7 @@ def test_a_file_with_ten_mistakes_yields_ten_lines_that_name_line_key_and_what_w
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("tests", "--check", TEN), ("tests", TEN), ("run", TEN, "--to", "192.0.2.1")])
+@pytest.mark.parametrize("arguments", [("tests", "check", TEN), ("tests", TEN), ("run", TEN, "--to", "192.0.2.1")])
 def test_every_command_that_takes_the_file_prints_the_ten_lines_and_exits_with_2(arguments, run) -> None:
     done = run(*arguments)
     assert done.returncode == 2

@@ -51,7 +51,7 @@ def test_a_file_of_ones_own_is_explained_and_checked_by_its_path(tmp_path: Path,
     mine = tmp_path / "mine.toml"
     mine.write_text('title = "mine"\nextends = "ping"\n')
     assert "mine: mine" in run_here("tests", mine).stdout
-    done = run_here("tests", "--check", mine)
+    done = run_here("tests", "check", mine)
     assert (done.returncode, done.stdout) == (0, f"{mine}: a well-formed test\n")
 
 

@@ -24,7 +24,7 @@ slow = pytest.mark.slow
 
 
 @slow
-@pytest.mark.parametrize("direction", [[], ["--down"]])
+@pytest.mark.parametrize("direction", [[], ["--reverse"]])
 def test_a_path_through_this_host_alone_has_a_recording_with_every_departure(
     run: Run, tmp_path: Path, direction: list[str]
 ) -> None:
@@ -82,10 +82,10 @@ def test_text_says_the_answer_first(run: Run, tmp_path: Path) -> None:
 def test_caps_that_allow_nothing_and_hosts_without_a_responder_are_told_in_one_line(run: Run, tmp_path: Path) -> None:
     with responder() as far:
         place = f"127.0.0.1:{far.port}"
-        for options in (["--max-bytes", "100kB"], ["--max-time", "1s"]):
+        for options in (["--max-bytes", "100kB"], ["--max-duration", "1s"]):
             done = run("depth", place, "-o", tmp_path, *options)
             assert done.returncode == 1
-            assert "raise --max-bytes or --max-time" in done.stderr
+            assert "raise --max-bytes or --max-duration" in done.stderr
     done = run("depth", place, "-o", tmp_path)
     assert done.returncode == 1
     assert "127.0.0.1" in done.stderr.splitlines()[-1]
@@ -126,7 +126,7 @@ def test_an_irtt_server_that_restricts_its_clients_and_what_it_cannot_serve_are_
         done = run(*place)
         assert done.returncode == 1
         assert "the server restricts it" in done.stderr.splitlines()[-1]
-        done = run(*place, "--down")
+        done = run(*place, "--reverse")
         assert done.returncode == 1
         assert "both need a responder" in done.stderr
 

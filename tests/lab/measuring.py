@@ -104,7 +104,7 @@ def jain(rates: list[float]) -> float:
 @contextlib.contextmanager
 def watched(host: Host, folder: Path, port: int, every: str) -> Iterator[None]:
     """``whydrop watch`` of one port on a host, from before the block to behind it; leaves a recording in ``folder``."""
-    words = [sys.executable, "-m", "whydrop", "watch", "--port", str(port), "--every", every, "--no-live"]
+    words = [sys.executable, "-m", "whydrop", "watch", "--port", str(port), "--interval", every, "--quiet"]
     watching = host.popen([*words, "--output", str(folder)], cwd=ROOT)
     deadline = time.monotonic() + HANGS_S
     while not any(folder.glob("*.recording")):

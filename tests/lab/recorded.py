@@ -100,7 +100,7 @@ class Scene:
         responder = path.server.popen(words, cwd=ROOT)
         path.server.wait_listening(17370)
         words = [*REAL_TIME, *WHYDROP, "run", self.test, "--to", path.server.address, "--output", str(folder)]
-        words += ["--set", f"delay={IDLE_S}", "--length", f"{LOAD_S}s", "--no-plot", "--json", *self.options]
+        words += ["--set", f"delay={IDLE_S}", "--duration", f"{LOAD_S}s", "--no-plot", "--json", *self.options]
         path.client.run(words, cwd=ROOT, timeout_s=HANGS_S + 10 * LOAD_S)
         responder.stop()
 

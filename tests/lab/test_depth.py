@@ -157,7 +157,7 @@ def complaints(case: Case, found: dict[str, Any]) -> list[str]:
 )
 def test_a_queue_is_found_with_its_limit_and_what_it_counts_and_its_rate(lab: Lab, case: Case) -> None:
     """Here time is the machine's: what is disturbed is measured again, twice at most."""
-    caps = ["--max-bytes", "1GB", "--max-time", "150s"] if case.step < 1.05 else []
+    caps = ["--max-bytes", "1GB", "--max-duration", "150s"] if case.step < 1.05 else []
     for _ in range(3):
         with path_with(lab, case) as path:
             found = depth_of(path, lab.folder, *caps)
@@ -270,7 +270,7 @@ def test_the_way_down_is_measured_from_the_responder(lab: Lab) -> None:
             interface = path.server.interfaces["far"]
             for command in bottleneck_commands(interface.name, "40mbit", None):
                 interface.tc(command)
-            found = depth_of(path, lab.folder, "--down")
+            found = depth_of(path, lab.folder, "--reverse")
         if not complaints(case, found):
             break
     assert complaints(case, found) == [], found
@@ -279,7 +279,7 @@ def test_the_way_down_is_measured_from_the_responder(lab: Lab) -> None:
 def test_no_cap_is_exceeded_as_the_interface_counts(lab: Lab) -> None:
     """Of a path that never drops anything, so that the caps alone end it."""
     with lab.path(rate="200mbit", queue="pfifo limit 10000") as path:
-        found = depth_of(path, lab.folder, "--max-bytes", "8MB", "--max-time", "40s", "--max-rate", "100mbit")
+        found = depth_of(path, lab.folder, "--max-bytes", "8MB", "--max-duration", "40s", "--max-rate", "100mbit")
     assert found["kind"] in ("none", "queue")
     assert found["lost"] == 0
     assert 1e6 < found["interface_bytes"] <= 8e6

@@ -67,7 +67,7 @@ def test_a_shallow_queue_is_mended_by_pacing(lab: Lab) -> None:
 def test_a_fix_that_costs_goodput_says_so_in_its_first_sentence_and_before_it_is_tried(lab: Lab) -> None:
     """Pacing below the rate of a long queue elsewhere: hardly any delay, for some of the goodput."""
     with far_path(lab, rate="10mbit", queue="bfifo limit 400000", delay_s=0.01) as path:
-        found = fixed(lab, path, "--length", "8s")
+        found = fixed(lab, path, "--duration", "8s")
         assert found["verdict"]["cause"] == "deep-queue"
         assert found["kept"], found["outcome"]
         goodput = effect(found, "goodput-up")
@@ -93,7 +93,7 @@ def test_a_policer_is_mended_by_pacing(lab: Lab) -> None:
 @pytest.mark.needs_kernel("htb", "tbf")
 def test_random_loss_is_left_alone_with_the_reason(lab: Lab) -> None:
     with far_path(lab, delay_s=0.01, loss=0.01) as path:
-        found = said(lab, path.whydrop(*options(lab, path.server.address, "--length", "20s")))
+        found = said(lab, path.whydrop(*options(lab, path.server.address, "--duration", "20s")))
         # Where too few losses came to tell chance from a policer, no name is said.
         assert found["verdict"]["cause"] in ("random-loss", "unknown")
         assert found["fix"] is None
@@ -106,7 +106,7 @@ def test_random_loss_is_left_alone_with_the_reason(lab: Lab) -> None:
 def test_a_fix_that_does_not_help_is_taken_back(lab: Lab) -> None:
     """The capture is of another path, with a policer at 20 Mbit/s; this one carries more."""
     with far_path(lab, rate="30mbit", queue="pfifo limit 300", delay_s=0.005) as path:
-        found = fixed(lab, path, "--from", str(POLICED), "--length", "3s", kept=False)
+        found = fixed(lab, path, "--from", str(POLICED), "--duration", "3s", kept=False)
         assert "htb" in " ".join(found["fix"]["commands"])
         assert not found["kept"]
         assert "taken back" in found["outcome"]
@@ -120,7 +120,7 @@ def test_bufferbloat_on_this_hosts_own_egress_is_mended_by_fq_codel(lab: Lab) ->
         own = path.client.interfaces["near"]
         path.shape(own, "10mbit", "bfifo limit 400000")
         path.server.popen([*WHYDROP, "responder", "--open"]).wait_for("port")
-        words = options(lab, path.server.address, "--flows", "24", "--length", "4s")
+        words = options(lab, path.server.address, "--flows", "24", "--duration", "4s")
         environment = FarPath(path.client, path.server, lab.folder / "state").environment
         found = said(lab, path.client.run([*WHYDROP, *words], env=environment, check=False))
         assert "fq_codel" in found["fix"]["words"]

@@ -352,7 +352,7 @@ def test_a_drop_monitor_that_a_killed_watch_left_at_work_is_taken_over_and_one_i
         folder.mkdir()
         killed = receiver.popen([*words, "--output", str(folder)])
         wait_until(lambda: killed.returncode is not None or any(folder.glob("*.recording/journal/polls*")))
-        refused = receiver.run([*words, "--for", "1s", "--output", str(lab.folder / "refused")])
+        refused = receiver.run([*words, "--duration", "1s", "--output", str(lab.folder / "refused")])
         assert "another program uses" in json.loads(refused.stdout)["dropped"]["shortfall"]
         assert killed.returncode is None
         killed.kill()

@@ -90,11 +90,11 @@ def test_what_is_taken_back_is_as_it_was_to_the_letter(lab: Lab, configured: str
     with two(lab, configured) as (one, other, interface):
         before = shown(interface)
         options = ["--replace-root"] if configured in ("a FIFO", "a TBF") else []
-        pace(lab, one, other.address, "--rate", "10mbit", "--unproved", *options)
+        pace(lab, one, other.address, "--rate", "10mbit", "--no-proof", *options)
         assert "10Mbit" in shown(interface)
-        status = json.loads(pace(lab, one, "--status", "--json").stdout)["changes"]
+        status = json.loads(pace(lab, one, "status", "--json").stdout)["changes"]
         assert [(entry["interface"], entry["phase"]) for entry in status] == [(interface.name, "until")]
-        pace(lab, one, "--revert")
+        pace(lab, one, "revert")
         assert shown(interface) == before
         assert not state_of(lab).exists()
 
@@ -103,7 +103,7 @@ def test_what_is_taken_back_is_as_it_was_to_the_letter(lab: Lab, configured: str
 def test_a_root_that_somebody_configured_is_left_alone_unless_told(lab: Lab) -> None:
     with two(lab, "a FIFO") as (one, other, interface):
         before = shown(interface)
-        done = pace(lab, one, other.address, "--rate", "10mbit", "--unproved", check=False)
+        done = pace(lab, one, other.address, "--rate", "10mbit", "--no-proof", check=False)
         assert (done.returncode, shown(interface)) == (1, before)
         assert "bfifo 5:" in done.stderr
         assert "--replace-root" in done.stderr
@@ -119,12 +119,12 @@ def test_filters_with_actions_whose_counters_nobody_can_set_stay_in_place_and_ar
     with two(lab, "an HTB of somebody's") as (one, other, interface):
         interface.tc(WITH_AN_ACTION)
         before = without_ages(interface)
-        refused = pace(lab, one, other.address, "--rate", "10mbit", "--unproved", "--replace-root", check=False)
+        refused = pace(lab, one, other.address, "--rate", "10mbit", "--no-proof", "--replace-root", check=False)
         assert (refused.returncode, without_ages(interface)) == (1, before)
         assert "could not be put back exactly" in refused.stderr
-        pace(lab, one, other.address, "--rate", "10mbit", "--unproved")
+        pace(lab, one, other.address, "--rate", "10mbit", "--no-proof")
         one.run(["ping", "-c", "2", "-i", "0.2", other.address])
-        pace(lab, one, "--revert")
+        pace(lab, one, "revert")
         assert without_ages(interface) == before
 
 
@@ -144,13 +144,13 @@ def test_the_printed_commands_do_what_whydrop_does(lab: Lab, configured: str) ->
         interface.tc("qdisc delete dev {} root")
         for command in CONFIGURED[configured]:
             interface.tc(command)
-        pace(lab, one, other.address, "--rate", "12mbit", "--unproved")
+        pace(lab, one, other.address, "--rate", "12mbit", "--no-proof")
         ours = shown(interface)
         # tc rounds the time that a burst takes down to whole microseconds.
         bursts = re.compile(r"burst (\d+)b")
         assert bursts.sub("", ours) == bursts.sub("", by_hand)
         assert [*map(int, bursts.findall(ours))] == pytest.approx([*map(int, bursts.findall(by_hand))], rel=0.01)
-        pace(lab, one, "--revert")
+        pace(lab, one, "revert")
 
 
 def test_without_the_capability_it_says_so_and_changes_nothing(lab: Lab) -> None:
@@ -174,7 +174,7 @@ def responding(host: Host) -> Iterator[Process]:
 def killed(lab: Lab, one: Host, other: Host, moment: int, kind: str, after_s: float) -> None:
     """A run that proves a change is killed as it goes."""
     log = lab.folder / f"{kind}-{moment}"
-    words = [*WHYDROP, "pace", other.address, "--rate", "8mbit", "--length", "0.5s", "--output", str(log)]
+    words = [*WHYDROP, "pace", other.address, "--rate", "8mbit", "--duration", "0.5s", "--output", str(log)]
     run = one.popen(words, env=environment(lab))
     wait_until(lambda: state_of(lab).exists() or run.returncode is not None, "the change is written down")
     assert run.returncode is None, run.output()
@@ -205,7 +205,7 @@ def test_killed_at_random_moments_it_leaves_nothing(lab: Lab, configured: str, m
 def test_where_the_guard_was_killed_too_the_next_start_takes_it_back(lab: Lab) -> None:
     with two(lab) as (one, other, interface):
         before = shown(interface)
-        pace(lab, one, other.address, "--rate", "8mbit", "--unproved")
+        pace(lab, one, other.address, "--rate", "8mbit", "--no-proof")
         guards = [int(pid) for pid in one.run(["ip", "netns", "pids", one.namespace]).stdout.split()]
         for pid in guards:
             with contextlib.suppress(FileNotFoundError):
@@ -215,7 +215,7 @@ def test_where_the_guard_was_killed_too_the_next_start_takes_it_back(lab: Lab) -
         state["changes"][0]["until_s"] = 0
         state_of(lab).write_text(json.dumps(state))
         assert shown(interface) != before
-        assert "Nothing is changed" in pace(lab, one, "--status").stdout
+        assert "no changes" in pace(lab, one, "status").stdout
         assert shown(interface) == before
 
 
@@ -223,10 +223,10 @@ def test_where_the_guard_was_killed_too_the_next_start_takes_it_back(lab: Lab) -
 def test_when_its_time_is_over_it_is_taken_back_and_what_is_kept_stays(lab: Lab) -> None:
     with two(lab) as (one, other, interface):
         before = shown(interface)
-        pace(lab, one, other.address, "--rate", "8mbit", "--unproved", "--keep")
-        assert json.loads(pace(lab, one, "--status", "--json").stdout)["changes"][0]["phase"] == "kept"
-        pace(lab, one, "--revert")
-        pace(lab, one, other.address, "--rate", "8mbit", "--unproved", "--for", "1s")
+        pace(lab, one, other.address, "--rate", "8mbit", "--no-proof", "--keep")
+        assert json.loads(pace(lab, one, "status", "--json").stdout)["changes"][0]["phase"] == "kept"
+        pace(lab, one, "revert")
+        pace(lab, one, other.address, "--rate", "8mbit", "--no-proof", "--for", "1s")
         wait_until(lambda: not state_of(lab).exists(), "the time is over")
         assert shown(interface) == before
 
@@ -234,14 +234,14 @@ def test_when_its_time_is_over_it_is_taken_back_and_what_is_kept_stays(lab: Lab)
 @pytest.mark.needs_kernel("htb", "tbf")
 def test_what_somebody_else_did_meanwhile_is_not_undone(lab: Lab) -> None:
     with two(lab) as (one, other, interface):
-        pace(lab, one, other.address, "--rate", "8mbit", "--unproved")
+        pace(lab, one, other.address, "--rate", "8mbit", "--no-proof")
         interface.tc("qdisc replace dev {} root handle 9: pfifo limit 9")
         theirs = shown(interface)
-        done = pace(lab, one, "--revert", check=False)
+        done = pace(lab, one, "revert", check=False)
         assert (done.returncode, shown(interface)) == (1, theirs)
-        assert "--forget" in done.stderr
-        pace(lab, one, "--forget")
-        assert "Nothing is changed" in pace(lab, one, "--status").stdout
+        assert "pace forget" in done.stderr
+        pace(lab, one, "forget")
+        assert "no changes" in pace(lab, one, "status").stdout
 
 
 @pytest.mark.needs_program("iperf3")
@@ -251,11 +251,11 @@ def test_other_traffic_through_the_interface_goes_on_as_before(lab: Lab) -> None
     with lab.path(rate="20mbit", queue="pfifo limit 50", servers=2) as path:
         paced, others = path.servers
         alone = _to(path, others), ping(path.client, others.address, 20).median_s
-        pace(lab, path.client, paced.address, "--rate", "2mbit", "--unproved")
+        pace(lab, path.client, paced.address, "--rate", "2mbit", "--no-proof")
         beside = _to(path, others), ping(path.client, others.address, 20).median_s
         with iperf3_server(paced):
             held = received_bps(iperf3_of(start_iperf3(path.client, paced.address, 3)))
-        pace(lab, path.client, "--revert")
+        pace(lab, path.client, "revert")
         assert held < 2.1e6
         assert beside[0] > 0.95 * alone[0]
         assert beside[1] < alone[1] + 0.002

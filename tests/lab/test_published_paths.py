@@ -52,11 +52,11 @@ NEEDS = pytest.mark.needs_kernel("htb", "tbf", "pfifo")
 @pytest.mark.parametrize("case", SETTINGS)
 def test_paced(lab: Lab, case: Case) -> None:
     with far_path(lab, **case.settings) as path:
-        words = ["pace", path.server.address, "--json", "--length", f"{case.length_s:g}s", "--highest", "150mbit"]
+        words = ["pace", path.server.address, "--json", "--duration", f"{case.length_s:g}s", "--max-rate", "150mbit"]
         done = path.whydrop(*words, "--output", str(lab.folder / "runs"))
         assert done.returncode == 0, done.stderr + done.stdout
         found = json.loads(done.stdout)
-        path.whydrop("pace", "--revert")
+        path.whydrop("pace", "revert")
     (lab.folder / "pace.json").write_text(json.dumps(found, indent=1))
     assert len(found["measurements"]) <= 15
     effects = {one["metric"]: one for one in found["proof"]["effects"]}

@@ -39,7 +39,7 @@ def test_numbers_go_to_standard_output(folder: Path, run_here: Run) -> None:
 
 
 def test_the_list_has_the_plots_that_apply(folder: Path, run_here: Run) -> None:
-    done = run_here("plot", folder / "a.recording", "--list")
+    done = run_here("plot", "list", folder / "a.recording")
     names = [line.split()[0] for line in done.stdout.splitlines()]
     assert names[:2] == ["all", "all_scaled"]
     assert "ping_cdf" in names

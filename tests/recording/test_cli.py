@@ -123,8 +123,8 @@ def test_metadata_are_shown_whole_or_by_key(run: Run, rrul: Path) -> None:
     assert "host_name: client.example" in run("metadata", rrul).stdout
     assert run("metadata", rrul, "hosts.local.host_name").stdout == "client.example\n"
     assert run("metadata", rrul, "test.flows.0.name").stdout == "TCP upload BE\n"
-    assert json.loads(run("metadata", rrul, "test.hosts", "--format", "json").stdout) == ["server.example"]
-    document = json.loads(run("metadata", rrul, "--format", "json").stdout)
+    assert json.loads(run("metadata", rrul, "test.hosts", "--json").stdout) == ["server.example"]
+    document = json.loads(run("metadata", rrul, "--json").stdout)
     assert document == json.loads((rrul / "recording.json").read_text())
 
 
@@ -143,19 +143,19 @@ def test_a_key_that_is_not_there_is_refused_with_those_that_are(run: Run, rrul: 
 
 
 def test_csv_has_a_line_a_step_or_a_line_a_sample(run: Run, rrul: Path) -> None:
-    lines = list(csv.reader(run("export", rrul, "--to", "csv", "--output", "-").stdout.splitlines()))
+    lines = list(csv.reader(run("export", rrul, "--format", "csv", "--output", "-").stdout.splitlines()))
     assert lines[0][:2] == ["time_s", "TCP upload BE"]
     assert len(lines) == 71
     place = lines[0].index("TCP upload sum")
     assert (lines[1][place], float(lines[30][place])) == ("", 3.0)
-    lines = list(csv.reader(run("export", rrul, "--to", "csv", "--raw", "--output", "-").stdout.splitlines()))
+    lines = list(csv.reader(run("export", rrul, "--format", "csv", "--raw", "--output", "-").stdout.splitlines()))
     assert lines[0] == ["series", "units", "time_ns", "value"]
     assert lines[1] == ["TCP upload BE", "Mbit/s", str(recordings.START_NS + 2_200_000_000), "1.0"]
 
 
 def test_the_exported_json_is_what_its_description_says(run: Run, rrul: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    assert run("export", rrul, "--to", "json", "--output", path).stdout == f"{path}\n"
+    assert run("export", rrul, "--format", "json", "--output", path).stdout == f"{path}\n"
     document = json.loads(path.read_text())
     assert document["schema"] == 1
     assert document["metadata"]["name"] == "rrul"
@@ -169,11 +169,11 @@ def test_the_exported_json_is_what_its_description_says(run: Run, rrul: Path, tm
 def test_what_is_there_is_not_written_over_unless_asked(run: Run, rrul: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("mine")
-    refused = run("export", rrul, "--to", "csv", "--output", path)
+    refused = run("export", rrul, "--format", "csv", "--output", path)
     assert refused.returncode == 2
-    assert "--force writes over it" in refused.stderr
+    assert "--force overwrites it" in refused.stderr
     assert path.read_text() == "mine"
-    assert run("export", rrul, "--to", "csv", "--output", path, "--force").returncode == 0
+    assert run("export", rrul, "--format", "csv", "--output", path, "--force").returncode == 0
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_files_are_imported_one_by_one_and_a_bad_one_costs_only_itself(run: Run,
     assert "TCP download" in run("show", folders[0]).stdout
 
 
-@pytest.mark.parametrize("command", [["show"], ["metadata"], ["export", "--to", "csv"], ["import"]])
+@pytest.mark.parametrize("command", [["show"], ["metadata"], ["export", "--format", "csv"], ["import"]])
 def test_what_is_no_recording_ends_in_one_line(run: Run, tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "x").write_text("hello")
     for path in (tmp_path / "x", tmp_path / "nothing", tmp_path):
@@ -217,7 +217,7 @@ def test_what_is_no_recording_ends_in_one_line(run: Run, tmp_path: Path, command
 
 
 @pytest.mark.parametrize(
-    "arguments", [["export", "--to", "json", "--raw"], ["export", "--to", "pdf"], ["show", "--format", "xml"]]
+    "arguments", [["export", "--format", "json", "--raw"], ["export", "--format", "pdf"], ["show", "--format", "xml"]]
 )
 def test_a_wrong_command_line_exits_with_2(run: Run, rrul: Path, arguments: list[str]) -> None:
     assert run(*arguments, rrul).returncode == 2

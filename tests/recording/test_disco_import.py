@@ -60,7 +60,7 @@ def test_the_commands_for_recordings_work_on_it(tmp_path: Path, run) -> None:
     assert done.returncode == 0, done.stderr
     folder = done.stdout.strip()
     assert "switch uplink @s1.dfw02::discards.tx" in run("show", folder).stdout
-    assert "switch " in run("plot", folder, "--list").stdout
+    assert "switch " in run("plot", "list", folder).stdout
     plotted = run("plot", folder, "--format", "json", "--output", "-")
     assert plotted.returncode == 0, plotted.stderr
     assert "octets.tx" in json.dumps(json.loads(plotted.stdout))

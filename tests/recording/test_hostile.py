@@ -111,7 +111,7 @@ def test_responsiveness_is_a_minute_by_the_trimmed_mean_of_the_round_trips(run: 
         # The 95th percentile lies between two samples; those up to it are the lowest 95 of 100.
         kept = values[: int(0.95 * (len(values) - 1)) + 1]
         assert one.rpm == pytest.approx(60_000 / (sum(kept) / len(kept)))
-    rows = json.loads(run("stats", tmp_path / "a", "--format", "json").stdout)["metrics"]
+    rows = json.loads(run("stats", tmp_path / "a", "--json").stdout)["metrics"]
     [row] = [row for row in rows if row["metric"] == "responsiveness"]
     assert row["value"] == pytest.approx(60_000 / ((60_000 / udp.rpm + 60_000 / icmp.rpm) / 2))
     assert "RPM" in run("show", tmp_path / "a").stdout

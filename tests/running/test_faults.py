@@ -80,7 +80,7 @@ def test_a_link_that_goes_down_in_mid_run_ends_it_with_one_line_and_keeps_what_w
     lab: Lab, tmp_path: Path
 ) -> None:
     with lab.path(rate="20mbit", queue="pfifo limit 100") as path, serving(path.server):
-        process = started(path, tmp_path, "tcp_1up", "--length", "120s", "--set", "delay=0")
+        process = started(path, tmp_path, "tcp_1up", "--duration", "120s", "--set", "delay=0")
         wait_for_rows(tmp_path, "intervals")
         path.up.down()
         status, said = end_of(process)
@@ -94,7 +94,7 @@ def test_a_link_that_goes_down_in_mid_run_ends_it_with_one_line_and_keeps_what_w
 
 def test_a_short_outage_is_measured_and_does_not_end_the_run(lab: Lab, tmp_path: Path) -> None:
     with lab.path(rate="20mbit", queue="pfifo limit 100") as path, serving(path.server):
-        process = started(path, tmp_path, "tcp_1up", "--length", "12s", "--set", "delay=0")
+        process = started(path, tmp_path, "tcp_1up", "--duration", "12s", "--set", "delay=0")
         wait_for_rows(tmp_path, "intervals")
         time.sleep(2)
         path.up.down()
@@ -118,7 +118,7 @@ def test_a_full_disk_costs_nothing_of_what_was_measured(lab: Lab, tmp_path: Path
     try:
         with lab.path(rate="20mbit", queue="pfifo limit 100") as path, serving(path.server):
             process = path.client.popen(
-                [*WHYDROP, "run", "rrul_be", "--to", path.server.address, "--length", "6s", "--set", "delay=0",
+                [*WHYDROP, "run", "rrul_be", "--to", path.server.address, "--duration", "6s", "--set", "delay=0",
                  "--output", str(full), "--fallback", str(other), "--no-plot"]
             )  # fmt: skip
             wait_for_rows(full, "probes")
@@ -139,7 +139,7 @@ def test_a_full_disk_costs_nothing_of_what_was_measured(lab: Lab, tmp_path: Path
 
 def goodput_bps(path: NetworkPath, output: Path, seconds: int) -> float:
     """Of an upload that must go well."""
-    status, said = end_of(started(path, output, "tcp_1up", "--length", f"{seconds}s", "--set", "delay=0"))
+    status, said = end_of(started(path, output, "tcp_1up", "--duration", f"{seconds}s", "--set", "delay=0"))
     assert status == 0, said
     intervals = only_recording(output).table("intervals")
     span_ns: int = intervals["end_ns"].max() - intervals["start_ns"].min()

@@ -43,7 +43,7 @@ def measured(path: NetworkPath, folder: Path, test: str, title: str, load_s: int
             process.wait_for("port", timeout_s=60)
         targets = [word for server in path.servers for word in ("--to", server.address)]
         done = path.client.run(
-            [*WHYDROP, "run", test, *targets, "--length", f"{load_s}s", "--title", title, "--output", str(folder),
+            [*WHYDROP, "run", test, *targets, "--duration", f"{load_s}s", "--title", title, "--output", str(folder),
              "--no-plot", "--no-counters", "--json"],
             timeout_s=300,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``--local-bind`` and ``--interface``: where packets leave this host."""
+"""``--bind`` and ``--interface``: where packets leave this host."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def only_recording(folder: Path) -> Recording:
 def test_a_run_leaves_from_the_address_that_is_named_and_keeps_it(run: Run, far: Responder, tmp_path: Path) -> None:
     (tmp_path / "all.toml").write_text(ALL_KINDS)
     done = run(
-        "run", tmp_path / "all.toml", "--to", far.place, "--local-bind", "127.0.0.9", "--interface", "lo",
+        "run", tmp_path / "all.toml", "--to", far.place, "--bind", "127.0.0.9", "--interface", "lo",
         "--output", tmp_path, "--no-plot",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -88,12 +88,12 @@ def test_a_run_leaves_from_the_address_that_is_named_and_keeps_it(run: Run, far:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--local-bind", "192.0.2.77"), "this host has no address 192.0.2.77"),
-        (("--local-bind", "eth0"), "--local-bind 'eth0': expected an address"),
-        (("--local-bind", "::1"), "::1 is of IPv6, and 127.0.0.1 is of IPv4"),
-        (("--local-bind", "127.0.0.1", "-6"), "127.0.0.1 is of IPv4, and IPv6 was asked for"),
+        (("--bind", "192.0.2.77"), "this host has no address 192.0.2.77"),
+        (("--bind", "eth0"), "--bind 'eth0': expected an address"),
+        (("--bind", "::1"), "::1 is of IPv6, and 127.0.0.1 is of IPv4"),
+        (("--bind", "127.0.0.1", "-6"), "127.0.0.1 is of IPv4, and IPv6 was asked for"),
         (("--interface", "nowhere0"), "this host has no interface 'nowhere0'"),
-        (("--with", "nuttcp", "--local-bind", "127.0.0.1"), "nuttcp cannot set local_address"),
+        (("--with", "nuttcp", "--bind", "127.0.0.1"), "nuttcp cannot set local_address"),
     ],
 )
 def test_where_packets_cannot_leave_from_is_one_line_and_nothing_is_run(
@@ -159,7 +159,7 @@ def test_nothing_of_a_run_leaves_from_another_address(lab: Lab, tmp_path: Path, 
         far = server.popen([*WHYDROP, "responder", "--open", "--port", str(PORT)])
         far.wait_for("port")
         words = [*WHYDROP, "run", str(tmp_path / "all.toml"), "--to", there, "--output", str(tmp_path), "--no-plot"]
-        bound = client.run([*words, "--local-bind", other.partition("/")[0]], check=False)
+        bound = client.run([*words, "--bind", other.partition("/")[0]], check=False)
         far.kill()
     assert (bound.returncode, bound.stderr) == (0, ""), bound.stderr
     assert set(only_recording(tmp_path).table("flows")["status"]) == {"complete"}

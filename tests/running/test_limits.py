@@ -33,7 +33,7 @@ def only_recording(folder: Path) -> Recording:
 def test_uploads_are_as_fast_as_the_responder_allows_and_the_run_says_so(run: Run, tmp_path: Path) -> None:
     with responder("--open", "--max-rate", "4mbit") as far:
         done = run(
-            "run", "tcp_2up", "--to", far.place, "--length", "2s", "--set", "delay=0", "--output", tmp_path,
+            "run", "tcp_2up", "--to", far.place, "--duration", "2s", "--set", "delay=0", "--output", tmp_path,
             "--no-plot",
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -120,7 +120,7 @@ def test_a_run_leaves_a_complete_recording_with_what_every_flow_measured(
 
 def test_goodput_at_the_receiver_is_what_the_sender_had_acknowledged(run: Run, far: Responder, tmp_path: Path) -> None:
     done = run(
-        "run", "tcp_download", "--to", far.place, "--length", "2s", "--set", "delay=0.5", "--output", tmp_path,
+        "run", "tcp_download", "--to", far.place, "--duration", "2s", "--set", "delay=0.5", "--output", tmp_path,
         "--no-plot", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -138,7 +138,7 @@ def test_the_secret_must_be_the_same_at_both_ends(run: Run, tmp_path: Path) -> N
     (tmp_path / "right").write_text(SECRET)
     (tmp_path / "wrong").write_text(SECRET + "!")
     with responder("--secret-file", str(tmp_path / "right")) as far:
-        arguments = ("run", "ping", "--to", far.place, "--length", "1s", "--output", tmp_path, "--no-plot")
+        arguments = ("run", "ping", "--to", far.place, "--duration", "1s", "--output", tmp_path, "--no-plot")
         refused = run("run", "tcp_1up", *arguments[2:], "--secret-file", tmp_path / "wrong")
         assert refused.returncode == 1
         assert "different ones" in refused.stderr
@@ -156,7 +156,7 @@ def test_the_secret_must_be_the_same_at_both_ends(run: Run, tmp_path: Path) -> N
 def test_a_responder_killed_in_mid_run_ends_it_with_one_line_and_keeps_what_was_measured(
     far: Responder, tmp_path: Path
 ) -> None:
-    words = [*WHYDROP, "run", "tcp_1down", "--to", far.place, "--length", "60s", "--set", "delay=0",
+    words = [*WHYDROP, "run", "tcp_1down", "--to", far.place, "--duration", "60s", "--set", "delay=0",
              "--output", str(tmp_path), "--no-plot"]  # fmt: skip
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_rows(tmp_path, "intervals")
@@ -171,7 +171,7 @@ def test_a_responder_killed_in_mid_run_ends_it_with_one_line_and_keeps_what_was_
 
 
 def test_ctrl_c_ends_a_run_and_keeps_what_was_measured(far: Responder, tmp_path: Path) -> None:
-    words = [*WHYDROP, "run", "tcp_1up", "--to", far.place, "--length", "60s", "--set", "delay=0",
+    words = [*WHYDROP, "run", "tcp_1up", "--to", far.place, "--duration", "60s", "--set", "delay=0",
              "--output", str(tmp_path), "--no-plot"]  # fmt: skip
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_rows(tmp_path, "intervals")
@@ -260,7 +260,7 @@ def test_a_far_end_that_is_no_place_is_bad_usage(run: Run, place: str) -> None:
 
 def test_names_and_addresses_can_be_hidden_before_anything_is_written(run: Run, far: Responder, tmp_path: Path) -> None:
     done = run(
-        "run", "tcp_1up", "--to", far.place, "--length", "1s", "--set", "delay=0", "--output", tmp_path, "--no-plot",
+        "run", "tcp_1up", "--to", far.place, "--duration", "1s", "--set", "delay=0", "--output", tmp_path, "--no-plot",
         "--redact",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

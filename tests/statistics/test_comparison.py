@@ -285,7 +285,7 @@ def test_compare_says_what_is_missing(tmp_path: Path, run_here: Run) -> None:
 
 def test_stats_prints_every_series_under_load(tmp_path: Path, run_here: Run) -> None:
     recordings.rrul(tmp_path / "a.recording")
-    done = run_here("stats", "a.recording", "--format", "json", cwd=tmp_path)
+    done = run_here("stats", "a.recording", "--json", cwd=tmp_path)
     document = json.loads(done.stdout)
     series = {one["series"]: one for one in document["series"]}
     assert series["TCP download EF"]["mean"] == pytest.approx(4)

@@ -267,7 +267,7 @@ def test_ctrl_c_interrupts_nobody_elses_query(duckdb):
 
 
 def test_a_folder_that_is_not_there_is_no_store(tmp_path):
-    with pytest.raises(BackendError, match=r"nowhere: no store is there .*; `whydrop import --store` makes one"):
+    with pytest.raises(BackendError, match=r"nowhere: no store is there .*; `whydrop store import` makes one"):
         open_backend(tmp_path / "nowhere")
 
 

@@ -299,12 +299,12 @@ def by_hand():
 if __name__ == "__main__":
     ingesting.FILES_OF_A_BATCH = 5
     import_into_store._metered = by_hand
-    commands.whydrop(["import", sys.argv[2], "--store", sys.argv[1], "--workers", "2"])
+    commands.whydrop(["store", "import", sys.argv[1], sys.argv[2], "--workers", "2"])
 """
 
 
 def begun(folder: Path, files: int) -> subprocess.Popen[str]:
-    """``whydrop import --store``, which has read so many files of ``folder / "in"`` and waits."""
+    """``whydrop store import``, which has read so many files of ``folder / "in"`` and waits."""
     (folder / "script.py").write_text(PROGRAM)
     words = [sys.executable, folder / "script.py", folder / "store", folder / "in"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

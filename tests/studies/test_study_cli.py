@@ -53,8 +53,9 @@ def test_study_alone_lists_the_studies() -> None:
     from whydrop.cli.commands import whydrop
 
     found = CliRunner().invoke(whydrop, ["study"])
-    assert found.exit_code == 0
-    assert found.stdout.startswith("discards  Do switches' discards keep downloads slow?")
+    assert found.exit_code == 2
+    assert "discards  Find whether discards" in found.output
+    assert "tcp       Find what limits" in found.output
 
 
 @pytest.mark.slow
@@ -141,7 +142,7 @@ def test_output_writes_the_tables_and_nothing_that_was_not_asked_for(small_fleet
 
 
 def test_every_test_is_listed_with_its_true_class(small_fleet: SmallFleet) -> None:
-    found = whydrop(small_fleet.store, *CHOICE, "--tests")
+    found = whydrop("tests", small_fleet.store, *CHOICE)
     listed = pl.read_csv(io.StringIO(found.stdout))
     assert listed.columns == list(results.CONTACTS)
     assert set(listed["class"]) == {"zero", "non-zero", "unknown"}
@@ -150,7 +151,7 @@ def test_every_test_is_listed_with_its_true_class(small_fleet: SmallFleet) -> No
 @pytest.mark.slow
 def test_the_list_is_the_same_in_every_format(small_fleet: SmallFleet, tmp_path: Path) -> None:
     path = tmp_path / "tests.parquet"
-    arguments = (small_fleet.store, *CHOICE, "--tests", "--class", "non-zero", "--format")
+    arguments = ("tests", small_fleet.store, *CHOICE, "--class", "non-zero", "--format")
     assert whydrop(*arguments, "parquet", "--output", path).stdout == ""
     parquet = pl.read_parquet(path)
     document = json.loads(whydrop(*arguments, "json").stdout)
@@ -167,10 +168,10 @@ def test_an_empty_store_is_told_figure_by_figure_and_ends_with_1(empty: Path) ->
     assert found.exit_code == 1
     said = " ".join(found.stdout.split())
     assert (
-        "Figure 1, utilisation: nothing to show: the store holds no counters of switches; `whydrop import --store`"
+        "Figure 1, utilisation: nothing to show: the store holds no counters of switches; `whydrop store import`"
         in said
     )
-    assert "Figure 2, download speed: nothing to show: the store holds no NDT tests; `whydrop import --store`" in said
+    assert "Figure 2, download speed: nothing to show: the store holds no NDT tests; `whydrop store import`" in said
 
 
 @pytest.mark.slow
@@ -220,8 +221,8 @@ def test_a_figure_that_fails_keeps_no_other_from_being_made(
 @pytest.mark.slow
 def test_the_example_is_a_file_that_the_study_takes(small_fleet: SmallFleet, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(whydrop("--example").stdout)
-    assert whydrop(small_fleet.store, "--parameters", path, "--tests").exit_code == 0
+    path.write_text(whydrop("example").stdout)
+    assert whydrop("tests", small_fleet.store, "--parameters", path).exit_code == 0
 
 
 # --- wrong usage ---
@@ -230,12 +231,10 @@ def test_the_example_is_a_file_that_the_study_takes(small_fleet: SmallFleet, tmp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "Give a STORE; or --example for a parameter file."),
+        ((), "Missing argument 'STORE'."),
         (("s", "--format", "png"), "--format chooses what --output writes: give --output DIR too."),
         (("s", "--output", "o", "--format", "gif"), "--format: 'gif': expected some of png, svg, pdf, html, "),
-        (("s", "--tests", "--format", "csv,json"), "--tests writes one list: give one --format."),
-        (("s", "--class", "zero"), "--class goes with --tests."),
-        (("s", "--tests", "--output", "none/tests.csv"), "--output: there is no folder"),
+        (("tests", "s", "--output", "none/tests.csv"), "--output: there is no folder"),
         (("s", "--set", "seed=x"), "--set: seed: 'x': "),
         (("s", "--parameters", "none.toml"), "none.toml: No such file or directory; expected a file in TOML"),
     ],
@@ -253,9 +252,9 @@ def test_a_store_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     assert "none.store" in found.stderr
 
 
-@pytest.mark.parametrize(("engine", "more"), [("oracle", ()), ("sprak://host", ()), ("oracle", ("--watch",))])
+@pytest.mark.parametrize(("engine", "more"), [("oracle", ()), ("sprak://host", ()), ("oracle", ("watch",))])
 def test_an_engine_that_nobody_knows_is_wrong_usage(empty: Path, engine: str, more: tuple[str, ...]) -> None:
-    found = whydrop(empty, "--backend", engine, *more)
+    found = whydrop(*more, empty, "--backend", engine)
     assert found.exit_code == 2
     assert f"no engine is called '{engine}': expected duckdb, spark" in " ".join(found.stderr.split())
 
@@ -270,8 +269,9 @@ def test_an_engine_that_computes_nothing_is_told_in_one_line_and_replaces_no_fil
         monkeypatch.setitem(queries.QUERIES, name, fails)
     earlier = tmp_path / "tests.csv"
     earlier.write_text("what was found yesterday")
-    for arguments in ((), ("--json",), ("--output", tmp_path / "out"), ("--tests", "--output", earlier)):
-        found = whydrop(small_fleet.store, *CHOICE, *arguments)
+    for arguments in ((), ("--json",), ("--output", tmp_path / "out"), ("tests", "--output", earlier)):
+        listed = arguments[:1] == ("tests",)
+        found = whydrop(*arguments[:listed], small_fleet.store, *CHOICE, *arguments[listed:])
         assert (found.exit_code, found.stdout, found.stderr) == (1, "", "whydrop: no way to the engine\n")
     assert earlier.read_text() == "what was found yesterday"
 
@@ -339,7 +339,8 @@ def test_each_signal_ends_the_study_with_its_status_and_leaves_no_spill_folder(
     monkeypatch.setitem(queries.QUERIES, "utilisation", comes)
     monkeypatch.setattr("whydrop.studies.discards.watch.look", comes)
     try:
-        found = whydrop(small_fleet.store, *CHOICE, *(("--watch", "--now", "2018-02-06T00:00:00Z") if watch else ()))
+        look = ("--now", "2018-02-06T00:00:00Z") if watch else ()
+        found = whydrop(*(["watch"] if watch else []), small_fleet.store, *CHOICE, *look)
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)

@@ -259,13 +259,13 @@ def test_without_a_file_nobody_looked_before(tmp_path: Path) -> None:
 
 # --- the command ---
 
-WATCH = ("--watch", "--set", "watch.window_s=600")
+WATCH = ("--set", "watch.window_s=600")
 
 
 def whydrop(*arguments: object) -> Result:
     from whydrop.cli.commands import whydrop
 
-    return CliRunner().invoke(whydrop, ["study", "discards", *map(str, arguments)])
+    return CliRunner().invoke(whydrop, ["study", "discards", "watch", *map(str, arguments)])
 
 
 def test_the_exit_status_tells_new_ports_from_none(store: Callable[..., Path], tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_look_into_history_keeps_nothing_in_the_store(store: Callable[..., Pat
 def test_a_look_at_the_present_keeps_what_it_reported_in_the_store(store: Callable[..., Path]) -> None:
     shift = time.time_ns() - NOON
     folder = store(samples(last_minutes).with_columns(pl.col("end_ns") + shift))
-    wide = ("--watch", "--set", "watch.window_s=900")
+    wide = ("--set", "watch.window_s=900")
     assert whydrop(folder, *wide).exit_code == 3
     assert whydrop(folder, *wide).exit_code == 0
     assert (folder / watch_state.FILE).exists()
@@ -352,13 +352,11 @@ def test_names_of_switches_cannot_command_the_terminal(store: Callable[..., Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--watch", "--now", "noon"), "--now: 'noon': expected a date and time such as 2018-02-11T12:00:00Z"),
-        (("--watch", "--now", "9999-12-31T23:59:59Z"), "of the years 1971 to 2261"),
-        (("--watch", "--now", "0001-01-01"), "of the years 1971 to 2261"),
-        (("--watch", "--every", "0"), "--every: expected a time above zero"),
-        (("--now", "2018-02-11"), "--now goes with --watch."),
-        (("--watch", "--tests"), "--output, --format and --tests do not go with it"),
-        (("--watch", "--now", "2018-02-11", "--every", "5min"), "--now looks at one time, --every goes on"),
+        (("--now", "noon"), "--now: 'noon': expected a date and time such as 2018-02-11T12:00:00Z"),
+        (("--now", "9999-12-31T23:59:59Z"), "of the years 1971 to 2261"),
+        (("--now", "0001-01-01"), "of the years 1971 to 2261"),
+        (("--interval", "0"), "--interval: expected a time above zero"),
+        (("--now", "2018-02-11", "--interval", "5min"), "--now looks once, --interval again and again"),
     ],
 )
 def test_wrong_usage_of_watch_is_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -372,7 +370,7 @@ class EnoughError(Exception):
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, count: int, *arguments: object) -> Result:
-    """Run ``--every`` for so many looks, each ten seconds after the one before, from noon on."""
+    """Run with ``--interval`` for so many looks, each ten seconds after the one before, from noon on."""
     past = 0
 
     def sleep(_: float) -> None:
@@ -392,7 +390,7 @@ def test_every_reports_a_port_once_where_no_state_can_be_kept(
     store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "there is no such folder" / "state.json"
-    found = looks(monkeypatch, 3, store(samples(last_minutes)), *WATCH, "--every", "10s", "--state", state)
+    found = looks(monkeypatch, 3, store(samples(last_minutes)), *WATCH, "--interval", "10s", "--state", state)
     assert found.stdout.count("1 port newly more than") == 1
     assert found.stdout.count("Ongoing since") == 2
 
@@ -403,7 +401,7 @@ def test_every_ends_when_nobody_reads_it(store: Callable[..., Path], monkeypatch
 
     monkeypatch.setattr(study_watch, "lines", gone)
     monkeypatch.setattr(study_watch.ending, "status", lambda reason: 0)
-    assert whydrop(store(samples(last_minutes)), *WATCH, "--every", "10s").exit_code == 0
+    assert whydrop(store(samples(last_minutes)), *WATCH, "--interval", "10s").exit_code == 0
 
 
 @pytest.mark.slow
@@ -415,9 +413,9 @@ def test_every_goes_on_until_ctrl_c(store: Callable[..., Path], tmp_path: Path) 
         "whydrop",
         "study",
         "discards",
+        "watch",
         folder,
-        "--watch",
-        "--every",
+        "--interval",
         "1s",
         "--state",
         state,

@@ -47,7 +47,7 @@ def table(store: Path, name: str) -> pl.DataFrame:
 
 def test_check_says_which_ports_it_found(run: Run, configure: Configure, switch: Agent):
     ports = '[{ alias = "uplink*", name = "uplink" }, { alias = "mlab[12]", name = "local", machine = "{alias}" }]'
-    done = run("collect", configure(switch_of(switch, ports=ports, more=PATIENT), interval_s=60), "--check")
+    done = run("collect", "check", configure(switch_of(switch, ports=ports, more=PATIENT), interval_s=60))
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[2] == ["local", "mlab1", "501", "1.00", "Gbit/s", "14", "mlab1"]
@@ -57,7 +57,7 @@ def test_check_says_which_ports_it_found(run: Run, configure: Configure, switch:
 
 def test_check_names_ports_that_are_not_there_and_fails(run: Run, configure: Configure, switch: Agent):
     done = run(
-        "collect", configure(switch_of(switch, ports='[{ alias = "nowhere" }]', more=PATIENT), interval_s=60), "--check"
+        "collect", "check", configure(switch_of(switch, ports='[{ alias = "nowhere" }]', more=PATIENT), interval_s=60)
     )
     assert done.returncode == 1
     assert "no port's alias (ifAlias) fits 'nowhere'; there are mlab1, mlab2" in " ".join(done.stdout.split())
@@ -65,7 +65,7 @@ def test_check_names_ports_that_are_not_there_and_fails(run: Run, configure: Con
 
 def test_check_keeps_nothing(run: Run, configure: Configure, switch: Agent):
     path = configure(switch_of(switch))
-    run("collect", path, "--check")
+    run("collect", "check", path)
     assert not (path.parent / "store").exists()
 
 
@@ -74,7 +74,7 @@ def test_once_prints_what_a_poll_saw_by_both_versions(run: Run, configure: Confi
         switch_of(net_snmp_agent, name, account=account, more=PATIENT)
         for name, account in (("two", V2C), ("three", V3))
     ]
-    done = run("collect", configure(*entries, interval_s=60), "--once")
+    done = run("collect", "once", configure(*entries, interval_s=60))
     assert (done.returncode, done.stderr) == (0, "")
     assert len(re.findall(r"^  lo +- +octets +[\d ]+", done.stdout, re.MULTILINE)) == 2
 
@@ -88,7 +88,7 @@ def test_a_wrong_community_and_a_wrong_key_are_one_line_each(
         switch_of(net_snmp_agent, "key", account=V3.replace("secrets/auth", "secrets/wrong"), more=PATIENT),
         switch_of(net_snmp_agent, "good", more=PATIENT),
     )
-    done = run("collect", configure(*entries, interval_s=60), "--check")
+    done = run("collect", "check", configure(*entries, interval_s=60))
     lines = done.stderr.splitlines()
     assert done.returncode == 1
     assert len(lines) == 2
@@ -107,8 +107,6 @@ def test_mistakes_in_the_file_are_lines_on_stderr_and_status_2(run: Run, configu
     assert done.returncode == 2
     assert "switch[0].community: a secret does not belong in this file" in done.stderr
     assert "hush" not in done.stderr + done.stdout
-    both = run("collect", "no-such.toml", "--once", "--check")
-    assert (both.returncode, "not both" in both.stderr) == (2, True)
 
 
 def polls_told(said: str) -> dict[str, int]:
@@ -303,7 +301,7 @@ def test_names_from_a_switch_do_not_command_the_terminal(run: Run, configure: Co
 
     records = {**switch_records(1), f"{IFX}.18.501": "4x|1b5b324a6576696c"}
     with simulated(tmp_path_factory.mktemp("evil"), {COMMUNITY: records}) as agent:
-        done = run("collect", configure(switch_of(agent, ports='[{ index = 501, name = "{alias}" }]')), "--once")
+        done = run("collect", "once", configure(switch_of(agent, ports='[{ index = 501, name = "{alias}" }]')))
     assert "\x1b" not in done.stdout + done.stderr
     assert "\\x1b[2Jevil" in done.stdout
 

@@ -31,7 +31,7 @@ SIZE = 3_000_000
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_what_is_recorded_last_is_what_the_socket_itself_tells(tmp_path: Path, address: str) -> None:
-    with pair(address) as connection, watch(tmp_path, "--port", connection.port, "--every", "20ms") as watching:
+    with pair(address) as connection, watch(tmp_path, "--port", connection.port, "--interval", "20ms") as watching:
         connection.send(SIZE)
         status, out, err = watching.stop(signal.SIGINT)
         told = tcp_info(connection.client)
@@ -75,14 +75,14 @@ def test_only_the_connections_that_were_asked_for_are_recorded(tmp_path: Path) -
 
 @pytest.mark.parametrize(("destination", "count"), [("127.0.0.0/8", 2), ("192.0.2.1", 0)])
 def test_connections_are_chosen_by_their_other_end(tmp_path: Path, destination: str, count: int) -> None:
-    with pair() as connection, watch(tmp_path, "--dst", destination, "--port", connection.port) as watching:
+    with pair() as connection, watch(tmp_path, "--to", destination, "--port", connection.port) as watching:
         watching.stop(signal.SIGINT)
         ups = watching.recording.table("flows").filter(pl.col("direction") == "up")
     assert ups.height == count
 
 
 def test_a_connection_shorter_than_a_poll_is_recorded_with_its_last_counts(tmp_path: Path) -> None:
-    with watch(tmp_path, "--every", "1h", "--dst", "127.0.0.1") as watching:
+    with watch(tmp_path, "--interval", "1h", "--to", "127.0.0.1") as watching:
         with pair() as connection:
             name = connection.name
             connection.send(54_321)
@@ -135,7 +135,7 @@ def test_an_application_that_sends_now_and_then_leaves_its_connection_idle(tmp_p
 
 
 def test_a_watch_that_is_killed_keeps_what_it_saw_up_to_the_last_second(tmp_path: Path) -> None:
-    with pair() as connection, watch(tmp_path, "--port", connection.port, "--every", "10ms") as watching:
+    with pair() as connection, watch(tmp_path, "--port", connection.port, "--interval", "10ms") as watching:
         until = time.monotonic() + 3
         while time.monotonic() < until:
             connection.send(10_000)
@@ -171,7 +171,7 @@ def test_a_command_is_watched_from_its_first_connection_on_and_gives_its_status(
 
         server = threading.Thread(target=serve)
         server.start()
-        done = run("watch", "--every", "5ms", "--output", tmp_path, "--", sys.executable, "-c", CLIENT, port)
+        done = run("watch", "--interval", "5ms", "--output", tmp_path, "--", sys.executable, "-c", CLIENT, port)
         server.join()
     assert done.returncode == 7, done.stderr
     (folder,) = tmp_path.glob("*.recording")
@@ -190,7 +190,7 @@ def test_a_watch_of_a_process_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_polls_are_counted_with_their_cost(tmp_path: Path, run: Run) -> None:
-    done = run("watch", "--for", "1s", "--every", "10ms", "--output", tmp_path, "--json")
+    done = run("watch", "--duration", "1s", "--interval", "10ms", "--output", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     (folder,) = told["recordings"]
@@ -248,14 +248,14 @@ def test_queues_and_drops_of_udp_sockets_are_counters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--every", "10us"), "--every: expected a time from 1ms to 1h"),
+        (("--interval", "10us"), "--interval: expected a time from 1ms to 1h"),
         (("--port", "0"), "--port"),
-        (("--dst", "192.0.2.1/33"), "expected an address, a prefix such as 192.0.2.0/24"),
-        (("--dst", "nowhere.invalid"), "Give an address, a prefix"),
+        (("--to", "192.0.2.1/33"), "expected an address, a prefix such as 192.0.2.0/24"),
+        (("--to", "nowhere.invalid"), "Give an address, a prefix"),
         (("--pid", "4194304"), "there is no such process; `pgrep -a NAME`"),
         (("--cgroup", "no/such/group"), "--cgroup no/such/group: "),
         (("--porf", "443"), "--port"),
-        (("--for", "0s"), "--for: expected a time of more than 0"),
+        (("--duration", "0s"), "--duration: expected a time above zero"),
     ],
 )
 def test_a_wrong_flag_says_what_to_do(tmp_path: Path, run: Run, arguments: tuple[str, ...], said: str) -> None:
@@ -271,7 +271,7 @@ def test_a_command_that_is_not_there_is_said_as_shells_do(tmp_path: Path, run: R
 
 
 def test_a_recording_of_a_watch_is_explained_shown_and_drawn(tmp_path: Path, run: Run) -> None:
-    with pair() as connection, watch(tmp_path, "--port", connection.port, "--every", "20ms") as watching:
+    with pair() as connection, watch(tmp_path, "--port", connection.port, "--interval", "20ms") as watching:
         until = time.monotonic() + 4
         while time.monotonic() < until:
             connection.send(SIZE)
@@ -336,7 +336,7 @@ def scraped(url: str) -> dict[tuple[str, str], float]:
 def test_prometheus_reads_totals_of_the_watch(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "whydrop", "watch", "--output", str(tmp_path), "--exporter", "127.0.0.1:0"]
     with pair() as connection:
-        words += ["--port", str(connection.port), "--no-live"]
+        words += ["--port", str(connection.port), "--quiet"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
             assert watching.stderr is not None
             url = watching.stderr.readline().split()[-1]

@@ -105,7 +105,7 @@ class Watching:
 @contextmanager
 def watch(output: Path, *arguments: Any, no_live: bool = True) -> Iterator[Watching]:
     """`whydrop watch` with these arguments, from when it has polled for the first time."""
-    words = [*WHYDROP, "watch", "--output", output, *(["--no-live"] if no_live else []), *arguments]
+    words = [*WHYDROP, "watch", "--output", output, *(["--quiet"] if no_live else []), *arguments]
     with subprocess.Popen(
         [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -132,7 +132,7 @@ def leased(change: Change, host: str) -> Iterator[Lease]:
         other = next((one for one in book.entries() if state.same_place(one, entry)), None)
         if other is not None:
             raise CannotChangeError(
-                f"{change.interface} is changed already: {other.words}; first `whydrop pace --revert`"
+                f"{change.interface} is changed already: {other.words}; first `whydrop pace revert`"
             )
         book.put(entry)
     lease = Lease(change, entry)

@@ -1,4 +1,4 @@
-"""Taking a change back, whoever does it: the run itself, its guard, the next start, or ``--revert``."""
+"""Taking a change back, whoever does it: the run itself, its guard, the next start, or ``pace revert``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def take_back(entry: Entry) -> None:
         if entry.owns >> 16 not in now.majors():
             raise NotRevertedError(
                 f"{entry.interface}: its queues were changed by somebody else since whydrop did (there is no "
-                f"{handle(entry.owns)} any more), and are left alone; `whydrop pace --forget` forgets the change"
+                f"{handle(entry.owns)} any more), and are left alone; `whydrop pace forget` forgets the change"
             )
         refused: OSError | None = None
         for request in entry.requests():
@@ -54,7 +54,7 @@ def take_back(entry: Entry) -> None:
             why = f": {refused.strerror}" if refused is not None else ""
             raise NotRevertedError(
                 f"{entry.interface}: its queues could not be put back as they were{why}; whydrop had changed: "
-                f"{entry.words}; look at `tc qdisc show dev {entry.interface}`, then `whydrop pace --forget`"
+                f"{entry.words}; look at `tc qdisc show dev {entry.interface}`, then `whydrop pace forget`"
             )
     finally:
         netlink.close()

@@ -153,7 +153,7 @@ class Book:
             self._file.unlink(missing_ok=True)
             durable.sync_folder(self._file.parent)
             return
-        what = "changes to queues by whydrop; see `whydrop pace --status`"
+        what = "changes to queues by whydrop; see `whydrop pace status`"
         content = {"what": what, "changes": [asdict(one) for one in entries]}
         durable.write_bytes(self._file, json.dumps(content, indent=1).encode())
 

@@ -22,7 +22,7 @@ def study(
 
     Args:
         store: its folder, or a prefix of an object store.
-        parameters: a TOML file (docs/discards.md); by default those that ``whydrop study discards --example`` shows.
+        parameters: a TOML file (docs/discards.md); by default those that ``whydrop study discards example`` shows.
         settings: parameters as ``change.significance=0.05``, which win over the file.
         backend: the engine: ``duckdb``, ``spark``, ``spark://host:port``, ``bigquery:PROJECT``.
 

@@ -1,4 +1,4 @@
-"""``whydrop batch``: many runs from one file; run, plan, and convert Flent's."""
+"""``whydrop batch``: plan and run many tests from one file; convert batch files of Flent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import aligned, ending, options, quantities
+from whydrop.cli.command import Group
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -23,52 +24,41 @@ EXAMPLES = """
 \b
 Examples:
   whydrop batch plan queues.toml
-  whydrop batch run queues.toml --output results
-  whydrop batch run queues.toml --output results --resume
-  whydrop batch run queues.toml --batch 'rrul*' --repetitions 3
-  whydrop batch run queues.toml --override hosts=server.example
-  whydrop batch convert old.batch --output queues.toml
+  whydrop batch run queues.toml -o results
+  whydrop batch run queues.toml -o results --resume
+  whydrop batch run queues.toml -b 'rrul*' --repetitions 3
+  whydrop batch run queues.toml --set hosts=server.example
+  whydrop batch convert old.batch -o queues.toml
 """
 
 
-@click.group("batch", epilog=EXAMPLES)
+@click.group("batch", cls=Group, epilog=EXAMPLES)
 def command() -> None:
     """Run many tests from one file: all combinations of arguments, repeated, in random order (docs/batches.md)."""
 
 
-_FILE: Any = click.Path(path_type=Path, dir_okay=False)
+_choosing = options.together(
+    click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.FILE),
+    click.option("-b", "--batch", "batches", multiple=True, metavar="NAME",
+                 help="Only batches that match NAME, such as 'rrul*'. Repeatable."),
+    click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
+                 help="Setting or variable of every batch; set.NAME for a test's. Repeatable."),
+    click.option("--repetitions", type=quantities.Whole(1), metavar="N",
+                 help="Repetitions of each run.  [default: the file's]"),
+    click.option("--shuffle/--no-shuffle", default=None, help="Run in random order.  [default: the file's]"),
+    click.option("--seed", type=int, metavar="N", help="Seed of the random order.  [default: a new one, kept]"),
+    options.output_folder("Folder for the recordings and the state.  [default: here]"),
+)  # fmt: skip
 
 
-def _choosing(function: Any) -> Any:
-    """The options that choose what is run."""
-    for decorate in (
-        click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE),
-        click.option("--batch", "-b", "batches", multiple=True, metavar="NAME",
-                     help="Only this batch, or those that match a pattern; may be given again."),
-        click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE",
-                     help="A setting or variable of every batch (set.NAME for a test's parameter)."),
-        click.option("--repetitions", type=click.IntRange(min=1), help="Instead of what the file says."),
-        click.option("--shuffle/--no-shuffle", default=None, help="Run in random order, or in that of the file."),
-        click.option("--seed", type=int, help="Of the random order.  [default: a new one, which is kept]"),
-        click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
-                     help="Where recordings and the state go.  [default: here]"),
-    )[::-1]:  # fmt: skip
-        function = decorate(function)
-    return function
-
-
-@command.command("plan", short_help="Show what would be run, and for how long.")
+@command.command("plan", epilog="Example: whydrop batch plan queues.toml --commands")
 @_choosing
-@click.option("--commands", "with_commands", is_flag=True, help="Show the commands of each run too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
-def plan(with_commands: bool, as_json: bool, **options: Any) -> None:
-    """Show what would be run, in which order, and how long it would take; run nothing."""
-    _plan(options, with_commands=with_commands, as_json=as_json)
-
-
-def _plan(options: dict[str, Any], *, with_commands: bool, as_json: bool) -> None:
-    tables = _read(options["files"])
-    state, _ = _begun(tables, options, resume=False)
+@click.option("--commands", "with_commands", is_flag=True, help="Also show the commands of each run.")
+@options.as_json
+def plan(with_commands: bool, as_json: bool, **given: Any) -> None:
+    """Show the runs in their order, and how long they take; run nothing."""
+    tables = _read(given["files"])
+    state, _ = _begun(tables, given, resume=False)
     runs = _ordered(_expanded(tables, state), state)
     times = _times(runs)
     if as_json:
@@ -77,46 +67,29 @@ def _plan(options: dict[str, Any], *, with_commands: bool, as_json: bool) -> Non
     _print_plan(runs, times, state, with_commands=with_commands)
 
 
-@command.command("run")
+@command.command("run", epilog=EXAMPLES)
 @_choosing
-@click.option("--resume", is_flag=True, help="Go on where an interrupted call has stopped.")
-@click.option("--anew", is_flag=True, help="Start over, although runs of an earlier call are left to do.")
+@click.option("--resume", is_flag=True, help="Continue where an interrupted call stopped.")
+@click.option("--restart", is_flag=True, help="Start again, although an earlier call left runs to do.")
 @click.option("--stop-on-failure", is_flag=True, help="Stop at the first run that fails.  [default: go on]")
-@click.option("--dry-run", is_flag=True, help="As `whydrop batch plan`.")
-def run(resume: bool, anew: bool, stop_on_failure: bool, dry_run: bool, **options: Any) -> None:
-    """Run the batches of a file.
-
-    A run that fails does not keep the others from running. Ctrl-C, SIGTERM and SIGHUP end the run at hand and run its
-    post commands; --resume goes on later: what is complete is not run again.
-
-    Exits with 0 when every run is complete, 1 when one failed, 2 when the file or the command line is wrong, and 130
-    after Ctrl-C (143 after SIGTERM, 129 after SIGHUP).
-    """
-    if resume and anew:
-        raise click.UsageError("--resume goes on, --anew starts over: give one of them.")
-    chosen = [
-        key for key in ("batches", "overrides", "repetitions", "shuffle", "seed") if options[key] not in ((), None)
-    ]
+def run(resume: bool, restart: bool, stop_on_failure: bool, **given: Any) -> None:
+    """Run the batches of a file; Ctrl-C stops after the post commands, and --resume continues later."""
+    if resume and restart:
+        raise click.UsageError("Give --resume, which continues, or --restart, which starts again; not both.")
+    chosen = [key for key in ("batches", "overrides", "repetitions", "shuffle", "seed") if given[key] not in ((), None)]
     if resume and chosen:
-        raise click.UsageError("--resume goes on with what the batch began with: choose nothing else.")
-    if dry_run:
-        _plan(options, with_commands=True, as_json=False)
-        return
+        raise click.UsageError("--resume continues with the choices of the first call: leave out the other options.")
     try:
-        sys.exit(_run(resume, anew, stop_on_failure, options))
+        sys.exit(_run(resume, restart, stop_on_failure, given))
     except OSError as reason:
         sys.exit(ending.status(reason))
 
 
-@command.command("convert")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write here.  [default: standard output]")  # fmt: skip
+@command.command("convert", epilog="Example: whydrop batch convert old.batch -o queues.toml")
+@click.argument("file", type=options.FILE)
+@options.output_file("File to write.  [default: standard output]")
 def convert(file: Path, output: Path | None) -> None:
-    """Convert a batch file of Flent's (INI) to TOML.
-
-    What has no counterpart is noted on standard error and at the top of the result.
-    """
+    """Convert a batch file of Flent (INI) to TOML; notes name the settings without a counterpart."""
     from whydrop.measure.batch.converting import ConversionError
     from whydrop.measure.batch.converting import convert as converted
     from whydrop.runtime import durable
@@ -159,7 +132,7 @@ def _state_path(options: dict[str, Any]) -> Path:
 
 
 def _begun(tables: Tables, options: dict[str, Any], *, resume: bool) -> tuple[State, list[str]]:
-    """The state to go on with, or a new one; and what is to be said about it."""
+    """The state to continue with, or a new one; and notes about it."""
     import random
     import uuid
     from datetime import datetime
@@ -182,7 +155,7 @@ def _overrides(options: dict[str, Any]) -> dict[str, str]:
     for override in options["overrides"]:
         key, equals, value = override.partition("=")
         if not equals or not key.strip():
-            raise click.UsageError(f"--override {ending.printable(override)!r}: expected KEY=VALUE.")
+            raise click.UsageError(f"--set {ending.printable(override)!r}: expected KEY=VALUE.")
         found[key.strip()] = value
     return found
 
@@ -200,7 +173,7 @@ def _expanded(tables: Tables, state: State) -> list[Run]:
 
 
 def _ordered(runs: list[Run], state: State) -> list[Run]:
-    """The runs in the state's order; those that it does not know come last."""
+    """The runs in the state's order; runs that are not in it come last."""
     from whydrop.measure.batch.expanding import shuffled
 
     if state.seed is not None:
@@ -223,7 +196,7 @@ def _times(runs: Sequence[Run]) -> dict[str, float]:
 # --- running ---
 
 
-def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any]) -> int:
+def _run(resume: bool, restart: bool, stop_on_failure: bool, options: dict[str, Any]) -> int:
     from whydrop.cli.batch_progress import watching
     from whydrop.measure.batch.executing import execute
     from whydrop.measure.batch.measuring import run_test
@@ -232,7 +205,7 @@ def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any
     tables = _read(options["files"])
     path = _state_path(options)
     try:
-        if not resume and not anew:
+        if not resume and not restart:
             _nothing_left(path)
         state, notes = _begun(tables, options, resume=resume)
     except StateError as reason:
@@ -255,7 +228,7 @@ def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any
 
 
 def _nothing_left(path: Path) -> None:
-    """Refuse to forget runs that an earlier call has left to do."""
+    """Refuse to start again while an earlier call has runs left to do."""
     from whydrop.measure.batch.state import State, StateError
 
     if not path.exists():
@@ -264,7 +237,8 @@ def _nothing_left(path: Path) -> None:
     left = len(state.unfinished())
     if left:
         raise StateError(
-            f"{path}: {left} of {len(state.order)} runs are left to do; go on with --resume, or start over with --anew"
+            f"{path}: {left} of {len(state.order)} runs are left to do; continue with --resume, or start again with "
+            "--restart"
         )
 
 
@@ -278,7 +252,7 @@ def _summary(summary: Summary, state: State, path: Path) -> int:
     order = f"; order by seed {state.seed}" if state.seed is not None else ""
     click.echo(f"Runs: {', '.join(parts)} ({path}{order})")
     if summary.interrupted:
-        click.echo("whydrop: stopped; --resume goes on", err=True)
+        click.echo("whydrop: stopped; --resume continues", err=True)
         return cancelling.exit_status()
     return ending.NOT_ANALYSED if summary.count("failed") else 0
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities
+from whydrop.cli import ending, options
 from whydrop.cli.collect_sources import complain, sources_of
+from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.collect.switches.collecting import Collector
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 EXAMPLES = """
 \b
 Examples:
-  whydrop collect switches.toml --check
-  whydrop collect switches.toml --once
+  whydrop collect check switches.toml
+  whydrop collect once switches.toml
   whydrop collect switches.toml
 \b
 A file to begin with:
@@ -39,34 +40,47 @@ A file to begin with:
 """
 
 
-@click.command(
-    "collect",
-    epilog=EXAMPLES,
+_CONFIG = click.argument("path", metavar="CONFIG", type=options.FILE)
+
+
+@click.command("collect", cls=Command, epilog=EXAMPLES)
+@_CONFIG
+@options.duration("Stop after TIME.  [default: never]")
+def command(path: Path, duration_s: float | None) -> None:
+    """Poll the switches of CONFIG by SNMP, and keep their counters in a store (docs/switches.md)."""
+    if duration_s is not None and duration_s <= 0:
+        raise click.UsageError("--duration: expected a time above zero.")
+    sys.exit(_collect(_loaded(path), duration_s))
+
+
+@command.subcommand(
+    "check", short_help="Check CONFIG, and list the ports it finds.", epilog="Example: whydrop collect check my.toml"
 )
-@click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--check", is_flag=True, help="Say what is wrong in CONFIG and which ports it finds; keep nothing.")
-@click.option("--once", is_flag=True, help="Poll once and print the counters; keep nothing.")
-@click.option("--duration", type=quantities.DURATION, metavar="TIME", help="Stop after this time.  [default: never]")
-def command(path: Path, check: bool, once: bool, duration: float | None) -> None:
-    """Poll the switches of CONFIG at every ten seconds of the clock, and keep their counters in a store.
+@_CONFIG
+def check(path: Path) -> None:
+    """List the mistakes in CONFIG and the ports that its switches have; keep nothing."""
+    _examine(path, poll=False)
 
-    CONFIG is a TOML file (docs/switches.md). Ctrl-C and SIGTERM end the collector; everything that was read is kept.
 
-    Exits with 0 when it was asked to stop, with 1 when it cannot begin or could not keep what it read (--check, --once:
-    when a switch does not answer or lacks a port), and with 2 when CONFIG has mistakes; each mistake is a line on
-    standard error.
-    """
-    if check and once:
-        raise click.UsageError("Give --check or --once, not both.")
-    if duration is not None and (check or once or duration <= 0):
-        raise click.UsageError("--duration is the time to collect for: more than 0, and without --check and --once.")
+@command.subcommand(
+    "once", short_help="Poll once, and print the counters.", epilog="Example: whydrop collect once my.toml"
+)
+@_CONFIG
+def once(path: Path) -> None:
+    """Poll the switches of CONFIG once, and print their counters; keep nothing."""
+    _examine(path, poll=True)
+
+
+def _examine(path: Path, *, poll: bool) -> None:
+    from whydrop.cli import collect_once
+
+    sys.exit(asyncio.run(collect_once.examine(_loaded(path), poll=poll)))
+
+
+def _loaded(path: Path) -> Config:
     config = _load(path)
     _allow_sockets(len(config.switches))
-    if check or once:
-        from whydrop.cli import collect_once
-
-        sys.exit(asyncio.run(collect_once.examine(config, poll=once)))
-    sys.exit(_collect(config, duration))
+    return config
 
 
 def _load(path: Path) -> Config:

@@ -1,4 +1,4 @@
-"""``whydrop collect --check`` and ``--once``: what the switches of a configuration are like right now."""
+"""``whydrop collect check`` and ``once``: the ports and counters of the switches of a configuration, right now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of commands; each command's module is imported when the command is called."""
+"""The commands; the module of each is imported when the command is called."""
 
 from __future__ import annotations
 
@@ -11,44 +11,60 @@ import click
 from whydrop.cli import ending
 from whydrop.runtime import cancelling
 
-# The command's module, and the line that `whydrop --help` shows without importing it, by what people do.
+# The module of each command, and its line in `whydrop --help`, which is shown without importing the module.
 GROUPS = {
     "Explain": {
-        "explain": ("whydrop.cli.explain", "Say why the packets of a capture were dropped or had to wait."),
+        "explain": ("whydrop.cli.explain", "Explain why packets were dropped or delayed."),
         "match": ("whydrop.cli.match", "Match the packets of two captures of one path."),
     },
     "Measure": {
-        "run": ("whydrop.cli.run", "Measure a path by a test."),
-        "depth": ("whydrop.cli.depth", "Measure how much the queue of a path holds, and how fast it drains."),
+        "run": ("whydrop.cli.run", "Measure a path with a test."),
+        "depth": ("whydrop.cli.depth", "Measure the size and rate of the bottleneck queue."),
         "batch": ("whydrop.cli.batch", "Run many tests from one file."),
         "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
-        "watch": ("whydrop.cli.watch", "Record what this host's kernel knows of its connections."),
+        "watch": ("whydrop.cli.watch", "Record the TCP connections of this host."),
         "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
     },
     "Change": {
-        "pace": ("whydrop.cli.pace", "Pace packets to one host, prove that it helps, and take it back."),
-        "fix": ("whydrop.cli.fix", "Measure, explain, try the mildest fix, and prove it."),
+        "pace": ("whydrop.cli.pace", "Pace packets to one host, and prove that it helps."),
+        "fix": ("whydrop.cli.fix", "Measure, explain, and try the mildest fix."),
     },
     "Results": {
-        "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),
+        "show": ("whydrop.cli.show", "Show what recordings measured."),
         "plot": ("whydrop.cli.plot", "Draw recordings, one or many together."),
-        "report": ("whydrop.cli.report", "Write one page of a recording: verdicts, plots, statistics."),
-        "stats": ("whydrop.cli.stats", "Print statistics of recordings and their series."),
-        "compare": ("whydrop.cli.compare", "Say what differs between recordings, and how sure that is."),
-        "metadata": ("whydrop.cli.metadata", "Show what a recording knows of its test and its hosts."),
-        "import": ("whydrop.cli.importing", "Read files of other tools, and of measurement platforms."),
-        "export": ("whydrop.cli.export", "Write a recording for Flent, as CSV or as JSON."),
+        "report": ("whydrop.cli.report", "Write an HTML page of a recording."),
+        "stats": ("whydrop.cli.stats", "Print statistics of recordings."),
+        "compare": ("whydrop.cli.compare", "Compare recordings, with confidence intervals."),
+        "metadata": ("whydrop.cli.metadata", "Show the metadata of a recording."),
+        "import": ("whydrop.cli.importing", "Convert files of other tools to recordings."),
+        "export": ("whydrop.cli.export", "Convert a recording to Flent, CSV or JSON."),
     },
     "Switches and stores": {
-        "collect": ("whydrop.cli.collect", "Poll switches, and keep how their counters grow."),
-        "store": ("whydrop.cli.store", "Say what a store holds."),
-        "study": ("whydrop.cli.study", "Ask a store of switches' counters and tests a question."),
+        "collect": ("whydrop.cli.collect", "Poll switches, and store their counters."),
+        "store": ("whydrop.cli.store", "Show, fill and compact a store."),
+        "study": ("whydrop.cli.study", "Answer a question from a store."),
+    },
+    "This host": {
+        "completion": ("whydrop.cli.completion", "Print a completion script for a shell."),
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
-# Names of before, which still work; help does not show them.
-_OLD_NAMES = {"ingest": "import"}
+EPILOG = """
+\b
+Examples:
+  whydrop explain capture.pcap
+  whydrop run rrul --to server.example
+  whydrop COMMAND --help
+\b
+Exit status:
+  0    done
+  1    failed, or only a part could be done
+  2    wrong command line or configuration
+  3    study discards watch: a port discards too much
+  130  stopped by Ctrl-C (143: SIGTERM, 129: SIGHUP); the
+       measurements so far are kept
+"""
 
 
 class Lazy(click.Group):
@@ -60,7 +76,6 @@ class Lazy(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command."""
-        cmd_name = _OLD_NAMES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
@@ -69,19 +84,24 @@ class Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; for a name that is none, say which one is near."""
-        if args[0] not in {*COMMANDS, *_OLD_NAMES} and not args[0].startswith("-"):
+        """Find a command; for an unknown name, suggest a similar one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            if name == "ingest":
+                from whydrop.cli.old_spellings import OldSpelling
+
+                raise OldSpelling("ingest is now spelled `whydrop store import STORE FILE...`", ctx)
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
+            near = get_close_matches(name, COMMANDS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            ctx.fail(f"No such command {ending.printable(args[0])!r}.{hint}")
+            ctx.fail(f"No such command {ending.printable(name)!r}.{hint}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; signals, a reader that closes the pipe, and a full disk end every command in the same way.
+        """Run a command; signals, a closed pipe and a full disk end every command with the documented status.
 
-        click itself exits with 1 for all of them, and prints "Aborted!" on Ctrl-C.
+        Click exits with 1 after all of them, and prints "Aborted!" on Ctrl-C.
         """
         with cancelling.signals_raised():
             try:
@@ -93,8 +113,7 @@ class Lazy(click.Group):
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands from the table, so that help loads none of them."""
-        # All groups in the same columns.
+        """List the commands from the table, without importing them."""
         widest = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
             with formatter.section(title):
@@ -112,7 +131,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 @click.group(
     cls=Lazy,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Examples: whydrop run rrul --to server.example; whydrop explain capture.pcap.zst",
+    epilog=EPILOG,
 )
 @click.option(
     "--version",
@@ -123,4 +142,4 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     help="Show the version and exit.",
 )
 def whydrop() -> None:
-    """Measure a network path, and explain why its packets drop or wait."""
+    """Measure network paths, read packet captures, and explain why packets are dropped or delayed."""

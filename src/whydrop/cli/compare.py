@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import ending
-from whydrop.cli.json_option import json_as
+from whydrop.cli import ending, options, quantities
+from whydrop.cli.command import Command
 from whydrop.cli.recordings import all_opened
 from whydrop.cli.working import working
 
@@ -22,29 +22,23 @@ EXAMPLES = """
 \b
 Examples:
   whydrop compare pfifo.recording fq_codel.recording
-  whydrop compare *.recording --group-by batch.variables.qdisc
+  whydrop compare *.recording --group-by title
   whydrop compare before.flent.gz after.flent.gz --json
 """
 
 
-@click.command("compare", epilog=EXAMPLES)
-@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--group-by", "keys", multiple=True, metavar="KEY", help="A key of the metadata, title, name, or batch.")
-@click.option("--format", "kind", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
-@json_as("kind")
-@click.option("--seed", type=click.IntRange(0), help="Of the resampling; a fixed one by default.")
-@click.option("--metadata/--no-metadata", "with_metadata", default=True, help="Also say what differs in the metadata.")
+@click.command("compare", cls=Command, epilog=EXAMPLES)
+@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=options.ANY_PATH)
+@click.option("--group-by", "keys", multiple=True, metavar="KEY",
+              help="Group by a key of the metadata, title, name or batch. Repeatable.")  # fmt: skip
+@click.option("--metadata/--no-metadata", "with_metadata", default=True, help="Also compare the metadata.")
+@click.option("--seed", type=quantities.Whole(0), metavar="N", help="Seed of the resampling.  [default: a fixed one]")
+@options.text_or_csv
+@options.as_json
 def command(
-    recordings: tuple[Path, ...], keys: tuple[str, ...], kind: str, seed: int | None, with_metadata: bool
+    recordings: tuple[Path, ...], keys: tuple[str, ...], kind: str, seed: int | None, with_metadata: bool, as_json: bool
 ) -> None:
-    """Compare recordings: what differs in their metadata, and each metric with the size of its difference.
-
-    Every recording, or every group of --group-by, is compared with the first one. A difference is *established* where
-    chance hardly explains it (family-wise level 5 %, Holm), *too small to matter* where its 95 % interval lies within
-    what nobody would notice, *apart* where its error cannot be told but the samples do not overlap, else *not
-    resolved*. With at least three recordings in each group whole runs are the
-    units; with fewer, blocks of samples within the runs are, and what is said holds for these runs only.
-    """
+    """Compare recordings, or groups of them, with the first: metadata, and each metric with its difference."""
     from whydrop.cli import comparing
     from whydrop.recording.comparing.comparison import compare
     from whydrop.recording.errors import RecordingError
@@ -58,7 +52,7 @@ def command(
         sides = _sides(opened, labels.of_recordings(opened), keys)
         with working(f"Comparing {len(opened)} recordings"):
             found = compare(sides, SEED if seed is None else seed)
-        _print(found, kind, with_metadata)
+        _print(found, "json" if as_json else kind, with_metadata)
         if not found.rows:
             raise ValueError(f"{comparing.names(found)}: no metric that both have: nothing could be compared")
     except (RecordingError, OSError, ValueError) as reason:

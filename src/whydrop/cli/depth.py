@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities
+from whydrop.cli import ending, options, quantities
+from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -19,42 +19,31 @@ EXAMPLES = """
 \b
 Examples:
   whydrop depth server.example --secret-file secret
-  whydrop depth server.example --down --json
-  whydrop depth server.example --max-bytes 50MB --max-rate 100mbit
+  whydrop depth server.example --reverse --json
+  whydrop depth server.example --max-bytes 50M
   whydrop depth server.example --far-end iperf3
 """
 
 
-@click.command("depth", epilog=EXAMPLES)
+@click.command("depth", cls=Command, epilog=EXAMPLES)
 @click.argument("host", metavar="HOST[:PORT]")
-@click.option("--down", is_flag=True, help="Measure the way from the host to here.  [default: from here to it]")
+@click.option("-R", "--reverse", is_flag=True, help="Measure from HOST to here.  [default: from here to HOST]")
 @click.option("--far-end", type=click.Choice(["responder", "irtt", "iperf3", "nuttcp"]), default="responder",
-              show_default=True, help="The server that runs there; others' tell less exactly.")  # fmt: skip
-@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The secret that the responder asks for.")  # fmt: skip
-@click.option("--port", type=click.IntRange(1, 65535), help="Of the server.  [default: its program's usual one; 17370]")
+              metavar="PROGRAM", show_default=True,
+              help="Server at HOST: responder, irtt, iperf3 or nuttcp.")  # fmt: skip
 @click.option("--max-bytes", type=quantities.SIZE, default="200MB", metavar="SIZE", show_default=True,
-              help="The most to send, as an interface counts it, with all headers.")  # fmt: skip
-@click.option("--max-time", type=quantities.DURATION, default="60s", metavar="TIME", show_default=True,
-              help="Nothing is sent after this time.")  # fmt: skip
-@click.option("--max-rate", type=quantities.RATE, metavar="RATE", help="Of each burst.  [default: as fast as the line]")
-@click.option("--ecn", is_flag=True, help="Send packets that a queue may mark instead of dropping them.")
-@click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4.")
-@click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6.")
-@click.option("--title", default="", help="Distinguishes this recording from others.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
-              help="Where the recording's folder is made.  [default: here]")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
-def command(host: str, as_json: bool, **options: Any) -> None:
-    """Measure the queue of the path to HOST, where `whydrop responder` runs (or a server of irtt, iperf3 or nuttcp).
-
-    Sends bursts of UDP packets of two sizes, longer ones until some are lost, and says what they met: a queue or a
-    policer, how much it holds, whether that is counted in packets or in bytes, and how fast it drains. Says what it
-    sends before it sends it.
-
-    Exits with 0 when it measured, 1 when it could not, 2 when the command line is wrong, and 130 after Ctrl-C.
-    """
-    wanted = _wanted(host, options)
+              help="Send at most SIZE, link-layer headers included.")  # fmt: skip
+@click.option("--max-duration", type=quantities.DURATION, default="60s", metavar="TIME", show_default=True,
+              help="Stop sending after TIME.")  # fmt: skip
+@click.option("--max-rate", type=quantities.RATE, metavar="RATE", help="Rate of each burst.  [default: line rate]")
+@click.option("--ecn", is_flag=True, help="Send ECN-capable packets, which a queue may mark instead of drop.")
+@options.far_end
+@options.title
+@options.output_folder()
+@options.as_json
+def command(host: str, as_json: bool, **given: Any) -> None:
+    """Measure how much the bottleneck queue of the path to HOST holds, and how fast it drains."""
+    wanted = _wanted(host, given)
     from whydrop.measure.depth.measuring import measure
     from whydrop.measure.engine import EngineError
     from whydrop.recording.errors import RecordingError
@@ -73,22 +62,15 @@ def command(host: str, as_json: bool, **options: Any) -> None:
 
 
 def _wanted(host: str, options: dict[str, Any]) -> Wanted:
-    from whydrop.cli.responder import secret_or_leave
+    from whydrop.cli.far_end import far_host
     from whydrop.measure.depth.caps import Caps
     from whydrop.measure.depth.measuring import Wanted
-    from whydrop.measure.engine import FarHost
-    from whydrop.measure.places import places
 
-    try:
-        far = places([host])[0]
-    except ValueError as reason:
-        raise click.UsageError(ending.printable(str(reason))) from None
-    secret = secret_or_leave(options["secret_file"])
     return Wanted(
-        host=FarHost(far.name, far.host, far.port or options["port"], secret),
+        host=far_host(host, options["port"], options["secret_file"]),
         far_end=options["far_end"],
-        direction="down" if options["down"] else "up",
-        caps=Caps(options["max_bytes"], options["max_time"], options["max_rate"]),
+        direction="down" if options["reverse"] else "up",
+        caps=Caps(options["max_bytes"], options["max_duration"], options["max_rate"]),
         ip_version=options["ip_version"],
         ecn=options["ecn"],
         output=options["output"],

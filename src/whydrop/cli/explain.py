@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, usage
+from whydrop.cli import ending, options, usage
+from whydrop.cli.command import Command
 from whydrop.cli.interruptible import analysed
-from whydrop.cli.quantities import DURATION, SIZE
 
 if TYPE_CHECKING:
     from whydrop import Explanation
@@ -22,66 +22,27 @@ EXAMPLES = """
 \b
 Examples:
   whydrop explain capture.pcap.zst
-  whydrop explain capture.pcapng --report report.html --charts charts
-  whydrop explain sender.pcap receiver.pcap --report report.html
-  whydrop explain --sequence trace.pcap0 trace.pcap1 trace.pcap2 --json
-  whydrop explain --store paths.store captures/ @more-captures.txt
+  whydrop explain capture.pcapng --report report.html
+  whydrop explain sender.pcap receiver.pcap
+  whydrop explain --sequence trace.pcap0 trace.pcap1
   whydrop explain rrul.recording
   whydrop explain rrul.flent.gz --report report.html
-  whydrop explain watch.recording
-  whydrop explain 20170430T115426Z_client.s2c_snaplog
-  whydrop explain telemetry
-  whydrop explain watch.recording --switch-port telemetry s1.dfw07/uplink
-  tcpdump -r capture.pcap -w - host 192.0.2.7 | whydrop explain -
+  whydrop explain a.recording --switch-port b.store s1/p1
+  tcpdump -i eth0 -w - | whydrop explain -
 """
 
 
-@click.command(
-    "explain",
-    epilog=EXAMPLES,
-)
-@click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON document on standard output, and nothing else.")
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.html",
-    help="Write one self-contained interactive page.",
-)
-@click.option(
-    "--charts",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the charts as pictures into DIR.",
-)
-@click.option("--format", "picture", type=click.Choice(FORMATS), help="Format of the pictures.  [default: png]")
-@click.option(
-    "--flow",
-    "flow_filter",
-    metavar="FILTER",
-    help="Show only flows whose name contains FILTER, such as 192.0.2.7 or :443.",
-)
-@click.option(
-    "--sequence", is_flag=True, help="The captures are one capture in several files (tcpdump -C), in any order."
-)
-@click.option(
-    "--switch-port",
-    "switch",
-    nargs=2,
-    metavar="STORE SWITCH/PORT",
-    help="Of a recording: the path goes through this port (towards the receivers); its counters in STORE are evidence.",
-)
-@click.option(
-    "--store",
-    metavar="STORE",
-    help="Explain each capture by itself, and all those of folders, into the tables of a store.",
-)
-@click.option("--backend", metavar="ENGINE", help="With --store: spark://HOST:PORT, or local.  [default: local]")
-@click.option("--workers", type=click.IntRange(min=1), help="With --store: processes.  [default: one a processor]")
-@click.option("--time-limit", type=DURATION, help="With --store: for one capture.  [default: 10 min]")
-@click.option("--memory-limit", type=SIZE, help="With --store: for one process.  [default: its share of 90 %]")
-@click.option("--retry-failed", is_flag=True, help="With --store: try again what could not be analysed before.")
+@click.command("explain", cls=Command, epilog=EXAMPLES)
+@click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=options.ANY_PATH)
+@click.option("--flow", "flow_filter", metavar="TEXT", help="Show only flows whose name contains TEXT, such as :443.")
+@click.option("--sequence", is_flag=True, help="The files are one capture in pieces (tcpdump -C), in any order.")
+@click.option("--switch-port", "switch", nargs=2, metavar="STORE SWITCH/PORT",
+              help="Of a recording: counters of a port of the path.")  # fmt: skip
+@click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
+@click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
+@click.option("--format", "picture", type=click.Choice(FORMATS), metavar="FORMAT",
+              help=f"Format of the pictures: {', '.join(FORMATS)}.  [default: png]")  # fmt: skip
+@options.as_json
 def command(
     captures: tuple[Path, ...],
     as_json: bool,
@@ -91,37 +52,8 @@ def command(
     flow_filter: str | None,
     sequence: bool,
     switch: tuple[str, str] | None,
-    store: str | None,
-    **many: Any,
 ) -> None:
-    """Say why the packets of a capture were dropped or had to wait.
-
-    CAPTURE is a pcap or pcapng file, plain or compressed with gzip, zstd, xz, lz4 or bzip2; - reads standard input.
-    Two or more are taken as captures of the same packets at several points of one path, in any order: their packets
-    are matched and their clocks aligned, and it is said where packets were lost.
-
-    A recording of a test (a folder NAME.recording, or a file of Flent, netperf-wrapper or iperf3 --json) is explained
-    from its probes, its flows and what the senders' kernels said of them; with captures of the same test, given beside
-    it or kept in its folder, from both. A recording of connections (of whydrop watch; a web100 snaplog, tcp-info, NDT7
-    or an archive of them; a log of ss), and those in a store, are explained one by one: what limited each.
-
-    With --store captures are explained each by itself, side by side: files, folders and @FILE lists of them.
-
-    Prints the verdict, its evidence, the causes that it was weighed against, and advice. Exits with 0 when the
-    capture was analysed, 1 when it could not be, and 2 when the command line is wrong.
-    """
-    if store is not None:
-        only_single: dict[str, Any] = {
-            "--report": report,
-            "--charts": folder,
-            "--format": picture,
-            "--flow": flow_filter,
-        }
-        only_single |= {"--switch-port": switch}
-        sys.exit(_into_store(store, captures, as_json, {**only_single, "--sequence": sequence or None}, many))
-    for name, value in many.items():
-        if value not in (None, False):
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with --store STORE.")
+    """Explain why the packets of captures, or of the recording of a test, were dropped or delayed."""
     _check_usage(report, folder, picture)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
     try:
@@ -163,31 +95,6 @@ def problems() -> tuple[type[BaseException], ...]:
     from whydrop import CaptureError, Error
 
     return CaptureError, Error, OSError
-
-
-def _into_store(
-    store: str, captures: tuple[Path, ...], as_json: bool, only_single: dict[str, Any], many: dict[str, Any]
-) -> int:
-    for option, value in only_single.items():
-        if value is not None:
-            raise click.UsageError(f"{option} is for one capture or one path, not for --store.")
-    from whydrop.cli.explain_many import explain_into_store
-    from whydrop.store.engines import BackendError
-    from whydrop.store.errors import StoreError
-
-    limits = {"time_s": many["time_limit"], "memory_bytes": many["memory_limit"] and int(many["memory_limit"])}
-    try:
-        return explain_into_store(
-            store,
-            captures,
-            backend=many["backend"],
-            workers=many["workers"],
-            limits=limits,
-            retry=many["retry_failed"],
-            as_json=as_json,
-        )
-    except (StoreError, BackendError, OSError) as reason:
-        return ending.status(reason)
 
 
 def _check_only_captures(paths: Sequence[Path], options: dict[str, Any]) -> None:

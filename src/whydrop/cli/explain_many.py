@@ -1,4 +1,4 @@
-"""``whydrop explain --store``: thousands of captures, each by itself, as tables of a store."""
+"""``whydrop store explain``: thousands of captures, each explained separately, as tables of a store."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import ending, usage
+from whydrop.cli import ending, options, usage
+from whydrop.cli.command import Command
 from whydrop.cli.recordings import ARGUMENT, opened, reading
 
 if TYPE_CHECKING:
@@ -19,51 +20,38 @@ FORMATS = ("flent", "csv", "json", "recording")
 EXAMPLES = """
 \b
 Examples:
-  whydrop export rrul.recording --to flent
-  whydrop export rrul.recording --to csv --output rrul.csv
-  whydrop export rrul.recording --to csv --raw --output - | head
-  whydrop export rrul.recording --to flent --redact -o to-pass-on.flent.gz
-  whydrop export rrul.recording --to recording --redact -o redacted.recording
+  whydrop export rrul.recording --format flent
+  whydrop export rrul.recording --format csv -o rrul.csv
+  whydrop export rrul.recording --format csv --raw -o -
+  whydrop export rrul.recording --format flent --redact
 """
 
 
-@click.command(
-    "export",
-    epilog=EXAMPLES,
-)
+@click.command("export", cls=Command, epilog=EXAMPLES)
 @click.argument("recording", type=ARGUMENT)
-@click.option("--to", type=click.Choice(FORMATS), required=True, help="The format.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The file; - for standard output.  [default: beside the recording, under its name]",
-)
-@click.option("--raw", is_flag=True, help="With --to csv: one line a sample, instead of a grid of equal steps.")
-@click.option("--redact", is_flag=True, help="Replace names and addresses of hosts by pseudonyms, and hide secrets.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
-def command(recording: Path, to: str, output: Path | None, raw: bool, redact: bool, force: bool) -> None:
-    """Write a recording as a file of Flent (version 4, for Flent 1.9 and newer), as CSV or as JSON.
-
-    Flent opens only tests that it knows: a recording of another goes under the name of one of its tests that measures
-    alike. CSV has a line for each step and a column for each series; --raw a line for each sample. The JSON document
-    is described in docs/recordings.md. --to recording makes a copy, which makes sense with --redact.
-    """
-    if raw and to != "csv":
-        raise click.UsageError("--raw goes with --to csv.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), required=True, metavar="FORMAT",
+              help=f"{', '.join(FORMATS)} (a copy, for --redact).  [required]")  # fmt: skip
+@click.option("-o", "--output", type=options.ANY_PATH, metavar="FILE",
+              help="File to write; - is standard output.  [default: beside the recording]")  # fmt: skip
+@click.option("--raw", is_flag=True, help="CSV with one line for each sample.  [default: a grid of equal steps]")
+@click.option("--redact", is_flag=True, help="Replace names and addresses of hosts by pseudonyms, hide secrets.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def command(recording: Path, kind: str, output: Path | None, raw: bool, redact: bool, force: bool) -> None:
+    """Write a recording as a file of Flent, as CSV or as JSON (docs/recordings.md)."""
+    if raw and kind != "csv":
+        raise click.UsageError("--raw goes with --format csv.")
     if output is not None and str(output) != "-":
         usage.folder_exists("--output", output)
-    if to == "recording" and str(output) == "-":
-        raise click.UsageError("--to recording makes a folder: name it with --output.")
+    if kind == "recording" and str(output) == "-":
+        raise click.UsageError("--format recording makes a folder: name it with --output.")
     with reading():
         found = opened(recording)
-        place = output or _beside(recording, found, to)
+        place = output or _beside(recording, found, kind)
         if str(place) != "-" and place.exists() and not force:
-            raise click.UsageError(f"{ending.printable(str(place))!r} is there already: --force writes over it.")
+            raise click.UsageError(f"{ending.printable(str(place))!r} exists: --force overwrites it.")
         if redact:
             found = _redacted(found)
-        _write(found, to, place, raw)
+        _write(found, kind, place, raw)
 
 
 def _beside(path: Path, found: Recording, to: str) -> Path:

@@ -1,4 +1,4 @@
-"""``whydrop fix``: measure, explain, try the mildest fix, prove it, and keep it or take it back."""
+"""``whydrop fix``: measure, explain, try the mildest fix, and keep it only if it helps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, pace, quantities
+from whydrop.cli import ending, options, pace, quantities
+from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
@@ -28,42 +29,25 @@ Examples:
 """
 
 
-@click.command("fix", epilog=EXAMPLES)
+@click.command("fix", cls=Command, epilog=EXAMPLES)
 @click.argument("host", metavar="HOST[:PORT]")
-@click.option("--apply", "apply", is_flag=True, help="Try the fix; without it nothing on this host is changed.")
+@click.option("--apply", "apply", is_flag=True, help="Try the fix.  [default: change nothing]")
 @click.option("--from", "source", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="CAPTURE",
-              help="Explain this capture instead of measuring.")  # fmt: skip
-@click.option("--for", "for_s", type=quantities.DURATION, default="10min", metavar="TIME", show_default=True,
-              help="Taken back after so long, unless `whydrop pace --keep` comes.")  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep it without end where it helps.")
-@click.option("--length", type=quantities.DURATION, default="6s", metavar="TIME", show_default=True,
-              help="Of the load of one measurement.")  # fmt: skip
-@click.option(
-    "--flows", type=click.IntRange(1, 1000), default=1, show_default=True, help="TCP flows that make the load."
-)
-@click.option("--replace-root", is_flag=True, help="Also where somebody has configured the interface's root queue.")
-@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The secret that the responder asks for.")  # fmt: skip
-@click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4.")
-@click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Keep the recordings and the capture here.")  # fmt: skip
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write one page: evidence, verdict, fix, proof.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
-def command(host: str, as_json: bool, **options: Any) -> None:
-    """Find out why packets to HOST are dropped or wait, and try the mildest fix that this host can make.
-
-    HOST runs `whydrop responder`. Fixes are: pacing what goes to HOST; FQ-CoDel or CAKE in the place of a FIFO of this
-    host in which packets wait; where neither may be, BBR for whydrop's own flows. With --apply the fix is applied and
-    measured with and without in turns; it stays only if it is better by more than the noise, and for TIME unless it is
-    kept.
-
-    Exits with 0 when there is nothing to fix, or the fix helps (or was only shown), 1 when it does not or cannot be
-    tried, 2 when the command line is wrong, 130 after Ctrl-C.
-    """
+              help="Explain CAPTURE instead of measuring.")  # fmt: skip
+@pace.for_option
+@click.option("--keep", is_flag=True, help="Keep a fix that helps until `whydrop pace revert` or the next boot.")
+@options.duration("Time of the load of one measurement.", default="6s", show_default=True)
+@click.option("-P", "--flows", type=quantities.Whole(1, 1000), default=1, show_default=True, metavar="N",
+              help="TCP flows of the load.")  # fmt: skip
+@pace.replace_root
+@options.far_end
+@options.output_folder("Keep the recordings and the capture in DIR.", default=None)
+@click.option("--report", type=options.FILE, metavar="FILE", help="Write one HTML page: verdict, fix and proof.")
+@options.as_json
+def command(host: str, as_json: bool, **given: Any) -> None:
+    """Find out why packets to HOST are dropped or delayed, and try the mildest fix on this host."""
     try:
-        status = _fix(host, as_json=as_json, options=options)
+        status = _fix(host, as_json=as_json, options=given)
     except pace.problems() as reason:
         status = ending.status(reason)
     sys.exit(status)
@@ -74,7 +58,7 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
 
     pace.recovered()
     with ExitStack() as stack:
-        meter = pace.meter_for(host, options["length"], options, stack)
+        meter = pace.meter_for(host, options, stack)
         meter.flows = options["flows"]
         way = pacing.way_to(meter.host.address or host, options["ip_version"])
         source = options["source"]
@@ -86,7 +70,7 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
         if isinstance(chosen, fixing.NoRemedy):
             outcome, good = "Nothing was changed.", True
         elif not options["apply"]:
-            outcome, good = "Nothing was changed: --apply tries it.", True
+            outcome, good = "Nothing was changed. Try it: --apply.", True
         else:
             chosen, proof = _tried(meter, way, chosen, host, options)
             good = proof.holds
@@ -108,7 +92,7 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
 
 
 def _tried(meter: Meter, way: Way, remedy: Remedy, host: str, options: dict[str, Any]) -> tuple[Remedy, Proof]:
-    """The fix as it was proved: with the rate that was found, where it was searched for."""
+    """The fix with the rate that the search found, and the proof of it."""
     from whydrop.act import fixing, pacing
     from whydrop.act.applying import leased
 
@@ -134,14 +118,14 @@ def _outcome(proof: Proof, remedy: Remedy, options: dict[str, Any]) -> str:
 
     result = proof.sentence()
     if not proof.holds:
-        return f"{result} It was taken back; all is as it was."
+        return f"{result} The fix was reverted: this host is as it was before."
     if remedy.change is None:
-        return f"{result} Nothing of this host was changed; to make it last: {'; '.join(remedy.commands)}"
+        return f"{result} This host was not changed. Make the fix permanent: {'; '.join(remedy.commands)}"
     if options["keep"]:
-        return f"{result} It stays until `whydrop pace --revert` (or the next boot)."
+        return f"{result} The fix stays until `whydrop pace revert` or the next boot."
     return (
-        f"{result} It stays for {duration(options['for_s'])}; `whydrop pace --keep` keeps it, "
-        "`whydrop pace --revert` takes it back."
+        f"{result} The fix stays for {duration(options['for_s'])}. "
+        "Keep it: whydrop pace keep. Revert it: whydrop pace revert."
     )
 
 
@@ -156,7 +140,7 @@ def _print_chosen(evidence: Evidence, chosen: Remedy | NoRemedy) -> None:
     for note in evidence.notes:
         print(f"Note: {ending.printable(note)}.")
     if isinstance(chosen, NoRemedy):
-        print(f"\nNothing is tried: {chosen.why}.")
+        print(f"\nNo fix: {chosen.why}.")
         return
     print(f"\nFix:      {ending.printable(chosen.words)}.")
     print(f"Expected: {chosen.expected}.")
@@ -169,7 +153,7 @@ def _print_ticket(evidence: Evidence, chosen: Remedy | NoRemedy) -> None:
 
     words = None if isinstance(chosen, NoRemedy) else for_the_other_side(evidence, chosen)
     if words is not None:
-        print(f"\nWhat would mend it for good, for whoever runs the bottleneck:\n{words}")
+        print(f"\nThe lasting fix, for the operator of the bottleneck:\n{words}")
 
 
 def _write_report(

@@ -1,4 +1,4 @@
-"""``whydrop import --store``: files and archives of measurement platforms into a store."""
+"""``whydrop store import``: files and archives of measurement platforms into a store."""
 
 from __future__ import annotations
 

@@ -8,48 +8,31 @@ from pathlib import Path
 
 import click
 
-from whydrop.cli import ending, usage
+from whydrop.cli import ending, options, usage
+from whydrop.cli.command import Command
 from whydrop.cli.interruptible import match_pair
 
 EXAMPLES = """
 \b
 Examples:
-  whydrop match sender.pcap receiver.pcap -o packets.parquet
-  whydrop match sender.pcap.zst receiver.pcapng -o packets.csv --json
+  whydrop match sender.pcap receiver.pcap -o packets.csv
+  whydrop match sender.pcap receiver.pcap --json
 """
 
 
-@click.command(
-    "match",
-    epilog=EXAMPLES,
-)
-@click.argument("first", metavar="CAPTURE", type=click.Path(path_type=Path))
-@click.argument("second", metavar="CAPTURE", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the packets into FILE, which is replaced where it exists; .parquet, .csv or .arrow choose the format.",
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print what was found as JSON on standard output, and nothing else."
-)
+@click.command("match", cls=Command, epilog=EXAMPLES)
+@click.argument("first", metavar="CAPTURE", type=options.ANY_PATH)
+@click.argument("second", metavar="CAPTURE", type=options.ANY_PATH)
+@options.output_file("Table of packets to write: .parquet, .csv or .arrow.")
+@options.as_json
 def command(first: Path, second: Path, output: Path | None, as_json: bool) -> None:
-    """Match the packets of two captures of one path.
-
-    Each CAPTURE is a pcap or pcapng file of the same packets at another point of the path; which of the two comes
-    first is of no importance, and their clocks may differ. The table has a row for each packet: when it passed either
-    point, how long it took, whether it was lost or only missed by a capture.
-
-    Exits with 0 when the captures were matched, 1 when they could not be, and 2 when the command line is wrong.
-    """
+    """Match the packets of two captures of one path: delay and loss of each packet (docs/two-captures.md)."""
     _check_usage(first, second, output)
     from whydrop._core import CaptureError
     from whydrop.explaining.matching import Matching
 
     try:
-        # the table takes a third of the memory: only who wants it pays for it
+        # The table takes a third of the memory: it is made only where it is written.
         found = Matching(match_pair([first, second], tables=output is not None))
         rows = None if output is None else found.write(output)
         if as_json:

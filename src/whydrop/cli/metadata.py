@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from whydrop.cli import ending
-from whydrop.cli.json_option import json_as
+from whydrop.cli import ending, options
+from whydrop.cli.command import Command
 from whydrop.cli.recordings import ARGUMENT, opened, reading
 
 EXAMPLES = """
@@ -18,31 +18,21 @@ EXAMPLES = """
 Examples:
   whydrop metadata rrul.recording
   whydrop metadata rrul.recording hosts.local.sysctls
-  whydrop metadata rrul.recording hosts.local.interfaces.eth0.qdiscs.0.kind
+  whydrop metadata rrul.recording hosts.local.interfaces
   whydrop metadata rrul.flent.gz imported --json
 """
 
 
-@click.command(
-    "metadata",
-    epilog=EXAMPLES,
-)
+@click.command("metadata", cls=Command, epilog=EXAMPLES)
 @click.argument("recording", type=ARGUMENT)
 @click.argument("key", required=False)
-@click.option(
-    "--format", "layout", type=click.Choice(["text", "json"]), default="text", help="Layout.  [default: text]"
-)
-@json_as("layout")
-def command(recording: Path, key: str | None, layout: str) -> None:
-    """Show the metadata of a recording: the test, the hosts, their kernels, settings, interfaces and queues.
-
-    KEY chooses a part: names and numbers of places in lists, with dots between them. Names that have dots in them,
-    as sysctls do, are found too.
-    """
+@options.as_json
+def command(recording: Path, key: str | None, as_json: bool) -> None:
+    """Show the metadata of a recording, or one KEY of it: test, hosts, kernels, settings, interfaces, queues."""
     with reading():
         metadata = opened(recording).metadata
         found = metadata if key is None else _part(metadata, key, recording)
-        if layout == "json":
+        if as_json:
             ending.write_document(json.dumps(found, ensure_ascii=False, indent=2, sort_keys=True))
         elif isinstance(found, (dict, list)):
             for line in _lines(found, ""):

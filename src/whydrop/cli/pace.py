@@ -1,4 +1,4 @@
-"""``whydrop pace``: pace what goes to one host, prove that it helps, and take it back."""
+"""``whydrop pace``: pace the packets to one host, measure whether that helps, and undo it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import dataclasses
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities
+from whydrop.cli import ending, options, quantities
+from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
@@ -27,55 +29,73 @@ Examples:
   whydrop pace server.example --for 30min
   whydrop pace server.example --from depth.json
   whydrop pace server.example --from capture.pcap --keep
-  whydrop pace server.example --rate 950mbit --burst 30kB
-  whydrop pace --status
-  whydrop pace --keep
-  whydrop pace --revert
+  whydrop pace server.example --rate 950M --burst 30kB
+  whydrop pace status
+  whydrop pace keep
+  whydrop pace revert
 """
 
+for_option = click.option(
+    "--for", "for_s", type=quantities.DURATION, default="10min", metavar="TIME", show_default=True,
+    help="Revert the change after TIME.",
+)  # fmt: skip
+replace_root = click.option("--replace-root", is_flag=True, help="Replace a root queue that someone has configured.")
 
-@click.command("pace", epilog=EXAMPLES)
-@click.argument("host", metavar="[HOST[:PORT]]", required=False)
+
+@click.command("pace", cls=Command, epilog=EXAMPLES)
+@click.argument("host", metavar="HOST[:PORT]")
 @click.option("--from", "source", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
-              help="What is known: a capture, or what `whydrop depth --json` printed.  [default: search]")  # fmt: skip
-@click.option("--rate", type=quantities.RATE, help="Pace at this rate, counted as Ethernet frames.")
-@click.option("--burst", type=quantities.SIZE, help="What may leave at once.  [default: as little as holds the rate]")
-@click.option("--for", "for_s", type=quantities.DURATION, default="10min", metavar="TIME", show_default=True,
-              help="Taken back after so long, unless `whydrop pace --keep` comes.")  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep it without end; without HOST: keep what is in place.")
-@click.option("--length", type=quantities.DURATION, default="4s", metavar="TIME", show_default=True,
-              help="Of one measurement, at least; longer where the round trip is long.")  # fmt: skip
-@click.option("--highest", type=quantities.RATE, metavar="RATE", help="Search up to it.  [default: the interface's]")
-@click.option("--unproved", is_flag=True, help="Apply without measuring whether it helps.")
-@click.option("--replace-root", is_flag=True, help="Also where somebody has configured the interface's root queue.")
+              help="Take the rate from a capture or from `depth --json`.  [default: search]")  # fmt: skip
+@click.option("--rate", type=quantities.RATE, metavar="RATE", help="Pace at RATE (of Ethernet frames), such as 950M.")
+@click.option("--burst", type=quantities.SIZE, metavar="SIZE",
+              help="Bytes that may leave at once.  [default: the least for RATE]")  # fmt: skip
+@click.option("--max-rate", type=quantities.RATE, metavar="RATE",
+              help="Search up to RATE.  [default: the interface's]")  # fmt: skip
+@for_option
+@click.option("--keep", is_flag=True, help="Keep the change until `whydrop pace revert` or the next boot.")
+@options.duration("Time of one measurement, at least.", default="4s", show_default=True)
+@click.option("--no-proof", is_flag=True, help="Apply the rate without measuring whether it helps.")
+@replace_root
 @click.option("--dry-run", is_flag=True, help="Print the tc commands, and change nothing.")
-@click.option("--status", "do", flag_value="status", help="Say what is changed on this host.")
-@click.option("--revert", "do", flag_value="revert", help="Take back what is changed on this host.")
-@click.option("--forget", "do", flag_value="forget", help="Forget what cannot be taken back.")
-@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The secret that the responder asks for.")  # fmt: skip
-@click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4.")
-@click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Keep the recordings of all measurements here.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
-def command(host: str | None, do: str | None, keep: bool, as_json: bool, **options: Any) -> None:
-    """Find the pacing rate that brings most to HOST, apply it to that host alone, and prove that it helps.
+@options.far_end
+@options.output_folder("Keep the recordings of all measurements in DIR.", default=None)
+@options.as_json
+def command(host: str, as_json: bool, **given: Any) -> None:
+    """Find the best pacing rate to HOST, apply it, and measure that it helps."""
+    _end(lambda: _pace(host, as_json=as_json, options=given))
 
-    HOST runs `whydrop responder`. Rates are tried on all packets to HOST (HTB; needs CAP_NET_ADMIN); with --dry-run
-    only on whydrop's own flows. The best is measured with and without in turns, and taken back unless it is better by
-    more than the noise, after TIME at the latest, and whenever this program is killed.
 
-    Exits with 0 when the pacing helps and is in place (or was only shown), 1 when it does not or cannot be, 2 when the
-    command line is wrong, 130 after Ctrl-C.
-    """
-    if (do is not None) if host else (do is None and not keep):
-        raise click.UsageError("Give HOST, or one of --status, --keep, --revert, --forget without it.")
+@command.subcommand("status", short_help="Show the changes on this host.", epilog="Example: whydrop pace status --json")
+@options.as_json
+def status(as_json: bool) -> None:
+    """Show the changes that whydrop has made on this host."""
+    _end(lambda: _changes("status", as_json=as_json))
+
+
+@command.subcommand("keep", short_help="Keep the changes on this host.", epilog="Example: whydrop pace keep")
+def keep() -> None:
+    """Keep the changes on this host until they are reverted, or the next boot."""
+    _end(lambda: _changes("keep"))
+
+
+@command.subcommand("revert", short_help="Revert the changes on this host.", epilog="Example: whydrop pace revert")
+def revert() -> None:
+    """Revert the changes on this host: the queues are again as they were."""
+    _end(lambda: _changes("revert"))
+
+
+@command.subcommand(
+    "forget", short_help="Forget changes that cannot be reverted.", epilog="Example: whydrop pace forget"
+)
+def forget() -> None:
+    """Forget changes that cannot be reverted, such as those of an interface that is gone."""
+    _end(lambda: _changes("forget"))
+
+
+def _end(act: Callable[[], int]) -> None:
+    """End the program with the status of what was done, or one line about why it was not."""
     try:
-        if host is None:
-            status = _state(do or "keep", as_json=as_json)
-        else:
-            status = _pace(host, keep=keep, as_json=as_json, options=options)
+        status = act()
     except problems() as reason:
         status = ending.status(reason)
     sys.exit(status)
@@ -99,26 +119,19 @@ def problems() -> tuple[type[BaseException], ...]:
     )  # fmt: skip
 
 
-def meter_for(host: str, length_s: float, options: dict[str, Any], stack: ExitStack) -> Meter:
-    """The meter of a host as the options say; its recordings are gone at the end unless a folder was named."""
+def meter_for(host: str, options: dict[str, Any], stack: ExitStack) -> Meter:
+    """The meter of a host; its recordings are temporary unless a folder is named."""
     from whydrop.act.measuring import Meter
-    from whydrop.cli.responder import read_secret
-    from whydrop.measure.engine import FarHost
-    from whydrop.measure.places import host_and_port
+    from whydrop.cli.far_end import far_host
 
-    try:
-        address, port = host_and_port(host)
-    except ValueError as reason:
-        raise click.UsageError(f"{ending.printable(str(reason))}.") from None
-    secret = None if options["secret_file"] is None else read_secret(options["secret_file"])
+    far = far_host(host, options["port"], options["secret_file"])
     folder = options["output"] or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
     folder.mkdir(parents=True, exist_ok=True)
-    far = FarHost(address, address, port, secret)
-    return Meter(far, folder, length_s, options["ip_version"], tell=tell)
+    return Meter(far, folder, options["duration_s"], options["ip_version"], tell=say)
 
 
 def recovered() -> None:
-    """Take back what an earlier run has left, where this process may, and say so."""
+    """Revert the changes that an earlier run left behind, where this process may, and say so."""
     from whydrop.act import reverting, state
 
     if not reverting.allowed():
@@ -128,13 +141,13 @@ def recovered() -> None:
             print(f"whydrop: {ending.printable(words)} (left by an earlier run)", file=sys.stderr)
 
 
-def tell(words: str) -> None:
-    """Say on a terminal what is being done."""
+def say(words: str) -> None:
+    """Print the step in progress, on a terminal only."""
     if sys.stderr.isatty():
         print(f"whydrop: {ending.printable(words)}", file=sys.stderr)
 
 
-def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> int:
+def _pace(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
     from whydrop.act import pacing, reverting
     from whydrop.act.applying import leased
     from whydrop.act.changes import CannotChangeError
@@ -144,11 +157,11 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
     recovered()
     if not options["dry_run"] and not reverting.allowed():
         raise CannotChangeError(
-            "changing queues needs CAP_NET_ADMIN: run as root, or see what would be done: --dry-run"
+            "changing queues needs CAP_NET_ADMIN: run as root, or print the commands with --dry-run"
         )
     replacing = {"replace_root": options["replace_root"]}
     with ExitStack() as stack:
-        meter = meter_for(host, options["length"], options, stack)
+        meter = meter_for(host, options, stack)
         way = pacing.way_to(meter.host.address or host, options["ip_version"])
         known, highest_bps = _known_plan(way, options)
         lease = None
@@ -166,24 +179,24 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
         if lease is None:
             lease = stack.enter_context(leased(change, host))
         lease.use(change)
-        outcome, good = "applied, unproved", True
-        if not options["unproved"]:
+        outcome, good = "applied, not proved", True
+        if not options["no_proof"]:
             lease.off()
             proof = pacing.proved(meter, lease)
             first = read(Recording.open(proof.recordings[0]))
             plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
             document |= {"proof": proof_document(proof), "for_the_other_side": _ticket(plan)}
             good = proof.holds
-            outcome = "better" if good else "not better: taken back"
+            outcome = "better" if good else "not better: reverted"
             if not as_json:
                 print(f"\n{proof.sentence()}")
                 print_proof(proof)
         if good:
-            lease.leave("kept" if keep else "until", options["for_s"])
+            lease.leave("kept" if options["keep"] else "until", options["for_s"])
         else:
             lease.end()
         if not as_json:
-            _print_outcome(good=good, keep=keep, for_s=options["for_s"])
+            _print_outcome(good=good, keep=options["keep"], for_s=options["for_s"])
             _print_ticket(plan)
         return _ended(document, outcome, as_json=as_json, good=good)
 
@@ -196,22 +209,22 @@ def _ended(document: dict[str, Any], outcome: str, *, as_json: bool, good: bool)
 
 
 def _known_plan(way: Way, options: dict[str, Any]) -> tuple[Plan | None, float | None]:
-    """The plan, where the rate is known; None: it is to be searched for, up to the rate beside."""
+    """The plan where the rate is known; ``None`` and the highest rate where it must be searched for."""
     from whydrop.act import pacing, planning
     from whydrop.act.changes import Pace
 
     if options["rate"] is not None:
         rate = options["rate"]
-        told = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
+        given = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
         burst = options["burst"]
-        return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way), None
+        return pacing.known(given, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way), None
     if options["source"] is not None:
         bottleneck = _known(options["source"])
         if bottleneck.is_uncertain:
-            tell("the rate is known too little, and is searched for")
-            return None, options["highest"] or bottleneck.rate_bps.high
+            say("the interval of the rate is wide: searching for the rate")
+            return None, options["max_rate"] or bottleneck.rate_bps.high
         return pacing.known(bottleneck, planning.pace_for(bottleneck), way), None
-    return None, options["highest"]
+    return None, options["max_rate"]
 
 
 def _known(source: Path) -> Any:
@@ -262,7 +275,7 @@ def _ticket(plan: Plan) -> str | None:
 
 
 def proof_document(proof: Proof) -> dict[str, Any]:
-    """The proof as JSON has it; ends of intervals that are not known are null."""
+    """The proof as JSON; unknown ends of intervals are null."""
     from whydrop.recording.metrics.definitions import METRICS
 
     def number(value: float) -> float | None:
@@ -292,7 +305,7 @@ def proof_document(proof: Proof) -> dict[str, Any]:
 
 
 def print_proof(proof: Proof) -> None:
-    """Say what the runs showed."""
+    """Print each metric without and with the change."""
     from whydrop.recording.metrics.definitions import METRICS
     from whydrop.text.quantities import significant
 
@@ -318,23 +331,21 @@ def _print_outcome(*, good: bool, keep: bool, for_s: float) -> None:
     from whydrop.text.quantities import duration
 
     if not good:
-        print("\nIt was taken back; the queues are as they were.")
+        print("\nPacing was reverted: the queues are as they were.")
     elif keep:
-        print("\nIt stays until `whydrop pace --revert` (or the next boot).")
+        print("\nPacing stays until `whydrop pace revert` or the next boot.")
     else:
-        print(
-            f"\nIt stays for {duration(for_s)}; `whydrop pace --keep` keeps it, `whydrop pace --revert` takes it back."
-        )
+        print(f"\nPacing stays for {duration(for_s)}. Keep it: whydrop pace keep. Revert it: whydrop pace revert.")
 
 
 def _print_ticket(plan: Plan) -> None:
     words = _ticket(plan)
     if words is not None:
-        print(f"\nWhat would mend it for good, for whoever runs the bottleneck:\n{words}")
+        print(f"\nThe lasting fix, for the operator of the bottleneck:\n{words}")
 
 
-def _state(do: str, *, as_json: bool) -> int:
-    """Say, keep, take back or forget what is changed on this host."""
+def _changes(do: str, *, as_json: bool = False) -> int:
+    """Show, keep, revert or forget the changes on this host."""
     from whydrop.act import reverting, state
 
     with state.opened() as book:
@@ -350,7 +361,7 @@ def _state(do: str, *, as_json: bool) -> int:
             _print_status(entries, as_json=as_json)
             return 0
         if not entries:
-            print("whydrop: nothing is changed on this host.", file=sys.stderr)
+            print("whydrop: there are no changes on this host.", file=sys.stderr)
             return ending.NOT_ANALYSED if do == "keep" else 0
         for entry in entries:
             if do == "keep":
@@ -358,7 +369,7 @@ def _state(do: str, *, as_json: bool) -> int:
                 print(f"Kept: {ending.printable(entry.words)}.")
             elif do == "revert":
                 reverting.revert(book, entry)
-                print(f"Taken back: {ending.printable(entry.words)}.")
+                print(f"Reverted: {ending.printable(entry.words)}.")
             else:
                 book.drop(entry)
                 print(f"Forgotten: {ending.printable(entry.words)}.")
@@ -377,11 +388,11 @@ def _print_status(entries: list[Any], *, as_json: bool) -> None:
         ending.write_document(json.dumps({"changes": rows}, ensure_ascii=False))
         return
     if not entries:
-        print("Nothing is changed on this host.")
+        print("There are no changes on this host.")
     for one in entries:
         until = {
-            "kept": "kept until `whydrop pace --revert`",
-            "until": f"taken back in {duration(one.left_s())}",
-            "tried": f"being tried by process {one.owner[0]}",
+            "kept": "kept until `whydrop pace revert`",
+            "until": f"reverted in {duration(one.left_s())}",
+            "tried": f"on trial by process {one.owner[0]}",
         }[one.phase]
         print(f"{ending.printable(one.words)}; {until}.")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, figures, usage
+from whydrop.cli import ending, figures, options, quantities, usage
+from whydrop.cli.command import Command
 from whydrop.cli.plot_options import chosen_plots, plot_options
-from whydrop.cli.recordings import all_opened
+from whydrop.cli.recordings import all_opened, reading
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ EXAMPLES = """
 \b
 Examples:
   whydrop plot rrul.recording
-  whydrop plot rrul.recording --list
-  whydrop plot before.recording after.flent.gz --plot ping_cdf -o cdf.svg
-  whydrop plot *.recording --plot box_combine --group-by batch.variables.qdisc
-  whydrop plot rrul.recording --plot tcp_cwnd --format csv --output -
-  whydrop plot *.recording --plot ping_cdf --panel-by batch.variables.qdisc
-  whydrop plot fleet.store --table counters --filter counter=discards.tx
+  whydrop plot list rrul.recording
+  whydrop plot *.recording -p ping_cdf -o cdf.svg
+  whydrop plot a.recording -p tcp_cwnd --format csv -o -
+  whydrop plot *.recording -p box_combine --group-by title
+  whydrop plot *.recording -p ping_cdf --panel-by title
+  whydrop plot my.store --table counters --panel-by site
 """
 
 
@@ -63,70 +64,58 @@ class _Zoom(click.ParamType):  # type: ignore[type-arg]  # older click has no ar
         return low, high
 
 
-@click.command("plot", epilog=EXAMPLES)
-@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-p", "--plot", "wanted", metavar="NAME|FILE.toml", help="Which plot; that of the test by default.")
-@click.option("--list", "as_list", is_flag=True, help="List the plots that these recordings have, and draw nothing.")
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="By default that of --output, else png.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="- is standard output."
-)
-@click.option(
-    "--size", type=_Size(), help="Of the whole picture, in pixels; PNGs have twice as many, pages fit their window."
-)
-@click.option("--title", help="Instead of the plot's own; an empty one leaves it out.")
-@click.option("--no-legend", is_flag=True, help="Leave the legends out.")
-@click.option(
-    "--filter", "filters", multiple=True, metavar="PATTERN",
-    help="Only series whose names match (as in a shell); with ! before it, all but those. Of a store: rows, such as "
-    "site=dfw* or value>0. May be repeated.",
-)  # fmt: skip
-@click.option("--zoom", type=_Zoom(), help="Percentiles at the ends of the values' axis, such as 5:95, or none.")
-@click.option("--log", is_flag=True, help="Make the axis of the values logarithmic.")
-@click.option("--cut/--no-cut", default=None, help="Leave the idle time before and after the load out, or in.")
-@click.option("--smooth", type=click.IntRange(0, 10_000), metavar="STEPS", help="Window of a moving average.")
-@click.option("--smooth-across-load", is_flag=True,
-              help="Let moving averages run across the start and the end of the load, as Flent does.")  # fmt: skip
-@click.option("--absolute-time", is_flag=True, help="Time of day instead of seconds after the start.")
-@click.option("--paired", is_flag=True, help="Recordings side by side with the same axes, instead of in one.")
-@click.option("--group-by", "keys", multiple=True, metavar="KEY", help="A key of the metadata, title, name, or batch.")
-@click.option("--figure-by", "figure_by", multiple=True, metavar="KEY", help="One picture for each value of a key.")
+_RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=options.ANY_PATH)
+
+
+@click.command("plot", cls=Command, epilog=EXAMPLES)
+@_RECORDINGS
+@click.option("-p", "--plot", "wanted", metavar="NAME|FILE.toml", help="Plot to draw.  [default: the test's own]")
+@click.option("-o", "--output", type=options.FILE, metavar="FILE",
+              help="Picture to write; - is standard output.  [default: NAME.png]")  # fmt: skip
+@click.option("--format", "kind", type=click.Choice(FORMATS), metavar="FORMAT",
+              help=f"{', '.join(FORMATS)}.  [default: the suffix of --output]")  # fmt: skip
+@click.option("--size", type=_Size(), help="Size in pixels.")
+@click.option("--title", help="Title; an empty one leaves it out.  [default: the plot's own]")
+@click.option("--no-legend", is_flag=True, help="Draw no legend.")
+@click.option("--filter", "filters", multiple=True, metavar="PATTERN",
+              help="Series such as 'TCP*'; '!TCP*' excludes. Of a store: rows, site=dfw*. Repeatable.")  # fmt: skip
+@click.option("--zoom", type=_Zoom(), help="Percentiles at the ends of the value axis, such as 5:95; or none.")
+@click.option("--log", is_flag=True, help="Logarithmic value axis.")
+@click.option("--cut/--no-cut", default=None, help="Leave out the idle time around the load.")
+@click.option("--smooth", type=quantities.Whole(0, 10_000), metavar="STEPS", help="Moving average over STEPS.")
+@click.option("--smooth-across-load", is_flag=True, help="Average across the start and end of the load, as Flent does.")
+@click.option("--absolute-time", is_flag=True, help="Time of day instead of seconds since the start.")
+@click.option("--paired", is_flag=True, help="Draw recordings side by side with the same axes.")
+@click.option("--group-by", "keys", multiple=True, metavar="KEY",
+              help="Group recordings by a key of the metadata, title, name or batch. Repeatable.")  # fmt: skip
+@click.option("--figure-by", "figure_by", multiple=True, metavar="KEY", help="One picture for each value of KEY.")
 @click.option("--panel-by", "panel_by", multiple=True, metavar="KEY",
-              help="One panel for each value; also series, recording, or a column of a store's table.")  # fmt: skip
+              help="One panel for each value of KEY (or series, recording, column).")  # fmt: skip
 @click.option("--combine", type=click.Choice(COMBINERS), metavar="HOW",
-              help=f"How several recordings become one: {', '.join(COMBINERS)}.")  # fmt: skip
-@click.option("--reduce", metavar="NAME", help="What makes one number of a series: mean, median, pct99, mos, ...")
-@click.option("--table", metavar="TABLE", help="Of a store: counters, polls, ndt, tcp, verdicts, ...")
-@click.option("--x", metavar="COLUMN", help="Of a store's table.  [default: its time]")
-@click.option("--y", metavar="COLUMN", help="Of a store's table.  [default: value, if there is one]")
-@click.option("--kind", "mark", type=click.Choice(("points", "line")), help="Of a store's rows.  [default: points]")
+              help="Combine recordings, such as: groups, series, both, batch.")  # fmt: skip
+@click.option("--reduce", metavar="NAME", help="Reduce a series to one number: mean, median, pct99, mos, ...")
+@click.option("--table", metavar="TABLE", help="Of a store: table to draw, such as counters, ndt or tcp.")
+@click.option("--x", metavar="COLUMN", help="Of a store: horizontal axis.  [default: time]")
+@click.option("--y", metavar="COLUMN", help="Of a store: vertical axis.  [default: value]")
+@click.option("--kind", "mark", type=click.Choice(("points", "line")), help="Of a store: mark.  [default: points]")
 def command(
     recordings: tuple[Path, ...],
     wanted: str | None,
-    as_list: bool,
     kind: str | None,
     output: Path | None,
     size: tuple[int, int] | None,
     title: str | None,
     no_legend: bool,
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Draw recordings: one, or many overlaid, side by side, or combined by their metadata.
-
-    RECORDING is a folder that `whydrop run` wrote, or a file of Flent's. Without --plot it is the plot of the test, as
-    NAME.png in the current folder. What is drawn can be had as numbers too: --format csv or json. How much of the
-    samples is left out of the picture is said below it and on standard error. --figure-by, --panel-by and --group-by
-    make grids of panels; with --table the same is drawn of the rows of a store, which RECORDING then is.
-    """
+    """Draw recordings: one, or many overlaid, side by side, or combined by their metadata (docs/plots.md)."""
     kind = kind or _kind_of(output)
     if output is not None and str(output) != "-":
         usage.folder_exists("--output", output)
     from whydrop.cli import plot_facets
 
-    if plot_facets.wanted(recordings, options):
-        sys.exit(
-            plot_facets.run(recordings, wanted, kind, output, options, legend=not no_legend, size=size, title=title)
-        )
+    if plot_facets.wanted(recordings, given):
+        sys.exit(plot_facets.run(recordings, wanted, kind, output, given, legend=not no_legend, size=size, title=title))
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
     from whydrop.show.figure import NothingToDraw
@@ -134,10 +123,7 @@ def command(
 
     try:
         opened = all_opened(recordings)
-        if as_list:
-            _print_list(building.available(opened))
-            return
-        made = plot_options(options)
+        made = plot_options(given)
         plots = chosen_plots(wanted, opened)
         for name, plot in plots:
             path = _path(output, recordings, name, kind, several=len(plots) > 1)
@@ -148,6 +134,19 @@ def command(
         raise click.UsageError(ending.printable(str(reason))) from None
     except (NothingToDraw, RecordingError, OSError, ValueError) as reason:
         sys.exit(ending.status(reason))
+
+
+@command.subcommand(
+    "list", short_help="List the plots that recordings have.", epilog="Example: whydrop plot list rrul.recording"
+)
+@_RECORDINGS
+def list_(recordings: tuple[Path, ...]) -> None:
+    """List the plots that these recordings have."""
+    from whydrop.show.plots import building
+
+    with reading():
+        _print_list(building.available(all_opened(recordings)))
+        sys.stdout.flush()
 
 
 def _kind_of(output: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""Rates and times on the command line: ``10mbit``, ``2min``."""
+"""Quantities on the command line, as iperf3 and tc have them: ``10M``, ``2min``, ``30kB``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 
-class Quantity(click.ParamType[float]):
-    """A number with a unit; what reads it is only imported when there is one."""
+class Quantity(click.ParamType):  # type: ignore[type-arg]  # older click has no argument
+    """A number with a unit; its parser is imported only when there is one."""
 
     def __init__(self, name: str, function: str) -> None:
         self.name = name
@@ -26,6 +26,26 @@ class Quantity(click.ParamType[float]):
             self.fail(str(reason), param, ctx)
 
 
+class Whole(click.ParamType):  # type: ignore[type-arg]  # older click has no argument
+    """A whole number within bounds, which the error names and the help does not."""
+
+    name = "number"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self._least, self._most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it, or say what was expected."""
+        text = str(value)
+        if text.isascii() and text.isdigit() and len(text) < 19:
+            number = int(text)
+            if self._least <= number and (self._most is None or number <= self._most):
+                return number
+        bounds = f"from {self._least} to {self._most}" if self._most is not None else f"from {self._least} on"
+        raise click.BadParameter(f"{text!r}: expected a whole number {bounds}", ctx, param)
+
+
+PORT = Whole(1, 65535)
 DURATION = Quantity("time", "seconds")
 RATE = Quantity("rate", "rate_bps")
 SIZE = Quantity("size", "size_bytes")

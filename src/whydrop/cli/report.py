@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from whydrop.cli import ending, usage
+from whydrop.cli import ending, options, usage
+from whydrop.cli.command import Command
 from whydrop.cli.explain import explained, problems
 from whydrop.cli.recordings import ARGUMENT
 
@@ -20,17 +21,11 @@ Examples:
 """
 
 
-@click.command("report", epilog=EXAMPLES)
+@click.command("report", cls=Command, epilog=EXAMPLES)
 @click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ARGUMENT)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The page.  [default: NAME.html in the current folder]")  # fmt: skip
+@options.output_file("Page to write.  [default: NAME.html]")
 def command(recordings: tuple[Path, ...], output: Path | None) -> None:
-    """Write one self-contained HTML page of each recording; it requests nothing from any network.
-
-    RECORDING is a folder that `whydrop run` wrote, or a file of Flent, netperf-wrapper or iperf3. The page has the
-    verdicts of `whydrop explain RECORDING`, the plots of the test, in which one can zoom, statistics, and what is
-    known of the test and its hosts. Captures in the folder of a recording are explained with it.
-    """
+    """Write one self-contained HTML page of each recording: verdicts, plots, statistics, metadata."""
     if output is not None:
         if len(recordings) > 1:
             raise click.UsageError("--output names one page: give one recording, or leave it out.")

@@ -10,37 +10,35 @@ from typing import Any, TextIO
 
 import click
 
-from whydrop.cli import ending, quantities
+from whydrop.cli import ending, far_end, options, quantities
+from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
 
 EXAMPLES = """
 \b
 Examples:
-  head -c 24 /dev/urandom | base64 > secret   (copy it to both ends)
+  head -c 24 /dev/urandom | base64 > secret
   whydrop responder --secret-file secret
-  whydrop responder --open --max-rate 100mbit --max-duration 2min
-  whydrop responder --secret-file secret --listen 192.0.2.7 --port 4000
+  whydrop responder --open --max-rate 100M
+  whydrop responder --secret-file secret --port 4000
 """
 
 
-@click.command(
-    "responder",
-    epilog=EXAMPLES,
-)
-@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Serve those who know the secret in FILE.")  # fmt: skip
-@click.option("--open", "is_open", is_flag=True, help="Serve everybody, within hard limits.")
+@click.command("responder", cls=Command, epilog=EXAMPLES)
+@click.option("--secret-file", type=options.FILE, metavar="FILE",
+              help="Serve clients with this secret.  [default: $WHYDROP_SECRET]")  # fmt: skip
+@click.option("--open", "is_open", is_flag=True, help="Serve everyone, within hard limits.")
 @click.option("--listen", "addresses", multiple=True, metavar="ADDRESS",
-              help="An address of this host; may be given again.  [default: all]")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), default=17370, show_default=True,
-              help="Of TCP and of UDP; open both in the firewall.")  # fmt: skip
-@click.option("--max-sessions", type=click.IntRange(1, 10_000), metavar="N",
+              help="Address of this host. Repeatable.  [default: all]")  # fmt: skip
+@click.option("-p", "--port", type=quantities.Whole(0, 65535), default=17370, show_default=True, metavar="PORT",
+              help="TCP and UDP port; open both in the firewall.")  # fmt: skip
+@click.option("--max-sessions", type=quantities.Whole(1, 10_000), metavar="N",
               help="Tests at the same time.  [default: 32; open: 8]")  # fmt: skip
 @click.option("--max-duration", type=quantities.DURATION, metavar="TIME",
-              help="Of one test.  [default: 4h; open: 10min]")  # fmt: skip
+              help="Duration of one test.  [default: 4h; open: 10min]")  # fmt: skip
 @click.option("--max-rate", type=quantities.RATE, metavar="RATE",
-              help="Sent, and taken, in one test, all flows together.  [default: any; open: 1gbit]")  # fmt: skip
-@click.option("--no-metadata", is_flag=True, help="Tell clients nothing about this host.")
+              help="Rate of one test, all flows together.  [default: any; open: 1G]")  # fmt: skip
+@click.option("--no-metadata", is_flag=True, help="Send clients no metadata of this host.")
 def command(
     secret_file: Path | None,
     is_open: bool,
@@ -51,13 +49,12 @@ def command(
     max_rate: float | None,
     no_metadata: bool,
 ) -> None:
-    """Answer the tests of other hosts, until Ctrl-C or SIGTERM.
-
-    One port, of TCP and of UDP, serves everything. Exits with 0 when it was asked to stop, and with 1 when it cannot
-    begin.
-    """
-    if is_open == (secret_file is not None):
-        raise click.UsageError("Give --secret-file FILE, or --open to serve everybody within hard limits.")
+    """Answer the tests of other hosts, until Ctrl-C or SIGTERM."""
+    if is_open and secret_file is not None:
+        raise click.UsageError("Give --secret-file FILE, or --open to serve everyone; not both.")
+    secret = None if is_open else far_end.secret(secret_file)
+    if secret is None and not is_open:
+        raise click.UsageError("Give --secret-file FILE (or set WHYDROP_SECRET), or --open to serve everyone.")
     from whydrop._core import Responder, TrafficError
 
     config = {
@@ -67,13 +64,13 @@ def command(
         "max_duration_s": max_duration,
         "max_rate_bps": max_rate,
     }
+    if secret is not None:
+        config["secret"] = secret
     try:
-        if secret_file is not None:
-            config["secret"] = read_secret(secret_file)
         responder = Responder(json.dumps(config), None if no_metadata else _describe)
     except (TrafficError, ValueError, OSError) as reason:
         sys.exit(ending.status(reason))
-    who = "everybody, within limits" if is_open else "those who know the secret"
+    who = "everyone, within limits" if is_open else "clients with the secret"
     sys.exit(_serve(responder, f"TCP and UDP port {responder.port}, open to {who}"))
 
 
@@ -90,35 +87,8 @@ def _address(text: str) -> str:
         ) from None
 
 
-def read_secret(path: Path) -> str:
-    """The secret in a file.
-
-    Raises:
-        OSError: it cannot be read.
-        click.UsageError: it is no text.
-    """
-    try:
-        return path.read_text("utf-8").strip()
-    except OSError as reason:
-        raise OSError(
-            reason.errno, f"{reason.strerror}; expected the file of the secret (--secret-file)", path
-        ) from None
-    except UnicodeDecodeError:
-        raise click.UsageError(
-            f"{ending.printable(str(path))}: no text in UTF-8; make a secret with: head -c 24 /dev/urandom | base64"
-        ) from None
-
-
-def secret_or_leave(path: Path | None) -> str | None:
-    """The secret in a file, if there is one; the program ends where it cannot be read."""
-    try:
-        return None if path is None else read_secret(path)
-    except OSError as reason:
-        sys.exit(ending.status(reason))
-
-
 def _serve(responder: Any, ready: str) -> int:
-    """Serve in a thread of its own until a signal arrives here."""
+    """Serve in another thread until a signal arrives here; return the exit status."""
     from whydrop._core import TrafficError
 
     ended = threading.Event()
@@ -146,8 +116,8 @@ def _serve(responder: Any, ready: str) -> int:
         return ending.status(problem[0])
     connections, proved, foreign, wrong_proof, expired, _ = responder.statistics()
     _say(
-        f"stopped; of {connections} connections {proved} were proved, {wrong_proof} had another secret, "
-        f"{foreign} spoke something else, {expired} said nothing"
+        f"stopped after {connections} connections: {proved} authenticated, {wrong_proof} with another secret, "
+        f"{foreign} of another protocol, {expired} silent"
     )
     return 0
 

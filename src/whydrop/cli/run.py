@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities
+from whydrop.cli import ending, options, quantities
+from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -22,72 +23,63 @@ if TYPE_CHECKING:
 EXAMPLES = """
 \b
 Examples:
-  whydrop run rrul --to server.example --secret-file secret
-  whydrop run ndown --to server.example --set flows=4 --length 10s
-  whydrop run rtt_fair --to 192.0.2.1 --to 192.0.2.2 --to a.net --to b.net
-  whydrop run tcp_download --with iperf3 --to iperf.example
-  whydrop run rrul --to server.example --local-bind 192.0.2.7
-  whydrop run ./mine.toml --to [2001:db8::7]:4000 --plot rrul.png
+  whydrop run rrul --to server.example
+  whydrop run tcp --to server.example -t 30 -P 4 -R
+  whydrop run udp --to server.example -b 50M
+  whydrop run tcp_download --with iperf3 --to a.example
+  whydrop run rtt_fair --to a.example --to b.example
+  whydrop run ./mine.toml --to [2001:db8::7]:4000
 """
 
 
-@click.command(
-    "run",
-    epilog=EXAMPLES,
-)
+@click.command("run", cls=Command, epilog=EXAMPLES)
 @click.argument("test")
-@click.option("--to", "hosts", multiple=True, metavar="HOST[:PORT]",
-              help="The far end, where `whydrop responder` runs; may be given again.")  # fmt: skip
-@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The secret that the responder asks for.")  # fmt: skip
-@click.option("--port", type=click.IntRange(1, 65535), help="Of the responder.  [default: 17370]")
-@click.option("--length", type=quantities.DURATION, metavar="TIME", help="How long the load lasts.")
+@click.option("--to", "-c", "-H", "hosts", multiple=True, metavar="HOST[:PORT]",
+              help="Far end, where `whydrop responder` runs. Repeatable.")  # fmt: skip
+@options.duration("Time of the load.  [default: the test's]")
+@click.option("-P", "--flows", type=quantities.Whole(1), metavar="N", help="Parallel flows, as `--set flows=N`.")
+@click.option("-R", "--reverse", is_flag=True, help="Swap up and down: HOST sends.")
+@click.option("-b", "--rate", type=quantities.RATE, metavar="RATE",
+              help="Rate of each flow, such as 50M.  [default: as fast as possible]")  # fmt: skip
+@options.interval("Print a line every TIME.  [default: 1s if piped]")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
-              help="A parameter of the test (`whydrop tests TEST` lists them); may be given again.")  # fmt: skip
+              help="Parameter of the test (see `whydrop tests TEST`). Repeatable.")  # fmt: skip
 @click.option("--with", "with_runner", metavar="PROGRAM",
-              help="Measure with another program's server at the far end, such as iperf3.")  # fmt: skip
-@click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4.")
-@click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6.")
-@click.option("--local-bind", metavar="ADDRESS", help="The address of this host that packets leave from.")
-@click.option("--interface", metavar="NAME", help="The interface of this host that packets leave by.")
-@click.option("--title", default="", help="Distinguishes this recording from others.")
-@click.option("--note", default="", help="Kept with the recording.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
-              help="Where the recording's folder is made.  [default: here]")  # fmt: skip
-@click.option("--fallback", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Where it goes if the disk is full.  [default: the folder for temporary files]")  # fmt: skip
-@click.option("--plot", "picture", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Draw the test's own plot into FILE: .png, .svg, .pdf or .html.")  # fmt: skip
-@click.option("--no-plot", is_flag=True, help="Draw none.  [default: a .png in the recording's folder]")
-@click.option("--redact", is_flag=True, help="Hide host names and addresses in what is written.")
+              help="Measure with the server of another program, such as iperf3.")  # fmt: skip
+@options.far_end
+@click.option("-B", "--bind", "bind", metavar="ADDRESS", help="Send from this address of this host.")
+@click.option("--interface", metavar="NAME", help="Send through this interface of this host.")
+@options.title
+@options.note
+@options.output_folder()
+@click.option("--fallback", type=options.FOLDER, metavar="DIR",
+              help="Folder if the disk is full.  [default: the temporary folder]")  # fmt: skip
+@click.option("--plot", "picture", type=options.FILE, metavar="FILE",
+              help="Draw the test's plot into FILE (.png, .svg, .pdf, .html).")  # fmt: skip
+@click.option("--no-plot", is_flag=True, help="Draw no plot.  [default: a .png with the recording]")
+@click.option("--redact", is_flag=True, help="Hide host names and addresses in the recording.")
 @click.option("--no-counters", is_flag=True, help="Do not sample this host's queues, interfaces and processors.")
-@click.option("--dry-run", is_flag=True, help="Show what would be run, and run nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
-def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **options: Any) -> None:
-    """Run a test and write its recording.
-
-    TEST is the name of a test (`whydrop tests` lists them) or a file of your own. Prints a summary at the end.
-
-    Exits with 0 when every flow measured what it should, 1 when the test could not begin or a flow failed or yielded
-    nothing (what was measured is kept), 2 when the command line or the test's file is wrong, and 130 after Ctrl-C, 143
-    after SIGTERM, 129 after SIGHUP (what was measured until then is kept).
-    """
+@click.option("--dry-run", is_flag=True, help="Show the flows of the test, and run nothing.")
+@options.quiet
+@options.as_json
+def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **given: Any) -> None:
+    """Measure a path: run TEST (a name from `whydrop tests`, or a file), and write a recording."""
     far = _places(hosts)
     plan = planned(
-        test, [place.name for place in far], options["settings"], options["length"], options["with_runner"],
-        options["ip_version"], options["title"], _leaving(far, options),
+        test, [place.name for place in far], given["settings"], given["duration_s"], given["with_runner"],
+        given["ip_version"], given["title"], {**_short_options(given), **_leaving(far, given)},
     )  # fmt: skip
-    _check_picture(options["picture"])
+    _check_picture(given["picture"])
     if dry_run:
         _print_plan(plan, as_json=as_json)
         return
-    settings = _settings(far, options)
+    settings = _settings(far, given)
     from whydrop.measure.engine import EngineError
     from whydrop.measure.leaving import CannotLeaveError
     from whydrop.recording.errors import RecordingError
 
     try:
-        finished = _run(plan, settings, quiet=as_json)
+        finished = _run(plan, settings, quiet=as_json or given["quiet"])
     except CannotLeaveError as reason:
         ending.status(reason)
         sys.exit(2)
@@ -95,7 +87,7 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
         sys.exit(ending.status(reason))
     try:
         with cancelling.noted(f"the recording is complete: {finished.folder}"):
-            picture = _draw(finished, options["picture"], wanted=not options["no_plot"])
+            picture = _draw(finished, given["picture"], wanted=not given["no_plot"])
             _report(finished, picture, as_json=as_json)
     except BrokenPipeError as reason:
         # The reader closed the pipe; the exit status still says how the test went.
@@ -114,16 +106,16 @@ def planned(
     with_runner: str | None = None,
     ip_version: int | None = None,
     title: str = "",
-    leaving: Mapping[str, str] | None = None,
+    chosen: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The plan of a test; what is wrong with the test or the command line ends the program with status 2."""
+    """The plan of a test; mistakes in the test or the command line end the program with status 2."""
     import dataclasses
 
     from whydrop.measure.tests.loading import UnknownTestError
     from whydrop.measure.tests.resolving import SettingError, resolve
     from whydrop.runtime.user_files.problems import FileError
 
-    parameters: dict[str, Any] = dict(leaving or {})
+    parameters: dict[str, Any] = dict(chosen or {})
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name:
@@ -152,25 +144,31 @@ def _places(hosts: tuple[str, ...]) -> list[FarEnd]:
         raise click.UsageError(f"--to {ending.printable(str(reason))}.") from None
 
 
+def _short_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of iperf3 as parameters of the test."""
+    chosen = {"flows": given["flows"], "rate": given["rate"], "swap_directions": given["reverse"] or None}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
 def _leaving(far: list[FarEnd], options: dict[str, Any]) -> dict[str, str]:
     """Where packets leave this host, as parameters of the test."""
-    asked = {"local_address": options["local_bind"], "interface": options["interface"]}
-    if options["local_bind"] is not None:
+    asked = {"local_address": options["bind"], "interface": options["interface"]}
+    if options["bind"] is not None:
         from whydrop.measure import leaving
 
-        problem = leaving.complaint(options["local_bind"], [place.host for place in far], options["ip_version"])
+        problem = leaving.complaint(options["bind"], [place.host for place in far], options["ip_version"])
         if problem is not None:
-            click.echo(f"whydrop: --local-bind {ending.printable(problem)}", err=True)
+            click.echo(f"whydrop: --bind {ending.printable(problem)}", err=True)
             sys.exit(2)
     return {key: value for key, value in asked.items() if value is not None}
 
 
 def _settings(far: list[FarEnd], options: dict[str, Any]) -> Settings:
-    from whydrop.cli.responder import secret_or_leave
+    from whydrop.cli import far_end
     from whydrop.measure.engine import FarHost
     from whydrop.measure.settings import Settings
 
-    secret = secret_or_leave(options["secret_file"])
+    secret = far_end.secret(options["secret_file"])
     return Settings(
         output=options["output"],
         hosts=[FarHost(place.name, place.host, place.port or options["port"], secret) for place in far],

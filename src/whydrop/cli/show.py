@@ -9,43 +9,28 @@ from typing import Any
 
 import click
 
-from whydrop.cli import ending
+from whydrop.cli import ending, options
+from whydrop.cli.command import Command
 from whydrop.cli.recordings import ARGUMENT, all_opened, reading
 
 EXAMPLES = """
 \b
 Examples:
-  whydrop show rrul-2026-11-22T120000.000Z.recording
+  whydrop show rrul.recording
   whydrop show before.recording after.recording
   whydrop show rrul.flent.gz --all
-  whydrop show rrul.recording --json | jq '.induced_latency'
+  whydrop show rrul.recording --json | jq .induced_latency
 """
 
 
-@click.command(
-    "show",
-    epilog=EXAMPLES,
-)
+@click.command("show", cls=Command, epilog=EXAMPLES)
 @click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ARGUMENT)
-@click.option("--all", "every", is_flag=True, help="Also TCP's own statistics, one-way delays, counters: every series.")
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["text", "flent"]),
-    default="text",
-    help="flent: the table that `flent -f summary` prints, to compare with it.  [default: text]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
+@click.option("--all", "every", is_flag=True, help="Also TCP statistics, one-way delays and counters: every series.")
+@click.option("--format", "layout", type=click.Choice(["text", "flent"]), default="text", metavar="FORMAT",
+              show_default=True, help="text, or flent: the table of `flent -f summary`.")  # fmt: skip
+@options.as_json
 def command(recordings: tuple[Path, ...], every: bool, layout: str, as_json: bool) -> None:
-    """Say what was measured, whether all went well, and the figures.
-
-    RECORDING is a folder NAME.recording, or a file of Flent, netperf-wrapper or iperf3 (--json). Means, medians and
-    percentiles are of the samples as they were measured; induced latency is the median round-trip time under load,
-    less the one without.
-
-    Exits with 0 when it could be read, also where what it holds is a failed test, 1 when it could not be read, and 2
-    when the command line is wrong.
-    """
+    """Show what recordings measured: rates, latency, loss (of whydrop, Flent, netperf-wrapper, iperf3)."""
     with reading():
         if as_json:
             documents = [one for path in recordings for one in summary_documents(path)]

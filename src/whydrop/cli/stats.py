@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending
-from whydrop.cli.json_option import json_as
+from whydrop.cli import ending, options
+from whydrop.cli.command import Command
 from whydrop.cli.recordings import all_opened
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ EXAMPLES = """
 \b
 Examples:
   whydrop stats rrul.recording
-  whydrop stats before.recording after.flent.gz --series 'Ping*' --whole
+  whydrop stats a.recording b.flent.gz --series 'Ping*'
   whydrop stats *.recording --format csv > statistics.csv
 """
 
@@ -31,23 +31,15 @@ SHOWN = ("count", "mean", "median", "p5", "p95", "p99", "minimum", "maximum", "s
 HEADS = {"count": "samples", "minimum": "min", "maximum": "max", "std": "std. dev."}
 
 
-@click.command("stats", epilog=EXAMPLES)
-@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--series", "patterns", multiple=True, metavar="PATTERN",
-    help="Series by name, as in a shell; *::* also means further quantities and counters. May be repeated.",
-)  # fmt: skip
-@click.option("--whole", is_flag=True, help="Of the whole recording, not only of the time under load.")
-@click.option("--format", "kind", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
-@json_as("kind")
-def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool, kind: str) -> None:
-    """Print statistics of recordings: what they are compared by, and each series under load.
-
-    Induced latency is the median round-trip time under load less the median of the idle time before it, or less the
-    minimum where there was none. Fairness is Jain's index of the flows' mean goodputs (RFC 5166, section 2.4). MOS is
-    the mean opinion score of ITU-T G.107 for G.711 without concealment, of the one-way delay plus twice the jitter, in
-    the worse direction. Percentiles are interpolated linearly.
-    """
+@click.command("stats", cls=Command, epilog=EXAMPLES)
+@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=options.ANY_PATH)
+@click.option("--series", "patterns", multiple=True, metavar="PATTERN",
+              help="Series by name, such as 'Ping*'; '*::*' for all quantities. Repeatable.")  # fmt: skip
+@click.option("--whole", is_flag=True, help="Of the whole recording.  [default: of the time under load]")
+@options.text_or_csv
+@options.as_json
+def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool, kind: str, as_json: bool) -> None:
+    """Print statistics of recordings and of each series under load (docs/statistics.md)."""
     from whydrop.recording.errors import RecordingError
     from whydrop.show import labels
 
@@ -59,7 +51,8 @@ def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool
         if not series and not any(metrics):
             what = f" that match {' '.join(patterns)}" if patterns else ""
             raise ValueError(f"{recordings[0]}: no series with samples{what}")
-        _print([row for rows in metrics for row in rows], series, [label for label, _ in named], kind, whole)
+        _print([row for rows in metrics for row in rows], series, [label for label, _ in named],
+               "json" if as_json else kind, whole)  # fmt: skip
     except (RecordingError, OSError, ValueError) as reason:
         sys.exit(ending.status(reason))
 

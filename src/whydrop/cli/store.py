@@ -1,13 +1,15 @@
-"""``whydrop store``: what a store holds; one part of many parts of a day."""
+"""``whydrop store``: what a store holds; reading files and captures into it; compacting it."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import aligned, ending, options, quantities
+from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.store.compacting import Compacted
@@ -18,56 +20,130 @@ EXAMPLES = """
 \b
 Examples:
   whydrop store telemetry
-  whydrop store telemetry --compact
+  whydrop store import telemetry archives/ ss.log
+  whydrop store explain telemetry captures/ @more.txt
+  whydrop store compact telemetry --before 2018-03-01
   whydrop store s3://bucket/telemetry --json
+"""
+IMPORT_EXAMPLES = """
+\b
+Examples:
+  whydrop store import telemetry 2018*-switch.json.gz
+  whydrop store import telemetry archives/
+  whydrop store import telemetry watch.recording ss.log
+  whydrop store import s3://bucket/telemetry *.tgz --json
+"""
+EXPLAIN_EXAMPLES = """
+\b
+Examples:
+  whydrop store explain paths.store captures/
+  whydrop store explain paths.store @list.txt --workers 8
+"""
+COMPACT_EXAMPLES = """
+\b
+Examples:
+  whydrop store compact telemetry
+  whydrop store compact telemetry --table counters
 """
 
 _MOST_SITES = 12
-
-
-@click.command(
-    "store",
-    epilog=EXAMPLES,
+_WORKERS = click.option(
+    "--workers", type=quantities.Whole(1), metavar="N", help="Processes.  [default: one a processor]"
 )
-@click.argument("place", metavar="DIR")
-@click.option("--compact", is_flag=True, help="Make one file of the many files of each day that is over.")
-@click.option("--table", metavar="TABLE", help="Compact this table only.")
-@click.option("--before", metavar="DAY", help="Compact days before this UTC day only, such as 2018-03-01.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document on standard output, and nothing else.")
-def command(place: str, compact: bool, table: str | None, before: str | None, as_json: bool) -> None:
-    """Say what a store holds: tables, days, rows, bytes, and the sites that they tell of.
 
-    With --compact days that many files were read into, or that a collector wrote hour by hour, become one file each:
-    whoever reads many days opens fewer.
 
-    Exits with 1 when the store, or a part of it, could not be read.
-    """
+@click.command("store", cls=Command, epilog=EXAMPLES)
+@click.argument("place", metavar="STORE")
+@options.as_json
+def command(place: str, as_json: bool) -> None:
+    """Show what a store holds: its tables with rows, days and bytes, and its sites."""
+    _show(place, as_json=as_json)
+
+
+@command.subcommand("import", short_help="Read files of measurement platforms into a store.", epilog=IMPORT_EXAMPLES)
+@click.argument("place", metavar="STORE")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.ANY_PATH)
+@click.option("--again", is_flag=True, help="Also read files that were read before.")
+@_WORKERS
+@options.as_json
+def import_(place: str, files: tuple[Path, ...], again: bool, workers: int | None, as_json: bool) -> None:
+    """Read files, folders and archives of measurement platforms into a store (docs/archives.md)."""
+    from whydrop.cli import import_into_store
+
+    sys.exit(import_into_store.run(files, place, again=again, workers=workers, as_json=as_json))
+
+
+@command.subcommand("explain", short_help="Explain many captures into a store.", epilog=EXPLAIN_EXAMPLES)
+@click.argument("place", metavar="STORE")
+@click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=options.ANY_PATH)
+@options.backend("local or spark://HOST:PORT.", "local")
+@_WORKERS
+@click.option("--time-limit", type=quantities.DURATION, metavar="TIME",
+              help="Time for one capture.  [default: 10 min]")  # fmt: skip
+@click.option("--memory-limit", type=quantities.SIZE, metavar="SIZE",
+              help="Memory of one process.  [default: its share of 90 %]")  # fmt: skip
+@click.option("--retry-failed", is_flag=True, help="Analyse captures again that failed before.")
+@options.as_json
+def explain(
+    place: str,
+    captures: tuple[Path, ...],
+    backend: str,
+    workers: int | None,
+    time_limit: float | None,
+    memory_limit: float | None,
+    retry_failed: bool,
+    as_json: bool,
+) -> None:
+    """Explain each capture by itself, also those in folders and @FILE lists, into a store (docs/many-captures.md)."""
+    from whydrop.cli.explain_many import explain_into_store
+    from whydrop.store.engines import BackendError
+    from whydrop.store.errors import StoreError
+
+    limits = {"time_s": time_limit, "memory_bytes": memory_limit and int(memory_limit)}
+    try:
+        status = explain_into_store(
+            place, captures, backend=backend, workers=workers, limits=limits, retry=retry_failed, as_json=as_json
+        )
+    except (StoreError, BackendError, OSError) as reason:
+        status = ending.status(reason)
+    sys.exit(status)
+
+
+@command.subcommand("compact", short_help="Merge the files of each day into one.", epilog=COMPACT_EXAMPLES)
+@click.argument("place", metavar="STORE")
+@click.option("--table", metavar="TABLE", help="Only this table.  [default: all]")
+@click.option("--before", metavar="DAY", help="Only days before this UTC day, such as 2018-03-01.")
+@options.as_json
+def compact(place: str, table: str | None, before: str | None, as_json: bool) -> None:
+    """Merge the many files of each past day of a store into one, so that queries open fewer files."""
+    _check_usage(table, before)
+    _show(place, as_json=as_json, compacting=(table, before))
+
+
+def _show(place: str, *, as_json: bool, compacting: tuple[str | None, str | None] | None = None) -> None:
     from whydrop.recording.errors import RecordingError
     from whydrop.store.store import Store
 
-    _check_usage(compact, table, before)
     try:
         store = Store.open(place)
-        done = store.compact(table, before) if compact else []
+        done = store.compact(*compacting) if compacting is not None else None
         contents = store.contents()
     except (RecordingError, OSError) as reason:
         sys.exit(ending.status(reason))
     if as_json:
         import json
 
-        ending.write_document(json.dumps(_document(store, place, contents, done), indent=1))
+        ending.write_document(json.dumps(_document(store, place, contents, done or []), indent=1))
     else:
-        _print(place, contents, done if compact else None)
+        _print(place, contents, done)
     for note in store.notes:
         sys.stderr.write(f"whydrop: {ending.printable(' '.join(note.split()))}\n")
     sys.exit(1 if store.notes else 0)
 
 
-def _check_usage(compact: bool, table: str | None, before: str | None) -> None:
+def _check_usage(table: str | None, before: str | None) -> None:
     from whydrop.store.tables import TABLES
 
-    if not compact and (table is not None or before is not None):
-        raise click.UsageError("--table and --before say what to compact: give --compact too.")
     if table is not None and table not in TABLES:
         raise click.UsageError(f"--table: no table {ending.printable(table)!r}. Expected one of {', '.join(TABLES)}.")
     if before is not None and not _is_day(before):

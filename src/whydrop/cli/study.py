@@ -1,198 +1,164 @@
-"""``whydrop study``: questions that a whole store answers."""
+"""``whydrop study``: questions to a whole store."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, study_tcp, usage
-from whydrop.cli.quantities import DURATION
+from whydrop.cli import ending, options, study_tcp, usage
+from whydrop.cli.command import Command, Group
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
-
-_STUDIES = {
-    "discards": "Do switches' discards keep downloads slow? Seven figures, and which tests were exposed.",
-    "tcp": "What limits TCP connections, by site, day and clients' network; distributions and change.",
-}
 
 EXAMPLES = """
 \b
 Examples:
   whydrop study discards fleet.store
-  whydrop study discards fleet.store --output report --format html,png,csv
-  whydrop study discards fleet.store --as-published --set days.first=2017-01-01
-  whydrop study discards --example > study.toml
-  whydrop study discards fleet.store --parameters study.toml --backend spark://host:7077
-  whydrop study discards fleet.store --tests --class non-zero > exposed.csv
-  said=$(whydrop study discards fleet.store --watch 2>&1) || echo "$said" | mail -s discards noc@example.org
+  whydrop study discards fleet.store -o out --format html
+  whydrop study discards example > study.toml
+  whydrop study discards my.store --parameters study.toml
+  whydrop study discards watch fleet.store --interval 5min
+  whydrop study discards tests fleet.store > tests.csv
+"""
+TESTS_EXAMPLES = """
+\b
+Examples:
+  whydrop study discards tests fleet.store > tests.csv
+  whydrop study discards tests my.store --class non-zero
+"""
+WATCH_EXAMPLES = """
+\b
+Examples:
+  whydrop study discards watch fleet.store || mail-noc
+  whydrop study discards watch fleet.store -i 5min
 """
 
 FIGURES = ("png", "svg", "pdf", "html")
 TABLES = ("parquet", "csv")
-_DEFAULT = "html,png,parquet,csv"
+_DEFAULT = ("html", "png", "parquet", "csv")
 _LISTS = ("csv", "json", "parquet")
 _CLASSES = ("zero", "non-zero", "unknown")
 
 
-@click.group(
-    "study",
-    invoke_without_command=True,
-    epilog="Example: whydrop study discards fleet.store --output report",
-)
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """Ask a store of many recordings, switches' counters and tests a question (docs/discards.md, docs/study-tcp.md)."""
-    if ctx.invoked_subcommand is None:
-        for name, line in _STUDIES.items():
-            click.echo(f"{name}  {line}")
-        click.echo("\nwhydrop study NAME --help says more.")
+@click.group("study", cls=Group, epilog="Example: whydrop study discards fleet.store -o report")
+def command() -> None:
+    """Answer a question from a store of switch counters and tests."""
 
 
-_WHAT: Any = (
+_store = options.together(
     click.argument("store", required=False, metavar="STORE"),
-    click.option("--parameters", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="Metros, days, filters and the change, in TOML.  [default: the published report's]"),
+    click.option("--parameters", "file", type=options.FILE, metavar="FILE",
+                 help="TOML file with metros, days and filters.  [default: the published report's]"),
     click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
-                 help="One parameter, such as change.significance=0.05; wins over the file; may be given again."),
-    click.option("--example", is_flag=True, help="Print a commented parameter file, and do nothing else."),
-    click.option("--as-published", is_flag=True, help="Compute as the report did, its faults included."),
-    click.option("--backend", default="duckdb", show_default=True, metavar="ENGINE",
-                 help="duckdb, spark://HOST:PORT, spark:local[N] or bigquery:PROJECT."),
-    click.option("--mapping", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="With BigQuery: how its tables become ours.  [default: M-Lab's]"),
-)  # fmt: skip
-_OUTPUT: Any = (
-    click.option("--output", type=click.Path(path_type=Path), metavar="PATH",
-                 help="A folder for figures, report and tables; with --tests the file."),
-    click.option("--format", "formats", multiple=True, metavar="LIST",
-                 help=f"Of png, svg, pdf, html, parquet, csv, with commas.  [default: {_DEFAULT}]  With --tests one of "
-                 "csv, json, parquet.  [default: csv]"),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output."),
-    click.option("--tests", "list_tests", is_flag=True, help="List the tests, each with its class and discards."),
-    click.option("--class", "classes", multiple=True, type=click.Choice(_CLASSES),
-                 help="With --tests: only these; may be given again.  [default: all]"),
-)  # fmt: skip
-_WATCH: Any = (
-    click.option("--watch", is_flag=True, help="Say which ports newly exceed a discard ratio; exits with 3 if any."),
-    click.option("--now", metavar="TIME", help="With --watch: the end of the window, such as 2018-02-11T12:00:00Z."),
-    click.option("--every", type=DURATION, metavar="TIME", help="With --watch: go on, looking again so often."),
-    click.option("--state", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="With --watch: what was reported.  [default: watch-state.json in STORE, or none]"),
+                 help="One parameter, such as change.significance=0.05. Repeatable."),
+    click.option("--as-published", is_flag=True, help="Compute as the published report did, faults included."),
+    options.backend("duckdb, spark://HOST:PORT, bigquery:PROJECT.", "duckdb"),
+    click.option("--mapping", type=options.FILE, metavar="FILE",
+                 help="Mapping of BigQuery tables to those of a store.  [default: M-Lab's]"),
 )  # fmt: skip
 
 
-def _decorated(function: Any) -> Any:
-    for decorate in (*_WHAT, *_OUTPUT, *_WATCH)[::-1]:
-        function = decorate(function)
-    return function
+@command.command("discards", epilog=EXAMPLES)
+@_store
+@options.output_folder("Write figures, report and tables into DIR.", default=None)
+@click.option("--format", "formats", multiple=True, metavar="LIST",
+              help=f"Of {','.join(FIGURES + TABLES)}.  [default: {','.join(_DEFAULT)}]")  # fmt: skip
+@options.as_json
+def discards(**given: Any) -> None:
+    """Find whether discards of switches slow downloads down: seven figures (docs/discards.md)."""
+    from whydrop.cli import study_run
 
-
-@command.command("discards", epilog=EXAMPLES, short_help=_STUDIES["discards"])
-@_decorated
-def discards(**options: Any) -> None:
-    """Do the discards of switches keep downloads slow?
-
-    STORE is a folder, or a prefix of an object store, that `whydrop import --store` and `whydrop collect` write. Prints
-    what was found in sentences and tables; --output DIR writes the seven figures, a report and all tables.
-
-    Exits with 0 when the study was made, 1 when it or a part of it could not be computed, 2 when the command line or
-    the parameters are wrong, and with --watch 3 when a port newly exceeds the ratio.
-    """
-    if options["example"]:
-        from whydrop.studies.discards import reading
-
-        click.echo(reading.example(), nl=False)
-        return
-    _check_usage(options)
-    parameters = _parameters(options)
-    sys.exit(_watch(options, parameters) if options["watch"] else _study(options, parameters))
-
-
-def _check_usage(options: dict[str, Any]) -> None:
-    if options["store"] is None and not options["backend"].startswith("bigquery"):
-        raise click.UsageError("Give a STORE; or --example for a parameter file.")
-    only_watch = [name for name in ("now", "every", "state") if options[name] is not None]
-    if only_watch and not options["watch"]:
-        raise click.UsageError(f"--{only_watch[0]} goes with --watch.")
-    if options["watch"] and (options["output"] or options["formats"] or options["list_tests"]):
-        raise click.UsageError("--watch prints what it finds: --output, --format and --tests do not go with it.")
-    if options["every"] is not None and not options["every"] > 0:
-        raise click.UsageError("--every: expected a time above zero, such as 5min.")
-    if options["now"] is not None and options["every"] is not None:
-        raise click.UsageError("--now looks at one time, --every goes on: give one of them.")
-    if options["classes"] and not options["list_tests"]:
-        raise click.UsageError("--class goes with --tests.")
-    if options["list_tests"]:
-        _check_list(options)
-    elif options["formats"] and options["output"] is None:
+    parameters = _parameters(given)
+    formats = _formats(given["formats"], FIGURES + TABLES) or _DEFAULT
+    if given["formats"] and given["output"] is None:
         raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
-    elif options["output"] is not None and options["output"].is_file():
-        raise click.UsageError(f"--output: {ending.printable(str(options['output']))!r} is a file; expected a folder.")
-    _formats(options)
-    _check_engine(options)
+    sys.exit(study_run.run(given, parameters, formats))
 
 
-def _check_engine(options: dict[str, Any]) -> None:
-    from whydrop.store.engines import BackendError, check_engine
-
-    try:
-        check_engine(options["backend"], options["mapping"])
-    except BackendError as reason:
-        raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
+assert isinstance(discards, Command)
 
 
-def _check_list(options: dict[str, Any]) -> None:
-    if options["as_json"]:
-        raise click.UsageError("--tests --format json prints the list as JSON; --json is for the study itself.")
-    if options["output"] is None:
-        if _formats(options) == ("parquet",) and sys.stdout.isatty():
-            raise click.UsageError("Parquet is not for a terminal: give --output FILE, or pipe it.")
-        return
-    usage.folder_exists("--output", options["output"])
-    if options["output"].is_dir():
-        raise click.UsageError(f"--output: {ending.printable(str(options['output']))!r} is a folder; expected a file.")
+@discards.subcommand("tests", short_help="List the tests with their discards.", epilog=TESTS_EXAMPLES)
+@_store
+@click.option("--class", "classes", multiple=True, type=click.Choice(_CLASSES), metavar="CLASS",
+              help=f"Only this class: {', '.join(_CLASSES)}. Repeatable.  [default: all]")  # fmt: skip
+@options.output_file("File to write.  [default: standard output]")
+@click.option("--format", "kind", type=click.Choice(_LISTS), default="csv", metavar="FORMAT", show_default=True,
+              help=f"{', '.join(_LISTS)}.")  # fmt: skip
+def tests(kind: str, **given: Any) -> None:
+    """List the tests of a store, each with its class and the discards during it."""
+    from whydrop.cli import study_run
+
+    parameters = _parameters(given)
+    if given["output"] is not None:
+        usage.folder_exists("--output", given["output"])
+    elif kind == "parquet" and sys.stdout.isatty():
+        raise click.UsageError("Parquet is not for a terminal: give --output FILE, or pipe it.")
+    sys.exit(study_run.list_tests(given, parameters, kind))
 
 
-def _formats(options: dict[str, Any]) -> tuple[str, ...]:
-    """The formats that are wanted, each once."""
-    known: tuple[str, ...] = _LISTS if options["list_tests"] else FIGURES + TABLES
-    default = "csv" if options["list_tests"] else _DEFAULT
-    given = [part.strip() for text in options["formats"] or (default,) for part in text.split(",")]
-    wrong = [part for part in given if part not in known]
-    if wrong:
-        raise click.UsageError(f"--format: {ending.printable(wrong[0])!r}: expected some of {', '.join(known)}.")
-    if options["list_tests"] and len(set(given)) > 1:
-        raise click.UsageError("--tests writes one list: give one --format.")
-    return tuple(dict.fromkeys(given))
+@discards.subcommand("watch", short_help="Name ports that newly discard too much.", epilog=WATCH_EXAMPLES)
+@_store
+@options.interval("Look again every TIME.  [default: look once]")
+@click.option("--now", metavar="TIME", help="End of the window, such as 2018-02-11T12:00:00Z.  [default: now]")
+@click.option("--state", type=options.FILE, metavar="FILE",
+              help="Ports that were reported before.  [default: watch-state.json in STORE]")  # fmt: skip
+@options.as_json
+def watch(**given: Any) -> None:
+    """Name the ports that newly exceed a discard ratio; exits with 3 if there are any."""
+    from whydrop.cli import study_watch
+
+    if given["interval_s"] is not None and not given["interval_s"] > 0:
+        raise click.UsageError("--interval: expected a time above zero, such as 5min.")
+    if given["now"] is not None and given["interval_s"] is not None:
+        raise click.UsageError("--now looks once, --interval again and again: give one of them.")
+    parameters = _parameters(given)
+    sys.exit(study_watch.run(given, parameters))
 
 
-def _parameters(options: dict[str, Any]) -> Parameters:
-    from whydrop.runtime.user_files.problems import FileError
+@discards.subcommand(
+    "example",
+    short_help="Print a commented parameter file.",
+    epilog="Example: whydrop study discards example > study.toml",
+)
+def example() -> None:
+    """Print a commented parameter file for `--parameters`."""
     from whydrop.studies.discards import reading
 
-    settings = [*options["settings"], *(['definitions="published"'] if options["as_published"] else [])]
+    click.echo(reading.example(), nl=False)
+
+
+def _formats(given: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The formats of lists with commas, each once."""
+    found = [part.strip() for text in given for part in text.split(",")]
+    wrong = [part for part in found if part not in known]
+    if wrong:
+        raise click.UsageError(f"--format: {ending.printable(wrong[0])!r}: expected some of {', '.join(known)}.")
+    return tuple(dict.fromkeys(found))
+
+
+def _parameters(given: dict[str, Any]) -> Parameters:
+    """Check the store and its engine, and read the parameters."""
+    from whydrop.runtime.user_files.problems import FileError
+    from whydrop.store.engines import BackendError, check_engine
+    from whydrop.studies.discards import reading
+
+    if given["store"] is None and not given["backend"].startswith("bigquery"):
+        raise click.UsageError("Missing argument 'STORE'.")
     try:
-        return reading.read(options["file"], settings)
+        check_engine(given["backend"], given["mapping"])
+    except BackendError as reason:
+        raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
+    settings = [*given["settings"], *(['definitions="published"'] if given["as_published"] else [])]
+    try:
+        return reading.read(given["file"], settings)
     except FileError as reason:
         for problem in reason.problems:
             click.echo(f"whydrop: {ending.printable(str(problem))}", err=True)
         sys.exit(2)
-
-
-def _study(options: dict[str, Any], parameters: Parameters) -> int:
-    from whydrop.cli import study_run
-
-    return study_run.run(options, parameters, _formats(options))
-
-
-def _watch(options: dict[str, Any], parameters: Parameters) -> int:
-    from whydrop.cli import study_watch
-
-    return study_watch.run(options, parameters)
 
 
 command.add_command(study_tcp.tcp)

@@ -1,4 +1,4 @@
-"""Running the study of discards from the command line: progress, what is kept, what is printed and written."""
+"""``whydrop study discards``: compute the study or the list of its tests, print and write the results."""
 
 from __future__ import annotations
 
@@ -24,59 +24,70 @@ _IN_DOCUMENT = ("comparisons", "placebo_comparisons", "discard_changes")
 SCHEMA = 1
 
 
-def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...]) -> int:
-    """Compute and print or write what was asked for; returns the exit status."""
+def run(given: dict[str, Any], parameters: Parameters, formats: tuple[str, ...]) -> int:
+    """Compute the study, and print it or write it into a folder; returns the exit status."""
+    folder = None if given["output"] is None else _folder(given["output"], parameters)
+
+    def study() -> bool:
+        results, files = _computed(given, parameters, folder, formats)
+        _print(results, folder, as_json=given["as_json"])
+        if folder is not None:
+            study_output.say_files(folder, files, sys.stderr if given["as_json"] else sys.stdout)
+        return not results.facts["failed"] and any(frame.height for frame in results.tables.values())
+
+    return _status(study, folder)
+
+
+def list_tests(given: dict[str, Any], parameters: Parameters, kind: str) -> int:
+    """Print or write the list of tests with the discards during each; returns the exit status."""
+
+    def study() -> bool:
+        results, _ = _computed(given, parameters, only=("contacts",))
+        _write_tests(results, given, kind)
+        return not results.facts["failed"]
+
+    return _status(study, None)
+
+
+def _status(study: Callable[[], bool], folder: Folder | None) -> int:
     from whydrop.store.engines import BackendError
 
     cancelling.import_polars()
-    folder = None if options["list_tests"] or options["output"] is None else _folder(options["output"], parameters)
     try:
         with study_output.said_where(folder):
-            return _run(options, parameters, formats, folder)
+            return 0 if study() else ending.NOT_ANALYSED
     except (BackendError, OSError) as reason:
         return ending.status(reason)
 
 
-def _run(
-    options: dict[str, Any],
+def _computed(
+    given: dict[str, Any],
     parameters: Parameters,
-    formats: tuple[str, ...],
-    folder: Folder | None,
-) -> int:
+    folder: Folder | None = None,
+    formats: tuple[str, ...] = (),
+    only: tuple[str, ...] | None = None,
+) -> tuple[Results, int]:
+    """The results, and how many files were written into the folder."""
     from whydrop.store.engines import open_backend
     from whydrop.studies.discards import study
 
-    only = ("contacts",) if options["list_tests"] else None
     with (
-        open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend,
+        open_backend(given["store"] or "", given["backend"], mapping=given["mapping"]) as backend,
         study_output.showing() as progress,
     ):
         results = study.run(backend, parameters, progress, _keeping(folder, formats), only)
         cancelling.raise_if_received()
         _check_any(results)
-        if folder is not None:
-            files = _write_files(results, folder, formats, progress)
-    if options["list_tests"]:
-        _write_tests(results, options, formats[0])
-    else:
-        _print(results, folder, as_json=options["as_json"])
-    if folder is not None:
-        study_output.say_files(folder, files, sys.stderr if options["as_json"] else sys.stdout)
-    return ending.NOT_ANALYSED if results.facts["failed"] or _nothing(results, only) else 0
+        return results, 0 if folder is None else _write_files(results, folder, formats, progress)
 
 
 def _check_any(results: Results) -> None:
-    """Raise what kept every table from being computed: then there is nothing to say, and no file to be replaced."""
+    """Raise the error where no table could be computed: then no file is replaced."""
     from whydrop.store.engines import BackendError
 
     failed = results.facts["failed"]
     if failed and all(frame.is_empty() for frame in results.tables.values()):
         raise BackendError("; ".join(dict.fromkeys(failed.values())))
-
-
-def _nothing(results: Results, only: tuple[str, ...] | None) -> bool:
-    """True if there was nothing to study at all."""
-    return only is None and all(frame.is_empty() for frame in results.tables.values())
 
 
 def _folder(path: Path, parameters: Parameters) -> Folder:
@@ -149,20 +160,20 @@ def document(results: Results) -> dict[str, Any]:
 # --- the list of tests ---
 
 
-def _write_tests(results: Results, options: dict[str, Any], kind: str) -> None:
+def _write_tests(results: Results, given: dict[str, Any], kind: str) -> None:
     import polars as pl
 
     from whydrop.runtime import durable
 
     frame = results.tables["contacts"]
-    if options["classes"]:
-        frame = frame.filter(pl.col("class").is_in(options["classes"]))
+    if given["classes"]:
+        frame = frame.filter(pl.col("class").is_in(given["classes"]))
     content = _WRITERS[kind](frame)
     for note in results.notes:
         print(f"whydrop: {ending.printable(note)}", file=sys.stderr)
-    if options["output"] is not None:
-        durable.write_bytes(options["output"], content)
-        print(f"{ending.printable(str(options['output']))}: {frame.height} tests", file=sys.stderr)
+    if given["output"] is not None:
+        durable.write_bytes(given["output"], content)
+        print(f"{ending.printable(str(given['output']))}: {frame.height} tests", file=sys.stderr)
         return
     if kind != "parquet" and sys.stdout.isatty():
         # Names come from files, and must not command the terminal.

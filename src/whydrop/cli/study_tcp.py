@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, study_output
+from whydrop.cli import aligned, ending, options, study_output
+from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ EXAMPLES = """
 \b
 Examples:
   whydrop study tcp fleet.store
-  whydrop study tcp fleet.store --first 2019-05-01 --last 2019-05-31 --site ams01 --site lhr01
-  whydrop study tcp fleet.store --output report --format html,csv
-  whydrop study tcp fleet.store --backend spark://host:7077 --json
+  whydrop study tcp fleet.store --site ams01 --site lhr01
+  whydrop study tcp fleet.store --first 2019-05-01
+  whydrop study tcp fleet.store -o report --format html
+  whydrop study tcp fleet.store --backend spark:local[4]
 """
 SCHEMA = 1
 _FORMATS = ("png", "svg", "pdf", "html", "parquet", "csv")
@@ -40,34 +42,16 @@ def _listed(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...
     return given
 
 
-@click.command("tcp", epilog=EXAMPLES, short_help="What limits TCP connections, by site, day and clients' network.")
+@click.command("tcp", cls=Command, epilog=EXAMPLES)
 @click.argument("store", metavar="STORE")
-@click.option("--first", type=_DAY, metavar="DAY", help="The first UTC day, such as 2019-05-01.")
-@click.option("--last", type=_DAY, metavar="DAY", help="The last UTC day.")
-@click.option("--site", "sites", multiple=True, metavar="SITE", help="Only this site; may be given again.")
-@click.option(
-    "--backend",
-    default="duckdb",
-    show_default=True,
-    metavar="ENGINE",
-    help="duckdb, spark://HOST:PORT or spark:local[N].",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="A folder for figures, report and tables.",
-)
-@click.option(
-    "--format",
-    "formats",
-    default=_DEFAULT,
-    show_default=True,
-    callback=_listed,
-    metavar="LIST",
-    help=f"What --output writes, of {', '.join(_FORMATS)}.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")  # fmt: skip
+@click.option("--first", type=_DAY, metavar="DAY", help="First UTC day, such as 2019-05-01.  [default: the store's]")
+@click.option("--last", type=_DAY, metavar="DAY", help="Last UTC day.  [default: the store's]")
+@click.option("--site", "sites", multiple=True, metavar="SITE", help="Only this site. Repeatable.")
+@options.backend("duckdb, spark://HOST:PORT or spark:local[N].", "duckdb")
+@options.output_folder("Write figures, report and tables into DIR.", default=None)
+@click.option("--format", "formats", default=_DEFAULT, show_default=True, callback=_listed, metavar="LIST",
+              help=f"Of {','.join(_FORMATS)}.")  # fmt: skip
+@options.as_json
 def tcp(
     store: str,
     first: datetime | None,
@@ -78,15 +62,7 @@ def tcp(
     formats: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say what limits TCP connections, and how fast they are.
-
-    STORE is a folder, or a prefix of an object store, with TCP's own statistics (web100, tcp-info, NDT) that `whydrop
-    import --store` wrote. Prints what was found, by site; --output DIR writes figures, a report and all tables, also by
-    day and by network of the clients.
-
-    Exits with 0 when the study was made, 1 when it could not be computed or there was nothing to study, 2 when the
-    command line is wrong.
-    """
+    """Find what limits the TCP connections of a store, by site, day and clients' network (docs/study-tcp.md)."""
     from whydrop.store.engines import BackendError, check_engine
     from whydrop.studies.tcp.study import Parameters
 

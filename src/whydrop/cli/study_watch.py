@@ -1,4 +1,4 @@
-"""``whydrop study discards --watch``: which ports newly discard too much, once or again and again."""
+"""``whydrop study discards watch``: ports that newly discard too much, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LAST_YEAR = 2261
 
 
 def run(options: dict[str, Any], parameters: Parameters) -> int:
-    """Look once, or so often as was asked; returns the exit status."""
+    """Look once, or every ``interval_s``; returns the exit status."""
     from whydrop.store.engines import BackendError
 
     cancelling.import_polars()
 
     now_ns = None if options["now"] is None else _instant(options["now"])
-    every_s: float | None = options["every"]
+    every_s: float | None = options["interval_s"]
     # What no file keeps is known from one look to the next all the same, the first of which finds everything new.
     reported: dict[Key, int] | None = {} if every_s is not None and _state(options) is None else None
     while True:

@@ -1,4 +1,4 @@
-"""``whydrop tests``: which tests there are, what one does, and whether a file of one's own is well formed."""
+"""``whydrop tests``: the tests there are, one test explained, and test files checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import aligned, ending, options
+from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.measure.plan import Plan
@@ -22,39 +23,32 @@ Examples:
   whydrop tests
   whydrop tests rrul
   whydrop tests ./mine.toml
-  whydrop tests --check mine.toml
+  whydrop tests check mine.toml
 """
 
 
-@click.command(
-    "tests",
-    epilog=EXAMPLES,
-)
+@click.command("tests", cls=Command, epilog=EXAMPLES)
 @click.argument("name", required=False, metavar="[TEST]")
-@click.option(
-    "--check",
-    "files",
-    multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Say everything that is wrong in a test file of your own; may be given again.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
-def command(name: str | None, files: tuple[Path, ...], as_json: bool) -> None:
-    """List the tests that `whydrop run` can run, or explain one.
-
-    TEST is a name, or the path of a file of your own (docs/writing-tests.md). Exits with 2 when there is no such test
-    or a file has mistakes; each mistake is a line on standard error.
-    """
-    if files and name is not None:
-        raise click.UsageError("--check takes files; give a TEST or --check, not both.")
+@options.as_json
+def command(name: str | None, as_json: bool) -> None:
+    """List the tests that `whydrop run` can run, or explain one: a name, or a file (docs/writing-tests.md)."""
     try:
-        if files:
-            _check(files)
-        elif name is not None:
+        if name is not None:
             _explain(name, as_json)
         else:
             _list(as_json)
+    except BrokenPipeError as reason:
+        sys.exit(ending.status(reason))
+
+
+@command.subcommand(
+    "check", short_help="List the mistakes in test files.", epilog="Example: whydrop tests check mine.toml"
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.FILE)
+def check(files: tuple[Path, ...]) -> None:
+    """List every mistake in test files of your own, one a line."""
+    try:
+        _check(files)
     except BrokenPipeError as reason:
         sys.exit(ending.status(reason))
 
@@ -149,9 +143,9 @@ def _lines(rows: list[tuple[str, str, str]]) -> None:
 
 
 def _check(files: tuple[Path, ...]) -> None:
-    from whydrop.measure.tests import check
+    from whydrop.measure.tests import check as mistakes
 
-    problems = [problem for file in files for problem in check(file)]
+    problems = [problem for file in files for problem in mistakes(file)]
     if problems:
         _refuse([str(problem) for problem in problems])
     for file in files:

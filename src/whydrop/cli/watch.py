@@ -1,4 +1,4 @@
-"""``whydrop watch``: what this host's kernel knows of its connections, beside whatever runs."""
+"""``whydrop watch``: record what the kernel knows of this host's connections."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities
+from whydrop.cli import ending, options, quantities
+from whydrop.cli.command import Command as CliCommand
 
 if TYPE_CHECKING:
     from whydrop.cli.watch_command import Command
@@ -26,74 +26,57 @@ EXAMPLES = """
 \b
 Examples:
   whydrop watch --port 443
-  whydrop watch --dst 192.0.2.0/24 --every 10ms --for 1min
-  whydrop watch --pid 4711 --pid 4712 --for 8h --output /var/tmp --no-live
-  whydrop watch --cgroup system.slice/nginx.service --rotate 1h --keep 24
-  whydrop watch --every 20ms -- curl -sO https://example.org/large.iso
+  whydrop watch --to 192.0.2.0/24 -i 10ms -t 1min
+  whydrop watch --pid 4711 -t 8h -o /var/tmp --quiet
+  whydrop watch --cgroup system.slice/nginx.service
+  whydrop watch -- curl -sO https://example.org/large.iso
 """
 
 _LEAST_S, _MOST_S = 0.001, 3600.0
+_DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
 
 
-@click.command("watch", epilog=EXAMPLES)
-@click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, metavar="PORT",
-              help="Connections with this port at either end; may be given again.")  # fmt: skip
-@click.option("--dst", "destinations", multiple=True, metavar="ADDRESS",
-              help="Connections to this address, prefix (192.0.2.0/24) or host; may be given again.")  # fmt: skip
-@click.option("--pid", "pids", type=click.IntRange(min=1), multiple=True, metavar="PID",
-              help="Connections of this process and those that it starts; may be given again.")  # fmt: skip
+@click.command("watch", cls=CliCommand, epilog=EXAMPLES)
+@click.option("-p", "--port", "ports", type=quantities.PORT, multiple=True, metavar="PORT",
+              help="Connections with this port at either end. Repeatable.")  # fmt: skip
+@click.option("--to", "destinations", multiple=True, metavar="ADDRESS",
+              help="Connections to this address, prefix or host. Repeatable.")  # fmt: skip
+@click.option("--pid", "pids", type=quantities.Whole(1), multiple=True, metavar="PID",
+              help="Connections of this process and its children. Repeatable.")  # fmt: skip
 @click.option("--cgroup", "cgroups", multiple=True, metavar="PATH",
-              help="Connections of this control group, such as system.slice/a.service; also several.")  # fmt: skip
-@click.option("--udp", is_flag=True, help="The queues and drops of UDP sockets too.")
-@click.option("--every", "every_s", type=quantities.DURATION, default="100ms", metavar="TIME", show_default=True,
-              help="From one poll of the sockets to the next; from 1ms on.")  # fmt: skip
+              help="Connections of this control group. Repeatable.")  # fmt: skip
+@click.option("--udp", is_flag=True, help="Also record the queues and drops of UDP sockets.")
+@options.interval("Time between polls, 1ms to 1h.", default="100ms", show_default=True)
+@options.duration("Stop after TIME.  [default: at Ctrl-C, or with COMMAND]")
 @click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
-              metavar="TIME",
-              help="Read this host's counters of drops and errors so often; 0: not at all.")  # fmt: skip
-@click.option("--drops", type=click.Choice(("auto", "program", "drop-monitor", "tracepoint", "off")), default="auto",
-              show_default=True,
-              help="How the packets that this host drops are watched; auto: as well as the kernel allows.")  # fmt: skip
-@click.option("--for", "for_s", type=quantities.DURATION, metavar="TIME",
-              help="Stop after this time.  [default: at Ctrl-C, or when COMMAND ends]")  # fmt: skip
-@click.option("--title", default="", help="Distinguishes this recording from others.")
-@click.option("--note", default="", help="Kept with the recording.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
-              help="Where the recording's folder is made.  [default: here]")  # fmt: skip
+              metavar="TIME", help="Time between readings of drop counters; 0: none.")  # fmt: skip
+@click.option("--drops", type=click.Choice(_DROPS), default="auto", metavar="HOW", show_default=True,
+              help="auto, program, tracepoint, drop-monitor or off.")  # fmt: skip
+@options.title
+@options.note
+@options.output_folder()
 @click.option("--rotate", "rotate_s", type=quantities.DURATION, metavar="TIME",
-              help="Begin a new recording so often.  [default: after a million rows]")  # fmt: skip
-@click.option("--keep", type=click.IntRange(min=1), metavar="COUNT",
-              help="Keep so many recordings of this watch, and remove older ones.  [default: all]")  # fmt: skip
-@click.option("--exporter", metavar="ADDRESS:PORT",
-              help="Let Prometheus scrape totals there, such as 127.0.0.1:9797; [::1]:9797 for IPv6.")  # fmt: skip
-@click.option("--no-live", is_flag=True, help="Show nothing while it runs.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
+              help="Begin a new recording every TIME.  [default: every million rows]")  # fmt: skip
+@click.option("--keep", type=quantities.Whole(1), metavar="N",
+              help="Keep the last N recordings of this watch.  [default: all]")  # fmt: skip
+@click.option("--exporter", metavar="ADDRESS:PORT", help="Serve totals to Prometheus, such as at 127.0.0.1:9797.")
+@options.quiet
+@options.as_json
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-def command(words: tuple[str, ...], as_json: bool, for_s: float | None, **options: Any) -> None:
-    """Record what this host's kernel knows of its TCP connections, until Ctrl-C.
-
-    Every poll of the sockets has each connection's congestion window, round-trip time, retransmissions, rates, buffers,
-    and for how long the receive window, the send buffer or the application held it (docs/watching.md). The recording is
-    one like that of a test: `whydrop explain`, `show`, `plot`, `stats` and `export` take it.
-
-    With COMMAND, the connections are those that it makes, unless options choose others; the watch ends when it does.
-
-    Without root it sees every connection, too, but not which processes other users' connections belong to.
-
-    Exits with 0 when it was asked to stop, with COMMAND's status where there is one, 1 when the kernel does not tell or
-    the recording could not be written, and 2 when the command line is wrong.
-    """
+def command(words: tuple[str, ...], as_json: bool, duration_s: float | None, quiet: bool, **given: Any) -> None:
+    """Record what the kernel knows of this host's TCP connections, until Ctrl-C or COMMAND ends (docs/watching.md)."""
     from whydrop.cli.watch_command import Command, CommandError
     from whydrop.collect.scraping import ExporterError
     from whydrop.collect.sockets.sampling import SamplingError
     from whydrop.recording.errors import RecordingError
 
-    _check(options, for_s)
-    wanted = _wanted(options)
+    _check(given, duration_s)
+    wanted = _wanted(given)
     try:
         with Command(words) as started:
-            settings = _settings(wanted, started, options)
-            live = not (options["no_live"] or as_json)
-            watched = _watch(settings, started, for_s, _place(options["exporter"]), live=live)
+            settings = _settings(wanted, started, given)
+            live = not (quiet or as_json)
+            watched = _watch(settings, started, duration_s, _place(given["exporter"]), live=live)
     except CommandError as reason:
         print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
         sys.exit(reason.status)
@@ -103,11 +86,11 @@ def command(words: tuple[str, ...], as_json: bool, for_s: float | None, **option
     sys.exit(ending.NOT_ANALYSED if not watched.whole else started.status)
 
 
-def _check(options: dict[str, Any], for_s: float | None) -> None:
-    if not _LEAST_S <= options["every_s"] <= _MOST_S:
-        raise click.UsageError("--every: expected a time from 1ms to 1h.")
-    if for_s is not None and for_s <= 0:
-        raise click.UsageError("--for: expected a time of more than 0.")
+def _check(options: dict[str, Any], duration_s: float | None) -> None:
+    if not _LEAST_S <= options["interval_s"] <= _MOST_S:
+        raise click.UsageError("--interval: expected a time from 1ms to 1h.")
+    if duration_s is not None and duration_s <= 0:
+        raise click.UsageError("--duration: expected a time above zero.")
     if options["rotate_s"] is not None and options["rotate_s"] < 1:
         raise click.UsageError("--rotate: expected a time of at least 1s.")
 
@@ -134,7 +117,7 @@ def _settings(wanted: Wanted, started: Command, options: dict[str, Any]) -> Sett
         wanted = dataclasses.replace(wanted, processes=processes, said=said)
     return Settings(
         wanted,
-        every_s=options["every_s"],
+        every_s=options["interval_s"],
         output=options["output"],
         title=options["title"],
         note=options["note"],
@@ -157,7 +140,7 @@ def _place(text: str | None) -> tuple[str, int] | None:
 
 
 def _watch(
-    settings: Settings, started: Command, for_s: float | None, place: tuple[str, int] | None, *, live: bool
+    settings: Settings, started: Command, duration_s: float | None, place: tuple[str, int] | None, *, live: bool
 ) -> Watched:
     from whydrop.cli.watch_view import viewing
     from whydrop.collect.sockets.watching import Watch
@@ -183,7 +166,7 @@ def _watch(
                 exporter.observe(watch, taken)
 
             tick = both
-        return watch.run(_over(watch, started, for_s), begun=_begun(watch, started, view), tick=tick)
+        return watch.run(_over(watch, started, duration_s), begun=_begun(watch, started, view), tick=tick)
 
 
 def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
@@ -198,8 +181,8 @@ def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
     return begun
 
 
-def _over(watch: Watch, started: Command, for_s: float | None) -> Callable[[], bool]:
-    until_s = None if for_s is None else time.monotonic() + for_s
+def _over(watch: Watch, started: Command, duration_s: float | None) -> Callable[[], bool]:
+    until_s = None if duration_s is None else time.monotonic() + duration_s
 
     def over() -> bool:
         if started.has_ended() or (until_s is not None and time.monotonic() >= until_s):

@@ -2,7 +2,7 @@
 
 Growth becomes rates here, as series are plotted: octets in Mbit/s, everything else in packets a second. A sample whose
 span is not known (the first of a file of version 2), or whose counter began anew, has no rate and is left out; a store
-(`whydrop import --store`) keeps them.
+(`whydrop store import`) keeps them.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Reader:
         if name.partition("/")[0] in capture_tables.TABLES:
             again = "explain the captures that its rows came from into a new store"
         else:
-            again = "read the files that its rows came from with `whydrop import --store --again`"
+            again = "read the files that its rows came from with `whydrop store import --again`"
         self.notes.append(f"{shown}: {damage}. This part is left out: move it out of the store, and {again}")
 
     def footer(self, name: str) -> parquet.FileMetaData:

@@ -85,9 +85,7 @@ class Store:
         """
         files = where if isinstance(where, Files) else Files.at(where)
         if not files.exists(DESCRIPTION):
-            raise StoreError(
-                f"{files.shown}: no store: it has no file {DESCRIPTION}. `whydrop import --store` makes one"
-            )
+            raise StoreError(f"{files.shown}: no store: it has no file {DESCRIPTION}. `whydrop store import` makes one")
         _check_version(files)
         return cls(files)
 

@@ -93,7 +93,7 @@ def networks(destination: str) -> list[tuple[str, int]]:
     except ValueError:
         if "/" in text:
             raise WantedError(
-                f"--dst {destination}: expected an address, a prefix such as 192.0.2.0/24 or 2001:db8::/32, or a name"
+                f"--to {destination}: expected an address, a prefix such as 192.0.2.0/24 or 2001:db8::/32, or a name"
             ) from None
         return _resolved(destination, text)
     return [(str(network.network_address), network.prefixlen)]
@@ -105,7 +105,7 @@ def _resolved(destination: str, name: str) -> list[tuple[str, int]]:
     except (OSError, UnicodeError) as reason:
         why = reason.strerror if isinstance(reason, OSError) else "no name of a host"
         raise WantedError(
-            f"--dst {destination}: no address, and no name that has one ({why}). Give an address, a prefix such as "
+            f"--to {destination}: no address, and no name that has one ({why}). Give an address, a prefix such as "
             "192.0.2.0/24, or a host's name"
         ) from None
     addresses = dict.fromkeys(str(place[4][0]).partition("%")[0] for place in found)

@@ -202,7 +202,7 @@ class Watch:
             self._warn(f"a poll of the sockets failed: {standing['problem']}")
         if taken.lost_rows:
             self._warn(
-                "rows were thrown away, since they could not be written in time: choose a longer --every, or fewer"
+                "rows were thrown away, since they could not be written in time: choose a longer --interval, or fewer"
             )
         if standing["ends_lost"]:
             self._warn("more connections ended at once than the kernel could tell: the last counts of some are missing")

@@ -56,7 +56,7 @@ class Settings(_Table):
     run: CommandLine = Field(default=None, description="A command that is run in the place of a test.")
     run_length_s: Time = Field(default=None, description="How long `run` takes, for the plan.")
     hosts: SomeTexts = Field(default=None, description="Far ends, as `--to` takes them; a text may hold several.")
-    length_s: Time = Field(default=None, description="As `--length`.")
+    length_s: Time = Field(default=None, description="As `--duration`.")
     delay_s: Time = Field(default=None, description="As `--set delay_s=`.")
     step_s: Time = Field(default=None, description="As `--set step_s=`.")
     ip_version: Annotated[Scalar | None, Expects("4 or 6")] = Field(

@@ -78,11 +78,11 @@ class State:
         except (ValueError, TypeError, KeyError, AttributeError) as reason:
             if isinstance(reason, StateError):
                 raise
-            raise StateError(f"{path}: not the state of a batch ({reason}); start over with --anew") from None
+            raise StateError(f"{path}: not the state of a batch ({reason}); start again with --restart") from None
         if set(state.wanted) != {"batches", "overrides", "repetitions"}:
-            raise StateError(f"{path}: what was asked for is damaged; start over with --anew")
+            raise StateError(f"{path}: what was asked for is damaged; start again with --restart")
         if not isinstance(state.order, list) or not all(isinstance(key, str) for key in state.order):
-            raise StateError(f"{path}: the order of runs is damaged; start over with --anew")
+            raise StateError(f"{path}: the order of runs is damaged; start again with --restart")
         return state
 
 

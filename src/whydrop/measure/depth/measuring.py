@@ -204,7 +204,7 @@ class _Measurement:
         if not self.budget.affords(first):
             raise EngineError(
                 f"the first bursts alone may take {first.cost_bytes / 1e6:.1f} MB and {first.cost_s:.0f} s: raise "
-                "--max-bytes or --max-time"
+                "--max-bytes or --max-duration"
             )
         upcoming: Round | None = first
         unusable = 0

@@ -7,11 +7,14 @@ import re
 
 from whydrop.runtime.user_files.spelling import nearest
 
-_TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "mbit/s": 1e6, "gbit/s": 1e9}
 # The names that tc(8) and iperf users know.
 _RATES |= {short: _RATES[name] for name in list(_RATES) for short in (name[:-2], name.replace("bit/s", "bps"))}
+# As iperf3 has them: 10M is 10 Mbit/s.
+_RATES |= {prefix: _RATES[f"{prefix}bit/s"] for prefix in "kmg"}
 _SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZES |= {prefix: _SIZES[f"{prefix}b"] for prefix in "kmg"}
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246 (EF), RFC 5865 (VA), RFC 8622 (LE).
 CODE_POINTS = {f"CS{number}": number << 3 for number in range(8)}
@@ -25,8 +28,8 @@ _WRITTEN = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([^\s0-9
 def seconds(value: object) -> float:
     """A span of time: a number of seconds, or a text with its unit.
 
-    >>> seconds("20 ms"), seconds(5), seconds("2min")
-    (0.02, 5.0, 120.0)
+    >>> seconds("20 ms"), seconds(5), seconds("2min"), seconds("2m")
+    (0.02, 5.0, 120.0, 120.0)
     """
     return _quantity(value, _TIMES, "s", "a time such as 0.2, 20 ms or 1 min")
 
@@ -34,8 +37,8 @@ def seconds(value: object) -> float:
 def rate_bps(value: object) -> float:
     """A rate in bit/s: a number, or a text with its unit.
 
-    >>> rate_bps("10 Mbit/s"), rate_bps("1gbit"), rate_bps(64000)
-    (10000000.0, 1000000000.0, 64000.0)
+    >>> rate_bps("10 Mbit/s"), rate_bps("10M"), rate_bps("1gbit"), rate_bps(64000)
+    (10000000.0, 10000000.0, 1000000000.0, 64000.0)
     """
     return _quantity(value, _RATES, "bit/s", "a rate such as 10 Mbit/s")
 

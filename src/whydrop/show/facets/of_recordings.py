@@ -70,7 +70,7 @@ def facets(
         for unit in dict.fromkeys(item.units for item in items):
             made += _of_unit(name, plot, wanted, [item for item in items if item.units == unit], keys)
     if not made:
-        raise NothingToDraw(f"nothing to draw for {name}: no samples of its series; try --list")
+        raise NothingToDraw(f"nothing to draw for {name}: no samples of its series; see `whydrop plot list`")
     return made
 
 

@@ -276,7 +276,7 @@ def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], options
     where = str(recordings[0].path) if len(recordings) == 1 else f"none of the {len(recordings)} recordings"
     why = f" that --filter {' '.join(options.filters)} leaves" if options.filters else ""
     lacks = f". {plot.lacks}" if plot.lacks and absent else ""
-    return f"{where}: nothing to draw for {name}: {what} {', '.join(named)}{why}{lacks}; try --list"
+    return f"{where}: nothing to draw for {name}: {what} {', '.join(named)}{why}{lacks}; see `whydrop plot list`"
 
 
 def _named(spec: SeriesSpec) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def find(name: str) -> PlotSpec:
     plots = catalogue()
     if name in plots:
         return plots[name]
-    raise PlotError(f"no plot {name!r}{_nearest(name, plots)}; --list shows those that this recording has")
+    raise PlotError(f"no plot {name!r}{_nearest(name, plots)}; `whydrop plot list` shows those of this recording")
 
 
 def panels(plot: PlotSpec) -> tuple[PanelSpec, ...]:

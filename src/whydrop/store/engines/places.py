@@ -45,7 +45,7 @@ class StoreFiles:
             elif not any(self.files.sizes(table, ".parquet") for table in TABLES):
                 raise BackendError(
                     f"{location}: no store is there (it has neither {DESCRIPTION} nor tables such as "
-                    "counters/day=2018-02-11/...); `whydrop import --store` makes one"
+                    "counters/day=2018-02-11/...); `whydrop store import` makes one"
                 )
         except StoreError as reason:
             raise BackendError(str(reason)) from reason
@@ -105,7 +105,7 @@ class StoreFiles:
         if bad:
             raise BackendError(
                 f"{', '.join(bad)}: damaged inside: move it out of the store, read the files that its rows came from "
-                "with `whydrop import --store --again`, and run this again"
+                "with `whydrop store import --again`, and run this again"
             )
 
     def _are_gone(self, paths: Iterable[str]) -> bool:

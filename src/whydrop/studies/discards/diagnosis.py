@@ -100,8 +100,8 @@ def _left_out(named: pl.DataFrame, machine: str, what: str, one: str, many: str)
 
 _NOTHING_LACKING = "no row fits the parameters"
 _REPAIR = (
-    "`whydrop import --store` reads DISCO's archives into it, and `whydrop collect` polls switches",
-    "`whydrop import --store` reads M-Lab's archives into it",
+    "`whydrop store import` reads DISCO's archives into it, and `whydrop collect` polls switches",
+    "`whydrop store import` reads M-Lab's archives into it",
 )
 
 

@@ -82,7 +82,7 @@ class Exposure(_Strict):
 
 
 class Watch(_Strict):
-    """When a port is to be reported (``--watch``)."""
+    """When a port is to be reported (``study discards watch``)."""
 
     ratio: Annotated[float, Field(gt=0, lt=1)] = 1e-4  # discards to packets, over the window
     window_s: Annotated[float, Field(gt=0, le=366 * _DAY_S)] = 3600.0

@@ -131,7 +131,7 @@ PLOT: Schema = {
     "figure": _TEXT, "panel": _TEXT, "group": _TEXT, "x": _F64, "y": _F64, "low": _F64, "high": _F64,
 }  # fmt: skip
 
-# For --watch: ports that exceed the ratio. A window is the last `window_s` before `now`.
+# For `study discards watch`: ports that exceed the ratio. A window is the last `window_s` before `now`.
 ALERTS: Schema = {
     # machine: whose series it is; behind a port such as `local`, or the one that was read where all see the same uplink
     "site": _TEXT, "switch": _TEXT, "machine": _TEXT, "port": _TEXT, "direction": _TEXT,

@@ -1,4 +1,4 @@
-"""The memory of `--watch`: what it has reported, in a small file from one look to the next."""
+"""The memory of `study discards watch`: what it has reported, in a small file from one look to the next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FILE = "watch-state.json"
 _SCHEMA = 1
 _LARGEST_BYTES = 50_000_000
-_EXPECTED = "expected what `whydrop study discards --watch` writes; delete it, and every port that exceeds is new"
+_EXPECTED = "expected what `whydrop study discards watch` writes; delete it, and every port that exceeds is new"
 
 
 class StateError(Error, ValueError):

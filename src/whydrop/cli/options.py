@@ -1,0 +1,75 @@
+"""Options that several commands share: one spelling, one meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whydrop.cli import quantities
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+ANY_PATH = click.Path(path_type=Path)
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
+text_or_csv = click.option("--format", "kind", type=click.Choice(["text", "csv"]), default="text", metavar="FORMAT",
+                           show_default=True, help="text or csv.")  # fmt: skip
+title = click.option("--title", default="", help="Title of the recording.")
+note = click.option("--note", default="", help="Text kept with the recording.")
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """Several options as one decorator, in this order in the help."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for each in reversed(decorators):
+            function = each(function)
+        return function
+
+    return decorate
+
+
+far_end = together(
+    click.option("-p", "--port", type=quantities.PORT, metavar="PORT",
+                 help="Port of the responder.  [default: 17370]"),
+    click.option("--secret-file", type=FILE, metavar="FILE",
+                 help="Secret of the responder.  [default: $WHYDROP_SECRET]"),
+    click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4."),
+    click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6."),
+)  # fmt: skip
+
+
+def duration(help_text: str, **settings: Any) -> Decorator:
+    """``-t/--duration``, in seconds."""
+    return click.option("-t", "--duration", "duration_s", type=quantities.DURATION, metavar="TIME", help=help_text,
+                        **settings)  # fmt: skip
+
+
+def interval(help_text: str, **settings: Any) -> Decorator:
+    """``-i/--interval``, in seconds."""
+    return click.option("-i", "--interval", "interval_s", type=quantities.DURATION, metavar="TIME", help=help_text,
+                        **settings)  # fmt: skip
+
+
+quiet = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+
+
+def output_folder(help_text: str = "Folder for the recording.  [default: here]", **settings: Any) -> Decorator:
+    """``-o/--output`` of a folder, by default the current one."""
+    return click.option("-o", "--output", type=FOLDER, metavar="DIR", help=help_text,
+                        **{"default": Path(), **settings})  # fmt: skip
+
+
+def backend(help_text: str, default: str) -> Decorator:
+    """``--backend``: the engine that reads a store."""
+    return click.option("--backend", default=default, show_default=True, metavar="ENGINE", help=help_text)
+
+
+def output_file(help_text: str) -> Decorator:
+    """``-o/--output`` of a file."""
+    return click.option("-o", "--output", type=FILE, metavar="FILE", help=help_text)
