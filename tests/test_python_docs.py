@@ -1,4 +1,4 @@
-"""docs/python.md says what is so: its examples are run, against a responder on this machine."""
+"""docs/python.md: its examples run, and its table has a function for each command."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import get_args
 import pytest
 
 import whydrop
-from running.responders import responder
+from whydrop.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "python.md"
+NOT_FOR_PYTHON = {"collect", "completion", "doctor"}
 
 
 @pytest.mark.slow
 def test_the_examples_of_the_page_are_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    with responder() as far:
-        failed, tried = doctest.testfile(
-            str(ROOT / "docs" / "python.md"),
-            module_relative=False,
-            globs={"port": far.port, "folder": tmp_path},
-            optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL,
-            parser=_Fenced(),
-        )
+    failed, tried = doctest.testfile(
+        str(PAGE),
+        module_relative=False,
+        globs={"folder": tmp_path},
+        optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL,
+        parser=_Fenced(),
+    )
     assert failed == 0
     assert tried > 20
 
@@ -37,8 +38,17 @@ class _Fenced(doctest.DocTestParser):
         return super().parse(string.replace("\n```", "\n\n"), name)
 
 
+def test_every_command_has_a_function():
+    rows = dict(re.findall(r"^\| `([a-z]+)` \| (.*?) \|", PAGE.read_text("utf-8"), re.M))
+    assert [name for name in COMMANDS if name not in {*rows, *NOT_FOR_PYTHON}] == []
+    for command, functions in rows.items():
+        named = re.findall(r"whydrop\.(\w+)\(", functions)
+        assert named, command
+        assert [name for name in named if not callable(getattr(whydrop, name, None))] == []
+
+
 def test_every_public_name_is_on_the_page_or_belongs_to_what_is_returned():
-    page = (ROOT / "docs" / "python.md").read_text("utf-8")
+    page = PAGE.read_text("utf-8")
     functions = [name for name in whydrop.__all__ if name.islower() and not name.startswith("_")]
     assert [name for name in functions if f"whydrop.{name}(" not in page] == []
 

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whydrop._core import CaptureError, __version__
+    from whydrop.api.changing import fix, pace, pace_forget, pace_keep, pace_revert, pace_status
     from whydrop.api.explaining import Explanation, explain
-    from whydrop.api.measuring import depth, describe_test, responder, run, start, tests, watch
+    from whydrop.api.measuring import batch, batch_plan, depth, describe_test, responder, run, start, tests, watch
     from whydrop.api.plotting import Plot, plot, plot_names, plot_table
     from whydrop.api.recordings import Statistics, compare, export, import_file, metadata, open, stats, summary
-    from whydrop.api.stores import study
+    from whydrop.api.stores import explain_into, import_into, study, study_tcp
     from whydrop.errors import Error
     from whydrop.explaining.document import (
         Against,
@@ -49,7 +50,17 @@ _HOMES = {
     for module, names in {
         "whydrop._core": ("CaptureError", "__version__"),
         "whydrop.api.explaining": ("Explanation", "explain"),
-        "whydrop.api.measuring": ("depth", "describe_test", "responder", "run", "start", "tests", "watch"),
+        "whydrop.api.measuring": (
+            "batch",
+            "batch_plan",
+            "depth",
+            "describe_test",
+            "responder",
+            "run",
+            "start",
+            "tests",
+            "watch",
+        ),
         "whydrop.api.plotting": ("Plot", "plot", "plot_names", "plot_table"),
         "whydrop.api.recordings": (
             "Statistics",
@@ -61,7 +72,8 @@ _HOMES = {
             "stats",
             "summary",
         ),
-        "whydrop.api.stores": ("study",),
+        "whydrop.api.changing": ("fix", "pace", "pace_forget", "pace_keep", "pace_revert", "pace_status"),
+        "whydrop.api.stores": ("explain_into", "import_into", "study", "study_tcp"),
         "whydrop.errors": ("Error",),
         "whydrop.explaining.document": (
             "Against",
@@ -120,15 +132,25 @@ __all__ = [
     "Transit",
     "Verdict",
     "__version__",
+    "batch",
+    "batch_plan",
     "compare",
     "depth",
     "describe_test",
     "explain",
+    "explain_into",
     "export",
+    "fix",
     "import_file",
+    "import_into",
     "match",
     "metadata",
     "open",
+    "pace",
+    "pace_forget",
+    "pace_keep",
+    "pace_revert",
+    "pace_status",
     "plot",
     "plot_names",
     "plot_table",
@@ -137,6 +159,7 @@ __all__ = [
     "start",
     "stats",
     "study",
+    "study_tcp",
     "summary",
     "tests",
     "watch",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from whydrop.collect.sockets.watching import Watched
+    from whydrop.measure.batch.executing import Summary
+    from whydrop.measure.batch.preparing import Prepared
     from whydrop.measure.depth.measuring import FarEnd, Measured
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
@@ -42,7 +44,7 @@ def start(
         to: the hosts to test against, as ``host`` or ``host:port``.
         duration_s: how long the load lasts; by default as the test says.
         parameters: of the test, by name (:func:`whydrop.tests` lists them).
-        runner: the program whose server runs at the far end, such as ``iperf3``, instead of ``whydrop responder``.
+        runner: measure with another program and its server at the far end, such as ``iperf3``.
         port: of the responder, for hosts without one of their own.
         secret: that the responders ask for.
         ip_version: use only IPv4 or only IPv6.
@@ -226,6 +228,78 @@ def depth(
         title=title,
     )
     return measure(wanted)
+
+
+def batch_plan(
+    *files: str | PathLike[str],
+    batches: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
+    repetitions: int | None = None,
+    shuffle: bool | None = None,
+    seed: int | None = None,
+    output: str | PathLike[str] = ".",
+) -> Prepared:
+    """List the runs of batch files in their order, with how long they take; run nothing.
+
+    Args:
+        files: TOML (docs/batches.md); a later file replaces tables of an earlier one.
+        batches: names or patterns; none: all batches that are neither abstract nor disabled.
+        overrides: settings or variables of every batch; ``set.NAME`` for a parameter of the tests.
+        repetitions: of each run; by default as the file says.
+        shuffle: run in random order; by default as the file says.
+        seed: of the random order; by default a new one, which is kept.
+        output: the folder for the recordings and the state.
+
+    Raises:
+        whydrop.Error: the files have mistakes.
+    """
+    from whydrop.measure.batch.preparing import Choice, prepare
+
+    choice = Choice(batches, overrides or {}, repetitions, shuffle, seed)
+    return prepare([Path(file) for file in files], Path(output), choice)
+
+
+def batch(
+    *files: str | PathLike[str],
+    batches: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
+    repetitions: int | None = None,
+    shuffle: bool | None = None,
+    seed: int | None = None,
+    output: str | PathLike[str] = ".",
+    resume: bool = False,
+    restart: bool = False,
+    stop_on_failure: bool = False,
+) -> Summary:
+    """Run the batches of files; the arguments are those of :func:`batch_plan`.
+
+    Ctrl-C ends the run at hand and runs its post commands; ``interrupted`` of the result says so.
+
+    Args:
+        resume: continue an earlier call: runs that are complete are not run again, and its choices hold.
+        restart: begin again, although an earlier call has left runs to do.
+        stop_on_failure: stop at the first run that fails.
+
+    Raises:
+        whydrop.Error: the files have mistakes, or an earlier call has left runs to do.
+    """
+    from whydrop.measure.batch import preparing
+    from whydrop.measure.batch.executing import execute
+    from whydrop.measure.batch.measuring import run_test
+
+    paths, folder = [Path(file) for file in files], Path(output)
+    if not resume and not restart:
+        preparing.require_nothing_left(preparing.state_path(paths, folder))
+    choice = preparing.Choice(batches, overrides or {}, repetitions, shuffle, seed)
+    prepared = preparing.prepare(paths, folder, choice, resume=resume)
+    return execute(
+        prepared.runs,
+        prepared.state,
+        state_path=prepared.path,
+        output=folder,
+        run_test=run_test,
+        stop_on_failure=stop_on_failure,
+    )
 
 
 def watch(

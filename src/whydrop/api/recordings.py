@@ -90,7 +90,7 @@ class Statistics:
     """Statistics of recordings.
 
     Attributes:
-        recordings: the names by which the tables tell them apart.
+        recordings: their names in the tables.
         metrics: one row for each recording and metric: ``recording``, ``metric``, ``name``, ``units``, ``value``,
             ``note``.
         series: one row for each recording and series: ``recording``, ``series``, ``units``, then count, mean, median,

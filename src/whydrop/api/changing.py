@@ -1,0 +1,367 @@
+"""Changes of this host's queues: pacing, fixes, and what becomes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from whydrop.act.changes import Change
+    from whydrop.act.fixing import Evidence, NoRemedy, Remedy
+    from whydrop.act.measuring import Meter
+    from whydrop.act.pacing import Plan, Way
+    from whydrop.act.planning import Bottleneck
+    from whydrop.act.proving import Proof
+    from whydrop.act.state import Entry
+
+Say = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Paced:
+    """The outcome of :func:`pace`.
+
+    Attributes:
+        plan: the rate, and why.
+        change: what is changed on this host; ``change.commands()`` are the commands of ``tc``.
+        proof: the measurements with and without it, in turns; ``None`` where it was not proved.
+        outcome: ``planned``, ``does not help``, ``applied``, ``better``, ``not better``.
+    """
+
+    plan: Plan
+    change: Change
+    proof: Proof | None
+    outcome: Literal["planned", "does not help", "applied", "better", "not better"]
+
+    @property
+    def helps(self) -> bool:
+        """False where the plan or the proof says that pacing does not help."""
+        return self.outcome in ("planned", "applied", "better")
+
+    def __repr__(self) -> str:
+        return f"<whydrop.Paced: {self.outcome}; {self.change.words}>"
+
+
+def pace(
+    host: str,
+    *,
+    source: str | PathLike[str] | None = None,
+    rate_bps: float | None = None,
+    burst_bytes: float | None = None,
+    highest_bps: float | None = None,
+    for_s: float = 600.0,
+    keep: bool = False,
+    prove: bool = True,
+    dry_run: bool = False,
+    replace_root: bool = False,
+    duration_s: float = 4.0,
+    secret: str | None = None,
+    ip_version: Literal[4, 6] | None = None,
+    output: str | PathLike[str] | None = None,
+    planned: Callable[[Plan, Change], None] = lambda *_: None,
+    say: Say = _silent,
+) -> Paced:
+    """Find the best pacing rate to one host, apply it to that host alone, and prove that it helps.
+
+    Args:
+        host: runs ``whydrop responder``, as ``host`` or ``host:port``.
+        source: a capture, or the JSON of ``whydrop depth``, that says where the bottleneck is; by default it is
+            searched for.
+        rate_bps: pace at this rate, counted as Ethernet frames, and search for none.
+        burst_bytes: what may leave at once; by default as little as the rate needs.
+        highest_bps: search up to this rate; by default up to that of the interface.
+        for_s: the pacing is reverted after this time, unless :func:`pace_keep` is called.
+        keep: keep it without a limit of time.
+        prove: measure with and without it in turns, and revert it if it is not better by more than the noise.
+        dry_run: change nothing. Needs no privileges.
+        replace_root: replace a root queue of the interface that was configured by hand.
+        duration_s: of one measurement, at least; longer where the round-trip time is long.
+        secret: that the responder asks for.
+        ip_version: use only IPv4 or only IPv6.
+        output: a folder that keeps the recordings of all measurements.
+        planned: called with the plan and the change before the change is proved.
+        say: called with a line about each step.
+
+    Raises:
+        whydrop.Error: this process may not change queues (``CAP_NET_ADMIN``), the host cannot be measured, or the
+            interface has queues that must not be replaced.
+    """
+    from whydrop.act import pacing, reverting
+    from whydrop.act.applying import leased
+    from whydrop.act.changes import CannotChangeError
+    from whydrop.act.measuring import read
+    from whydrop.recording.recording import Recording
+
+    recover(say)
+    if not dry_run and not reverting.allowed():
+        raise CannotChangeError("changing queues needs CAP_NET_ADMIN: run as root, or ask for a dry run")
+    with ExitStack() as opened:
+        meter = opened.enter_context(_meter(host, duration_s, secret, ip_version, output, say))
+        way = pacing.way_to(meter.host.address or host, ip_version)
+        known = _known(way, source, rate_bps, burst_bytes, say)
+        if isinstance(known, float):
+            highest_bps, known = highest_bps or known, None
+        lease = None
+        if known is None and not dry_run:
+            lease = opened.enter_context(leased(pacing.to_be_tried(way, replace_root=replace_root), host))
+        plan = known or pacing.searched(meter, way, lease, highest_bps=highest_bps, replace_root=replace_root)
+        change = pacing.change_for(plan, way, replace_root=replace_root)
+        planned(plan, change)
+        if dry_run or not plan.helps:
+            return Paced(plan, change, None, "planned" if plan.helps else "does not help")
+        if lease is None:
+            lease = opened.enter_context(leased(change, host))
+        lease.use(change)
+        proof = None
+        if prove:
+            lease.off()
+            proof = pacing.proved(meter, lease)
+            first = read(Recording.open(proof.recordings[0]))
+            plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
+        if proof is not None and not proof.holds:
+            lease.end()
+            return Paced(plan, change, proof, "not better")
+        lease.leave("kept" if keep else "until", for_s)
+        return Paced(plan, change, proof, "applied" if proof is None else "better")
+
+
+def _known(
+    way: Way, source: str | PathLike[str] | None, rate_bps: float | None, burst_bytes: float | None, say: Say
+) -> Plan | float | None:
+    """The plan where the rate is known; where it is known too little, the highest rate to search up to."""
+    from whydrop.act import pacing, planning
+    from whydrop.act.changes import Pace
+
+    if rate_bps is not None:
+        given = planning.Bottleneck("unknown", planning.Estimate(rate_bps), found="the rate was given")
+        burst = round(burst_bytes) if burst_bytes else planning.burst_for(rate_bps)
+        return pacing.known(given, Pace(rate_bps, burst), way)
+    if source is None:
+        return None
+    bottleneck = _bottleneck(Path(source))
+    if bottleneck.is_uncertain:
+        say("the rate is not known well enough: searching for it")
+        return bottleneck.rate_bps.high
+    return pacing.known(bottleneck, planning.pace_for(bottleneck), way)
+
+
+def _bottleneck(source: Path) -> Bottleneck:
+    from whydrop.act import planning
+    from whydrop.api.explaining import explain
+
+    with source.open("rb") as file:
+        if file.read(64).lstrip().startswith(b"{"):
+            return planning.from_depth(source.read_text(errors="replace"), str(source))
+    verdicts = explain(source, tables=False).document["verdicts"]
+    found = next(filter(None, map(planning.from_verdict, verdicts)), None)
+    if found is None:
+        headline = verdicts[0]["sentence"] if verdicts else "no verdict"
+        raise planning.NoPlanError(f"{source}: no verdict gives a rate to pace at ({headline})")
+    return found
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The outcome of :func:`fix`.
+
+    Attributes:
+        evidence: the measurements, and the verdicts on them.
+        remedy: the fix, as it was tried; or why there is none.
+        proof: the measurements with and without it, in turns; ``None`` where nothing was tried.
+    """
+
+    evidence: Evidence
+    remedy: Remedy | NoRemedy
+    proof: Proof | None
+
+    @property
+    def helps(self) -> bool:
+        """False if the fix was tried and does not help."""
+        return self.proof is None or self.proof.holds
+
+    def __repr__(self) -> str:
+        from whydrop.act.fixing import NoRemedy
+
+        if isinstance(self.remedy, NoRemedy):
+            return f"<whydrop.Fixed: nothing to try: {self.remedy.why}>"
+        tried = "not tried" if self.proof is None else "helps" if self.proof.holds else "does not help"
+        return f"<whydrop.Fixed: {self.remedy.words}: {tried}>"
+
+
+def fix(
+    host: str,
+    *,
+    apply: bool = False,
+    source: str | PathLike[str] | None = None,
+    for_s: float = 600.0,
+    keep: bool = False,
+    flows: int = 1,
+    duration_s: float = 6.0,
+    replace_root: bool = False,
+    secret: str | None = None,
+    ip_version: Literal[4, 6] | None = None,
+    output: str | PathLike[str] | None = None,
+    chosen: Callable[[Evidence, Remedy | NoRemedy], None] = lambda *_: None,
+    say: Say = _silent,
+) -> Fixed:
+    """Measure why packets to a host are lost or delayed, and try the mildest fix that this host can make.
+
+    Args:
+        host: runs ``whydrop responder``, as ``host`` or ``host:port``.
+        apply: try the fix; it stays if it is better by more than the noise. Without it nothing is changed.
+        source: explain this capture instead of measuring.
+        for_s: the fix is reverted after this time, unless :func:`pace_keep` is called.
+        keep: keep it without a limit of time.
+        flows: TCP flows that make the load.
+        duration_s: of the load of one measurement.
+        replace_root: replace a root queue of the interface that was configured by hand.
+        secret: that the responder asks for.
+        ip_version: use only IPv4 or only IPv6.
+        output: a folder that keeps the recordings and the capture.
+        chosen: called with the evidence and the fix before the fix is tried.
+        say: called with a line about each step.
+
+    Raises:
+        whydrop.Error: the host cannot be measured, or the fix cannot be applied.
+    """
+    from whydrop.act import fixing, pacing
+
+    recover(say)
+    with _meter(host, duration_s, secret, ip_version, output, say) as meter:
+        meter.flows = flows
+        way = pacing.way_to(meter.host.address or host, ip_version)
+        evidence = fixing.measured(meter, way) if source is None else fixing.of_capture(Path(source))
+        remedy = fixing.choose(evidence, way, replace_root=replace_root)
+        chosen(evidence, remedy)
+        if isinstance(remedy, fixing.NoRemedy) or not apply:
+            return Fixed(evidence, remedy, None)
+        if remedy.change is None:
+            return Fixed(evidence, remedy, fixing.prove(meter, remedy, lambda: None, lambda: None))
+        return Fixed(evidence, *_tried(meter, way, remedy, host, replace_root, "kept" if keep else "until", for_s))
+
+
+def _tried(
+    meter: Meter,
+    way: Way,
+    remedy: Remedy,
+    host: str,
+    replace_root: bool,
+    phase: Literal["kept", "until"],
+    for_s: float,
+) -> tuple[Remedy, Proof]:
+    """The fix as it was proved: with the rate that was found, where it was searched for."""
+    from whydrop.act import fixing, pacing
+    from whydrop.act.applying import leased
+
+    assert remedy.change is not None
+    with leased(remedy.change, host) as lease:
+        if remedy.highest_bps is not None:
+            highest_bps = min(remedy.highest_bps, way.speed_bps)
+            plan = pacing.searched(meter, way, lease, highest_bps=highest_bps, replace_root=replace_root)
+            change = pacing.change_for(plan, way, replace_root=replace_root)
+            lease.use(change)
+            lease.off()
+            remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")
+        proof = fixing.prove(meter, remedy, lease.on, lease.off)
+        if proof.holds:
+            lease.leave(phase, for_s)
+    return remedy, proof
+
+
+@contextmanager
+def _meter(
+    host: str,
+    duration_s: float,
+    secret: str | None,
+    ip_version: int | None,
+    output: str | PathLike[str] | None,
+    say: Say,
+) -> Iterator[Meter]:
+    """The meter of a host; its recordings are removed at the end unless a folder is named."""
+    from whydrop.act.measuring import Meter
+    from whydrop.measure.engine import FarHost
+    from whydrop.measure.places import host_and_port
+
+    address, port = host_and_port(host)
+    with ExitStack() as opened:
+        folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        yield Meter(FarHost(address, address, port, secret), folder, duration_s, ip_version, tell=say)
+
+
+def recover(say: Say = _silent) -> None:
+    """Revert changes of earlier runs that are due, if this process may, and say so."""
+    from whydrop.act import reverting, state
+
+    if reverting.allowed():
+        with state.opened() as book:
+            for words in reverting.recover(book):
+                say(f"{words} (left by an earlier run)")
+
+
+def pace_status() -> list[dict[str, Any]]:
+    """List the changes of this host's queues that :func:`pace` and :func:`fix` have made and that are in place."""
+    from whydrop.act import state
+
+    with state.opened() as book:
+        return [
+            {
+                "interface": one.interface,
+                "host": one.host,
+                "words": one.words,
+                "phase": one.phase,
+                "left_s": None if one.phase == "kept" else one.left_s(),
+                "commands": one.commands,
+            }
+            for one in book.ours()
+        ]
+
+
+def pace_keep() -> list[str]:
+    """Keep the changes that are in place without a limit of time; return what they are."""
+    from whydrop.act import state
+
+    with state.opened() as book:
+        return [_kept(book, entry) for entry in book.ours()]
+
+
+def _kept(book: Any, entry: Entry) -> str:
+    book.update(entry, phase="kept")
+    return entry.words
+
+
+def pace_revert() -> list[str]:
+    """Revert the changes that are in place; return what they were.
+
+    Raises:
+        whydrop.Error: the queues cannot be restored, such as after another program changed them.
+    """
+    from whydrop.act import reverting, state
+
+    reverted = []
+    with state.opened() as book:
+        for entry in book.ours():
+            reverting.revert(book, entry)
+            reverted.append(entry.words)
+    return reverted
+
+
+def pace_forget() -> list[str]:
+    """Forget the changes that cannot be reverted; return what they were. The queues stay as they are."""
+    from whydrop.act import state
+
+    with state.opened() as book:
+        forgotten = [entry.words for entry in book.ours()]
+        for entry in book.ours():
+            book.drop(entry)
+    return forgotten
