@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from whydrop.formats.archives import Piece
-from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives.pieces import pieces
 from whydrop.recording.errors import RecordingError
 from whydrop.store.tables import TABLES, conform
 

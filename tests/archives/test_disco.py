@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from archives.published import published
 from whydrop.formats.archives import Piece, disco
 from whydrop.formats.archives.disco import pieces_of
-from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives.pieces import pieces
 from whydrop.store import tables
 
 NS = 1_000_000_000

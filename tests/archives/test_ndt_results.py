@@ -17,7 +17,7 @@ from archives.outcomes import check, tables
 from archives.published import folders, published
 from archives.written import flipped, tar
 from whydrop.formats.archives import json_text
-from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives.pieces import pieces
 from whydrop.recording.errors import RecordingError
 from whydrop.store.tables import TABLES
 

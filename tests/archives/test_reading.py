@@ -15,8 +15,8 @@ from archives.outcomes import check, outcome, tables
 from archives.published import MLAB, folders
 from archives.written import flipped, snaplog, tar, tcp_info_lines, zstd
 from whydrop.formats.archives import Piece, json_text, sidestream, tcp_info, web100
-from whydrop.formats.archives import reading as reading_module
-from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives import pieces as pieces_module
+from whydrop.formats.archives.pieces import pieces
 from whydrop.recording.errors import RecordingError
 from whydrop.store.tables import NDT, TCP
 
@@ -141,8 +141,8 @@ def test_the_same_snaplog_alone_or_packed_has_the_same_test(tmp_path: Path) -> N
 
 
 def test_rows_of_many_members_are_given_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "_MOST_ROWS", 5)
-    monkeypatch.setattr(reading_module, "_MOST_OBJECTS", 2)
+    monkeypatch.setattr(pieces_module, "_MOST_ROWS", 5)
+    monkeypatch.setattr(pieces_module, "_MOST_OBJECTS", 2)
     line = tcp_info_lines([("2019-05-16T00:00:05Z", bytes(232))])
     found = archive(tmp_path, {f"{number}.jsonl": line for number in range(13)})
     heights = [piece.frame.height for piece in found]

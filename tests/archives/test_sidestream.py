@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from archives.outcomes import check, tables
 from archives.published import published
 from archives.written import flipped
-from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives.pieces import pieces
 from whydrop.recording.errors import RecordingError
 
 NAMES = (

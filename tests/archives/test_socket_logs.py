@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from archives.outcomes import check, tables
 from archives.written import flipped
-from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives.pieces import pieces
 from whydrop.formats.importing import open_recording
 from whydrop.recording.errors import RecordingError
 

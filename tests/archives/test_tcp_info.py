@@ -18,7 +18,7 @@ from archives.published import published
 from archives.written import flipped, tcp_info_lines, zstd
 from whydrop.formats.archives import sock_diag
 from whydrop.formats.archives.linux_tcp import FIELDS
-from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives.pieces import pieces
 from whydrop.recording.errors import RecordingError
 from whydrop.store.tables import KEYS
 

@@ -17,8 +17,8 @@ from archives.outcomes import check, tables
 from archives.published import folders, published
 from archives.written import VARIABLES, flipped, snaplog, tar
 from whydrop.formats.archives import web100
+from whydrop.formats.archives.pieces import pieces
 from whydrop.formats.archives.quantities import unwrapped
-from whydrop.formats.archives.reading import pieces
 from whydrop.formats.archives.web100_rows import MLAB_LAST_INDEX, signals_meaning
 from whydrop.recording.errors import RecordingError
 

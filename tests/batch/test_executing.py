@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import recordings
-from whydrop.formats.flent.writing import as_document
+from whydrop.formats.flent.exporting import as_document
 from whydrop.measure.batch import commands
 from whydrop.measure.batch.executing import Outcome, Summary, execute
 from whydrop.measure.batch.expanding import Run, Wanted, expand_runs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.recording.metadata import flow_control
+from whydrop.measure.host import flow_control
 
 BUS = Path("/sys/bus/netdevsim")
 NUMBER = "77"

@@ -16,7 +16,7 @@ import pytest
 import recordings
 from recording.conftest import Flent
 from whydrop.formats import exporting
-from whydrop.formats.flent.writing import as_document
+from whydrop.formats.flent.exporting import as_document
 from whydrop.formats.importing import open_recording
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import RecordingError

@@ -14,14 +14,15 @@ from click.testing import CliRunner
 
 from patience import wait_until
 from whydrop.cli.commands import whydrop
+from whydrop.measure import host
 from whydrop.measure import run as running
 from whydrop.measure.clocks import Clocks
 from whydrop.measure.engine import Engine
+from whydrop.measure.host import CounterSampler
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners.command import CommandRunner
 from whydrop.measure.settings import Settings
-from whydrop.recording import document, metadata, table_files
-from whydrop.recording.metadata import CounterSampler
+from whydrop.recording import document, table_files
 from whydrop.recording.recording import Recording
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime import cancelling
@@ -42,7 +43,7 @@ def _as_a_shell_starts_it() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Describing this host takes longer than all the rest."""
-    monkeypatch.setattr(metadata, "gather", lambda *_: {})
+    monkeypatch.setattr(host, "gather", lambda *_: {})
     monkeypatch.setattr(running, "_FLUSH_EVERY_S", 0.02)
     monkeypatch.setattr(running, "_LEAD_S", 0.01)
 

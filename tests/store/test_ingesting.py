@@ -22,9 +22,9 @@ from archives.published import MLAB
 from archives.test_disco import HOUR, file_of, metric, polls, windows
 from patience import wait_until
 from store.test_adding import _CrashError, _Failing, plain
-from whydrop.formats.archives import ingesting, reading_many, reading_one
+from whydrop.formats.archives import chunks, ingesting, parallel
+from whydrop.formats.archives.chunks import Given
 from whydrop.formats.archives.ingesting import Report, ingest
-from whydrop.formats.archives.reading_one import Given
 from whydrop.store import tables
 from whydrop.store.store import Store
 
@@ -165,14 +165,14 @@ def test_a_reader_that_fails_in_an_unheard_of_way_costs_its_file_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = hourly(tmp_path, 3)
-    pieces = reading_one._pieces
+    pieces = chunks._pieces
 
     def failing(path: Path) -> Any:
         if path == files[1]:
             raise ZeroDivisionError("unheard of")
         return pieces(path)
 
-    monkeypatch.setattr(reading_one, "_pieces", failing)
+    monkeypatch.setattr(chunks, "_pieces", failing)
     report = ingest(Store.create(tmp_path / "store"), files)
     assert statuses(report) == ["new", "unreadable", "new"]
     assert "unheard of" in report.files[1].damage[0]
@@ -349,7 +349,7 @@ def test_a_file_whose_process_dies_twice_is_named_and_the_others_are_read(tmp_pa
     files = [Given(path, path.stat().st_size, named=True) for path in hourly(tmp_path / "in", 3)]
     deadly = tmp_path / "pipe"
     os.mkfifo(deadly)  # a process that reads it waits, and is killed here
-    pool = reading_many._Pool(2, store.files.shown, again=False)
+    pool = parallel._Pool(2, store.files.shown, again=False)
     try:
         first, *others = pool._readers
         failing = pool.begin(Given(deadly, 0, named=True))

@@ -16,7 +16,7 @@ from store.s3_server import ObjectStore, object_store
 from store.test_writing_parts import rows
 from whydrop.store.engines import open_backend
 from whydrop.store.files import Files
-from whydrop.store.reading import Reader
+from whydrop.store.part_frames import Reader
 from whydrop.store.store import Store
 
 ENDS = sorted(rows(30)["end_ns"])

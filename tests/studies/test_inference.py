@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from whydrop.studies.days import effective, effective_for_variance
-from whydrop.studies.discards import changes, inference, results, study, words
+from whydrop.studies.discards import changes, inference, results, sentences, study
 from whydrop.studies.discards.parameters import Change, Days, Parameters
 from whydrop.studies.discards.study import Results
 
@@ -512,7 +512,7 @@ def said(tables: dict[str, pl.DataFrame], parameters: Parameters = CORRECTED) ->
     every = {name: tables.get(name, pl.DataFrame(schema=schema)) for name, schema in results.TABLES.items()}
     every["comparisons"] = inference.comparisons(every["client_speeds"], parameters)
     every["discard_changes"] = changes.discard_changes(every["discard_ratio"], parameters)
-    return words.summary(Results(parameters, every))
+    return sentences.summary(Results(parameters, every))
 
 
 FEWER = site_days(scattered(1000, 1), scattered(20, 2))
@@ -552,7 +552,7 @@ def test_only_what_stands_out_from_placebos_is_laid_to_the_change(ratio: float, 
     every = {name: pl.DataFrame(schema=schema) for name, schema in results.TABLES.items()}
     every["comparisons"] = inference.comparisons(clients(100, ratio), CORRECTED, placebos(*[1.0] * 6))
     every["discard_changes"] = changes.discard_changes(FEWER, CORRECTED)
-    assert words.answer(Results(CORRECTED, every))[0].startswith(answer)
+    assert sentences.answer(Results(CORRECTED, every))[0].startswith(answer)
 
 
 def test_what_cannot_be_told_is_said_and_not_guessed() -> None:

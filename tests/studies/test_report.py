@@ -15,7 +15,7 @@ import pytest
 
 from studies.made_results import results
 from whydrop.show.page import SCRIPTS, asset
-from whydrop.studies.discards import figures, page, report, words
+from whydrop.studies.discards import figures, page, report, sentences
 from whydrop.studies.discards.results import TABLES
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ def test_tables_are_kept_when_a_picture_fails(tmp_path: Path, monkeypatch: pytes
 
 def test_the_summary_comes_first_and_is_whole(text: str) -> None:
     seen = _Seen(text).text
-    first, *rest = words.summary(results())
+    first, *rest = sentences.summary(results())
     assert seen.index(first) < seen.index("Figure 1")
     for line in rest:
         assert line in seen

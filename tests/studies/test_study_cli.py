@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from whydrop.cli import study_text
 from whydrop.store.engines import open_backend
 from whydrop.store.store import Store
-from whydrop.studies.discards import changes, diagnosis, queries, reading, report, results, study
+from whydrop.studies.discards import changes, diagnosis, parameter_files, queries, report, results, study
 from whydrop.studies.discards.parameters import Parameters
 from whydrop.studies.folder import Folder
 
@@ -199,7 +199,7 @@ def test_without_tests_the_switches_figures_are_made(small_fleet: SmallFleet, tm
 )  # fmt: skip
 def test_what_the_store_lacks_is_named_beside_what_it_has(small_fleet: SmallFleet, setting: str, reason: str) -> None:
     with open_backend(small_fleet.store) as backend:
-        found = diagnosis.why_empty(backend, reading.read(None, (*CHOICE[1::2], setting)), "utilisation")
+        found = diagnosis.why_empty(backend, parameter_files.read(None, (*CHOICE[1::2], setting)), "utilisation")
     assert found == f"the store holds {reason}"
 
 
@@ -311,7 +311,7 @@ def test_what_was_computed_before_an_interruption_is_kept(
         kept[name] = frame
         report.write_table(Folder(tmp_path), name, frame, "parquet")
 
-    parameters = reading.read(None, CHOICE[1::2])
+    parameters = parameter_files.read(None, CHOICE[1::2])
     with open_backend(small_fleet.store) as backend, pytest.raises(KeyboardInterrupt):
         study.run(backend, parameters, keep=keep)
     assert list(kept) == ["utilisation", "download_speed", "discard_ratio"]

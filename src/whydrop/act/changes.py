@@ -417,7 +417,7 @@ def _has(kind: str) -> bool:
 
 def _longest_packet_bytes(interface: str) -> int:
     """The longest that TCP may hand to the interface at once: a frame where segments are cut before."""
-    from whydrop.recording.metadata.ethtool import Ethtool
+    from whydrop.measure.host.ethtool import Ethtool
 
     asked = Ethtool(interface)
     try:

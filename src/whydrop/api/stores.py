@@ -111,10 +111,10 @@ def study(
         whydrop.Error: the parameters have mistakes, or the engine cannot open the store.
     """
     from whydrop.store.engines import open_backend
-    from whydrop.studies.discards import reading
+    from whydrop.studies.discards import parameter_files
     from whydrop.studies.discards.study import run
 
-    chosen = reading.read(
+    chosen = parameter_files.read(
         None if parameters is None else Path(parameters),
         [*settings, *(['definitions="published"'] if as_published else [])],
     )

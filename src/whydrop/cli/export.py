@@ -69,8 +69,8 @@ def _beside(path: Path, found: Recording, to: str) -> Path:
 
 def _redacted(found: Recording) -> Recording:
     from whydrop.recording import tables
-    from whydrop.recording.metadata.redaction import redacted
     from whydrop.recording.recording import Recording
+    from whydrop.recording.redaction import redacted
 
     frames = [(name, found.table(name)) for name in tables.TABLES]
     metadata, changed = redacted(found.metadata, frames)

@@ -15,8 +15,8 @@ from whydrop.cli import aligned, ending
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
+    from whydrop.formats.archives.chunks import FileReport, Status
     from whydrop.formats.archives.ingesting import Report
-    from whydrop.formats.archives.reading_one import FileReport, Status
 
 # More lines of what is damaged would hide that of the others; all of it stands in the store.
 _MOST_DAMAGE = 20

@@ -87,7 +87,7 @@ def _saved(recording: Recording, output: Path, title: str | None) -> tuple[Path,
 
 def _is_for_a_store(path: Path) -> bool:
     """True if a file, or a folder by its first files, is a measurement platform's; captures are for `explain`."""
-    from whydrop.formats.archives.reading_one import kind_of
+    from whydrop.formats.archives.chunks import kind_of
 
     files = [path] if path.is_file() else [one for one in sorted(path.rglob("*"))[:20] if one.is_file()]
     return any(kind_of(one) not in (None, "unknown", "capture", "empty") for one in files)

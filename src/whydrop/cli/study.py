@@ -126,9 +126,9 @@ def watch(**given: Any) -> None:
 )
 def example() -> None:
     """Print a commented parameter file for `--parameters`."""
-    from whydrop.studies.discards import reading
+    from whydrop.studies.discards import parameter_files
 
-    click.echo(reading.example(), nl=False)
+    click.echo(parameter_files.example(), nl=False)
 
 
 def _formats(given: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _parameters(given: dict[str, Any]) -> Parameters:
     """Check the store and its engine, and read the parameters."""
     from whydrop.runtime.user_files.problems import FileError
     from whydrop.store.engines import BackendError, check_engine
-    from whydrop.studies.discards import reading
+    from whydrop.studies.discards import parameter_files
 
     if given["store"] is None and not given["backend"].startswith("bigquery"):
         raise click.UsageError("Missing argument 'STORE'.")
@@ -154,7 +154,7 @@ def _parameters(given: dict[str, Any]) -> Parameters:
         raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
     settings = [*given["settings"], *(['definitions="published"'] if given["as_published"] else [])]
     try:
-        return reading.read(given["file"], settings)
+        return parameter_files.read(given["file"], settings)
     except FileError as reason:
         for problem in reason.problems:
             click.echo(f"whydrop: {ending.printable(str(problem))}", err=True)

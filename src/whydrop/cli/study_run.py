@@ -122,12 +122,12 @@ def _write_files(results: Results, folder: Folder, formats: tuple[str, ...], pro
 
 
 def _print(results: Results, folder: Folder | None, *, as_json: bool) -> None:
-    from whydrop.studies.discards import words
+    from whydrop.studies.discards import sentences
 
     if as_json:
         ending.write_document(json.dumps(document(results), ensure_ascii=False, allow_nan=False))
     elif folder is not None:
-        for line in [*(words.verdict(results) or words.findings(results)), *results.notes]:
+        for line in [*(sentences.verdict(results) or sentences.findings(results)), *results.notes]:
             print(aligned.paragraph(line))
     else:
         from whydrop.cli import study_text
@@ -140,7 +140,7 @@ def document(results: Results) -> dict[str, Any]:
     import polars as pl
 
     from whydrop import _core
-    from whydrop.studies.discards import words
+    from whydrop.studies.discards import sentences
 
     classes = results.tables["contact_days"].group_by("class").agg(pl.col("tests").sum())
     return {
@@ -148,7 +148,7 @@ def document(results: Results) -> dict[str, Any]:
         "schema": SCHEMA,
         "study": "discards",
         "parameters": results.parameters.model_dump(mode="json"),
-        "summary": words.summary(results),
+        "summary": sentences.summary(results),
         "notes": results.notes,
         "facts": results.facts,
         "tests": dict(sorted(classes.iter_rows())),

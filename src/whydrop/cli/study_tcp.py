@@ -110,17 +110,19 @@ def _run(
 
 
 def _write(results: Results, folder: Any, formats: tuple[str, ...], progress: study_output.Progress) -> int:
-    from whydrop.studies import writing
+    from whydrop.studies import study_files
     from whydrop.studies.tcp import figures, page
 
     pictures = figures.figures(results)
-    contents = writing.Contents(
+    contents = study_files.Contents(
         {"parameters": results.parameters.document(), "notes": results.notes, "facts": results.facts},
         results.tables,
         pictures,
         lambda: page.page(results, pictures),
     )
-    return len(writing.write(contents, folder, formats, lambda what, done, of: progress(f"Writing {what}", done, of)))
+    return len(
+        study_files.write(contents, folder, formats, lambda what, done, of: progress(f"Writing {what}", done, of))
+    )
 
 
 def document(results: Results) -> dict[str, Any]:
@@ -128,7 +130,7 @@ def document(results: Results) -> dict[str, Any]:
     import polars as pl
 
     from whydrop import _core
-    from whydrop.studies.tcp import words
+    from whydrop.studies.tcp import sentences
 
     tables = {
         name: frame.filter(pl.col("by").is_in(_IN_DOCUMENT)) if "by" in frame.columns else frame
@@ -139,7 +141,7 @@ def document(results: Results) -> dict[str, Any]:
         "schema": SCHEMA,
         "study": "tcp",
         "parameters": results.parameters.document(),
-        "summary": words.summary(results),
+        "summary": sentences.summary(results),
         "notes": results.notes,
         "facts": results.facts,
         "rows": {name: frame.height for name, frame in results.tables.items()},
@@ -149,10 +151,10 @@ def document(results: Results) -> dict[str, Any]:
 
 def _lines(results: Results) -> list[str]:
     from whydrop.cli import study_text
-    from whydrop.studies.tcp import words
+    from whydrop.studies.tcp import sentences
 
-    first, *rest = words.summary(results)
-    found = [aligned.paragraph(words.TITLE), "", aligned.paragraph(first)]
+    first, *rest = sentences.summary(results)
+    found = [aligned.paragraph(sentences.TITLE), "", aligned.paragraph(first)]
     rows = _sites(results)
     if len(rows) > 1:
         found += ["", "Sites:", *study_text.table(rows, aligned.width() if sys.stdout.isatty() else None)]
@@ -163,21 +165,21 @@ def _sites(results: Results) -> list[list[str]]:
     """One row for each site: its connections, the medians, and the shares of what limits them."""
     import polars as pl
 
-    from whydrop.studies.tcp import words
+    from whydrop.studies.tcp import sentences
     from whydrop.text import quantities
 
     limits = results.tables["limits"].filter(pl.col("by") == "site")
     spread = results.tables["distributions"].filter(pl.col("by") == "site")
-    limiters = words.order(limits["limiter"].unique().to_list())
+    limiters = sentences.order(limits["limiter"].unique().to_list())
     medians = {(row["group"], row["quantity"]): row["p50"] for row in spread.iter_rows(named=True)}
     shares = {(row["group"], row["limiter"]): row for row in limits.iter_rows(named=True)}
     counts = dict(limits.group_by("group").agg(pl.col("connections").sum()).iter_rows())
-    head = ["site", "connections", *words.QUANTITIES.values(), *limiters]
+    head = ["site", "connections", *sentences.QUANTITIES.values(), *limiters]
     rows = [
         [
             site,
             quantities.count(counts[site]),
-            *(words.value(name, medians.get((site, name))) for name in words.QUANTITIES),
+            *(sentences.value(name, medians.get((site, name))) for name in sentences.QUANTITIES),
             *(quantities.percent(shares[site, one]["share"]) if (site, one) in shares else "0 %" for one in limiters),
         ]
         for site in sorted(counts)

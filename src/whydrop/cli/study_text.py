@@ -10,7 +10,7 @@ import polars as pl
 
 from whydrop.cli import aligned
 from whydrop.cli.ending import printable
-from whydrop.studies.discards import phrases, words
+from whydrop.studies.discards import phrases, sentences
 from whydrop.text import quantities
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def lines(results: Results) -> list[str]:
     What a table shows of each site is not said again in sentences: of forty sites these would be a wall.
     """
     found = [aligned.paragraph(results.parameters.title), ""]
-    found += [aligned.paragraph(line) for line in words.verdict(results)]
+    found += [aligned.paragraph(line) for line in sentences.verdict(results)]
     for title, rows in (
         ("Discards before and after the change", changes(results)),
         ("Clients' speeds before and after the change", comparisons(results)),
@@ -38,9 +38,9 @@ def lines(results: Results) -> list[str]:
             found += ["", f"{title}:", *table(rows, aligned.width() if sys.stdout.isatty() else None)]
     published = results.parameters.definitions == "published"
     rest = [
-        *([] if published else words.largest_differ(results)),
-        *words.exposure(results),
-        *words.caveats(results),
+        *([] if published else sentences.largest_differ(results)),
+        *sentences.exposure(results),
+        *sentences.caveats(results),
         *results.notes,
     ]
     return [*found, "", *(aligned.paragraph(line) for line in rest)] if rest else found

@@ -28,7 +28,7 @@ def exporter(to: str) -> Callable[[Recording], bytes]:
         KeyError: there is no such format.
     """
     if to == "flent":
-        from whydrop.formats.flent import writing as flent
+        from whydrop.formats.flent import exporting as flent
 
         return flent.exported
     if to == "csv":
@@ -84,7 +84,7 @@ def beside(recording: Recording, to: str) -> Path:
 def redacted(recording: Recording) -> Recording:
     """A recording with pseudonyms for names and addresses of hosts, and without secrets."""
     from whydrop.recording import tables
-    from whydrop.recording.metadata.redaction import redacted as pseudonymous
+    from whydrop.recording.redaction import redacted as pseudonymous
 
     frames = [(name, recording.table(name)) for name in tables.TABLES]
     metadata, changed = pseudonymous(recording.metadata, frames)

@@ -49,7 +49,7 @@ def _of_connections(path: Path) -> Recording:
     import polars as pl
 
     from whydrop.formats import connections
-    from whydrop.formats.archives.reading import pieces
+    from whydrop.formats.archives.pieces import pieces
     from whydrop.store.tables import TCP
 
     found = list(pieces(path))

@@ -15,8 +15,9 @@ from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners import Runner
 
 if TYPE_CHECKING:
+    from whydrop.measure.host import CounterSampler
     from whydrop.measure.settings import Settings
-    from whydrop.recording.metadata import CounterSampler, Redactor
+    from whydrop.recording.redaction import Redactor
 
 
 # Programs that talk to a server of their own kind at a port that can be chosen.
@@ -75,7 +76,7 @@ def resolved(plan: Plan, hosts: Sequence[FarHost], known: Mapping[str, str]) -> 
 
 def described(address: str) -> str:
     """This host's metadata as JSON, for a client at ``address`` (the far end's ``describe``)."""
-    from whydrop.recording.metadata import gather
+    from whydrop.measure.host import gather
 
     return json.dumps(gather([_unmapped(address)]))
 
@@ -93,7 +94,7 @@ class HostContext:
     """
 
     def __init__(self, plan: Plan, addresses: Mapping[str, str], settings: Settings) -> None:
-        from whydrop.recording.metadata import Redactor
+        from whydrop.recording.redaction import Redactor
 
         self.addresses = dict(addresses)
         self._plan = plan
@@ -104,20 +105,20 @@ class HostContext:
 
     def before(self) -> dict[str, Any]:
         """Gather this host's metadata, with its queues' statistics, before the test."""
-        from whydrop.recording.metadata import gather
+        from whydrop.measure.host import gather
 
         self._before = gather(sorted(set(self.addresses.values())))
         return self._before
 
     def after(self) -> dict[str, Any]:
         """The same metadata with what changed by the test beside it."""
-        from whydrop.recording.metadata import with_after
+        from whydrop.measure.host import with_after
 
         return with_after(self._before, sorted(set(self.addresses.values())))
 
     def start_counters(self) -> None:
         """Begin to sample the counters of the interfaces that the test uses."""
-        from whydrop.recording.metadata import CounterSampler, interfaces
+        from whydrop.measure.host import CounterSampler, interfaces
 
         if self._sample:
             self._sampler = CounterSampler(interfaces(self._before), self._plan.step_s)

@@ -273,6 +273,6 @@ def _flent_figures(summary: Summary, one: Series) -> str:
 
 def _for_flent(summary: Summary) -> list[Series]:
     """The series that an exported file has as results."""
-    from whydrop.formats.flent.writing import exported_series
+    from whydrop.formats.flent.exporting import exported_series
 
     return exported_series(summary.recording)

@@ -26,7 +26,7 @@ import polars as pl
 from whydrop.store import merging, parts, tables
 from whydrop.store.errors import DamagedPartError
 from whydrop.store.files import Files
-from whydrop.store.reading import Reader, first_line
+from whydrop.store.part_frames import Reader, first_line
 
 STAGING = "compacting"
 UNREADABLE = "it was to replace other parts, and cannot be read"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whydrop.store import parts, snapshot, tables
 from whydrop.store.errors import DamagedPartError, PartGoneError
-from whydrop.store.reading import Reader
+from whydrop.store.part_frames import Reader
 
 if TYPE_CHECKING:
     from pyarrow import parquet

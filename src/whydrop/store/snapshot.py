@@ -14,7 +14,7 @@ import polars as pl
 from whydrop.store import compacting, parts
 from whydrop.store.errors import DamagedPartError, PartGoneError
 from whydrop.store.files import Files
-from whydrop.store.reading import Reader, first_line
+from whydrop.store.part_frames import Reader, first_line
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ import polars as pl
 from whydrop.store import compacting, contents, merging, parts, snapshot, spans, tables
 from whydrop.store.errors import StoreError
 from whydrop.store.files import Files
-from whydrop.store.reading import Reader
+from whydrop.store.part_frames import Reader
 
 DESCRIPTION = "whydrop-store.json"
 VERSION = 1

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from whydrop import _core
-from whydrop.recording.metadata import CounterSampler
-from whydrop.recording.metadata.kernel_sources import Reading
+from whydrop.measure.host import CounterSampler
+from whydrop.measure.host.kernel_sources import Reading
 from whydrop.recording.tables import COUNTERS
 
 # How drops may be watched, the one that tells most first; `auto` takes the first that the kernel allows.

@@ -227,7 +227,7 @@ class Watch:
     # Recordings one after the other.
 
     def _begin(self) -> RecordingWriter:
-        from whydrop.recording.metadata import gather
+        from whydrop.measure.host import gather
 
         started_ns = time.time_ns()
         settings = self.settings

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.formats.archives.reading_many import read_all
-from whydrop.formats.archives.reading_one import Chunk, Count, FileReport, Given, Status
+from whydrop.formats.archives.chunks import Chunk, Count, FileReport, Given, Status
+from whydrop.formats.archives.parallel import read_all
 from whydrop.runtime import long_calls
 from whydrop.store.errors import StoreError
 

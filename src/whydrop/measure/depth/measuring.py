@@ -21,10 +21,10 @@ from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Direct
 from whydrop.measure.depth.searching import SIZES, Search
 from whydrop.measure.depth.stalls import Stalls
 from whydrop.measure.engine import EngineError, FarHost
+from whydrop.measure.host import gather
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.tally import Tally, count
 from whydrop.recording import tables
-from whydrop.recording.metadata import gather
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.cancelling import deferred

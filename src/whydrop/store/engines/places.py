@@ -11,7 +11,7 @@ from whydrop.store import parts, snapshot
 from whydrop.store.engines.base import BackendError
 from whydrop.store.errors import StoreError
 from whydrop.store.files import Files
-from whydrop.store.reading import Reader
+from whydrop.store.part_frames import Reader
 from whydrop.store.store import DESCRIPTION, Store
 from whydrop.store.tables import TABLES
 

@@ -11,7 +11,7 @@ import polars as pl
 from whydrop.show import page as pages
 from whydrop.show.embedding import Choice
 from whydrop.show.page import text
-from whydrop.studies.discards import figures, words
+from whydrop.studies.discards import figures, sentences
 from whydrop.studies.page import Column, grid, listed
 from whydrop.text import quantities
 
@@ -55,9 +55,11 @@ def _header(results: Results) -> str:
 
 def _answer(results: Results) -> str:
     """The written summary; its first sentence is the page's headline."""
-    first, *rest = [*words.answer(results), *words.findings(results)] or ["The store holds nothing of these days."]
+    first, *rest = [*sentences.answer(results), *sentences.findings(results)] or [
+        "The store holds nothing of these days."
+    ]
     parts = [f'<section class="answer" id="summary" aria-label="Summary"><h1>{text(first)}</h1>', listed(rest)]
-    careful = [*words.caveats(results), *results.notes]
+    careful = [*sentences.caveats(results), *results.notes]
     if careful:
         parts += ["<h2>To be known about it</h2>", listed(careful)]
     return "".join([*parts, "</section>"])

@@ -9,7 +9,7 @@ import polars as pl
 
 from whydrop.show.figure import Figure, Panel
 from whydrop.show.plots.traces import INK, panel, trace
-from whydrop.studies.tcp import words
+from whydrop.studies.tcp import sentences
 from whydrop.studies.tcp.study import Results
 
 # Sites of a picture: those with most connections.
@@ -56,7 +56,7 @@ def _limits(results: Results) -> Iterator[Panel]:
     if frame.is_empty():
         return
     groups = _sites(frame)
-    limiters = words.order(frame["limiter"].unique().to_list())
+    limiters = sentences.order(frame["limiter"].unique().to_list())
     layers = []
     ends = dict.fromkeys(groups, 0.0)
     for number, limiter in enumerate(limiters):

@@ -12,7 +12,7 @@ from whydrop.show import page as pages
 from whydrop.show.embedding import Choice
 from whydrop.show.page import text
 from whydrop.studies.page import Column, grid, listed
-from whydrop.studies.tcp import words
+from whydrop.studies.tcp import sentences
 from whydrop.text import quantities
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LIMITS = (
 )
 _CHANGES = (
     Column("Site", ("site",), str),
-    Column("Median", ("quantity",), lambda name: words.QUANTITIES[name]),
+    Column("Median", ("quantity",), lambda name: sentences.QUANTITIES[name]),
     Column("Conclusion", ("conclusion",), str),
     Column("Later / earlier", ("ratio",), quantities.significant),
     Column("95 % interval", ("low", "high"), quantities.significant),
@@ -42,17 +42,17 @@ def page(results: Results, figures: Mapping[str, Figure]) -> str:
     """The whole page: the answer first, then pictures, then tables."""
     from whydrop import _core
 
-    first, *rest = words.summary(results)
+    first, *rest = sentences.summary(results)
     facts = results.facts
     limits, spread = results.tables["limits"], results.tables["distributions"]
     figure = "".join(_figure(name, one) for name, one in figures.items())
     tables = [
         *(grid(f"What limits connections, by {by}", _largest(limits, by), _LIMITS) for by in _BY),
-        *(_spread(spread, quantity) for quantity in words.QUANTITIES),
+        *(_spread(spread, quantity) for quantity in sentences.QUANTITIES),
         grid("Did the later half of the days differ?", results.tables["changes"], _CHANGES),
     ]
     body = [
-        f'<header><p class="brand">whydrop</p><p class="source"><strong>{text(words.TITLE)}</strong> '
+        f'<header><p class="brand">whydrop</p><p class="source"><strong>{text(sentences.TITLE)}</strong> '
         f"{quantities.count(facts['samples'])} samples; {text(facts['first'])} to {text(facts['last'])}</p></header>",
         "<main>",
         f'<section class="answer" id="summary" aria-label="Summary"><h1>{text(first)}</h1>{listed(rest)}',
@@ -64,7 +64,7 @@ def page(results: Results, figures: Mapping[str, Figure]) -> str:
     ]
     sheet = resources.files("whydrop.studies").joinpath("report.css").read_text(encoding="utf-8")
     parts = {"figures": [Choice(list(figures.values()))]} if figures else {}
-    return pages.document(words.TITLE, body, parts, sheet=sheet)
+    return pages.document(sentences.TITLE, body, parts, sheet=sheet)
 
 
 _BY = ("site", "day", "network")
@@ -89,7 +89,7 @@ def _figure(name: str, figure: Figure) -> str:
 
 def _spread(frame: pl.DataFrame, quantity: str) -> str:
     def write(number: float) -> str:
-        return words.value(quantity, number)
+        return sentences.value(quantity, number)
 
     columns = (
         Column("Site", ("group",), str),
@@ -100,4 +100,4 @@ def _spread(frame: pl.DataFrame, quantity: str) -> str:
         Column("95 %", ("p95",), write),
     )
     own = frame.filter((pl.col("quantity") == quantity) & pl.col("by").is_in(["all", "site"]))
-    return grid(f"Distribution of the {words.QUANTITIES[quantity]}", own, columns)
+    return grid(f"Distribution of the {sentences.QUANTITIES[quantity]}", own, columns)

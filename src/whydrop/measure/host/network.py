@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whydrop.recording.metadata import flow_control, qdiscs
-from whydrop.recording.metadata.ethtool import Ethtool
-from whydrop.recording.metadata.items import Items, line_or_none, whole_number
+from whydrop.measure.host import flow_control, qdiscs
+from whydrop.measure.host.ethtool import Ethtool
+from whydrop.measure.host.items import Items, line_or_none, whole_number
 from whydrop.runtime import rtnetlink
 from whydrop.runtime.rtnetlink import Attributes, Netlink
 

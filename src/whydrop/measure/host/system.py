@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from whydrop.recording.metadata.items import Items, line, line_or_none, whole_number
+from whydrop.measure.host.items import Items, line, line_or_none, whole_number
 
 # Settings that change what TCP does or how long packets wait. Flent's 24 are among them.
 SYSCTLS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from whydrop.recording.metadata.items import line_or_none
+from whydrop.measure.host.items import line_or_none
 
 # Source, object, counter, value, cumulative; as in `sources`.
 Reading = tuple[str, str, str, float, bool]

@@ -1,6 +1,6 @@
-"""Metadata of hosts: gathered before and after a test, sampled while it runs, redacted on request.
+"""Facts about this host: gathered before and after a test; counters, sampled while it runs.
 
-The same functions serve the far end, which sends what it gathered to the client.
+The far end gathers its own with the same functions and sends them to the client.
 """
 
 from __future__ import annotations
@@ -9,39 +9,38 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from whydrop.recording.metadata.items import Items
-from whydrop.recording.metadata.redaction import Redactor
-from whydrop.recording.metadata.sampling import CounterSampler
+from whydrop.measure.host.items import Items
+from whydrop.measure.host.sampling import CounterSampler
 
-__all__ = ["CounterSampler", "Redactor", "gather", "interfaces", "with_after"]
+__all__ = ["CounterSampler", "gather", "interfaces", "with_after"]
 
-# What a far end may send to its client.
+# The most that a far end may send to its client.
 MOST_BYTES = 128 * 1024
 
-# What a test may change of an interface.
+# Properties of an interface that may change during a test.
 _CHANGING = ("qdiscs", "classes", "byte_queue_limits", "carrier_changes", "flow_control")
 
-# Left out first where it would be more, from the longest that can be spared on.
+# Left out in this order if the whole is larger.
 _DISPENSABLE = ("modules", "addresses", "gateways", "interfaces", "sysctls")
 
 
 def gather(targets: Sequence[str] = ()) -> dict[str, Any]:
-    """This host, and the way from it to each target (addresses, or names that can be resolved).
+    """Facts about this host and its route to each target (addresses, or names that can be resolved).
 
-    Nothing raises: what could not be found out is told in words under ``not_gathered``. As JSON it is smaller than
-    128 kB.
+    Nothing raises: ``not_gathered`` lists the facts that could not be found, with the reason. As JSON the result is
+    smaller than 128 kB.
     """
-    from whydrop.recording.metadata import host, network
+    from whydrop.measure.host import network, system
 
     items = Items()
-    host.gather(items)
+    system.gather(items)
     items.try_("network", lambda: network.gather(items, targets))
     return _limited({**items.found, "not_gathered": items.missing})
 
 
 def with_after(before: dict[str, Any], targets: Sequence[str] = ()) -> dict[str, Any]:
-    """``before`` with what a test may have changed beside it, under keys that end in ``_after``."""
-    from whydrop.recording.metadata import network
+    """``before``, with the values after the test under keys that end in ``_after``."""
+    from whydrop.measure.host import network
 
     items = Items()
     items.try_("network", lambda: network.gather(items, targets))
@@ -54,7 +53,7 @@ def with_after(before: dict[str, Any], targets: Sequence[str] = ()) -> dict[str,
 
 
 def interfaces(metadata: dict[str, Any]) -> list[str]:
-    """The names of the interfaces that packets to the targets leave by, of what :func:`gather` returned."""
+    """The names of the interfaces by which packets to the targets leave, from the result of :func:`gather`."""
     return sorted(metadata.get("interfaces", {}))
 
 
@@ -64,5 +63,5 @@ def _limited(metadata: dict[str, Any]) -> dict[str, Any]:
             break
         if key in metadata:
             metadata = {name: value for name, value in metadata.items() if name != key}
-            metadata["not_gathered"] = [*metadata.get("not_gathered", []), f"{key}: too much of it to be kept"]
+            metadata["not_gathered"] = [*metadata.get("not_gathered", []), f"{key}: too large to be kept"]
     return metadata

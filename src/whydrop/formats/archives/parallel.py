@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
-from whydrop.formats.archives.reading_one import Chunk, FileReport, Given, read_chunks
+from whydrop.formats.archives.chunks import Chunk, FileReport, Given, read_chunks
 from whydrop.runtime.cancelling import ENDING
 from whydrop.store.store import Store
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.formats.flent.host_metadata import host_metadata
 from whydrop.formats.flent.names import name_for
 from whydrop.formats.flent.raw import raw_values
-from whydrop.formats.flent.writing_metadata import host_metadata
 from whydrop.recording import document
 from whydrop.recording.grid import computed_plans
 from whydrop.recording.metrics.summary import Summary

@@ -20,11 +20,11 @@ import pytest
 
 import recordings
 from patience import wait_until
-from whydrop.recording.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
-from whydrop.recording.metadata.host import SYSCTLS
-from whydrop.recording.metadata.kernel_sources import NetworkTables, Pressure, Softnet
-from whydrop.recording.metadata.redaction import HIDDEN, redacted
-from whydrop.recording.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
+from whydrop.measure.host import CounterSampler, gather, interfaces, qdiscs, with_after
+from whydrop.measure.host.kernel_sources import NetworkTables, Pressure, Softnet
+from whydrop.measure.host.sources import ByteQueueLimits, Processors, Stack, Wireless
+from whydrop.measure.host.system import SYSCTLS
+from whydrop.recording.redaction import HIDDEN, Redactor, redacted
 from whydrop.runtime.rtnetlink import TrafficObject, attributes
 
 TESTS = Path(__file__).parents[1]
@@ -32,7 +32,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def gathered() -> dict[str, Any]:
-    return gather(["127.0.0.1", "::1", "no-such-host.invalid"])
+    return gather(["127.0.0.1", "::1", "no-such-system.invalid"])
 
 
 def test_the_host_is_described_as_the_system_says(gathered: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ def test_the_way_to_each_target_is_that_of_the_routes(gathered: dict[str, Any]) 
 
 
 def test_what_could_not_be_found_out_is_said_in_words(gathered: dict[str, Any]) -> None:
-    assert any("no-such-host.invalid" in words for words in gathered["not_gathered"])
+    assert any("no-such-system.invalid" in words for words in gathered["not_gathered"])
 
 
 def test_what_is_gathered_fits_into_a_message_to_the_client(gathered: dict[str, Any]) -> None:
@@ -78,22 +78,22 @@ def test_what_is_gathered_fits_into_a_message_to_the_client(gathered: dict[str, 
 
 
 def test_too_much_is_cut_down_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whydrop.recording.metadata import host
+    from whydrop.measure.host import system
 
-    monkeypatch.setattr(host, "_modules", lambda: {f"module-{n}": "x" * 40 for n in range(5000)})
+    monkeypatch.setattr(system, "_modules", lambda: {f"module-{n}": "x" * 40 for n in range(5000)})
     found = gather()
     assert len(json.dumps(found)) < 128 * 1024
     assert "modules" not in found
-    assert any(words.startswith("modules: too much") for words in found["not_gathered"])
+    assert any(words.startswith("modules: too large") for words in found["not_gathered"])
 
 
 def test_a_broken_item_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whydrop.recording.metadata import host, network
+    from whydrop.measure.host import network, system
 
     def broken(*_: object) -> Any:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(host, "_processors", broken)
+    monkeypatch.setattr(system, "_processors", broken)
     monkeypatch.setattr(network, "_addresses", broken)
     found = gather(["127.0.0.1"])
     assert "processors" not in found
@@ -141,7 +141,7 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
         "qdisc add dev vb root handle 2: tbf rate 20mbit burst 32k limit 100000",
     ):
         inside(namespace, "tc", *command.split())
-    program = "import json; from whydrop.recording.metadata import gather; print(json.dumps(gather(['10.9.0.99'])))"
+    program = "import json; from whydrop.measure.host import gather; print(json.dumps(gather(['10.9.0.99'])))"
     found = json.loads(inside(namespace, sys.executable, "-c", program))
     assert found["egress"]["10.9.0.99"]["source"] == "10.9.0.1"
     interface = found["interfaces"]["va"]
@@ -156,7 +156,7 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
     program = textwrap.dedent(
         """
         import json
-        from whydrop.recording.metadata import qdiscs
+        from whydrop.measure.host import qdiscs
         from whydrop.runtime.rtnetlink import Netlink
         netlink = Netlink()
         index = next(index for index, (name, _) in netlink.links().items() if name == "vb")
@@ -181,7 +181,7 @@ def test_counters_sampled_while_packets_flow_are_those_of_tc(namespace: str) -> 
         """
         import socket, sys, time
         import polars as pl
-        from whydrop.recording.metadata import CounterSampler
+        from whydrop.measure.host import CounterSampler
         sampler = CounterSampler("va", 0.1)
         sampler.start()
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from whydrop.recording.metadata import flow_control, qdiscs
-from whydrop.recording.metadata.ethtool import Ethtool
-from whydrop.recording.metadata.items import line_or_none
-from whydrop.recording.metadata.kernel_sources import NetworkTables, Pressure, Reading, Softnet
+from whydrop.measure.host import flow_control, qdiscs
+from whydrop.measure.host.ethtool import Ethtool
+from whydrop.measure.host.items import line_or_none
+from whydrop.measure.host.kernel_sources import NetworkTables, Pressure, Reading, Softnet
 from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
 
 # Fields of rtnl_link_stats64 (linux/if_link.h), in order.

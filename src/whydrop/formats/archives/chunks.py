@@ -119,7 +119,7 @@ def _pieces(path: Path) -> Iterator[Piece]:
     if path.is_dir():
         yield _of_recording(path)
         return
-    from whydrop.formats.archives.reading import pieces
+    from whydrop.formats.archives.pieces import pieces
 
     yield from pieces(path)
 
