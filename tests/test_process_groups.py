@@ -89,7 +89,7 @@ def test_what_is_left_of_a_group_is_told_with_its_user_and_without_secrets(monke
     process.wait()
     assert str(left) == (
         f"process {process.pid} (sh -c read x --password=***) is left running: it belongs to {name}, "
-        f"whose processes whydrop may not end; end it by: sudo kill {process.pid}"
+        f"and whydrop may not end it; end it by: sudo kill {process.pid}"
     )
 
 

@@ -68,7 +68,7 @@ def test_fewer_retransmissions_are_not_worth_a_larger_share_of_the_goodput() -> 
     bad = proof(effect("retransmits", [0.5, 0.52, 0.51], [0, 0, 0]), goodput)
     good = proof(effect("retransmits", [6.0, 6.1, 6.2], [0, 0, 0]), goodput)
     assert (bad.holds, good.holds) == (False, True)
-    assert bad.sentence().startswith("It costs more than it brings: goodput −4.0 %")
+    assert bad.sentence().startswith("It costs more than it gains: goodput −4.0 %")
 
 
 def test_what_helps_nothing_says_so_and_what_it_cost() -> None:

@@ -86,4 +86,4 @@ def test_of_rates_that_bring_as_much_the_one_with_less_loss_is_taken() -> None:
 
     found = search(measure, 1e9, 1)
     assert found.best is not None
-    assert (found.best.sent_again, found.best.goodput_bps > 0.95e8) == (0.0, True)
+    assert (found.best.retransmitted, found.best.goodput_bps > 0.95e8) == (0.0, True)

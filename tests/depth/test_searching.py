@@ -174,12 +174,12 @@ def said(found: dict[str, Any]) -> str:
 def test_the_answer_stands_first_in_words_and_numbers() -> None:
     in_packets = said(full("packets"))
     assert in_packets.startswith("A queue of 45 packets (44 packets to 46 packets) that drains at 50.")
-    assert "counted in packets" in in_packets
-    assert "counted in bytes" in said(full("bytes"))
-    assert "cannot be told" in said(full(None))
+    assert "Its limit counts packets" in in_packets
+    assert "Its limit counts bytes" in said(full("bytes"))
+    assert "do not show whether its limit counts packets or bytes" in said(full(None))
     never_full = said(told(drain_rate_bps=around(1e7), most_packets=312.0))
     assert "never full: it holds more than 312 packets" in never_full
-    assert said(told()).startswith("Nothing held up or dropped")
+    assert said(told()).startswith("No queue and no policer")
     assert "marked" in said(told(marked=12, drain_rate_bps=around(1e7)))
 
 
@@ -195,7 +195,7 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     bucket = {"rate_bps": around(1.001e7, 0.01), "burst_bytes": around(51_500, 0.03)}
     found: Depth = depth(told(lost=50, verdict=policed, bucket=bucket), 1500)
     assert (found.kind, found.burst_bytes and found.burst_bytes.value) == ("policer", 51_200)
-    # Where the fit of all fates follows something else, what passed before the first losses tells.
+    # Where the fit of all fates follows something else, the packets before the first losses decide.
     other_bucket = {**bucket, "burst_bytes": around(20_000, 0.03)}
     other_found = depth(told(lost=50, verdict=policed, bucket=other_bucket), 1500)
     assert other_found.burst_bytes is not None

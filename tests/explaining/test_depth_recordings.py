@@ -69,7 +69,7 @@ def test_a_result_whose_numbers_are_none_is_refused_in_one_line(lie: Any) -> Non
 def test_a_queue_of_the_sending_host_is_said_to_be_its_own_also_by_its_recording(tmp_path: Path) -> None:
     own = dataclasses.replace(QUEUE, at_sender=True)
     verdict = whydrop.explain(written(tmp_path, own)).document["verdicts"][0]
-    assert verdict["evidence"][0] == "It is the sending host's own: most lost packets never left its interface."
+    assert verdict["evidence"][0] == "It is in the sending host: most lost packets never left its interface."
     before = {name: value for name, value in QUEUE.document().items() if name != "at_sender"}
     assert Depth.of_document(before) == QUEUE
 
@@ -77,7 +77,7 @@ def test_a_queue_of_the_sending_host_is_said_to_be_its_own_also_by_its_recording
 def test_a_measurement_that_was_broken_off_says_so_first_and_keeps_what_it_had(tmp_path: Path) -> None:
     path = written(tmp_path, QUEUE, "failed", failures=["server.example: the responder went away"])
     verdict = whydrop.explain(path).document["verdicts"][0]
-    assert verdict["sentence"].startswith("Broken off: what follows is from the one round before")
+    assert verdict["sentence"].startswith("Failed: this result is from the one round before")
     assert sentences(QUEUE)[0] in verdict["sentence"]
     assert "server.example: the responder went away" in verdict["evidence"]
 

@@ -22,16 +22,16 @@ BURSTS_BYTES = (1600, 4600, 15_200)
 
 def swept(host: str, drain_bps: float, length_s: float, folder: Path) -> list[list[float | None]]:
     """Measure them all."""
-    meter, way = Meter(FarHost(host), folder, length_s), pacing.way_to(host)
+    meter, way = Meter(FarHost(host), folder, length_s), pacing.route_to(host)
     first = meter.reading("unpaced")
-    found: list[list[float | None]] = [[None, None, first.goodput_bps, first.sent_again]]
+    found: list[list[float | None]] = [[None, None, first.goodput_bps, first.retransmitted]]
     for burst in BURSTS_BYTES:
         for share in RATES:
             pace = Pace(share * drain_bps, burst, way.addresses)
             with leased(paced(way.interface, way.snapshot, pace), host) as lease:
                 lease.on()
                 reading = meter.reading(f"{share} {burst}")
-                found.append([share, burst, reading.goodput_bps, reading.sent_again])
+                found.append([share, burst, reading.goodput_bps, reading.retransmitted])
     return found
 
 

@@ -82,7 +82,7 @@ def test_ctrl_c_in_any_phase_of_a_measurement_leaves_a_finished_recording(
 
     settings = Settings(output=tmp_path, hosts=[FarHost("127.0.0.1", port=far.port)], counters=False)
     with cancelling.signals_raised():
-        finished = measure(upload(1.0), settings, tell=tell)
+        finished = measure(upload(1.0), settings, say=tell)
     assert finished.status == "interrupted"
     recording = Recording.open(finished.folder)
     assert recording.metadata["status"] == "interrupted"

@@ -1,1 +1,1 @@
-"""Changes of this host: pacing and queues, planned, tried, proved, and taken back; nothing stays without a word."""
+"""Changes of this host: pacing and queues, planned, tried, proved and rolled back; no change stays unannounced."""

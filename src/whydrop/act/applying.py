@@ -15,12 +15,12 @@ from whydrop.errors import Error
 from whydrop.runtime.cancelling import deferred
 from whydrop.runtime.rtnetlink import Netlink
 
-# A run that tries something longer has hung: then the guard takes the change back.
+# A run that tries a change for longer has hung: then the guard rolls the change back.
 _TRIAL_S = 3600.0
 
 
 class LostError(Error):
-    """The change was taken back by the guard or by another; the run cannot go on."""
+    """The guard or another process rolled the change back; the run cannot continue."""
 
 
 class Lease:
@@ -35,14 +35,14 @@ class Lease:
 
         Raises:
             CannotChangeError: the kernel refuses; nothing of it is left.
-            LostError: somebody else has taken it back or changed the queues.
+            LostError: another process has rolled it back or changed the queues.
         """
         with deferred(), state.opened() as book:
             self._check(book)
             netlink = Netlink()
             try:
                 if not Snapshot.take(netlink, self.change.before.index).same_as(self.change.before):
-                    raise LostError(f"{self.change.interface}: somebody else has changed its queues meanwhile")
+                    raise LostError(f"{self.change.interface}: another program has changed its queues in the meantime")
                 for step in self.change.steps:
                     self._send(netlink, step.request, step.command)
             except CannotChangeError:
@@ -53,7 +53,7 @@ class Lease:
 
     def use(self, change: Change) -> None:
         """Apply another change of the same kind, such as another rate, instead. Raises as :meth:`on`."""
-        # What takes it back is what was written down: it does not depend on the rate.
+        # The messages that roll it back are in the state file: they do not depend on the rate.
         assert ([one.as_json() for one in change.undo], change.owns) == (self._entry.undo, self._entry.owns)
         with deferred(), state.opened() as book:
             self._check(book)
@@ -63,7 +63,7 @@ class Lease:
         self.on()
 
     def off(self) -> None:
-        """Take it back, to apply it again later. Raises as :func:`reverting.revert`."""
+        """Roll it back, to apply it again later. Raises as :func:`reverting.revert`."""
         with deferred(), state.opened() as book:
             self._check(book)
             reverting.take_back(self._entry)
@@ -75,7 +75,7 @@ class Lease:
             self._entry = book.update(self._entry, phase=phase, until_s=state.now_s() + for_s)
 
     def end(self) -> None:
-        """Take it back unless it was left."""
+        """Roll it back unless it was left in place."""
         if self._entry.phase != "tried":
             return
         with deferred(), state.opened() as book:
@@ -84,7 +84,7 @@ class Lease:
 
     def _check(self, book: state.Book) -> None:
         if self._entry not in book.entries():
-            raise LostError(f"{self.change.interface}: the change was taken back meanwhile (its time was over)")
+            raise LostError(f"{self.change.interface}: the change was rolled back in the meantime (its time was over)")
 
     @staticmethod
     def _send(netlink: Netlink, request: Request, command: str) -> None:
@@ -101,7 +101,7 @@ class Lease:
 
 @contextmanager
 def leased(change: Change, host: str) -> Iterator[Lease]:
-    """Write a change down and have it guarded; at the end it is taken back, unless it was left.
+    """Write a change to the state file and guard it; at the end roll it back, unless it was left in place.
 
     Args:
         change: it is not applied yet.
@@ -132,7 +132,7 @@ def leased(change: Change, host: str) -> Iterator[Lease]:
         other = next((one for one in book.entries() if state.same_place(one, entry)), None)
         if other is not None:
             raise CannotChangeError(
-                f"{change.interface} is changed already: {other.words}; first `whydrop pace revert`"
+                f"{change.interface} is changed already: {other.words}; run `whydrop pace revert` first"
             )
         book.put(entry)
     lease = Lease(change, entry)

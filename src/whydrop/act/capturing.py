@@ -64,4 +64,4 @@ def captured(interface: str, address: str, file: Path) -> Iterator[list[str]]:
         _, said = process.communicate()
         if not file.exists() or file.stat().st_size == 0:
             lines = said.decode(errors="replace").strip().splitlines()
-            problems.append(f"no capture was made: tcpdump said: {lines[-1] if lines else 'nothing'}")
+            problems.append(f"no capture: tcpdump printed: {lines[-1] if lines else 'nothing'}")

@@ -42,9 +42,9 @@ _LATE_S = 1e-4
 _QUEUE_FRAMES, _QUEUE_S = 100, 0.1
 # "wd": the discipline's handle that whydrop takes where it is free.
 _HANDLE = 0x7764
-# What nobody is held back by.
+# Faster than any interface: no limit.
 _UNLIMITED_BPS = 100e9
-# The leaf that splits large packets lets them out at this rate: it holds nothing back.
+# The leaf that splits large packets sends them at this rate: it delays none.
 _SPLIT_BPS = 32e9
 _QUANTUM_BYTES = 60_000
 _TICK_NS = 64
@@ -81,7 +81,7 @@ class Change:
         steps: in order.
         undo: messages that bring back ``before``; each may fail where there is nothing to be done.
         owns: the handle that is ours; what else stands there is not removed.
-        notes: what whoever applies it should know.
+        notes: side effects, for the person who applies it.
     """
 
     interface: str
@@ -127,10 +127,10 @@ def least_burst_bytes(rate_bps: float) -> int:
 
 
 def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool = False) -> Change:
-    """Pace what goes to one host, and leave all else as it is.
+    """Pace the packets to one host, and leave all others as they are.
 
-    Where nobody has configured the interface, HTB takes the place of the kernel's default and passes on all else; an
-    HTB that somebody configured gets one more class.
+    On an interface with default queues, HTB takes the place of the kernel's default and forwards all other packets
+    unpaced. A configured HTB gets one more class.
 
     Args:
         interface: its name.
@@ -147,11 +147,11 @@ def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool 
         return _beside(interface, snapshot, root, pace)
     if root is not None and root.handle and not replace_root:
         raise CannotChangeError(
-            f"{interface}: somebody has configured {root.kind} {handle(root.handle)} at its root, and whydrop leaves "
-            "it alone; with --replace-root it is put beneath whydrop's own, and put back afterwards"
+            f"{interface}: {root.kind} {handle(root.handle)} is configured at its root, and whydrop does not "
+            "change it. --replace-root puts it beneath a queue of whydrop, and restores it afterwards"
         )
     major = next(one for one in range(_HANDLE, 0xFFF0) if not {one, one + 1, one + 2} & snapshot.majors())
-    ours, default, held = major << 16, major << 16 | 1, major << 16 | 2
+    ours, default, paced_class = major << 16, major << 16 | 1, major << 16 | 2
     undo = [_remove(RTM_DELQDISC, ours, ROOT)]
     steps, notes = _new_root(interface, ours, snapshot), []
     if root is not None and root.handle:
@@ -160,25 +160,27 @@ def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool 
         nested = snapshot.requests(default)
         steps += [Step(one, f"# {_words(one)} as it was, beneath {handle(default)}") for one in nested]
         undo += snapshot.requests()
-        notes.append(f"{root.kind} {handle(root.handle)} goes on beneath {handle(default)}; it is put back as it was")
+        notes.append(
+            f"{root.kind} {handle(root.handle)} continues beneath {handle(default)}; it is restored afterwards"
+        )
     else:
         kind = _default_kind(interface, snapshot)
         if kind is not None:
             steps.append(_class(interface, ours, default, _UNLIMITED_BPS, _QUANTUM_BYTES))
             steps.append(_plain(interface, kind, default, (major + 1) << 16))
         if root is not None and root.kind == "mq":
-            notes.append(f"{interface} has several queues; while it is paced all packets pass one lock")
+            notes.append(f"{interface} has several queues; while it is paced, all packets pass one lock")
     if not snapshot.queue_length:
         undo.append(_queue_length(snapshot.index, 0))
-    steps += _held(interface, ours, held, (major + 2) << 16, pace, _PREFERENCE)
+    steps += _class_steps(interface, ours, paced_class, (major + 2) << 16, pace, _PREFERENCE)
     return _complete(interface, snapshot, pace, steps, undo, ours, notes)
 
 
 def _beside(interface: str, snapshot: Snapshot, root: Piece, pace: Pace) -> Change:
-    """One more class in an HTB that somebody configured."""
+    """One more class in a configured HTB."""
     major = root.handle >> 16
     used = {one.handle & 0xFFFF for one in snapshot.classes if one.handle >> 16 == major}
-    held = major << 16 | next(minor for minor in range(_HANDLE, 0xFFFF) if minor not in used)
+    paced_class = major << 16 | next(minor for minor in range(_HANDLE, 0xFFFF) if minor not in used)
     leaf = next(one for one in range(_HANDLE, 0xFFF0) if one not in snapshot.majors()) << 16
     taken = [one.info >> 16 for one in snapshot.filters if one.parent == root.handle]
     # One for each version of IP.
@@ -186,10 +188,10 @@ def _beside(interface: str, snapshot: Snapshot, root: Piece, pace: Pace) -> Chan
     if preference < 1:
         raise CannotChangeError(f"{interface}: its filters leave no preference before them; whydrop's must come first")
     undo = [_unfilter(root.handle, preference, version) for version in _versions(pace)]
-    undo.append(_remove(RTM_DELTCLASS, held, root.handle))
-    steps = _held(interface, root.handle, held, leaf, pace, preference)
-    notes = [f"packets to the host pass {handle(held)} and no longer the classes of {handle(root.handle)}"]
-    return _complete(interface, snapshot, pace, steps, undo, held, notes)
+    undo.append(_remove(RTM_DELTCLASS, paced_class, root.handle))
+    steps = _class_steps(interface, root.handle, paced_class, leaf, pace, preference)
+    notes = [f"packets to the host pass {handle(paced_class)} and no longer the classes of {handle(root.handle)}"]
+    return _complete(interface, snapshot, pace, steps, undo, paced_class, notes)
 
 
 def _complete(
@@ -227,12 +229,12 @@ def managed(interface: str, snapshot: Snapshot, kind: str, *, replace_root: bool
     fifos = [one for one in snapshot.qdiscs if one.kind in ("pfifo", "bfifo", "pfifo_fast")]
     if len(fifos) != 1 or (fifos[0].parent == ROOT and not fifos[0].handle):
         kinds = ", ".join(one.kind for one in snapshot.qdiscs) or "none"
-        raise CannotChangeError(f"{interface}: whydrop looks for one FIFO to replace, and there is: {kinds}")
+        raise CannotChangeError(f"{interface}: expected one FIFO to replace, found: {kinds}")
     fifo = fifos[0]
     if fifo.parent == ROOT and not replace_root:
         raise CannotChangeError(
-            f"{interface}: somebody has configured {fifo.kind} {handle(fifo.handle)} at its root; with --replace-root "
-            f"{kind} takes its place, and it is put back afterwards"
+            f"{interface}: {fifo.kind} {handle(fifo.handle)} is configured at its root; --replace-root replaces "
+            f"it by {kind}, and restores it afterwards"
         )
     _check_again(interface, snapshot, kind)
     ours = next(one for one in range(_HANDLE, 0xFFF0) if one not in snapshot.majors()) << 16
@@ -253,12 +255,12 @@ def _check_again(interface: str, snapshot: Snapshot, what: str) -> None:
     try:
         exact = can_be_made_again(snapshot)
     except OSError as reason:
-        raise CannotChangeError(f"{interface}: whether its queues can be put back cannot be tried: {reason}") from None
+        raise CannotChangeError(f"{interface}: cannot try whether its queues can be restored: {reason}") from None
     if not exact:
         kinds = ", ".join(dict.fromkeys(one.kind for one in (*snapshot.qdiscs, *snapshot.filters)))
         raise CannotChangeError(
-            f"{interface}: what is configured there ({kinds}) could not be put back exactly, as a trial in an empty "
-            f"network namespace showed; {what} is not done"
+            f"{interface}: its queues ({kinds}) cannot be restored exactly, as a trial in an empty network "
+            f"namespace showed; {what} is refused"
         )
 
 
@@ -278,8 +280,8 @@ def _default_kind(interface: str, snapshot: Snapshot) -> str | None:
         default = ""
     if kinds != {default} or any(one.handle for one in snapshot.qdiscs):
         raise CannotChangeError(
-            f"{interface}: it has {', '.join(sorted(kinds))} by default, and the kernel would give it "
-            f"{default or 'what cannot be told here'} afterwards (net.core.default_qdisc); whydrop leaves it alone"
+            f"{interface}: it has {', '.join(sorted(kinds))} by default, but the kernel would restore "
+            f"{default or 'an unknown discipline'} (net.core.default_qdisc); whydrop does not change it"
         )
     return default
 
@@ -296,11 +298,13 @@ def _new_root(interface: str, ours: int, snapshot: Snapshot) -> list[Step]:
     ]
 
 
-def _held(interface: str, parent: int, held: int, leaf: int, pace: Pace, preference: int) -> list[Step]:
+def _class_steps(interface: str, parent: int, paced_class: int, leaf: int, pace: Pace, preference: int) -> list[Step]:
     """A class with its leaf, and last the filter that sends packets there."""
-    steps = [_class(interface, parent, held, pace.rate_bps, min(pace.burst_bytes, _QUANTUM_BYTES), pace.burst_bytes)]
-    steps.append(_leaf(interface, held, leaf, pace))
-    return steps + [_filter(interface, parent, held, address, preference) for address in pace.addresses]
+    steps = [
+        _class(interface, parent, paced_class, pace.rate_bps, min(pace.burst_bytes, _QUANTUM_BYTES), pace.burst_bytes)
+    ]
+    steps.append(_leaf(interface, paced_class, leaf, pace))
+    return steps + [_filter(interface, parent, paced_class, address, preference) for address in pace.addresses]
 
 
 def _class(interface: str, parent: int, own: int, rate_bps: float, quantum: int, burst: int | None = None) -> Step:

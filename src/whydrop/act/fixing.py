@@ -15,7 +15,7 @@ from whydrop.act import planning, proving
 from whydrop.act.capturing import captured
 from whydrop.act.changes import CannotChangeError, Change, managed, paced
 from whydrop.act.measuring import Meter, metrics, read
-from whydrop.act.pacing import Way
+from whydrop.act.pacing import Route
 from whydrop.act.planning import Bottleneck
 from whydrop.explaining import completing
 from whydrop.explaining.recordings import document as explained
@@ -28,30 +28,30 @@ _HERE = 0.5
 _ROOM = 0.9
 # Of a full frame, the payload.
 _PAYLOAD_SHARE = 1448 / 1514
-# A smaller share of goodput is not worth a word.
+# A smaller share of goodput is not mentioned.
 _LEAST_PRICE = 0.005
-# CoDel's target (RFC 8289): what a managed queue lets stand.
+# CoDel's target (RFC 8289): the standing delay of a managed queue.
 _TARGET_S = 0.005
-# Idle time before and behind the load, in which the path shows itself without it.
+# Idle time before and after the load, for the path without load.
 _IDLE_S = 3.0
 
 _REASONS = {
-    "random-loss": "packets are lost at random, with load and without: slower or smoother sending loses as large a "
-    "share, so no pacing and no queue helps; look for a bad link (wireless, cable, optics, duplex)",
-    "none": "nothing was lost and nothing waited: there is nothing to fix",
-    "receiver-window": "the receiver's window holds the flow: raise net.ipv4.tcp_rmem at the far end",
-    "sender": "the sender itself has no more to send: its buffer (net.ipv4.tcp_wmem) or its application",
-    "reordering": "packets are reordered and none is lost: the sender's kernel adapts by itself",
+    "random-loss": "packets are lost at random, with load and without: a lower or smoother rate loses the same "
+    "share, so neither pacing nor a queue helps; look for a bad link (wireless, cable, optics, duplex)",
+    "none": "no packet was lost or delayed: there is nothing to fix",
+    "receiver-window": "the receive window limits the flow: raise net.ipv4.tcp_rmem at the far end",
+    "sender": "the sender limits the flow: its send buffer (net.ipv4.tcp_wmem) or its application",
+    "reordering": "packets are reordered, none is lost: the sender's kernel adapts on its own",
     "aqm": "a managed queue keeps the delay short, and drops or marks to do so: it works as intended",
-    "capture-loss": "the capture itself missed packets, the path did not: capture less of each packet",
-    "outage": "the path was gone for a while: no setting of this host changes that",
-    "unfairness": "flows share the path unequally: that is between them, and no fix of this host's queues",
+    "capture-loss": "the capture missed packets that the path delivered: capture fewer bytes of each packet",
+    "outage": "the path was interrupted: no setting of this host changes that",
+    "unfairness": "flows share the path unequally: no queue of this host fixes that",
 }
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The measurements and what they say.
+    """Measurements, and their explanation.
 
     Attributes:
         recording: the folder; None where a capture was given instead.
@@ -87,7 +87,7 @@ class Remedy:
         change: to queues of this host; None for a setting of whydrop's own flows.
         highest_bps: where the rate is known too little, it is searched for up to this one; infinite: the interface's.
         parameters: of the test that tries it.
-        bottleneck: what is known of what is mended, where somebody else runs it.
+        bottleneck: where another operator runs it: what is known of it.
         commands: that make it last, where it is no change of queues.
     """
 
@@ -103,7 +103,7 @@ class Remedy:
 
 
 def for_the_other_side(evidence: Evidence, remedy: Remedy) -> str | None:
-    """Advice that mends it for good, for whoever runs the bottleneck; None where that is not known."""
+    """Advice to the operator of the bottleneck on a permanent fix; None where the bottleneck is not known."""
     if remedy.bottleneck is None or math.isnan(evidence.round_trip_s):
         return None
     return planning.for_the_other_side(remedy.bottleneck, evidence.round_trip_s)
@@ -116,14 +116,14 @@ class NoRemedy:
     why: str
 
 
-def measured(meter: Meter, way: Way) -> Evidence:
+def measured(meter: Meter, route: Route) -> Evidence:
     """Load the path, capture what is sent, and explain both together.
 
     Raises:
         whydrop.act.measuring.NoMeasurementError, EngineError: it cannot be measured.
     """
     file = meter.output / "capture.pcap"
-    with captured(way.interface, str(way.addresses[0]), file) as problems:
+    with captured(route.interface, str(route.addresses[0]), file) as problems:
         finished = meter.loaded("as it is", delay_s=_IDLE_S)
     recording = Recording.open(finished.folder)
     seen = None
@@ -144,15 +144,15 @@ def of_capture(path: Path) -> Evidence:
     return Evidence(None, completing.document(_core.explain([str(path)], tables=False).document()), {})
 
 
-def choose(evidence: Evidence, way: Way, *, replace_root: bool = False) -> Remedy | NoRemedy:
+def choose(evidence: Evidence, route: Route, *, replace_root: bool = False) -> Remedy | NoRemedy:
     """The mildest fix that the headline suggests.
 
     Raises:
-        whydrop.act.changes.CannotChangeError: it would have to touch what somebody configured.
+        whydrop.act.changes.CannotChangeError: it would have to change a configured queue.
     """
     verdict = evidence.headline
     if verdict is None:
-        return NoRemedy("there is no verdict: too little was measured")
+        return NoRemedy("there is no verdict: too few packets were measured")
     if verdict["cause"] in _REASONS and verdict["cause"] != "aqm":
         return NoRemedy(_REASONS[verdict["cause"]])
     bottleneck = planning.from_verdict(verdict)
@@ -160,18 +160,18 @@ def choose(evidence: Evidence, way: Way, *, replace_root: bool = False) -> Remed
         return NoRemedy(_REASONS["aqm"])
     if bottleneck is None:
         return NoRemedy(
-            "the cause is not known well enough to choose a fix; whether pacing helps, `whydrop pace` tries"
+            "the cause is not certain enough to choose a fix; `whydrop pace` tries whether pacing helps"
             if verdict["cause"] == "unknown"
             else "the verdict gives no rate to pace at: `whydrop pace` searches for one"
         )
     if verdict["cause"] in ("deep-queue", "shaper"):
-        return _against_delay(evidence, bottleneck, way, replace_root=replace_root)
-    return _paced(evidence, bottleneck, way, replace_root=replace_root)
+        return _against_delay(evidence, bottleneck, route, replace_root=replace_root)
+    return _paced(evidence, bottleneck, route, replace_root=replace_root)
 
 
-def _paced(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root: bool) -> Remedy:
-    pace = replace(planning.pace_for(bottleneck), addresses=way.addresses)
-    change = paced(way.interface, way.snapshot, pace, replace_root=replace_root)
+def _paced(evidence: Evidence, bottleneck: Bottleneck, route: Route, *, replace_root: bool) -> Remedy:
+    pace = replace(planning.pace_for(bottleneck), addresses=route.addresses)
+    change = paced(route.interface, route.snapshot, pace, replace_root=replace_root)
     payload_bps = pace.rate_bps * _PAYLOAD_SHARE
     goodput_bps = evidence.before.get("goodput-up", 0.0) * 1e6
     gains = goodput_bps < _ROOM * payload_bps
@@ -181,10 +181,10 @@ def _paced(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root
         ends = [
             None if end is None else quantities.rate(end) for end in (bottleneck.rate_bps.low, bottleneck.rate_bps.high)
         ]
-        words += f" at first; the rate is known too little ({ends[0] or '?'} to {ends[1] or '?'}), and is searched for"
+        words += f" at first; the rate is uncertain ({ends[0] or '?'} to {ends[1] or '?'}), so a search follows"
     return Remedy(
         words,
-        f"{expected}, and hardly any segment sent again",
+        f"{expected}, and hardly any retransmission",
         "goodput-up" if gains else "retransmits",
         ("retransmits", "rtt-median") if gains else ("goodput-up", "rtt-median"),
         change=change,
@@ -203,30 +203,30 @@ def _expected_goodput(paced_bps: float, before_bps: float) -> str:
     return f"{quantities.percent(price)} less goodput" if price >= _LEAST_PRICE else "as much goodput as before"
 
 
-def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root: bool) -> Remedy:
+def _against_delay(evidence: Evidence, bottleneck: Bottleneck, route: Route, *, replace_root: bool) -> Remedy:
     waits_s = evidence.before.get("induced-latency", math.nan) / 1e3
     beside = ("goodput-up", "retransmits")
     rate = quantities.rate(bottleneck.rate_bps.value)
-    if _stands_here(evidence, way, bottleneck, waits_s):
-        change = _managed(way, replace_root=replace_root)
-        words = f"the queue that stands is this host's own; {change.words}"
+    if _stands_here(evidence, route, bottleneck, waits_s):
+        change = _managed(route, replace_root=replace_root)
+        words = f"the queue is in this host; {change.words}"
         return Remedy(
             words,
-            f"packets wait {quantities.duration(_TARGET_S)} or less instead of {quantities.duration(waits_s)}, at the "
-            "same rate",
+            f"at most {quantities.duration(_TARGET_S)} of queueing delay instead of {quantities.duration(waits_s)}, at "
+            "the same rate",
             "rtt-median",
-            # Its drops are how it signals congestion (RFC 7567, section 2); the goodput shows what they cost.
+            # It signals congestion by drops (RFC 7567, section 2); the goodput shows what they cost.
             ("goodput-up",),
             change=change,
         )
     try:
-        remedy = _paced(evidence, bottleneck, way, replace_root=replace_root)
+        remedy = _paced(evidence, bottleneck, route, replace_root=replace_root)
     except CannotChangeError:
         if "bbr" not in _congestion_controls():
             raise
         return Remedy(
-            f"a queue on the path stands at {rate}; whydrop's own flows use BBR, which does not fill it",
-            f"packets wait less than the {quantities.duration(waits_s)} of now, at the same rate",
+            f"a hop on the path queues at {rate}; whydrop's own flows use BBR, which does not fill the queue",
+            f"less than the present {quantities.duration(waits_s)} of queueing delay, at the same rate",
             "rtt-median",
             beside,
             parameters={"congestion_control": "bbr"},
@@ -235,18 +235,18 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, repl
         )
     paced_bps = planning.pace_for(bottleneck).rate_bps * _PAYLOAD_SHARE
     goodput = _expected_goodput(paced_bps, evidence.before.get("goodput-up", 0.0) * 1e6)
-    expected = f"packets wait hardly at all instead of {quantities.duration(waits_s)}, and {goodput}"
+    expected = f"hardly any queueing delay instead of {quantities.duration(waits_s)}, and {goodput}"
     return replace(remedy, expected=expected, aim="rtt-median", beside=beside)
 
 
-def _managed(way: Way, *, replace_root: bool) -> Change:
+def _managed(route: Route, *, replace_root: bool) -> Change:
     """FQ-CoDel (RFC 8290), or CAKE where the kernel has only that."""
     try:
-        return managed(way.interface, way.snapshot, "fq_codel", replace_root=replace_root)
+        return managed(route.interface, route.snapshot, "fq_codel", replace_root=replace_root)
     except CannotChangeError as reason:
         if "this kernel has no" not in str(reason):
             raise
-    return managed(way.interface, way.snapshot, "cake", replace_root=replace_root)
+    return managed(route.interface, route.snapshot, "cake", replace_root=replace_root)
 
 
 def _congestion_controls() -> list[str]:
@@ -256,20 +256,20 @@ def _congestion_controls() -> list[str]:
         return []
 
 
-def _stands_here(evidence: Evidence, way: Way, bottleneck: Bottleneck, waits_s: float) -> bool:
-    """True if this host's own queue holds most of what waits, as its counters told while there was load."""
+def _stands_here(evidence: Evidence, route: Route, bottleneck: Bottleneck, waits_s: float) -> bool:
+    """True if this host's counters under load show most of the queueing delay in its own queue."""
     if evidence.recording is None or not waits_s > 0:
         return False
     counters = Recording.open(evidence.recording).table("counters")
     own = counters.filter(
         (pl.col("source") == "qdisc")
         & (pl.col("counter") == "backlog_bytes")
-        & pl.col("object").str.starts_with(f"{way.interface} ")
+        & pl.col("object").str.starts_with(f"{route.interface} ")
         & (pl.col("value") > 0)
     )
     if own.is_empty():
         return False
-    # A parent counts what waits in its leaves, too.
+    # A parent counts the packets in its leaves, too.
     largest = own.group_by("object").agg(pl.col("value").median())["value"].max()
     stands_s = float(largest) * 8 / bottleneck.rate_bps.value  # type: ignore[arg-type]
     return stands_s >= _HERE * waits_s

@@ -40,8 +40,8 @@ def start(index: int) -> None:
     with process.stdout:
         ready = process.stdout.readline()
     if ready != b"ready\n":
-        raise OSError("the guard that takes the change back if this run dies could not be started")
-    # It is nobody's child to wait for: it may outlive us.
+        raise OSError("cannot start the guard that rolls the change back if this run dies")
+    # No process waits for it: it may outlive this one.
     process.returncode = 0
 
 
@@ -52,7 +52,7 @@ def main(index: int) -> None:
     if entry is None:
         return
     with _watched(entry) as wait:
-        with contextlib.suppress(OSError):  # nobody waits for it any more
+        with contextlib.suppress(OSError):  # (the run has ended)
             os.write(1, b"ready\n")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         while True:
@@ -61,7 +61,7 @@ def main(index: int) -> None:
                 if entry is None or entry.phase == "kept":
                     return
                 if entry.is_due():
-                    # Where it cannot be taken back now (the state file cannot be written), later perhaps.
+                    # Where it cannot be rolled back now (the state file cannot be written), try again later.
                     with contextlib.suppress(OSError, state.StateError):
                         try:
                             reverting.revert(book, entry)

@@ -33,11 +33,11 @@ class NoMeasurementError(Error):
 
 @dataclass(frozen=True)
 class Reading:
-    """Measurements of one flow once it was under way.
+    """Measurements of one flow, without its start.
 
     Attributes:
         goodput_bps: of payload, at the receiver.
-        sent_again: share of the segments that were sent again; NaN where it is not known.
+        retransmitted: share of the segments that were retransmitted; NaN where it is not known.
         mss_bytes: payload of a full segment.
         frame_bytes: what tc counts of it: with headers, without preamble and checksum.
         min_rtt_s: the smallest round trip that its sender saw; NaN where it is not known.
@@ -45,7 +45,7 @@ class Reading:
     """
 
     goodput_bps: float
-    sent_again: float
+    retransmitted: float
     mss_bytes: float
     frame_bytes: float
     min_rtt_s: float
@@ -61,7 +61,7 @@ class Meter:
         output: the folder of the recordings.
         length_s: of one measurement.
         flows: that load the path where delays are looked at, too.
-        tell: called with what is being done, for people.
+        say: called with the current step, for people.
         runs: how many have been made.
     """
 
@@ -70,7 +70,7 @@ class Meter:
     length_s: float
     ip_version: int | None = None
     flows: int = 1
-    tell: Callable[[str], None] = lambda _: None
+    say: Callable[[str], None] = lambda _: None
     runs: int = 0
 
     def reading(self, title: str, **parameters: Any) -> Reading:
@@ -98,7 +98,7 @@ class Meter:
             whydrop.measure.engine.EngineError: the host cannot be reached.
         """
         self.runs += 1
-        self.tell(title)
+        self.say(title)
         given = {"length_s": self.length_s, "step_s": 0.1, **parameters}
         if self.ip_version is not None:
             given["ip_version"] = self.ip_version
@@ -113,14 +113,14 @@ class Meter:
 
 
 def read(recording: Recording) -> Reading:
-    """Measure the flow of a recording once it was under way.
+    """Measure the flow of a recording, without its start.
 
     Raises:
         NoMeasurementError: nothing arrived.
     """
     intervals = recording.table("intervals").sort("start_ns")
     if intervals.height < _FEWEST_INTERVALS:
-        raise NoMeasurementError(f"{recording.path}: too little arrived to tell a rate")
+        raise NoMeasurementError(f"{recording.path}: too few packets arrived to measure a rate")
     first, last = int(intervals["start_ns"][0]), int(intervals["end_ns"][-1])
     begin = first + round((last - first) * _START_SHARE)
     steady = intervals.filter(pl.col("start_ns") >= begin)
@@ -129,7 +129,7 @@ def read(recording: Recording) -> Reading:
     later = info.filter(pl.col("time_ns") >= begin)
     return Reading(
         float(steady["payload_bytes"].sum()) * 8e9 / span_ns,
-        _sent_again(later),
+        _retransmitted(later),
         _last(info, "mss_bytes", 1448.0),
         _last(info, "path_mtu_bytes", 1500.0) + _ETHERNET_BYTES,
         _last(info, "min_rtt_ns", math.nan) / 1e9,
@@ -137,7 +137,7 @@ def read(recording: Recording) -> Reading:
     )
 
 
-def _sent_again(info: pl.DataFrame) -> float:
+def _retransmitted(info: pl.DataFrame) -> float:
     rows = info.drop_nulls(["retransmitted_packets", "sent_data_packets"])
     if rows.height < 2:
         return math.nan

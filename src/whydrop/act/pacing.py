@@ -21,14 +21,14 @@ from whydrop.runtime.rtnetlink import Netlink
 
 # A flow needs so many round trips to start and to show what becomes of it.
 _ROUND_TRIPS = 60
-# Of an interface that does not tell its speed.
+# Of an interface with an unknown speed.
 _SPEED_BPS = 10e9
 # Two runs over one path differ by so much anyway.
 _NOISE = 0.05
 
 
 @dataclass(frozen=True)
-class Way:
+class Route:
     """How packets leave this host for another.
 
     Attributes:
@@ -43,7 +43,7 @@ class Way:
 
     @property
     def speed_bps(self) -> float:
-        """Of the interface, as its driver tells."""
+        """The speed of the interface, as its driver reports it."""
         try:
             mbit_per_s = int(Path(f"/sys/class/net/{self.interface}/speed").read_text())
         except (OSError, ValueError):
@@ -51,11 +51,11 @@ class Way:
         return mbit_per_s * 1e6 if mbit_per_s > 0 else _SPEED_BPS
 
 
-def way_to(host: str, ip_version: int | None = None) -> Way:
+def route_to(host: str, ip_version: int | None = None) -> Route:
     """Where packets to a host leave.
 
     Raises:
-        EngineError: it has no address, or there is no way to it.
+        EngineError: it has no address, or no route.
     """
     family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(ip_version or 0, socket.AF_UNSPEC)
     try:
@@ -77,7 +77,7 @@ def way_to(host: str, ip_version: int | None = None) -> Way:
         if not found:
             raise EngineError(f"{host}: there is no route to it ({problem})")
         index, reached = next(iter(found.items()))
-        return Way(tuple(reached), socket.if_indextoname(index), index, Snapshot.take(netlink, index))
+        return Route(tuple(reached), socket.if_indextoname(index), index, Snapshot.take(netlink, index))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Plan:
 
 def searched(
     meter: Meter,
-    way: Way,
+    route: Route,
     lease: Lease | None = None,
     *,
     highest_bps: float | None = None,
@@ -120,7 +120,7 @@ def searched(
 
     Args:
         meter: measures the host.
-        way: to the host.
+        route: the route to the host.
         lease: of a change by :func:`change_for`, which is tried at each rate; it is on or off at the end. Without one
             nothing on this host is changed: whydrop's own flows are paced by their sockets. But Linux lets the first
             ten segments of a connection go at once all the same, and a queue of a few packets does not take them.
@@ -132,7 +132,7 @@ def searched(
         whydrop.act.measuring.NoMeasurementError, EngineError: the path cannot be measured.
     """
     readings: list[Reading] = []
-    by_frames = _counts_frames(way.snapshot)
+    by_frames = _counts_frames(route.snapshot)
 
     def measure(rate_bps: float) -> Tried:
         if math.isinf(rate_bps):
@@ -143,44 +143,44 @@ def searched(
             title = f"paced at {rate_bps / 1e6:.6g} Mbit/s of payload"
             frames_bps = rate_bps * readings[0].frame_bytes / readings[0].mss_bytes
             if lease is not None:
-                pace = Pace(frames_bps, burst_for(frames_bps), way.addresses)
-                lease.use(paced(way.interface, way.snapshot, pace, replace_root=replace_root))
+                pace = Pace(frames_bps, burst_for(frames_bps), route.addresses)
+                lease.use(paced(route.interface, route.snapshot, pace, replace_root=replace_root))
                 reading = meter.reading(title)
             else:
                 # The sockets' own pacing counts payload, that of the fq discipline frames.
                 reading = meter.reading(title, pacing_rate_bps=frames_bps if by_frames else rate_bps)
         readings.append(reading)
-        return Tried(rate_bps, reading.goodput_bps, reading.sent_again)
+        return Tried(rate_bps, reading.goodput_bps, reading.retransmitted)
 
-    found = searching.search(measure, highest_bps or way.speed_bps, seed)
+    found = searching.search(measure, highest_bps or route.speed_bps, seed)
     assert found.best is not None
     first = readings[0]
     rate = found.best.rate_bps * first.frame_bytes / first.mss_bytes
-    pace = Pace(rate, burst_for(rate), way.addresses)
+    pace = Pace(rate, burst_for(rate), route.addresses)
     why = f"of {len(found.tried)} measurements, paced at this rate brought {found.best.goodput_bps / 1e6:.4g} Mbit/s"
     why += f"; unpaced {found.unpaced.goodput_bps / 1e6:.4g} Mbit/s"
     likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
     return Plan(pace, why, found, likely, first.min_rtt_s, first.mss_bytes)
 
 
-def to_be_tried(way: Way, *, replace_root: bool = False) -> Change:
-    """The change whose rate a search varies."""
-    pace = Pace(way.speed_bps, burst_for(way.speed_bps), way.addresses)
-    return paced(way.interface, way.snapshot, pace, replace_root=replace_root)
+def to_be_tried(route: Route, *, replace_root: bool = False) -> Change:
+    """The change for a search, which varies its rate."""
+    pace = Pace(route.speed_bps, burst_for(route.speed_bps), route.addresses)
+    return paced(route.interface, route.snapshot, pace, replace_root=replace_root)
 
 
 def _counts_frames(snapshot: Snapshot) -> bool:
     return any(one.kind == "fq" for one in snapshot.qdiscs)
 
 
-def change_for(plan: Plan, way: Way, *, replace_root: bool = False) -> Change:
+def change_for(plan: Plan, route: Route, *, replace_root: bool = False) -> Change:
     """The change of the interface. Raises :class:`whydrop.act.changes.CannotChangeError`."""
-    return paced(way.interface, way.snapshot, plan.pace, replace_root=replace_root)
+    return paced(route.interface, route.snapshot, plan.pace, replace_root=replace_root)
 
 
-def known(bottleneck: Bottleneck, pace: Pace, way: Way) -> Plan:
+def known(bottleneck: Bottleneck, pace: Pace, route: Route) -> Plan:
     """A plan from what is known."""
-    return Plan(replace(pace, addresses=way.addresses), bottleneck.found, None, bottleneck)
+    return Plan(replace(pace, addresses=route.addresses), bottleneck.found, None, bottleneck)
 
 
 def proved(meter: Meter, lease: Lease) -> proving.Proof:

@@ -1,4 +1,4 @@
-"""From what is known of a bottleneck to the rate and burst at which to pace, and to what would mend it for good."""
+"""The rate and burst at which to pace to a bottleneck, and the advice for a permanent fix."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _number(told: Any) -> float | None:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The element that drops or delays, as far as it is known, whoever found it out.
+    """The path element that drops or delays, as far as it is known, from any source.
 
     Attributes:
         kind: what it is.
@@ -109,7 +109,7 @@ def from_depth(text: str, source: str) -> Bottleneck:
     rate = Estimate.of(told.get("rate_bit_s"))
     kind = told.get("kind")
     if kind not in ("queue", "policer", "shaper") or rate is None or not rate.value:
-        raise NoPlanError(f"{source}: it tells of no bottleneck with a rate (kind {kind!r})")
+        raise NoPlanError(f"{source}: it names no bottleneck with a rate (kind {kind!r})")
     found = {name: Estimate.of(told.get(name)) for name in ("burst_bytes", "limit_bytes", "limit_packets")}
     return Bottleneck(kind, rate, **found, found=f"measured by whydrop depth ({source})")
 
@@ -139,7 +139,7 @@ def burst_for(rate_bps: float, holds_bytes: float | None = None) -> int:
 
 
 def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 1448.0) -> str:
-    """Advice for whoever runs the bottleneck, with numbers; text to paste into a ticket.
+    """Advice for the operator of the bottleneck, with numbers; text to paste into a ticket.
 
     The buffer that one TCP flow needs is the bandwidth-delay product (C. Villamizar and C. Song, "High performance TCP
     in ANSNET", 1994), that of n flows at the same time the product over the square root of n (G. Appenzeller, I.
@@ -164,22 +164,22 @@ def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 
         )
     if holds is not None and holds > 2 * product:
         return (
-            f"A queue that drains at {rate_text(rate)} holds {size(holds)}, a wait of "
+            f"A queue that drains at {rate_text(rate)} holds {size(holds)}, a queueing delay of "
             f"{duration(holds * 8 / rate)}. {path.capitalize()} a TCP flow needs {size(product)}. Please "
             f"limit it to that, or put a managed queue (FQ-CoDel, RFC 8290) in its place."
         )
     if bottleneck.kind == "unknown":
         bucket = size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
         return (
-            f"Something on the path drops what comes in bursts; paced at {rate_text(rate)} all arrives. If it is a "
+            f"A hop on the path drops packets in bursts; paced at {rate_text(rate)}, all arrive. If it is a "
             f"queue, one TCP flow needs a buffer of {size(product)} {path} (the bandwidth-delay product); if it "
             f"is a policer, a burst (CBS) of {bucket}. Please look for a port with a buffer of a few packets, or for a "
-            f"policer with a small burst; `whydrop depth` tells which it is."
+            f"policer with a small burst; `whydrop depth` shows which it is."
         )
     missing = "" if holds is None else f"; {size(max(0.0, product - holds))} are missing"
     return (
         f"A queue that drains at {rate_text(rate)} overflows.{takes} {path.capitalize()} one TCP flow needs "
         f"{size(product)} (the bandwidth-delay product){missing}; n flows need that over the square root of n. "
         f"Please raise the buffer of that port (shared or dynamic buffers, where the switch has them), or let flow "
-        f"control (IEEE 802.3x) hold the sender where a faster port feeds a slower one."
+        f"control (IEEE 802.3x) pause the sender where a faster port feeds a slower one."
     )

@@ -24,7 +24,7 @@ _CLEAR_SHARE = 0.02
 # What a change for one metric may cost of another, as a share. Of a round trip more: a paced flow keeps at least two
 # packets in this host's own queue (TCP small queues), which at a low rate are many milliseconds.
 _MAY_COST = {"goodput-up": 0.1, "rtt-median": 0.5, "retransmits": 0.1}
-# Below this share nobody would call it a price.
+# A smaller share is no price.
 _LEAST_PRICE = 0.005
 _NAMES = {
     "goodput-up": "goodput",
@@ -150,10 +150,10 @@ class Proof:
         if self.holds:
             return f"It helps: {aim.words()}" + (f", at the price of {price}." if price else ".")
         if not aim.is_better:
-            noise = ", no more than the noise" if aim.gain > 0 else ""
-            told = f"It does not help: {aim.words()}{noise}"
-            return told + (f", and it costs {price}." if price else ".")
-        return f"It costs more than it brings: {price}, for {aim.words()}."
+            noise = ", within the noise" if aim.gain > 0 else ""
+            words = f"It does not help: {aim.words()}{noise}"
+            return words + (f", and it costs {price}." if price else ".")
+        return f"It costs more than it gains: {price}, for {aim.words()}."
 
 
 def prove(

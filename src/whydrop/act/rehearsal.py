@@ -1,4 +1,4 @@
-"""Trying a change where nobody is disturbed: on the loopback interface of an empty network namespace."""
+"""Trying a change where it disturbs no traffic: on the loopback interface of an empty network namespace."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def rehearsed(requests: Sequence[Request]) -> Snapshot:
 
 
 def can_be_made_again(snapshot: Snapshot) -> bool:
-    """True if the kernel, told all that it told us of these queues, makes the same ones.
+    """True if the kernel makes the same queues from everything that it reports about these.
 
-    Some disciplines take settings that they do not tell (RED's table of averages), and filters with actions have
-    counters and times that nobody can set: those are not.
+    Not so for disciplines with settings that the kernel does not report (RED's table of averages), and for filters with
+    actions: their counters and times cannot be set.
 
     Raises:
         OSError: it cannot be tried.

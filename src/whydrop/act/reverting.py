@@ -1,4 +1,4 @@
-"""Taking a change back, whoever does it: the run itself, its guard, the next start, or ``pace revert``."""
+"""Rolling a change back: by the run itself, its guard, the next start, or ``whydrop pace revert``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from whydrop.act.state import Book, Entry
 from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import Netlink, handle
 
-# What the kernel says where there is nothing to be taken back.
+# The errors of the kernel where there is nothing to roll back.
 _NOTHING_THERE = (errno.ENOENT, errno.EINVAL, errno.ENODEV, errno.EEXIST)
 
 
@@ -19,10 +19,10 @@ class NotRevertedError(Error):
 
 
 def revert(book: Book, entry: Entry) -> None:
-    """Put the queues back as they were, and forget the entry; nothing where they are so already.
+    """Restore the queues, and forget the entry.
 
     Raises:
-        NotRevertedError: somebody else has changed them meanwhile, or the kernel refuses; the entry stays.
+        NotRevertedError: another program has changed them since, or the kernel refuses; the entry stays.
     """
     take_back(entry)
     book.drop(entry)
@@ -40,8 +40,8 @@ def take_back(entry: Entry) -> None:
             return
         if entry.owns >> 16 not in now.majors():
             raise NotRevertedError(
-                f"{entry.interface}: its queues were changed by somebody else since whydrop did (there is no "
-                f"{handle(entry.owns)} any more), and are left alone; `whydrop pace forget` forgets the change"
+                f"{entry.interface}: another program has changed its queues since whydrop did (there is no "
+                f"{handle(entry.owns)} any more); they stay as they are; `whydrop pace forget` forgets the change"
             )
         refused: OSError | None = None
         for request in entry.requests():
@@ -53,7 +53,7 @@ def take_back(entry: Entry) -> None:
         if not Snapshot.take(netlink, before.index).same_as(before):
             why = f": {refused.strerror}" if refused is not None else ""
             raise NotRevertedError(
-                f"{entry.interface}: its queues could not be put back as they were{why}; whydrop had changed: "
+                f"{entry.interface}: its queues could not be restored{why}; whydrop had changed: "
                 f"{entry.words}; look at `tc qdisc show dev {entry.interface}`, then `whydrop pace forget`"
             )
     finally:
@@ -61,7 +61,7 @@ def take_back(entry: Entry) -> None:
 
 
 def recover(book: Book) -> list[str]:
-    """Take back what nobody stands for any more; what was done, in words.
+    """Roll back the changes of runs that have ended; one line for each.
 
     Raises:
         NotRevertedError: it could not be.
@@ -70,7 +70,7 @@ def recover(book: Book) -> list[str]:
     for entry in book.ours():
         if entry.is_due():
             revert(book, entry)
-            said.append(f"taken back: {entry.words}")
+            said.append(f"rolled back: {entry.words}")
     return said
 
 

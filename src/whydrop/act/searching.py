@@ -41,12 +41,12 @@ class Tried:
     Attributes:
         rate_bps: of payload, at which the flow was paced; infinite: not at all.
         goodput_bps: of payload, that arrived.
-        sent_again: share of the segments; NaN where it is not known.
+        retransmitted: share of the segments; NaN where it is not known.
     """
 
     rate_bps: float
     goodput_bps: float
-    sent_again: float
+    retransmitted: float
 
     @property
     def arrives(self) -> float:
@@ -118,9 +118,9 @@ def _better(low_bps: float, at: Measure, order: random.Random) -> Tried:
     means = [_mean(tried) for tried in results.values()]
     most = max(one.goodput_bps for one in means)
     good = [one for one in means if one.goodput_bps >= most * (1 - _AS_GOOD)]
-    return min(good, key=lambda one: (0.0 if math.isnan(one.sent_again) else one.sent_again, one.rate_bps))
+    return min(good, key=lambda one: (0.0 if math.isnan(one.retransmitted) else one.retransmitted, one.rate_bps))
 
 
 def _mean(tried: list[Tried]) -> Tried:
     goodput_bps = fmean(one.goodput_bps for one in tried)
-    return Tried(tried[0].rate_bps, goodput_bps, fmean(one.sent_again for one in tried))
+    return Tried(tried[0].rate_bps, goodput_bps, fmean(one.retransmitted for one in tried))

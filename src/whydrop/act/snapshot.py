@@ -61,7 +61,7 @@ _RULES = {
     "fw": _Rule(frozenset({2, 4})),
 }
 _SETTABLE_FLAGS = 0b10011  # skip_hw, skip_sw, verbose
-# Disciplines whose classes somebody makes; those of others come with them, or are a view of their flows.
+# Disciplines with configured classes; the classes of others are created with them, or are a view of their flows.
 _WITH_CLASSES = ("htb", "hfsc", "drr", "qfq", "ets")
 _HTB_INIT = 2
 # Of handles: the upper half is that of the discipline, 0xffff that of what arrives.
@@ -140,7 +140,7 @@ class Piece:
         return self.handle, self.parent, self.info if of_filter else 0, tuple(sorted(found.items()))
 
     def again(self, kind: int, parent: int | None = None) -> Request:
-        """The request that makes it anew, beneath another parent where one is given."""
+        """The request that makes it again, beneath another parent where one is given."""
         kept = {number: data for number, data in self._attributes.items() if number not in _COUNTERS}
         info = self.info if kind == RTM_NEWTFILTER else 0
         if kind == RTM_NEWQDISC and self.kind == "htb" and TCA_OPTIONS in kept:
@@ -171,7 +171,7 @@ class Piece:
 
 
 def _htb_as_set(options: bytes) -> bytes:
-    """HTB tells its version as 3.17 and wants to be told 3 (``tc_htb_glob.version``)."""
+    """HTB reports its version as 3.17 and expects 3 (``tc_htb_glob.version``)."""
     found = attributes(options)
     version = int.from_bytes(found[_HTB_INIT][:4], sys.byteorder) >> 16
     found[_HTB_INIT] = version.to_bytes(4, sys.byteorder) + found[_HTB_INIT][4:]
@@ -206,7 +206,7 @@ class Snapshot:
 
         def pieces(kind: int, parent: int = 0) -> Iterator[Piece]:
             for payload in netlink.dump(kind, TCMSG.pack(0, 0, 0, index, 0, parent, 0)):
-                # The kernel tells of the disciplines of all interfaces.
+                # The kernel reports the disciplines of all interfaces.
                 if len(payload) >= TCMSG.size and TCMSG.unpack_from(payload)[3] == index:
                     yield Piece(payload)
 
@@ -214,7 +214,7 @@ class Snapshot:
         classes = [one for one in pieces(RTM_GETTCLASS) if one.kind in _WITH_CLASSES]
         parents = [one.handle for one in qdiscs if one.handle] + [one.handle for one in classes]
         filters = [one for parent in parents for one in pieces(RTM_GETTFILTER, parent)]
-        # The root's filters are told of again for a parent without any.
+        # For a parent without filters the kernel reports those of the root once more.
         unique = {one.payload: one for one in filters}
         length = unsigned(links[index][1].get(IFLA_TXQLEN)) or 0
         return cls(index, length, tuple(qdiscs), tuple(classes), tuple(unique.values()))
@@ -241,7 +241,7 @@ class Snapshot:
         )
 
     def requests(self, root_parent: int | None = None) -> list[Request]:
-        """The requests that make all of it anew, in the kernel's order; the root beneath ``root_parent`` if given."""
+        """The requests that make all of it again, in the kernel's order; the root beneath ``root_parent`` if given."""
         made: list[Request] = []
         known = {ROOT}
         own = {one.handle for one in self.classes}
@@ -250,13 +250,13 @@ class Snapshot:
         while left:
             ready = [(kind, one) for kind, one in left if self._has_parent(kind, one, known, own)]
             if not ready:
-                break  # beneath what is not told of: the rehearsal finds that it is missing
+                break  # (beneath a part that the kernel does not report: the rehearsal finds it missing)
             for kind, one in ready:
                 at_root = kind == RTM_NEWQDISC and one.parent == ROOT
                 made.append(one.again(kind, root_parent if at_root else None))
                 known.add(one.handle)
             left = [entry for entry in left if entry not in ready]
-        # The kernel tells of the list and of the first hash table of a filter, too, which come with it.
+        # The kernel also reports the list and the first hash table of a filter, which are created with it.
         rules = [one for one in self.filters if one.options and (one.kind != "u32" or one.handle & 0xFFFFF)]
         return made + [one.again(RTM_NEWTFILTER) for one in rules]
 

@@ -1,7 +1,7 @@
-"""The one file in which it stands what whydrop has changed on this host, and until when.
+"""The state file: the changes that whydrop has made to this host, and until when they stay.
 
-It is written before the first change and goes when the last one is taken back. Whoever reads or writes it holds a lock:
-the run that changes something, the guard that watches over the run, and the next start.
+It is written before the first change and removed when the last one is rolled back. Its readers and writers take a lock:
+the run that makes a change, the guard that watches the run, and the next start.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Entry:
         host: the far end, as the user named it.
         words: what was changed.
         snapshot: the queues before; see :class:`Snapshot`.
-        undo: messages that take the change back; see :class:`Request`.
+        undo: messages that roll the change back; see :class:`Request`.
         owns: a handle of ours: whether what stands there is still ours.
         commands: of tc, that made the change.
         owner: number and start (in ticks since boot) of the process that tries it.
-        until_s: of the clock since boot (``CLOCK_BOOTTIME``), after which it is taken back unless kept.
+        until_s: of the clock since boot (``CLOCK_BOOTTIME``), after which it is rolled back unless kept.
         boot, network: of which boot and of which network namespace it is; of others it is no matter.
     """
 
@@ -59,7 +59,7 @@ class Entry:
     network: str
 
     def is_due(self) -> bool:
-        """True if nobody stands for it any more."""
+        """True if its time is over, or its run has ended."""
         if self.phase == "kept":
             return False
         return now_s() >= self.until_s or (self.phase == "tried" and not lives(self.owner))
@@ -73,7 +73,7 @@ class Entry:
         return Snapshot.from_json(self.snapshot)
 
     def left_s(self) -> float:
-        """Until it is taken back."""
+        """Seconds until it is rolled back."""
         return max(0.0, self.until_s - now_s())
 
 
@@ -93,7 +93,7 @@ def network() -> str:
 
 
 def process(pid: int) -> tuple[int, int]:
-    """A process as it can be told from a later one of its number; its start is 0 where it has ended."""
+    """The number and the start of a process, which no later process shares; the start is 0 where it has ended."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         state, *rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         if state not in "ZX":
@@ -117,7 +117,7 @@ def path() -> Path:
 
 
 class Book:
-    """The file while its lock is held."""
+    """The state file, locked."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -135,7 +135,7 @@ class Book:
             return []
         except (OSError, ValueError, TypeError, KeyError) as reason:
             raise StateError(
-                f"{self._file}: cannot be read ({reason}); see what `tc qdisc show` says of this host, then remove it"
+                f"{self._file}: cannot be read ({reason}); check this host's queues by `tc qdisc show`, then remove it"
             ) from None
         return [one for one in entries if one.boot == boot()]
 
@@ -179,7 +179,7 @@ def same_place(one: Entry, other: Entry) -> bool:
 
 @contextlib.contextmanager
 def opened() -> Iterator[Book]:
-    """The file, while nobody else has it.
+    """The state file, locked for this process.
 
     Raises:
         StateError: its folder cannot be made.
@@ -190,7 +190,7 @@ def opened() -> Iterator[Book]:
         lock = (file.parent / "lock").open("a")
     except OSError as reason:
         raise StateError(
-            f"{file}: what is changed must be written down first, and cannot be: {reason.strerror}; "
+            f"{file}: cannot write the changes that are to be made: {reason.strerror}; "
             "name another folder by XDG_STATE_HOME"
         ) from None
     with lock:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from whydrop.act.changes import Change
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
     from whydrop.act.measuring import Meter
-    from whydrop.act.pacing import Plan, Way
+    from whydrop.act.pacing import Plan, Route
     from whydrop.act.planning import Bottleneck
     from whydrop.act.proving import Proof
     from whydrop.act.state import Entry
@@ -107,15 +107,15 @@ def pace(
         raise CannotChangeError("changing queues needs CAP_NET_ADMIN: run as root, or ask for a dry run")
     with ExitStack() as opened:
         meter = opened.enter_context(_meter(host, duration_s, secret, ip_version, output, say))
-        way = pacing.way_to(meter.host.address or host, ip_version)
-        known = _known(way, source, rate_bps, burst_bytes, say)
+        route = pacing.route_to(meter.host.address or host, ip_version)
+        known = _known(route, source, rate_bps, burst_bytes, say)
         if isinstance(known, float):
             highest_bps, known = highest_bps or known, None
         lease = None
         if known is None and not dry_run:
-            lease = opened.enter_context(leased(pacing.to_be_tried(way, replace_root=replace_root), host))
-        plan = known or pacing.searched(meter, way, lease, highest_bps=highest_bps, replace_root=replace_root)
-        change = pacing.change_for(plan, way, replace_root=replace_root)
+            lease = opened.enter_context(leased(pacing.to_be_tried(route, replace_root=replace_root), host))
+        plan = known or pacing.searched(meter, route, lease, highest_bps=highest_bps, replace_root=replace_root)
+        change = pacing.change_for(plan, route, replace_root=replace_root)
         planned(plan, change)
         if dry_run or not plan.helps:
             return Paced(plan, change, None, "planned" if plan.helps else "does not help")
@@ -136,7 +136,7 @@ def pace(
 
 
 def _known(
-    way: Way, source: str | PathLike[str] | None, rate_bps: float | None, burst_bytes: float | None, say: Say
+    route: Route, source: str | PathLike[str] | None, rate_bps: float | None, burst_bytes: float | None, say: Say
 ) -> Plan | float | None:
     """The plan where the rate is known; where it is known too little, the highest rate to search up to."""
     from whydrop.act import pacing, planning
@@ -145,14 +145,14 @@ def _known(
     if rate_bps is not None:
         given = planning.Bottleneck("unknown", planning.Estimate(rate_bps), found="the rate was given")
         burst = round(burst_bytes) if burst_bytes else planning.burst_for(rate_bps)
-        return pacing.known(given, Pace(rate_bps, burst), way)
+        return pacing.known(given, Pace(rate_bps, burst), route)
     if source is None:
         return None
     bottleneck = _bottleneck(Path(source))
     if bottleneck.is_uncertain:
         say("the rate is not known well enough: searching for it")
         return bottleneck.rate_bps.high
-    return pacing.known(bottleneck, planning.pace_for(bottleneck), way)
+    return pacing.known(bottleneck, planning.pace_for(bottleneck), route)
 
 
 def _bottleneck(source: Path) -> Bottleneck:
@@ -239,20 +239,20 @@ def fix(
     recover(say)
     with _meter(host, duration_s, secret, ip_version, output, say) as meter:
         meter.flows = flows
-        way = pacing.way_to(meter.host.address or host, ip_version)
-        evidence = fixing.measured(meter, way) if source is None else fixing.of_capture(Path(source))
-        remedy = fixing.choose(evidence, way, replace_root=replace_root)
+        route = pacing.route_to(meter.host.address or host, ip_version)
+        evidence = fixing.measured(meter, route) if source is None else fixing.of_capture(Path(source))
+        remedy = fixing.choose(evidence, route, replace_root=replace_root)
         chosen(evidence, remedy)
         if isinstance(remedy, fixing.NoRemedy) or not apply:
             return Fixed(evidence, remedy, None)
         if remedy.change is None:
             return Fixed(evidence, remedy, fixing.prove(meter, remedy, lambda: None, lambda: None))
-        return Fixed(evidence, *_tried(meter, way, remedy, host, replace_root, "kept" if keep else "until", for_s))
+        return Fixed(evidence, *_tried(meter, route, remedy, host, replace_root, "kept" if keep else "until", for_s))
 
 
 def _tried(
     meter: Meter,
-    way: Way,
+    route: Route,
     remedy: Remedy,
     host: str,
     replace_root: bool,
@@ -266,9 +266,9 @@ def _tried(
     assert remedy.change is not None
     with leased(remedy.change, host) as lease:
         if remedy.highest_bps is not None:
-            highest_bps = min(remedy.highest_bps, way.speed_bps)
-            plan = pacing.searched(meter, way, lease, highest_bps=highest_bps, replace_root=replace_root)
-            change = pacing.change_for(plan, way, replace_root=replace_root)
+            highest_bps = min(remedy.highest_bps, route.speed_bps)
+            plan = pacing.searched(meter, route, lease, highest_bps=highest_bps, replace_root=replace_root)
+            change = pacing.change_for(plan, route, replace_root=replace_root)
             lease.use(change)
             lease.off()
             remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")
@@ -296,7 +296,7 @@ def _meter(
     with ExitStack() as opened:
         folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
         folder.mkdir(parents=True, exist_ok=True)
-        yield Meter(FarHost(address, address, port, secret), folder, duration_s, ip_version, tell=say)
+        yield Meter(FarHost(address, address, port, secret), folder, duration_s, ip_version, say=say)
 
 
 def recover(say: Say = _silent) -> None:

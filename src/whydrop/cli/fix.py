@@ -17,7 +17,7 @@ from whydrop.cli.command import Command
 if TYPE_CHECKING:
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
     from whydrop.act.measuring import Meter
-    from whydrop.act.pacing import Way
+    from whydrop.act.pacing import Route
     from whydrop.act.proving import Proof
 
 EXAMPLES = """
@@ -60,10 +60,10 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
     with ExitStack() as stack:
         meter = pace.meter_for(host, options, stack)
         meter.flows = options["flows"]
-        way = pacing.way_to(meter.host.address or host, options["ip_version"])
+        route = pacing.route_to(meter.host.address or host, options["ip_version"])
         source = options["source"]
-        evidence = fixing.of_capture(source) if source is not None else fixing.measured(meter, way)
-        chosen = fixing.choose(evidence, way, replace_root=options["replace_root"])
+        evidence = fixing.of_capture(source) if source is not None else fixing.measured(meter, route)
+        chosen = fixing.choose(evidence, route, replace_root=options["replace_root"])
         if not as_json:
             _print_chosen(evidence, chosen)
         proof = None
@@ -72,7 +72,7 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
         elif not options["apply"]:
             outcome, good = "Nothing was changed. Try it: --apply.", True
         else:
-            chosen, proof = _tried(meter, way, chosen, host, options)
+            chosen, proof = _tried(meter, route, chosen, host, options)
             good = proof.holds
             outcome = _outcome(proof, chosen, options)
         if not as_json:
@@ -91,7 +91,7 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
         return 0 if good else ending.NOT_ANALYSED
 
 
-def _tried(meter: Meter, way: Way, remedy: Remedy, host: str, options: dict[str, Any]) -> tuple[Remedy, Proof]:
+def _tried(meter: Meter, route: Route, remedy: Remedy, host: str, options: dict[str, Any]) -> tuple[Remedy, Proof]:
     """The fix with the rate that the search found, and the proof of it."""
     from whydrop.act import fixing, pacing
     from whydrop.act.applying import leased
@@ -101,9 +101,9 @@ def _tried(meter: Meter, way: Way, remedy: Remedy, host: str, options: dict[str,
     replacing = {"replace_root": options["replace_root"]}
     with leased(remedy.change, host) as lease:
         if remedy.highest_bps is not None:
-            highest_bps = min(remedy.highest_bps, way.speed_bps)
-            plan = pacing.searched(meter, way, lease, highest_bps=highest_bps, **replacing)
-            change = pacing.change_for(plan, way, **replacing)
+            highest_bps = min(remedy.highest_bps, route.speed_bps)
+            plan = pacing.searched(meter, route, lease, highest_bps=highest_bps, **replacing)
+            change = pacing.change_for(plan, route, **replacing)
             lease.use(change)
             lease.off()
             remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")

@@ -19,7 +19,7 @@ from whydrop.cli.command import Command
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
     from whydrop.act.measuring import Meter
-    from whydrop.act.pacing import Plan, Way
+    from whydrop.act.pacing import Plan, Route
     from whydrop.act.proving import Proof
 
 EXAMPLES = """
@@ -127,7 +127,7 @@ def meter_for(host: str, options: dict[str, Any], stack: ExitStack) -> Meter:
     far = far_host(host, options["port"], options["secret_file"])
     folder = options["output"] or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
     folder.mkdir(parents=True, exist_ok=True)
-    return Meter(far, folder, options["duration_s"], options["ip_version"], tell=say)
+    return Meter(far, folder, options["duration_s"], options["ip_version"], say=say)
 
 
 def recovered() -> None:
@@ -162,13 +162,13 @@ def _pace(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
     replacing = {"replace_root": options["replace_root"]}
     with ExitStack() as stack:
         meter = meter_for(host, options, stack)
-        way = pacing.way_to(meter.host.address or host, options["ip_version"])
-        known, highest_bps = _known_plan(way, options)
+        route = pacing.route_to(meter.host.address or host, options["ip_version"])
+        known, highest_bps = _known_plan(route, options)
         lease = None
         if known is None and not options["dry_run"]:
-            lease = stack.enter_context(leased(pacing.to_be_tried(way, **replacing), host))
-        plan = known or pacing.searched(meter, way, lease, highest_bps=highest_bps, **replacing)
-        change = pacing.change_for(plan, way, **replacing)
+            lease = stack.enter_context(leased(pacing.to_be_tried(route, **replacing), host))
+        plan = known or pacing.searched(meter, route, lease, highest_bps=highest_bps, **replacing)
+        change = pacing.change_for(plan, route, **replacing)
         document = _document(plan, change, host)
         if not as_json:
             _print_plan(plan, change)
@@ -208,7 +208,7 @@ def _ended(document: dict[str, Any], outcome: str, *, as_json: bool, good: bool)
     return 0 if good else ending.NOT_ANALYSED
 
 
-def _known_plan(way: Way, options: dict[str, Any]) -> tuple[Plan | None, float | None]:
+def _known_plan(route: Route, options: dict[str, Any]) -> tuple[Plan | None, float | None]:
     """The plan where the rate is known; ``None`` and the highest rate where it must be searched for."""
     from whydrop.act import pacing, planning
     from whydrop.act.changes import Pace
@@ -217,13 +217,13 @@ def _known_plan(way: Way, options: dict[str, Any]) -> tuple[Plan | None, float |
         rate = options["rate"]
         given = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
         burst = options["burst"]
-        return pacing.known(given, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way), None
+        return pacing.known(given, Pace(rate, round(burst) if burst else planning.burst_for(rate)), route), None
     if options["source"] is not None:
         bottleneck = _known(options["source"])
         if bottleneck.is_uncertain:
             say("the interval of the rate is wide: searching for the rate")
             return None, options["max_rate"] or bottleneck.rate_bps.high
-        return pacing.known(bottleneck, planning.pace_for(bottleneck), way), None
+        return pacing.known(bottleneck, planning.pace_for(bottleneck), route), None
     return None, options["max_rate"]
 
 
@@ -257,7 +257,7 @@ def _document(plan: Plan, change: Change, host: str) -> dict[str, Any]:
             {
                 "rate_bps": None if one.rate_bps == float("inf") else one.rate_bps,
                 "goodput_bps": one.goodput_bps,
-                "sent_again": None if one.sent_again != one.sent_again else one.sent_again,
+                "sent_again": None if one.retransmitted != one.retransmitted else one.retransmitted,
             }
             for one in tried
         ],

@@ -190,7 +190,7 @@ def _run(plan: Plan, settings: Settings, *, quiet: bool) -> Finished:
     from whydrop.measure.run import run
 
     with watching(plan, quiet=quiet) as watcher:
-        return run(plan, settings, tell=watcher.tell, tick=watcher.tick)
+        return run(plan, settings, say=watcher.say, tick=watcher.tick)
 
 
 def _draw(finished: Finished, path: Path | None, *, wanted: bool) -> Path | None:

@@ -24,7 +24,7 @@ class Watcher:
         if progress is not None:
             self._task = progress.add_task("", total=plan.total_s, state="", test=ending.printable(plan.test))
 
-    def tell(self, what: str) -> None:
+    def say(self, what: str) -> None:
         """Something new is being done."""
         if self._progress is not None:
             self._progress.update(self._task, state=ending.printable(what))

@@ -66,7 +66,7 @@ class Engine:
     """The flows of a plan that the engine runs."""
 
     def __init__(self, flows: Mapping[int, PlannedFlow], hosts: Sequence[FarHost]) -> None:
-        """``flows`` by their numbers in the recording; ``hosts`` tell how to reach those that they name."""
+        """``flows`` by their numbers in the recording; ``hosts`` say how to reach those that the flows name."""
         self.flows = dict(flows)
         known = {host.name: host for host in hosts}
         self._hosts: list[_Place] = []
@@ -159,7 +159,7 @@ class Engine:
         return found
 
     def far_ends(self) -> dict[str, dict[str, Any]]:
-        """Facts about each host: its address, metadata that it told, why it was lost or has no UDP."""
+        """Facts about each host: its address, its metadata, why it was lost or has no UDP."""
         found: dict[str, dict[str, Any]] = {}
         if self._test is None:
             return found
@@ -212,7 +212,7 @@ class _Place:
     interface: str | None
 
     def config(self) -> dict[str, Any]:
-        """As the engine takes it, without what nobody asked for."""
+        """The configuration of the engine, without unset values."""
         config = {
             "name": self.host.address or self.host.name,
             "port": self.port,

@@ -38,8 +38,8 @@ class Event:
 class Run:
     """A run that was started.
 
-    It runs in a thread of its own, so it can be started in any thread, and stopped from any other. A run that nobody
-    stops ends with its test. What was measured is on disk about twice a second, whatever becomes of the process.
+    It runs in a thread of its own, so it can be started in any thread, and stopped from any other. Unless stopped, it
+    ends with its test. Measured rows are on disk about twice a second, even if the process is killed.
     """
 
     def __init__(self, plan: Plan, settings: Settings) -> None:
@@ -63,7 +63,7 @@ class Run:
         """
         while (event := self._events.get()) is not None:
             yield event
-        # Whoever asks again learns at once that there is no more.
+        # A second reader learns at once that there is no more.
         self._events.put(None)
 
     def stop(self) -> None:
@@ -102,15 +102,15 @@ class Run:
     def _work(self) -> None:
         try:
             self._finished = run(
-                self.plan, self._settings, tell=self._tell, tick=self._tick, cancellation=self._cancellation
+                self.plan, self._settings, say=self._say, tick=self._tick, cancellation=self._cancellation
             )
-        except BaseException as reason:  # handed over to whoever waits
+        except BaseException as reason:  # (raised in the thread that waits)
             self._problem = reason
         finally:
-            self._tell("ended")
+            self._say("ended")
             self._events.put(None)
 
-    def _tell(self, state: str) -> None:
+    def _say(self, state: str) -> None:
         self._state = state
         self._events.put(Event(state, self._elapsed_s, self.plan.total_s, {}))
 

@@ -73,7 +73,7 @@ def _check_address(local: str, interface: str | None) -> None:
             if address.version == 6:
                 scope = socket.if_nametoindex(interface) if address.is_link_local and interface else 0
                 if address.is_link_local and not scope:
-                    # Which link it is of is told by the far end's address, once that is known.
+                    # The far end's address names its link, once that is known.
                     return
                 one.bind((local, 0, 0, scope))
             else:
@@ -93,7 +93,7 @@ def _check_interface(name: str) -> None:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name.encode() + b"\0")
         except PermissionError:
             raise EngineError(
-                f"this kernel lets only root bind to an interface such as {name} (Linux 5.7 and newer let everybody): "
+                f"this kernel lets only root bind to an interface such as {name} (Linux 5.7 and newer let every user): "
                 "give its address instead (--local-bind), or CAP_NET_RAW"
             ) from None
         except OSError as reason:

@@ -17,7 +17,7 @@ class FarEnd:
     """A far end of a test.
 
     Attributes:
-        name: what the plan and the recording call it: the host, with its port where that is what tells two apart.
+        name: what the plan and the recording call it: the host, with its port where two hosts differ only in that.
         host: its name or address.
         port: ``None`` for the default.
     """

@@ -56,14 +56,14 @@ def run(
     plan: Plan,
     settings: Settings,
     *,
-    tell: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
     tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None] = lambda *_: None,
     cancellation: Cancellation | None = None,
 ) -> Finished:
     """Run a plan and write its recording.
 
     Args:
-        tell: called with what is being done, for people.
+        say: called with the current step, for people.
         tick: called about twice a second with the seconds since the start, those in all, and the rows just measured.
         cancellation: ends the test as Ctrl-C does, from another thread.
 
@@ -76,7 +76,7 @@ def run(
 
     Whatever else is raised, nothing runs any more then: what was measured is in the recording that its notes name.
     """
-    return _Run(plan, settings, tell, tick, cancellation or Cancellation()).run()
+    return _Run(plan, settings, say, tick, cancellation or Cancellation()).run()
 
 
 class _Run:
@@ -84,11 +84,11 @@ class _Run:
         self,
         plan: Plan,
         settings: Settings,
-        tell: Callable[[str], None],
+        say: Callable[[str], None],
         tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None],
         cancellation: Cancellation,
     ) -> None:
-        self.plan, self.settings, self.tell, self.tick = plan, settings, tell, tick
+        self.plan, self.settings, self.say, self.tick = plan, settings, say, tick
         self.cancellation = cancellation
         numbered = dict(enumerate(plan.flows))
         self.tallies = {number: Tally(number, flow) for number, flow in numbered.items()}
@@ -101,7 +101,7 @@ class _Run:
         self.troubles: list[troubles.Trouble] = []
         self.send_buffers = SendBuffers(numbered)
         self.warnings: list[str] = []
-        # What nobody has thought of: it ends the test, and is raised when all is written and nothing runs any more.
+        # An unforeseen error: it ends the test, and is raised when everything is written and no program runs any more.
         self.problem: BaseException | None = None
         self.let_go = ExitStack()
         self.started: list[Runner] = []
@@ -111,9 +111,9 @@ class _Run:
         with deferred() as signals, self.let_go:
             self.let_go.callback(self._end, signals, self.engine.close)
             with signals.allowed():
-                self.tell("connecting")
+                self.say("connecting")
                 self.engine.prepare()
-                self.tell("describing this host")
+                self.say("describing this host")
                 self.context = host_context.HostContext(self.plan, self._addresses(), self.settings)
                 local = self.context.before()
             self.cancellation.check()
@@ -199,7 +199,7 @@ class _Run:
         start_ns = time.monotonic_ns() + int(_LEAD_S * 1e9)
         # The recording's time 0 is the common start.
         self.writer.update({"started_ns": start_ns + time.time_ns() - time.monotonic_ns()})
-        self.tell("measuring")
+        self.say("measuring")
         self.let_go.callback(self.context.stop_counters)
         self.context.start_counters()
         self.engine.start(start_ns)
@@ -221,7 +221,7 @@ class _Run:
             self.tick(elapsed_s, last_s, self._take())
             if not self.writer.flush() and self.writer.message not in self.warnings:
                 self.warnings.append(self.writer.message or "the recording cannot be written")
-                self.tell(self.warnings[-1])
+                self.say(self.warnings[-1])
             if self.problem is not None or self.cancellation.cancelled:
                 return
             if self.engine.done() and all(runner.done() for runner in self.runners.values()):
@@ -300,7 +300,7 @@ class _Run:
 
     def _end_flows(self, *, early: bool, signals: Deferred) -> None:
         with self._all_the_same():
-            self.tell("finishing")
+            self.say("finishing")
         if early:
             self.engine.stop()
             for runner in self.runners.values():
@@ -327,7 +327,7 @@ class _Run:
             what.append(f"an error ended the test: {self.problem!r}")
         with self._all_the_same():
             self.troubles = self.engine.troubles()
-            # Told first: everything else that was measured then is to be read with it.
+            # First, since everything else measured in that time depends on it.
             told = ((tally.flow.name, tally.facts) for tally in self.tallies.values())
             self.warnings[:0] = [*troubles.in_words(self.troubles), *troubles.withheld_in_words(told)]
         self.writer.update(self.context.redacted({"failures": what, "warnings": list(self.warnings)}))

@@ -46,13 +46,13 @@ def write_by(path: Path, write: Callable[[Path], object]) -> None:
         else:
             _replace(target, write)
     except OSError as reason:
-        # Of a full disk the system tells no name; and nobody asked for the temporary one.
+        # A full disk has no file name in the error, and the temporary name would not help.
         reason.filename, reason.filename2 = str(path), None
         raise
 
 
 def _target(path: Path) -> Path | None:
-    """The file whose place is to be taken; None where there can be none."""
+    """The file to replace; None where it cannot be replaced."""
     if path.exists() and not path.is_file():
         return None
     for _ in range(_MOST_LINKS):
@@ -100,7 +100,7 @@ def _nameless(folder: Path) -> Iterator[int | None]:
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
     except OSError:
-        # Also where the folder is missing, or cannot be written to: the other way tells what is wrong.
+        # Also where the folder is missing, or cannot be written to: the other method reports the error.
         yield None
         return
     try:
@@ -118,7 +118,7 @@ def _name(descriptor: int, path: Path) -> None:
 
 
 def _be_like(path: Path, file: Path) -> None:
-    """Give a file the owner and the mode of the one whose place it takes, as far as this is allowed."""
+    """Give a file the owner and the mode of the one that it replaces, as far as this is allowed."""
     try:
         old, new = path.stat(), file.stat()
     except FileNotFoundError:

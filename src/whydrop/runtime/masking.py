@@ -43,7 +43,7 @@ def masked_command(arguments: Sequence[str], secrets: Iterable[str] = ()) -> lis
 
 
 def masked_options(options: dict[str, Any]) -> dict[str, Any]:
-    """A flow's options as a recording may keep them: values whose name says that they are secret are masked.
+    """A flow's options as a recording may keep them: values with a secret name are masked.
 
     >>> masked_options({"hmac": "x", "command": ["read", "--token=y"], "secrets": ["z"], "workers": 4})
     {'hmac': '***', 'command': ['read', '--token=***'], 'secrets': '***', 'workers': 4}

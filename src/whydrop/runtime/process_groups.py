@@ -1,6 +1,6 @@
 """Programs that lead a process group of their own, ended with all that they started.
 
-A process that has ended keeps its number until somebody waits for it (reaps it), and its group keeps the same number.
+A process that has ended keeps its number until its parent waits for it (reaps it), and its group keeps the same number.
 Afterwards both may be another's. So the leader is asked after without being reaped (``WNOWAIT``, waitid(2)), and reaped
 when its group has been signalled for the last time.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from whydrop.runtime.masking import masked_command
 
-# From SIGKILL to the end of whoever may be killed.
+# From SIGKILL to the end of all processes that may be killed.
 _DEAD_WITHIN_S = 1.0
 _LOOK_AGAIN_S = 0.01
 # A signal that comes in the moment before a wait, or to another thread, does not end the wait: so none is longer.
@@ -33,7 +33,7 @@ class Left:
     """A process of a group that runs on although it was killed.
 
     Attributes:
-        user: whom it belongs to, if not to the user that we are: as a rule ``sudo`` made it so.
+        user: its owner, if that is another user: as a rule because of ``sudo``.
     """
 
     pid: int
@@ -42,7 +42,7 @@ class Left:
 
     def __str__(self) -> str:
         """The process that runs on, why, and what to do about it."""
-        why = f"belongs to {self.user}, whose processes whydrop may not end" if self.user else "did not end when killed"
+        why = f"belongs to {self.user}, and whydrop may not end it" if self.user else "did not end when killed"
         kill = "sudo kill" if self.user else "kill"
         return f"process {self.pid} ({self.command}) is left running: it {why}; end it by: {kill} {self.pid}"
 
@@ -69,7 +69,7 @@ def wait_for_end(leader: int, timeout_s: float | None = None) -> bool:
 
 @contextlib.contextmanager
 def _watched(leader: int) -> Iterator[Callable[[float], object]]:
-    """Wait for a child's end for as many seconds as is told."""
+    """A function that waits for a child's end, at most for some seconds."""
     try:
         descriptor = os.pidfd_open(leader)
     except OSError:
@@ -85,7 +85,7 @@ def _watched(leader: int) -> Iterator[Callable[[float], object]]:
 
 
 def signal_group(leader: int, number: signal.Signals) -> None:
-    """Signal whoever of the group may be signalled; nobody where the leader was reaped."""
+    """Signal all processes of the group that may be signalled; none where the leader was reaped."""
     if _is_ours(leader):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, number)

@@ -18,7 +18,7 @@ from whydrop.runtime.user_files.quantities import CODE_POINTS
 
 _KINDS = {"batch": "batch", "arg": "argument", "command": "command"}
 
-# Options whose value is taken over as a text under our name.
+# Options copied as text under the names of whydrop.
 _TEXTS = {
     "test_name": "test",
     "length": "length_s",
@@ -43,7 +43,7 @@ _PARAMETERS = {
 }
 # Test parameters that have other names here.
 _RENAMED = {"burst_tos": "burst_marking", "burst_ports": None}
-# What whydrop does always, so that nobody needs to ask for it.
+# Options for what whydrop always does.
 _ALWAYS = {
     "socket_stats": "TCP_INFO of every flow is always recorded",
     "extended_metadata": "metadata of this host is always recorded",
@@ -192,7 +192,7 @@ class _Conversion:
             self._note(name, variable, "has a value only with some arguments or none; Flent leaves it as it stands")
 
     def _tolerate(self, name: str, tables: dict[str, Any]) -> None:
-        """Flent's tests ignore parameters that they do not know; ours refuse them unless told otherwise."""
+        """Flent's tests ignore unknown parameters; those of whydrop refuse them without this option."""
         chain = self._lineage("batch", name)
         test = {key: value for section in chain for key, value in section.items()}.get("test_name", "")
         if "test_name" not in self.sections["batch", name] or test not in names():

@@ -38,7 +38,7 @@ class RunTest(Protocol):
     """Runs one test; another may stand in for it in tests of batches."""
 
     def __call__(self, run: Run, output: Path, state: State, tick: Callable[[float, float], None]) -> Outcome:
-        """Run it into a recording in ``output``; ``tick`` is told the seconds done and in all."""
+        """Run it into a recording in ``output``; ``tick`` receives the seconds done and in all."""
 
 
 class Watcher:
@@ -204,7 +204,7 @@ def _failed(reason: BaseException) -> Outcome:
         return Outcome("interrupted", message="; ".join(["interrupted before its end", *notes]))
     what = str(reason) if isinstance(reason, OSError) else repr(reason)
     if not isinstance(reason, OSError):
-        # Nobody has thought of it: where it comes from is worth knowing.
+        # An unforeseen error: log where it was raised.
         _log.error("the run failed", exc_info=reason)
     return Outcome("failed", message="; ".join([what, *notes]))
 

@@ -54,7 +54,7 @@ def described(run: Run, state: State) -> dict[str, Any]:
 
 
 def _nanoseconds(time: str) -> int | None:
-    """The time of a batch, which is told as people at this host read it."""
+    """The time of a batch, in the local time of this host."""
     try:
         return int(datetime.strptime(time, "%Y-%m-%dT%H%M%S").astimezone().timestamp()) * 1_000_000_000
     except ValueError:

@@ -1,4 +1,4 @@
-"""One or several batch files: read, held against the schema, what they inherit looked up."""
+"""One or several batch files: read, checked against the schema, their inheritance resolved."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _read(path: Path, tables: dict[tuple[str, str], Table]) -> bool:
 
 
 def _of_names(tables: Tables) -> list[Problem]:
-    """Names of tables that nobody defined, and circles of inheritance."""
+    """Names of undefined tables, and circles of inheritance."""
     found: list[Problem] = []
     for table in tables.tables.values():
         found.extend(_unknown(table, "inherits", tables.named(table.kind)))
@@ -179,7 +179,7 @@ def _levels(tables: Tables) -> dict[tuple[str, str], int]:
 
 
 def _way_back(tables: Tables, table: Table) -> list[str] | None:
-    """The names from a table over what it inherits from to itself again; ``None`` where there is no such way."""
+    """The circle of inheritance through a table, by names; ``None`` where there is none."""
     came_from: dict[str, str] = {}
     below = [table.name]
     while below:

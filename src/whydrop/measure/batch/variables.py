@@ -84,7 +84,7 @@ class _Expansion:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """The message about a variable that nobody defined."""
+    """The message about an undefined variable."""
     like = nearest(name, known)
     hint = f"; did you mean ${{{like}}}?" if like else "; a dollar sign of the shell is written $$"
     return f"no variable is called {name!r}{hint}"

@@ -1,4 +1,4 @@
-"""Trains to a server of iperf3 or nuttcp, which counts what came second by second, and tells no single packet."""
+"""Trains to a server of iperf3 or nuttcp, which counts received packets per second, and reports no single packet."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from whydrop.measure.tally import Tally
 
 _FIRST_PACKETS = 200
 _GROWTH = 4
-# Losses that tell that what drops was reached: fewer may be chance.
+# Losses that show that the limit was reached: fewer may be chance.
 _LEAST_LOSSES = 8
-# The servers of iperf3 count by the second unless told otherwise: four whole ones, two of them behind the first losses.
+# By default the servers of iperf3 count per second: four whole seconds, two of them after the first losses.
 _LONG_S = {"iperf3": 4.3, "nuttcp": 2.1}
 _PROBE_S = 0.5
-# Faster than the hop drains by so much a train fills it three times over before it tells the rate.
+# Faster than the hop drains by this factor, a train fills it three times over before it shows the rate.
 _FASTER = 1.5
 # Below the line's rate nothing waits for the line.
 _BELOW_LINE = 0.97
@@ -34,11 +34,11 @@ _MOST_ROUNDS = 2
 _FEWEST_PACKETS = 100
 # Each four times as fast as the one before.
 _MOST_PROBES = 6
-# Nothing waits there for long: iperf3's clients give a program no other way to tell how far it is ahead of the line.
+# Small, so that packets leave it at once: iperf3's clients do not report how far they are ahead of the line.
 _SEND_BUFFER_BYTES = 16 * 1024
-# nuttcp sends 1 Mbit/s of UDP where it is told nothing: faster than any line is as fast as the line.
+# Without a rate nuttcp sends 1 Mbit/s of UDP. A rate above that of any line means as fast as the line.
 _LINE_BPS = 100e9
-# What nuttcp tells of its sender in intervals is as coarse as that.
+# The tolerance of the sending intervals that nuttcp reports.
 _KEPT = 1.15
 # iperf3 sends what is due once in a millisecond, and looks at its clock as often.
 _SENDING_ERROR_S = 0.001
@@ -53,7 +53,7 @@ class CountingSearch:
 
     Attributes:
         large, small: the two sizes, IP bytes.
-        long_s: how long a train must be to tell a rate.
+        long_s: how long a train must last to show a rate.
     """
 
     large: int
@@ -105,7 +105,7 @@ class CountingSearch:
         elif not fastest:
             self.guess_bps *= _GROWTH
 
-    def next(self, found: Depth, told: dict[str, Any], budget: Budget) -> Round | None:
+    def next(self, found: Depth, analysis: dict[str, Any], budget: Budget) -> Round | None:
         """The next train, or ``None`` where it is enough or nothing more can be afforded."""
         if self.passed is None:
             wanted = self._longer(budget)
@@ -115,7 +115,7 @@ class CountingSearch:
                 return None
             wanted = self._train(self.large, min(_FASTER * self.guess_bps, self.passed_bps), _PROBE_S)
         else:
-            wanted = self._long(found, told)
+            wanted = self._long(found, analysis)
         return wanted if wanted is not None and budget.affords(wanted) else None
 
     def _longer(self, budget: Budget) -> Round | None:
@@ -124,13 +124,13 @@ class CountingSearch:
         wanted = Round(self.large, packets, 1, every_s, self.rate_cap_bps)
         return wanted if 2 * wanted.cost_bytes < budget.left_bytes else None
 
-    def _long(self, found: Depth, told: dict[str, Any]) -> Round | None:
+    def _long(self, found: Depth, analysis: dict[str, Any]) -> Round | None:
         size = min((self.large, self.small), key=lambda size: self._rounds.get(size, 0))
         done = self._rounds.get(size, 0)
         if done >= _MOST_ROUNDS or (done and is_narrow(found)):
             return None
         self._rounds[size] = done + 1
-        drain = told["drain_rate_bps"]
+        drain = analysis["drain_rate_bps"]
         rate_bps = _FASTER * (self.passed_bps if drain is None else drain["value"])
         return self._train(size, rate_bps, self.long_s)
 
@@ -148,7 +148,7 @@ class CountedTrains:
     """Trains of the clients of iperf3 or nuttcp.
 
     Attributes:
-        far: what far hosts tell of themselves: these tell nothing.
+        far: metadata of the far hosts: these servers send none.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class CountedTrains:
         )
 
     def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
-        """Rows of the train whose sending was broken off: its program told nothing."""
+        """Rows of an interrupted train: none, since its program printed no result."""
         del tally
         return {}
 
@@ -192,14 +192,16 @@ class CountedTrains:
         """Send a train; its rows by table. Nothing is sent after ``left_s``.
 
         Raises:
-            EngineError: the program is not installed, its server cannot be reached, or tells nothing of what came.
+            EngineError: the program is not installed, its server cannot be reached, or does not report what arrived.
         """
         if self._late_s is None:
             self._late_s = 1.5 * self._round_trip_s() + _PROGRAMS_S
         frames = run(tally.flow, tally, left_s)
         counted = _iperf3(tally) if self._program == "iperf3" else _nuttcp(frames, tally, upcoming)
         if counted is None:
-            raise EngineError(f"{self.host.name}: the {self._program} server does not tell what came of a train")
+            raise EngineError(
+                f"{self.host.name}: the {self._program} server did not report how many packets of a train arrived"
+            )
         sending_s, intervals = counted
         received = min(sum(packets for _, packets in intervals), upcoming.packets)
         # The last interval ends with the test, whenever that is.
@@ -215,16 +217,16 @@ class CountedTrains:
         self.search.note(upcoming, received, sending_s, sum(seconds for seconds, _ in intervals))
         return frames
 
-    def told(self) -> dict[str, Any]:
+    def analysis(self) -> dict[str, Any]:
         """The analysis of all of them.
 
         Raises:
             EngineError: nothing arrived.
         """
-        told = _core.explain_counted_trains(self._trains)
-        if told is None:
-            raise EngineError(f"{self.host.name}: no packet of the trains arrived: a firewall on the way?")
-        return told
+        analysis = _core.explain_counted_trains(self._trains)
+        if analysis is None:
+            raise EngineError(f"{self.host.name}: no packet of the trains arrived: check for a firewall on the path")
+        return analysis
 
     def _round_trip_s(self) -> float:
         flow = PlannedFlow(
@@ -251,7 +253,7 @@ def _iperf3(tally: Tally) -> _Counted | None:
 
 
 def _nuttcp(frames: dict[str, pl.DataFrame], tally: Tally, upcoming: Round) -> _Counted | None:
-    """The same of nuttcp, whose sender keeps to its rate; where it could not, nobody knows how long it took."""
+    """The same of nuttcp. Its sender keeps to its rate; where it could not, the duration is not known."""
     intervals = frames.get("intervals")
     if intervals is None:
         return None

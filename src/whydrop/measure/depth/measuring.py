@@ -47,7 +47,7 @@ class Wanted:
 
     Attributes:
         host: the far end.
-        far_end: the server that runs there. Those of other people measure the way up only, without ECN.
+        far_end: the server that runs there. Those of other tools measure upwards only, without ECN.
         direction: ``up`` from here to it, ``down`` from it to here.
         ecn: mark packets ECT(0): a queue may then mark instead of dropping.
         output: the folder in which the recording gets its own.
@@ -83,17 +83,17 @@ class Measured:
     folder: Path
 
 
-def measure(wanted: Wanted, tell: Callable[[str], None] = lambda _: None) -> Measured:
+def measure(wanted: Wanted, say: Callable[[str], None] = lambda _: None) -> Measured:
     """Measure the queue of a path.
 
     Args:
-        tell: called with what is being done, for people; before each round with what it sends.
+        say: called with the current step, for people; before each round with what it sends.
 
     Raises:
         EngineError: the responder cannot be reached, or refuses.
         RecordingError: the recording cannot be written.
     """
-    return _Measurement(wanted, tell).run()
+    return _Measurement(wanted, say).run()
 
 
 class _Searching(Protocol):
@@ -101,7 +101,7 @@ class _Searching(Protocol):
 
     def first(self) -> Round: ...
 
-    def next(self, found: Depth, told: dict[str, Any], budget: Budget) -> Round | None: ...
+    def next(self, found: Depth, analysis: dict[str, Any], budget: Budget) -> Round | None: ...
 
 
 class _Trains(Protocol):
@@ -117,10 +117,10 @@ class _Trains(Protocol):
     def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]: ...
 
     def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
-        """Rows of the round whose sending was broken off."""
+        """Rows of an interrupted round."""
         ...
 
-    def told(self) -> dict[str, Any]: ...
+    def analysis(self) -> dict[str, Any]: ...
 
 
 def _trains(wanted: Wanted) -> _Trains:
@@ -129,15 +129,15 @@ def _trains(wanted: Wanted) -> _Trains:
     if wanted.far_end == "responder":
         return ResponderTrains(wanted.host, Search(ip_bytes, cap_bps), wanted.direction, version, ecn=wanted.ecn)
     if wanted.direction == "down" or wanted.ecn:
-        raise EngineError(f"{wanted.far_end} serves neither the way down nor ECN here: both need a responder")
+        raise EngineError(f"{wanted.far_end} measures neither the download direction nor ECN: both need a responder")
     if wanted.far_end == "irtt":
         return ProbedTrains(wanted.host, ip_bytes, cap_bps, version)
     return CountedTrains(wanted.host, CountingSearch(ip_bytes, cap_bps), wanted.far_end, version)
 
 
 class _Measurement:
-    def __init__(self, wanted: Wanted, tell: Callable[[str], None]) -> None:
-        self.wanted, self.tell = wanted, tell
+    def __init__(self, wanted: Wanted, say: Callable[[str], None]) -> None:
+        self.wanted, self.say = wanted, say
         self.trains = _trains(wanted)
         self.budget = Budget(wanted.caps)
         self.rounds: list[Round] = []
@@ -148,7 +148,7 @@ class _Measurement:
 
     def run(self) -> Measured:
         writer = self._begin()
-        # Time counts from here: what this host tells of itself is gathered.
+        # The time limit counts from here, after the metadata of this host is collected.
         self.budget = Budget(self.wanted.caps)
         problem = None
         with deferred() as signals, contextlib.closing(writer), self.stalls.watched():
@@ -167,7 +167,7 @@ class _Measurement:
         return Measured(self.found, self.rounds, self.whole_rounds, status, problem, folder)
 
     def _note(self, writer: RecordingWriter, problem: str | None = None) -> None:
-        """Write down what is known so far: who is killed afterwards leaves it."""
+        """Write what is known so far, so that it survives a kill."""
         for tally in self.tallies.values():
             if tally.status is None:
                 # The round in which it ended.
@@ -215,26 +215,26 @@ class _Measurement:
                 unusable += 1
                 if unusable > _MOST_UNUSABLE or not self.budget.affords(upcoming):
                     raise
-                self.tell(f"{reason}; once more")
+                self.say(f"{reason}; once more")
                 continue
-            told = self.trains.told()
-            self.found, self.whole_rounds = depth(told, search.large), self.whole_rounds + 1
+            analysis = self.trains.analysis()
+            self.found, self.whole_rounds = depth(analysis, search.large), self.whole_rounds + 1
             self._note(writer)
-            upcoming = search.next(self.found, told, self.budget)
+            upcoming = search.next(self.found, analysis, self.budget)
         stood_s = self.stalls.stood_s
         longer = self.budget.stretched(stood_s)
-        if stood_s and self.found is not None and search.next(self.found, told, longer) is not None:
+        if stood_s and self.found is not None and search.next(self.found, analysis, longer) is not None:
             raise EngineError("the time was over before all was measured")
 
     def _with_stalls(self, problem: str) -> str:
-        """A problem, with what this host slept through, as that is not the far end's fault."""
+        """A problem, with the time that this host stood still, which is not the far end's fault."""
         stood_s = self.stalls.stood_s
-        return f"{problem}; this host stood still for {stood_s:.0f} s meanwhile" if stood_s else problem
+        return f"{problem}; this host stood still for {stood_s:.0f} s in the meantime" if stood_s else problem
 
     def _send(self, upcoming: Round, writer: RecordingWriter) -> None:
         number = len(self.rounds)
         name = f"round {number + 1}"
-        self.tell(
+        self.say(
             f"{name}: {_words(upcoming)}; {self.budget.left_bytes / 1e6:.0f} MB and {self.budget.left_s:.0f} s are left"
         )
         flow = self.trains.flow(upcoming, name)
@@ -245,7 +245,7 @@ class _Measurement:
         try:
             frames = self.trains.send(upcoming, tally, self.budget.left_s)
         except (KeyboardInterrupt, EngineError) as reason:
-            # What came of it is kept; nothing is concluded from part of a round.
+            # Its rows are kept; no conclusion is drawn from part of a round.
             if isinstance(reason, UnusableRoundError):
                 tally.end("failed", str(reason))
             self._keep(number, tally, self.trains.kept(tally), writer)

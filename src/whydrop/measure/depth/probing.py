@@ -19,13 +19,13 @@ from whydrop.recording import tables
 
 # Faster than that irtt's client sends no packets of full size, bit/s.
 _MOST_BPS = 400e6
-# What a socket takes before it holds its program up: 208 KiB by default, a full packet counting as 2304 (ss(8), skmem).
+# Packets that a socket takes before it blocks its program: 208 KiB by default, 2304 bytes for each full packet (ss(8)).
 _SOCKET_PACKETS = 92
-# A program that is held up goes on when half of that is free: over so many packets its bursts make an eighth.
+# A blocked program continues when half of that is free: of so many packets its bursts make an eighth.
 _WINDOW_PACKETS = 4 * _SOCKET_PACKETS
-# Fewer packets do not tell whether the line held them up.
+# Fewer packets do not show whether the line delayed them.
 _FEWEST_PACKETS = 2 * _WINDOW_PACKETS
-# A train of which the packets that a socket takes at once left faster than any window of its later half was held up.
+# The line delayed a train if the packets that a socket takes at once left faster than any window of its later half.
 _HELD_UP = 1.5
 # A busy host leaves out what was due while it did something else.
 _BEYOND = 2.5
@@ -36,8 +36,8 @@ _BELOW_LINE = 0.95
 class ProbedTrains(PacketTrains):
     """Trains of irtt's client.
 
-    It stamps a packet before it hands it to the kernel. So what waits for this host's own line would seem to wait in
-    the path: trains that the line held up tell its rate, and nothing else, and later ones are sent a little slower.
+    It stamps a packet before it hands it to the kernel. So a delay before this host's own line would look like a delay
+    on the path: a train that the line delayed only shows the line's rate, and later ones are sent a little slower.
     """
 
     def __init__(self, host: FarHost, ip_bytes: int, rate_cap_bps: float | None, version: int) -> None:
@@ -46,11 +46,11 @@ class ProbedTrains(PacketTrains):
             host, Search(ip_bytes, rate_bps, first_packets=2 * _FEWEST_PACKETS, first_bursts=1, beyond=_BEYOND)
         )
         self._version = version
-        # Trains are known not to be held up by the line.
+        # True once trains are known not to be delayed by the line.
         self._is_clear = False
 
     def flow(self, upcoming: Round, name: str) -> PlannedFlow:
-        """A round, as the recording tells it."""
+        """A round, as a flow of the recording."""
         flow = upcoming.flow(name, self.host.name, "up", self._version, ecn=False)
         return dataclasses.replace(flow, runner="irtt")
 
@@ -76,7 +76,7 @@ class ProbedTrains(PacketTrains):
 
     def _probes(self, upcoming: Round, name: str) -> PlannedFlow:
         assert upcoming.rate_bps is not None
-        # The line's rate, below which trains are held, is known of large packets: small ones carry more headers.
+        # The line's rate, an upper bound for trains, is known for large packets: small ones carry more headers.
         large = self.search.large
         headers = (upcoming.ip_bytes + WIRE_BYTES) / upcoming.ip_bytes * large / (large + WIRE_BYTES)
         gap_s = upcoming.ip_bytes * 8 / upcoming.rate_bps * headers
@@ -96,17 +96,17 @@ class ProbedTrains(PacketTrains):
         )
 
     def _passes_the_line(self, upcoming: Round, train: pl.DataFrame) -> bool:
-        """True if this host's line did not hold the first train up. If it did, later ones are sent below its rate."""
+        """True if this host's line did not delay the first train. If it did, later ones are sent below its rate."""
         sent_ns = train["sent_ns"].sort().to_numpy()
         if len(sent_ns) < _FEWEST_PACKETS:
-            # A busy host left out most of it: a longer one will tell.
+            # A busy host left out most of it: send a longer one.
             self.search.seen.setdefault(upcoming.ip_bytes, Seen()).longest = upcoming.packets
             return False
         self._is_clear = True
         late_ns = sent_ns[len(sent_ns) // 2 :]
         if _fastest_pps(sent_ns, _SOCKET_PACKETS // 2) <= _HELD_UP * _fastest_pps(late_ns, _WINDOW_PACKETS - 1):
             return True
-        # A line that is kept busy by what its socket holds tells its rate by the mean, though the program stalls.
+        # The socket's packets keep the line busy while the program stalls, so the mean is the line's rate.
         line_pps = (len(late_ns) - 1) * 1e9 / (late_ns[-1] - late_ns[0])
         self.search.slow_down(_BELOW_LINE * line_pps * upcoming.ip_bytes * 8)
         return False
@@ -120,8 +120,7 @@ def _fastest_pps(sent_ns: Any, packets: int) -> float:
 def _as_burst(probes: pl.DataFrame, flow: int, burst: int, upcoming: Round, version: int) -> pl.DataFrame:
     """Rows of table ``bursts`` of irtt's probes.
 
-    A probe that was lost somewhere on its way there and back tells nothing, nor does one whose answer was lost: it
-    came, nobody says when.
+    Left out are probes lost in an unknown direction, and probes with a lost answer: their time of arrival is not known.
     """
     return probes.filter(pl.col("fate").is_in(["ok", "late", "lost-up"]) & pl.col("sent_ns").is_not_null()).select(
         flow=pl.lit(flow, pl.UInt32),

@@ -24,7 +24,7 @@ def address_of(host: FarHost) -> str:
 
 
 def run(flow: PlannedFlow, tally: Tally | None = None, left_s: float = math.inf) -> dict[str, pl.DataFrame]:
-    """Run it to its end, or for ``left_s``; its rows by table. What the program tells goes into ``tally``.
+    """Run it to its end, or for ``left_s``; its rows by table. Facts from the program go into ``tally``.
 
     Raises:
         EngineError: it is not installed, or failed; the message says what to do.

@@ -21,10 +21,10 @@ _LEAD_S = 0.1
 _LOOK_EVERY_S = 0.1
 # Behind its planned end: a queue may take so long to empty.
 _GRACE_S = 10.0
-# For the responder's words on what arrived, after the last packet.
+# For the responder's report on arrived packets, after the last packet.
 _ROWS_PATIENCE_S = 20.0
 
-# Facts of a flow: what the receiving kernel dropped since nobody read, and what was read when all had been told.
+# Facts of a flow: packets that the receiving kernel dropped from a full socket, and packets read after the last report.
 _LOST_BY_RECEIVER = (
     "packets_lost_in_receive_buffer",
     "packets_lost_in_responders_receive_buffer",
@@ -58,7 +58,7 @@ class PacketTrains:
     """Packets that were sent so far, and what became of each.
 
     Attributes:
-        far: what far hosts tell of themselves, by name.
+        far: metadata of the far hosts, by name.
     """
 
     def __init__(self, host: FarHost, search: Search) -> None:
@@ -67,11 +67,11 @@ class PacketTrains:
         self._packets: list[pl.DataFrame] = []
 
     def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
-        """Rows of the round whose sending was broken off."""
+        """Rows of an interrupted round."""
         del tally
         return {}
 
-    def told(self) -> dict[str, Any]:
+    def analysis(self) -> dict[str, Any]:
         """The analysis of all of them.
 
         Raises:
@@ -81,7 +81,7 @@ class PacketTrains:
             return dict(NOTHING)
         kept = pl.concat(self._packets)
         packets = entered(kept)
-        told = _core.explain_bursts(
+        found = _core.explain_bursts(
             packets["flow"].to_list(),
             packets["burst"].to_list(),
             packets["left_ns"].to_list(),
@@ -89,9 +89,9 @@ class PacketTrains:
             packets["ip_bytes"].to_list(),
             packets["marked"].to_list(),
         )
-        if told is None:
-            raise EngineError(f"{self.host.name}: no packet of the bursts arrived: a firewall on the way?")
-        return {**told, "at_sender": dropped_by_sender(kept)}
+        if found is None:
+            raise EngineError(f"{self.host.name}: no packet of the bursts arrived: check for a firewall on the path")
+        return {**found, "at_sender": dropped_by_sender(kept)}
 
     def _note(self, upcoming: Round, bursts: pl.DataFrame, departures: pl.DataFrame | None) -> None:
         """Keep the packets, and what was lost of them."""
@@ -116,7 +116,7 @@ class ResponderTrains(PacketTrains):
         self._rows: _Rows | None = None
 
     def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
-        """Rows of the round whose sending was broken off."""
+        """Rows of an interrupted round."""
         if self._rows is None:
             return {}
         self._rows.drain(tally)
@@ -143,7 +143,7 @@ class ResponderTrains(PacketTrains):
                 self._look(rows, tally)
             if not engine.done():
                 engine.stop()
-            # A busy responder may still gather its metadata: what arrived it tells behind that.
+            # A busy responder may still collect its metadata: it reports arrived packets after that.
             until_s = time.monotonic() + _ROWS_PATIENCE_S
             wanted = upcoming.packets * upcoming.bursts
             while rows.packets < wanted and tally.status != "failed" and time.monotonic() < until_s:
@@ -156,7 +156,7 @@ class ResponderTrains(PacketTrains):
             sent = tally.facts.get("packets_sent", "no")
             raise EngineError(f"{self.host.name}: {tally.message or 'nothing was measured'} ({sent} packets sent)")
         if tally.status == "stopped" and rows.packets < wanted:
-            raise EngineError(f"the time was over before all of {tally.flow.name} was sent and told of")
+            raise EngineError(f"the time was over before all of {tally.flow.name} was sent and reported")
         _check_receiver(frames["bursts"], tally)
         self._note(upcoming, frames["bursts"], frames.get("departures"))
         return frames
@@ -167,7 +167,7 @@ class ResponderTrains(PacketTrains):
 
 
 def _check_receiver(bursts: pl.DataFrame, tally: Tally) -> None:
-    """Refuse a round whose losses are in part not the path's.
+    """Refuse a round if the path did not cause all its losses.
 
     Raises:
         UnusableRoundError: the receiving host lost packets in its own buffer, or read them too late.
@@ -195,8 +195,8 @@ class _Rows:
             self._frames.setdefault(name, []).append(frame)
         for ended in endings:
             tally.end(ended.status, ended.message)
-        for told in facts.values():
-            tally.facts.update(told)
+        for known in facts.values():
+            tally.facts.update(known)
 
     @property
     def packets(self) -> int:

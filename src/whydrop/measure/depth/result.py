@@ -67,7 +67,7 @@ class Depth:
         return dataclasses.asdict(self)
 
     @classmethod
-    def of_document(cls, told: Mapping[str, Any]) -> Depth:
+    def of_document(cls, document: Mapping[str, Any]) -> Depth:
         """The result that a recording keeps.
 
         Raises:
@@ -75,8 +75,8 @@ class Depth:
         """
         try:
             # Recordings of before do not say where packets were dropped.
-            told = {"at_sender": False, **told}
-            values = {one.name: told[one.name] for one in dataclasses.fields(cls)}
+            document = {"at_sender": False, **document}
+            values = {one.name: document[one.name] for one in dataclasses.fields(cls)}
             for name in _QUANTITIES:
                 values[name] = None if values[name] is None else _of_three(values[name])
             for name in ("large_bytes", "packets", "lost", "marked"):
@@ -94,135 +94,133 @@ _WORDS = ("cause", "limited_by", "byte_basis")
 _QUANTITIES = ("rate_bit_s", "limit_packets", "limit_bytes", "burst_bytes", "line_rate_bit_s")
 
 
-def _of_three(told: Mapping[str, Any]) -> Quantity:
-    low, high = (None if told[end] is None else _number(told[end]) for end in ("low", "high"))
-    return Quantity(_number(told["value"]), low, high)
+def _of_three(interval: Mapping[str, Any]) -> Quantity:
+    low, high = (None if interval[end] is None else _number(interval[end]) for end in ("low", "high"))
+    return Quantity(_number(interval["value"]), low, high)
 
 
-def _number(told: Any) -> float:
+def _number(value: Any) -> float:
     """A count, a size, a rate, or a share: none of them is negative, nor as large as what JSON may hold."""
-    if isinstance(told, bool) or not isinstance(told, (int, float)) or not 0 <= told < _MOST:
-        raise ValueError(f"{told!r} is no such number")
-    return float(told)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _MOST:
+        raise ValueError(f"{value!r} is not a count, size, rate or share")
+    return float(value)
 
 
-def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
-    """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes``: large packets, IP bytes."""
-    verdict = told["verdict"]
+def depth(analysis: Mapping[str, Any], large_bytes: int) -> Depth:
+    """The result of :func:`whydrop._core.explain_bursts`; ``large_bytes``: large packets, IP bytes."""
+    verdict = analysis["verdict"]
     cause = None if verdict is None else verdict["cause"]
-    kind = _kind(told, cause)
-    basis = verdict["byte_basis"] if kind == "policer" else told["byte_basis"]
-    line = told["line_rate_bps"]
+    kind = _kind(analysis, cause)
+    basis = verdict["byte_basis"] if kind == "policer" else analysis["byte_basis"]
+    line = analysis["line_rate_bps"]
     counted = (large_bytes + _OVERHEAD_BYTES[basis]) / large_bytes
-    packets, held_bytes, limited_by = _limits(told, kind)
-    drain = _quantity(told["drain_rate_bps"])
+    packets, held_bytes, limited_by = _limits(analysis, kind)
+    drain = _quantity(analysis["drain_rate_bps"])
     return Depth(
         kind=kind,
-        cause=cause if told["limit"] is None else None,
-        confidence=_confidence(told),
-        rate_bit_s=_policer(told, "rate_bps") if kind == "policer" else drain and drain.times(counted),
+        cause=cause if analysis["limit"] is None else None,
+        confidence=_confidence(analysis),
+        rate_bit_s=_policer(analysis, "rate_bps") if kind == "policer" else drain and drain.times(counted),
         limited_by=limited_by,
         limit_packets=packets,
         limit_bytes=held_bytes,
-        burst_bytes=_policer(told, "burst_bytes") if kind == "policer" else _quantity(told["burst_bytes"]),
+        burst_bytes=_policer(analysis, "burst_bytes") if kind == "policer" else _quantity(analysis["burst_bytes"]),
         byte_basis=basis,
         line_rate_bit_s=None if line is None else Quantity(line * counted, None, None),
         large_bytes=large_bytes,
-        packets=told["packets"],
-        lost=told["lost"],
-        marked=told["marked"],
-        at_sender=told.get("at_sender", False),
+        packets=analysis["packets"],
+        lost=analysis["lost"],
+        marked=analysis["marked"],
+        at_sender=analysis.get("at_sender", False),
     )
 
 
-def _kind(told: Mapping[str, Any], cause: str | None) -> str:
-    if told["marked"]:
+def _kind(analysis: Mapping[str, Any], cause: str | None) -> str:
+    if analysis["marked"]:
         # Only what manages its queue marks (RFC 3168 section 5). What cannot be slowed down fills it all the same.
         return "managed-queue"
-    if told["limit"] is not None:
+    if analysis["limit"] is not None:
         return "queue"
-    if cause == "aqm" and told["passed_with_more"] < _PASSED_FOR_EACH_LOSS * told["lost"]:
+    if cause == "aqm" and analysis["passed_with_more"] < _PASSED_FOR_EACH_LOSS * analysis["lost"]:
         return "unknown"
-    if cause == "policer" and told["bucket"] is None:
+    if cause == "policer" and analysis["bucket"] is None:
         # Hardly anything passed behind the first losses: a rate fitted to that is none.
         return "unknown"
     if cause is not None:
         return _KINDS.get(cause, "unknown")
-    if told["drain_rate_bps"] is None:
+    if analysis["drain_rate_bps"] is None:
         return "none"
-    return "queue" if told["burst_bytes"] is None else "shaper"
+    return "queue" if analysis["burst_bytes"] is None else "shaper"
 
 
-def _policer(told: Mapping[str, Any], name: str) -> Quantity | None:
+def _policer(analysis: Mapping[str, Any], name: str) -> Quantity | None:
     """Rate or burst as fitted to the fates of all packets, where what passed before and behind the first losses agrees.
 
     The fit is the sharper of the two, and on a host that stalls it may follow the stalls.
     """
-    fitted, direct = _quantity(told["verdict"]["parameters"].get(name)), _quantity(told["bucket"][name])
+    fitted, direct = _quantity(analysis["verdict"]["parameters"].get(name)), _quantity(analysis["bucket"][name])
     if fitted is None or direct is None or direct.low is None or direct.high is None:
         return direct
-    return fitted if direct.low <= fitted.value / _counted(told) <= direct.high else direct
+    return fitted if direct.low <= fitted.value / _counted(analysis) <= direct.high else direct
 
 
-def _counted(told: Mapping[str, Any]) -> float:
+def _counted(analysis: Mapping[str, Any]) -> float:
     """Bytes that a policer counts of a large packet, over its IP bytes."""
-    return 1.0 + _OVERHEAD_BYTES[told["verdict"]["byte_basis"]] / _LARGE_BYTES
+    return 1.0 + _OVERHEAD_BYTES[analysis["verdict"]["byte_basis"]] / _LARGE_BYTES
 
 
-def _confidence(told: Mapping[str, Any]) -> float:
-    if told["limit"] is not None:
-        return float(told["limit"]["certainty"])
-    return 1.0 if told["verdict"] is None else float(told["verdict"]["confidence"])
+def _confidence(analysis: Mapping[str, Any]) -> float:
+    if analysis["limit"] is not None:
+        return float(analysis["limit"]["certainty"])
+    return 1.0 if analysis["verdict"] is None else float(analysis["verdict"]["confidence"])
 
 
-def _limits(told: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quantity | None, str | None]:
+def _limits(analysis: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quantity | None, str | None]:
     """The limit in large packets, in bytes, and which of them it is."""
     if kind in ("policer", "none", "unknown"):
         return None, None, None
-    if not told["lost"] and kind != "managed-queue":
-        # It was never full: it holds more than was seen in it.
-        most = told["most_packets"], told["most_bytes"]
+    if not analysis["lost"] and kind != "managed-queue":
+        # It was never full: its limit is above the most seen in it.
+        most = analysis["most_packets"], analysis["most_bytes"]
         return Quantity(most[0], most[0], None), Quantity(most[1], most[1], None), None
-    limit = told["limit"]
+    limit = analysis["limit"]
     if limit is None:
         return None, None, None
     return _quantity(limit["packets"]), _quantity(limit["bytes"]), limit["limited_by"]
 
 
-def _quantity(told: Mapping[str, float | None] | None) -> Quantity | None:
-    if told is None or told["value"] is None:
+def _quantity(estimate: Mapping[str, float | None] | None) -> Quantity | None:
+    if estimate is None or estimate["value"] is None:
         return None
-    return Quantity(told["value"], told["low"], told["high"])
+    return Quantity(estimate["value"], estimate["low"], estimate["high"])
 
 
 def standing(status: str, whole_rounds: int) -> str | None:
-    """The first words of a measurement that did not come to its end; ``None`` where it did.
+    """The notice on an incomplete measurement; ``None`` where it is complete.
 
     >>> standing("interrupted", 2)
-    'Interrupted: what follows is from the 2 rounds before, and may change with more.'
+    'Interrupted: this result is from the 2 rounds before, and may change with more.'
     """
     if status == "complete":
         return None
-    ended = {"failed": "Broken off", "running": "Not over yet"}.get(status, "Interrupted")
+    ended = {"failed": "Failed", "running": "Still running"}.get(status, "Interrupted")
     if not whole_rounds:
-        return f"{ended} before a round was over: nothing is known of the queue."
+        return f"{ended} before the end of the first round: the queue is not known."
     rounds = f"the {count(whole_rounds)} rounds" if whole_rounds > 1 else "the one round"
-    return f"{ended}: what follows is from {rounds} before, and may change with more."
+    return f"{ended}: this result is from {rounds} before, and may change with more."
 
 
 def sentences(found: Depth) -> list[str]:
     """The result for a person, the answer first."""
     text = [_headline(found)]
     if found.at_sender and found.kind not in ("none", "unknown"):
-        text.append("It is the sending host's own: most lost packets never left its interface.")
+        text.append("It is in the sending host: most lost packets never left its interface.")
     if found.limited_by == "packets" and found.limit_bytes is not None:
-        text.append(
-            f"Its limit is counted in packets: small ones fill it as large ones do ({size(found.limit_bytes.value)})."
-        )
+        text.append(f"Its limit counts packets, whatever their size ({size(found.limit_bytes.value)} of large ones).")
     elif found.limited_by == "bytes" and found.limit_packets is not None:
-        text.append(f"Its limit is counted in bytes: {count(found.limit_packets.value)} packets of full size.")
+        text.append(f"Its limit counts bytes: {count(found.limit_packets.value)} packets of full size.")
     elif found.kind == "queue" and found.lost:
-        text.append("Whether its limit is counted in packets or in bytes cannot be told from what was sent.")
+        text.append("These bursts do not show whether its limit counts packets or bytes.")
     if found.burst_bytes is not None and found.kind != "policer":
         text.append(
             f"A bucket of {size(found.burst_bytes.value)} lets packets through faster before the queue builds up."
@@ -230,7 +228,7 @@ def sentences(found: Depth) -> list[str]:
     if found.line_rate_bit_s is not None:
         text.append(f"Bursts entered the path at {rate(found.line_rate_bit_s.value)}.")
     if found.byte_basis is None and found.rate_bit_s is not None:
-        text.append("Rate and size count IP bytes, as what the queue counts of each packet is not known.")
+        text.append("Rate and size are in IP bytes; which headers the queue counts is not known.")
     if found.marked:
         text.append(f"{count(found.marked)} packets were marked (Congestion Experienced) instead of being dropped.")
     return text
@@ -241,15 +239,15 @@ def _headline(found: Depth) -> str:
     if found.kind == "policer" and found.burst_bytes is not None:
         return (
             f"A policer: rate {at or 'unknown'}, burst {_within(found.burst_bytes, size)}. "
-            "What exceeds it is dropped, nothing waits."
+            "It drops what exceeds them and delays no packet."
         )
     if found.kind in ("queue", "shaper", "managed-queue"):
         return _of_queue(found, at)
     if found.kind == "none":
         if found.lost:
-            return "No queue and no policer: packets were lost by chance, whatever was sent."
-        return "Nothing held up or dropped the bursts: the path is as fast as the line they were sent from."
-    return "What dropped packets is not known: it fits neither a queue nor a policer."
+            return "No queue and no policer: packets were lost at random, whatever their rate."
+        return "No queue and no policer: the path is as fast as the line from which the bursts were sent."
+    return "The cause of the losses is not known: neither a queue nor a policer fits them."
 
 
 def _of_queue(found: Depth, at: str | None) -> str:
@@ -260,7 +258,7 @@ def _of_queue(found: Depth, at: str | None) -> str:
     drains = "" if at is None else f" that drains at {at}"
     unknown = "" if at is not None else " Its rate is not known: too few packets of a burst passed."
     if found.kind == "managed-queue":
-        return f"A managed queue{of}{drains}: it drops or marks before it is full.{unknown}"
+        return f"A managed queue{of}{drains}: it drops or marks packets before it is full.{unknown}"
     if limit is not None and never_full:
         return f"A queue{drains}. It was never full: it holds more than {unit(limit.value)}.{unknown}"
     size_unknown = " Its size is not known." if limit is None and found.lost else ""

@@ -16,7 +16,7 @@ SIZES = 4
 
 # From one length to the next where nothing was lost: all the shorter ones together cost a third of the longest.
 _GROWTH = 4
-# Losses that tell what the limit is: fewer may be chance.
+# Losses that show the limit: fewer may be chance.
 _LEAST_LOSSES = 8
 _PACKETS_BEYOND = 24
 _CONFIRMING_BURSTS = 2
@@ -32,12 +32,12 @@ _SHARE = 0.5
 _NARROW_LIMIT = 0.03
 _NARROW_RATE = 0.01
 _TENTH_OF_STEP = 0.1
-# Confirming rounds of each size: what these do not make narrow more of them will not.
+# Confirming rounds of each size: more do not narrow the result.
 _MOST_ROUNDS = 4
-# Of the rate at which a queue drains: at twice as much every second packet passes, so that a train of them tells the
-# rate also where a queue holds next to nothing.
+# Of the rate at which a queue drains: at twice as much every second packet passes, so that a train of them shows the
+# rate even of a queue for very few packets.
 _MOST_STEP = 2.0
-# Of such a train: a quarter of it tells the rate.
+# Of such a train: a quarter of it shows the rate.
 _LEAST_STEPPED_PACKETS = 256
 
 
@@ -82,42 +82,42 @@ class Search:
         return self.large // SIZES
 
     def first(self) -> Round:
-        """The round that tells the rates."""
+        """The round that shows the rates."""
         return Round(self.large, self.first_packets, self.first_bursts, _LEAST_EVERY_S, self.rate_cap_bps)
 
     def slow_down(self, rate_bps: float) -> None:
-        """Begin anew at a lower rate: what bursts at a higher one lost tells nothing of how long these must be."""
+        """Start again at a lower rate: losses at a higher one do not show how long these bursts must be."""
         self.rate_cap_bps = rate_bps if self.rate_cap_bps is None else min(rate_bps, self.rate_cap_bps)
         self.seen.clear()
         self._rounds.clear()
 
-    def next(self, found: Depth, told: Mapping[str, Any], budget: Budget) -> Round | None:
+    def next(self, found: Depth, analysis: Mapping[str, Any], budget: Budget) -> Round | None:
         """The next round, or ``None`` where it is enough or nothing more can be afforded.
 
         Args:
             found: the result so far.
-            told: what :func:`whydrop._core.explain_bursts` says so far.
+            analysis: the result of :func:`whydrop._core.explain_bursts` so far.
             budget: what is left.
         """
         if not self.seen:
             return self.first() if budget.affords(self.first()) else None
         large = self.seen.get(self.large, Seen())
         is_full = large.lost >= _LEAST_LOSSES
-        wanted = self._confirming(found, told) if is_full else self._longer(large, told, budget)
+        wanted = self._confirming(found, analysis) if is_full else self._longer(large, analysis, budget)
         return wanted if wanted is not None and budget.affords(wanted) else None
 
-    def _longer(self, seen: Seen, told: Mapping[str, Any], budget: Budget) -> Round | None:
+    def _longer(self, seen: Seen, analysis: Mapping[str, Any], budget: Budget) -> Round | None:
         """A longer burst of large packets, as far as half of what is left allows."""
         packets = min(seen.longest * _GROWTH, MOST_PACKETS)
         while packets > seen.longest:
-            wanted = self._round(self.large, packets, 1, told)
+            wanted = self._round(self.large, packets, 1, analysis)
             if wanted.cost_bytes <= _SHARE * budget.left_bytes and wanted.cost_s <= _SHARE * budget.left_s:
                 return wanted
             packets = packets * 3 // 4
         return None
 
-    def _confirming(self, found: Depth, told: Mapping[str, Any]) -> Round | None:
-        """Bursts that overflow what drops, of the size that has told less so far."""
+    def _confirming(self, found: Depth, analysis: Mapping[str, Any]) -> Round | None:
+        """Bursts that exceed the limit, of the size with fewer rounds so far."""
         if self._rounds.get(self.small, 0) and self._rounds.get(self.large, 0) and is_narrow(found):
             return None
         size = min((self.small, self.large), key=lambda size: self._rounds.get(size, 0))
@@ -129,43 +129,43 @@ class Search:
         if size == self.small:
             # A limit in packets is reached sooner, one in bytes by as many bytes.
             packets *= SIZES
-        stepped = self._stepped_rate(told) if self._rounds[size] % 2 == 0 else None
+        stepped = self._stepped_rate(analysis) if self._rounds[size] % 2 == 0 else None
         if stepped is not None:
             # Slower bursts leave more time to drain.
-            line, drain = told["line_rate_bps"], told["arrival_rate_bps"]
+            line, drain = analysis["line_rate_bps"], analysis["arrival_rate_bps"]
             packets = math.ceil(packets * (1 - drain / line) / (1 - drain / stepped))
             packets = max(packets, _LEAST_STEPPED_PACKETS)
-        return self._round(size, min(packets, MOST_PACKETS), _CONFIRMING_BURSTS, told, stepped)
+        return self._round(size, min(packets, MOST_PACKETS), _CONFIRMING_BURSTS, analysis, stepped)
 
-    def _stepped_rate(self, told: Mapping[str, Any]) -> float | None:
+    def _stepped_rate(self, analysis: Mapping[str, Any]) -> float | None:
         """A rate between those of the line and of the queue: what drops must do the same at any rate above its own."""
-        line, drain = told["line_rate_bps"], told["arrival_rate_bps"]
+        line, drain = analysis["line_rate_bps"], analysis["arrival_rate_bps"]
         if line is None or drain is None or line < 1.5 * drain:
             return None
         return min(math.sqrt(line * drain), _MOST_STEP * float(drain))
 
     def _round(
-        self, ip_bytes: int, packets: int, bursts: int, told: Mapping[str, Any], rate_bps: float | None = None
+        self, ip_bytes: int, packets: int, bursts: int, analysis: Mapping[str, Any], rate_bps: float | None = None
     ) -> Round:
-        slowest = slowest_bps(told)
+        slowest = slowest_bps(analysis)
         every_s = 1.1 * packets * ip_bytes * 8 / min(slowest or _MOST_MEAN_BPS, _MOST_MEAN_BPS)
         rate_bps = min((rate for rate in (rate_bps, self.rate_cap_bps) if rate is not None), default=None)
-        every_s = max(every_s + _IDLE_S + 2 * told["longest_wait_s"], _LEAST_EVERY_S)
+        every_s = max(every_s + _IDLE_S + 2 * analysis["longest_wait_s"], _LEAST_EVERY_S)
         return Round(ip_bytes, packets, bursts, every_s, rate_bps)
 
 
-def slowest_bps(told: Mapping[str, Any]) -> float | None:
+def slowest_bps(analysis: Mapping[str, Any]) -> float | None:
     """The lowest rate that bursts met so far, bit/s: by it the path is idle again, and a bucket full."""
-    drain, bucket = told["drain_rate_bps"], told["bucket"]
+    drain, bucket = analysis["drain_rate_bps"], analysis["bucket"]
     rates = [
-        told["line_rate_bps"], told["arrival_rate_bps"], drain and drain["value"],
+        analysis["line_rate_bps"], analysis["arrival_rate_bps"], drain and drain["value"],
         bucket and bucket["rate_bps"]["value"],
     ]  # fmt: skip
     return min((rate for rate in rates if rate), default=None)
 
 
 def is_narrow(found: Depth) -> bool:
-    """True if more bursts would tell nothing that matters."""
+    """True if further bursts would not narrow the result enough to matter."""
     limits = [found.limit_packets] if found.limited_by == "packets" else [found.limit_bytes]
     if found.kind == "policer":
         limits = [found.burst_bytes]

@@ -18,7 +18,7 @@ def _awake_or_not_s() -> float:
 
 
 class Stalls:
-    """Times in which nobody looked.
+    """Times in which this process did not run.
 
     >>> now = iter([0.0, 0.1, 62.3, 62.4])
     >>> stalls = Stalls(lambda: next(now))

@@ -33,7 +33,7 @@ class Stamps:
 
     @property
     def rtt_ns(self) -> int:
-        """Without the time that the far end held the probe."""
+        """Without the time between arrival and answer at the far end."""
         return self.near_received_ns - self.near_sent_ns - (self.far_sent_ns - self.far_received_ns)
 
     @property
@@ -51,7 +51,7 @@ class Offset:
     Attributes:
         time_ns: near time of ``offset_ns``.
         uncertainty_ns: half of the smallest round trip: what different directions could hide.
-        drift_ppm: how much faster the far clock runs; ``None`` if the test was too short to tell.
+        drift_ppm: how much faster the far clock runs; ``None`` if the test was too short.
     """
 
     time_ns: int

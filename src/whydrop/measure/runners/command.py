@@ -61,7 +61,7 @@ class CommandRunner(ProgramRunner):
         return DeclaredParser(self.number, declaration, kind=self.flow.kind, interval_ns=ns(self.flow.interval_s))
 
     def ends_itself(self) -> bool:
-        """Nobody knows."""
+        """The end of a command is not known."""
         return self.flow.duration_s is None
 
     def complaint(self) -> str | None:
@@ -108,7 +108,7 @@ class CommandRunner(ProgramRunner):
         return words[0] if words else self.name
 
     def advice(self, message: str) -> str:
-        """Whose message it is."""
+        """The name for messages."""
         return message if message.startswith(self.called()) else f"{self.called()}: {message}"
 
 

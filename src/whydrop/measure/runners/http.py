@@ -118,7 +118,7 @@ class HttpRunner:
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End early; returns at once. Fetches that are under way are given up."""
+        """End early; returns at once. Running fetches are aborted."""
         self._stopping.set()
 
     def finish(self, timeout_s: float) -> Outcome:
@@ -126,7 +126,7 @@ class HttpRunner:
         if self._thread is None:
             return Outcome("failed", "the flow was never started")
         asked = self._stopping.is_set()
-        # Threads cannot be killed: they end with the next piece of an answer, or their time-out. Nobody waits so long.
+        # Threads cannot be killed: they end with the next piece of an answer, or their time-out, which is too late.
         self._thread.join(min(timeout_s, _STOPS_WITHIN_S) if asked else max(timeout_s, 0))
         if self._thread.is_alive() and not asked:
             self._stopping.set()

@@ -69,7 +69,7 @@ class Iperf3Runner(ProgramRunner):
         if self._json():
             words = ["--json-stream"] if _streams_json(self.version()) else ["-J"]
             return [*words, "--get-server-output"] if self.flow.options.get("server_output") else words
-        # -V tells the segment size, and the congestion control of both ends
+        # -V prints the segment size, and the congestion control of both ends
         return ["-f", "k", "-V"]
 
     def _amount(self) -> list[str]:
@@ -111,7 +111,7 @@ class Iperf3Runner(ProgramRunner):
         return Iperf3Text(self.number, streams=self._streams(), sends=sends, udp=self.flow.kind == "udp")
 
     def ends_itself(self) -> bool:
-        """Not within a second that it cannot be told to end in."""
+        """True unless it would have to end within a second: it takes whole seconds only."""
         return self.flow.duration_s is None or float(self.flow.duration_s).is_integer()
 
     def version(self) -> str:
@@ -162,7 +162,7 @@ class Iperf3Runner(ProgramRunner):
 
 
 def _streams_json(version: str) -> bool:
-    """True if this version can tell intervals as JSON while it runs.
+    """True if this version can print intervals as JSON while it runs.
 
     >>> _streams_json("iperf 3.12 (cJSON 1.7.15)"), _streams_json("iperf 3.17.1 (cJSON 1.7.15)"), _streams_json("")
     (False, True, False)

@@ -1,4 +1,4 @@
-"""Isochronous UDP probes by irtt, whose server tells apart which direction lost a probe."""
+"""Isochronous UDP probes by irtt; its server shows in which direction a probe was lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whydrop.measure.runners.program import ProgramRunner, version_of
 
 DEFAULT_PORT = 2112
 DEFAULT_TIMEOUT_S = 5.0
-# With no duration: as long as the test, whose end stops it.
+# Without a duration it runs until the end of the test stops it.
 _FOREVER_S = 100 * 3600
 # How long it waits for the server's answer to each attempt to begin.
 _CONNECT = "500ms,1s,2s,4s"
@@ -105,7 +105,7 @@ class IrttRunner(ProgramRunner):
         return version_of("irtt", "version")
 
     def secrets(self) -> Sequence[str]:
-        """The key: it stands in the command line, as irtt has no other way."""
+        """The key: it stands in the command line, since irtt takes it nowhere else."""
         return [str(self.flow.options["hmac"])] if "hmac" in self.flow.options else []
 
     def complaint(self) -> str | None:

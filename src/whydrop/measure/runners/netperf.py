@@ -1,4 +1,4 @@
-"""Flows of netperf, where someone has it installed: TCP both ways, and round trips by UDP_RR."""
+"""Flows of netperf, where it is installed: TCP in both directions, and round trips by UDP_RR."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whydrop.measure.runners.parsing.netperf import NetperfParser
 from whydrop.measure.runners.program import ProgramRunner, version_of
 
 DEFAULT_PORT = 12865
-# What it is to tell at the end (netperf manual, "Omni output selectors").
+# What it prints at the end (netperf manual, "Omni output selectors").
 _TOTALS = (
     "THROUGHPUT,THROUGHPUT_UNITS,LOCAL_CONG_CONTROL,REMOTE_CONG_CONTROL,TRANSPORT_MSS,LOCAL_TRANSPORT_RETRANS,"
     "REMOTE_TRANSPORT_RETRANS,LOCAL_SOCKET_TOS,REMOTE_SOCKET_TOS,ELAPSED_TIME,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,"
@@ -18,12 +18,12 @@ _TOTALS = (
 _ADVICE = {
     "connection refused": "start a server there (netserver -p {port}), or let the firewall pass it",
     "establish control": "start a server there (netserver -p {port}), or let the firewall pass it",
-    "invalid option": "it was built without --enable-demo, without which it tells nothing until the end: build it so",
+    "invalid option": "it was built without --enable-demo and prints no intervals: build it with that option",
 }
 
 
 class NetperfRunner(ProgramRunner):
-    """TCP_STREAM, TCP_MAERTS (the other way round), or UDP_RR, of which the values are mean round trips in ms."""
+    """TCP_STREAM, TCP_MAERTS (downwards), or UDP_RR, with mean round trips in ms as values."""
 
     name = "netperf"
 

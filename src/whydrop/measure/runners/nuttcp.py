@@ -17,7 +17,7 @@ _ADVICE = {
 
 
 class NuttcpRunner(ProgramRunner):
-    """A TCP or UDP flow of nuttcp, up (``-t``) or down (``-r``); of UDP downwards it tells the total only."""
+    """A TCP or UDP flow of nuttcp, up (``-t``) or down (``-r``); of UDP downwards it reports the total only."""
 
     name = "nuttcp"
 

@@ -14,7 +14,7 @@ DEFAULT_TIMEOUT_S = 5.0
 # Of both programs, without ICMP's header.
 _DEFAULT_PAYLOAD_BYTES = 56
 _MOST_PAYLOAD_BYTES = 65_507
-# With no duration: as long as the test, whose end stops it.
+# Without a duration it runs until the end of the test stops it.
 _FOREVER = 100_000_000
 
 _ADVICE = {
@@ -72,7 +72,7 @@ class PingRunner(_Pings):
         if flow.ip_version is not None:
             command.append(f"-{flow.ip_version}")
         for place in (flow.local_address, flow.interface):
-            # the same option for both, told apart by what it says
+            # Both print their version with the same option.
             command += ["-I", place] if place is not None else []
         return [*command, "-W", f"{self._timeout_s():g}", flow.host or ""]
 
@@ -88,7 +88,7 @@ class PingRunner(_Pings):
 
 
 class FpingRunner(_Pings):
-    """``fping``, which may be told its time-out, and says when it is over."""
+    """``fping``, which takes a time-out, and prints when it has passed."""
 
     name = "fping"
 

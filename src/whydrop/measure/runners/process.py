@@ -122,7 +122,7 @@ class _Times:
         return self.kill_ns is not None and now_ns > self.kill_ns
 
     def given_up(self, now_ns: int) -> bool:
-        """True if the pipes are held by someone whom we cannot end: what ``sudo`` started belongs to another user."""
+        """True if a process of another user keeps the pipes open, as one that ``sudo`` started: it cannot be ended."""
         if self.ended_ns is not None:
             return now_ns - self.ended_ns > 2 * _ORPHANS_PATIENCE_S * 1e9
         return self.killed_ns is not None and now_ns - self.killed_ns > _DEAD_WITHIN_S * 1e9
@@ -229,7 +229,7 @@ class Process:
         return self.end
 
     def _read_all(self, process: subprocess.Popen[bytes], times: _Times) -> None:
-        """Until both pipes are closed, or the program has ended and nobody else may hold them open any longer."""
+        """Wait until both pipes are closed, or the program has ended and the time for its children is over."""
         with selectors.DefaultSelector() as selector:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -242,7 +242,7 @@ class Process:
                 if times.given_up(now_ns):
                     return
                 if times.ended_ns is None and self._full() and not self._killing.is_set():
-                    # Nobody fetches the rows: let the pipe fill up and the program wait, rather than take all memory.
+                    # The rows are not fetched: let the pipe fill up and the program wait, rather than take all memory.
                     self._killing.wait(0.01)
                     continue
                 self._read_some(selector, times.wait_s(now_ns))
@@ -308,7 +308,7 @@ class Process:
 
 @functools.cache
 def _with_its_parent() -> list[str]:
-    """The command that makes the kernel end the program when we are killed: it would load the path for nobody."""
+    """The command that makes the kernel end the program when this one is killed: it would still load the path."""
     words = ["setpriv", "--pdeathsig", "KILL", "--"]
     try:
         # other makes of it (BusyBox's) do not know how

@@ -63,7 +63,7 @@ class ProgramRunner:
         raise NotImplementedError
 
     def complaint(self) -> str | None:
-        """Name what this program cannot do of what is asked for, beyond what the table of support tells."""
+        """Name what this program cannot do of what is asked for, beyond the table of support."""
         return None
 
     def secrets(self) -> Sequence[str]:
@@ -75,7 +75,7 @@ class ProgramRunner:
         return {}
 
     def version(self) -> str:
-        """As the program tells it; empty where it does not."""
+        """The version as the program prints it; empty where it prints none."""
         return ""
 
     def ended(self, end: End) -> None:
@@ -199,8 +199,8 @@ class ProgramRunner:
             measured = self._parser.rows.ever > 0
         if end.left:
             # However well it measured: it goes on loading the path, or holds what the next run needs.
-            told = "; ".join([*map(str, end.left), *([failure] if failure else [])])
-            return Outcome("failed", masked(f"{self.called()}: {told}", self.secrets()), self._facts(end))
+            problems = "; ".join([*map(str, end.left), *([failure] if failure else [])])
+            return Outcome("failed", masked(f"{self.called()}: {problems}", self.secrets()), self._facts(end))
         if failure is not None and not (self._stop_asked and self._broken is None and measured):
             # A program that is stopped before it measured anything often calls that an error.
             status = "stopped" if self._stop_asked and self._broken is None else "failed"

@@ -82,7 +82,7 @@ def available() -> list[Available]:
 
 
 def spread_ports(flows: Sequence[PlannedFlow]) -> list[PlannedFlow]:
-    """The flows, each with a port of its own where its server handles one test at a time and nobody chose.
+    """The flows, each with a port of its own where its server handles one test at a time and none was chosen.
 
     The ports follow each other from the server's usual one, in order of the flows, for each host: 5201, 5202, ...
     Flows that do not run at the same time share one.

@@ -1,4 +1,4 @@
-"""Rows on their way from a parser to the tables of a recording."""
+"""Rows from a parser to the tables of a recording."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Support:
 
 
 def _asked_for(flow: PlannedFlow) -> list[str]:
-    """Names of the fields that are not as they are when nobody asks for anything."""
+    """Names of the fields that differ from their defaults."""
     return [
         one.name
         for one in dataclasses.fields(flow)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from whydrop.measure.plan import PlannedFlow
 
 ENGINE_KINDS = ("tcp", "udp", "probe", "icmp", "burst")
-# Programs that can stand in for the engine, and the kinds of flows that each then takes over. Programs that measure
-# what their user declares (command) stand in for nobody.
+# Programs that can stand in for the engine, and the kinds of flows that each then takes over. A declared
+# program (command) stands in for none.
 STAND_INS: dict[str, tuple[str, ...]] = {
     "iperf3": ("tcp", "udp"),
     "netperf": ("tcp", "probe"),
@@ -28,7 +28,7 @@ def replaced(flows: Sequence[PlannedFlow], wanted: str) -> tuple[list[PlannedFlo
     """The flows measured by other programs, and what that changes, in words.
 
     The engine's responder is then taken to be absent: UDP probes become ICMP echo where no program named can send
-    them, and optional flows that nobody can measure are left out.
+    them, and optional flows that no program can measure are left out.
 
     Raises:
         CannotReplaceError: a name is unknown, or a flow remains that only the engine can measure.

@@ -49,7 +49,7 @@ class Test:
         source: its file, or ``catalogue:NAME``.
         settings: length, delay, step and total as the file sets them.
         presets: parameters that a variant sets.
-        variant_of: the test whose variant it is.
+        variant_of: the test of which it is a variant.
         spoken_of: the parameters that its own file names, rather than one that it extends.
     """
 
@@ -182,7 +182,7 @@ def _with_aliases(chain: Iterable[ReadFile], names: set[str]) -> set[str]:
         if isinstance(flow, dict) and isinstance(flow.get("each"), dict)
         for key in flow["each"]
     }
-    # Changes may use the variables of the flows that are extended; those are not told apart here.
+    # Changes may use the variables of the extended flows; these are not distinguished here.
     return names | each if any(source.raw.get("change") for source in chain) else names
 
 

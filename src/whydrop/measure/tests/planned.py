@@ -142,7 +142,7 @@ def _leaves_from(kind: str, values: dict[str, Any], scope: Mapping[str, Any]) ->
     """Where packets leave this host: what the user set for all flows that say nothing themselves."""
     if values["ip_version"] is None and values["host"] is not None:
         values["ip_version"] = scope["ip_version"]
-    # What a command measures has a host only to be told apart by.
+    # The host of a command only distinguishes its rows.
     for key in ("local_address", "interface") if kind != "value" else ():
         if values[key] is None:
             values[key] = _value(key, scope[key])

@@ -1,4 +1,4 @@
-"""One test file: read, held against the schema, every mistake with its line."""
+"""One test file: read, checked against the schema, every mistake with its line."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def _plan(made: _Made) -> list[_Made]:
 
 
 def _swapped(flow: PlannedFlow) -> PlannedFlow:
-    """The flow the other way round, under the name that is then true."""
+    """The flow in the other direction, under a name that says so."""
     if flow.kind not in ("tcp", "udp", "burst") or flow.direction == "both":
         return flow
     other: Any = "down" if flow.direction == "up" else "up"

@@ -19,11 +19,11 @@ FAMILIES = {
     "latency": "latency, idle and under load",
     "rrul": "Realtime Response Under Load and its variants",
     "rtt-fairness": "flows to several hosts with different round-trip times",
-    "tcp": "TCP flows up, down and both ways",
+    "tcp": "TCP flows up, down and in both directions",
     "congestion-control": "duels of congestion controls",
     "udp": "UDP streams, floods and bursts",
     "application": "what applications feel: voice and web pages",
-    "host": "what the hosts themselves tell: queues, processors, commands",
+    "host": "measurements on the hosts: queues, processors, commands",
 }
 
 
@@ -162,7 +162,7 @@ class FlowSettings(_Table):
         "Defaults to `probe_interval_s` for `probe`, `icmp_interval_s` for `icmp`, else `step_s`.",
     )
     dscp: CodePoint = Field(
-        default=0, description="Code point of all its packets, both ways: 0–63, a name, or `tos 0xb8`."
+        default=0, description="Code point of all its packets, in both directions: 0–63, a name, or `tos 0xb8`."
     )
     ecn: Truth = Field(default=None, description="Ask for explicit congestion notification, or refuse it.")
     congestion_control: Text = Field(default=None, description="Congestion control of the TCP sender.")
@@ -200,7 +200,7 @@ class Flow(FlowSettings):
         description="One flow for each item of each list: the item is a variable of the list's name. Several lists "
         "give all combinations. Items may be tables: `${m.label}`.",
     )
-    repeat: Whole = Field(default=None, description="So many flows, told apart by `${number}`.")
+    repeat: Whole = Field(default=None, description="Number of flows, numbered by `${number}`.")
     when: Condition = Field(default=None, description="The flow exists only where this expression is true.")
 
 

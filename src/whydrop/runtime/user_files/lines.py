@@ -1,4 +1,4 @@
-"""Where in a TOML source each key and each item of a list stands, which ``tomllib`` does not tell."""
+"""The line of each key and of each item of a list in a TOML source, which ``tomllib`` does not report."""
 
 from __future__ import annotations
 

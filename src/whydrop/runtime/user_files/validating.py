@@ -1,4 +1,4 @@
-"""TOML files that users write, held against a pydantic schema: every mistake with its line and what was expected."""
+"""TOML files that users write, checked against a pydantic schema: every mistake with its line and what was expected."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from whydrop.measure.runners.parsing.base import Parser, epoch_ns, number, whole
 
 # To nanoseconds.
 _TIME_SCALES = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
-# To bit/s and to nanoseconds, for flows whose tables have these.
+# To bit/s and to nanoseconds, the units of the tables.
 _RATE_SCALES = {
     "bit/s": 1.0,
     "kbit/s": 1e3,
@@ -43,7 +43,7 @@ _YEAR_NS = 366 * 86_400 * 10**9
 
 
 class DeclarationError(ValueError):
-    """A parser was declared wrongly; the message says what, and what was expected."""
+    """A parser is declared incorrectly; the message says where, and what was expected."""
 
 
 class Declaration(BaseModel):
@@ -51,7 +51,7 @@ class Declaration(BaseModel):
 
     Attributes:
         format: of the output.
-        pattern: of ``regex``: with named groups ``value``, and if the program tells them ``time`` and ``key``; any
+        pattern: of ``regex``: with named groups ``value``, and if the program prints them ``time`` and ``key``; any
             other group makes a series of its name.
         value: of the other formats: where the value stands: a path of names and numbers (``a.b.0``) into JSON, a
             column's heading (or its number from 1 without a heading), or a key.
@@ -141,8 +141,8 @@ class DeclaredParser(Parser):
     Args:
         flow: number of the flow.
         declaration: how to read.
-        kind: of the flow: ``value``; or ``tcp`` and ``udp``, whose values are rates (units bit/s unless declared);
-            or ``icmp`` and ``probe``, whose values are round trips (ms unless declared).
+        kind: of the flow: ``value``; or ``tcp`` and ``udp``, with rates as values (units bit/s unless declared);
+            or ``icmp`` and ``probe``, with round trips as values (ms unless declared).
         interval_ns: of a rate.
     """
 

@@ -24,7 +24,7 @@ class FpingParser(Parser):
         flow: number of the flow.
         interval_ns: from one probe to the next.
         timeout_ns: that fping was given.
-        payload_bytes: that it was told to send; what it prints includes headers, which ones depends on the version.
+        payload_bytes: that it was asked to send; what it prints includes headers, which ones depends on the version.
     """
 
     def __init__(self, flow: int, *, interval_ns: int, timeout_ns: int, payload_bytes: int | None = None) -> None:
@@ -65,7 +65,7 @@ class FpingParser(Parser):
                 self.failure = message
 
     def settle(self, now_ns: int, /) -> None:
-        """Probes whose time is over are lost."""
+        """Count probes as lost when their time is over."""
         self._book.settle(now_ns)
 
     def end(self, now_ns: int, /) -> None:

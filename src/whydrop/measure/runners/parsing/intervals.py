@@ -1,4 +1,4 @@
-"""Times of intervals that a program tells as seconds from its own start."""
+"""Times of intervals that a program prints as seconds from its own start."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SHIFT_AT_MOST = 10
 class Timeline:
     """Places intervals on our clock.
 
-    A line about an interval is printed when it ends, and arrives some time later. The least of these delays that was
-    seen so far tells best when the program's second 0 was. Rows that were made are not taken back: what is learnt later
-    shifts the intervals that follow little by little, so that they always meet.
+    A line about an interval is printed when it ends, and arrives some time later. The smallest of these delays so
+    far gives the best estimate of the program's second 0. Written rows stay: a better estimate shifts the following
+    intervals little by little, so that they always meet.
 
     >>> timeline = Timeline()
     >>> timeline.place(0.0, 0.2, arrived_ns=10_200_000_000)

@@ -51,7 +51,7 @@ class Iperf3Json(Parser):
             self._document.append(text)
 
     def error_line(self, text: str, _arrived_ns: int, /) -> None:
-        """Mistakes of the command line are told without JSON."""
+        """Read an error of the command line, which iperf3 prints without JSON."""
         for prefix in ("iperf3: error - ", "iperf3: parameter error - "):
             if text.startswith(prefix):
                 self.failure = text.removeprefix(prefix).strip()
@@ -114,11 +114,11 @@ class Iperf3Json(Parser):
                 self.facts[key] = value
 
     def _place(self, intervals: list[Any]) -> None:
-        """When a document's test began: its stamp tells the second; its arrival, soon after the end, tells more."""
+        """Place a document in time: its stamp gives the second; its arrival, soon after the end, is more precise."""
         ends_s = [number(_dict(_dict(one).get("sum")).get("end")) or 0.0 for one in intervals]
         by_arrival_ns = self._arrived_ns - ns(min(max(ends_s, default=0.0), 1e9))
         stamped_ns = self._stamped_ns if self._stamped_ns is not None else by_arrival_ns
-        # an old document, read from a file: its arrival tells nothing
+        # The arrival of an old document, read from a file, does not count.
         plausible = 0 <= by_arrival_ns - stamped_ns < 5 * NS_PER_S
         self._timeline = Timeline(by_arrival_ns if plausible else stamped_ns)
 

@@ -49,7 +49,7 @@ class Iperf3Text(Parser):
         flow: number of the flow.
         streams: how many connections were asked for (``-P``): of several, the line of their sum counts.
         sends: whether this end sends; ``None`` where both do (``--bidir``), which makes one total of both.
-        udp: whether lines tell lost datagrams.
+        udp: whether lines count lost datagrams.
     """
 
     def __init__(self, flow: int, *, streams: int = 1, sends: bool | None = True, udp: bool = False) -> None:

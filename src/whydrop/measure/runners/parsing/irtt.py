@@ -18,7 +18,7 @@ _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)(ns|µs|us|ms|s|m|h)")
 _NS = {"ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
 # irtt's own word for what became of a probe, and ours
 _FATES = {"false": "ok", "true": "lost", "true_up": "lost-up", "true_down": "lost-down"}
-# Of irtt's summary, what no row tells.
+# Facts from irtt's summary that no row has.
 _COUNTS = ("duplicates", "late_packets", "timer_misses", "packets_sent", "packets_received", "server_packets_received")
 
 
@@ -27,7 +27,7 @@ class IrttParser(Parser):
 
     Args:
         flow: number of the flow.
-        host: whose clock the table ``clocks`` tells of.
+        host: the far end, for the table ``clocks``.
         interval_ns: from one probe to the next.
         timeout_ns: after which an answer is late.
     """

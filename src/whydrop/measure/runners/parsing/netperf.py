@@ -45,8 +45,8 @@ _FACTS = {
 class NetperfParser(Parser):
     """Rows of ``intervals`` of a stream; of UDP_RR, rows of ``values``: the mean round trip of each interval.
 
-    UDP_RR sends the next request when the answer came, or when ``-e`` seconds passed without one. It tells transactions
-    per second, from which a mean round trip follows; it knows no single probe, so it makes no row of ``probes``.
+    UDP_RR sends the next request after the answer, or after ``-e`` seconds without one. It reports transactions per
+    second, which give a mean round trip; it reports no single probe, so there are no rows of ``probes``.
 
     Args:
         flow: number of the flow.

@@ -9,7 +9,7 @@ _MEGABYTE = 1 << 20
 
 
 class NuttcpParser(Parser):
-    """Rows of ``intervals``, and of ``tcp_info`` where the sender's retransmissions are told."""
+    """Rows of ``intervals``, and of ``tcp_info`` where it reports the sender's retransmissions."""
 
     def __init__(self, flow: int) -> None:
         super().__init__(flow)
@@ -43,7 +43,7 @@ class NuttcpParser(Parser):
 
     def _interval(self, amount: float, rate: float, pairs: dict[str, str], text: str, arrived_ns: int) -> None:
         payload_bytes, rate_bps = amount * _MEGABYTE, rate * 1e6
-        # The length is told to a hundredth of a second; amount and rate tell it to some microseconds.
+        # The printed length has a resolution of 10 ms; that from amount and rate is a few microseconds.
         length_s = payload_bytes * 8 / rate_bps if rate_bps > 0 else number(pairs["real_sec"])
         if length_s is None or not 0 < length_s < 1e6:
             self.not_understood(text)

@@ -10,7 +10,7 @@ from whydrop.measure.runners.parsing.probes import ProbeBook
 _STAMP = re.compile(r"^\[(\d+\.\d+)\]\s+")
 # BusyBox says seq, others icmp_seq; BSD's time-outs have a space, and errors of old iputils a space as well.
 _SEQUENCE = re.compile(r"\b(?:icmp_)?seq[= ](\d{1,9})\b")
-# Words differ with the language (time=, Zeit=, temps=, tiempo=), "time<1 ms" tells an upper bound.
+# Words differ with the language (time=, Zeit=, temps=, tiempo=), "time<1 ms" is an upper bound.
 _TIME = re.compile(r"\b\w+[=<]\s?(\d+(?:[.,]\d+)?)\s?ms\b")
 _BYTES = re.compile(r"^(\d{1,6}) \w+ ")
 _ERROR = re.compile(r"^From (?P<by>\S+)(?: \([^)]*\))?:?\s+icmp_seq[= ]\d+ (?P<what>.+)$")
@@ -24,8 +24,8 @@ _ABOUT = ("PING ", "--- ", "rtt ", "round-trip ", "Vr HL TOS", " 4  5  ")
 class PingParser(Parser):
     """Rows of table ``probes``.
 
-    An ICMP error in answer to a probe (unreachable, filtered, time to live exceeded) means that the probe got no
-    further on its way there: it was lost upwards. Who said so and why is counted in the facts.
+    An ICMP error in answer to a probe (unreachable, filtered, time to live exceeded) means that the probe was
+    lost upwards. The facts count the senders of such errors and their reasons.
 
     Args:
         flow: number of the flow.
@@ -67,7 +67,7 @@ class PingParser(Parser):
                 self.failure = text.removeprefix(prefix).strip()
 
     def settle(self, now_ns: int, /) -> None:
-        """Probes whose time is over are lost."""
+        """Count probes as lost when their time is over."""
         if self._book is not None:
             self._book.settle(now_ns)
 

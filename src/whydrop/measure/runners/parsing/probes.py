@@ -30,7 +30,7 @@ class ProbeBook:
     twice the timeout, or by the end. An answer that took longer than the timeout is ``late``.
 
     Args:
-        parser: whose rows these are.
+        parser: takes the rows.
         interval_ns: from one probe to the next.
         timeout_ns: after which an answer is late.
         first: the sequence number that the program begins with; probes before the first one reported count too.
@@ -90,7 +90,7 @@ class ProbeBook:
         self._probe(self._first + count - 1, now_ns)
 
     def settle(self, now_ns: int, *, everything: bool = False) -> None:
-        """Write the rows of probes whose fate is known by now."""
+        """Write the rows of probes with a known fate."""
         while self._next <= self._highest:
             probe = self._open.get(self._next)
             if probe is None:
