@@ -24,7 +24,8 @@ import polars as pl
 from whydrop.formats.importing import open_recording
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
-from whydrop.show import page, recording_report
+from whydrop.show import html, recordings
+from whydrop.show.document import Document
 
 _START_NS = 1_800_000_000_000_000_000
 _BATCH_S = 0.5
@@ -58,9 +59,9 @@ def main() -> int:
             taken_s, cpu_s = _timed(command)
             print(f"whydrop plot -p {plot}: {taken_s:.2f} s, {cpu_s:.2f} s of processor")
         begun, begun_cpu = time.perf_counter(), time.process_time()
-        drawn = recording_report.plots(open_recording(recording))
-        content = page.document("bench", [], {"plots": drawn})
-        figures = sum(len(choice.figures) for choice in drawn)
+        plots = recordings.plots(open_recording(recording))
+        content = html.page(Document("bench", (plots,)))
+        figures = content.count('class="panels"')
         taken_s, cpu_s = time.perf_counter() - begun, time.process_time() - begun_cpu
         size_mb = len(content) / 1e6
         print(f"{figures} plots of a page: {taken_s:.2f} s, {cpu_s:.2f} s of processor, {size_mb:.1f} MB")

@@ -54,7 +54,7 @@ def test_a_call_is_found_with_its_loss_jitter_and_score(tmp_path: Path) -> None:
     assert (known["packets"], known["judged_packets"]) == (597, 497)
     sheet = tables.datagrams(found)
     assert sheet.most_important(1)[0][3:5] == ("RTP type 0, G.711 u-law", "3 of 500")
-    assert "17 % of the UDP packets" in sheet.summed
+    assert "17 % of the UDP packets" in sheet.notes[0]
 
 
 def test_anything_else_of_udp_is_no_call(tmp_path: Path) -> None:

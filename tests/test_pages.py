@@ -21,7 +21,7 @@ from whydrop.recording.recording import Recording
 from whydrop.show.facets import numbers as facet_numbers
 from whydrop.show.facets import of_recordings, of_store
 from whydrop.show.figure import Figure
-from whydrop.show.page import of_figures
+from whydrop.show.html import page_of_figures
 from whydrop.show.plots import building, catalogue, numbers
 from whydrop.store.engines import open_backend
 from whydrop.studies.discards import figures as study_figures
@@ -118,7 +118,7 @@ def check_plots(browser: Any, folder: Path, of: list[Recording], names: list[str
     """Plots in one page: drawn, zoomed, and with the numbers of their CSV."""
     asked = building.PlotOptions(**options)
     figures = [building.build(name, catalogue.find(name), of, asked) for name in names]
-    opened = Opened(browser, written(folder, "plots.html", of_figures(figures)))
+    opened = Opened(browser, written(folder, "plots.html", page_of_figures(figures)))
     seen = opened.page.evaluate(READ)
     assert list(seen) == names
     for figure in figures:
@@ -132,7 +132,7 @@ def check_plots(browser: Any, folder: Path, of: list[Recording], names: list[str
 
 def check_grids(browser: Any, folder: Path, made: list[Figure]) -> None:
     """Grids of two panels in one page: drawn, zoomed, and with the numbers of their CSV."""
-    opened = Opened(browser, written(folder, "grids.html", of_figures(made)))
+    opened = Opened(browser, written(folder, "grids.html", page_of_figures(made)))
     seen = opened.page.evaluate(READ)
     assert made
     for grid in made:

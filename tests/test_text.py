@@ -9,7 +9,8 @@ from rich.console import Console
 
 from synthetic import Synthetic, policed_transfer, simulate
 from whydrop import Explanation
-from whydrop.show.text import print_explanation
+from whydrop.show import explanation
+from whydrop.show.terminal import print_document
 from whydrop.show.words import cause_meaning
 
 SMALL = {
@@ -34,7 +35,7 @@ def text_of(found: Explanation, width: int = 100, *, terminal: bool = False) -> 
     console = Console(
         file=io.StringIO(), width=width, force_terminal=terminal, highlight=False, emoji=False, _environ={}
     )
-    print_explanation(found, console)
+    print_document(explanation.document(found), console)
     written = console.file
     assert isinstance(written, io.StringIO)
     return written.getvalue()
@@ -97,14 +98,14 @@ def test_of_many_verdicts_the_first_are_shown_and_the_rest_is_counted(synthetic:
     assert "and 987 more" in text
 
 
-def test_small_connections_that_are_summed_up_are_a_line_below_the_flows(synthetic: Explanation):
+def test_small_connections_are_counted_in_a_line_below_the_flows(synthetic: Explanation):
     [capture] = synthetic.document["captures"]
     found = Explanation(
         Synthetic(simulate(1), {**synthetic.document, "captures": [{**capture, "small_connections": SMALL}]})
     )
     assert found.captures[0].small_connections is not None
     assert found.captures[0].small_connections.responders.busiest == "192.0.2.1"
-    line = "and 5 000 of small connections, listed nowhere: in all 9 000 packets with 5.00 kB of payload, 3 lost"
+    line = "Not listed: 5 000 flows of small connections, with 9 000 packets, 5.00 kB of payload and 3 lost packets."
     assert line in " ".join(text_of(found).replace("\xa0", " ").split())
 
 
@@ -112,7 +113,7 @@ def changed(synthetic: Explanation, **parts: list) -> Explanation:
     return Explanation(Synthetic(simulate(1), {**synthetic.document, **parts}))
 
 
-def test_what_held_nothing_up_is_not_told_behind_what_did(synthetic: Explanation):
+def test_a_verdict_of_no_cause_is_not_listed_after_one_with_a_cause(synthetic: Explanation):
     [one] = synthetic.document["verdicts"]
     harmless = {**one, "cause": "none", "sentence": "Nothing waited."}
     assert "Nothing waited." not in text_of(changed(synthetic, verdicts=[one, harmless]))
@@ -139,7 +140,7 @@ def test_of_several_flows_a_verdict_says_which_are_its_own(synthetic: Explanatio
     assert f"Flow: {flow['flow']}" in text_of(changed(synthetic, flows=[flow, flow]))
 
 
-def test_what_was_said_of_a_cause_is_not_said_again(synthetic: Explanation):
+def test_the_meaning_of_a_cause_and_a_piece_of_advice_are_given_once(synthetic: Explanation):
     [one] = synthetic.document["verdicts"]
     again = {**one, "sentence": "A second policer.", "advice": [*one["advice"], "Ask for more.", "$ ask"]}
     found = changed(synthetic, verdicts=[one, again])

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from whydrop.act.fix_page import figure, page_of
+from whydrop.act.fix_page import document, figure
 from whydrop.act.fixing import Evidence, NoRemedy, Remedy
 from whydrop.act.proving import Effect, Proof
 from whydrop.recording.statistics.differences import of_groups
+from whydrop.show import html
 
 
 def evidence() -> Evidence:
@@ -20,7 +21,7 @@ def evidence() -> Evidence:
         "evidence": ["50 packets were lost"],
         "against": [{"cause": "policer", "why": "packets waited"}],
     }
-    return Evidence(None, {"verdicts": [verdict]}, {}, ("no capture was made",))
+    return Evidence(None, {"verdicts": [verdict]}, {}, ("No capture was made",))
 
 
 def proof() -> Proof:
@@ -31,15 +32,17 @@ def proof() -> Proof:
 
 def test_a_fix_that_was_tried_stands_with_what_was_expected_and_what_came() -> None:
     remedy = Remedy("packets leave at 19 Mbit/s", "18.6 Mbit/s of payload", "goodput-up", (), commands=("tc x",))
-    page = page_of("server.example", evidence(), remedy, proof(), "It helps.")
-    for words in ("50 packets were lost", "no capture was made", "policer: packets waited", "Expected: 18.6", "tc x"):
+    page = html.page(document("server.example", evidence(), remedy, proof(), "It helps."))
+    for words in ("50 packets were lost", "No capture was made", "packets waited", "Expected: 18.6", "tc x"):
         assert words in page
     assert "18.1 Mbit/s" in page
     assert "<script>alert" not in page
 
 
 def test_where_nothing_is_tried_the_page_says_why() -> None:
-    page = page_of("server.example", evidence(), NoRemedy("losses are random"), None, "Nothing was changed.")
+    page = html.page(
+        document("server.example", evidence(), NoRemedy("losses are random"), None, "Nothing was changed.")
+    )
     assert "Nothing is tried: losses are random." in page
     assert 'id="runs"' not in page
 

@@ -12,7 +12,8 @@ from rich.console import Console
 import whydrop
 from example_files import ROOT
 from plausibility import absurdities
-from whydrop.show.text import print_explanation
+from whydrop.show import explanation
+from whydrop.show.terminal import print_document
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +49,6 @@ def test_nothing_is_said_that_cannot_be(paths: tuple[Path, ...]) -> None:
     except whydrop.CaptureError:
         return  # not every capture can be read
     text = io.StringIO()
-    print_explanation(found, Console(file=text, width=200))
+    print_document(explanation.document(found), Console(file=text, width=200))
     # The document is checked as that of any test; here the tables of the text are, too.
     assert absurdities(found.document, text.getvalue()) == []

@@ -222,10 +222,12 @@ def test_a_picture_of_rare_steps_without_any_is_said_to_have_none(tmp_path: Path
     recording = linux(tmp_path, send_stalls=0)
     with pytest.raises(NothingToDraw, match="no step is such"):
         build("tcp_cwnd_throughput_stalled", recording)
-    from whydrop.show import recording_report
+    from whydrop.show import recordings
+    from whydrop.show.document import Figures
 
-    (choice,) = recording_report.plots(recording)
-    assert "tcp_cwnd_throughput_stalled" not in {figure.key for figure in choice.figures}
+    (figures,) = recordings.plots(recording).parts
+    assert isinstance(figures, Figures)
+    assert "tcp_cwnd_throughput_stalled" not in {figure.key for figure in figures.choices[0].figures}
 
 
 def test_archives_and_compressed_files_are_recordings_of_their_connections(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def test_the_answer_comes_first_and_then_the_figures(run: Run, rrul: Path) -> No
     assert "+5" in induced or "+6" in induced
     loss = next(line for line in lines if "Ping (ms) UDP BE" in line and "%" in line).split()
     assert loss[4:] == ["70", "2", "2.86", "%", "2", "0", "0"]
-    assert "All uploads together: 3.00 Mbit/s, Jain's index of fairness 0.900" in done.stdout
-    assert "All downloads together: 7.00 Mbit/s, Jain's index of fairness 0.980" in done.stdout
+    assert "Sum of all uploads: 3.00 Mbit/s; Jain's fairness index 0.900" in done.stdout
+    assert "Sum of all downloads: 7.00 Mbit/s; Jain's fairness index 0.980" in done.stdout
     assert "Segments retransmitted: 8" in done.stdout
 
 

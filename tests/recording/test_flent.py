@@ -20,7 +20,7 @@ from whydrop.formats.flent.exporting import as_document
 from whydrop.formats.importing import open_recording
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import RecordingError
-from whydrop.show.recordings import flent_layout
+from whydrop.show.flent_summary import flent_layout
 
 T0 = 1_500_000_000.25
 

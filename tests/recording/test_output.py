@@ -10,12 +10,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rich.table import Table
 
 import recordings
 from example_files import Run
 from whydrop.runtime import durable
 from whydrop.show import terminal
+from whydrop.show.document import Column, Document, Table
 
 pytestmark = pytest.mark.slow
 
@@ -77,17 +77,13 @@ def test_a_picture_that_cannot_be_written_leaves_what_was_there_and_is_named(
     assert list(tmp_path.iterdir()) == [place]
 
 
-def test_no_terminal_is_so_narrow_that_words_or_numbers_are_cut() -> None:
-    table = Table()
-    table.add_column("Measured")
-    table.add_column("Effect", no_wrap=True)
-    table.add_column("Value")
-    rows = [("Goodput, sum of downloads", "large (δ -0.77)", "123456789"), ("Latency", "small", "0.0000123")]
-    for row in rows:
-        table.add_row(*row)
-    for width in (10, 40, 60, 200):
+def test_a_narrow_terminal_has_fewer_columns_and_cuts_no_word() -> None:
+    columns = (Column("Measured"), Column("Effect", rank=1), Column("Value", number=True))
+    rows = (("Goodput, sum of downloads", "large (δ -0.77)", "123456789"), ("Latency", "small", "0.0000123"))
+    for width in (30, 40, 60, 200):
         printed = io.StringIO()
-        terminal.print_table(terminal.Output(file=printed, width=width), table)
+        terminal.print_document(Document("", (Table("", columns, rows),)), terminal.Output(file=printed, width=width))
         text = printed.getvalue()
-        assert "…" not in text
-        assert all(word in text for row in rows for word in (*row[0].split(), *row[1:]))
+        assert all(word in text for row in rows for word in (*row[0].split(), row[2]))
+        assert ("Columns left out" in " ".join(text.split())) == ("large" not in text) == (width < 60)
+        assert max(map(len, text.splitlines())) <= width

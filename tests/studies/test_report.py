@@ -14,8 +14,9 @@ import polars as pl
 import pytest
 
 from studies.made_results import results
-from whydrop.show.page import SCRIPTS, asset
-from whydrop.studies.discards import figures, page, report, sentences
+from whydrop.show import html
+from whydrop.show.html import SCRIPTS, asset
+from whydrop.studies.discards import document, figures, report, sentences
 from whydrop.studies.discards.results import TABLES
 
 pytestmark = pytest.mark.slow
@@ -120,7 +121,7 @@ def test_every_figure_has_a_caption_with_its_definition_and_what_is_left_out(tex
 
 def test_conclusions_coverage_and_parameters_are_in_the_page(text: str) -> None:
     seen = _Seen(text).text
-    for words_ in ("undecided", "0.900 to 1.20", "0.00020", "4e-05", "90 %", "6 %", "4 %", "tests.most_duration_s"):
+    for words_ in ("undecided", "0.900 to 1.20", "200 ppm", "4e-05", "90 %", "6 %", "4 %", "tests.most_duration_s"):
         assert words_ in seen
 
 
@@ -145,7 +146,7 @@ def test_a_page_loads_nothing_and_runs_nothing_but_its_own_scripts(text: str) ->
 def test_names_from_a_store_are_text_and_never_markup(tmp_path: Path) -> None:
     made = only("client_speeds", "comparisons", "discard_changes", "utilisation", site=HOSTILE)
     made.notes.append(HOSTILE)
-    hostile = page.page(made, figures.facets(made))
+    hostile = html.page(document.page(made, figures.facets(made)))
     assert [tag for tag, _ in _Seen(hostile).elements].count("script") == len(SCRIPTS) + 1
     assert "<script>alert" not in hostile
     assert "\x1b" not in hostile
@@ -157,17 +158,17 @@ def test_a_figure_without_rows_has_no_picture_and_says_why(tmp_path: Path) -> No
     empty.facts["missing"] = {"utilisation": "the store holds no counters"}
     made = report.write(empty, tmp_path, ["svg", "html"])
     assert [path.name for path in made if path.suffix == ".svg"] == ["contact_days.svg"]
-    assert "There is no picture: the store holds no counters." in _Seen((tmp_path / "report.html").read_text()).text
+    assert "no picture, because the store holds no counters." in _Seen((tmp_path / "report.html").read_text()).text
 
 
 def test_a_study_of_nothing_is_a_page_too() -> None:
     nothing = only()
-    seen = _Seen(page.page(nothing, figures.facets(nothing))).text
-    assert seen.count("There is no picture") == 8
+    seen = _Seen(html.page(document.page(nothing, figures.facets(nothing)))).text
+    assert seen.count("no picture, because") == 8
 
 
 def test_shares_of_classes_are_of_all_tests_of_a_site() -> None:
-    (row,) = page.coverage(results().tables).filter(pl.col("site") == "dfw01").to_dicts()
+    (row,) = document.coverage(results().tables).filter(pl.col("site") == "dfw01").to_dicts()
     assert (row["zero"], row["non-zero"], row["unknown"]) == (0.9, 0.06, 0.04)
     assert row["coverage"] == 0.875
     assert (row["days"], row["ratio_days"], row["tests"]) == (2, 2, 100)

@@ -89,10 +89,10 @@ def tried(case: Case, folder: Path) -> str | None:
 def _printed(found: object) -> str:
     from rich.console import Console
 
-    from whydrop.show import text
+    from whydrop.show import explanation, terminal
 
     stream = io.StringIO()
-    text.print_explanation(found, Console(file=stream, width=120))  # type: ignore[arg-type]
+    terminal.print_document(explanation.document(found), Console(file=stream, width=120))  # type: ignore[arg-type]
     return stream.getvalue()
 
 

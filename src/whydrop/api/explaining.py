@@ -130,7 +130,7 @@ class Explanation(Explained):
 
         target = Path(path)
         recordings = [open_recording(one["path"]) for one in self.recordings]
-        durable.write_bytes(target, report.of_explained(self, flow=flow, recordings=recordings).encode())
+        durable.write_bytes(target, report.of_explained(self, flow=flow, recorded=recordings).encode())
         return target
 
     def _repr_html_(self) -> str:

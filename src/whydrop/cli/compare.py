@@ -76,5 +76,7 @@ def _print(found: Comparison, kind: str, with_metadata: bool) -> None:
     elif kind == "csv":
         sys.stdout.write(comparing.csv_text(found))
     else:
-        comparing.print_text(found, with_metadata=with_metadata)
+        from whydrop.show import terminal
+
+        terminal.print_document(comparing.text(found, with_metadata=with_metadata), widest=terminal.WIDE)
     sys.stdout.flush()

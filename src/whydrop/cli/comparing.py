@@ -6,20 +6,21 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whydrop.cli.ending import printable
+from whydrop.show.document import Column, Columns, Document, Look, Section, Table, Text, parts
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from whydrop.recording.comparing.comparison import Comparison, Row
 
 # More differences than this hide those that matter; JSON has all of them.
 _MOST_KEYS = 30
 _LONGEST_VALUE = 48
-_STYLES = {"established": "bold", "apart": "bold", "too small to matter": "dim", "not resolved": "dim"}
+_LOOKS: dict[str, Look] = {
+    "established": "strong", "apart": "strong", "too small to matter": "quiet", "not resolved": "quiet",
+}  # fmt: skip
 
 
 def names(found: Comparison) -> str:
@@ -27,40 +28,20 @@ def names(found: Comparison) -> str:
     return printable(", ".join(side.label for side in found.sides))
 
 
-def print_text(found: Comparison, *, with_metadata: bool) -> None:
-    """For people: what is established first, then all metrics, then what differs in the metadata."""
-    from whydrop.show import terminal
-
-    terminal.print_by(
-        lambda console: _print_text(found, console, with_metadata), terminal.console_for_stdout(terminal.WIDE)
+def text(found: Comparison, *, with_metadata: bool) -> Document:
+    """For people: what is established first, then all metrics, then the differences of the metadata."""
+    first, *rest = summary(found) or ["There is nothing to compare."]
+    tables = [_metrics([row for row in found.rows if row.second == side.label]) for side in found.sides[1:]]
+    equal = Text("The metadata do not differ, but for times, counters and the like.")
+    shown = (
+        Section(first, tuple(map(Text, rest))),
+        *parts(
+            *tables,
+            (_metadata(found) if found.metadata else equal) if with_metadata else None,
+            Section("Methods", tuple(Text(line, "quiet") for line in _foot(found))),
+        ),
     )
-
-
-def _print_text(found: Comparison, console: Console, with_metadata: bool) -> None:
-    from rich.text import Text
-
-    from whydrop.show.terminal import print_table
-
-    for line in summary(found):
-        console.print(Text(line))
-    for number in range(1, len(found.sides)):
-        second = found.sides[number].label
-        rows = [row for row in found.rows if row.second == second]
-        if rows:
-            console.print()
-            print_table(console, _metrics(rows))
-    console.print()
-    if with_metadata and not found.metadata:
-        console.print(Text("The metadata do not differ, but for times, counters and the like."))
-        console.print()
-    elif with_metadata:
-        print_table(console, _metadata(found))
-        hidden = len(found.metadata) - _MOST_KEYS
-        if hidden > 0:
-            console.print(Text(f"and {hidden} more keys: --format json has all of them"))
-        console.print()
-    for line in _foot(found):
-        console.print(Text(line, style="dim"))
+    return Document("Comparison", shown)
 
 
 def summary(found: Comparison) -> list[str]:
@@ -69,7 +50,7 @@ def summary(found: Comparison) -> list[str]:
     for side in found.sides[1:]:
         rows = [row for row in found.rows if row.second == side.label]
         established = [row for row in rows if row.verdict in ("apart", "established")]
-        against = f"{printable(side.label)} against {printable(found.sides[0].label)}"
+        against = f"{side.label} against {found.sides[0].label}"
         if established:
             lines.append(f"{against}: {'; '.join(_finding(row) for row in established)}.")
         elif rows:
@@ -91,47 +72,39 @@ def _finding(row: Row) -> str:
     return f"{row.metric.name} {more} by {number(abs(row.difference.value))}{unit} [{interval}]{judged}"
 
 
-def _metrics(rows: list[Row]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+def _metrics(rows: Sequence[Row]) -> Table | None:
+    if not rows:
+        return None
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    table.add_column("Metric")
-    for label in (rows[0].first, rows[0].second):
-        table.add_column(printable(_short(label)), justify="right")
-    table.add_column("Difference", justify="right", no_wrap=True)
-    table.add_column("95 % interval", justify="right", no_wrap=True)
-    table.add_column("Effect", no_wrap=True)
-    table.add_column("Finding")
-    table.add_column("p (Holm)", justify="right", no_wrap=True)
-    for row in rows:
-        better = {True: ", better", False: ", worse", None: ""}[row.better]
-        table.add_row(
-            f"{row.metric.name} ({row.metric.units})" if row.metric.units else row.metric.name,
-            number(row.values[0]),
-            number(row.values[1]),
-            signed(row.difference.value),
-            _interval(row),
-            Text(effect_words(row), no_wrap=True),
-            row.verdict + better,
-            _p(row.p),
-            style=_STYLES[row.verdict],
-        )
-    return table
+    def cell(write: Callable[[Row], str]) -> Callable[[Row], Text]:
+        return lambda row: Text(write(row), _LOOKS[row.verdict])
+
+    columns: Columns[Row] = {
+        Column("Metric"): cell(_metric),
+        Column(_short(rows[0].first), True, 2): cell(lambda row: number(row.values[0])),
+        Column(_short(rows[0].second), True, 3): cell(lambda row: number(row.values[1])),
+        Column("Difference", number=True): cell(lambda row: signed(row.difference.value)),
+        Column("95 % interval", True, 1): cell(_interval),
+        Column("Effect", False, 4): cell(effect_words),
+        Column("Finding"): cell(_judgement),
+        Column("p (Holm)", True, 5): cell(lambda row: _p(row.p)),
+    }
+    return Table.of("Metrics", columns, rows)
+
+
+def _metric(row: Row) -> str:
+    return f"{row.metric.name} ({row.metric.units})" if row.metric.units else row.metric.name
+
+
+def _judgement(row: Row) -> str:
+    return row.verdict + {True: ", better", False: ", worse", None: ""}[row.better]
 
 
 def _metadata(found: Comparison) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("What differs in the metadata")
-    for side in found.sides:
-        table.add_column(printable(_short(side.label)))
-    for one in found.metadata[:_MOST_KEYS]:
-        table.add_row(printable(one.key), *(printable(_short(value)) if value else "–" for value in one.values))
-    return table
+    columns = (Column("Key"), *(Column(_short(side.label)) for side in found.sides))
+    rows = tuple((one.key, *(_short(value) if value else "–" for value in one.values)) for one in found.metadata)
+    elsewhere = "--format json has all of them"
+    return Table("Differences of the metadata", columns, rows, most=_MOST_KEYS, elsewhere=elsewhere)
 
 
 def _foot(found: Comparison) -> list[str]:
@@ -148,7 +121,7 @@ def _foot(found: Comparison) -> list[str]:
             if row.metric.name not in named:
                 named.append(row.metric.name)
     lines += [f"{', '.join(metrics)}: {why}." for why, metrics in reasons.items()]
-    return [printable(line) for line in (*lines, *found.notes)]
+    return [*lines, *found.notes]
 
 
 def number(value: float) -> str:

@@ -64,9 +64,9 @@ def command(
         if as_json:
             ending.write_found(found.document)
         else:
-            from whydrop.show import text
+            from whydrop.show import explanation, terminal
 
-            text.print_explanation(found)
+            terminal.print_document(explanation.document(found))
         _write_files(found, report, folder, picture or "png", quiet=as_json)
     except problems() as reason:
         sys.exit(ending.not_analysed(reason, [path for path in captures if not path.is_dir()]))

@@ -161,8 +161,9 @@ def _write_report(
 ) -> None:
     from whydrop.act import fix_page
     from whydrop.runtime import durable
+    from whydrop.show import html
 
-    durable.write_bytes(path, fix_page.page_of(host, evidence, chosen, proof, outcome).encode())
+    durable.write_bytes(path, html.page(fix_page.document(host, evidence, chosen, proof, outcome)).encode())
     print(f"Report: {ending.printable(str(path))}", file=sys.stderr)
 
 

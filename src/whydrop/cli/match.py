@@ -39,9 +39,9 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> No
             indent = 2 if sys.stdout.isatty() else None
             ending.write_document(json.dumps(found.document, indent=indent, ensure_ascii=False))
         else:
-            from whydrop.show import text
+            from whydrop.show import explanation, terminal
 
-            text.print_matching(found)
+            terminal.print_document(explanation.of_matching(found))
         if output is not None:
             stream = sys.stderr if as_json else sys.stdout
             print(f"Packets: {ending.printable(str(output))} ({rows} rows)", file=stream)

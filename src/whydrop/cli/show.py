@@ -50,16 +50,16 @@ def print_summary(path: Path, *, every: bool = False, layout: str = "text") -> N
         RecordingError: it cannot be read.
     """
     from whydrop.recording.metrics.summary import Summary
-    from whydrop.show import recordings
+    from whydrop.show import flent_summary, recordings, terminal
 
     for number, recording in enumerate(all_opened([path])):
         if number:
             print()
         summary = Summary(recording)
         if layout == "flent":
-            print(recordings.flent_layout(summary))
+            print(flent_summary.flent_layout(summary))
         else:
-            recordings.print_recording(summary, every=every)
+            terminal.print_document(recordings.document(summary, every=every))
 
 
 def summary_document(path: Path) -> dict[str, Any]:

@@ -14,9 +14,8 @@ from whydrop.cli.command import Command
 from whydrop.cli.recordings import all_opened
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from whydrop.recording.recording import Recording
+    from whydrop.show.document import Document, Table
 
 EXAMPLES = """
 \b
@@ -28,6 +27,8 @@ Examples:
 
 # Columns of the table of series; the CSV has all of what is known.
 SHOWN = ("count", "mean", "median", "p5", "p95", "p99", "minimum", "maximum", "std")
+# In this order columns stay where the width is short.
+RANKS = ("mean", "median", "p95", "p99", "maximum", "minimum", "p5", "std", "count")
 HEADS = {"count": "samples", "minimum": "min", "maximum": "max", "std": "std. dev."}
 
 
@@ -148,7 +149,9 @@ def _print(metrics: Rows, series: Rows, labels: list[str], kind: str, whole: boo
     elif kind == "csv":
         _print_csv(metrics, series)
     else:
-        _print_text(metrics, series, labels, whole)
+        from whydrop.show import terminal
+
+        terminal.print_document(_text(metrics, series, labels, whole), widest=terminal.WIDE)
 
 
 def _print_csv(metrics: Rows, series: Rows) -> None:
@@ -165,51 +168,49 @@ def _print_csv(metrics: Rows, series: Rows) -> None:
     writer.writerows(series)
 
 
-def _print_text(metrics: Rows, series: Rows, labels: list[str], whole: bool) -> None:
-    from whydrop.show import terminal
+def _text(metrics: Rows, series: Rows, labels: list[str], whole: bool) -> Document:
+    from whydrop.show.document import Document, parts
 
-    terminal.print_by(
-        lambda console: _print_tables(metrics, series, labels, whole, console),
-        terminal.console_for_stdout(terminal.WIDE),
-    )
-
-
-def _print_tables(metrics: Rows, series: Rows, labels: list[str], whole: bool, console: Console) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from whydrop.cli.comparing import number
-    from whydrop.show.terminal import print_table
-
-    if metrics:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("Under load")
-        for label in labels:
-            table.add_column(ending.printable(label), justify="right")
-        values = {(row["recording"], row["metric"]): row for row in metrics}
-        for metric in dict.fromkeys(row["metric"] for row in metrics):
-            first = next(row for row in metrics if row["metric"] == metric)
-            head = f"{first['name']} ({first['units']})" if first["units"] else first["name"]
-            found = [values.get((label, metric), {"value": None})["value"] for label in labels]
-            table.add_row(ending.printable(head), *(number(math.nan if value is None else value) for value in found))
-        print_table(console, table)
-        for note in _notes(metrics, labels):
-            console.print(Text(ending.printable(note), style="dim"))
+    when = "whole recording" if whole else "under load"
+    shown = [_metrics_table(metrics, labels)] if metrics else []
     for label in labels:
         own = [row for row in series if row["recording"] == label]
-        if not own:
-            continue
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        when = "whole recording" if whole else "under load"
-        table.add_column(ending.printable(f"{label}, {when}" if len(labels) > 1 else when.capitalize()))
-        table.add_column("units", no_wrap=True)
-        for column in SHOWN:
-            table.add_column(HEADS.get(column, column), justify="right", no_wrap=True)
-        for row in own:
-            cells = [str(row["count"]), *(number(row[column]) for column in SHOWN[1:])]
-            table.add_row(ending.printable(row["series"]), row["units"], *cells)
-        print_table(console, table)
+        shown += [_series_table(f"{label}, {when}" if len(labels) > 1 else when.capitalize(), own)] if own else []
+    return Document("Statistics", parts(*shown))
+
+
+def _metrics_table(metrics: Rows, labels: list[str]) -> Table:
+    from whydrop.cli.comparing import number
+    from whydrop.show.document import Column, Table
+
+    values = {(row["recording"], row["metric"]): row["value"] for row in metrics}
+    first = {row["metric"]: row for row in reversed(metrics)}
+    rows = []
+    for key in dict.fromkeys(row["metric"] for row in metrics):
+        name, units = first[key]["name"], first[key]["units"]
+        found = [values.get((label, key)) for label in labels]
+        cells = (number(math.nan if value is None else value) for value in found)
+        rows.append((f"{name} ({units})" if units else name, *cells))
+    columns = (Column("Metric"), *(Column(label, number=True) for label in labels))
+    return Table("Under load", columns, tuple(rows), notes=tuple(_notes(metrics, labels)))
+
+
+def _series_table(title: str, series: Rows) -> Table:
+    from whydrop.cli.comparing import number
+    from whydrop.show.document import Column, Table
+
+    ranks = {
+        column: rank for rank, column in enumerate(("median", "p95", "p99", "maximum", "minimum", "p5", "std", "count"))
+    }
+    columns = (
+        Column("Series"),
+        *(Column(HEADS.get(one, one), True, ranks.get(one, 0)) for one in SHOWN),
+        Column("Unit"),
+    )
+    rows = tuple(
+        (row["series"], str(row["count"]), *(number(row[one]) for one in SHOWN[1:]), row["units"]) for row in series
+    )
+    return Table(title, columns, rows)
 
 
 def _notes(metrics: Rows, labels: list[str]) -> list[str]:

@@ -130,9 +130,10 @@ def _print(results: Results, folder: Folder | None, *, as_json: bool) -> None:
         for line in [*(sentences.verdict(results) or sentences.findings(results)), *results.notes]:
             print(aligned.paragraph(line))
     else:
-        from whydrop.cli import study_text
+        from whydrop.show import terminal
+        from whydrop.studies.discards import document as documents
 
-        print("\n".join(study_text.lines(results)))
+        terminal.print_document(documents.document(results))
 
 
 def document(results: Results) -> dict[str, Any]:

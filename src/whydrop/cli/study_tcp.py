@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, options, study_output
+from whydrop.cli import ending, options, study_output
 from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
 
@@ -103,22 +103,27 @@ def _run(
     if as_json:
         ending.write_document(json.dumps(document(results), ensure_ascii=False, allow_nan=False))
     else:
-        print("\n".join(_lines(results)))
+        from whydrop.show import terminal
+        from whydrop.studies.tcp import document as documents
+
+        terminal.print_document(documents.document(results))
     if folder is not None and files:
         study_output.say_files(folder, files, sys.stderr if as_json else sys.stdout)
     return 0 if results.facts["connections"] else ending.NOT_ANALYSED
 
 
 def _write(results: Results, folder: Any, formats: tuple[str, ...], progress: study_output.Progress) -> int:
+    from whydrop.show import html
     from whydrop.studies import study_files
-    from whydrop.studies.tcp import figures, page
+    from whydrop.studies.tcp import document as documents
+    from whydrop.studies.tcp import figures
 
     pictures = figures.figures(results)
     contents = study_files.Contents(
         {"parameters": results.parameters.document(), "notes": results.notes, "facts": results.facts},
         results.tables,
         pictures,
-        lambda: page.page(results, pictures),
+        lambda: html.page(documents.document(results, pictures)),
     )
     return len(
         study_files.write(contents, folder, formats, lambda what, done, of: progress(f"Writing {what}", done, of))
@@ -147,41 +152,3 @@ def document(results: Results) -> dict[str, Any]:
         "rows": {name: frame.height for name, frame in results.tables.items()},
         "tables": {name: study_output.rows_of(frame) for name, frame in tables.items()},
     }
-
-
-def _lines(results: Results) -> list[str]:
-    from whydrop.cli import study_text
-    from whydrop.studies.tcp import sentences
-
-    first, *rest = sentences.summary(results)
-    found = [aligned.paragraph(sentences.TITLE), "", aligned.paragraph(first)]
-    rows = _sites(results)
-    if len(rows) > 1:
-        found += ["", "Sites:", *study_text.table(rows, aligned.width() if sys.stdout.isatty() else None)]
-    return [*found, "", *(aligned.paragraph(line) for line in (*rest, *results.notes))]
-
-
-def _sites(results: Results) -> list[list[str]]:
-    """One row for each site: its connections, the medians, and the shares of what limits them."""
-    import polars as pl
-
-    from whydrop.studies.tcp import sentences
-    from whydrop.text import quantities
-
-    limits = results.tables["limits"].filter(pl.col("by") == "site")
-    spread = results.tables["distributions"].filter(pl.col("by") == "site")
-    limiters = sentences.order(limits["limiter"].unique().to_list())
-    medians = {(row["group"], row["quantity"]): row["p50"] for row in spread.iter_rows(named=True)}
-    shares = {(row["group"], row["limiter"]): row for row in limits.iter_rows(named=True)}
-    counts = dict(limits.group_by("group").agg(pl.col("connections").sum()).iter_rows())
-    head = ["site", "connections", *sentences.QUANTITIES.values(), *limiters]
-    rows = [
-        [
-            site,
-            quantities.count(counts[site]),
-            *(sentences.value(name, medians.get((site, name))) for name in sentences.QUANTITIES),
-            *(quantities.percent(shares[site, one]["share"]) if (site, one) in shares else "0 %" for one in limiters),
-        ]
-        for site in sorted(counts)
-    ]
-    return [head, *rows]

@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from whydrop.show import ticks
+from whydrop.show.document import Choice
 from whydrop.show.figure import Axis, Ends, Figure, Layer, Panel, ordered
 from whydrop.show.layout import laid_out, listed
 from whydrop.show.theme import Style
@@ -27,21 +28,6 @@ BUDGET_POINTS = 330_000
 # Below this many columns a zoom of 2x would already show gaps.
 _COARSEST, _FINEST = 1_000, 64_000
 _MICROSECONDS_IN_INT32 = 2_147.0
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Figures that are shown together, of several such between which the reader chooses.
-
-    Attributes:
-        figures: in their order.
-        name: in the list of choices.
-        focus: the window of time that is worth a look, in seconds.
-    """
-
-    figures: Sequence[Figure]
-    name: str = ""
-    focus: Ends | None = None
 
 
 def data(parts: Mapping[str, Sequence[Choice]], *, exact: bool = True, legend: bool = True) -> dict[str, Any]:

@@ -1,32 +1,50 @@
-"""A recording as text for a terminal: first what was run and whether all went well, then the figures."""
+"""A recording as a document: the test and its outcome first, then statistics of its series; for a page, its plots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.segment import Segments
-from rich.table import Table
-from rich.text import Text
-
 from whydrop.explaining.recordings import depth
-from whydrop.recording import document, troubles
+from whydrop.recording import document as documents
+from whydrop.recording import troubles
+from whydrop.recording.comparing.metadata_difference import flattened, is_noise
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.metrics.together import listed
 from whydrop.recording.recording import Recording, Series
-from whydrop.show.terminal import heading, print_by, safe
+from whydrop.show.document import (
+    Choice,
+    Column,
+    Columns,
+    Document,
+    Facts,
+    Figures,
+    Folded,
+    Part,
+    Section,
+    Table,
+    Text,
+    capital,
+    known,
+    parts,
+)
 from whydrop.text import quantities
 
-# Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in all one way).
+# Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in one direction).
 _HARMLESS_MS, _BAD_MS = 30.0, 150.0
 
 # Longer lists of flows are given by their sums, and in full with --all.
 _MOST_FLOWS = 24
-
-# Columns of figures and units, with what is between them.
-_WIDEST_FIGURES = 100
+# Rows of the table of all metadata; hosts have thousands of settings.
+_MOST_METADATA = 2000
+# Keys of a host, and the word before their values.
+_OF_HOST = {
+    "host_name": "",
+    "distribution.pretty": "",
+    "kernel.release": "kernel",
+    "sysctls.net.ipv4.tcp_congestion_control": "congestion control",
+}
 
 _KINDS = {
     "tcp": ("TCP flow", "TCP flows"),
@@ -39,9 +57,14 @@ _KINDS = {
 }
 
 
-def print_recording(summary: Summary, console: Console | None = None, *, every: bool = False) -> None:
-    """Print a recording; ``every`` lists also the further quantities of its flows and the counters."""
-    print_by(lambda console: _print(summary, console, every), console)
+def document(summary: Summary, *, every: bool = False) -> Document:
+    """A recording for people; ``every`` lists also the further quantities of its flows and the counters."""
+    recording = summary.recording
+    title = headline(summary)
+    together = Section("", tuple(Text(line) for line in _together(summary)))
+    shown = (Section(title, tuple(_outcome(summary))), *tables(summary, every=every), *parts(together))
+    # Reading the tables may have found damaged parts.
+    return Document(title, shown, notes=tuple(recording.notes))
 
 
 def headline(summary: Summary) -> str:
@@ -67,41 +90,30 @@ def _flows_in_words(flows: Sequence[dict[str, Any]]) -> str:
     return ", ".join(f"{count} {_KINDS.get(kind, (kind, kind))[count > 1]}" for kind, count in counts.items())
 
 
-def _print(summary: Summary, console: Console, every: bool) -> None:
+def _outcome(summary: Summary) -> Iterator[Text]:
+    """Everything that a reader of the numbers must know first, and the words that the user gave the test."""
     recording = summary.recording
-    healthy = recording.status == "complete"
-    console.print(safe(headline(summary), style="bold" if healthy else "bold red"))
-    told = ((row["name"], document.told(row["facts"])) for row in summary.flows)
-    # First: everything below is to be read with it.
-    for line in [*troubles.in_words(troubles.of_metadata(recording.metadata)), *troubles.withheld_in_words(told)]:
-        console.print(safe(line[:1].upper() + line[1:] + ".", style="bold yellow"))
-    if recording.metadata["title"]:
-        console.print(safe(recording.metadata["title"]))
-    if recording.metadata["note"]:
-        console.print(safe(recording.metadata["note"], style="dim"))
+    metadata = recording.metadata
+    facts = ((row["name"], documents.told(row["facts"])) for row in summary.flows)
+    for line in [*troubles.in_words(troubles.of_metadata(metadata)), *troubles.withheld_in_words(facts)]:
+        yield Text(f"{capital(line)}.", "warning")
+    for key in ("title", "note"):
+        if metadata[key]:
+            yield Text(metadata[key])
     silent = recording.flows_without_data()
     if silent:
-        console.print(
-            safe(f"NO DATA from {len(silent)} of {len(summary.flows)} flows: {', '.join(silent)}", "bold red")
-        )
-    said = [f"{row['name']}: {row['message']}" for row in summary.flows if row["message"]]
-    # The failures of a run are what its flows said, and perhaps more.
-    for line in dict.fromkeys([*said, *map(str, recording.metadata["failures"])]):
-        console.print(safe(line, style="red"))
-    for line in _of_depth(recording):
-        console.print(safe(line, style="bold"))
-    _print_series(summary, console, every)
-    _print_induced(summary.induced_latency(), console)
-    _print_losses(summary.losses(), console)
-    _print_rest(summary, console)
-    # Said last, because reading the tables above may have found damaged parts.
-    for note in recording.notes:
-        console.print(safe(note, style="yellow"))
+        yield Text(f"NO DATA from {len(silent)} of {len(summary.flows)} flows: {', '.join(silent)}", "bad")
+    messages = [f"{row['name']}: {row['message']}" for row in summary.flows if row["message"]]
+    # The failures of a run are the messages of its flows, and perhaps more.
+    for line in dict.fromkeys([*messages, *map(str, metadata["failures"])]):
+        yield Text(line, "bad")
+    if depth.is_of_depth(recording):
+        yield from (Text(line, "strong") for line in depth.in_words(recording))
 
 
-def _of_depth(recording: Recording) -> list[str]:
-    """The result of a measurement of a queue's depth, in its own words."""
-    return depth.in_words(recording) if depth.is_of_depth(recording) else []
+def tables(summary: Summary, *, every: bool = False) -> tuple[Part, ...]:
+    """Statistics as tables: series, induced latency, loss."""
+    return parts(_series(summary, every), _induced(summary.induced_latency()), _losses(summary.losses()))
 
 
 def chosen_series(summary: Summary, *, every: bool) -> tuple[list[Series], int]:
@@ -115,164 +127,164 @@ def chosen_series(summary: Summary, *, every: bool) -> tuple[list[Series], int]:
     return [one for one in chosen if one not in load], len(load)
 
 
-def _print_series(summary: Summary, console: Console, every: bool) -> None:
+def _series(summary: Summary, every: bool) -> Table:
     chosen, left_out = chosen_series(summary, every=every)
-    if not chosen:
-        return
-    heading(console, "Series")
-    table = _table("", "mean", "median", "p95", "p99", "min", "max", "samples", "")
-    still = 0
-    for found in map(summary.of, chosen):
-        if found.series.kind == "counter" and found.maximum == found.minimum == 0:
-            still += 1
-        else:
-            table.add_row(*_series_row(found))
-    # Names are never broken: a terminal wraps what is too wide for it, and files can be searched for them.
-    width = max(len(one.name) for one in chosen) + _WIDEST_FIGURES
-    options = console.options.update(width=max(console.width, width))
-    rendered = console.render(Padding(table, (0, 0, 0, 2), expand=False), options)
-    console.print(Segments(rendered), soft_wrap=True, end="")
-    if left_out:
-        console.print(safe(f"  {left_out} flows that carry load are left out; --all lists them", style="dim"))
-    if still:
-        console.print(safe(f"  {still} counters that stayed at 0 are left out; --json has them", style="dim"))
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    for place, title in enumerate(titles):
-        words = place == 0 or place == len(titles) - 1
-        table.add_column(title, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-    return table
-
-
-def _series_row(found: SeriesSummary) -> list[Text]:
-    if not found.samples and found.mean is None:
-        return [safe(found.series.name, "red"), *[Text("no data" if place == 0 else "", "red") for place in range(8)]]
-    values = (found.mean, found.median, found.p95, found.p99, found.minimum, found.maximum)
-    return [
-        safe(found.series.name),
-        *[Text(figure(value), style="bold" if place == 0 else "") for place, value in enumerate(values)],
-        Text(quantities.count(found.samples), style="dim"),
-        safe(found.series.units, style="dim"),
+    found = [summary.of(one) for one in chosen]
+    shown = [one for one in found if not (one.series.kind == "counter" and one.maximum == one.minimum == 0)]
+    still = len(found) - len(shown)
+    columns: Columns[SeriesSummary] = {
+        Column("Series"): lambda one: Text(one.series.name, "bad") if _is_silent(one) else one.series.name,
+        Column("Mean", number=True): _mean,
+        Column("Median", True, 1): lambda one: _figure(one.median),
+        Column("p95", True, 3): lambda one: _figure(one.p95),
+        Column("p99", True, 4): lambda one: _figure(one.p99),
+        Column("Min", True, 5): lambda one: _figure(one.minimum),
+        Column("Max", True, 2): lambda one: _figure(one.maximum),
+        Column("Samples", True, 6): lambda one: "" if _is_silent(one) else quantities.count(one.samples),
+        Column("Unit"): lambda one: one.series.units,
+    }
+    notes = [
+        f"{left_out} flows that carry load are not listed; `whydrop show --all` lists them." if left_out else "",
+        f"{still} counters that stayed at 0 are not listed; --json has them." if still else "",
     ]
+    return Table.of("Series", columns, shown, notes=notes)
 
 
-def figure(value: float | None) -> str:
+def _is_silent(found: SeriesSummary) -> bool:
+    return not found.samples and found.mean is None
+
+
+def _mean(found: SeriesSummary) -> Text:
+    return Text("no data", "bad") if _is_silent(found) else Text(_figure(found.mean), "strong")
+
+
+def _figure(value: float | None) -> str:
     """A statistic with as many digits as matter."""
     if value is None:
         return ""
-    # From a hundred million on, digits are counted in vain.
+    # From a hundred million on, single digits mean nothing.
     return f"{value:.3g}" if abs(value) >= 1e8 else quantities.significant(value)
 
 
-def _print_induced(found: Sequence[InducedLatency], console: Console) -> None:
-    if not found:
-        return
-    heading(console, "Induced latency: median under load, less that without; round trips a minute under load")
-    table = _table("", "idle", "under load", "induced", "RPM", "")
-    for one in found:
-        style = "green" if one.induced_ms < _HARMLESS_MS else "yellow" if one.induced_ms < _BAD_MS else "bold red"
-        table.add_row(
-            safe(one.name),
-            Text(quantities.duration(one.idle_ms / 1e3)),
-            Text(quantities.duration(one.loaded_ms / 1e3)),
-            Text(signed(one.induced_ms), style=style),
-            Text("" if one.rpm is None else quantities.count(round(one.rpm))),
-            Text("" if one.idle_is.startswith("median") else f"idle: {one.idle_is} of all", style="dim"),
-        )
-    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+def _induced(found: Sequence[InducedLatency]) -> Table:
+    columns: Columns[InducedLatency] = {
+        Column("Round trips"): lambda one: one.name,
+        Column("Idle", number=True): lambda one: quantities.duration(one.idle_ms / 1e3),
+        Column("Under load", number=True): lambda one: quantities.duration(one.loaded_ms / 1e3),
+        Column("Induced", number=True): _induced_cell,
+        Column("RPM", True, 1): lambda one: "" if one.rpm is None else quantities.count(round(one.rpm)),
+        Column("Idle is", False, 2): lambda one: "" if one.idle_is.startswith("median") else one.idle_is,
+    }
+    notes = ["Medians. Induced: under load less idle. RPM: round trips a minute under load."]
+    return Table.of("Induced latency", columns, found, notes=notes).without_empty_columns()
 
 
-def signed(value_ms: float) -> str:
-    """A difference of times, with its sign."""
-    return f"{'−' if value_ms < 0 else '+'}{quantities.duration(abs(value_ms) / 1e3)}"
+def _induced_cell(one: InducedLatency) -> Text:
+    text = quantities.signed(quantities.duration, one.induced_ms / 1e3)
+    return Text(text, "good" if one.induced_ms < _HARMLESS_MS else "warning" if one.induced_ms < _BAD_MS else "bad")
 
 
-def _print_losses(found: Sequence[Loss], console: Console) -> None:
-    if not found:
-        return
-    heading(console, "Loss")
-    table = _table("", "sent", "lost", "", "up", "down", "late", "")
-    for one in found:
-        style = "red" if one.lost else "green"
-        table.add_row(
-            safe(one.name),
-            Text(quantities.count(one.sent)),
-            Text(quantities.count(one.lost), style=style),
-            Text(f"{quantities.significant(one.percent)} %" if one.sent else "", style=style),
-            *[Text("" if part is None else quantities.count(part)) for part in (one.up, one.down, one.late)],
-            Text(""),
-        )
-    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+def _losses(found: Sequence[Loss]) -> Table:
+    columns: Columns[Loss] = {
+        Column("Packets"): lambda one: one.name,
+        Column("Sent", True, 1): lambda one: quantities.count(one.sent),
+        Column("Lost", number=True): lambda one: Text(quantities.count(one.lost), "bad" if one.lost else "good"),
+        Column("Share", number=True): lambda one: f"{quantities.significant(one.percent)} %" if one.sent else "",
+        Column("Lost up", True, 2): lambda one: known(one.up, quantities.count),
+        Column("Lost down", True, 3): lambda one: known(one.down, quantities.count),
+        Column("Late", True, 4): lambda one: known(one.late, quantities.count),
+    }
+    return Table.of("Loss", columns, found).without_empty_columns()
 
 
-def _print_rest(summary: Summary, console: Console) -> None:
-    lines = _together(summary)
-    resent = summary.retransmissions()
-    if resent:
-        most = max(resent, key=lambda name: resent[name])
-        line = f"Segments retransmitted: {quantities.count(sum(resent.values()))}"
-        untold = [row["name"] for row in summary.flows if row["kind"] == "tcp" and row["name"] not in resent]
-        line += f" without {listed(untold)}, whose senders did not tell" if untold else ""
-        lines.append(
-            line + (f", most by {most} ({quantities.count(resent[most])})" if len(resent) > 1 and resent[most] else "")
-        )
-    if lines:
-        console.print()
-    for line in lines:
-        console.print(safe(line))
-
-
-def _together(summary: Summary) -> list[str]:
-    """The sum over all flows of a direction, or why it is not known."""
-    lines = []
+def _together(summary: Summary) -> Iterator[str]:
+    """The sum of all flows in each direction, or why it is unknown; and what was retransmitted."""
     fairness = summary.fairness()
     for direction, mean in summary.goodput().items():
         flows = summary.members(direction)
-        line = f"All {'uploads' if direction == 'up' else 'downloads'} together: "
+        line = f"Sum of all {'uploads' if direction == 'up' else 'downloads'}: "
         if mean is None:
-            line += f"not known; {flows.words_of_absent()}"
+            line += f"unknown; {flows.words_of_absent()}"
             line += (
                 f"; the others {quantities.rate(summary.goodput_of_known(direction) * 1e6)}" if flows.present else ""
             )
         else:
             line += quantities.rate(mean * 1e6) + (f" {flows.words()}" if flows.words() else "")
         index = fairness.get(direction)
-        line += f", Jain's index of fairness {index:.3f}" if index is not None else ""
-        lines.append(line)
-    return lines
+        yield line + (f"; Jain's fairness index {index:.3f}" if index is not None else "")
+    retransmitted = summary.retransmissions()
+    if retransmitted:
+        most = max(retransmitted, key=lambda name: retransmitted[name])
+        silent = [row["name"] for row in summary.flows if row["kind"] == "tcp" and row["name"] not in retransmitted]
+        line = f"Segments retransmitted: {quantities.count(sum(retransmitted.values()))}"
+        line += f" by {most}" if len(retransmitted) == 1 else ""
+        if len(retransmitted) > 1 and retransmitted[most]:
+            line += f", most by {most} ({quantities.count(retransmitted[most])})"
+        yield line + (f"; the senders of {listed(silent)} reported none" if silent else "")
 
 
-def flent_layout(summary: Summary) -> str:
-    """The summary as Flent prints it with ``-f summary``, so that the two can be compared."""
-    series = sorted(_for_flent(summary), key=lambda one: one.name)
-    width = max((len(one.name) for one in series), default=0)
-    lines = [f"{'':{width + 3}} {'avg':>12} {'median':>12} {'99th %':>12} {'# data pts':>20}"]
-    for one in series:
-        lines.append(f" {one.name:{width}} : {_flent_figures(summary, one)}")
-    return "\n".join(lines)
+# --- for a page ---
 
 
-def _flent_figures(summary: Summary, one: Series) -> str:
-    found, told, imported = summary.of(one), summary.told_mean(one), summary.recording.metadata["imported"] or {}
-    grid = summary.recording.grid(one.name)[one.name]
-    if one.name in (imported.get("without_raw_values") or ()) or not found.mean:
-        # Flent takes these from the grid: although the samples are there under the flow's name, and where a mean of 0
-        # looks to it like none.
-        found, told = summary.of_values(one, grid), told if one.kind == "computed" else None
-    if found.mean is None:
-        return "No data."
-    count = grid.len() if told else found.samples
-    computed = one.kind == "computed"
-    if computed and "metadata" in imported:
-        computed = "COMPUTED_LATE" in imported["metadata"].get("SERIES_META", {}).get(one.name, {})
-    median, p99 = ("N/A",) * 2 if computed else (f"{found.median or 0:.2f}", f"{found.p99 or 0:.2f}")
-    return f"{found.mean:12.2f} {median:>12} {p99:>12} {one.units.replace('Mbit/s', 'Mbits/s'):7} {count:12d}"
+def plots(recording: Recording) -> Section:
+    """The plots of the recording's test; an empty section where nothing can be drawn."""
+    from whydrop.show.figure import NothingToDraw
+    from whydrop.show.plots import building, catalogue
+
+    figures = []
+    for name in building.usual(recording):
+        # A picture of rare steps has its series, and may have no such step.
+        with contextlib.suppress(NothingToDraw):
+            figures.append(building.build(name, catalogue.find(name), [recording]))
+    choices = (Choice(figures),) if figures else ()
+    return Section("Plots", parts(Figures(choices, "plots over time")), key="plots")
 
 
-def _for_flent(summary: Summary) -> list[Series]:
-    """The series that an exported file has as results."""
-    from whydrop.formats.flent.exporting import exported_series
+def statistics(summary: Summary) -> tuple[Part, ...]:
+    """Everything about a recording that follows its plots: statistics, and the test and hosts."""
+    return (
+        Section("Statistics", tables(summary), key="statistics"),
+        Section("Test and hosts", (Facts(tuple(_facts(summary))), _metadata(summary.recording)), key="metadata"),
+    )
 
-    return exported_series(summary.recording)
+
+def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
+    """The test, where and how it was run: labels and texts."""
+    metadata = summary.recording.metadata
+    yield "Test", headline(summary)
+    for label, key in (("Title", "title"), ("Note", "note")):
+        if metadata.get(key):
+            yield label, str(metadata[key])
+    parameters = (metadata.get("test") or {}).get("parameters") or {}
+    if parameters:
+        yield "Parameters", ", ".join(f"{name} = {value}" for name, value in parameters.items())
+    for name, host in (metadata.get("hosts") or {}).items():
+        words = ", ".join(_host(host)) if isinstance(host, Mapping) else ""
+        if words:
+            yield f"Host: {name}", words
+    silent = summary.recording.flows_without_data()
+    if silent:
+        yield "No data from", ", ".join(silent)
+    for failure in metadata.get("failures") or ():
+        yield "Failure", str(failure)
+
+
+def _host(host: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of a host that most often explain a difference: its system, its congestion control, its queues."""
+    flat = flattened(host)
+    for key, label in _OF_HOST.items():
+        if flat.get(key):
+            yield f"{label} {flat[key]}".lstrip()
+    for name, interface in (host.get("interfaces") or {}).items():
+        kinds = [str(one.get("kind")) for one in interface.get("qdiscs") or () if isinstance(one, Mapping)]
+        if kinds and name != "lo":
+            yield f"{name}: {', '.join(dict.fromkeys(kinds))}"
+
+
+def _metadata(recording: Recording) -> Folded:
+    """All metadata but what differs with every run."""
+    flat = [(key, str(value)) for key, value in flattened(recording.metadata).items() if not is_noise(key)]
+    left = len(flat) - _MOST_METADATA
+    more = (f"{quantities.count(left)} more; `whydrop metadata` lists them.",) if left > 0 else ()
+    table = Table("", (Column("Key"), Column("Value")), tuple(flat[:_MOST_METADATA]), notes=more)
+    return Folded("All metadata", (table,))

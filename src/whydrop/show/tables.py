@@ -1,14 +1,15 @@
-"""The tables of captures, flows and transfers as cells for people; text and report lay them out."""
+"""The tables of an explanation: transfers, flows, UDP flows, captures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from whydrop.explaining.document import Capture, Flow, Transfer
 from whydrop.explaining.explained import Explained
 from whydrop.show import words
+from whydrop.show.document import Column, Columns, Table, known
 from whydrop.text import quantities
 from whydrop.text.quantities import plural
 
@@ -18,82 +19,17 @@ BYTE_BASES = {
     "wire": "bytes on the wire, preamble and gap included",
 }
 
-
-@dataclass(frozen=True)
-class Column:
-    """A column; where the width is short, those of the highest ``rank`` go first."""
-
-    title: str
-    number: bool
-    rank: int
+# Rows that a terminal shows.
+_MOST = 12
+_ORDER = "those with most losses and bytes first"
+_ELSEWHERE = "--json and --report list all"
 
 
-Row = TypeVar("Row")
-Value = TypeVar("Value")
-
-# Each with what writes its cell of a row.
-Columns = Mapping[Column, Callable[[Row], str]]
-
-
-def known(value: Value | None, write: Callable[[Value], str]) -> str:
-    """The cell of what may not be known.
-
-    >>> known(1500, quantities.count), known(None, quantities.count)
-    ('1 500', '–')
-    """
-    return "–" if value is None else write(value)
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table of cells. ``weights`` order the rows by importance; ``order`` says in words by what.
-
-    ``summed`` says what there is besides that has no row of its own.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
-    weights: tuple[tuple[float, float], ...]
-    order: str
-    summed: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        title: str,
-        columns: Columns[Row],
-        rows: Sequence[Row],
-        weight: Callable[[Row], tuple[float, float]],
-        order: str,
-        summed: str = "",
-    ) -> Sheet:
-        """The table of these rows, by columns that each know how to write their cells."""
-        cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
-        return cls(title, tuple(columns), cells, tuple(map(weight, rows)), order, summed)
-
-    def most_important(self, number: int) -> list[tuple[str, ...]]:
-        """At most so many rows, the most important first."""
-        best = sorted(range(len(self.rows)), key=lambda row: self.weights[row], reverse=True)
-        return [self.rows[row] for row in best[:number]]
-
-    def columns_within(self, width: int, rows: Sequence[tuple[str, ...]], gap: int = 2) -> list[int]:
-        """The columns that fit into ``width`` characters beside each other; the first always stays."""
-        chosen = list(range(len(self.columns)))
-        while len(chosen) > 1 and self._width(chosen, rows, gap) > width:
-            chosen.remove(max(chosen[1:], key=lambda column: self.columns[column].rank))
-        return chosen
-
-    def _width(self, columns: Sequence[int], rows: Sequence[tuple[str, ...]], gap: int) -> int:
-        widths = [max(len(self.columns[column].title), *(len(row[column]) for row in rows)) for column in columns]
-        return sum(widths) + gap * (len(columns) - 1)
-
-
-def transfers(found: Explained) -> Sheet:
+def transfers(found: Explained) -> Table:
     """Transfers: what was sent, what was lost, what limited it."""
     began = _began(found)
     columns: Columns[Transfer] = {
-        Column("Transfer of flow", False, 0): lambda one: one.flow,
+        Column("Transfer of flow"): lambda one: one.flow,
         Column("Start", True, 6): lambda one: f"{one.start - began:.3f} s",
         Column("Lasted", True, 5): lambda one: quantities.duration(one.end - one.start),
         Column("Payload", True, 3): lambda one: quantities.size(one.payload_bytes),
@@ -105,14 +41,20 @@ def transfers(found: Explained) -> Sheet:
             "–" if one.cause == "unknown" else quantities.percent(one.confidence)
         ),
     }
-    order = "those with most losses and bytes come first"
-    return Sheet.of("Transfers", columns, found.transfers, lambda one: (one.lost, one.payload_bytes), order)
+    return Table.of(
+        "Transfers", columns, found.transfers, weight=lambda one: (one.lost, one.payload_bytes),
+        order=_ORDER, most=_MOST, elsewhere=_ELSEWHERE,
+    )  # fmt: skip
 
 
-def flows(found: Explained) -> Sheet:
+def _confidence(transfer: Transfer) -> str:
+    return "–" if transfer.cause == "unknown" else quantities.percent(transfer.confidence)
+
+
+def flows(found: Explained) -> Table:
     """Flows: counts, losses, round-trip time."""
     columns: Columns[Flow] = {
-        Column("Flow", False, 0): lambda one: one.flow,
+        Column("Flow"): lambda one: one.flow,
         Column("Packets", True, 3): lambda one: quantities.count(one.packets),
         Column("Payload", True, 2): lambda one: quantities.size(one.payload_bytes),
         Column("Lost", True, 1): lambda one: quantities.count(one.lost),
@@ -125,26 +67,27 @@ def flows(found: Explained) -> Sheet:
         Column("MSS", True, 10): lambda one: known(one.mss, quantities.count),
         Column("Captured at", False, 11): lambda one: one.vantage,
     }
-    order = "those with most losses and bytes come first"
-    return Sheet.of("Flows", columns, found.flows, lambda one: (one.lost, one.payload_bytes), order, _unlisted(found))
+    return Table.of(
+        "Flows", columns, found.flows, weight=lambda one: (one.lost, one.payload_bytes),
+        order=_ORDER, notes=_unlisted(found), most=_MOST, elsewhere=_ELSEWHERE,
+    )  # fmt: skip
 
 
 def _share_lost(flow: Flow) -> str:
     return f"{quantities.significant(flow.lost / flow.packets * 100, 2)} %" if flow.packets else "–"
 
 
-def _unlisted(found: Explained) -> str:
-    """The connections that are not among the flows, in words."""
+def _unlisted(found: Explained) -> list[str]:
+    """A sentence on each kind of connection that is not among the flows."""
     apart = [one for capture in found.captures[:1] for one in capture.control_connections]
-    lines = [_summed(found), *(_set_apart(one) for one in apart)]
-    return "; ".join(line for line in lines if line)
+    return [_summed(found), *(_control(one) for one in apart)]
 
 
-def _set_apart(own: Mapping[str, Any]) -> str:
-    """Control connections of a program that measures: ``1 control connection of iperf3, 832 bytes, set apart``."""
+def _control(own: Mapping[str, Any]) -> str:
+    """The control connections of a program that measures."""
     lost = f", {plural(own['lost'], 'packet')} lost" if own["lost"] else ""
     connections = plural(own["connections"], "control connection")
-    return f"{connections} of {own['program']}, {quantities.size(own['payload_bytes'])}{lost}, set apart"
+    return f"Not listed: {connections} of {own['program']} ({quantities.size(own['payload_bytes'])}{lost})."
 
 
 def _summed(found: Explained) -> str:
@@ -159,42 +102,51 @@ def _summed(found: Explained) -> str:
         sum(one.lost for one in small),
     )
     return (
-        f"and {quantities.count(flows)} of small connections, listed nowhere: in all "
-        f"{quantities.count(packets)} packets with {quantities.size(size)} of payload, {quantities.count(lost)} lost"
+        f"Not listed: {quantities.count(flows)} flows of small connections, with {quantities.count(packets)} packets, "
+        f"{quantities.size(size)} of payload and {plural(lost, 'lost packet')}."
     )
 
 
-def datagrams(found: Explained) -> Sheet:
-    """UDP flows of one capture: the streams and spin bits found in them, and the size of the others."""
-    columns: tuple[Column, ...] = (
-        Column("UDP flow", False, 0),
-        Column("Packets", True, 2),
-        Column("Size", True, 4),
-        Column("Is", False, 1),
-        Column("Lost", True, 3),
-        Column("Duplicates", True, 9),
-        Column("Reordered", True, 8),
-        Column("Jitter", True, 5),
-        Column("Score", True, 6),
-        Column("RTT median", True, 7),
-        Column("Marked", True, 10),
-    )
+def datagrams(found: Explained) -> Table:
+    """UDP flows of one capture: the RTP streams, spin bits and probes found in them, and the size of the others."""
     udp = found.datagrams
-    if udp is None:
-        return Sheet("UDP flows", columns, (), (), "")
-    rows: list[tuple[str, ...]] = []
-    weights: list[tuple[float, float]] = []
-    for flow in udp["flows"]:
-        for stream in flow["rtp"] or [None]:
-            rows.append(_datagram_row(flow, stream))
-            told = stream is not None or flow["spin"] is not None or "measured" in flow
-            weights.append((float(told), flow["ip_bytes"]))
-    order = "those of which something can be told, and the largest come first"
-    of_streams = {"Duplicates", "Reordered", "Jitter", "Score"}
-    if not any(flow["rtp"] for flow in udp["flows"]):
-        kept = [number for number, column in enumerate(columns) if column.title not in of_streams]
-        columns, rows = tuple(columns[at] for at in kept), [tuple(row[at] for at in kept) for row in rows]
-    return Sheet("UDP flows", columns, tuple(rows), tuple(weights), order, _unjudged(udp))
+    columns: Columns[_Datagram] = {
+        Column("UDP flow"): lambda row: str(row.flow["flow"]),
+        Column("Packets", True, 2): lambda row: quantities.count(row.flow["packets"]),
+        Column("Size", True, 4): lambda row: quantities.size(row.flow["ip_bytes"]),
+        Column("Kind", False, 1): _kind,
+        Column("Lost", True, 3): _lost,
+        Column("Duplicates", True, 9): lambda row: known(row.of_stream("duplicates"), quantities.count),
+        Column("Reordered", True, 8): lambda row: known(row.of_stream("reordered"), quantities.count),
+        Column("Jitter", True, 5): lambda row: known(row.of_stream("jitter_mean_s"), quantities.duration),
+        Column("Score", True, 6): lambda row: known(row.of_stream("mos"), "{:.1f}".format),
+        Column("RTT median", True, 7): _rtt,
+        Column("Marked", True, 10): lambda row: quantities.count(row.flow["ce_marked"]),
+    }
+    rows = [_Datagram(flow, stream) for flow in (udp or {"flows": ()})["flows"] for stream in flow["rtp"] or [None]]
+    shown = Table.of(
+        "UDP flows", columns, rows, weight=lambda row: (float(row.is_judged), row.flow["ip_bytes"]),
+        order="those with known loss or delay, and the largest, first", notes=[_unjudged(udp)] if udp else [],
+        most=_MOST, elsewhere=_ELSEWHERE,
+    )  # fmt: skip
+    return shown.without_empty_columns()
+
+
+@dataclass(frozen=True)
+class _Datagram:
+    """A UDP flow of the document, and one of its RTP streams."""
+
+    flow: Mapping[str, Any]
+    stream: Mapping[str, Any] | None
+
+    def of_stream(self, key: str) -> Any:
+        """A value of the RTP stream; None without one."""
+        return None if self.stream is None else self.stream[key]
+
+    @property
+    def is_judged(self) -> bool:
+        """True where loss or delay of the flow is known."""
+        return self.stream is not None or self.flow["spin"] is not None or "measured" in self.flow
 
 
 # Of whydrop's own packets.
@@ -207,54 +159,46 @@ _MEASURED = {
 }
 
 
-def _datagram_row(flow: Mapping[str, Any], stream: Mapping[str, Any] | None) -> tuple[str, ...]:
-    spin = flow["spin"]
-    kind = "QUIC that spins" if spin else "–"
-    rtp = ("–",) * 5
-    if stream is not None:
-        codec = f", {stream['codec']}" if stream["codec"] else ""
-        kind = f"RTP type {stream['payload_type']}{codec}"
-        rtp = (
-            f"{quantities.count(stream['lost'])} of {quantities.count(stream['expected'])}",
-            quantities.count(stream["duplicates"]),
-            quantities.count(stream["reordered"]),
-            quantities.duration(stream["jitter_mean_s"]),
-            "–" if stream["mos"] is None else f"{stream['mos']:.1f}",
-        )
-    trip_s = spin["rtt_median_s"] if spin else None
-    if (measured := flow.get("measured")) is not None:
-        kind = _MEASURED.get(measured["kind"], "whydrop's")
-        if measured["told"]:
-            rtp = (f"{quantities.count(measured['lost'])} of {quantities.count(measured['told'])}", *rtp[1:])
-        trip_s = measured["rtt_median_s"]
-    return (
-        flow["flow"],
-        quantities.count(flow["packets"]),
-        quantities.size(flow["ip_bytes"]),
-        kind,
-        *rtp,
-        "–" if trip_s is None else quantities.duration(trip_s),
-        quantities.count(flow["ce_marked"]),
-    )
+def _kind(row: _Datagram) -> str:
+    if (measured := row.flow.get("measured")) is not None:
+        return _MEASURED.get(measured["kind"], "packets of whydrop")
+    if row.stream is not None:
+        codec = f", {row.stream['codec']}" if row.stream["codec"] else ""
+        return f"RTP type {row.stream['payload_type']}{codec}"
+    return "QUIC with spin bit" if row.flow["spin"] else "–"
+
+
+def _lost(row: _Datagram) -> str:
+    measured = row.flow.get("measured")
+    if measured is not None and measured["told"]:
+        return f"{quantities.count(measured['lost'])} of {quantities.count(measured['told'])}"
+    if row.stream is not None:
+        return f"{quantities.count(row.stream['lost'])} of {quantities.count(row.stream['expected'])}"
+    return "–"
+
+
+def _rtt(row: _Datagram) -> str:
+    source = row.flow.get("measured") or row.flow["spin"]
+    return known(source["rtt_median_s"] if source else None, quantities.duration)
 
 
 def _unjudged(known: Mapping[str, Any]) -> str:
-    """The share of UDP whose loss and delay one capture cannot tell."""
+    """The share of UDP packets without known loss and delay."""
     packets, size = known["packets"] - known["judged_packets"], known["ip_bytes"] - known["judged_ip_bytes"]
     if not packets:
         return ""
     return (
-        f"One capture cannot tell loss or delay of {quantities.percent(packets / known['packets'])} of the UDP packets "
-        f"({quantities.percent(size / known['ip_bytes'])} of their bytes): nothing numbers or acknowledges them in the "
-        "clear. A second capture would."
+        f"Loss and delay are unknown for {quantities.percent(packets / known['packets'])} of the UDP packets "
+        f"({quantities.percent(size / known['ip_bytes'])} of their bytes): they carry no sequence numbers or "
+        "acknowledgments in the clear. A second capture, at the other end, shows them."
     )
 
 
-def captures(found: Explained) -> Sheet:
+def captures(found: Explained) -> Table:
     """Captures: what was read, and in what state it was."""
     numbered = found.pair is not None
     columns: Columns[tuple[int, Capture]] = {
-        Column("Capture", False, 0): lambda row: f"{row[0]}: {row[1].path}" if numbered else row[1].path,
+        Column("Capture"): lambda row: f"{row[0]}: {row[1].path}" if numbered else row[1].path,
         Column("Format", False, 4): lambda row: row[1].format,
         Column("Link type", False, 5): lambda row: row[1].link_type,
         Column("Packets", True, 1): lambda row: quantities.count(row[1].packets),
@@ -265,8 +209,7 @@ def captures(found: Explained) -> Sheet:
         Column("State", False, 3): lambda row: "cut off" if row[1].truncated else "whole",
     }
     rows = list(enumerate(found.captures, start=1))
-    # Of one path they stand in its order.
-    return Sheet.of("Captures", columns, rows, lambda row: (1.0 - row[0], 0.0), "in their order")
+    return Table.of("Captures", columns, rows, most=_MOST, elsewhere=_ELSEWHERE)
 
 
 def _lasted(capture: Capture) -> str:

@@ -1,25 +1,42 @@
-"""Writing to a terminal with rich; plain where the output is piped or colour is not wanted."""
+"""Documents on a terminal, or as plain text where the output is piped or colour is not wanted."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.segment import Segments
-from rich.table import Table
 from rich.text import Text
 
-from whydrop.text.quantities import NO_BREAK
+from whydrop.show import text_layout
+from whydrop.show.document import Document
+from whydrop.text import quantities
 
 WIDEST = 110
 # For tables with a column for each recording.
 WIDE = 160
-# Padding and a border at both sides.
-_BETWEEN_COLUMNS = 4
+
+_STYLES = {
+    "strong": "bold", "quiet": "dim", "good": "green", "warning": "yellow", "bad": "red",
+    "heading": "bold blue", "command": "cyan",
+}  # fmt: skip
+
+
+def print_document(document: Document, console: Console | None = None, *, widest: int = WIDEST) -> None:
+    """Print a document to a console; to standard output where none is given.
+
+    Raises:
+        BrokenPipeError: the reader of standard output has stopped.
+    """
+    is_file = console is None and not sys.stdout.isatty()
+    console = console or console_for_stdout(widest)
+    for line in text_layout.lines_of(document, text_layout.Page(console.width, whole_cells=is_file)):
+        # Once lines are broken, ordinary spaces do: text is searched and copied.
+        spans = ((span.text.replace(quantities.NO_BREAK, " "), _STYLES.get(span.look, "")) for span in line)
+        text = Text.assemble(*spans)
+        text.rstrip()
+        console.print(text, soft_wrap=True)
 
 
 class Output(Console):
@@ -47,46 +64,3 @@ def console_for_stdout(widest: int = WIDEST) -> Console:
         # Piped text goes to files and mail: rich's 80 columns would cut tables that have the room.
         return Output(width=widest, no_color=True)
     return Output(width=min(console.width, widest))
-
-
-def print_by(write: Callable[[Console], None], console: Console | None = None) -> None:
-    """Have ``write`` print to a console; that of standard output where none is given."""
-    console = console or console_for_stdout()
-    if console.is_terminal:
-        write(console)
-        return
-    # rich fills lines with spaces, which are in the way in files and mail.
-    with console.capture() as captured:
-        write(console)
-    for line in captured.get().splitlines():
-        # Where nothing wraps lines any more, an ordinary space is found by grep.
-        console.file.write(f"{line.rstrip()}\n".replace(NO_BREAK, " "))
-
-
-def print_table(console: Console, table: Table) -> None:
-    """Print a table with no word or number of it cut: a terminal that is too narrow wraps its lines."""
-    needed = 0
-    for column in table.columns:
-        cells = (column.header, *column.cells)
-        column.min_width = max(_longest(str(cell), whole=column.no_wrap) for cell in cells)
-        needed += column.min_width + _BETWEEN_COLUMNS
-    rendered = console.render(table, console.options.update(width=max(console.width, needed)))
-    console.print(Segments(rendered), soft_wrap=True, end="")
-
-
-def _longest(text: str, *, whole: bool) -> int:
-    """The columns of a terminal that the longest word takes, or all of them in one line."""
-    return max((cell_len(word) for word in ([text] if whole else text.split())), default=0)
-
-
-def heading(console: Console, title: str) -> None:
-    """The title of what follows, with a line left free before it."""
-    console.print()
-    console.print(Text(title, style="bold blue"))
-
-
-def safe(text: str, style: str = "") -> Text:
-    """Text that came from outside: no markup is read from it, and no control characters reach the terminal."""
-    from whydrop.show.printable import printable
-
-    return Text(printable(text), style=style)

@@ -17,9 +17,9 @@ def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int,
         size: of the whole, in pixels; a PNG has twice as many each way, a page is as wide as its window.
     """
     if kind == "html":
-        from whydrop.show import page
+        from whydrop.show import html
 
-        return page.of_figures([figure], legend=legend).encode()
+        return html.page_of_figures([figure], legend=legend).encode()
     from whydrop.show.vega import drawing
 
     return drawing.rendered(figure, kind, legend=legend, size=size)

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whydrop.show import html
 from whydrop.studies import study_files
-from whydrop.studies.discards import figures, page
+from whydrop.studies.discards import document, figures
 from whydrop.studies.study_files import FORMATS, Progress, write_table
 
 if TYPE_CHECKING:
@@ -29,6 +30,6 @@ def write(
         {"parameters": results.parameters.model_dump(mode="json"), "notes": results.notes, "facts": results.facts},
         {**results.tables, "plot": figures.plot_frame(results)},
         {name: figure for name, figure in laid_out.items() if figures.rows(figure)},
-        lambda: page.page(results, laid_out),
+        lambda: html.page(document.page(results, laid_out)),
     )
     return study_files.write(contents, folder, formats, progress)

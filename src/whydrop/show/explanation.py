@@ -1,0 +1,223 @@
+"""An explanation as a document: the verdict and what supports it, what else was found, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from whydrop.explaining import parameters
+from whydrop.explaining.document import Verdict
+from whydrop.explaining.explained import Explained
+from whydrop.explaining.matching import Matching
+from whydrop.explaining.pair import Pair
+from whydrop.show import pair_words, tables, words
+from whydrop.show.document import (
+    Column,
+    Command,
+    Document,
+    Facts,
+    Figures,
+    Folded,
+    Items,
+    Part,
+    Section,
+    Table,
+    Text,
+    capital,
+    parts,
+)
+from whydrop.text import quantities
+
+# Verdicts after the headline that a terminal shows.
+_MOST_MINOR = 12
+# Verdicts after the headline that a page holds.
+_MOST_FOLDED = 500
+_NO_VERDICT = "No verdict: the capture holds no packets to explain."
+
+
+def document(
+    found: Explained,
+    figures: Mapping[str, Figures] | None = None,
+    beside: Sequence[Part] = (),
+    after: Sequence[Part] = (),
+) -> Document:
+    """An explanation for people.
+
+    Args:
+        found: the explanation.
+        figures: those of all packets between two captures (``pair``) and of single connections (``charts``), for a
+            page; without them, only what a terminal shows.
+        beside: parts that follow the headline.
+        after: parts that follow everything else.
+    """
+    figures = {} if figures is None else figures
+    headline = found.verdicts[0] if found.verdicts else None
+    title = words.stated(headline) if headline else _NO_VERDICT
+    steps = set(_steps(headline.advice)) if headline else set()
+    pair_title = pair_words.title(found.path_segments) if found.pair else ""
+    own = _verdict(headline, found) if headline else ()
+    shown = (
+        Section(title, own, key="verdict", cause=headline.cause if headline else "unknown"),
+        *parts(
+            Section(pair_title, parts(*_pair(found), figures.get("pair")), key="pair"),
+            *beside,
+            Section(_charts_title(found), parts(figures.get("charts")), key="charts"),
+            _others(found, steps, is_page=bool(figures)),
+            *_tables(found, is_page=bool(figures)),
+            *after,
+        ),
+    )
+    footer = (
+        f"Made by whydrop {found.document.get('whydrop', '')}. All times are UTC; 1 kB is 1\N{NO-BREAK SPACE}000 bytes."
+    )
+    return Document(title, shown, source=_source(found), notes=tuple(_notes(found)), footer=footer)
+
+
+def _charts_title(found: Explained) -> str:
+    return "Charts" if found.pair is None else "Charts of one connection"
+
+
+def of_matching(found: Matching) -> Document:
+    """The packets matched between two captures, the losses between them, and the clocks."""
+    pair = found.pair
+    return Document(pair_words.summary(pair), (Section(pair_words.summary(pair), _between(pair, (pair,))),))
+
+
+def _source(found: Explained) -> str:
+    names = [*(capture.path for capture in found.captures), *(one["path"] for one in found.recordings)]
+    spans = [
+        f"{quantities.count(capture.packets)} packets from {quantities.instant(capture.first)}"
+        for capture in found.captures
+        if capture.first is not None
+    ]
+    spans += [f"test {one['test']} from {quantities.instant(one['first'])}" for one in found.recordings]
+    return f"{', '.join(names)}: {'; '.join(spans)}"
+
+
+def _notes(found: Explained) -> Iterator[str]:
+    for capture in found.captures:
+        yield from (f"{capture.path}: {note}" for note in capture.notes)
+    for recording in found.recordings:
+        yield from (f"{recording['path']}: {note}" for note in recording["notes"])
+
+
+def _tables(found: Explained, *, is_page: bool) -> Iterator[Table]:
+    yield tables.transfers(found)
+    yield tables.flows(found)
+    yield tables.datagrams(found)
+    if found.pair is not None and is_page:
+        yield pair_words.flows(found.pair)
+    yield tables.captures(found)
+
+
+# --- verdicts ---
+
+
+def _verdict(verdict: Verdict, found: Explained) -> tuple[Part, ...]:
+    """Everything about a verdict but its sentence."""
+    where = words.place(verdict.place, found.captures) if verdict.place is not None else ""
+    flows = words.flows(verdict, len(found.flows))
+    return parts(
+        Text(f"Where: {where}" if where else "", "strong"),
+        Text(f"Flow: {flows}" if flows else ""),
+        Text(_meaning(verdict), "quiet"),
+        Facts(tuple(_standing(verdict)), tiles=True),
+        Text(_estimate(verdict), "quiet"),
+        Section("Evidence", parts(Items.of(map(capital, verdict.evidence)))),
+        Section("Parameters", parts(_parameters(verdict), Text(_byte_basis(verdict), "quiet"))),
+        Section("Why not something else", parts(_against(verdict))),
+        replace(pair_words.models(verdict), notes=tuple(map(capital, pair_words.ruled_out(verdict)))),
+        Section("What to do", parts(Items.of(map(capital, verdict.advice)))),
+    )
+
+
+def _meaning(verdict: Verdict) -> str:
+    title, meaning = words.cause_title(verdict.cause), words.cause_meaning(verdict.cause)
+    family = f", {words.family(verdict.family)}" if verdict.family is not None else ""
+    return f"{title}: {meaning}{family}." if meaning else f"{title}."
+
+
+def _standing(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """How sure a verdict is, and how much it accounts for: values with their meanings."""
+    if certainty := words.certainty(verdict):
+        yield certainty, "confidence"
+    if verdict.lost and verdict.explained > 0:
+        losses = "the one loss" if verdict.lost == 1 else f"{quantities.count(verdict.lost)} losses"
+        yield quantities.percent(verdict.explained), f"of {losses} accounted for"
+    if verdict.limited_share:
+        yield quantities.percent(verdict.limited_share), "of the time limited by it"
+    if (lost := verdict.throughput_lost) is not None:
+        yield quantities.rate(lost.bps), f"throughput lost to it ({quantities.percent(lost.share)})"
+
+
+def _estimate(verdict: Verdict) -> str:
+    """The method behind the throughput lost."""
+    lost = verdict.throughput_lost
+    return f"Throughput lost is estimated as {lost.method}." if lost is not None else ""
+
+
+def _parameters(verdict: Verdict) -> Table:
+    def row(name: str) -> tuple[str, Text, str]:
+        label, write = parameters.parameter_words(name)
+        parameter = verdict.parameters[name]
+        return label, Text(write(parameter.value), "strong"), parameters.interval(name, parameter)
+
+    columns = (Column("Parameter"), Column("Value", number=True), Column("95 % interval"))
+    return Table("", columns, tuple(row(name) for name, _ in parameters.ordered(verdict.parameters)))
+
+
+def _byte_basis(verdict: Verdict) -> str:
+    if verdict.byte_basis is None or not verdict.parameters:
+        return ""
+    return f"Sizes count {tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis)}."
+
+
+def _against(verdict: Verdict) -> Facts:
+    return Facts(tuple((words.cause_title(other.cause), capital(other.why)) for other in verdict.against))
+
+
+def _others(found: Explained, steps: set[tuple[str, ...]], *, is_page: bool) -> Section:
+    """The verdicts after the headline; advice that was given before is not repeated in brief."""
+    further = words.further(found.verdicts)
+    folded: list[Part] = []
+    for verdict in further[:_MOST_FOLDED] if is_page else further:
+        new = [step for step in _steps(verdict.advice) if step not in steps]
+        steps.update(new)
+        flows = words.flows(verdict, len(found.flows))
+        standing = " · ".join(f"{value} {meaning}" for value, meaning in _standing(verdict))
+        brief = (*([Text(standing, "quiet")] if standing else []), *_brief(line for step in new for line in step))
+        summary = f"{flows}: {words.stated(verdict)}" if flows else words.stated(verdict)
+        folded.append(Folded(summary, _verdict(verdict, found) if is_page else (), brief, verdict.cause))
+    left = len(further) - len(folded)
+    if left:
+        folded.append(Text(f"and {quantities.count(left)} more, which explain less", "quiet"))
+    return Section("Also", tuple(folded), most=_MOST_MINOR, elsewhere="--json and --report list all")
+
+
+def _steps(advice: Iterable[str]) -> list[tuple[str, ...]]:
+    """Each sentence of advice with the commands that follow it."""
+    steps: list[list[str]] = []
+    for line in advice:
+        if line.startswith("$ ") and steps:
+            steps[-1].append(line)
+        else:
+            steps.append([line])
+    return [tuple(step) for step in steps]
+
+
+def _brief(lines: Iterable[str]) -> Iterator[Text | Command]:
+    for line in lines:
+        yield Command(line[2:]) if line.startswith("$ ") else Text(line)
+
+
+# --- captures of one path ---
+
+
+def _pair(found: Explained) -> tuple[Part, ...]:
+    pair = found.pair
+    return () if pair is None else (Text(pair_words.summary(pair)), *_between(pair, found.path_segments))
+
+
+def _between(pair: Pair, segments: Sequence[Pair]) -> tuple[Part, ...]:
+    facts = tuple((label, capital(text)) for label, text in pair_words.facts(pair, segments))
+    return parts(pair_words.directions(segments), Facts(facts))

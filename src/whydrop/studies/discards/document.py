@@ -1,0 +1,252 @@
+"""The study of discards as a document: the answer, tables by site, figures; for a page also coverage and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from whydrop.show.document import Column, Columns, Document, Folded, Items, Part, Section, Table, Text, known, parts
+from whydrop.studies.discards import figures, phrases, sentences
+from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
+from whydrop.text import quantities
+
+if TYPE_CHECKING:
+    from whydrop.show.facets.schema import FacetSpec
+    from whydrop.show.figure import Figure
+    from whydrop.studies.discards.study import Results
+
+_NOTHING = "The store holds nothing of these days."
+
+
+def document(results: Results) -> Document:
+    """The study as a terminal shows it: the answer, a table of each conclusion, and caveats.
+
+    A table of sites replaces the sentences on single sites.
+    """
+    found = sentences.verdict(results) or [_NOTHING]
+    published = results.parameters.definitions == "published"
+    rest = [
+        *([] if published else sentences.largest_differ(results)),
+        *sentences.exposure(results),
+        *sentences.caveats(results),
+    ]
+    shown = (
+        Section(found[0], parts(Items.of(found[1:]), *_conclusions(results), sites(results))),
+        *parts(Section("Details", parts(Items.of([*rest, *results.notes])))),
+    )
+    return Document(results.parameters.title, shown)
+
+
+def page(results: Results, laid_out: Mapping[str, Figure]) -> Document:
+    """The study as a page shows it: everything, figures included."""
+    from whydrop import _core
+
+    first, *rest = [*sentences.answer(results), *sentences.findings(results)] or [_NOTHING]
+    shown = (
+        Section(first, parts(Items.of(rest)), key="summary"),
+        *parts(
+            Section("Conclusions", parts(*_conclusions(results), *_explained(results)), key="conclusions"),
+            _figures(results, laid_out),
+            Section("Coverage", parts(_coverage(results)), key="coverage"),
+            Section("Parameters", (_parameters(results),), key="parameters"),
+        ),
+    )
+    footer = f"Made by whydrop {_core.__version__}. Days and times are UTC."
+    caveats = (*sentences.caveats(results), *results.notes)
+    return Document(results.parameters.title, shown, _source(results), caveats, footer)
+
+
+def _source(results: Results) -> str:
+    parameters = results.parameters
+    metros = ", ".join(parameters.metros) or "all metros"
+    how = "corrected definitions" if parameters.definitions == "corrected" else "definitions as published"
+    return f"{parameters.title}: {metros}; {parameters.days.first} to {parameters.days.last}; {how}"
+
+
+def _figures(results: Results, laid_out: Mapping[str, Figure]) -> Section:
+    specs = figures.specs(results.parameters.definitions)
+    shown = {
+        name: replace(figure, see=specs[name].caption) for name, figure in laid_out.items() if figures.rows(figure)
+    }
+    missing = {
+        figure.title: _why_missing(specs[name], results) for name, figure in laid_out.items() if name not in shown
+    }
+    return pictures(shown, missing)
+
+
+def _why_missing(spec: FacetSpec, results: Results) -> str:
+    reasons = {**results.facts.get("missing", {}), **results.facts.get("failed", {})}
+    own = [str(reasons[rows.table]) for rows in spec.rows if rows.table in reasons]
+    return "; ".join(dict.fromkeys(own)) or "its tables have no rows"
+
+
+# --- tables ---
+
+
+def _ratio(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}" if value < 0.001 else quantities.significant(value)
+
+
+def _per_million(ratio: float) -> str:
+    return f"{quantities.significant(ratio * 1e6)} ppm" if ratio else "0"
+
+
+def _site(name: str | None) -> str:
+    return name or "–"
+
+
+_CHANGES = (
+    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Discards after", ("conclusion",), str),
+    FrameColumn("Ratio before", ("ratio_before",), _per_million, 2),
+    FrameColumn("Ratio after", ("ratio_after",), _per_million, 3),
+    FrameColumn("After / before", ("ratio",), _ratio),
+    FrameColumn("95 % interval", ("ratio_low", "ratio_high"), _ratio, 1),
+    FrameColumn("p", ("p",), figures.p_value, 7),
+    FrameColumn("adjusted p", ("adjusted_p",), figures.p_value, 4),
+    FrameColumn("Days before", ("days_before",), quantities.count, 5),
+    FrameColumn("Days after", ("days_after",), quantities.count, 6),
+)
+_COMPARISONS = (
+    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Clients'", ("statistic",), str),
+    FrameColumn("Conclusion", ("conclusion",), str),
+    FrameColumn("Clients before", ("before",), quantities.count, 4),
+    FrameColumn("after", ("after",), quantities.count, 5),
+    FrameColumn("After / before", ("ratio",), _ratio),
+    FrameColumn("95 % interval", ("ratio_low", "ratio_high"), _ratio, 1),
+    FrameColumn("Equivalence interval", ("equivalence_low", "equivalence_high"), _ratio, 7),
+    FrameColumn("Detectable", ("detectable_ratio",), _ratio, 3),
+    FrameColumn("Paired p", ("paired_p",), figures.p_value, 8),
+    FrameColumn("adjusted paired p", ("adjusted_paired_p",), figures.p_value, 2),
+    FrameColumn("KS distance", ("ks_distance",), _ratio, 6),
+    FrameColumn("KS p", ("ks_p",), figures.p_value, 9),
+    FrameColumn("adjusted KS p", ("adjusted_p",), figures.p_value, 10),
+)
+
+
+def _conclusions(results: Results) -> Iterable[Table | None]:
+    tables = results.tables
+    yield table_of("Discards of switches before and after the change", tables.get("discard_changes"), _CHANGES)
+    yield table_of("Clients' download speeds before and after the change", tables.get("comparisons"), _COMPARISONS)
+    yield table_of(
+        "The same between two periods before the change (placebo)", tables.get("placebo_comparisons"), _COMPARISONS
+    )
+
+
+def _explained(results: Results) -> Iterable[Part]:
+    """How conclusions are drawn; or that there are none."""
+    parameters = results.parameters
+    if not any(_conclusions(results)):
+        yield Text("None: no change was named, or the tables behind them have no rows.")
+    elif parameters.change is not None and parameters.definitions == "corrected":
+        margin, level = parameters.change.equivalence_margin, parameters.change.significance
+        yield Text(
+            f"Speeds count as the same if their ratio lies within 1/{1 + margin:g} and {1 + margin:g} with certainty. "
+            f"P-values are compared with {level:g}, adjusted by Holm over all rows. An undecided comparison is not one "
+            "without a difference. A question mark: no placebo could be computed, so sites may differ as much by "
+            "themselves.",
+            "quiet",
+        )
+
+
+def sites(results: Results) -> Table:
+    """One row for each site: the results of figures 1 to 4 and 7."""
+    tables = results.tables
+    contacts = tables["contact_days"]
+    frames = {
+        "rate": tables["utilisation"].group_by("site").agg(pl.col("rate_bps").median()),
+        "speed": tables["download_speed"].group_by("site").agg(pl.col("speed_bps").median()),
+        "discards": _of_sums(tables["discard_ratio"], "discards", "packets"),
+        "retransmitted": _of_sums(tables["retransmission_ratio"], "retransmitted", "segments"),
+        "tests": contacts.group_by("site").agg(pl.col("tests").sum()),
+        "exposed": contacts.filter(pl.col("class") == "non-zero").group_by("site").agg(pl.col("tests").sum()),
+    }
+    values: dict[str, dict[Any, Any]] = {name: dict(frame.iter_rows()) for name, frame in frames.items()}
+    for site in values["tests"]:
+        values["exposed"].setdefault(site, 0)
+    names = sorted({name for part in values.values() for name in part}, key=lambda name: (name is None, name))
+    columns: Columns[str | None] = {
+        Column("Site"): _site,
+        Column("Median rate", True, 3): lambda site: known(values["rate"].get(site), quantities.rate),
+        Column("Median speed", True, 1): lambda site: known(values["speed"].get(site), quantities.rate),
+        Column("Discards", number=True): lambda site: known(values["discards"].get(site), _per_million),
+        Column("Retransmitted", True, 2): lambda site: known(values["retransmitted"].get(site), phrases.percent),
+        Column("Tests", True, 4): lambda site: known(values["tests"].get(site), quantities.count),
+        Column("Exposed", number=True): lambda site: known(values["exposed"].get(site), quantities.count),
+    }
+    return Table.of("Sites", columns, names, most=40, elsewhere="--output DIR writes all of them")
+
+
+def _of_sums(frame: pl.DataFrame, above: str, below: str) -> pl.DataFrame:
+    sums = frame.filter(pl.col(below) > 0).group_by("site").agg(pl.col(above).sum(), pl.col(below).sum())
+    return sums.select("site", pl.col(above) / pl.col(below))
+
+
+_COVERED = (
+    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Days of telemetry", ("days",), quantities.count),
+    FrameColumn("covered", ("coverage",), quantities.percent),
+    FrameColumn("Days with a ratio", ("ratio_days",), quantities.count),
+    FrameColumn("Days with downloads", ("clients_days",), quantities.count),
+    FrameColumn("Classified downloads", ("tests",), quantities.count),
+    FrameColumn("zero", ("zero",), quantities.percent),
+    FrameColumn("non-zero", ("non-zero",), quantities.percent),
+    FrameColumn("unknown", ("unknown",), quantities.percent),
+)
+
+
+def _coverage(results: Results) -> Part:
+    note = (
+        "Coverage is the share of a day that the switch's samples of octets cover. A download is unknown if they do "
+        "not cover all of its time."
+    )
+    found = table_of("Basis of the numbers", coverage(results.tables), _COVERED, notes=[note])
+    return found or Text("None: the tables have no rows.")
+
+
+def coverage(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """By site: days of telemetry, the share of them that is covered, and the classes of its downloads as shares."""
+    parts = []
+    if "utilisation" in tables:
+        parts.append(tables["utilisation"].group_by("site").agg(days=pl.len(), coverage=pl.col("coverage").mean()))
+    if "discard_ratio" in tables:
+        parts.append(tables["discard_ratio"].group_by("site").agg(ratio_days=pl.col("ratio").count()))
+    if "download_speed" in tables:
+        parts.append(tables["download_speed"].group_by("site").agg(clients_days=pl.len()))
+    if "contact_days" in tables and tables["contact_days"].height:
+        classes = [
+            (pl.col("tests").filter(pl.col("class") == name).sum() / pl.col("tests").sum()).alias(name)
+            for name in ("zero", "non-zero", "unknown")
+        ]
+        parts.append(tables["contact_days"].group_by("site").agg(pl.col("tests").sum(), *classes))
+    if not parts:
+        return pl.DataFrame()
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined.join(part, on="site", how="full", coalesce=True)
+    return joined.sort("site", nulls_last=True)
+
+
+def _parameters(results: Results) -> Folded:
+    rows = list(_flat(results.parameters.model_dump(mode="json")))
+    rows += [
+        (f"facts: {name}", value) for name, value in _flat(results.facts) if not name.startswith(("missing", "failed"))
+    ]
+    return Folded("All parameters and facts", (Table("", (Column("Parameter"), Column("Value")), tuple(rows)),))
+
+
+def _flat(document: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        elif isinstance(value, (list, tuple)):
+            yield (
+                f"{before}{name}",
+                ", ".join(map(str, value)) or "all" if name == "metros" else ", ".join(map(str, value)),
+            )
+        else:
+            yield f"{before}{name}", "–" if value is None else str(value)
