@@ -45,6 +45,7 @@ GROUPS = {
         "study": ("whydrop.cli.study", "Answer a question from a store."),
     },
     "This host": {
+        "doctor": ("whydrop.cli.doctor", "Show what whydrop can do on this host."),
         "completion": ("whydrop.cli.completion", "Print a completion script for a shell."),
     },
 }

@@ -1,0 +1,39 @@
+"""``whydrop doctor``: every ability that is missing names its uses, and JSON says the same as the text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from whydrop.act import abilities
+from whydrop.cli.commands import whydrop
+from whydrop.measure.runners import program, registry
+
+
+@pytest.fixture(autouse=True)
+def no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started: a version costs a process."""
+    monkeypatch.setattr(abilities, "version_of", lambda *_: "1.2")
+    monkeypatch.setattr(program, "version_of", lambda *_: "1.2")
+    monkeypatch.setattr(registry.shutil, "which", lambda *_, **__: None)
+
+
+def test_what_is_missing_names_its_uses_and_a_command() -> None:
+    said = CliRunner().invoke(whydrop, ["doctor"]).output
+    assert "  no   iperf3\n       for run --with iperf3, depth --far-end iperf3\n" in said
+    assert "       $ sudo apt-get install iperf3\n" in said
+
+
+def test_json_has_every_ability() -> None:
+    document = json.loads(CliRunner().invoke(whydrop, ["doctor", "--json"]).output)
+    groups = {one["group"] for one in document["abilities"]}
+    assert groups == {"privileges", "kernel", "programs", "folders"}
+    assert all(one["used_for"] for one in document["abilities"])
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (found,) = (one for one in abilities.abilities(tmp_path / "gone") if one.name.endswith("gone"))
+    assert not found.present
