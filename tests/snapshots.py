@@ -144,7 +144,7 @@ def _signature(name: str, owner: Any, indent: str = "") -> Iterator[str]:
     thing = thing.__func__ if isinstance(thing, staticmethod | classmethod) else thing
     first_line = (inspect.getdoc(thing) or "").partition("\n")[0]
     try:
-        shape = str(inspect.signature(thing)) if callable(thing) else ""
+        shape = re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(thing))) if callable(thing) else ""
     except (TypeError, ValueError):
         shape = ""
     yield f"{indent}{name}{shape}" + (f": {first_line}" if callable(thing) or isinstance(thing, property) else "")
