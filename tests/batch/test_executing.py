@@ -478,7 +478,7 @@ def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run
     assert process.returncode == 130
     wait_until(lambda: not _runs(int((tmp_path / "begun").read_text())))
     assert "1 interrupted, 2 not begun" in output
-    assert "--resume goes on" in errors
+    assert "--resume continues" in errors
     assert (tmp_path / "tidied").read_text().count("tidied") == 1
     refused = run("batch", "run", tmp_path / "b.toml", "--output", tmp_path)
     assert refused.returncode == 1

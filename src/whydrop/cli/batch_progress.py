@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import aligned, ending, progress
 from whydrop.measure.batch.executing import Outcome, Watcher
 from whydrop.measure.batch.expanding import Run
 
@@ -87,12 +87,5 @@ class Showing(Watcher):
 @contextmanager
 def watching(times: Mapping[str, float]) -> Iterator[Showing]:
     """A watcher that leaves the terminal as it was."""
-    if not sys.stderr.isatty():
-        yield Showing(times, None)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=30))
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
-        yield Showing(times, progress)
+    with progress.bars("text", "bar", bar_width=30, above_stdout=False) as display:
+        yield Showing(times, display)

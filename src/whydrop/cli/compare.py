@@ -10,8 +10,8 @@ import click
 
 from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
+from whydrop.cli.progress import working
 from whydrop.cli.recordings import all_opened
-from whydrop.cli.working import working
 
 if TYPE_CHECKING:
     from whydrop.recording.comparing.comparison import Comparison

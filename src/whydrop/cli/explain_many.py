@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import aligned, ending, progress
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def explain_into_store(
         raise click.UsageError(f"no capture among the {found.other_files} files given: expected pcap or pcapng files.")
     bounds = CostLimits(**{key: value for key, value in limits.items() if value is not None})
     cancelling.import_polars()
-    with _cluster(backend, bounds, workers) as explain, _progress() as progress:
+    with _cluster(backend, bounds, workers) as explain, _progress() as advance:
         store = Store.create(place)
         tally = explain_into(
-            store, found.paths, explain=explain, workers=workers, limits=bounds, retry_failed=retry, progress=progress
+            store, found.paths, explain=explain, workers=workers, limits=bounds, retry_failed=retry, progress=advance
         )
     tally.unreadable.extend(found.unreadable)
     if as_json:
@@ -72,30 +72,10 @@ def _cluster(backend: str | None, limits: CostLimits, workers: int | None) -> It
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Tally], None] | None]:
+def _progress() -> Iterator[Callable[[Tally], None]]:
     """On a terminal a bar over the captures' bytes, with the time left."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("left"),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task("explaining", total=None)
-
-        def show(tally: Tally) -> None:
-            words = f"{tally.done} of {tally.captures} captures"
-            display.update(task, description=words, total=tally.bytes or None, completed=tally.bytes_done)
-
-        yield show
+    with progress.stepping("Explaining") as advance:
+        yield lambda tally: advance(f"{tally.done} of {tally.captures} captures", tally.bytes_done, tally.bytes or None)
 
 
 def _print(tally: Tally, place: str, other_files: int) -> None:

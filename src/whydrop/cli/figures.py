@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from whydrop.cli import ending
-from whydrop.cli.working import working
+from whydrop.cli.progress import working
 
 if TYPE_CHECKING:
     from whydrop.show.figure import Figure

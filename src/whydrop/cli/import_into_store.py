@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import aligned, ending, progress
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -40,8 +37,8 @@ def run(files: tuple[Path, ...], place: str, *, again: bool, workers: int | None
         _require_any(files)
         store = Store.create(place)
         cancelling.import_polars()
-        with cancelling.noted("everything read so far is in the store"), _metered() as progress:
-            report = ingest(store, files, progress, again=again, processes=workers)
+        with cancelling.noted("everything read so far is in the store"), progress.reading("Writing") as advance:
+            report = ingest(store, files, advance, again=again, processes=workers)
     except (RecordingError, OSError) as reason:
         return ending.status(reason)
     if as_json:
@@ -60,27 +57,6 @@ def _require_any(files: tuple[Path, ...]) -> None:
     """A mistyped name alone makes no store."""
     if not any(path.exists() for path in files):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(files[0]))
-
-
-@contextmanager
-def _metered() -> Iterator[Callable[[int, int], None] | None]:
-    """Progress with the time left, on a terminal, where it takes longer than a moment."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from whydrop.cli.progress import PATIENCE_S, metered
-
-    with metered("Writing") as meter:
-        shown = False
-
-        def advance(done: int, total: int) -> None:
-            nonlocal shown
-            meter.advance(done, total)
-            if not shown and time.monotonic() - meter.began > PATIENCE_S:
-                shown = True
-                meter.show()
-
-        yield advance
 
 
 def _print(report: Report, place: str) -> None:

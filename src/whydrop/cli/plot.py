@@ -11,8 +11,8 @@ import click
 from whydrop.cli import ending, figures, options, quantities, usage
 from whydrop.cli.command import Command
 from whydrop.cli.plot_options import chosen_plots, plot_options
+from whydrop.cli.progress import working
 from whydrop.cli.recordings import all_opened, reading
-from whydrop.cli.working import working
 
 if TYPE_CHECKING:
     from whydrop.show.plots.schema import PlotSpec

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whydrop.cli import ending, figures
+from whydrop.cli.progress import working
 from whydrop.cli.recordings import all_opened
-from whydrop.cli.working import working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The display of a running test on the terminal: how far it is, and what flows right now."""
+"""The display of a running test on the terminal: how far it is, and its present rates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from whydrop.cli import ending
+from whydrop.cli import ending, progress
 from whydrop.measure.plan import Plan
 
 if TYPE_CHECKING:
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Takes what a run says of itself, and shows it if there is a terminal to show it on."""
+    """Takes the reports of a run, and shows them on a terminal."""
 
-    def __init__(self, plan: Plan, progress: Progress | None) -> None:
-        self._progress = progress
+    def __init__(self, plan: Plan, display: Progress | None) -> None:
+        self._progress = display
         self._direction = {number: flow.direction for number, flow in enumerate(plan.flows)}
         self._kind = {number: flow.kind for number, flow in enumerate(plan.flows)}
-        if progress is not None:
-            self._task = progress.add_task("", total=plan.total_s, state="", test=ending.printable(plan.test))
+        if display is not None:
+            self._task = display.add_task(ending.printable(plan.test), total=plan.total_s, state="")
 
     def say(self, what: str) -> None:
-        """Something new is being done."""
+        """Show the current step."""
         if self._progress is not None:
             self._progress.update(self._task, state=ending.printable(what))
 
     def tick(self, elapsed_s: float, total_s: float, frames: Mapping[str, pl.DataFrame]) -> None:
-        """The test goes on; these rows were measured since the last call."""
+        """Show the time, and the rows measured since the last call."""
         if self._progress is not None:
             state = self.state(frames)
             self._progress.update(self._task, completed=max(0.0, min(elapsed_s, total_s)), total=total_s)
@@ -38,7 +38,7 @@ class Watcher:
                 self._progress.update(self._task, state=state)
 
     def state(self, frames: Mapping[str, pl.DataFrame]) -> str:
-        """The goodput each way, the latest round trips and losses, in a few words."""
+        """The goodput in each direction, the latest round trips and losses, in a few words."""
         parts = []
         for direction, arrow in (("down", "↓"), ("up", "↑")):
             goodput_bps = self._goodput_bps(frames, direction)
@@ -60,7 +60,7 @@ class Watcher:
         intervals = frames.get("intervals")
         if intervals is None or not intervals.height:
             return None
-        flows = [number for number, way in self._direction.items() if way == direction]
+        flows = [number for number, own in self._direction.items() if own == direction]
         ours = intervals.filter(intervals["flow"].is_in(flows))
         if not ours.height:
             return None
@@ -71,22 +71,5 @@ class Watcher:
 @contextmanager
 def watching(plan: Plan, *, quiet: bool) -> Iterator[Watcher]:
     """A watcher that leaves the terminal as it was."""
-    import sys
-
-    if quiet or not sys.stderr.isatty():
-        yield Watcher(plan, None)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    progress = Progress(
-        # A test's name and a file's are no markup and no format.
-        TextColumn("{task.fields[test]}", markup=False),
-        BarColumn(bar_width=20),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.fields[state]}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with progress:
-        yield Watcher(plan, progress)
+    with progress.bars("text", "bar", "left", "state", bar_width=20, quiet=quiet) as display:
+        yield Watcher(plan, display)

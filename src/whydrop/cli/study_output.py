@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from whydrop.cli import ending
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
 
     from whydrop.studies.folder import Folder
 
-# What is being done, how many steps are done (with the part of this one), and how many there are.
-Progress = Callable[[str, float, int], None]
 
 _MOST_FILES = 6
 
@@ -56,26 +52,3 @@ def rows_of(frame: pl.DataFrame) -> list[dict[str, Any]]:
         }
         for row in frame.iter_rows(named=True)
     ]  # fmt: skip
-
-
-@contextmanager
-def showing() -> Iterator[Progress]:
-    """A bar with the time left, on a terminal; whoever reports progress is interrupted there if Ctrl-C was lost."""
-    if not sys.stderr.isatty():
-        yield lambda *_: cancelling.raise_if_received()
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.SpinnerColumn(), progress.TextColumn("{task.description}"), progress.BarColumn(),
-        progress.TimeElapsedColumn(), progress.TextColumn("left:"), progress.TimeRemainingColumn(),
-    )  # fmt: skip
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task("Opening the store", total=None)
-
-        def advance(what: str, done: float, of: int) -> None:
-            cancelling.raise_if_received()
-            display.update(task, description=what, completed=done, total=of)
-
-        yield advance

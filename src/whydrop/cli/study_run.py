@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ending, study_output
+from whydrop.cli import aligned, ending, progress, study_output
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     import polars as pl
 
     from whydrop.studies.discards.parameters import Parameters
-    from whydrop.studies.discards.study import Keep, Progress, Results
+    from whydrop.studies.discards.study import Keep, Results
     from whydrop.studies.folder import Folder
 
 # Small enough to be read by a person, and what the sentences are made of.
@@ -73,12 +73,12 @@ def _computed(
 
     with (
         open_backend(given["store"] or "", given["backend"], mapping=given["mapping"]) as backend,
-        study_output.showing() as progress,
+        progress.stepping("Opening the store") as advance,
     ):
-        results = study.run(backend, parameters, progress, _keeping(folder, formats), only)
+        results = study.run(backend, parameters, advance, _keeping(folder, formats), only)
         cancelling.raise_if_received()
         _check_any(results)
-        return results, 0 if folder is None else _write_files(results, folder, formats, progress)
+        return results, 0 if folder is None else _write_files(results, folder, formats, advance)
 
 
 def _check_any(results: Results) -> None:
@@ -112,11 +112,11 @@ def _keeping(folder: Folder | None, formats: tuple[str, ...]) -> Keep | None:
 # --- the study ---
 
 
-def _write_files(results: Results, folder: Folder, formats: tuple[str, ...], progress: Progress) -> int:
+def _write_files(results: Results, folder: Folder, formats: tuple[str, ...], advance: progress.Advance) -> int:
     from whydrop.studies.discards import report
 
     def drawing(what: str, done: int, of: int) -> None:
-        progress(f"Writing {what}", done, of)
+        advance(f"Writing {what}", done, of)
 
     return len(report.write(results, folder, formats, drawing))
 

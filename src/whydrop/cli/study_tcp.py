@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, options, study_output
+from whydrop.cli import ending, options, progress, study_output
 from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
 
@@ -91,13 +91,13 @@ def _run(
         with (
             study_output.said_where(folder),
             open_backend(store, engine) as backend,
-            study_output.showing() as progress,
+            progress.stepping("Opening the store") as advance,
         ):
-            results = study.run(backend, parameters, progress)
+            results = study.run(backend, parameters, advance)
             cancelling.raise_if_received()
             files = 0
             if folder is not None and results.facts["connections"]:
-                files = _write(results, folder, formats, progress)
+                files = _write(results, folder, formats, advance)
     except (BackendError, OSError) as reason:
         return ending.status(reason)
     if as_json:
@@ -112,7 +112,7 @@ def _run(
     return 0 if results.facts["connections"] else ending.NOT_ANALYSED
 
 
-def _write(results: Results, folder: Any, formats: tuple[str, ...], progress: study_output.Progress) -> int:
+def _write(results: Results, folder: Any, formats: tuple[str, ...], advance: progress.Advance) -> int:
     from whydrop.show import html
     from whydrop.studies import study_files
     from whydrop.studies.tcp import document as documents
@@ -126,7 +126,7 @@ def _write(results: Results, folder: Any, formats: tuple[str, ...], progress: st
         lambda: html.page(documents.document(results, pictures)),
     )
     return len(
-        study_files.write(contents, folder, formats, lambda what, done, of: progress(f"Writing {what}", done, of))
+        study_files.write(contents, folder, formats, lambda what, done, of: advance(f"Writing {what}", done, of))
     )
 
 
