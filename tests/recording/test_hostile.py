@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import recordings
+import whydrop
 from example_files import Run
 from whydrop.cli import stats
 from whydrop.formats import exporting, importing
@@ -57,7 +58,8 @@ def test_numbers_without_sense_reach_no_document(tmp_path: Path, value: float) -
     some = pl.when(pl.int_range(pl.len()) % 7 == 3).then(pl.lit(value)).otherwise(pl.col("goodput_bps"))
     recording = changed(tmp_path, "intervals", some.alias("goodput_bps"))
     json.loads(document.text(Summary(recording).document()))
-    metrics, series = stats._metrics("a", recording), stats._series("a", recording, (), whole=False)
+    found = whydrop.stats(recording)
+    metrics, series = found.metrics.rows(named=True), found.series.rows(named=True)
     assert metrics
     assert series
     stats._print(metrics, series, ["a"], "json", whole=False)

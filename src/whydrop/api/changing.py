@@ -65,6 +65,7 @@ def pace(
     dry_run: bool = False,
     replace_root: bool = False,
     duration_s: float = 4.0,
+    port: int | None = None,
     secret: str | None = None,
     ip_version: Literal[4, 6] | None = None,
     output: str | PathLike[str] | None = None,
@@ -86,7 +87,8 @@ def pace(
         dry_run: change nothing. Needs no privileges.
         replace_root: replace a root queue of the interface that was configured by hand.
         duration_s: of one measurement, at least; longer where the round-trip time is long.
-        secret: that the responder asks for.
+        port: of the responder.
+        secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
         output: a folder that keeps the recordings of all measurements.
         planned: called with the plan and the change before the change is proved.
@@ -106,7 +108,7 @@ def pace(
     if not dry_run and not reverting.allowed():
         raise CannotChangeError("changing queues needs CAP_NET_ADMIN: run as root, or ask for a dry run")
     with ExitStack() as opened:
-        meter = opened.enter_context(_meter(host, duration_s, secret, ip_version, output, say))
+        meter = opened.enter_context(_meter(host, duration_s, port, secret, ip_version, output, say))
         route = pacing.route_to(meter.host.address or host, ip_version)
         known = _known(route, source, rate_bps, burst_bytes, say)
         if isinstance(known, float):
@@ -208,6 +210,7 @@ def fix(
     flows: int = 1,
     duration_s: float = 6.0,
     replace_root: bool = False,
+    port: int | None = None,
     secret: str | None = None,
     ip_version: Literal[4, 6] | None = None,
     output: str | PathLike[str] | None = None,
@@ -225,7 +228,8 @@ def fix(
         flows: TCP flows that make the load.
         duration_s: of the load of one measurement.
         replace_root: replace a root queue of the interface that was configured by hand.
-        secret: that the responder asks for.
+        port: of the responder.
+        secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
         output: a folder that keeps the recordings and the capture.
         chosen: called with the evidence and the fix before the fix is tried.
@@ -237,7 +241,7 @@ def fix(
     from whydrop.act import fixing, pacing
 
     recover(say)
-    with _meter(host, duration_s, secret, ip_version, output, say) as meter:
+    with _meter(host, duration_s, port, secret, ip_version, output, say) as meter:
         meter.flows = flows
         route = pacing.route_to(meter.host.address or host, ip_version)
         evidence = fixing.measured(meter, route) if source is None else fixing.of_capture(Path(source))
@@ -282,6 +286,7 @@ def _tried(
 def _meter(
     host: str,
     duration_s: float,
+    port: int | None,
     secret: str | None,
     ip_version: int | None,
     output: str | PathLike[str] | None,
@@ -289,14 +294,21 @@ def _meter(
 ) -> Iterator[Meter]:
     """The meter of a host; its recordings are removed at the end unless a folder is named."""
     from whydrop.act.measuring import Meter
+    from whydrop.measure import secrets
     from whydrop.measure.engine import FarHost
-    from whydrop.measure.places import host_and_port
+    from whydrop.measure.places import places
 
-    address, port = host_and_port(host)
+    (place,) = places([host])
     with ExitStack() as opened:
         folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
         folder.mkdir(parents=True, exist_ok=True)
-        yield Meter(FarHost(address, address, port, secret), folder, duration_s, ip_version, say=say)
+        yield Meter(
+            FarHost(place.name, place.host, place.port or port, secret or secrets.secret()),
+            folder,
+            duration_s,
+            ip_version,
+            say=say,
+        )
 
 
 def recover(say: Say = _silent) -> None:

@@ -46,7 +46,7 @@ def start(
         parameters: of the test, by name (:func:`whydrop.tests` lists them).
         runner: measure with another program and its server at the far end, such as ``iperf3``.
         port: of the responder, for hosts without one of their own.
-        secret: that the responders ask for.
+        secret: that the responders ask for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
         local_address: the address of this host that packets leave from.
         interface: the interface of this host that packets leave by.
@@ -69,6 +69,7 @@ def start(
     >>> for event in run.events():  # doctest: +SKIP
     ...     print(event.state, event.elapsed_s)
     """
+    from whydrop.measure import secrets
     from whydrop.measure.engine import FarHost
     from whydrop.measure.handle import Run
     from whydrop.measure.places import places
@@ -79,9 +80,10 @@ def start(
     given = {"length_s": duration_s, "local_address": local_address, "interface": interface}
     wanted = {**(parameters or {}), **{name: value for name, value in given.items() if value is not None}}
     plan = resolve(test, [place.name for place in far], wanted, runner, title=title).by_ip_version(ip_version)
+    shared = secret or secrets.secret()
     settings = Settings(
         output=Path(output),
-        hosts=[FarHost(place.name, place.host, place.port or port, secret) for place in far],
+        hosts=[FarHost(place.name, place.host, place.port or port, shared) for place in far],
         title=title,
         note=note,
         redact=redact,
@@ -199,7 +201,7 @@ def depth(
         max_time_s: nothing is sent after this time.
         max_rate_bps: of each burst; by default as fast as the interface.
         port: of the server.
-        secret: that the responder asks for.
+        secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
         ecn: send packets that a queue may mark instead of dropping them.
         title: distinguishes this recording from others.
@@ -211,6 +213,7 @@ def depth(
     Raises:
         whydrop.Error: the host cannot be reached, or the recording cannot be written.
     """
+    from whydrop.measure import secrets
     from whydrop.measure.depth.caps import Caps
     from whydrop.measure.depth.measuring import Wanted, measure
     from whydrop.measure.engine import FarHost
@@ -218,7 +221,7 @@ def depth(
 
     (far,) = places([host])
     wanted = Wanted(
-        host=FarHost(far.name, far.host, far.port or port, secret),
+        host=FarHost(far.name, far.host, far.port or port, secret or secrets.secret()),
         far_end=far_end,
         direction=direction,
         caps=Caps(max_bytes, max_time_s, max_rate_bps),
@@ -367,6 +370,7 @@ def watch(
 def responder(
     *,
     secret: str | None = None,
+    open: bool = False,
     addresses: Sequence[str] = (),
     port: int = 17370,
     max_sessions: int | None = None,
@@ -377,26 +381,31 @@ def responder(
     """Answer the tests of other hosts, in a thread of its own, until it is closed.
 
     Args:
-        secret: that clients must know; without one everyone is served, within hard limits.
+        secret: that clients must know; by default that of ``WHYDROP_SECRET``, or of its file.
+        open: serve everyone, within hard limits.
         addresses: of this host, to listen at; none: all.
         port: of TCP and of UDP; 0: any that is free, :attr:`Responder.port` says which.
-        max_sessions: tests at the same time; by default 32, without a secret 8.
-        max_duration_s: of one test; by default 4 h, without a secret 10 min.
-        max_rate_bps: sent and received in one test; by default any, without a secret 1 Gbit/s.
+        max_sessions: tests at the same time; by default 32, open 8.
+        max_duration_s: of one test; by default 4 h, open 10 min.
+        max_rate_bps: sent and received in one test; by default any, open 1 Gbit/s.
         describe_host: answer clients that ask for the metadata of this host.
 
     Raises:
-        whydrop.Error: it cannot listen there.
+        whydrop.Error: it cannot listen there, or there is no secret and it is not open.
 
     >>> import whydrop
-    >>> with whydrop.responder(addresses=["127.0.0.1"], port=0) as far:
+    >>> with whydrop.responder(open=True, addresses=["127.0.0.1"], port=0) as far:
     ...     far.port > 0
     True
     """
-    from whydrop.measure.responding import Responder
+    from whydrop.measure import secrets
+    from whydrop.measure.responding import Responder, ResponderError
 
+    shared = None if open else secret or secrets.secret()
+    if shared is None and not open:
+        raise ResponderError("give a secret (or set WHYDROP_SECRET), or open=True to serve everyone")
     return Responder(
-        secret=secret,
+        secret=shared,
         addresses=addresses,
         port=port,
         max_sessions=max_sessions,

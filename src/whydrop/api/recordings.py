@@ -210,5 +210,5 @@ def export(
     (found,) = opened([recording])
     target = exporting.beside(found, format) if output is None else Path(output)
     if target.exists() and not overwrite:
-        raise FileExistsError(f"{target}: is there already; overwrite=True replaces it")
+        raise FileExistsError(f"{str(target)!r} exists: overwrite=True overwrites it")
     return exporting.write(exporting.redacted(found) if redact else found, format, target, raw=raw)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import whydrop
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
-from whydrop.cli.recordings import all_opened, reading
+from whydrop.cli.recordings import reading
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -49,40 +50,29 @@ def _make_recordings(files: list[Path] | tuple[Path, ...], output: Path, title: 
                 failed = ending.status(reason)
                 found.append({"path": str(path), "recording": None, "error": ending.one_line(reason)})
                 continue
-            for folder, notes in imported:
-                found.append({"path": str(path), "recording": str(folder), "notes": notes})
+            for one in imported:
+                found.append({"path": str(path), "recording": str(one.path), "notes": one.notes})
                 if not as_json:
-                    print(ending.printable(str(folder)), flush=True)
-                for note in notes:
+                    print(ending.printable(str(one.path)), flush=True)
+                for note in one.notes:
                     print(f"whydrop: {ending.printable(f'{path}: {note}')}", file=sys.stderr)
     if as_json:
         ending.write_document(json.dumps({"schema": 1, "recordings": found}, indent=1))
     return 1 if failed else 0
 
 
-def _import(path: Path, output: Path, title: str | None) -> list[tuple[Path, list[str]]]:
-    """The folders made of a file, one for each test in it, with what is to be noted of each."""
+def _import(path: Path, output: Path, title: str | None) -> list[Recording]:
+    """The recordings made of a file, one for each test in it."""
     from whydrop.recording.errors import RecordingError
 
     try:
-        found = all_opened([path])
+        return whydrop.import_file(path, output=output, title=title)
     except RecordingError as reason:
         if _is_for_a_store(path):
             raise RecordingError(
                 f"{path}: files of a measurement platform go into a store: whydrop store import STORE {path}"
             ) from None
         raise reason
-    return [_saved(one, output, title) for one in found]
-
-
-def _saved(recording: Recording, output: Path, title: str | None) -> tuple[Path, list[str]]:
-    from whydrop.recording.naming import folder_for
-
-    metadata = recording.metadata
-    if title is not None:
-        metadata["title"] = title
-    folder = folder_for(output, str(metadata["name"]), recording.started_ns, str(metadata["title"] or ""))
-    return recording.save(folder), recording.notes
 
 
 def _is_for_a_store(path: Path) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
+import whydrop
 from whydrop.cli import ending, far_end, options, quantities
 from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
+
+if TYPE_CHECKING:
+    from whydrop.measure.responding import Responder
 
 EXAMPLES = """
 \b
@@ -55,19 +57,19 @@ def command(
     secret = None if is_open else far_end.secret(secret_file)
     if secret is None and not is_open:
         raise click.UsageError("Give --secret-file FILE (or set WHYDROP_SECRET), or --open to serve everyone.")
-    from whydrop._core import Responder, TrafficError
+    from whydrop._core import TrafficError
 
-    config = {
-        "addresses": [_address(one) for one in addresses],
-        "port": port,
-        "max_sessions": max_sessions,
-        "max_duration_s": max_duration,
-        "max_rate_bps": max_rate,
-    }
-    if secret is not None:
-        config["secret"] = secret
     try:
-        responder = Responder(json.dumps(config), None if no_metadata else _describe)
+        responder = whydrop.responder(
+            secret=secret,
+            open=is_open,
+            addresses=[_address(one) for one in addresses],
+            port=port,
+            max_sessions=max_sessions,
+            max_duration_s=max_duration,
+            max_rate_bps=max_rate,
+            describe_host=not no_metadata,
+        )
     except (TrafficError, ValueError, OSError) as reason:
         sys.exit(ending.status(reason))
     who = "everyone, within limits" if is_open else "clients with the secret"
@@ -87,33 +89,22 @@ def _address(text: str) -> str:
         ) from None
 
 
-def _serve(responder: Any, ready: str) -> int:
-    """Serve in another thread until a signal arrives here; return the exit status."""
+def _serve(responder: Responder, ready: str) -> int:
+    """Wait for a signal, or for the end of the responder; return the exit status."""
     from whydrop._core import TrafficError
 
-    ended = threading.Event()
-    problem: list[BaseException] = []
-
-    def serve() -> None:
-        try:
-            responder.run()
-        except TrafficError as reason:
-            problem.append(reason)
-        ended.set()
-
-    thread = threading.Thread(target=serve, name="responder")
-    with cancelling.deferred() as signals:
-        thread.start()
-        # It serves also where its output is not read.
-        _say(ready)
-        with signals.ending_block(), signals.allowed():
-            while not ended.wait(1.0):
-                if (found := responder.problem()) is not None:
-                    _say(f"metadata of this host: {ending.printable(ending.one_line(Exception(found)))}", sys.stderr)
-        responder.stop()
-        thread.join()
-    if problem:
-        return ending.status(problem[0])
+    try:
+        with cancelling.deferred() as signals:
+            # It serves also where its output is not read.
+            _say(ready)
+            with signals.ending_block(), signals.allowed():
+                while not responder.wait(1.0):
+                    if (problem := responder.problem()) is not None:
+                        _say(f"metadata of this host: {ending.printable(' '.join(problem.splitlines()))}", sys.stderr)
+            responder.stop()
+            responder.wait()
+    except TrafficError as reason:
+        return ending.status(reason)
     connections, proved, foreign, wrong_proof, expired, _ = responder.statistics()
     _say(
         f"stopped after {connections} connections: {proved} authenticated, {wrong_proof} with another secret, "
@@ -130,9 +121,3 @@ def _say(what: str, where: TextIO | None = None) -> None:
             ending.status(reason)
     except OSError:
         pass
-
-
-def _describe(address: str) -> str:
-    from whydrop.measure import host_context
-
-    return host_context.described(address)

@@ -109,8 +109,6 @@ def planned(
     chosen: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The plan of a test; mistakes in the test or the command line end the program with status 2."""
-    import dataclasses
-
     from whydrop.measure.tests.loading import UnknownTestError
     from whydrop.measure.tests.resolving import SettingError, resolve
     from whydrop.runtime.user_files.problems import FileError
@@ -129,10 +127,7 @@ def planned(
         for line in str(reason).splitlines():
             click.echo(f"whydrop: {ending.printable(line)}", err=True)
         sys.exit(2)
-    if ip_version is not None:
-        flows = tuple(dataclasses.replace(flow, ip_version=flow.ip_version or ip_version) for flow in plan.flows)
-        plan = dataclasses.replace(plan, flows=flows)
-    return plan
+    return plan.by_ip_version(ip_version)
 
 
 def _places(hosts: tuple[str, ...]) -> list[FarEnd]:

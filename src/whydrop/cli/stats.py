@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import whydrop
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
-from whydrop.cli.recordings import all_opened
 
 if TYPE_CHECKING:
-    from whydrop.recording.recording import Recording
     from whydrop.show.document import Document, Table
 
 EXAMPLES = """
@@ -42,100 +41,19 @@ HEADS = {"count": "samples", "minimum": "min", "maximum": "max", "std": "std. de
 def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool, kind: str, as_json: bool) -> None:
     """Print statistics of recordings and of each series under load (docs/statistics.md)."""
     from whydrop.recording.errors import RecordingError
-    from whydrop.show import labels
 
     try:
-        opened = all_opened(recordings)
-        named = list(zip(labels.of_recordings(opened), opened, strict=True))
-        metrics = [_metrics(label, one) for label, one in named] if not patterns else []
-        series = [row for label, one in named for row in _series(label, one, patterns or ("*",), whole=whole)]
-        if not series and not any(metrics):
+        found = whydrop.stats(*recordings, series=patterns, whole=whole)
+        metrics, series = found.metrics.rows(named=True), found.series.rows(named=True)
+        if not series and not metrics:
             what = f" that match {' '.join(patterns)}" if patterns else ""
             raise ValueError(f"{recordings[0]}: no series with samples{what}")
-        _print([row for rows in metrics for row in rows], series, [label for label, _ in named],
-               "json" if as_json else kind, whole)  # fmt: skip
+        _print(metrics, series, list(found.recordings), "json" if as_json else kind, whole)
     except (RecordingError, OSError, ValueError) as reason:
         sys.exit(ending.status(reason))
 
 
 Rows = list[dict[str, Any]]
-
-
-def _metrics(label: str, recording: Recording) -> Rows:
-    from whydrop.recording.metrics.definitions import measure, responsiveness
-
-    rpm = responsiveness(recording)
-    responsive: dict[str, Any] = {
-        "recording": label,
-        "metric": "responsiveness",
-        "name": "Responsiveness under load, round trips a minute",
-        "units": "RPM",
-        "value": rpm,
-        "note": "of probes beside the load (tcp_f of draft-ietf-ippm-responsiveness); no requests inside of it",
-    }
-    return (
-        [
-            {
-                "recording": label,
-                "metric": key,
-                "name": found.metric.name,
-                "units": found.metric.units,
-                "value": found.value if math.isfinite(found.value) else None,
-                "note": found.basis,
-            }
-            for key, found in measure(recording).items()
-        ]
-        + ([responsive] if rpm is not None else [])
-        + _shares(label, recording)
-    )
-
-
-def _shares(label: str, recording: Recording) -> Rows:
-    """Each flow's share of its direction's goodput; not known where a flow yielded nothing."""
-    from whydrop.recording.metrics import together
-    from whydrop.recording.statistics.describing import finite
-
-    rows: Rows = []
-    for direction in together.DIRECTIONS:
-        flows = together.members(recording, direction)
-        means = {}
-        for name in flows.present:
-            values = finite(recording.samples(name)["value"].to_numpy())
-            means[name] = float(sum(values) / len(values))
-        total = sum(means.values())
-        if len(means) + len(flows.absent) > 1 and total > 0:
-            rows += [
-                {
-                    "recording": label,
-                    "metric": f"share-{direction}:{name}",
-                    "name": f"Share of the goodput {direction}: {name}",
-                    "units": "%",
-                    "value": None if flows.absent else 100 * mean / total,
-                    "note": f"not known; {flows.words_of_absent()}" if flows.absent else flows.words(),
-                }
-                for name, mean in means.items()
-            ]
-    return rows
-
-
-def _series(label: str, recording: Recording, patterns: tuple[str, ...], *, whole: bool) -> Rows:
-    from dataclasses import asdict
-
-    import polars as pl
-
-    from whydrop.recording.metrics.load import window
-    from whydrop.recording.statistics.describing import describe
-
-    load = None if whole else window(recording)
-    rows: Rows = []
-    for series in recording.series(*patterns):
-        samples = recording.samples(series.name)
-        if load is not None:
-            samples = samples.filter((pl.col("time_ns") >= load.start_ns) & (pl.col("time_ns") <= load.end_ns))
-        found = describe(samples["value"].to_numpy())
-        if found is not None:
-            rows.append({"recording": label, "series": series.name, "units": series.units, **asdict(found)})
-    return rows
 
 
 def _print(metrics: Rows, series: Rows, labels: list[str], kind: str, whole: bool) -> None:

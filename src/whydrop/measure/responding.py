@@ -7,6 +7,11 @@ import threading
 from collections.abc import Sequence
 
 from whydrop import _core
+from whydrop.errors import Error
+
+
+class ResponderError(Error, ValueError):
+    """The responder cannot begin as it was asked to; the message says what to do."""
 
 
 class Responder:
