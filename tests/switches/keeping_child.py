@@ -9,8 +9,8 @@ import sys
 from itertools import count
 
 from whydrop.collect.switches.counting import Counting
-from whydrop.collect.switches.keeping import MINUTE_NS, Keeper
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.keeper import MINUTE_NS, Keeper
+from whydrop.collect.switches.readings import Counter, Port, Reading
 
 START = 1_700_000_000 // 60 * MINUTE_NS
 PORT = Port("uplink", 1, None, 10**10)
@@ -34,7 +34,7 @@ def main() -> None:
     for minute in count(first):
         for tick in range(minute * TICKS, (minute + 1) * TICKS):
             one = reading(tick)
-            keeper.keep(one, counting.samples(one))
+            keeper.take(one, counting.samples(one))
         keeper.flush(START + (minute + 1) * MINUTE_NS)
         print(minute, flush=True)
 

@@ -18,8 +18,8 @@ from patience import PATIENCE_S
 from whydrop.collect.switches import oids
 from whydrop.collect.switches.collecting import Collector
 from whydrop.collect.switches.config import Community, Switch
-from whydrop.collect.switches.delivering import Delivery
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.delivery import Delivery
+from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret
@@ -29,26 +29,20 @@ from whydrop.collect.switches.standing import MOST_LINES, Standings
 PORT, OCTETS = Port("uplink", 7, speed_bps=10**9), Counter("octets.rx", f"{IFX}.6", 64)
 
 
-@dataclass
+@dataclass(eq=False)
 class Kept:
     """An output that remembers, and fails when it is told to."""
 
     readings: list[Reading] = field(default_factory=list)
     samples: list[pl.DataFrame] = field(default_factory=list)
-    ticks: list[int] = field(default_factory=list)
     fails: bool = False
     closed: bool = False
 
-    def keep(self, reading: Reading, samples: pl.DataFrame) -> None:
+    def take(self, reading: Reading, samples: pl.DataFrame) -> None:
         if self.fails:
             raise OSError("no space")
         self.readings.append(reading)
         self.samples.append(samples)
-
-    observe = keep
-
-    def tick(self, now_ns: int) -> None:
-        self.ticks.append(now_ns)
 
     def close(self) -> None:
         self.closed = True
@@ -207,12 +201,12 @@ def test_an_output_that_could_not_keep_everything_is_told_in_the_end():
 
 def test_an_output_that_fails_costs_the_others_nothing_and_is_named_once():
     good, bad, said = Kept(), Kept(fails=True), []
-    delivery = Delivery(SECOND_NS, [bad, good], [good], said.append)
+    delivery = Delivery(SECOND_NS, [bad, good], said.append)
     for number in range(3):
         delivery.take(Reading("s1", "x", "x", number * SECOND_NS, None, None, "timeout"))
     delivery.close()
-    assert len(good.readings) == 6
-    assert said == ["Kept.keep: OSError: no space"]
+    assert len(good.readings) == 3
+    assert said == ["Kept: OSError: no space"]
     assert good.closed
     assert bad.closed
 

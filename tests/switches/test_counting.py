@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whydrop.collect.switches.counting import LEAST_FRAME_BITS, Counting
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 
 SECOND = 1_000_000_000

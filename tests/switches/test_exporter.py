@@ -23,7 +23,7 @@ from whydrop.collect import scraping
 from whydrop.collect.scraping import ExporterError
 from whydrop.collect.switches.counting import Counting
 from whydrop.collect.switches.exporter import Exporter
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.readings import Counter, Port, Reading
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -58,7 +58,7 @@ def exporter() -> Iterator[Exporter]:
 def observed(exporter: Exporter, *readings: Reading) -> None:
     counting = Counting(10 * SECOND)
     for one in readings:
-        exporter.observe(one, counting.samples(one))
+        exporter.take(one, counting.samples(one))
 
 
 def scraped(exporter: Exporter) -> dict[str, dict[Labels, float]]:
@@ -144,7 +144,7 @@ def test_labels_that_need_escapes_arrive(exporter: Exporter) -> None:
     counting = Counting(10 * SECOND)
     for tick in range(2):
         one = replace(reading(tick, 0), values={(replace(UPLINK, name=name), OCTETS): tick})
-        exporter.observe(one, counting.samples(one))
+        exporter.take(one, counting.samples(one))
     ((labels, value),) = scraped(exporter)["whydrop_switch_counter_total"].items()
     assert (dict(labels)["port"], value) == (name, 1)
 
@@ -155,7 +155,7 @@ def test_there_are_never_more_series_than_the_bound() -> None:
         for tick in range(3):
             values = {(replace(UPLINK, name=f"p{number}"), OCTETS): tick for number in range(8)}
             one = replace(reading(tick, 0), values=values)
-            exporter.observe(one, counting.samples(one))
+            exporter.take(one, counting.samples(one))
         found = scraped(exporter)
     assert len(found["whydrop_switch_counter_total"]) == 5
     assert set(found["whydrop_switch_counter_total"].values()) == {2}
@@ -245,7 +245,7 @@ def test_totals_never_fall_whatever_the_switch_answers(exporter: Exporter, total
     counting, before = Counting(10 * SECOND), 0.0
     for tick, total in enumerate(totals):
         one = reading(tick, total)
-        exporter.observe(one, counting.samples(one))
+        exporter.take(one, counting.samples(one))
         now = scraped(exporter)["whydrop_switch_counter_total"][of_counter("octets.tx")]
         assert now >= before
         before = now

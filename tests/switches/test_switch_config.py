@@ -15,7 +15,7 @@ from snmp_agents import AUTH_PASSPHRASE, COMMUNITY, PRIV_PASSPHRASE, V2C, V3, Co
 
 from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Community, User, load
-from whydrop.collect.switches.reading import Counter
+from whydrop.collect.switches.readings import Counter
 from whydrop.collect.switches.secrets import Secret, SecretError, from_environment, from_file
 from whydrop.runtime.user_files.problems import FileError
 

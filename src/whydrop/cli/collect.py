@@ -20,7 +20,7 @@ from whydrop.cli.command import Command
 if TYPE_CHECKING:
     from whydrop.collect.switches.collecting import Collector
     from whydrop.collect.switches.config import Config
-    from whydrop.collect.switches.delivering import Delivery
+    from whydrop.collect.switches.delivery import Delivery
 
 EXAMPLES = """
 \b
@@ -130,22 +130,18 @@ def _collect(config: Config, duration_s: float | None) -> int:
 
 def _delivery(config: Config, say: Any) -> Delivery:
     """Open the outputs."""
-    from whydrop.collect.switches.delivering import Delivery
-    from whydrop.collect.switches.disco_writing import DiscoWriter
+    from whydrop.collect.switches.delivery import Delivery
+    from whydrop.collect.switches.disco_files import DiscoFiles
     from whydrop.collect.switches.exporter import Exporter
-    from whydrop.collect.switches.keeping import Keeper
+    from whydrop.collect.switches.keeper import Keeper
 
     with contextlib.ExitStack() as opened:
-        observers = []
         outputs: list[Any] = []
         if config.exporter is not None:
-            observers.append(opened.enter_context(Exporter(*config.exporter)))
-        keeper = opened.enter_context(Keeper(config.store, config.host, say=say))
-        outputs.append(keeper)
-        if config.disco is not None:
-            disco, journals = config.disco, keeper.folder / "disco"
-            outputs.append(opened.enter_context(DiscoWriter(disco.folder, disco.hostname, journals, say=say)))
-        delivery = Delivery(config.interval_ns, outputs, observers, say, keeper.remembered())
+            outputs.append(opened.enter_context(Exporter(*config.exporter)))
+        disco = DiscoFiles(config.disco.folder, config.disco.hostname) if config.disco else None
+        keeper = opened.enter_context(Keeper(config.store, config.host, disco=disco, say=say))
+        delivery = Delivery(config.interval_ns, [keeper, *outputs], say, keeper.last_readings())
         opened.pop_all()
         return delivery
 

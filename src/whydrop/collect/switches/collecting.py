@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from whydrop.collect.switches.delivering import Delivery
-from whydrop.collect.switches.reading import Reading
+from whydrop.collect.switches.delivery import Delivery
+from whydrop.collect.switches.readings import Reading
 from whydrop.collect.switches.schedule import SECOND_NS, Clock, Schedule, SystemClock, Tick
 from whydrop.collect.switches.source import Source
 from whydrop.collect.switches.standing import Standings
@@ -79,7 +79,6 @@ class Collector:
     async def run(self, stop: asyncio.Event, duration_s: float | None = None) -> None:
         """Poll until ``stop`` is set, or ``duration_s`` is over; every reading is delivered before it returns."""
         stopped = asyncio.ensure_future(stop.wait())
-        timekeeping = asyncio.create_task(self._keep_time())
         try:
             await self._prepared(stopped)
             began_ns = self._clock.steady_ns()
@@ -96,14 +95,7 @@ class Collector:
                 self._at(tick, schedule)
         finally:
             stopped.cancel()
-            timekeeping.cancel()
             await self._ended()
-
-    async def _keep_time(self) -> None:
-        """Let outputs know the time, however rare the polls are."""
-        while True:
-            self._delivery.tick(self._clock.wall_ns())
-            await asyncio.sleep(1.0)
 
     async def _prepared(self, stopped: asyncio.Future[Any]) -> None:
         """Let every source prepare itself. Those that take long go on with it while the others are polled."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from whydrop.collect.switches import oids, schema, secrets
-from whydrop.collect.switches.reading import Counter
+from whydrop.collect.switches.readings import Counter
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret, SecretError
 from whydrop.runtime.user_files.lines import Path as Place

@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from whydrop.collect.switches.moments import SECOND_NS, Between, Moment, between, moment
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.collect.switches.memory import Remembered
+    from whydrop.collect.switches.last_readings import LastReading
 
 # The least that a frame takes on an Ethernet wire: 64 bytes, preamble and gap (IEEE 802.3).
 LEAST_FRAME_BITS = 84 * 8
@@ -104,7 +104,7 @@ class Counting:
         before: of each switch, what a collector before this one knew last.
     """
 
-    def __init__(self, interval_ns: int, before: Mapping[str, Remembered] | None = None) -> None:
+    def __init__(self, interval_ns: int, before: Mapping[str, LastReading] | None = None) -> None:
         if interval_ns <= 0:
             raise ValueError(f"the interval between polls must be positive, not {interval_ns} ns")
         self._interval_ns = interval_ns

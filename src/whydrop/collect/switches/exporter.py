@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from whydrop.collect.scraping import Serving
-from whydrop.collect.switches.reading import Reading
+from whydrop.collect.switches.readings import Reading
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,7 +71,7 @@ class Exporter(Serving):
         self._most_series, self._not_shown = most_series, 0
         super().__init__(address, port, self.families)
 
-    def observe(self, reading: Reading, samples: pl.DataFrame) -> None:
+    def take(self, reading: Reading, samples: pl.DataFrame) -> None:
         """Take a poll, made or not, and the rows of ``counters`` that it gave."""
         names = ("port", "machine", "counter", "value", "quality")
         rows = list(zip(*(samples[name].to_list() for name in names), strict=True)) if samples.height else []

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from whydrop.collect.switches import bridging, oids
 from whydrop.collect.switches.config import Switch
-from whydrop.collect.switches.reading import Counter, Port
+from whydrop.collect.switches.readings import Counter, Port
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.sessions import AskingError, SwitchSession, Value
 

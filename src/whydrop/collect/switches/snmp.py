@@ -12,7 +12,7 @@ from whydrop.collect.switches.config import Switch
 from whydrop.collect.switches.counting import is_beyond_line_rate
 from whydrop.collect.switches.finding import Found, find, indexes, text
 from whydrop.collect.switches.moments import Moment, between, moment
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
 from whydrop.collect.switches.sessions import Answer, AskingError, SwitchSession
 from whydrop.collect.switches.standing_still import StandingStill

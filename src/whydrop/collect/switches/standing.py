@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from whydrop.collect.switches.reading import Reading
+from whydrop.collect.switches.readings import Reading
 
 # A hundred switches' polls of three hours at ten seconds.
 _REMEMBERED = 100_000

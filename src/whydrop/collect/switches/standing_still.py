@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whydrop.collect.switches.finding import twin_of
-from whydrop.collect.switches.reading import Counter, Port
+from whydrop.collect.switches.readings import Counter, Port
 from whydrop.collect.switches.sessions import Value
 
 # Both may be copied from the chip at different times: so many polls in a row are no chance.

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whydrop.collect.switches import memory
+from whydrop.collect.switches import last_readings
 from whydrop.collect.switches.counting import Counting
-from whydrop.collect.switches.keeping import FOLDER, Keeper
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.keeper import FOLDER, Keeper
+from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.collect.switches.schedule import SystemClock
 from whydrop.store.store import Store
 
@@ -53,17 +53,17 @@ def reading(tick: int, **changes: Any) -> Reading:
 
 @pytest.fixture(autouse=True)
 def _a_machine_that_says_which_start_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "boot", lambda: "a start")
+    monkeypatch.setattr(last_readings, "boot", lambda: "a start")
 
 
 def run(store: Path, *readings: Reading, label: str = "a") -> pl.DataFrame:
     """A collector that takes some readings, from its start to its end; the rows that it gave."""
-    with Keeper(store, label) as keeper:
-        counting = Counting(INTERVAL, keeper.remembered(Now((readings[0].due_ns - START) // INTERVAL)))
+    with Keeper(store, label, clock=Now((readings[0].due_ns - START) // INTERVAL)) as keeper:
+        counting = Counting(INTERVAL, keeper.last_readings())
         frames = []
         for one in readings:
             frames.append(counting.samples(one))
-            keeper.keep(one, frames[-1])
+            keeper.take(one, frames[-1])
     return pl.concat(frames)
 
 
@@ -97,11 +97,11 @@ def windows(store: Path, counter: str = "octets.tx") -> list[tuple[int, int, flo
 
 def killed(store: Path, copy: Path, ticks: range, flushed: int) -> None:
     """A store as a collector leaves it that is killed when it has flushed some ticks, and read others."""
-    with Keeper(store, "a") as keeper:
-        counting = Counting(INTERVAL, keeper.remembered(Now(ticks[0])))
+    with Keeper(store, "a", clock=Now(ticks[0])) as keeper:
+        counting = Counting(INTERVAL, keeper.last_readings())
         for tick in ticks:
             one = reading(tick)
-            keeper.keep(one, counting.samples(one))
+            keeper.take(one, counting.samples(one))
             if tick == flushed:
                 keeper.flush()
         shutil.copytree(store, copy)
@@ -115,25 +115,12 @@ def test_what_a_kill_cost_is_in_the_growth_after_it_and_nothing_is_there_twice(t
     assert all(end == start for (_, end, _), (start, _, _) in pairwise(found))
 
 
-def test_a_kill_between_the_memory_and_its_rows_leaves_a_hole_and_no_growth_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_is_older_than_the_store_is_not_believed(tmp_path: Path) -> None:
+    # a backup that was restored
     killed(tmp_path / "store", tmp_path / "killed", range(10), flushed=4)
-    killed(tmp_path / "other", tmp_path / "later", range(10), flushed=8)
-    remembered = Path(FOLDER) / "a" / memory.NAME
-    shutil.copy(tmp_path / "later" / remembered, tmp_path / "killed" / remembered)
-    run(tmp_path / "killed", *map(reading, range(15, 18)))
-    found = windows(tmp_path / "killed")
-    assert sum(value for *_, value in found) == (4 + 17 - 8) * PACE
-    assert all(end <= start for (_, end, _), (start, _, _) in pairwise(found))
-
-
-def test_a_memory_that_is_older_than_the_rows_is_not_believed(tmp_path: Path) -> None:
-    # a backup that was put back, or a version in between that had none
-    killed(tmp_path / "store", tmp_path / "killed", range(10), flushed=4)
-    old = (tmp_path / "killed" / FOLDER / "a" / memory.NAME).read_bytes()
     run(tmp_path / "store", *map(reading, range(15, 18)))
-    (tmp_path / "store" / FOLDER / "a" / memory.NAME).write_bytes(old)
+    shutil.rmtree(tmp_path / "store" / FOLDER)
+    shutil.copytree(tmp_path / "killed" / FOLDER, tmp_path / "store" / FOLDER)
     assert first_of(run(tmp_path / "store", reading(20))) == UNKNOWN
 
 
@@ -149,7 +136,7 @@ def test_what_another_collector_has_counted_since_is_not_counted_again(tmp_path:
     # nor what is in its journal only
     run(tmp_path, *map(reading, range(21, 23)))
     with Keeper(tmp_path, "b") as other:
-        other.keep(reading(25), Counting(INTERVAL).samples(reading(25)))
+        other.take(reading(25), Counting(INTERVAL).samples(reading(25)))
         other.flush()
         assert first_of(run(tmp_path, reading(30))) == UNKNOWN
 
@@ -198,7 +185,7 @@ def test_what_is_older_than_a_day_is_not_remembered(tmp_path: Path, days: float)
 @pytest.fixture
 def other_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine is started anew: its steady clock is, too."""
-    monkeypatch.setattr(memory, "boot", lambda: "another start")
+    monkeypatch.setattr(last_readings, "boot", lambda: "another start")
     monkeypatch.setattr(Now, "steady_ns", lambda self: self.tick * SECOND)
 
 
@@ -206,7 +193,7 @@ def other_start(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_across_a_restart_of_the_collectors_machine_the_wall_clock_and_the_switchs_must_agree(tmp_path: Path) -> None:
     memory_of = tmp_path / "store"
     with pytest.MonkeyPatch.context() as before:
-        before.setattr(memory, "boot", lambda: "a start")
+        before.setattr(last_readings, "boot", lambda: "a start")
         run(memory_of, *map(reading, range(5)))
     shutil.copytree(memory_of, tmp_path / "copy")
     fresh = {"steady_ns": 40 * SECOND}
@@ -218,50 +205,14 @@ def test_across_a_restart_of_the_collectors_machine_the_wall_clock_and_the_switc
 def test_a_machine_that_does_not_say_which_start_it_is_shows_it_by_its_clocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "boot", lambda: None)
-    frames = {"s1": memory.frame_of(reading(4))}
+    monkeypatch.setattr(last_readings, "boot", lambda: None)
+    one = last_readings.last_reading(reading(4))
+    assert one is not None
     same, other = Now(14), Now(14)
-    at = memory.remembered(frames, same.wall_ns(), same.steady_ns())["s1"].at
+    at = last_readings.recent([one], same.wall_ns(), same.steady_ns())["s1"].at
     assert at.steady_ns is not None
-    at = memory.remembered(frames, other.wall_ns(), 40 * SECOND)["s1"].at
+    at = last_readings.recent([one], other.wall_ns(), 40 * SECOND)["s1"].at
     assert at.steady_ns is None
-
-
-@pytest.mark.parametrize("content", [b"", b"\x89whydrop", b"nonsense" * 30, None])
-def test_a_memory_that_is_damaged_is_none(tmp_path: Path, content: bytes | None) -> None:
-    run(tmp_path, *map(reading, range(5)))
-    path = tmp_path / FOLDER / "a" / memory.NAME
-    path.write_bytes(path.read_bytes()[:-3] if content is None else content)
-    assert first_of(run(tmp_path, reading(30))) == UNKNOWN
-
-
-def test_where_the_disk_takes_no_memory_there_is_none_and_the_rows_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    run(tmp_path, *map(reading, range(5)))
-    monkeypatch.setattr("whydrop.runtime.durable.write_bytes", full)
-    run(tmp_path, *map(reading, range(5, 8)))
-    monkeypatch.undo()
-    monkeypatch.setattr(memory, "boot", lambda: "a start")
-    assert first_of(run(tmp_path, reading(9))) == UNKNOWN
-    assert len(windows(tmp_path)) == 7
-
-
-def test_where_an_old_memory_cannot_be_forgotten_rows_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise OSError(30, "Read-only file system")
-
-    lines: list[str] = []
-    with Keeper(tmp_path, "a", say=lines.append) as keeper:
-        keeper.keep(reading(0), Counting(INTERVAL).samples(reading(0)))
-        monkeypatch.setattr(memory, "write", fails)
-        keeper.flush()
-        assert "Read-only file system; what is read waits in memory" in lines[0]
-        monkeypatch.undo()
-    assert pl.read_parquet(tmp_path / "counters" / "*" / "*.parquet", hive_partitioning=False).height == 2
 
 
 def test_a_part_that_nobody_can_read_makes_what_is_remembered_unsure(tmp_path: Path) -> None:
@@ -294,12 +245,12 @@ def test_no_run_of_collectors_counts_anything_twice_or_more_than_there_was(
         tick += one["off"]
         if one["restart"] is not None and one["restart"] <= one["off"]:
             booted = tick - one["restart"]
-        with Keeper(store, "a") as keeper:
-            counting = Counting(INTERVAL, keeper.remembered(Now(tick)))
+        with Keeper(store, "a", clock=Now(tick)) as keeper:
+            counting = Counting(INTERVAL, keeper.last_readings())
             for place in range(one["ticks"]):
                 total = (0 if booted > 0 else 10**12) + PACE * (tick - max(booted, 0))
                 read = reading(tick, uptime_ns=(tick - booted) * INTERVAL, values={(UPLINK, OCTETS): total})
-                keeper.keep(read, counting.samples(read))
+                keeper.take(read, counting.samples(read))
                 tick += 1
                 if place in one["flushed"]:
                     keeper.flush()
@@ -314,5 +265,5 @@ def test_no_run_of_collectors_counts_anything_twice_or_more_than_there_was(
 
 def test_a_store_is_made_where_there_was_none(tmp_path: Path) -> None:
     with Keeper(tmp_path / "new", "a") as keeper:
-        assert keeper.remembered() == {}
+        assert keeper.last_readings() == {}
     assert Store.create(tmp_path / "new").files.local == tmp_path / "new"

@@ -1,4 +1,4 @@
-"""Tests that readings are in the store once, whatever happened to the collector, its journal and the disk."""
+"""Tests that readings are in the store once, whatever happened to the collector, its database and the disk."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import errno
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,14 +16,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from keeping_child import COUNTERS, START, TICKS, reading
 
-from whydrop.collect.switches import framing, journal
+from patience import wait_until
 from whydrop.collect.switches.counting import Counting
-from whydrop.collect.switches.journal import HOUR_NS, Journal
-from whydrop.collect.switches.keeping import FOLDER, MINUTE_NS, Keeper, KeepingError
+from whydrop.collect.switches.keeper import FOLDER, HOUR_NS, MINUTE_NS, Keeper, KeepingError
+from whydrop.collect.switches.pending import NAME, Part, Pending
+from whydrop.collect.switches.schedule import SystemClock
 from whydrop.store import tables
 from whydrop.store.files import Files
 from whydrop.store.store import Store
@@ -37,7 +36,30 @@ def kept(keeper: Keeper, ticks: range, label_of: Callable[[str], str] = str) -> 
     counting = Counting(MINUTE_NS // TICKS)
     for tick in ticks:
         one = replace(reading(tick), switch=label_of("s1.dfw07"))
-        keeper.keep(one, counting.samples(one))
+        keeper.take(one, counting.samples(one))
+
+
+class At(SystemClock):
+    """A clock that stands still at a minute."""
+
+    def __init__(self, minute: int) -> None:
+        self.minute = minute
+
+    def wall_ns(self) -> int:
+        return START + self.minute * MINUTE_NS
+
+
+def database(store: Path, label: str = "a") -> Path:
+    return store / FOLDER / label / NAME
+
+
+def pending(store: Path) -> list[Part]:
+    """The parts of which rows are in the database, read beside the collector."""
+    other = Pending(database(store))
+    try:
+        return other.parts()
+    finally:
+        other.close()
 
 
 def rows(store: Path, table: str = "counters") -> pl.DataFrame:
@@ -85,45 +107,36 @@ def test_every_poll_has_a_row_made_or_not(tmp_path: Path) -> None:
     late = replace(reading(1), status="late", message="skipped", start_ns=None, end_ns=None, values={})
     with Keeper(tmp_path, "a") as keeper:
         kept(keeper, range(1))
-        keeper.keep(late, Counting(1).samples(late))
+        keeper.take(late, Counting(1).samples(late))
     polls = rows(tmp_path, "polls").sort("due_ns")
     assert polls["status"].to_list() == ["ok", "late"]
     assert polls["start_ns"].to_list() == [START + 1000, None]
     assert polls["message"].to_list() == [None, "skipped"]
 
 
-def test_an_hour_is_a_part_when_it_is_over_and_a_journal_before(tmp_path: Path) -> None:
+def test_an_hour_is_a_part_when_it_is_over_and_in_the_database_before(tmp_path: Path) -> None:
     with Keeper(tmp_path, "a") as keeper:
         kept(keeper, range(TICKS * 70))
         keeper.flush(START + 70 * MINUTE_NS)
         first = START // HOUR_NS
         over = [path.stem for path in (tmp_path / "counters").rglob("*.parquet")]
         assert over == [f"{first % 24:02d}-a"]
-        journals = {path.name for path in (tmp_path / FOLDER / "a").glob("*.journal")}
-        assert journals == {f"counters.{first + 1}.journal", f"polls.{first + 1}.journal"}
-    assert not list((tmp_path / FOLDER / "a").glob("*.journal"))
+        assert {(part.table, part.hour) for part in pending(tmp_path)} == {
+            ("counters", first + 1), ("polls", first + 1),
+        }  # fmt: skip
+    assert pending(tmp_path) == []
     assert ticks_of(tmp_path) == list(range(TICKS * 70))
 
 
-def test_a_minute_is_on_the_disk_when_the_next_one_begins(tmp_path: Path) -> None:
-    with Keeper(tmp_path, "a") as keeper:
-        keeper.tick(START)
+def test_polls_are_in_the_database_within_the_time_of_a_flush(tmp_path: Path) -> None:
+    with Keeper(tmp_path, "a", flush_s=0.05, clock=At(0)) as keeper:
         kept(keeper, range(TICKS))
-        keeper.tick(START + 59 * SECOND)
-        one = Journal(tmp_path / FOLDER / "a", "counters", START // HOUR_NS)
-        assert not one.path.exists()
-        keeper.tick(START + 60 * SECOND)
-        deadline = time.monotonic() + 20
-        while not one.path.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        keeper.flush()
-        frame, damage = one.read()
-        assert (frame.height, damage) == (TICKS * len(COUNTERS), None)
+        wait_until(lambda: sum(part.rows for part in pending(tmp_path)) == TICKS * (len(COUNTERS) + 1))
 
 
 def test_a_collector_that_starts_again_within_the_hour_continues_its_file(tmp_path: Path) -> None:
     for first in (0, 10, 20):
-        with Keeper(tmp_path, "a") as keeper:
+        with Keeper(tmp_path, "a", clock=At(4)) as keeper:
             kept(keeper, range(first, first + 10))
     assert len(list((tmp_path / "counters").rglob("*.parquet"))) == 1
     assert ticks_of(tmp_path) == list(range(30))
@@ -139,7 +152,7 @@ def test_collectors_of_different_labels_share_a_store(tmp_path: Path) -> None:
 def test_a_second_collector_of_the_same_label_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
     with (
         Keeper(tmp_path, "a"),
-        pytest.raises(KeepingError, match=r"another collector keeps samples here under the label a\. Stop it, or"),
+        pytest.raises(KeepingError, match=r"another collector uses the label a in this store\. Stop it, or"),
     ):
         Keeper(tmp_path, "a")
     # the first is gone
@@ -166,34 +179,40 @@ def test_an_hour_of_more_rows_than_fit_becomes_several_parts(tmp_path: Path) -> 
     assert ticks_of(tmp_path) == list(range(180))
 
 
-def test_a_crash_between_the_part_and_the_end_of_its_journal_leaves_no_row_twice(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path, "a", rows_of_part=30)
-    kept(keeper, range(10))
-    keeper._write_journals()
-    saved = tmp_path / "saved"
-    shutil.copytree(tmp_path / FOLDER / "a", saved)
-    keeper.close()
-    shutil.copytree(saved, tmp_path / FOLDER / "a", dirs_exist_ok=True)
-    with Keeper(tmp_path, "a", rows_of_part=30) as again:
+@pytest.mark.parametrize("rows_of_part", [30, 1000])
+def test_a_crash_between_a_part_and_the_removal_of_its_rows_leaves_no_row_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_of_part: int
+) -> None:
+    monkeypatch.setattr(Pending, "forget", lambda _self, _part: None)
+    with Keeper(tmp_path, "a", rows_of_part=rows_of_part) as keeper:
+        kept(keeper, range(10))
+        keeper.flush(START + 2 * HOUR_NS)
+        assert ticks_of(tmp_path) == list(range(10))
+    monkeypatch.undo()
+    with Keeper(tmp_path, "a", rows_of_part=rows_of_part) as again:
         kept(again, range(10, 12))
     assert ticks_of(tmp_path) == list(range(12))
+    assert pending(tmp_path) == []
 
 
-def test_a_journal_that_grew_after_a_crash_brings_no_row_that_a_later_part_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of_tick = len(COUNTERS)
-    with Keeper(tmp_path, "a", rows_of_part=10 * of_tick) as keeper:
-        kept(keeper, range(4))
-    keeper = Keeper(tmp_path, "a", rows_of_part=10 * of_tick)
-    kept(keeper, range(4, 14))
-    monkeypatch.setattr(Journal, "remove", lambda _self: None)  # a crash: the part is there, and its journal still is
-    keeper.close()
-    monkeypatch.undo()
+def test_a_part_that_was_compacted_before_a_restart_brings_no_row_twice(tmp_path: Path) -> None:
+    for label in ("a", "b"):
+        with Keeper(tmp_path, label, clock=At(4)) as keeper:
+            kept(keeper, range(10), lambda _name, label=label: f"s-{label}")
+    Store.open(tmp_path).compact()
+    with Keeper(tmp_path, "a") as keeper:
+        kept(keeper, range(10, 12), lambda _name: "s-a")
+    assert rows(tmp_path).filter(switch="s-a").height == 12 * len(COUNTERS)
+
+
+def test_rows_of_an_hour_that_is_in_the_store_get_a_part_of_their_own(tmp_path: Path) -> None:
+    # as after a clock that was set back
+    with Keeper(tmp_path, "a") as keeper:
+        for first in (0, 6):
+            kept(keeper, range(first, first + 6))
+            keeper.flush(START + 2 * HOUR_NS)
     assert len(list((tmp_path / "counters").rglob("*.parquet"))) == 2
-    with Keeper(tmp_path, "a", rows_of_part=10 * of_tick) as keeper:
-        kept(keeper, range(14, 16))
-    assert ticks_of(tmp_path) == list(range(16))
+    assert ticks_of(tmp_path) == list(range(12))
 
 
 def test_a_part_that_cannot_be_read_stays_and_another_is_written(tmp_path: Path) -> None:
@@ -201,105 +220,84 @@ def test_a_part_that_cannot_be_read_stays_and_another_is_written(tmp_path: Path)
         kept(keeper, range(3))
     (path,) = (tmp_path / "counters").rglob("*.parquet")
     path.write_bytes(b"PAR1 no more")
-    lines: list[str] = []
-    with Keeper(tmp_path, "a", say=lines.append) as keeper:
+    with Keeper(tmp_path, "a") as keeper:
         kept(keeper, range(3, 6))
     assert path.read_bytes() == b"PAR1 no more"
     assert pl.read_parquet(path.with_name(f"{path.stem}+2.parquet")).height == 3 * len(COUNTERS)
-    assert any(str(path) in line and "stays as it is" in line for line in lines)
 
 
-@pytest.fixture(scope="module")
-def whole_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("journal")
-    counting, one = Counting(MINUTE_NS // TICKS), Journal(folder, "counters", START // HOUR_NS)
-    for minute in range(5):
-        one.append(pl.concat([counting.samples(reading(minute * TICKS + tick)) for tick in range(TICKS)]))
-    return one.path
+def test_a_damaged_database_is_set_aside_and_a_new_one_begins(tmp_path: Path) -> None:
+    with Keeper(tmp_path, "a", clock=At(4)) as keeper:
+        kept(keeper, range(12))
+    path = database(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[20:3000] = bytes(2980)
+    path.write_bytes(content)
+    lines: list[str] = []
+    with Keeper(tmp_path, "a", say=lines.append) as keeper:
+        kept(keeper, range(12, 14))
+    assert len(lines) == 1
+    assert f"{path}: damaged" in lines[0]
+    assert path.with_name(f"{NAME}.damaged").read_bytes() == content
+    assert ticks_of(tmp_path) == list(range(14))
 
 
-@settings(deadline=None, max_examples=60)
-@given(data=st.data())
-def test_whatever_is_damaged_the_minutes_that_are_whole_are_found(whole_journal: Path, data: st.DataObject) -> None:
-    content = whole_journal.read_bytes()
-    at = data.draw(st.integers(0, len(content) - 1))
-    how = data.draw(st.sampled_from(["cut", "flip", "insert"]))
-    if how == "cut":
-        damaged = content[:at]
-    elif how == "flip":
-        damaged = content[:at] + bytes([content[at] ^ data.draw(st.integers(1, 255))]) + content[at + 1 :]
-    else:
-        damaged = content[:at] + data.draw(st.binary(min_size=1, max_size=40)) + content[at:]
-    found = [(start, one) for start, one in journal._frames(damaged, "counters")]
-    frames = [one for _, one in found if isinstance(one, pl.DataFrame)]
-    size = len(content) // 5
-    intact = at // size if how == "cut" else 4
-    assert len(frames) >= intact - 1 if how == "cut" else len(frames) >= intact
-    minutes = [frame["total"].min() // TICKS for frame in frames]
-    assert minutes == sorted(set(minutes))
-    assert all(frame.height == TICKS * len(COUNTERS) for frame in frames)
-
-
-@settings(deadline=None)
-@given(content=st.binary(max_size=300) | st.binary(max_size=200).map(lambda tail: framing.MAGIC + tail))
-def test_no_content_of_a_journal_is_an_error(content: bytes) -> None:
-    assert all(isinstance(one, str) for _, one in journal._frames(content, "counters"))
-
-
-def test_a_damaged_journal_is_named_with_the_place_of_the_damage(tmp_path: Path, whole_journal: Path) -> None:
-    folder = tmp_path / FOLDER / "a"
-    folder.mkdir(parents=True)
-    Store.create(tmp_path / "elsewhere")
-    content = whole_journal.read_bytes()
-    (folder / whole_journal.name).write_bytes(content[:-7])
-    shutil.copy(tmp_path / "elsewhere" / "whydrop-store.json", tmp_path)
+def test_of_a_damaged_database_the_minutes_that_are_whole_are_kept(tmp_path: Path) -> None:
+    with Keeper(tmp_path, "a", clock=At(4)) as keeper:
+        for first in (0, 6):
+            kept(keeper, range(first, first + 6))
+            keeper.flush()
+    shutil.rmtree(tmp_path / "counters")
+    changed = sqlite3.connect(database(tmp_path))
+    with changed:
+        changed.execute("UPDATE chunk SET content = zeroblob(length(content)) WHERE name = 'counters' AND id <= 2")
+    changed.close()
     lines: list[str] = []
     Keeper(tmp_path, "a", say=lines.append).close()
-    assert ticks_of(tmp_path) == list(range(4 * TICKS))
-    assert any(f"{folder / whole_journal.name}: offset" in line and "of which" in line for line in lines)
+    assert ticks_of(tmp_path) == list(range(6, 12))
+    assert lines == [f"{database(tmp_path)}: damaged; {6 * len(COUNTERS)} rows of counters are lost"]
 
 
-def test_samples_wait_for_a_full_disk_and_are_kept_when_there_is_room(
+def test_the_journal_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    Keeper(tmp_path, "a").close()
+    (tmp_path / FOLDER / "a" / "counters.491897.journal").write_bytes(b"")
+    with pytest.raises(KeepingError, match=r"491897\.journal: polls that an earlier version .* Start that version"):
+        Keeper(tmp_path, "a")
+
+
+def full(*_: object) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_polls_wait_for_a_full_disk_and_are_kept_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
     with Keeper(tmp_path, "a", say=lines.append) as keeper:
         kept(keeper, range(6))
         keeper.flush(START)
-        real = os.write
-
-        def full(descriptor: int, content: memoryview) -> int:
-            # takes some of it first, as disks do
-            if len(content) < 20:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(descriptor, content[: len(content) // 2])
-
-        monkeypatch.setattr("whydrop.collect.switches.framing.os.write", full)
+        monkeypatch.setattr(Pending, "add", full)
         for minute in (1, 2):
             kept(keeper, range(minute * 6, minute * 6 + 6))
             keeper.flush(START + minute * MINUTE_NS)
-        assert len(lines) == 1
-        assert "No space left on device; what is read waits in memory (up to 256 MiB)" in lines[0]
+        path = database(tmp_path)
+        assert lines == [f"{path}: database or disk is full. New polls wait in memory, up to 256 MiB"]
         monkeypatch.undo()
         keeper.flush(START + 3 * MINUTE_NS)
-        assert lines[1:] == ["the disk takes samples again"]
+        assert lines[1:] == [f"{path}: can be written again"]
     assert ticks_of(tmp_path) == list(range(18))
 
 
-def test_a_disk_that_fails_behind_a_whole_frame_leaves_no_row_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
+def test_a_transaction_that_fails_half_way_leaves_nothing_of_itself(tmp_path: Path) -> None:
     with Keeper(tmp_path, "a", say=[].append) as keeper:
         kept(keeper, range(6))
-        monkeypatch.setattr("whydrop.collect.switches.framing.os.fsync", fails)
-        monkeypatch.setattr("whydrop.collect.switches.framing.os.ftruncate", fails)
+        # the rows are written before the readings
+        database_of = keeper._pending._db
+        database_of.execute("CREATE TRIGGER fails INSERT ON last_reading BEGIN SELECT RAISE(FAIL, 'no'); END")
         keeper.flush(START)
-        monkeypatch.undo()
+        assert pending(tmp_path) == []
+        database_of.execute("DROP TRIGGER fails")
         keeper.flush(START)
-        assert keeper._journals["counters", START // HOUR_NS].read()[0].height == 2 * 6 * len(COUNTERS)
     assert ticks_of(tmp_path) == list(range(6))
 
 
@@ -308,7 +306,7 @@ def test_what_no_memory_holds_any_more_is_lost_from_its_oldest_end_and_said(
 ) -> None:
     lines: list[str] = []
     with Keeper(tmp_path, "a", say=lines.append, memory_bytes=20_000) as keeper:
-        monkeypatch.setattr("whydrop.collect.switches.framing.os.write", _no_room)
+        monkeypatch.setattr(Pending, "add", full)
         for first in range(0, 120, 6):
             kept(keeper, range(first, first + 6))
             keeper.flush(START)
@@ -317,14 +315,10 @@ def test_what_no_memory_holds_any_more_is_lost_from_its_oldest_end_and_said(
     assert found == list(range(found[0], 120))
     assert found[0] > 0
     assert sum("the oldest are being lost" in line for line in lines) == 1
-    assert f"{found[0] * len(COUNTERS)} samples were lost" in lines[-1]
+    assert f"{found[0] * (len(COUNTERS) + 1)} samples and polls were lost" in lines[-1]
 
 
-def _no_room(_descriptor: int, _content: object) -> int:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_an_hour_waits_in_its_journal_where_the_store_has_no_room(
+def test_an_hour_waits_in_the_database_where_the_store_has_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
@@ -347,17 +341,17 @@ def test_what_cannot_be_written_in_the_end_is_said_to_be_lost(tmp_path: Path, mo
     keeper = Keeper(tmp_path, "a", say=lines.append)
     kept(keeper, range(6))
     keeper.flush(START)
-    monkeypatch.setattr("whydrop.collect.switches.framing.os.write", _no_room)
+    monkeypatch.setattr(Pending, "add", full)
     kept(keeper, range(6, 12))
     with pytest.raises(
-        KeepingError, match=f"No space left on device; {6 * len(COUNTERS) + 6} samples and polls .* lost"
+        KeepingError, match=f"database or disk is full; {6 * len(COUNTERS) + 6} samples and polls .* are lost"
     ):
         keeper.close()
-    assert not any("until there is room" in line for line in lines)
+    assert not any("wait in memory" in line for line in lines)
     assert ticks_of(tmp_path) == list(range(6))
 
 
-def test_in_the_end_a_journal_that_the_store_does_not_take_is_named(
+def test_in_the_end_rows_that_the_store_does_not_take_are_in_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
@@ -369,8 +363,8 @@ def test_in_the_end_a_journal_that_the_store_does_not_take_is_named(
     with Keeper(tmp_path, "a", say=lines.append) as keeper:
         kept(keeper, range(6))
     assert lines == [
-        f"counters: No space left on device; what is in {tmp_path / FOLDER / 'a'} goes into the store when the "
-        "collector starts again"
+        f"counters: No space left on device. Its rows wait in {database(tmp_path)}; the next start of the collector "
+        "writes them"
     ]
     monkeypatch.undo()
     Keeper(tmp_path, "a").close()
@@ -390,20 +384,18 @@ def test_rows_wait_in_memory_whatever_prevents_their_writing(tmp_path: Path, mon
 
 
 def test_of_what_no_memory_holds_any_more_the_newest_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # one hour's rows, which wait as one since they could not be written
-    monkeypatch.setattr("whydrop.collect.switches.keeping._ROWS_OF_PIECE", 2 * len(COUNTERS))
     with Keeper(tmp_path, "a", say=[].append, memory_bytes=20_000) as keeper:
-        monkeypatch.setattr("whydrop.collect.switches.framing.os.write", _no_room)
-        kept(keeper, range(12))
-        keeper.flush(START)
-        for tick in range(12, 60):
+        monkeypatch.setattr(Pending, "add", full)
+        for tick in range(60):
             kept(keeper, range(tick, tick + 1))
             keeper.flush(START)
         monkeypatch.undo()
-    assert len(ticks_of(tmp_path)) >= 12
+    found = ticks_of(tmp_path)
+    assert found == list(range(60))[-len(found) :]
+    assert len(found) >= 12
 
 
-def test_a_store_that_vanishes_is_waited_for_and_made_anew_in_the_end(tmp_path: Path) -> None:
+def test_a_store_that_vanishes_is_waited_for_and_made_again_in_the_end(tmp_path: Path) -> None:
     lines: list[str] = []
     store = tmp_path / "store"
     with Keeper(store, "a", say=lines.append) as keeper:
@@ -414,14 +406,14 @@ def test_a_store_that_vanishes_is_waited_for_and_made_anew_in_the_end(tmp_path: 
         keeper.flush(START + MINUTE_NS)
         assert not store.exists()
         assert lines == [
-            f"{store}: the store is gone (removed, or its disk is no longer mounted); what is read waits in memory "
-            "(up to 256 MiB) until there is room"
+            f"{store}: the store is gone (removed, or its disk is no longer mounted). New polls wait in memory, "
+            "up to 256 MiB"
         ]
-    assert ticks_of(store) == list(range(6, 12))
-    assert any(f"{6 * len(COUNTERS)} rows are gone" in line for line in lines)
+    # what was in the database is written again, as its file was still open
+    assert ticks_of(store) == list(range(12))
 
 
-def test_a_journals_folder_that_vanishes_is_made_again_and_locked(tmp_path: Path) -> None:
+def test_a_collectors_folder_that_vanishes_is_made_again_and_locked(tmp_path: Path) -> None:
     lines: list[str] = []
     with Keeper(tmp_path, "a", say=lines.append) as keeper:
         shutil.rmtree(tmp_path / FOLDER)
@@ -433,23 +425,9 @@ def test_a_journals_folder_that_vanishes_is_made_again_and_locked(tmp_path: Path
     assert ticks_of(tmp_path) == list(range(6))
 
 
-def test_what_nobody_asks_to_be_written_is_written_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # polls may be an hour apart, and so are ticks
-    monkeypatch.setattr("whydrop.collect.switches.keeping.PATIENCE_S", 0.05)
-    with Keeper(tmp_path, "a") as keeper:
-        kept(keeper, range(3))
-        one = Journal(tmp_path / FOLDER / "a", "counters", START // HOUR_NS)
-        deadline = time.monotonic() + 20
-        while not one.read()[0].height and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert one.read()[0].height == 3 * len(COUNTERS)
-
-
 def test_an_object_store_is_refused_with_what_to_do_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Store, "create", lambda where: Store(replace(Files.at(tmp_path), local=None)))
-    with pytest.raises(KeepingError, match=r"keeps in a folder of its own machine.*Name a folder"):
+    with pytest.raises(KeepingError, match=r"needs a folder of this machine.*Name a folder"):
         Keeper("s3://bucket/store", "a")
 
 
@@ -509,12 +487,12 @@ def test_a_real_disk_that_is_full_and_gets_room_again_has_everything(tmp_path: P
     script, disk = tmp_path / "script.py", tmp_path / "disk"
     disk.mkdir()
     script.write_text(FULL_DISK)
-    shell = 'mount -t tmpfs -o size=300k tmpfs "$3" && exec "$0" "$1" "$2" "$3"'
+    shell = 'mount -t tmpfs -o size=1000k tmpfs "$3" && exec "$0" "$1" "$2" "$3"'
     command = ["unshare", "--mount", "sh", "-c", shell, sys.executable, script, CHILD.parent, disk]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines()[:1] == ["True"], done.stderr
-    assert "No space left on device" in done.stdout
-    assert done.stdout.strip().endswith("the disk takes samples again")
+    assert "database or disk is full" in done.stdout
+    assert done.stdout.strip().endswith("can be written again")
 
 
 FULL_DISK = """
@@ -538,7 +516,7 @@ for minute in range(40):
         (disk / "filler").unlink()
     for tick in range(minute * TICKS, (minute + 1) * TICKS):
         one = reading(tick)
-        keeper.keep(one, counting.samples(one))
+        keeper.take(one, counting.samples(one))
     keeper.flush(START + (minute + 1) * MINUTE_NS)
 keeper.close()
 totals = pl.read_parquet(disk / "store/counters/*/*.parquet")["total"]

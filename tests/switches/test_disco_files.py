@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whydrop.collect.switches.counting import Counting
-from whydrop.collect.switches.disco_writing import DiscoWriter
-from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.disco_files import DiscoFiles
+from whydrop.collect.switches.keeper import Keeper, KeepingError
+from whydrop.collect.switches.pending import Pending
+from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.formats.archives import disco
 
 SECOND = 1_000_000_000
@@ -35,15 +37,19 @@ def reading(tick: int, totals: dict[tuple[Port, Counter], int], **changes: Any) 
     return replace(one, **changes)
 
 
+def keeper_of(folder: Path, hostname: str = HOST, **more: Any) -> Keeper:
+    """A collector that writes files of DISCO into a folder; its store is beside it."""
+    return Keeper(folder.parent / f"{folder.name}-store", "a", disco=DiscoFiles(folder, hostname), **more)
+
+
 def written(folder: Path, readings: list[Reading], hostname: str = HOST) -> pl.DataFrame:
     """Have readings written; the samples that they gave."""
     counting = Counting(10 * SECOND)
     frames = []
-    with DiscoWriter(folder, hostname) as writer:
+    with keeper_of(folder, hostname) as keeper:
         for one in readings:
             frames.append(counting.samples(one))
-            writer.keep(one, frames[-1])
-            writer.tick(one.due_ns)
+            keeper.take(one, frames[-1])
     return pl.concat(frames)
 
 
@@ -59,10 +65,10 @@ def steady_growth(ticks: int) -> list[Reading]:
 
 
 def test_a_file_has_five_minutes_and_the_names_of_disco(tmp_path: Path) -> None:
-    written(tmp_path, steady_growth(95))
+    written(tmp_path / "disco", steady_growth(95))
     folder = f"2021/12/14/{HOST}"
     # the first poll of all has no growth
-    assert [str(path.relative_to(tmp_path)) for path in files(tmp_path)] == [
+    assert [str(path.relative_to(tmp_path / "disco")) for path in files(tmp_path / "disco")] == [
         f"{folder}/2021-12-14T02:35:10-to-2021-12-14T02:39:50-switch.jsonl",
         f"{folder}/2021-12-14T02:40:00-to-2021-12-14T02:44:50-switch.jsonl",
         f"{folder}/2021-12-14T02:45:00-to-2021-12-14T02:49:50-switch.jsonl",
@@ -71,8 +77,8 @@ def test_a_file_has_five_minutes_and_the_names_of_disco(tmp_path: Path) -> None:
 
 
 def test_a_line_is_a_metric_as_disco_writes_it(tmp_path: Path) -> None:
-    written(tmp_path, steady_growth(3))
-    (path,) = files(tmp_path)
+    written(tmp_path / "disco", steady_growth(3))
+    (path,) = files(tmp_path / "disco")
     lines = path.read_text().splitlines()
     first = json.loads(lines[0])
     at = START // SECOND + 10
@@ -93,8 +99,8 @@ def test_the_keys_of_a_real_file_are_those_that_are_written(tmp_path: Path) -> N
     if not DATA.exists():
         pytest.skip("the files of M-Lab are not beside this checkout (../shared/data/mlab/disco/discov2-switch.jsonl)")
     real = json.loads(DATA.read_text().splitlines()[0])
-    written(tmp_path, steady_growth(3))
-    ours = json.loads(files(tmp_path)[0].read_text().splitlines()[0])
+    written(tmp_path / "disco", steady_growth(3))
+    ours = json.loads(files(tmp_path / "disco")[0].read_text().splitlines()[0])
     assert list(ours) == list(real)
     assert list(ours["sample"][0]) == list(real["sample"][0])
     assert [type(value) for value in ours["sample"][0].values()] == [type(v) for v in real["sample"][0].values()]
@@ -103,24 +109,24 @@ def test_the_keys_of_a_real_file_are_those_that_are_written(tmp_path: Path) -> N
 def test_a_poll_that_was_missed_is_no_sample(tmp_path: Path) -> None:
     readings = steady_growth(5)
     readings[2] = reading(2, {}, status="timeout", start_ns=None, end_ns=None)
-    written(tmp_path, readings)
-    samples = json.loads(files(tmp_path)[0].read_text().splitlines()[0])["sample"]
+    written(tmp_path / "disco", readings)
+    samples = json.loads(files(tmp_path / "disco")[0].read_text().splitlines()[0])["sample"]
     assert [(sample["timestamp"] - START // SECOND, sample["value"]) for sample in samples] == [
         (10, 5), (30, 10), (40, 5),
     ]  # fmt: skip
 
 
 def test_a_wrap_is_a_difference_of_64_bits_without_a_sign(tmp_path: Path) -> None:
-    written(tmp_path, [reading(0, {(UPLINK, DISCARDS): 2**32 - 1}), reading(1, {(UPLINK, DISCARDS): 2})])
-    (sample,) = json.loads(files(tmp_path)[0].read_text())["sample"]
+    written(tmp_path / "disco", [reading(0, {(UPLINK, DISCARDS): 2**32 - 1}), reading(1, {(UPLINK, DISCARDS): 2})])
+    (sample,) = json.loads(files(tmp_path / "disco")[0].read_text())["sample"]
     assert sample["value"] == 2**64 - 2**32 + 3
 
 
 def test_a_counter_that_began_anew_ends_a_file(tmp_path: Path) -> None:
     totals = [500, 600, 10, 30, 60]
     readings = [reading(tick, {(UPLINK, OCTETS): total}) for tick, total in enumerate(totals)]
-    written(tmp_path, readings)
-    found = [json.loads(path.read_text())["sample"] for path in files(tmp_path)]
+    written(tmp_path / "disco", readings)
+    found = [json.loads(path.read_text())["sample"] for path in files(tmp_path / "disco")]
     assert [[sample["value"] for sample in samples] for samples in found] == [[100], [20, 30]]
     assert [sample["timestamp"] - START // SECOND for sample in found[1]] == [30, 40]
 
@@ -128,48 +134,63 @@ def test_a_counter_that_began_anew_ends_a_file(tmp_path: Path) -> None:
 def test_each_machine_of_a_site_has_a_file_of_its_own(tmp_path: Path) -> None:
     other = replace(LOCAL, machine="mlab3", index=3)
     readings = [reading(tick, {(port, OCTETS): tick for port in (UPLINK, LOCAL, other)}) for tick in range(3)]
-    written(tmp_path, readings)
-    hosts = {path.parent.name: len(path.read_text().splitlines()) for path in files(tmp_path)}
+    written(tmp_path / "disco", readings)
+    hosts = {path.parent.name: len(path.read_text().splitlines()) for path in files(tmp_path / "disco")}
     assert hosts == {HOST: 2, "mlab3-dfw07.mlab-oti.measurement-lab.org": 1}
 
 
-def test_nothing_that_is_there_is_replaced(tmp_path: Path) -> None:
-    for _ in range(2):
-        written(tmp_path, steady_growth(3))
-    one, other = files(tmp_path)
+def test_nothing_that_is_there_is_replaced_and_nothing_is_written_twice(tmp_path: Path) -> None:
+    later = [replace(one, start_ns=one.start_ns + 1) for one in steady_growth(3) if one.start_ns]
+    for readings in (steady_growth(3), later, steady_growth(3)):
+        written(tmp_path / "disco", readings)
+    one, other = files(tmp_path / "disco")
     assert {one.name, other.name} == {
         "2021-12-14T02:35:10-to-2021-12-14T02:35:20-switch.jsonl",
         "2021-12-14T02:35:10-to-2021-12-14T02:35:20-switch.2.jsonl",
     }
-    assert one.read_text() == other.read_text()
+    assert one.read_text() != other.read_text()
 
 
-def test_what_finds_no_room_waits_and_is_written_when_there_is_some(tmp_path: Path) -> None:
+def test_files_that_cannot_be_written_wait_in_the_database(tmp_path: Path) -> None:
     lines: list[str] = []
     folder = tmp_path / "disco"
     counting = Counting(10 * SECOND)
-    with DiscoWriter(folder, HOST, say=lines.append) as writer:
+    with keeper_of(folder, say=lines.append) as keeper:
         folder.rmdir()
         folder.write_text("a file where the folder should be")
         for one in steady_growth(95):
-            writer.keep(one, counting.samples(one))
-            writer.flush(one.due_ns)
+            keeper.take(one, counting.samples(one))
+            keeper.flush(one.due_ns)
         assert len(lines) == 1
-        assert "samples wait in memory" in lines[0]
+        assert "Its rows wait in" in lines[0]
         folder.unlink()
     assert len(files(folder)) == 4
-    assert lines[1:] == [f"{folder}: DISCO's files can be written again"]
+    assert lines[1:] == [f"{folder}: can be written again"]
 
 
-def crashed(folder: Path, journals: Path, readings: list[Reading], copy: Path) -> None:
-    """Have readings written up to the last whole minute, and find the disk as a power failure leaves it there."""
+def test_files_that_cannot_be_written_for_a_day_are_given_up(tmp_path: Path) -> None:
+    lines: list[str] = []
+    folder = tmp_path / "disco"
     counting = Counting(10 * SECOND)
-    with DiscoWriter(folder, HOST, journals) as writer:
+    with keeper_of(folder, say=lines.append) as keeper:
+        folder.rmdir()
+        folder.write_text("a file where the folder should be")
+        for one in steady_growth(3):
+            keeper.take(one, counting.samples(one))
+        keeper.flush(START + 86_000 * SECOND)
+        keeper.flush(START + 88_000 * SECOND)
+        assert lines[1:] == [f"{folder}: 6 samples that waited for a day are lost to DISCO's files"]
+
+
+def crashed(folder: Path, readings: list[Reading], copy: Path) -> None:
+    """Have readings written up to the last whole minute, and find the disk as a loss of power leaves it there."""
+    counting = Counting(10 * SECOND)
+    with keeper_of(folder) as keeper:
         for one in readings:
-            writer.flush(one.due_ns)
-            writer.keep(one, counting.samples(one))
-        shutil.copytree(folder, copy / "disco")
-        shutil.copytree(journals, copy / "journals")
+            keeper.flush(one.due_ns)
+            keeper.take(one, counting.samples(one))
+        for path in (folder, folder.parent / f"{folder.name}-store"):
+            shutil.copytree(path, copy / path.name)
 
 
 def stamps_of(folder: Path) -> list[int]:
@@ -179,76 +200,48 @@ def stamps_of(folder: Path) -> list[int]:
 
 
 def test_a_crash_costs_no_sample_that_was_there_when_its_minute_ended(tmp_path: Path) -> None:
-    crashed(tmp_path / "disco", tmp_path / "journals", steady_growth(50), tmp_path / "copy")
-    folder, journals = tmp_path / "copy" / "disco", tmp_path / "copy" / "journals"
-    DiscoWriter(folder, HOST, journals).close()
+    crashed(tmp_path / "disco", steady_growth(50), tmp_path / "copy")
+    folder = tmp_path / "copy" / "disco"
+    keeper_of(folder).close()
     assert stamps_of(folder) == list(range(10, 490, 10))
-    assert files(journals) == []
     pieces = [piece for path in files(folder) for piece in disco.pieces_of(path.read_bytes(), "", path.name)]
     assert [piece.damage for piece in pieces] == [None, None]
 
 
-def test_a_crash_between_a_file_and_the_end_of_its_journal_writes_it_once(tmp_path: Path) -> None:
-    crashed(tmp_path / "disco", tmp_path / "journals", steady_growth(20), tmp_path / "copy")
-    folder, journals = tmp_path / "copy" / "disco", tmp_path / "copy" / "journals"
-    kept = {path.name: path.read_bytes() for path in files(journals)}
-    assert kept
-    for _ in range(2):
-        for name, content in kept.items():
-            (journals / name).write_bytes(content)
-        DiscoWriter(folder, HOST, journals).close()
-    assert len(files(folder)) == 1
-    assert files(journals) == []
+def test_a_crash_between_a_file_and_the_removal_of_its_samples_writes_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pending, "forget_disco", lambda _self, _file: None)
+    written(tmp_path / "disco", steady_growth(20))
+    monkeypatch.undo()
+    keeper_of(tmp_path / "disco").close()
+    assert len(files(tmp_path / "disco")) == 1
+    assert stamps_of(tmp_path / "disco") == list(range(10, 200, 10))
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x89whydrop", b"no journal at all"])
-def test_a_journal_that_was_damaged_gives_what_is_whole_in_it(tmp_path: Path, damage: bytes) -> None:
-    crashed(tmp_path / "disco", tmp_path / "journals", steady_growth(14), tmp_path / "copy")
-    folder, journals = tmp_path / "copy" / "disco", tmp_path / "copy" / "journals"
-    (journal,) = files(journals)
-    journal.write_bytes(journal.read_bytes() + damage)
-    (journals / "7.journal").write_bytes(damage)
-    DiscoWriter(folder, HOST, journals).close()
-    assert stamps_of(folder) == list(range(10, 130, 10))
-
-
-def test_a_store_that_vanishes_is_not_made_anew_by_journals(tmp_path: Path) -> None:
+def test_files_that_cannot_be_written_in_the_end_are_written_by_the_next_collector(tmp_path: Path) -> None:
     lines: list[str] = []
-    store, counting = tmp_path / "store", Counting(10 * SECOND)
-    store.mkdir()
-    with DiscoWriter(tmp_path / "disco", HOST, store / "journals", say=lines.append) as writer:
-        for one in steady_growth(5):
-            writer.keep(one, counting.samples(one))
-            writer.flush(one.due_ns)
-            if one.due_ns == START + 20 * SECOND:
-                shutil.rmtree(store)
-        assert not store.exists()
-        (line,) = lines
-        assert line.startswith(f"{store / 'journals'}: No such file or directory; samples wait in memory")
-        store.mkdir()
-        writer.flush(START + 50 * SECOND)
-        assert len(files(store / "journals")) == 1
-    assert stamps_of(tmp_path / "disco") == [10, 20, 30, 40]
-
-
-def test_what_finds_no_room_in_the_end_is_in_a_journal_or_said_to_be_lost(tmp_path: Path) -> None:
-    for name, journals in (("with", tmp_path / "journals"), ("without", None)):
-        lines: list[str] = []
-        folder, counting = tmp_path / name, Counting(10 * SECOND)
-        writer = DiscoWriter(folder, HOST, journals, say=lines.append)
+    folder, counting = tmp_path / "disco", Counting(10 * SECOND)
+    with keeper_of(folder, say=lines.append) as keeper:
         for one in steady_growth(8):
-            writer.keep(one, counting.samples(one))
+            keeper.take(one, counting.samples(one))
         folder.rmdir()
         folder.write_text("a file where the folder should be")
-        if journals is None:
-            with pytest.raises(OSError, match=r"without: .*; 21 samples are lost to DISCO's files"):
-                writer.close()
-        else:
-            writer.close()
-            assert "becomes files when the collector starts again" in lines[-1]
-            folder.unlink()
-            DiscoWriter(folder, HOST, journals).close()
-            assert stamps_of(folder) == list(range(10, 80, 10))
+    assert "the next start of the collector writes them" in lines[-1]
+    folder.unlink()
+    keeper_of(folder).close()
+    assert stamps_of(folder) == list(range(10, 80, 10))
+
+
+def test_samples_that_can_be_written_nowhere_are_said_to_be_lost(tmp_path: Path) -> None:
+    counting = Counting(10 * SECOND)
+    keeper = keeper_of(tmp_path / "disco", say=[].append)
+    for one in steady_growth(8):
+        keeper.take(one, counting.samples(one))
+    shutil.rmtree(tmp_path / "disco-store")
+    (tmp_path / "disco-store").write_text("a file where the store should be")
+    with pytest.raises(KeepingError, match="32 samples and polls that waited in memory are lost"):
+        keeper.close()
 
 
 def test_a_writer_writes_no_growth_since_a_reading_that_it_has_not_seen(tmp_path: Path) -> None:
@@ -256,45 +249,29 @@ def test_a_writer_writes_no_growth_since_a_reading_that_it_has_not_seen(tmp_path
     counting = Counting(10 * SECOND)
     readings = steady_growth(4)
     counting.samples(readings[0])
-    with DiscoWriter(tmp_path, HOST) as writer:
+    with keeper_of(tmp_path / "disco") as keeper:
         for one in readings[1:]:
-            writer.keep(one, counting.samples(one))
-    assert stamps_of(tmp_path) == [20, 30]
+            keeper.take(one, counting.samples(one))
+    assert stamps_of(tmp_path / "disco") == [20, 30]
 
 
 def test_a_folder_that_cannot_be_made_is_found_out_at_once(tmp_path: Path) -> None:
     (tmp_path / "disco").write_text("")
     with pytest.raises(OSError, match="disco"):
-        DiscoWriter(tmp_path / "disco", HOST)
-
-
-def test_what_waits_has_a_bound_and_what_is_lost_is_said(tmp_path: Path) -> None:
-    lines: list[str] = []
-    folder = tmp_path / "disco"
-    counting = Counting(10 * SECOND)
-    with DiscoWriter(folder, HOST, say=lines.append, most_samples=200) as writer:
-        folder.rmdir()
-        folder.write_text("")
-        for one in steady_growth(200):
-            writer.keep(one, counting.samples(one))
-            writer.flush(one.due_ns)
-        folder.unlink()
-    assert sum("the oldest are being lost" in line for line in lines) == 1
-    assert "samples were lost to them" in lines[-1]
-    assert files(folder)[-1].name == "2021-12-14T03:05:00-to-2021-12-14T03:08:10-switch.jsonl"
+        DiscoFiles(tmp_path / "disco", HOST)
 
 
 @pytest.mark.parametrize("hostname", ["../x", "a/b", ".x", "a b"])
 def test_a_host_name_that_is_no_folders_is_refused(tmp_path: Path, hostname: str) -> None:
     with pytest.raises(ValueError, match=r"expected letters, digits, '\.', '_' or '-'"):
-        DiscoWriter(tmp_path, hostname)
+        DiscoFiles(tmp_path, hostname)
 
 
 def test_a_machines_name_never_leaves_the_folder(tmp_path: Path) -> None:
     evil = replace(LOCAL, machine="../../../evil")
     written(tmp_path / "disco", [reading(tick, {(evil, OCTETS): tick}) for tick in range(3)])
-    assert all(path.is_relative_to(tmp_path / "disco") for path in files(tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["disco"]
+    assert all(path.is_relative_to(tmp_path / "disco") for path in files(tmp_path / "disco"))
+    assert {path.name for path in tmp_path.iterdir()} == {"disco", "disco-store"}
 
 
 GROWTH = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6), st.booleans()), min_size=2, max_size=40)
@@ -305,7 +282,7 @@ GROWTH = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6), st.boo
 def test_what_is_written_reads_back_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, growth: list[tuple[int, int, bool]], first: tuple[int, int]
 ) -> None:
-    folder = tmp_path_factory.mktemp("disco")
+    folder = tmp_path_factory.mktemp("disco") / "disco"
     readings = [reading(0, {(UPLINK, OCTETS): first[0], (UPLINK, RX): 5, (UPLINK, DISCARDS): first[1]})]
     octets, discards = first
     for tick, (more, lost, polled) in enumerate(growth, start=1):

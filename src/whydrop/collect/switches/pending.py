@@ -1,0 +1,255 @@
+"""The database of a collector: polls that are not in the store yet, and the last reading of each switch.
+
+SQLite in WAL mode. Rows and the state of their counters are written in one transaction, so a crash, a loss of power or
+a full disk leaves both as they were after the last transaction. Rows are kept as chunks of a minute (Arrow, zstd): a
+row of its own in SQLite for each sample would take ten times the bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from whydrop.collect.switches.disco_files import DiscoFile, DiscoSample
+from whydrop.collect.switches.last_readings import LastReading
+from whydrop.collect.switches.moments import Moment
+from whydrop.store import tables
+
+NAME = "pending.sqlite"
+# synchronous=FULL: a committed minute survives a loss of power. SQLite copies the log into the database only when told
+# to (`settle`), after most rows went into the store and their pages were dropped: so a row is written once, not twice.
+_SETUP = """
+PRAGMA page_size = 1024;
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA secure_delete = OFF;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA wal_autocheckpoint = 0;
+CREATE TABLE IF NOT EXISTS chunk (
+    id INTEGER PRIMARY KEY, name TEXT, hour INTEGER, part INTEGER, rows INTEGER, crc32 INTEGER, content BLOB
+);
+CREATE TABLE IF NOT EXISTS disco_chunk (id INTEGER PRIMARY KEY, hostname TEXT, began_s INTEGER, content BLOB);
+CREATE TABLE IF NOT EXISTS last_reading (
+    switch TEXT PRIMARY KEY, asked_at TEXT, boot TEXT, at_ns INTEGER, steady_ns INTEGER, uptime_ns INTEGER,
+    poll_ns INTEGER, totals BLOB
+);
+CREATE TABLE IF NOT EXISTS counters (switch TEXT PRIMARY KEY, content BLOB); -- of which the totals are; seldom change
+"""
+_TABLES = ("chunk", "disco_chunk", "last_reading", "counters")
+_COMPRESSION_LEVEL = 1
+_MOST_LOG_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one table and hour (since the epoch) that make one Parquet file of the store.
+
+    Attributes:
+        number: of the file among those of the hour, from 1.
+    """
+
+    table: str
+    hour: int
+    number: int
+    rows: int
+
+    @property
+    def _key(self) -> tuple[str, int, int]:
+        return self.table, self.hour, self.number
+
+
+class Pending:
+    """The database of one collector."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the database, or make it.
+
+        Raises:
+            sqlite3.DatabaseError: the file is damaged.
+            sqlite3.OperationalError: it cannot be opened.
+        """
+        self.path = path
+        self._rescued: dict[str, list[tuple[Any, ...]]] = {}
+        self._names: dict[str, list[tuple[Any, ...]]] = {}  # the content of `counters`, as far as it was written here
+        self._open()
+        (state,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+        if state != "ok":
+            self._db.close()
+            raise sqlite3.DatabaseError(state)
+
+    def _open(self) -> None:
+        self._db = sqlite3.connect(self.path, check_same_thread=False)
+        try:
+            self._db.executescript(_SETUP)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Copy the log into the database, and close it."""
+        with suppress(sqlite3.Error):
+            self._drop_free_pages()
+        self._db.close()
+
+    def add(
+        self,
+        chunks: Iterable[tuple[Part, pl.DataFrame]],
+        readings: Iterable[LastReading],
+        samples: Mapping[DiscoFile, list[DiscoSample]],
+    ) -> None:
+        """Make polls durable, all of them or none.
+
+        Args:
+            chunks: rows, and the part to which they belong.
+            readings: the last one of each switch, to which the rows lead.
+            samples: of files of DISCO.
+
+        Raises:
+            sqlite3.Error: the disk does not take them.
+        """
+        rows = [
+            (*part._key, frame.height, zlib.crc32(content), content)
+            for part, frame, content in ((part, frame, _encoded(frame)) for part, frame in chunks)
+        ]
+        readings = list(readings)
+        names = {one.switch: [(*key, index, oid) for key, (index, oid, _) in one.counters.items()] for one in readings}
+        names = {switch: of_switch for switch, of_switch in names.items() if self._names.get(switch) != of_switch}
+        disco = [(file.hostname, file.began_s, _packed(of_file)) for file, of_file in samples.items()]
+        with self._db:
+            self._db.executemany(
+                "INSERT INTO chunk (name, hour, part, rows, crc32, content) VALUES (?, ?, ?, ?, ?, ?)", rows
+            )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO last_reading VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_state, readings)
+            )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO counters VALUES (?, ?)",
+                [(switch, _packed(of_switch)) for switch, of_switch in names.items()],
+            )
+            self._db.executemany("INSERT INTO disco_chunk (hostname, began_s, content) VALUES (?, ?, ?)", disco)
+        self._names |= names
+
+    def parts(self) -> list[Part]:
+        """The parts of which rows are here, in order."""
+        query = "SELECT name, hour, part, SUM(rows) FROM chunk GROUP BY name, hour, part ORDER BY name, hour, part"
+        return [Part(*row) for row in self._db.execute(query)]
+
+    def rows(self, part: Part) -> tuple[pl.DataFrame, int]:
+        """The rows of a part, and how many are lost because their chunk is damaged."""
+        frames, lost = [pl.DataFrame(schema=tables.TABLES[part.table])], 0
+        query = "SELECT rows, crc32, content FROM chunk WHERE (name, hour, part) = (?, ?, ?) ORDER BY id"
+        for count, crc32, content in self._db.execute(query, part._key):
+            if zlib.crc32(content) == crc32:
+                frames.append(tables.conform(part.table, pl.read_ipc_stream(io.BytesIO(content))))
+            else:
+                lost += count
+        return pl.concat(frames), lost
+
+    def forget(self, part: Part) -> None:
+        """Remove the rows of a part: the store has them."""
+        with self._db:
+            self._db.execute("DELETE FROM chunk WHERE (name, hour, part) = (?, ?, ?)", part._key)
+
+    def disco_files(self) -> list[DiscoFile]:
+        """The files of DISCO of which samples are here, oldest first."""
+        query = "SELECT DISTINCT hostname, began_s FROM disco_chunk ORDER BY began_s, hostname"
+        return [DiscoFile(*row) for row in self._db.execute(query)]
+
+    def disco_samples(self, file: DiscoFile) -> Iterator[DiscoSample]:
+        """The samples of a file of DISCO, in the order in which they were taken."""
+        query = "SELECT content FROM disco_chunk WHERE (hostname, began_s) = (?, ?) ORDER BY id"
+        for (content,) in self._db.execute(query, (file.hostname, file.began_s)).fetchall():
+            yield from (tuple(sample) for sample in _unpacked(content))
+
+    def forget_disco(self, file: DiscoFile) -> None:
+        """Remove the samples of a file of DISCO: it is written."""
+        with self._db:
+            self._db.execute(
+                "DELETE FROM disco_chunk WHERE (hostname, began_s) = (?, ?)", (file.hostname, file.began_s)
+            )
+
+    def last_readings(self) -> list[LastReading]:
+        """The last reading of each switch."""
+        query = "SELECT last_reading.*, content FROM last_reading JOIN counters USING (switch)"
+        return [_last_reading(*row) for row in self._db.execute(query)]
+
+    def settle(self) -> None:
+        """Copy a log that became large into the database, without the pages of removed rows, and empty it.
+
+        Raises:
+            sqlite3.Error: the disk does not take it; nothing is lost.
+        """
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if log.exists() and log.stat().st_size > _MOST_LOG_BYTES:
+            self._drop_free_pages()
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _drop_free_pages(self) -> None:
+        self._db.executescript("PRAGMA incremental_vacuum")
+
+    def recreate(self) -> None:
+        """Write the database again: its files were removed while they were open, which leaves their content readable.
+
+        Raises:
+            OSError, sqlite3.Error: it cannot be written; a later call tries again.
+        """
+        if not self._rescued:
+            self._rescued = {name: self._db.execute(f"SELECT * FROM {name}").fetchall() for name in _TABLES}
+        self._db.close()
+        self._open()
+        with self._db:
+            for name, rows in self._rescued.items():
+                for row in rows:
+                    self._db.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+        self._rescued = {}
+
+
+def _encoded(frame: pl.DataFrame) -> bytes:
+    content = io.BytesIO()
+    frame.write_ipc_stream(content, compression="zstd")
+    return content.getvalue()
+
+
+def _packed(content: Any) -> bytes:
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), _COMPRESSION_LEVEL)
+
+
+def _unpacked(content: bytes) -> Any:
+    return json.loads(zlib.decompress(content))
+
+
+def _state(one: LastReading) -> tuple[Any, ...]:
+    totals = array("Q", [total for _, _, total in one.counters.values()])
+    times = (one.at.at_ns, one.at.steady_ns, one.at.uptime_ns, one.at.poll_ns)
+    return one.switch, one.asked_at, one.boot, *times, zlib.compress(totals.tobytes(), _COMPRESSION_LEVEL)
+
+
+def _last_reading(
+    switch: str,
+    asked_at: str | None,
+    boot: str | None,
+    at_ns: int,
+    steady_ns: int | None,
+    uptime_ns: int | None,
+    poll_ns: int,
+    totals: bytes,
+    names: bytes,
+) -> LastReading:
+    at = Moment(0, at_ns, steady_ns, uptime_ns, poll_ns, earlier_run=True)
+    counters = {
+        (port, machine, name): (index, oid, total)
+        for (port, machine, name, index, oid), total in zip(
+            _unpacked(names), array("Q", zlib.decompress(totals)), strict=True
+        )
+    }
+    return LastReading(switch, asked_at, boot, at, counters)
