@@ -1,4 +1,4 @@
-"""What it costs to keep polls until they are in the store: CPU and bytes written a poll, without SNMP.
+"""CPU and bytes written to keep a poll until it is in the store, without SNMP.
 
     .venv/bin/python bench/switches/keeping.py --folder DIR
 

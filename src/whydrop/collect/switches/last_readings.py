@@ -47,7 +47,7 @@ class LastReading:
 
 
 def last_reading(reading: Reading) -> LastReading | None:
-    """What the next collector has to know of a reading; None where it does not say when it was made."""
+    """The part of a reading that the next collector needs; None where the reading has no time."""
     at = moment(reading, 0)
     if at is None:
         return None
