@@ -106,13 +106,14 @@ def pace(
 
     recover(say)
     if not dry_run and not reverting.allowed():
-        raise CannotChangeError("changing queues needs CAP_NET_ADMIN: run as root, or ask for a dry run")
+        raise CannotChangeError(
+            "changing queues needs CAP_NET_ADMIN: run as root, or only print the commands (--dry-run, dry_run=True)"
+        )
     with ExitStack() as opened:
         meter = opened.enter_context(_meter(host, duration_s, port, secret, ip_version, output, say))
         route = pacing.route_to(meter.host.address or host, ip_version)
-        known = _known(route, source, rate_bps, burst_bytes, say)
-        if isinstance(known, float):
-            highest_bps, known = highest_bps or known, None
+        known, up_to_bps = _known(route, source, rate_bps, burst_bytes, say)
+        highest_bps = highest_bps or up_to_bps
         lease = None
         if known is None and not dry_run:
             lease = opened.enter_context(leased(pacing.to_be_tried(route, replace_root=replace_root), host))
@@ -139,22 +140,22 @@ def pace(
 
 def _known(
     route: Route, source: str | PathLike[str] | None, rate_bps: float | None, burst_bytes: float | None, say: Say
-) -> Plan | float | None:
-    """The plan where the rate is known; where it is known too little, the highest rate to search up to."""
+) -> tuple[Plan | None, float | None]:
+    """The plan where the rate is known; where its interval is wide, ``None`` and the rate to search up to."""
     from whydrop.act import pacing, planning
     from whydrop.act.changes import Pace
 
     if rate_bps is not None:
         given = planning.Bottleneck("unknown", planning.Estimate(rate_bps), found="the rate was given")
         burst = round(burst_bytes) if burst_bytes else planning.burst_for(rate_bps)
-        return pacing.known(given, Pace(rate_bps, burst), route)
+        return pacing.known(given, Pace(rate_bps, burst), route), None
     if source is None:
-        return None
+        return None, None
     bottleneck = _bottleneck(Path(source))
     if bottleneck.is_uncertain:
-        say("the rate is not known well enough: searching for it")
-        return bottleneck.rate_bps.high
-    return pacing.known(bottleneck, planning.pace_for(bottleneck), route)
+        say("the interval of the rate is wide: searching for the rate")
+        return None, bottleneck.rate_bps.high
+    return pacing.known(bottleneck, planning.pace_for(bottleneck), route), None
 
 
 def _bottleneck(source: Path) -> Bottleneck:
@@ -187,17 +188,20 @@ class Fixed:
     proof: Proof | None
 
     @property
+    def words(self) -> str:
+        """The fix in words; why there is none, where there is none."""
+        from whydrop.act.fixing import NoRemedy
+
+        return self.remedy.why if isinstance(self.remedy, NoRemedy) else self.remedy.words
+
+    @property
     def helps(self) -> bool:
         """False if the fix was tried and does not help."""
         return self.proof is None or self.proof.holds
 
     def __repr__(self) -> str:
-        from whydrop.act.fixing import NoRemedy
-
-        if isinstance(self.remedy, NoRemedy):
-            return f"<whydrop.Fixed: nothing to try: {self.remedy.why}>"
         tried = "not tried" if self.proof is None else "helps" if self.proof.holds else "does not help"
-        return f"<whydrop.Fixed: {self.remedy.words}: {tried}>"
+        return f"<whydrop.Fixed: {self.words}: {tried}>"
 
 
 def fix(

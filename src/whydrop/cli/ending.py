@@ -39,6 +39,13 @@ def write_found(found: Mapping[str, Any]) -> None:
     sys.stdout.buffer.flush()
 
 
+def problems() -> tuple[type[Exception], ...]:
+    """The exceptions that end a command with one line: what the user can act on."""
+    from whydrop import CaptureError, Error
+
+    return CaptureError, Error, OSError
+
+
 def status(reason: BaseException) -> int:
     """Say on stderr why the program stops, in one line and one for each note on it; return its exit status."""
     if isinstance(reason, OSError):

@@ -68,7 +68,7 @@ def command(
 
             terminal.print_document(explanation.document(found))
         _write_files(found, report, folder, picture or "png", quiet=as_json)
-    except problems() as reason:
+    except ending.problems() as reason:
         sys.exit(ending.not_analysed(reason, [path for path in captures if not path.is_dir()]))
 
 
@@ -88,13 +88,6 @@ def explained(
     except SourceError as reason:
         said = ending.printable(str(reason)).replace("sequence=True", "--sequence")
         raise click.UsageError(f"{said[0].upper()}{said[1:]}.") from None
-
-
-def problems() -> tuple[type[BaseException], ...]:
-    """The exceptions that end the program with one line."""
-    from whydrop import CaptureError, Error
-
-    return CaptureError, Error, OSError
 
 
 def _check_only_captures(paths: Sequence[Path], options: dict[str, Any]) -> None:

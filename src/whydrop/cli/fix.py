@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import whydrop
+from whydrop.api import changing
 from whydrop.cli import ending, options, pace, quantities
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
-    from whydrop.act.measuring import Meter
-    from whydrop.act.pacing import Route
     from whydrop.act.proving import Proof
+    from whydrop.api.changing import Fixed
 
 EXAMPLES = """
 \b
@@ -48,74 +47,52 @@ def command(host: str, as_json: bool, **given: Any) -> None:
     """Find out why packets to HOST are dropped or delayed, and try the mildest fix on this host."""
     try:
         status = _fix(host, as_json=as_json, options=given)
-    except pace.problems() as reason:
+    except ending.problems() as reason:
         status = ending.status(reason)
     sys.exit(status)
 
 
 def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
-    from whydrop.act import fixing, pacing
-
-    pace.recovered()
-    with ExitStack() as stack:
-        meter = pace.meter_for(host, options, stack)
-        meter.flows = options["flows"]
-        route = pacing.route_to(meter.host.address or host, options["ip_version"])
-        source = options["source"]
-        evidence = fixing.of_capture(source) if source is not None else fixing.measured(meter, route)
-        chosen = fixing.choose(evidence, route, replace_root=options["replace_root"])
+    def chosen(evidence: Evidence, remedy: Remedy | NoRemedy) -> None:
         if not as_json:
-            _print_chosen(evidence, chosen)
-        proof = None
-        if isinstance(chosen, fixing.NoRemedy):
-            outcome, good = "Nothing was changed.", True
-        elif not options["apply"]:
-            outcome, good = "Nothing was changed. Try it: --apply.", True
-        else:
-            chosen, proof = _tried(meter, route, chosen, host, options)
-            good = proof.holds
-            outcome = _outcome(proof, chosen, options)
-        if not as_json:
-            print(f"\n{outcome}")
-            if proof is not None:
-                print(
-                    f"\nTried:    {ending.printable(chosen.words)}." if not isinstance(chosen, fixing.NoRemedy) else ""
-                )
-                pace.print_proof(proof)
-            _print_ticket(evidence, chosen)
-        if options["report"] is not None:
-            _write_report(options["report"], host, evidence, chosen, proof, outcome)
-        if as_json:
-            ending.write_document(json.dumps(_document(host, evidence, chosen, proof, outcome), ensure_ascii=False))
-        sys.stdout.flush()
-        return 0 if good else ending.NOT_ANALYSED
+            _print_chosen(evidence, remedy)
+
+    changing.recover(pace.note)
+    found = whydrop.fix(
+        host,
+        apply=options["apply"],
+        source=options["source"],
+        for_s=options["for_s"],
+        keep=options["keep"],
+        flows=options["flows"],
+        replace_root=options["replace_root"],
+        chosen=chosen,
+        **pace.measuring(host, options),
+    )
+    evidence, remedy, proof, outcome = found.evidence, found.remedy, found.proof, _outcome(found, options)
+    if not as_json:
+        print(f"\n{outcome}")
+        if proof is not None:
+            print(f"\nTried:    {ending.printable(found.words)}.")
+            pace.print_proof(proof)
+        _print_ticket(evidence, remedy)
+    if options["report"] is not None:
+        _write_report(options["report"], host, evidence, remedy, proof, outcome)
+    if as_json:
+        ending.write_document(json.dumps(_document(host, evidence, remedy, proof, outcome), ensure_ascii=False))
+    sys.stdout.flush()
+    return 0 if found.helps else ending.NOT_ANALYSED
 
 
-def _tried(meter: Meter, route: Route, remedy: Remedy, host: str, options: dict[str, Any]) -> tuple[Remedy, Proof]:
-    """The fix with the rate that the search found, and the proof of it."""
-    from whydrop.act import fixing, pacing
-    from whydrop.act.applying import leased
-
-    if remedy.change is None:
-        return remedy, fixing.prove(meter, remedy, lambda: None, lambda: None)
-    replacing = {"replace_root": options["replace_root"]}
-    with leased(remedy.change, host) as lease:
-        if remedy.highest_bps is not None:
-            highest_bps = min(remedy.highest_bps, route.speed_bps)
-            plan = pacing.searched(meter, route, lease, highest_bps=highest_bps, **replacing)
-            change = pacing.change_for(plan, route, **replacing)
-            lease.use(change)
-            lease.off()
-            remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")
-        proof = fixing.prove(meter, remedy, lease.on, lease.off)
-        if proof.holds:
-            lease.leave("kept" if options["keep"] else "until", options["for_s"])
-    return remedy, proof
-
-
-def _outcome(proof: Proof, remedy: Remedy, options: dict[str, Any]) -> str:
+def _outcome(found: Fixed, options: dict[str, Any]) -> str:
+    from whydrop.act.fixing import NoRemedy
     from whydrop.text.quantities import duration
 
+    remedy, proof = found.remedy, found.proof
+    if isinstance(remedy, NoRemedy):
+        return "Nothing was changed."
+    if proof is None:
+        return "Nothing was changed. Try it: --apply."
     result = proof.sentence()
     if not proof.holds:
         return f"{result} The fix was reverted: this host is as it was before."

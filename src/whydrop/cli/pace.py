@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import whydrop
+from whydrop.api import changing
 from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
-    from whydrop.act.measuring import Meter
-    from whydrop.act.pacing import Plan, Route
+    from whydrop.act.pacing import Plan
     from whydrop.act.proving import Proof
+    from whydrop.api.changing import Paced
 
 EXAMPLES = """
 \b
@@ -96,49 +95,14 @@ def _end(act: Callable[[], int]) -> None:
     """End the program with the status of what was done, or one line about why it was not."""
     try:
         status = act()
-    except problems() as reason:
+    except ending.problems() as reason:
         status = ending.status(reason)
     sys.exit(status)
 
 
-def problems() -> tuple[type[BaseException], ...]:
-    """The exceptions that end the program with one line."""
-    from whydrop._core import CaptureError
-    from whydrop.act.applying import LostError
-    from whydrop.act.changes import CannotChangeError
-    from whydrop.act.measuring import NoMeasurementError
-    from whydrop.act.planning import NoPlanError
-    from whydrop.act.reverting import NotRevertedError
-    from whydrop.act.state import StateError
-    from whydrop.measure.engine import EngineError
-    from whydrop.recording.errors import RecordingError
-
-    return (
-        CannotChangeError, LostError, NoMeasurementError, NoPlanError, NotRevertedError, EngineError, RecordingError,
-        CaptureError, StateError, OSError,
-    )  # fmt: skip
-
-
-def meter_for(host: str, options: dict[str, Any], stack: ExitStack) -> Meter:
-    """The meter of a host; its recordings are temporary unless a folder is named."""
-    from whydrop.act.measuring import Meter
-    from whydrop.cli.far_end import far_host
-
-    far = far_host(host, options["port"], options["secret_file"])
-    folder = options["output"] or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
-    folder.mkdir(parents=True, exist_ok=True)
-    return Meter(far, folder, options["duration_s"], options["ip_version"], say=say)
-
-
-def recovered() -> None:
-    """Revert the changes that an earlier run left behind, where this process may, and say so."""
-    from whydrop.act import reverting, state
-
-    if not reverting.allowed():
-        return
-    with state.opened() as book:
-        for words in reverting.recover(book):
-            print(f"whydrop: {ending.printable(words)} (left by an earlier run)", file=sys.stderr)
+def note(words: str) -> None:
+    """Print what was done with changes of an earlier run."""
+    print(f"whydrop: {ending.printable(words)}", file=sys.stderr)
 
 
 def say(words: str) -> None:
@@ -148,103 +112,61 @@ def say(words: str) -> None:
 
 
 def _pace(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
-    from whydrop.act import pacing, reverting
-    from whydrop.act.applying import leased
-    from whydrop.act.changes import CannotChangeError
-    from whydrop.act.measuring import read
-    from whydrop.recording.recording import Recording
-
-    recovered()
-    if not options["dry_run"] and not reverting.allowed():
-        raise CannotChangeError(
-            "changing queues needs CAP_NET_ADMIN: run as root, or print the commands with --dry-run"
-        )
-    replacing = {"replace_root": options["replace_root"]}
-    with ExitStack() as stack:
-        meter = meter_for(host, options, stack)
-        route = pacing.route_to(meter.host.address or host, options["ip_version"])
-        known, highest_bps = _known_plan(route, options)
-        lease = None
-        if known is None and not options["dry_run"]:
-            lease = stack.enter_context(leased(pacing.to_be_tried(route, **replacing), host))
-        plan = known or pacing.searched(meter, route, lease, highest_bps=highest_bps, **replacing)
-        change = pacing.change_for(plan, route, **replacing)
-        document = _document(plan, change, host)
+    def planned(plan: Plan, change: Change) -> None:
         if not as_json:
             _print_plan(plan, change)
-        if options["dry_run"] or not plan.helps:
-            if not plan.helps and not as_json:
-                print("\nPacing does not help on this path: nothing was changed.")
-            return _ended(document, "planned" if plan.helps else "does not help", as_json=as_json, good=plan.helps)
-        if lease is None:
-            lease = stack.enter_context(leased(change, host))
-        lease.use(change)
-        outcome, good = "applied, not proved", True
-        if not options["no_proof"]:
-            lease.off()
-            proof = pacing.proved(meter, lease)
-            first = read(Recording.open(proof.recordings[0]))
-            plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
-            document |= {"proof": proof_document(proof), "for_the_other_side": _ticket(plan)}
-            good = proof.holds
-            outcome = "better" if good else "not better: reverted"
-            if not as_json:
-                print(f"\n{proof.sentence()}")
-                print_proof(proof)
-        if good:
-            lease.leave("kept" if options["keep"] else "until", options["for_s"])
-        else:
-            lease.end()
-        if not as_json:
-            _print_outcome(good=good, keep=options["keep"], for_s=options["for_s"])
-            _print_ticket(plan)
-        return _ended(document, outcome, as_json=as_json, good=good)
 
-
-def _ended(document: dict[str, Any], outcome: str, *, as_json: bool, good: bool) -> int:
+    changing.recover(note)
+    found = whydrop.pace(
+        host,
+        source=options["source"],
+        rate_bps=options["rate"],
+        burst_bytes=options["burst"],
+        highest_bps=options["max_rate"],
+        for_s=options["for_s"],
+        keep=options["keep"],
+        prove=not options["no_proof"],
+        dry_run=options["dry_run"],
+        replace_root=options["replace_root"],
+        planned=planned,
+        **measuring(host, options),
+    )
     if as_json:
-        ending.write_document(json.dumps({**document, "outcome": outcome}, ensure_ascii=False))
+        ending.write_document(json.dumps(_document(found, host), ensure_ascii=False))
+    else:
+        _print_found(found, keep=options["keep"], for_s=options["for_s"])
     sys.stdout.flush()
-    return 0 if good else ending.NOT_ANALYSED
+    return 0 if found.helps else ending.NOT_ANALYSED
 
 
-def _known_plan(route: Route, options: dict[str, Any]) -> tuple[Plan | None, float | None]:
-    """The plan where the rate is known; ``None`` and the highest rate where it must be searched for."""
-    from whydrop.act import pacing, planning
-    from whydrop.act.changes import Pace
+def measuring(host: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of the measurements, as :func:`whydrop.pace` and :func:`whydrop.fix` take them."""
+    from whydrop.cli.far_end import far_host
 
-    if options["rate"] is not None:
-        rate = options["rate"]
-        given = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
-        burst = options["burst"]
-        return pacing.known(given, Pace(rate, round(burst) if burst else planning.burst_for(rate)), route), None
-    if options["source"] is not None:
-        bottleneck = _known(options["source"])
-        if bottleneck.is_uncertain:
-            say("the interval of the rate is wide: searching for the rate")
-            return None, options["max_rate"] or bottleneck.rate_bps.high
-        return pacing.known(bottleneck, planning.pace_for(bottleneck), route), None
-    return None, options["max_rate"]
+    far = far_host(host, options["port"], options["secret_file"])
+    same = {name: options[name] for name in ("duration_s", "port", "ip_version", "output")}
+    return {**same, "secret": far.secret, "say": say}
 
 
-def _known(source: Path) -> Any:
-    import whydrop
-    from whydrop.act import planning
-
-    with source.open("rb") as file:
-        if file.read(64).lstrip().startswith(b"{"):
-            return planning.from_depth(source.read_text(errors="replace"), str(source))
-    document = whydrop.explain(source).document
-    for verdict in document["verdicts"]:
-        found = planning.from_verdict(verdict)
-        if found is not None:
-            return found
-    headline = document["verdicts"][0]["sentence"] if document["verdicts"] else "no verdict"
-    raise planning.NoPlanError(f"{source}: no verdict in it gives a rate to pace at ({headline})")
+def _print_found(found: Paced, *, keep: bool, for_s: float) -> None:
+    if found.outcome == "does not help":
+        print("\nPacing does not help on this path: nothing was changed.")
+    if found.outcome in ("planned", "does not help"):
+        return
+    if found.proof is not None:
+        print(f"\n{found.proof.sentence()}")
+        print_proof(found.proof)
+    _print_outcome(good=found.helps, keep=keep, for_s=for_s)
+    words = _ticket(found.plan)
+    if words is not None:
+        print(f"\nThe lasting fix, for the operator of the bottleneck:\n{words}")
 
 
-def _document(plan: Plan, change: Change, host: str) -> dict[str, Any]:
-    pace = plan.pace
+_OUTCOMES = {"applied": "applied, not proved", "not better": "not better: reverted"}
+
+
+def _document(found: Paced, host: str) -> dict[str, Any]:
+    plan, change, pace = found.plan, found.change, found.plan.pace
     tried = [] if plan.search is None else plan.search.tried
     return {
         "host": host,
@@ -264,6 +186,8 @@ def _document(plan: Plan, change: Change, host: str) -> dict[str, Any]:
         "commands": change.commands(),
         "notes": list(change.notes),
         "for_the_other_side": _ticket(plan),
+        **({} if found.proof is None else {"proof": proof_document(found.proof)}),
+        "outcome": _OUTCOMES.get(found.outcome, found.outcome),
     }
 
 
@@ -336,12 +260,6 @@ def _print_outcome(*, good: bool, keep: bool, for_s: float) -> None:
         print("\nPacing stays until `whydrop pace revert` or the next boot.")
     else:
         print(f"\nPacing stays for {duration(for_s)}. Keep it: whydrop pace keep. Revert it: whydrop pace revert.")
-
-
-def _print_ticket(plan: Plan) -> None:
-    words = _ticket(plan)
-    if words is not None:
-        print(f"\nThe lasting fix, for the operator of the bottleneck:\n{words}")
 
 
 def _changes(do: str, *, as_json: bool = False) -> int:

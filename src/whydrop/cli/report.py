@@ -10,7 +10,7 @@ import click
 
 from whydrop.cli import ending, options, usage
 from whydrop.cli.command import Command
-from whydrop.cli.explain import explained, problems
+from whydrop.cli.explain import explained
 from whydrop.cli.recordings import ARGUMENT
 
 EXAMPLES = """
@@ -33,7 +33,7 @@ def command(recordings: tuple[Path, ...], output: Path | None) -> None:
     for path in recordings:
         try:
             page = explained([path], tables=True).write_report(output or _page(path))
-        except problems() as reason:
+        except ending.problems() as reason:
             sys.exit(ending.status(reason))
         print(f"Report: {ending.printable(str(page))}")
 
