@@ -8,7 +8,8 @@ import importlib
 import pytest
 
 MODULES = (
-    "whydrop.cli.aligned",
+    "whydrop.show.document",
+    "whydrop.show.text_layout",
     "whydrop.measure.batch.expanding",
     "whydrop.measure.places",
     "whydrop.measure.batch.toml_writing",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from whydrop.cli import aligned, ending, options, quantities
+from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Group
 from whydrop.runtime import cancelling
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whydrop.measure.batch.expanding import Run
     from whydrop.measure.batch.reading import Tables
     from whydrop.measure.batch.state import State
+    from whydrop.show.document import Table
 
 EXAMPLES = """
 \b
@@ -261,44 +262,34 @@ def _summary(summary: Summary, state: State, path: Path) -> int:
 
 
 def _print_plan(runs: Sequence[Run], times: dict[str, float], state: State, *, with_commands: bool) -> None:
+    from whydrop.show import terminal
+    from whydrop.show.document import Column, Columns, Document, Table, Text, parts
     from whydrop.text import quantities
 
-    rows = [("#", "Batch", "With", "Rep.", "Test", "Takes", "Title")]
-    for number, one in enumerate(runs):
-        what = one.test or "(command)"
-        takes = quantities.duration(times[one.key])
-        rows.append(
-            (
-                str(number + 1),
-                one.batch,
-                ", ".join(one.arguments) or "–",
-                f"{one.repetition:02d}",
-                what,
-                takes,
-                one.title,
-            )
-        )
-    lines = aligned.columns(rows)
-    click.echo(lines[0])
-    for line in lines[1:]:
-        click.echo(line)
-    if with_commands:
-        _print_commands(runs)
+    columns: Columns[tuple[int, Run]] = {
+        Column("#", number=True): lambda row: str(row[0]),
+        Column("Batch", rank=2): lambda row: row[1].batch,
+        Column("With"): lambda row: ", ".join(row[1].arguments) or "–",
+        Column("Rep.", True, 1): lambda row: f"{row[1].repetition:02d}",
+        Column("Test", rank=3): lambda row: row[1].test or "(command)",
+        Column("Takes", True, 4): lambda row: quantities.duration(times[row[1].key]),
+        Column("Title", rank=5): lambda row: row[1].title,
+    }
     total_s = sum(times.values()) + sum(one.pause_s for one in runs[:-1])
     order = f" Random order by seed {state.seed}." if state.seed is not None else ""
-    click.echo(f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {aligned.clock(total_s)} in all.{order}")
+    title = f"{quantities.plural(len(runs), 'run')}, {quantities.long_duration(total_s)} in all.{order}"
+    commands = map(_commands, enumerate(runs, 1)) if with_commands else ()
+    shown = parts(Table.of("", columns, enumerate(runs, 1)), *commands, Text(title))
+    terminal.print_document(Document(title, shown))
 
 
-def _print_commands(runs: Sequence[Run]) -> None:
-    for number, one in enumerate(runs):
-        if not one.commands and one.run is None:
-            continue
-        click.echo(f"Run {number + 1}:")
-        rows = [(each.kind, each.name, _words(each.run)) for each in one.commands]
-        if one.run is not None:
-            rows.append(("run", "", _words(one.run)))
-        for line in aligned.columns(rows):
-            click.echo(line)
+def _commands(numbered: tuple[int, Run]) -> Table:
+    from whydrop.show.document import Column, Table
+
+    number, one = numbered
+    rows = [(each.kind, each.name, _words(each.run)) for each in one.commands]
+    rows += [("run", "", _words(one.run))] if one.run is not None else []
+    return Table(f"Run {number}", (Column(""), Column(""), Column("")), tuple(rows))
 
 
 def _words(line: str | list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import aligned, ending, progress
+from whydrop.cli import ending, progress
 from whydrop.measure.batch.executing import Outcome, Watcher
 from whydrop.measure.batch.expanding import Run
 
@@ -80,7 +80,9 @@ class Showing(Watcher):
         if self.progress is None:
             return
         left_s = max(0.0, self.total_s - self.done_s - self.now_s)
-        state = f"{self.number} of {self.count} runs, {aligned.clock(left_s)} left"
+        from whydrop.text import quantities
+
+        state = f"{self.number} of {self.count} runs, {quantities.long_duration(left_s)} left"
         self.progress.update(self.whole, description=state, total=self.total_s, completed=self.done_s + self.now_s)
 
 

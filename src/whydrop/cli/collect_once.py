@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import ending
 from whydrop.cli.collect_sources import complain, sources_of
 from whydrop.collect.switches.sessions import AskingError
+from whydrop.show import terminal
+from whydrop.show.document import Column, Columns, Document, Items, Section, Table, Text, parts
 from whydrop.text import quantities
 
 if TYPE_CHECKING:
@@ -32,11 +34,11 @@ async def examine(config: Config, *, poll: bool) -> int:
             failed += 1
             continue
         assert source.found is not None
-        _print_head(source, source.found)
-        _print_counters(result) if result is not None else _print_ports(source.found)
+        shown = _counters(result) if result is not None else _ports(source.found)
+        problems = tuple(Text(line, "warning") for line in (*source.found.missing, *source.found.notes))
+        title = _title(source, source.found)
+        terminal.print_document(Document(title, (Section(title, parts(shown, Items(problems))),)))
         failed += bool(source.found.missing or (result is not None and result.status != "ok"))
-        for line in (*source.found.missing, *source.found.notes):
-            click.echo(aligned.paragraph(line, "  ! "))
         if result is not None and result.status != "ok":
             complain(f"{source.name}: {result.status}: {result.message}")
         source.close()
@@ -56,46 +58,44 @@ async def _examined(source: SnmpSource, poll: bool) -> Reading | AskingError | N
     return await source.read(time.time_ns()) if poll else None
 
 
-def _print_head(source: SnmpSource, found: Found) -> None:
+def _title(source: SnmpSource, found: Found) -> str:
     switch = source.switch
     place = f"{switch.address}:{switch.port}" if ":" not in switch.address else f"[{switch.address}]:{switch.port}"
-    click.echo(
-        click.style(ending.printable(f"{switch.name} at {place}"), bold=True)
-        + f": {len(found.ports)} port{'s' if len(found.ports) != 1 else ''}, {len(found.asked)} counters"
-    )
+    ports, counters = quantities.plural(len(found.ports), "port"), quantities.plural(len(found.asked), "counter")
+    return f"{switch.name} at {place}: {ports}, {counters}"
 
 
-def _print_ports(found: Found) -> None:
-    rows = [("port", "machine", "index", "speed", "counters", "alias")]
-    for port in found.ports:
-        count = sum(owner is port for owner, _ in found.asked.values())
-        speed = quantities.rate(port.speed_bps) if port.speed_bps else "?"
-        rows.append((port.name, port.machine or "-", str(port.index), speed, str(count), port.alias or "-"))
-    if found.ports:
-        for line in aligned.columns(rows):
-            click.echo(line)
+def _ports(found: Found) -> Table:
+    def counters(port: Port) -> str:
+        return str(sum(owner is port for owner, _ in found.asked.values()))
+
+    columns: Columns[Port] = {
+        Column("Port"): lambda port: port.name,
+        Column("Machine", rank=2): lambda port: port.machine or "–",
+        Column("Index", True, 3): lambda port: str(port.index),
+        Column("Speed", True, 1): lambda port: quantities.rate(port.speed_bps) if port.speed_bps else "?",
+        Column("Counters", number=True): counters,
+        Column("Alias", rank=4): lambda port: port.alias or "–",
+    }
+    return Table.of("", columns, found.ports)
 
 
-def _print_counters(reading: Reading) -> None:
+def _counters(reading: Reading) -> Table:
     """Each port's counters, both directions beside each other."""
-    rows = [("port", "machine", "counter", "received", "sent")]
+    columns = (Column("Port"), Column("Machine", rank=1), Column("Counter"), Column("Received", number=True),
+               Column("Sent", number=True))  # fmt: skip
     by_port = groupby(reading.values.items(), lambda item: item[0][0])
-    for port, items in by_port:
-        rows += _rows(port, [(counter, value) for (_, counter), value in items])
-    widths = [max(len(row[place]) for row in rows) for place in range(5)]
-    for row in rows:
-        words = [cell.ljust(width) if place < 3 else cell.rjust(width)
-                 for place, (cell, width) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
-        click.echo("  " + ending.printable("  ".join(words)))
+    rows = [row for port, items in by_port for row in _rows(port, [(name, value) for (_, name), value in items])]
+    return Table("", columns, tuple(rows))
 
 
 def _rows(port: Port, counters: list[tuple[Counter, int]]) -> list[tuple[str, str, str, str, str]]:
     kinds: dict[str, dict[str, str]] = {}
     for counter, value in counters:
         kind, _, direction = counter.name.rpartition(".")
-        kinds.setdefault(kind, {})[direction] = f"{value:,}".replace(",", " ")
+        kinds.setdefault(kind, {})[direction] = quantities.count(value)
     rows = []
-    for number, (kind, ways) in enumerate(kinds.items()):
-        first = (port.name, port.machine or "-") if number == 0 else ("", "")
-        rows.append((*first, kind, ways.get("rx", "-"), ways.get("tx", "-")))
+    for number, (kind, directions) in enumerate(kinds.items()):
+        first = (port.name, port.machine or "–") if number == 0 else ("", "")
+        rows.append((*first, kind, directions.get("rx", "–"), directions.get("tx", "–")))
     return rows

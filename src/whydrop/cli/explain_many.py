@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, progress
+from whydrop.cli import ending, progress
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.explaining.many.explaining import Tally
     from whydrop.explaining.many.workers import CostLimits
+    from whydrop.show.document import Document
 
 _MOST_LISTED = 10
 
@@ -54,7 +55,10 @@ def explain_into_store(
     if as_json:
         ending.write_document(_document(tally, str(place), found.other_files))
     else:
-        _print(tally, str(place), found.other_files)
+        from whydrop.show import terminal
+
+        terminal.print_document(_text(tally, str(place), found.other_files))
+        _print_problems(tally)
     for note in store.notes:
         click.echo(f"whydrop: {ending.printable(note)}", err=True)
     return 1 if tally.unreadable or tally.failures or store.notes else 0
@@ -78,30 +82,33 @@ def _progress() -> Iterator[Callable[[Tally], None]]:
         yield lambda tally: advance(f"{tally.done} of {tally.captures} captures", tally.bytes_done, tally.bytes or None)
 
 
-def _print(tally: Tally, place: str, other_files: int) -> None:
-    from whydrop.text import quantities
+def _text(tally: Tally, place: str, other_files: int) -> Document:
+    from whydrop.show.document import Column, Document, Facts, Section, Table, Text, parts
+    from whydrop.text.quantities import count, percent, plural, significant
 
     explained = sum(tally.causes.values())
-    click.echo(ending.printable(f"{_captures(explained)} explained into {place}"))
-    if explained:
-        share = f" ({quantities.significant(100 * tally.lost / tally.packets)} %)" if tally.lost else ""
-        click.echo(f"  {quantities.count(tally.packets)} packets, {quantities.count(tally.lost)} lost{share}")
-        click.echo("\nWhat limited them most:")
-        for cause, count in tally.causes.most_common():
-            click.echo(f"  {count:>7}  {quantities.percent(count / explained):>6}  {cause}")
-    others = [
-        (tally.known, "explained already (before, or as a copy of another), and left out"),
-        (tally.truncated, "truncated or damaged: explained up to there"),
-        (len(tally.failures), "failed"),
-        (len(tally.unreadable), "could not be read"),
-        (other_files, "files that are no captures, left out"),
-        (tally.retries, "tries again after a process was killed"),
-    ]
-    if any(count for count, _ in others):
-        click.echo()
-    for count, words in others:
-        if count:
-            click.echo(f"  {count:>7}  {words}")
+    share = f" ({significant(100 * tally.lost / tally.packets)} %)" if tally.lost else ""
+    packets = f"{plural(tally.packets, 'packet')}, {count(tally.lost)} lost{share}"
+    causes = tuple((cause, count(number), percent(number / explained)) for cause, number in tally.causes.most_common())
+    others = (
+        ("explained before, or copies of others: left out", tally.known),
+        ("truncated or damaged: explained up to there", tally.truncated),
+        ("failed", len(tally.failures)),
+        ("unreadable", len(tally.unreadable)),
+        ("no captures: left out", other_files),
+        ("further attempts after a process was killed", tally.retries),
+    )
+    title = f"{plural(explained, 'capture')} explained into {place}"
+    hint = f"Tables captures, flows, transfers and verdicts: `whydrop store {place}` shows them."
+    shown = parts(
+        Table("Main causes", (Column("Cause"), Column("Captures", number=True), Column("Share", number=True)), causes),
+        Section("Other files", parts(Facts(tuple((words, count(number)) for words, number in others if number)))),
+        Section("", parts(Text(hint if explained or tally.known else ""))),
+    )
+    return Document(title, (Section(title, parts(Text(packets if explained else ""))), *shown))
+
+
+def _print_problems(tally: Tally) -> None:
     failures = [f"{path}: {why}" if not why.startswith(path) else why for path, why in tally.failures]
     problems = failures + tally.unreadable
     for problem in problems[:_MOST_LISTED]:
@@ -109,15 +116,6 @@ def _print(tally: Tally, place: str, other_files: int) -> None:
     if len(problems) > _MOST_LISTED:
         more = len(problems) - _MOST_LISTED
         click.echo(f"whydrop: and {more} more; the table `captures` names each, with its status and message", err=True)
-    if explained or tally.known:
-        click.echo()
-        click.echo(
-            aligned.paragraph(f"Tables captures, flows, transfers, verdicts; see them with: whydrop store {place}")
-        )
-
-
-def _captures(count: int) -> str:
-    return f"{count} capture{'' if count == 1 else 's'}"
 
 
 def _document(tally: Tally, place: str, other_files: int) -> str:

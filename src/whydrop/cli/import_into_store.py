@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ending, progress
+from whydrop.cli import ending, progress
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     from whydrop.formats.archives.chunks import FileReport, Status
     from whydrop.formats.archives.ingesting import Report
+    from whydrop.show.document import Document
 
 # More lines of what is damaged would hide that of the others; all of it stands in the store.
 _MOST_DAMAGE = 20
@@ -46,7 +47,9 @@ def run(files: tuple[Path, ...], place: str, *, again: bool, workers: int | None
 
         ending.write_document(json.dumps(_document(report, place), indent=1))
     else:
-        _print(report, place)
+        from whydrop.show import terminal
+
+        terminal.print_document(_text(report, place))
         # What follows goes elsewhere, perhaps to the same terminal.
         sys.stdout.flush()
     _print_problems(report)
@@ -59,41 +62,28 @@ def _require_any(files: tuple[Path, ...]) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(files[0]))
 
 
-def _print(report: Report, place: str) -> None:
-    from whydrop.text import quantities
+def _text(report: Report, place: str) -> Document:
+    from whydrop.formats.archives.noting import together
+    from whydrop.show.document import Column, Document, Facts, Items, Section, Table, Text, parts
+    from whydrop.text.quantities import count, plural
 
     tables = report.tables()
-    new = sum(count.rows for count in tables.values())
-    files = report.statuses()
-    of = f"{quantities.count(len(report.files))} file{'' if len(report.files) == 1 else 's'}"
-    print(f"{ending.printable(place)}: {quantities.count(new)} new rows from {of}")
-    rows = [
-        (name, quantities.count(count.rows), quantities.count(count.duplicates), quantities.count(count.conflicts))
-        for name, count in tables.items()
-    ]
-    if rows:
-        print()
-        for line in aligned.numbers(("Table", "New rows", "There already", "In conflict"), rows):
-            print(line)
-    if set(files) - {"new"}:
-        print()
-        for line in aligned.numbers(
-            ("Files", ""),
-            [(words, quantities.count(files[status])) for status, words in _WORDS.items() if files[status]],
-        ):
-            print(line)
-    _print_notes(report)
-
-
-def _print_notes(report: Report) -> None:
-    """Print notes on repairs and omissions, each kind once: files that were left out as a whole are counted above."""
-    from whydrop.formats.archives.noting import together
-
+    new = sum(of.rows for of in tables.values())
+    statuses = report.statuses()
+    columns = (Column("Table"), Column("New rows", number=True), Column("There already", True, 1),
+               Column("In conflict", True, 2))  # fmt: skip
+    rows = tuple((name, count(of.rows), count(of.duplicates), count(of.conflicts)) for name, of in tables.items())
+    # Notes on repairs and omissions, each kind once; files that were left out as a whole are counted above.
     notes = together(note for file in report.files if file.status != "left out" for note in file.notes)
-    if notes:
-        print("\nNoted (each with its file: --json, and the folder sources of the store):")
-        for note in notes:
-            print(aligned.paragraph(ending.printable(" ".join(note.split())), "  "))
+    files = tuple((words, count(statuses[status])) for status, words in _WORDS.items() if statuses[status])
+    shown = parts(
+        Table("Rows", columns, rows),
+        Section("Files", parts(Facts(files if set(statuses) - {"new"} else ()))),
+        Section("Notes", parts(Items.of(" ".join(str(note).split()) for note in notes),
+                               Text("--json and the folder sources of the store name each file." if notes else ""))),
+    )  # fmt: skip
+    title = f"{place}: {plural(new, 'new row')} from {plural(len(report.files), 'file')}"
+    return Document(title, (Section(title, ()), *shown))
 
 
 def _print_problems(report: Report) -> None:

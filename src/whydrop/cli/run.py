@@ -240,6 +240,8 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     if as_json:
         ending.write_document(json.dumps(plan.as_dict(), ensure_ascii=False))
         return
-    from whydrop.cli.tests import print_flows
+    from whydrop.cli.tests import flows_of
+    from whydrop.show import terminal
+    from whydrop.show.document import Document
 
-    print_flows(plan)
+    terminal.print_document(Document("Plan", flows_of(plan)))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, options, quantities
+from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
+    from whydrop.show import document as doc
     from whydrop.store.compacting import Compacted
     from whydrop.store.contents import Contents
     from whydrop.store.store import Store
@@ -135,7 +136,9 @@ def _show(place: str, *, as_json: bool, compacting: tuple[str | None, str | None
 
         ending.write_document(json.dumps(_document(store, place, contents, done or []), indent=1))
     else:
-        _print(place, contents, done)
+        from whydrop.show import terminal
+
+        terminal.print_document(_text(place, contents, done))
     for note in store.notes:
         sys.stderr.write(f"whydrop: {ending.printable(' '.join(note.split()))}\n")
     sys.exit(1 if store.notes else 0)
@@ -159,43 +162,38 @@ def _is_day(text: str) -> bool:
         return False
 
 
-def _print(place: str, contents: list[Contents], done: list[Compacted] | None) -> None:
-    from whydrop.text import quantities
+def _text(place: str, contents: list[Contents], done: list[Compacted] | None) -> doc.Document:
+    from whydrop.show import document as doc
+    from whydrop.text.quantities import count, plural, size
 
-    print(f"{ending.printable(place)}: {quantities.count(sum(of.rows for of in contents))} rows", end="")
-    print(f" in {quantities.size(sum(of.bytes for of in contents))}" if contents else ": the store is empty")
-    if done is not None:
-        before, after = sum(of.bytes_before for of in done), sum(of.bytes_after for of in done)
-        files = sum(of.parts for of in done)
-        print(
-            f"Compacted: {quantities.count(files)} files of {quantities.size(before)} became "
-            f"{quantities.count(len(done))} of {quantities.size(after)}"
-            if done
-            else "Compacted: nothing, as no day that is over has several files"
-        )
-    if contents:
-        print()
-        for line in aligned.numbers(("Table", "Rows", "Days", "Files", "Size", "First", "Last"), map(_row, contents)):
-            print(line)
+    total = f"{plural(sum(of.rows for of in contents), 'row')} in {size(sum(of.bytes for of in contents))}"
+    columns: doc.Columns[Contents] = {
+        doc.Column("Table"): lambda of: of.table,
+        doc.Column("Rows", number=True): lambda of: count(of.rows),
+        doc.Column("Days", True, 2): lambda of: count(len(of.days)),
+        doc.Column("Files", True, 3): lambda of: count(of.parts),
+        doc.Column("Size", True, 1): lambda of: size(of.bytes),
+        doc.Column("First", True, 4): lambda of: _time(of.first_ns),
+        doc.Column("Last", True, 5): lambda of: _time(of.last_ns),
+    }
     sites = sorted({site for of in contents for site in of.sites if site is not None})
-    if sites:
-        more = f" and {len(sites) - _MOST_SITES} more" if len(sites) > _MOST_SITES else ""
-        print()
-        print(aligned.paragraph(f"Sites ({len(sites)}): {', '.join(sites[:_MOST_SITES])}{more}"))
-
-
-def _row(of: Contents) -> tuple[str, ...]:
-    from whydrop.text import quantities
-
-    span = (_time(of.first_ns), _time(of.last_ns))
-    return (
-        of.table,
-        quantities.count(of.rows),
-        quantities.count(len(of.days)),
-        quantities.count(of.parts),
-        quantities.size(of.bytes),
-        *span,
+    more = f" and {len(sites) - _MOST_SITES} more" if len(sites) > _MOST_SITES else ""
+    shown = doc.parts(
+        doc.Text("" if done is None else _compacted(done)),
+        doc.Table.of("Tables", columns, contents),
+        doc.Text(f"Sites ({len(sites)}): {', '.join(sites[:_MOST_SITES])}{more}" if sites else ""),
     )
+    return doc.Document(place, (doc.Section(f"{place}: {total if contents else 'the store is empty'}", shown),))
+
+
+def _compacted(done: list[Compacted]) -> str:
+    from whydrop.text.quantities import plural, size
+
+    if not done:
+        return "Compacted: nothing, as no past day has several files."
+    before, after = sum(of.bytes_before for of in done), sum(of.bytes_after for of in done)
+    files = plural(sum(of.parts for of in done), "file")
+    return f"Compacted: {files} of {size(before)} became {plural(len(done), 'file')} of {size(after)}."
 
 
 def _time(ns: int | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ending, progress, study_output
+from whydrop.cli import ending, progress, study_output
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -127,8 +127,11 @@ def _print(results: Results, folder: Folder | None, *, as_json: bool) -> None:
     if as_json:
         ending.write_document(json.dumps(document(results), ensure_ascii=False, allow_nan=False))
     elif folder is not None:
-        for line in [*(sentences.verdict(results) or sentences.findings(results)), *results.notes]:
-            print(aligned.paragraph(line))
+        from whydrop.show import terminal
+        from whydrop.show.document import Document, Text
+
+        lines = [*(sentences.verdict(results) or sentences.findings(results)), *results.notes]
+        terminal.print_document(Document(results.parameters.title, tuple(map(Text, lines))))
     else:
         from whydrop.show import terminal
         from whydrop.studies.discards import document as documents

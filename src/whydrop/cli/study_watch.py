@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import ending
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -84,8 +84,10 @@ def _once(
     if options["as_json"]:
         ending.write_document(json.dumps(document(found, parameters), ensure_ascii=False, allow_nan=False))
     else:
-        for line in lines(found, parameters):
-            print(aligned.paragraph(line))
+        from whydrop.show import terminal
+        from whydrop.show.document import Document, Text
+
+        terminal.print_document(Document("Watch", tuple(map(Text, lines(found, parameters)))))
     kept = place is not None and _kept(place, found)
     status = FOUND if found.new.height else 0
     if not found.ports:
@@ -190,7 +192,9 @@ def _alert(row: dict[str, Any], parameters: Parameters) -> str:
 
 
 def _span(parameters: Parameters) -> str:
-    return aligned.clock(parameters.watch.window_s).removesuffix(" 0 min").removesuffix(" 0 s")
+    from whydrop.text import quantities
+
+    return quantities.long_duration(parameters.watch.window_s)
 
 
 def _nothing(found: Look, parameters: Parameters) -> str:

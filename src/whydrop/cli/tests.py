@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from whydrop.cli import aligned, ending, options
+from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
     from whydrop.measure.plan import Plan
     from whydrop.measure.tests import Test
+    from whydrop.show.document import Part, Table
+
+# The order in which columns of the table of flows are left out on a narrow terminal.
+_RANKS = (0, 2, 3, 4, 5, 1)
 
 EXAMPLES = """
 \b
@@ -53,17 +57,17 @@ def check(files: tuple[Path, ...]) -> None:
         sys.exit(ending.status(reason))
 
 
-def print_flows(plan: Plan) -> None:
-    """Show what a plan would run."""
+def flows_of(plan: Plan) -> tuple[Part, ...]:
+    """The flows that a plan would run, for people."""
     from whydrop.measure.tests.explaining import flow_rows
-
-    for line in aligned.columns(flow_rows(plan.flows)) if plan.flows else ["  no flows: only counters of this host"]:
-        click.echo(line)
-    for note in plan.notes:
-        click.echo(aligned.paragraph(note, "  "))
+    from whydrop.show.document import Column, Table, Text, parts
     from whydrop.text import quantities
 
-    click.echo(f"  Takes {quantities.duration(plan.total_s)}.")
+    titles, *rows = flow_rows(plan.flows)
+    columns = (Column(titles[0]), *(Column(title, rank=rank) for title, rank in zip(titles[1:], _RANKS, strict=True)))
+    none = Text("" if rows else "No flows: only counters of this host.")
+    notes = (*plan.notes, f"Takes {quantities.duration(plan.total_s)}.")
+    return parts(none, Table("", columns, tuple(rows)), *map(Text, notes))
 
 
 def _list(as_json: bool) -> None:
@@ -74,14 +78,20 @@ def _list(as_json: bool) -> None:
     if as_json:
         ending.write_document(json.dumps(tests, ensure_ascii=False))
         return
+    from whydrop.show import terminal
+    from whydrop.show.document import Column, Document, Section, Table, Text, capital
+
     widest = max(len(test["name"]) for test in tests)
-    for family, members in groupby(tests, lambda test: test["family"]):
-        title = FAMILIES[family]
-        click.echo(click.style(f"{title[0].upper()}{title[1:]}", bold=True))
-        for line in aligned.columns([(test["name"].ljust(widest), test["title"]) for test in members]):
-            click.echo(line)
-        click.echo()
-    click.echo("`whydrop tests TEST` explains one; `whydrop run TEST --to HOST` runs it.")
+    families = [
+        Table(
+            capital(FAMILIES[family]), (Column(""), Column("")),
+            tuple((test["name"].ljust(widest), test["title"]) for test in members),
+        )
+        for family, members in groupby(tests, lambda test: test["family"])
+    ]  # fmt: skip
+    hint = Section("", (Text(""), Text("`whydrop tests TEST` explains one; `whydrop run TEST --to HOST` runs it.")))
+    title = f"{len(tests)} tests"
+    terminal.print_document(Document(title, (Section(title, ()), *families, hint)))
 
 
 def _explain(name: str, as_json: bool) -> None:
@@ -100,46 +110,38 @@ def _explain(name: str, as_json: bool) -> None:
 
 def _print(test: Test) -> None:
     from whydrop.measure.tests.explaining import common_rows, example_plan, parameter_rows
+    from whydrop.show import terminal
+    from whydrop.show.document import Document, Section, Text, parts
 
-    click.echo(click.style(f"{test.name}: {test.title}", bold=True))
-    if test.variant_of:
-        settings = ", ".join(f"{key}={_written(value)}" for key, value in test.presets.items())
-        click.echo(aligned.paragraph(f"Is {test.variant_of}" + (f" with {settings}." if settings else ".")))
-    for text in (test.description, test.shows and f"Shows: {test.shows}"):
-        if text:
-            click.echo("\n" + aligned.paragraph(text))
-    _heading("Flows")
-    print_flows(example_plan(test))
-    if test.own_parameters:
-        _heading("Parameters (--set NAME=VALUE)")
-        _lines(parameter_rows(test))
-    _heading("Parameters of every test")
-    _lines(common_rows(test))
-    if test.plots:
-        _heading("Plots")
-        click.echo(
-            aligned.paragraph(
-                ", ".join(f"{plot} (default)" if plot == test.default_plot else plot for plot in test.plots), "  "
-            )
-        )
-    if test.example:
-        _heading("Example")
-        click.echo(f"  {ending.printable(test.example)}")
+    settings = ", ".join(f"{key}={_written(value)}" for key, value in test.presets.items())
+    variant = f"A variant of {test.variant_of}" + (f", with {settings}." if settings else ".")
+    plots = ", ".join(f"{plot} (default)" if plot == test.default_plot else plot for plot in test.plots)
+    words = parts(
+        Text(variant if test.variant_of else ""),
+        Text(test.description or ""),
+        Text(f"Shows: {test.shows}" if test.shows else ""),
+    )
+    shown = parts(
+        Section("Flows", flows_of(example_plan(test))),
+        _parameters("Parameters (--set NAME=VALUE)", parameter_rows(test) if test.own_parameters else []),
+        _parameters("Parameters of every test", common_rows(test)),
+        Section("Plots", parts(Text(plots))),
+        Section("Example", parts(Text(test.example or ""))),
+    )
+    title = f"{test.name}: {test.title}"
+    terminal.print_document(Document(title, (Section(title, words), *shown)))
+
+
+def _parameters(title: str, rows: list[tuple[str, str, str]]) -> Table:
+    from whydrop.show.document import Column, Table
+
+    return Table(title, (Column("Name"), Column("Default"), Column("Meaning")), tuple(rows))
 
 
 def _written(value: object) -> str:
     from whydrop.measure.tests.expressions import written
 
     return written(value)
-
-
-def _heading(text: str) -> None:
-    click.echo("\n" + click.style(text, bold=True))
-
-
-def _lines(rows: list[tuple[str, str, str]]) -> None:
-    for line in aligned.columns(rows):
-        click.echo(line)
 
 
 def _check(files: tuple[Path, ...]) -> None:

@@ -26,7 +26,7 @@ from whydrop.show.document import (
     plain,
 )
 from whydrop.show.figure import Figure
-from whydrop.show.printable import printable
+from whydrop.show.printable import one_line
 from whydrop.text import quantities
 
 SCRIPTS = (
@@ -109,7 +109,7 @@ def asset(name: str) -> str:
 
 def _text(value: Cell) -> str:
     """Text from anywhere, made harmless in HTML: paths and the names of flows and sites come from outside."""
-    return escape(printable(plain(value)), quote=True)
+    return escape(one_line(plain(value)), quote=True)
 
 
 def _figures_of(parts: Iterable[Part], key: str) -> Iterator[tuple[str, Figures]]:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
+
+def one_line(text: str) -> str:
+    """``text`` made fit to be shown in a paragraph: its line breaks are spaces.
+
+    >>> one_line("one\n  two\x07")
+    'one two\\x07'
+    """
+    return printable(re.sub(r"[ \t\r\n]+", " ", text))
+
 
 def printable(text: str) -> str:
     """``text`` with control characters made visible: a file name must not command the terminal.

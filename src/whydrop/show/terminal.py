@@ -31,7 +31,7 @@ def print_document(document: Document, console: Console | None = None, *, widest
     """
     is_file = console is None and not sys.stdout.isatty()
     console = console or console_for_stdout(widest)
-    for line in text_layout.lines_of(document, text_layout.Page(console.width, whole_cells=is_file)):
+    for line in text_layout.lines_of(document, text_layout.Page(console.width, whole_names=is_file)):
         # Once lines are broken, ordinary spaces do: text is searched and copied.
         spans = ((span.text.replace(quantities.NO_BREAK, " "), _STYLES.get(span.look, "")) for span in line)
         text = Text.assemble(*spans)

@@ -25,7 +25,7 @@ from whydrop.show.document import (
     Text,
     plain,
 )
-from whydrop.show.printable import printable
+from whydrop.show.printable import one_line
 from whydrop.text import quantities
 
 _INDENT, _BULLET, _GAP = 2, "• ", 2
@@ -52,15 +52,15 @@ class Page:
 
     Attributes:
         width: of a line, in characters.
-        whole_cells: whether cells of tables keep to one line however long, so that a file can be searched for names.
+        whole_names: whether the first column of a table is never broken, so that a file can be searched for names.
     """
 
     width: int
-    whole_cells: bool = False
+    whole_names: bool = False
 
 
 def lines_of(document: Document, page: Page) -> Iterator[Line]:
-    """All lines of a document; only commands and single words exceed the width, and cells that are to stay whole."""
+    """All lines of a document; only commands and single words exceed the width, and names that are to stay whole."""
     first, *others = document.parts or (Section(document.title, ()),)
     if isinstance(first, Section):
         yield from paragraph(Text(first.title, "strong"), page.width)
@@ -120,16 +120,16 @@ def _section(part: Section, page: Page, indent: int) -> Iterator[Line]:
 
 def _heading(title: str) -> Iterator[Line]:
     yield ()
-    yield (Span(printable(title), "heading"),)
+    yield (Span(one_line(title), "heading"),)
 
 
 def _command(command: Command, indent: int) -> Line:
-    return (Span(" " * (indent + 4)), Span(f"$ {printable(command.text)}", "command"))
+    return (Span(" " * (indent + 4)), Span(f"$ {one_line(command.text)}", "command"))
 
 
 def paragraph(text: Text, width: int, indent: int = 0) -> Iterator[Line]:
     """A text in lines of the width."""
-    for line in wrapped(printable(text.text), width - indent):
+    for line in wrapped(one_line(text.text), width - indent):
         yield (Span(" " * indent), Span(line, text.look))
 
 
@@ -139,7 +139,7 @@ def _items(items: Sequence[Text | Command], width: int, indent: int) -> Iterator
         if isinstance(item, Command):
             yield _command(item, indent)
             continue
-        first, *rest = wrapped(printable(item.text), width - indent - len(_BULLET)) or [""]
+        first, *rest = wrapped(one_line(item.text), width - indent - len(_BULLET)) or [""]
         yield (Span(" " * indent), Span(_BULLET, "quiet"), Span(first, item.look))
         yield from ((Span(" " * (indent + len(_BULLET))), Span(line, item.look)) for line in rest)
 
@@ -155,13 +155,13 @@ def facts(shown: Facts, width: int, indent: int = _INDENT) -> Iterator[Line]:
     lead = min(longest, _LONGEST_LABEL, width // 3)
     for label, cell in shown.rows:
         text = cell if isinstance(cell, Text) else Text(cell)
-        lines = wrapped(printable(text.text), width - indent - lead - _GAP) or [""]
+        lines = wrapped(one_line(text.text), width - indent - lead - _GAP) or [""]
         begin = " " * (indent + lead + _GAP)
         if cell_len(label) > lead:
-            yield (Span(" " * indent), Span(printable(label), "quiet"))
+            yield (Span(" " * indent), Span(one_line(label), "quiet"))
         else:
             first = lines.pop(0)
-            yield (Span(" " * indent), Span(_padded(printable(label), lead), "quiet"), Span(" " * _GAP),
+            yield (Span(" " * indent), Span(_padded(one_line(label), lead), "quiet"), Span(" " * _GAP),
                    Span(first, text.look))  # fmt: skip
         yield from ((Span(begin), Span(line, text.look)) for line in lines)
 
@@ -171,8 +171,8 @@ def table(shown: Table, page: Page, indent: int = _INDENT) -> Iterator[Line]:
     rows = [[_printed(cell) for cell in row] for row in shown.most_important(shown.most)]
     room = page.width - indent
     columns = _columns_within(shown, rows, room)
-    widths = _natural(shown, rows, columns) if page.whole_cells else _widths(shown, rows, columns, room)
-    titles = [Text(printable(shown.columns[at].title), "quiet") for at in columns]
+    widths = _widths(shown, rows, columns, room, whole_names=page.whole_names)
+    titles = [Text(one_line(shown.columns[at].title), "quiet") for at in columns]
     for cells in (
         [titles, *([row[at] for at in columns] for row in rows)]
         if any(title.text for title in titles)
@@ -195,7 +195,7 @@ def _below(shown: Table, rows: Sequence[object], columns: Sequence[int]) -> Iter
 
 
 def _printed(cell: Cell) -> Text:
-    return Text(printable(plain(cell)), cell.look if isinstance(cell, Text) else "")
+    return Text(one_line(plain(cell)), cell.look if isinstance(cell, Text) else "")
 
 
 def _row(cells: Sequence[Text], numbers: Sequence[bool], widths: Sequence[int], indent: int) -> Iterator[Line]:
@@ -234,10 +234,14 @@ def _natural(shown: Table, rows: Sequence[Sequence[Text]], columns: Sequence[int
     return [max(map(cell_len, (shown.columns[at].title, *(row[at].text for row in rows)))) for at in columns]
 
 
-def _widths(shown: Table, rows: Sequence[Sequence[Text]], columns: Sequence[int], width: int) -> list[int]:
+def _widths(
+    shown: Table, rows: Sequence[Sequence[Text]], columns: Sequence[int], width: int, *, whole_names: bool
+) -> list[int]:
     """The widths of columns: the widest column of words gives way first, down to its longest word."""
     widths = _natural(shown, rows, columns)
     least = [_longest_word([shown.columns[at].title, *(row[at].text for row in rows)]) for at in columns]
+    if whole_names:
+        least[0] = widths[0]
     while (over := sum(widths) + _GAP * (len(widths) - 1) - width) > 0:
         loose = [place for place in range(len(columns)) if widths[place] > least[place]]
         if not loose:

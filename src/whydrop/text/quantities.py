@@ -59,6 +59,21 @@ def duration(seconds: float) -> str:
     return with_unit("0", "s") if seconds == 0 else _scaled(seconds, _TIMES)
 
 
+def long_duration(seconds: float) -> str:
+    """A time of seconds to days, in its two largest units.
+
+    >>> [long_duration(seconds).replace(NO_BREAK, " ") for seconds in (75, 4000, 8.2, 7200)]
+    ['1 min 15 s', '1 h 6 min', '8 s', '2 h']
+    """
+    whole = round(seconds)
+    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    at = next((place for place, (size, _) in enumerate(units) if whole >= size), len(units) - 1)
+    parts = [with_unit(str(whole // units[at][0]), units[at][1])]
+    if at + 1 < len(units) and (rest := whole % units[at][0] // units[at + 1][0]):
+        parts.append(with_unit(str(rest), units[at + 1][1]))
+    return " ".join(parts)
+
+
 def clock(seconds: float) -> str:
     """The difference of two clocks, to the microsecond however large it is.
 
