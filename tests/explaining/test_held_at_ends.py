@@ -17,7 +17,7 @@ from plain_text import plain
 from whydrop.explaining.recordings import together
 from whydrop.explaining.recordings.document import of_recording
 from whydrop.explaining.recordings.measures import scene as scenes
-from whydrop.measure.held_back import SendBuffers
+from whydrop.measure.end_limits import EndLimits
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
 from whydrop.recording import tables
@@ -150,18 +150,29 @@ def test_a_window_of_twice_what_the_path_needs_makes_no_buffer_too_small() -> No
 
 def test_the_run_warns_of_a_send_buffer_that_limits_its_flows() -> None:
     flow = PlannedFlow("Up", "tcp", direction="up")
-    tallies = {0: Tally(0, flow)}
     for columns, warned in ((FULL, True), ({**FULL, "send_memory_bytes": 50_000}, False)):
-        buffers = SendBuffers({0: flow})
-        buffers.count(samples(**columns, not_sent_bytes=0))
-        found = buffers.warnings(tallies)
+        limits = EndLimits({0: Tally(0, flow)})
+        limits.count({"tcp_info": samples(**columns, not_sent_bytes=0)})
+        found = limits.warnings()
         assert bool(found) == warned, found
         assert all("tcp_wmem" in line and "200 kB" in line for line in plain(found))
 
 
 def test_the_run_says_nothing_of_flows_that_tell_no_memory() -> None:
     flow = PlannedFlow("Up", "tcp", direction="up")
-    buffers = SendBuffers({0: flow})
-    buffers.count(None)
-    buffers.count(tables.conform("tcp_info", pl.DataFrame({"flow": np.zeros(9, np.int32)})))
-    assert buffers.warnings({0: Tally(0, flow)}) == []
+    limits = EndLimits({0: Tally(0, flow)})
+    limits.count({})
+    limits.count({"tcp_info": tables.conform("tcp_info", pl.DataFrame({"flow": np.zeros(9, np.int32)}))})
+    assert limits.warnings() == []
+
+
+def test_the_run_and_the_explanation_share_the_rule_of_a_paced_flow() -> None:
+    tally = Tally(0, PlannedFlow("Down", "tcp", direction="down"))
+    tally.facts["held_to_bps_by_responder"] = "8000000"
+    tally.first_ns, tally.last_ns = 0, 4 * 10**9
+    for sizes, warned in (([990_000] * 4, True), ([400_000] * 4, False)):
+        rows = [(0, second * 10**9, (second + 1) * 10**9, size) for second, size in enumerate(sizes)]
+        frame = pl.DataFrame(rows, schema=["flow", "start_ns", "end_ns", "payload_bytes"], orient="row")
+        limits = EndLimits({0: tally})
+        limits.count({"intervals": frame})
+        assert bool(limits.warnings()) == warned

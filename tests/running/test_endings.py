@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -245,14 +246,20 @@ def test_metadata_that_are_none_are_noted_and_not_taken(text: str) -> None:
 
 
 def test_a_limit_that_is_no_number_does_not_end_a_run() -> None:
-    from whydrop.measure.held_back import by_responder
+    from whydrop.measure.end_limits import EndLimits
 
     tally = Tally(0, PlannedFlow("one", "tcp"))
-    tally.first_ns, tally.last_ns, tally.payload_bytes = 0, 10**9, 10**6
-    tally.facts["held_to_bps_by_responder"] = "much"
-    assert by_responder([tally]) == []
-    tally.facts["held_to_bps_by_responder"] = "8000000"
-    assert len(by_responder([tally])) == 1
+    tally.first_ns, tally.last_ns = 0, 10**9
+    tally.facts["held_to_bps_by_responder"] = tally.facts["held_back_s_by_responder"] = "much"
+    limits = EndLimits({0: tally})
+    limits.count(
+        {
+            "intervals": pl.DataFrame(
+                [(0, 0, 10**9, 10**6)], ["flow", "start_ns", "end_ns", "payload_bytes"], orient="row"
+            )
+        }
+    )
+    assert limits.warnings() == []
 
 
 def test_a_flow_that_had_to_be_stopped_behind_its_time_has_failed() -> None:

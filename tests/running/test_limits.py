@@ -37,7 +37,7 @@ def test_uploads_are_as_fast_as_the_responder_allows_and_the_run_says_so(run: Ru
             "--no-plot",
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "as fast as the responder allows one client, not the path" in done.stderr
+    assert "the responder's limit for one client, not the path, set the rate" in done.stderr
     intervals = only_recording(tmp_path).table("intervals")
     assert intervals["flow"].n_unique() == 2
     span_s = (intervals["end_ns"].max() - intervals["start_ns"].min()) / 1e9

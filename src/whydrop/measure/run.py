@@ -13,8 +13,8 @@ import polars as pl
 
 from whydrop.measure import host_context, leaving
 from whydrop.measure.clocks import Clocks, Known
+from whydrop.measure.end_limits import EndLimits, several
 from whydrop.measure.engine import Ended, Engine, EngineError
-from whydrop.measure.held_back import SendBuffers, by_responder, several
 from whydrop.measure.plan import Plan
 from whydrop.measure.runners import Runner
 from whydrop.measure.settings import Settings
@@ -99,7 +99,7 @@ class _Run:
             {number: flow for number, flow in numbered.items() if flow.runner != "engine"}, settings.hosts
         )
         self.troubles: list[troubles.Trouble] = []
-        self.send_buffers = SendBuffers(numbered)
+        self.end_limits = EndLimits(self.tallies)
         self.warnings: list[str] = []
         # An unforeseen error: it ends the test, and is raised when everything is written and no program runs any more.
         self.problem: BaseException | None = None
@@ -255,9 +255,9 @@ class _Run:
         for ended in endings:
             if ended.flow in self.tallies:
                 self.tallies[ended.flow].end(ended.status, ended.message)
-        for flow, told in facts.items():
+        for flow, known in facts.items():
             if flow in self.tallies:
-                self.tallies[flow].facts.update(told)
+                self.tallies[flow].facts.update(known)
         frames: dict[str, pl.DataFrame] = {}
         for name, batches_of in found.items():
             with self._all_the_same():
@@ -265,7 +265,7 @@ class _Run:
         with self._all_the_same():
             count(self.tallies, frames)
         with self._all_the_same():
-            self.send_buffers.count(frames.get("tcp_info"))
+            self.end_limits.count(frames)
         with self._all_the_same():
             frames.update(self.context.counters())
         with self._all_the_same():
@@ -286,9 +286,8 @@ class _Run:
         failures = [found for tally in self.tallies.values() if (found := tally.failure()) is not None]
         with self._all_the_same():
             self._write_flows()
-        self.warnings += by_responder(self.tallies.values())
         with self._all_the_same():
-            self.warnings += self.send_buffers.warnings(self.tallies)
+            self.warnings += self.end_limits.warnings()
         with self._all_the_same():
             self._write_metadata(failures)
         failed = bool(failures) or self.problem is not None

@@ -76,16 +76,8 @@ SAWTOOTH = 0.1
 # What limits a flow for more than half of the time limits it most.
 MOST_OF_THE_TIME = 0.5
 
-# A full window that keeps this many packets of its own in queues has reached the path's rate: the upper bound (beta) of
-# TCP Vegas (L. S. Brakmo, L. L. Peterson, "TCP Vegas: End to End Congestion Avoidance", 1995).
-BACKLOG_PACKETS = 4.0
 # A window of which less than this is in use is not validated: the sender had less to send (RFC 7661, section 4.2).
 VALIDATED = 0.5
-# The headers of what is paced, and intervals that do not end with a packet, are no more than this of the rate that a
-# responder holds a flow to.
-AT_FAR_LIMIT = 0.9
-# A flow that the responder's limit held for more than this share of its time has round trips that are the limit's too.
-TOUCHED_BY_FAR_LIMIT = 0.05
 # Beyond this the limit is met at all times but for the beginning, and a queue that probes find is not of these flows.
 ALL_BY_FAR_LIMIT = 0.9
 # A buffer of which less than this is in use has not just been refilled too late.

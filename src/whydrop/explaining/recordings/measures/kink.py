@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whydrop.explaining.recordings.likelihood import dependence
-from whydrop.explaining.recordings.measures.limits import Flags, in_flight
+from whydrop.explaining.recordings.measures.limits import Flags
 from whydrop.explaining.recordings.measures.series import STATE, STATES, Counted, Flow, Values
 from whydrop.explaining.recordings.thresholds import (
     FEWEST_ON_A_SIDE,
@@ -29,7 +29,7 @@ from whydrop.explaining.recordings.thresholds import (
     VALIDATED,
     WORTH_A_KINK,
 )
-from whydrop.recording.buffers import BY_RATE
+from whydrop.recording.end_limits import BY_RATE, in_flight
 from whydrop.recording.statistics import resampling
 
 _RESAMPLES = 400

@@ -40,12 +40,21 @@ from whydrop.explaining.recordings.measures.series import Counted, Flow, Values
 from whydrop.explaining.recordings.measures.spans import Spans
 from whydrop.explaining.recordings.thresholds import (
     AT_MOST,
-    BACKLOG_PACKETS,
     BUFFER_IN_USE,
     VALIDATED,
 )
 from whydrop.recording import derived
-from whydrop.recording.buffers import BUFFER_FULL, BY_RATE, RUNS_DRY, WAITS_IN_QUEUE
+from whydrop.recording.end_limits import (
+    BACKLOG_PACKETS,
+    BUFFER_FULL,
+    BY_RATE,
+    RUNS_DRY,
+    backlog,
+    base_rtt_ns,
+    in_flight,
+    limited_by_send_buffer,
+    stands_in_queue,
+)  # fmt: skip
 
 LIMITS = ("receive-window", "send-buffer", "application", "congestion-window", "pacing", "path-rate", "far-end")
 _WINDOW, _BUFFER, _APPLICATION, _CONGESTION, _PACING, _PATH, _FAR_END = range(len(LIMITS))
@@ -225,24 +234,7 @@ def _as_emptied(counted: Counted, shown: Values, buffer: Values) -> Values:
     """A sender that goes by its estimate of the path (BBR) is the buffer's where this ran dry again and again."""
     dry = np.nan_to_num(buffer) >= RUNS_DRY
     either = np.concatenate([dry[:1], dry[1:] | dry[:-1], dry[-1:]])
-    return np.where(either & (shown == _PATH) & _holds_back(counted), float(_BUFFER), shown)
-
-
-def _holds_back(counted: Counted) -> Flags:
-    """Where the send buffer is full, and all of it would fit into the congestion window and into the path."""
-    flight = in_flight(counted)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        held = flight + np.nan_to_num(counted["not_sent_bytes"]) / counted["mss_bytes"]
-        full = counted["send_memory_bytes"] >= BUFFER_FULL * counted["send_buffer_bytes"]
-        fits = held < counted["congestion_window_packets"]
-        return np.asarray(full & fits & ~_waits(counted, flight), dtype=np.bool_)
-
-
-def _waits(counted: Counted, flight: Values) -> Flags:
-    """Where packets of the flow stand in a queue: whatever holds the flow back, more of them would wait there too."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        longer = counted["srtt_ns"] > WAITS_IN_QUEUE * base_rtt_ns(counted)
-        return np.asarray(longer & (backlog(counted, flight) >= BACKLOG_PACKETS), dtype=np.bool_)
+    return np.where(either & (shown == _PATH) & limited_by_send_buffer(counted), float(_BUFFER), shown)
 
 
 def _evened(counted: Counted) -> Counted:
@@ -295,11 +287,11 @@ def _shown(counted: Counted, control: str, *, is_greedy: bool = False) -> Values
     shown = np.where(stands, float(_PATH), float(_CONGESTION))
     shown = np.where(paced, float(_PACING), shown)
     if not by_rate:
-        shown = np.where(_holds_back(counted), float(_BUFFER), shown)
+        shown = np.where(limited_by_send_buffer(counted), float(_BUFFER), shown)
     shown = np.where(used, shown, np.where(stopped_by_buffer, float(_BUFFER), float(_APPLICATION)))
     if is_greedy:
         shown = np.where(shown == _APPLICATION, _of_greedy(counted), shown)
-    shown = np.where((shown == _BUFFER) & _waits(counted, flight), float(_PATH), shown)
+    shown = np.where((shown == _BUFFER) & stands_in_queue(counted, flight), float(_PATH), shown)
     shown = np.where(used & ahead & ~full, float(_WINDOW), shown)
     return np.where(np.isfinite(window) & np.isfinite(flight), shown, math.nan)
 
@@ -313,26 +305,6 @@ def _of_greedy(counted: Counted) -> Values:
     with np.errstate(invalid="ignore"):
         late = counted["send_memory_bytes"] < BUFFER_IN_USE * counted["send_buffer_bytes"]
     return np.where(late, math.nan, float(_BUFFER))
-
-
-def in_flight(counted: Counted) -> Values:
-    """Packets on the path, as Linux counts them (tcp_packets_in_flight)."""
-    gone = np.nan_to_num(counted["sacked_packets"]) + np.nan_to_num(counted["lost_packets"])
-    return np.asarray(counted["unacked_packets"] - gone + np.nan_to_num(counted["in_retransmission_packets"]))
-
-
-def base_rtt_ns(counted: Counted) -> Values:
-    """The least round trip that was known at each sample; where the kernel does not tell, the least smoothed one."""
-    told, smoothed = counted["min_rtt_ns"], counted["srtt_ns"]
-    least = np.fmin.accumulate(np.where(smoothed > 0, smoothed, math.inf)) if len(smoothed) else smoothed
-    base = np.where(told > 0, told, least)
-    return np.where(np.isfinite(base), base, math.nan)
-
-
-def backlog(counted: Counted, flight: Values) -> Values:
-    """Packets of the flow that stand in queues."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(flight * (1.0 - base_rtt_ns(counted) / counted["srtt_ns"]))
 
 
 def slow_start(counted: Counted) -> Flags:

@@ -31,8 +31,9 @@ from whydrop.explaining.recordings.measures.outages import Outage
 from whydrop.explaining.recordings.measures.series import Flow, Stream
 from whydrop.explaining.recordings.measures.signals import Signals
 from whydrop.explaining.recordings.measures.spans import Spans
-from whydrop.explaining.recordings.thresholds import LEAST_OUTAGE_S, TOUCHED_BY_FAR_LIMIT
+from whydrop.explaining.recordings.thresholds import LEAST_OUTAGE_S
 from whydrop.recording import troubles
+from whydrop.recording.end_limits import TOUCHED_BY_RESPONDER_LIMIT
 from whydrop.recording.troubles import Trouble
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Scene:
     def held_by_far_end(self, names: Iterable[str]) -> bool:
         """True if the responder's own limit had a part in what any of these flows did."""
         asked = frozenset(names)
-        return any(flow.name in asked and share > TOUCHED_BY_FAR_LIMIT for flow, share in self.far_limits)
+        return any(flow.name in asked and share > TOUCHED_BY_RESPONDER_LIMIT for flow, share in self.far_limits)
 
 
 def measure(recording: Recording) -> Scene | None:

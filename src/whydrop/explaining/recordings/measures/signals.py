@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whydrop.explaining.recordings.measures.series import STATE, STATES, Counted, Flow, Values
-from whydrop.recording.buffers import BY_RATE
+from whydrop.recording.end_limits import BY_RATE
 
 KINDS = ("fast-retransmit", "timeout", "ecn", "local-stall", "unexplained")
 

@@ -10,8 +10,9 @@ from whydrop.explaining.recordings.measures import limits as measuring
 from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.naming.sides import Side
-from whydrop.explaining.recordings.thresholds import ALL_BY_FAR_LIMIT, MOST_OF_THE_TIME, TOUCHED_BY_FAR_LIMIT
+from whydrop.explaining.recordings.thresholds import ALL_BY_FAR_LIMIT, MOST_OF_THE_TIME
 from whydrop.recording import document
+from whydrop.recording.end_limits import TOUCHED_BY_RESPONDER_LIMIT
 
 FAR_END = "far-end"
 # Cause and place of each limit.
@@ -63,7 +64,7 @@ def _by_far_end(scene: Scene) -> dict[str, list[HeldShares]]:
 
 def touched(limits: HeldShares) -> bool:
     """True if the responder's limit had a part in what the flow did."""
-    return limits.shares[FAR_END] > TOUCHED_BY_FAR_LIMIT
+    return limits.shares[FAR_END] > TOUCHED_BY_RESPONDER_LIMIT
 
 
 def _finding(direction: str, name: str, group: list[HeldShares], judged: list[Side]) -> Finding:
