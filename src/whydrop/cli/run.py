@@ -79,7 +79,7 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **g
     from whydrop.recording.errors import RecordingError
 
     try:
-        finished = _run(plan, settings, quiet=as_json or given["quiet"])
+        finished = _run(plan, settings, given["interval_s"], quiet=as_json or given["quiet"])
     except CannotLeaveError as reason:
         ending.status(reason)
         sys.exit(2)
@@ -180,11 +180,16 @@ def _check_picture(picture: Path | None) -> None:
         raise click.UsageError(f"--plot {ending.printable(str(picture))!r}: expected .png, .svg, .pdf or .html.")
 
 
-def _run(plan: Plan, settings: Settings, *, quiet: bool) -> Finished:
+def _run(plan: Plan, settings: Settings, interval_s: float | None, *, quiet: bool) -> Finished:
+    from whydrop.cli import interval_lines
     from whydrop.cli.run_progress import watching
     from whydrop.measure.run import run
 
-    with watching(plan, quiet=quiet) as watcher:
+    every_s = None if quiet else interval_lines.interval_s(interval_s)
+    with watching(plan, quiet=quiet or interval_s is not None) as watcher:
+        if every_s is not None:
+            lines = interval_lines.IntervalLines(watcher.state, every_s)
+            return run(plan, settings, say=watcher.say, tick=lines.tick)
         return run(plan, settings, say=watcher.say, tick=watcher.tick)
 
 
@@ -219,10 +224,14 @@ def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
             "status": finished.status,
             "failures": [{"flow": one.flow, "reason": one.reason} for one in finished.failures],
             "warnings": finished.warnings,
+            "verdict": _verdict(finished),
             "summary": summary_document(finished.folder),
         }
         ending.write_document(json.dumps(document, ensure_ascii=False))
     else:
+        verdict = _verdict(finished)
+        if verdict is not None:
+            print(f"Verdict: {ending.printable(verdict)}\n")
         print_summary(finished.folder)
         print(f"Recording: {ending.printable(str(finished.folder))}")
         if picture is not None:
@@ -234,6 +243,17 @@ def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
     on_one_screen = not as_json and sys.stdout.isatty() and sys.stderr.isatty()
     for failure in () if on_one_screen else finished.failures:
         print(f"whydrop: {ending.printable(str(failure))}", file=sys.stderr)
+
+
+def _verdict(finished: Finished) -> str | None:
+    """The headline of the explanation, in a sentence; ``None`` where there is none."""
+    from whydrop.cli.explain import explained, problems
+
+    try:
+        verdicts = explained([finished.folder], tables=False).verdicts
+    except problems():
+        return None
+    return verdicts[0].sentence if verdicts else None
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
