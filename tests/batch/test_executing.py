@@ -449,6 +449,15 @@ def test_the_program_runs_plans_and_resumes(tmp_path: Path, run) -> None:
     assert {entry["status"] for entry in state["runs"].values()} == {"complete"}
 
 
+def test_the_plan_shows_the_order_of_the_run(tmp_path: Path, run_here) -> None:
+    (tmp_path / "b.toml").write_text(PROGRAM)
+    plan = json.loads(run_here("batch", "plan", tmp_path / "b.toml", "--json").stdout)
+    run_here("batch", "run", tmp_path / "b.toml", "--output", tmp_path)
+    state = json.loads((tmp_path / "b.batch-state.json").read_text())
+    assert [one["key"] for one in plan["runs"]] == state["order"]
+    assert plan["seed"] == state["seed"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_batch_that_is_terminated_puts_things_back_and_ends_with_the_status_of_the_signal(
     tmp_path: Path, number: signal.Signals, run_here

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
+import small_stores
 from whydrop.show import text_layout
 from whydrop.show.document import Document
 from whydrop.store.engines import open_backend
@@ -49,6 +50,25 @@ def empty(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def plain(small_fleet: SmallFleet) -> Result:
     return whydrop(small_fleet.store, *CHOICE)
+
+
+def test_a_store_of_other_days_and_sites_is_studied_by_its_own(tmp_path: Path) -> None:
+    later, at = 3000 * small_stores.DAY, {"metro": "ber", "site": "ber01"}
+    counters = [
+        row for name in ("octets.tx", "discards.tx", "unicast.tx")
+        for row in small_stores.series(name, [1e6] * 60, later, **at)
+    ]  # fmt: skip
+    store = small_stores.write(tmp_path / "own", counters, [small_stores.download(later, **at)])
+    found = json.loads(whydrop(store, "--json").stdout)
+    assert found["parameters"]["days"] == {"first": "2026-04-30", "last": "2026-04-30"}
+    assert (found["parameters"]["metros"], found["parameters"]["change"]) == ([], None)
+    assert found["rows"]["utilisation"] == found["rows"]["download_speed"] == 1
+    assert any("`whydrop study discards example` prints one" in note for note in found["notes"])
+    chosen = json.loads(
+        whydrop(store, "--json", "--set", "days.first=2026-04-29", "--set", "days.last=2026-05-01").stdout
+    )
+    assert chosen["parameters"]["days"] == {"first": "2026-04-29", "last": "2026-05-01"}
+    assert chosen["parameters"]["metros"] == []
 
 
 def test_study_alone_lists_the_studies() -> None:

@@ -250,7 +250,7 @@ def batch_plan(
         overrides: settings or variables of every batch; ``set.NAME`` for a parameter of the tests.
         repetitions: of each run; by default as the file says.
         shuffle: run in random order; by default as the file says.
-        seed: of the random order; by default a new one, which is kept.
+        seed: of the random order; by default from the contents of the files.
         output: the folder for the recordings and the state.
 
     Raises:

@@ -47,7 +47,7 @@ _choosing = options.together(
     click.option("--repetitions", type=quantities.Whole(1), metavar="N",
                  help="Repetitions of each run.  [default: the file's]"),
     click.option("--shuffle/--no-shuffle", default=None, help="Run in random order.  [default: the file's]"),
-    click.option("--seed", type=int, metavar="N", help="Seed of the random order.  [default: a new one, kept]"),
+    click.option("--seed", type=int, metavar="N", help="Seed of the random order.  [default: from the files]"),
     options.output_folder("Folder for the recordings and the state.  [default: here]"),
 )  # fmt: skip
 
@@ -134,18 +134,17 @@ def _state_path(options: dict[str, Any]) -> Path:
 
 def _begun(tables: Tables, options: dict[str, Any], *, resume: bool) -> tuple[State, list[str]]:
     """The state to continue with, or a new one; and notes about it."""
-    import random
     import uuid
     from datetime import datetime
 
-    from whydrop.measure.batch.state import State, digests
+    from whydrop.measure.batch.state import State, digests, seed_of
 
     if resume:
         state = State.read(_state_path(options))
         changed = [name for name, digest in digests(tables.files).items() if state.files.get(name) != digest]
         return state, [f"{name} has changed since the batch began" for name in changed]
     shuffle = tables.shuffle if options["shuffle"] is None else options["shuffle"]
-    seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(2**32)
+    seed = options["seed"] if options["seed"] is not None else seed_of(tables.files)
     time = datetime.now().strftime("%Y-%m-%dT%H%M%S")
     wanted = {key: options[key] for key in ("batches", "repetitions")} | {"overrides": _overrides(options)}
     return State(str(uuid.uuid4()), time, seed if shuffle else None, [], wanted, digests(tables.files)), []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any
 from whydrop.measure.batch.expanding import BatchError, Run, Wanted, expand_runs, shuffled
 from whydrop.measure.batch.planning import times_s
 from whydrop.measure.batch.reading import Tables, read
-from whydrop.measure.batch.state import SUFFIX, State, StateError, digests
+from whydrop.measure.batch.state import SUFFIX, State, StateError, digests, seed_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Choice:
         overrides: settings or variables of every batch.
         repetitions: of each run; ``None``: as the file says.
         shuffle: in random order; ``None``: as the file says.
-        seed: of the random order; ``None``: a new one.
+        seed: of the random order; ``None``: from the contents of the files.
     """
 
     batches: Sequence[str] = ()
@@ -112,7 +111,7 @@ def require_nothing_left(path: Path) -> None:
 
 def _new_state(tables: Tables, choice: Choice) -> State:
     shuffle = tables.shuffle if choice.shuffle is None else choice.shuffle
-    seed = random.SystemRandom().randrange(2**32) if choice.seed is None else choice.seed
+    seed = seed_of(tables.files) if choice.seed is None else choice.seed
     wanted = {
         "batches": choice.batches,
         "repetitions": choice.repetitions,

@@ -93,6 +93,11 @@ def _entry(value: Any) -> Entry:
     return entry
 
 
+def seed_of(files: Sequence[Path]) -> int:
+    """The seed of the random order if none is given: from the files, so that a plan shows the order of the run."""
+    return int(hashlib.sha256(" ".join(digests(files).values()).encode()).hexdigest()[:8], 16)
+
+
 def digests(files: Sequence[Path]) -> dict[str, str]:
     """The SHA-256 of each file, by which a later run knows that it has changed."""
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

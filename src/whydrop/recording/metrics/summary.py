@@ -28,7 +28,7 @@ from whydrop.recording.grid import computed_plans
 from whydrop.recording.metrics import together
 from whydrop.recording.metrics.load import window
 from whydrop.recording.recording import Recording, Series
-from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute, trimmed_mean
+from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute
 from whydrop.recording.troubles import NOT_OF_PATH
 
 _NS_PER_S = 1_000_000_000
@@ -58,20 +58,24 @@ class InducedLatency:
     """How much the load delayed a stream of probes, in ms.
 
     Attributes:
-        idle_is: what ``idle_ms`` is: ``median before the load`` or ``minimum``.
-        rpm: round trips a minute under load; ``None`` where they take no time.
+        idle_is: the statistic in ``idle_ms``: ``median before the load`` or ``minimum``.
+        loaded_ms: the median under load.
     """
 
     name: str
     idle_ms: float
     idle_is: str
     loaded_ms: float
-    rpm: float | None = None
 
     @property
     def induced_ms(self) -> float:
         """The round-trip time that the load added."""
         return self.loaded_ms - self.idle_ms
+
+    @property
+    def rpm(self) -> float | None:
+        """Round trips a minute at the median under load; ``None`` if a round trip takes no time."""
+        return round_trips_per_minute(self.loaded_ms)
 
 
 @dataclass(frozen=True)
@@ -213,8 +217,7 @@ class Summary:
             idle, words = samples["value"].min(), "minimum"
         if not isinstance(loaded, (int, float)) or not isinstance(idle, (int, float)):
             return None
-        rpm = round_trips_per_minute(trimmed_mean(during.to_numpy()))
-        return InducedLatency(name, float(idle), words, float(loaded), rpm)
+        return InducedLatency(name, float(idle), words, float(loaded))
 
     def losses(self) -> list[Loss]:
         """Of each flow of probes or UDP packets of which it is known."""

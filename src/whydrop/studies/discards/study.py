@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop.studies.discards import results
+from whydrop.studies.discards import results, store_scope
 
 if TYPE_CHECKING:
     from whydrop.store.engines import Backend
@@ -71,7 +71,9 @@ def run(
         keep: given each table as soon as it is there, so that an interruption loses none.
         only: names of tables; all by default.
     """
+    parameters, scope = store_scope.fitted(backend, parameters)
     work = _Work(backend, parameters, progress, keep)
+    work.notes += scope
     wanted = [name for name in COMPUTED if only is None or name in only]
     earlier = placebos(parameters) if "client_speeds" in wanted else []
     work.steps = len(wanted) + bool(earlier)
