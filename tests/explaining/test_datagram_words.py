@@ -30,15 +30,15 @@ REQUESTS = {
 def test_a_request_without_an_answer_names_server_question_and_wait() -> None:
     found = worded("no-answer", "requests", "requests-unanswered", **REQUESTS)
     assert plain(found["sentence"]) == (
-        "192.0.2.53:53 did not answer 1 DNS request for a.example, in 3 attempts over 2.00 s: it is down, or a filter "
-        "drops requests or answers."
+        "192.0.2.53:53 did not answer 1 DNS request for a.example, in 3 attempts over 2.00 s. The server is down, or a "
+        "filter drops requests or answers."
     )
     assert "$ nmap -sU -p 53 SERVER" in found["advice"]
 
 
 def test_answers_from_another_address_are_the_reason() -> None:
     found = worded("no-answer", "requests", "requests-unanswered", **REQUESTS, stranger="192.0.2.99")
-    assert "answers came from 192.0.2.99 instead" in found["sentence"]
+    assert "Answers came from 192.0.2.99 instead" in found["sentence"]
 
 
 ERROR = {
@@ -57,7 +57,7 @@ def test_a_closed_port_is_looked_for_on_its_host_and_a_filter_at_the_router() ->
     assert "$ ss -lunp" in worded("refused", "icmp", "datagrams-rejected", **own)["advice"]
     other = {**own, "error": "prohibited", "router": "203.0.113.1", "router_is_responder": False}
     found = worded("refused", "icmp", "datagrams-rejected", **other)
-    assert found["sentence"].startswith("203.0.113.1, on the way, rejected 3 datagrams to 192.0.2.7:1812")
+    assert found["sentence"].startswith("203.0.113.1, on the path, rejected 3 datagrams to 192.0.2.7:1812")
     assert "203.0.113.1" in found["advice"][0]
     assert not any("$ ss" in line for line in found["advice"])
 
@@ -65,7 +65,7 @@ def test_a_closed_port_is_looked_for_on_its_host_and_a_filter_at_the_router() ->
 def test_a_sender_that_says_itself_that_there_is_no_way_looks_at_its_neighbours() -> None:
     own = {**ERROR, "error": "host-unreachable", "router_is_responder": False, "router_is_sender": True}
     found = worded("no-answer", "unreachable", "datagrams-unreachable", **own)
-    assert "the sender itself said by ICMP" in found["sentence"]
+    assert "the sender itself reported by ICMP" in found["sentence"]
     assert "$ ip neigh show" in found["advice"]
 
 

@@ -85,4 +85,4 @@ def test_drops_alone_can_be_explained_and_what_was_not_counted_is_said(tmp_path:
     assert (found["lost"], found["at"], found["flows"]) == (100, None, ["udp", "203.0.113.9:5000 > 192.0.2.1:53"])
     assert codes(found) == ["dropped-here", "drops-not-counted"]
     assert found["facts"][1]["values"] == {"count": 12}
-    assert found["sentence"].startswith("This host itself dropped 100 packets of udp")
+    assert found["sentence"].startswith("This host dropped 100 packets of udp")

@@ -14,9 +14,10 @@ import pytest
 import recordings
 from explaining.made_recordings import CoDel, FlowQueues, Lossy, MadePath, Policer, Queue, record
 from plain_text import plain
-from whydrop.explaining.recordings import phrases
+from whydrop.explaining.recordings import wording
 from whydrop.explaining.recordings.document import of_recording
-from whydrop.explaining.recordings.phrases import PHRASES
+from whydrop.explaining.words import recorded_verdicts
+from whydrop.explaining.words.recorded_facts import FACTS
 from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording
 
@@ -56,7 +57,7 @@ def verdicts(recording: Recording) -> Verdicts:
         assert 0 <= verdict["confidence"] <= 1
         assert verdict["sentence"].endswith(".")
         assert verdict["facts"], verdict
-        assert all(fact["code"] in PHRASES for fact in verdict["facts"])
+        assert all(fact["code"] in FACTS for fact in verdict["facts"])
         for quantity in verdict["parameters"].values():
             assert quantity["low"] is None or quantity["low"] <= quantity["value"]
             assert quantity["high"] is None or quantity["high"] >= quantity["value"]
@@ -85,8 +86,8 @@ def test_rrul_over_a_fifo_of_a_second_is_bufferbloat_of_its_size(explained: Any,
     assert found[0]["parameters"]["base_rtt_s"]["value"] == pytest.approx(0.05, abs=0.002)
     if one_way:
         assert {(verdict["cause"], verdict["place"].split(" (")[0]) for verdict in found} == {
-            ("deep-queue", "on the way up"),
-            ("deep-queue", "on the way down"),
+            ("deep-queue", "upstream"),
+            ("deep-queue", "downstream"),
         }
 
 
@@ -150,7 +151,7 @@ def test_losses_with_and_without_load_are_random(explained: Any) -> None:
     random = of_cause(explained(path), "random-loss")
     loss = random["parameters"]["loss_rate"]
     assert loss["low"] < 0.05 < loss["high"]
-    assert random["place"].startswith("on the way up")
+    assert random["place"].startswith("upstream")
 
 
 def test_losses_of_a_full_queue_are_not_random(explained: Any) -> None:
@@ -250,26 +251,34 @@ def test_delay_and_drops_of_flows_that_do_not_obey_drops_are_no_proof_of_a_long_
 
 def test_a_verdict_that_names_nothing_says_first_what_was_seen(explained: Any) -> None:
     found = explained(MadePath(Queue(20 * MBIT, 40), fast()))
-    assert re.match(r"[0-9 ]+ segments \([0-9.]+ %\) were retransmitted .*while packets waited", found[0]["sentence"])
+    assert re.match(
+        r"[0-9 ]+ segments \([0-9.]+ %\) were retransmitted .*; load delays packets", plain(found[0]["sentence"])
+    )
     assert found[0]["sentence"].endswith("A recording alone does not show why: capture at the sender.")
 
 
 def _unknown(**facts: dict[str, Any]) -> str:
     found = [{"code": code.replace("_", "-"), "values": values} for code, values in facts.items()]
-    verdict = {"cause": "unknown", "facts": found, "lost": 0, "place": {"kind": "path", "direction": "up"}}
-    return phrases.sentence(verdict)
+    verdict: dict[str, Any] = {
+        "cause": "unknown",
+        "facts": found,
+        "lost": 0,
+        "place": {"kind": "path", "direction": "up"},
+    }
+    verdict |= {"parameters": {}, "detail": None, "limited_share": 0.0, "flows": []}
+    return recorded_verdicts.sentence(verdict)
 
 
 @pytest.mark.parametrize("idle", [0.0, None])
 def test_losses_under_load_alone_are_not_said_to_ignore_it(idle: float | None) -> None:
-    found = phrases.phrase({"code": "losses-with-and-without-load", "values": {"idle_share": idle, "share": 0.007}})
-    assert found.startswith("0.700 % of the probes were lost under load")
+    found = wording.phrase({"code": "losses-with-and-without-load", "values": {"idle_share": idle, "share": 0.007}})
+    assert plain(found).startswith("0.70 % of the probes were lost under load")
     assert "follow" not in found
 
 
 def test_losses_that_were_counted_and_are_none_are_not_called_unmeasured() -> None:
     nothing = {"count": 0, "share": 0.0, "direction": "up"}
-    assert _unknown(retransmissions=nothing).startswith("Nothing was lost, and whether packets waited was not measured")
+    assert _unknown(retransmissions=nothing).startswith("Nothing was lost, and the queueing delay was not measured")
     assert _unknown().startswith("This recording measured neither losses nor delay")
 
 
@@ -284,4 +293,4 @@ def test_a_short_queue_is_unknown_as_a_managed_one_may_look_the_same(explained: 
     found = explained(MadePath(Queue(20 * MBIT, 40), fast()))
     assert found[0]["cause"] == "unknown"
     against = {one["cause"]: one["why"] for one in found[0]["against"]}
-    assert "so may a managed one" in against["shallow-queue"]
+    assert "or a managed one" in against["shallow-queue"]

@@ -38,12 +38,12 @@ def judged(scene: Scene, *found: dict[str, Any], far: str = FAR) -> list[dict[st
     return together.verdicts([scene], [far], {"verdicts": list(found), "pair": None})
 
 
-def on_the_way_up(found: list[dict[str, Any]]) -> dict[str, Any]:
-    return next(one for one in found if (one["place"] or "").startswith("on the way up"))
+def upstream(found: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(one for one in found if (one["place"] or "").startswith("upstream"))
 
 
 def test_what_both_tell_makes_one_verdict_that_is_surer_with_the_evidence_of_both(rrul: Scene) -> None:
-    alone, both = on_the_way_up(judged(rrul)), on_the_way_up(judged(rrul, seen("deep-queue", UP)))
+    alone, both = upstream(judged(rrul)), upstream(judged(rrul, seen("deep-queue", UP)))
     assert alone["cause"] == both["cause"] == "deep-queue"
     assert both["confidence"] > alone["confidence"]
     assert sorted(both["sources"]) == ["capture", "recording"]
@@ -56,20 +56,20 @@ def test_what_both_tell_makes_one_verdict_that_is_surer_with_the_evidence_of_bot
 def test_what_a_capture_rules_out_is_not_said(rrul: Scene) -> None:
     reason = {"code": "no-queue", "values": {"more_s": 0.0, "queue_s": 0.018}}
     policer = seen("policer", UP, against=[{"cause": "deep-queue", "fact": reason}])
-    found = on_the_way_up(judged(rrul, policer))
+    found = upstream(judged(rrul, policer))
     assert found["cause"] == "policer"
     assert found["sentence"].startswith("A policer")
     assert "deep-queue" in {one["cause"] for one in found["against"]}
 
 
 def test_what_is_less_sure_than_the_probes_gives_way_to_them(rrul: Scene) -> None:
-    found = on_the_way_up(judged(rrul, seen("random-loss", UP, confidence=0.6)))
+    found = upstream(judged(rrul, seen("random-loss", UP, confidence=0.6)))
     assert found["cause"] == "deep-queue"
     assert "random-loss" in {one["cause"] for one in found["against"]}
 
 
 def test_what_a_capture_is_sure_of_is_not_displaced_and_its_losses_are_counted_as_it_does(rrul: Scene) -> None:
-    found = on_the_way_up(judged(rrul, seen("random-loss", UP, confidence=0.88)))
+    found = upstream(judged(rrul, seen("random-loss", UP, confidence=0.88)))
     assert (found["cause"], found["lost"]) == ("random-loss", 96)
     assert found["confidence"] >= 0.88
 
@@ -91,13 +91,13 @@ def test_a_connection_that_carries_no_load_does_not_speak_for_those_that_do(rrul
     control = f"198.51.100.1:40000 > {FAR}:5201"
     captured = {"verdicts": [seen("sender", control, lost=0), seen("policer", UP)], "pair": None}
     found = together.verdicts([rrul], [FAR], captured, connections={UP: "TCP upload BE"})
-    assert on_the_way_up(found)["cause"] == "policer"
+    assert upstream(found)["cause"] == "policer"
     assert any(one["flows"] == [control] for one in found)
 
 
 def test_a_reset_of_a_connection_takes_nothing_from_the_queue_that_all_waited_in(rrul: Scene) -> None:
     found = judged(rrul, seen("reset", UP, confidence=0.95, lost=0), seen("none", UP, confidence=0.6, lost=0))
-    assert on_the_way_up(found)["cause"] == "deep-queue"
+    assert upstream(found)["cause"] == "deep-queue"
     assert any(one["cause"] == "reset" and one["flows"] == [UP] for one in found)
 
 
@@ -105,27 +105,27 @@ def test_probes_that_wait_for_longer_than_any_queue_management_lets_them_rule_it
     path = MadePath(Queue(10e6, 1000), Queue(10e6, 1000), uploads=4, downloads=4, one_way=True)
     scene = scenes.measure(record(tmp_path / "full.recording", path))
     assert scene is not None
-    found = on_the_way_up(judged(scene, seen("aqm", UP, confidence=1.0)))
+    found = upstream(judged(scene, seen("aqm", UP, confidence=1.0)))
     assert found["cause"] == "deep-queue"
     why = next(one["why"] for one in found["against"] if one["cause"] == "aqm")
-    assert "half of all probes waited" in why
+    assert "half of all probes were queued" in why
 
 
 def test_other_hosts_and_mixed_directions_stand_by_themselves(rrul: Scene) -> None:
-    alone = on_the_way_up(judged(rrul))
+    alone = upstream(judged(rrul))
     for flows, far in (([UP], "203.0.113.9"), ([UP, DOWN], FAR)):
         found = judged(rrul, seen("policer", UP, flows=flows), far=far)
-        assert on_the_way_up(found) == alone
+        assert upstream(found) == alone
         assert any(one["cause"] == "policer" and one["flows"] == flows for one in found)
 
 
 def test_the_second_verdict_on_a_direction_stands_beside_the_first(rrul: Scene) -> None:
     found = judged(rrul, seen("deep-queue", UP), seen("random-loss", UP))
-    assert on_the_way_up(found)["cause"] == "deep-queue"
+    assert upstream(found)["cause"] == "deep-queue"
     assert [one["cause"] for one in found if "sources" not in one] == ["random-loss"]
 
 
 def test_a_recording_without_its_hosts_addresses_joins_nothing(rrul: Scene, tmp_path: Path) -> None:
     found = together.verdicts([rrul], [], {"verdicts": [seen("policer", UP)], "pair": None})
-    assert "policer" not in on_the_way_up(found)["sources"]
+    assert "policer" not in upstream(found)["sources"]
     assert any(one["cause"] == "policer" for one in found)

@@ -41,7 +41,7 @@ def test_ten_to_one_with_flow_control_off_is_said() -> None:
     words = said(verdict(), host())
     assert words == [
         "eth1 sends at 10.0 Gbit/s, the queue drains at 1.00 Gbit/s, and flow control is off: "
-        "what is sent at once arrives faster than it can leave"
+        "bursts arrive faster than they can leave"
     ]
 
 

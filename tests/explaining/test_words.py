@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import whydrop
 from plain_text import plain
 from whydrop import _core
-from whydrop.explaining import completing, phrases, sentences
-from whydrop.explaining.filling import fill
+from whydrop.explaining import completing, wording
+from whydrop.text.phrases import fill
 
 ROOT = Path(__file__).parents[2]
 CRATES = ("verdict", "explain", "pair", "path")
@@ -66,7 +66,7 @@ def parameters(**values: float) -> dict[str, Any]:
                 parameters=parameters(loss_probability=0.001),
                 lost=1,
             ),
-            "Random loss of 0.10 % took the one lost packet; no pattern of load or time was found.",
+            "Random loss of 0.10 % took the one lost packet; the losses follow neither load nor time.",
         ),
         (
             found("aqm", [fact("marked-by-aqm", marked=0, echoes=2)], lost=0),
@@ -74,42 +74,42 @@ def parameters(**values: float) -> dict[str, Any]:
         ),
         (
             found("reordering", [fact("reordered", reordered=5, spurious=1)], lost=0),
-            "Nothing was lost: the path reorders, 5 packets arrived late and 1 needless retransmission.",
+            "Nothing was lost. The path reorders packets: 5 packets arrived late and caused 1 needless retransmission.",
         ),
         (
             found("capture-loss", [fact("missed-by-captures", missed_1=0, missed_2=7)]),
-            "Capture 2 missed 7 packets: capture loss, no loss of the path.",
+            "Capture 2 missed 7 packets: the capture lost them, not the path.",
         ),
         (
             found("reordering", [fact("reordered", reordered=5, spurious=0, lost_besides=1)], lost=0),
-            "The path reorders: 5 packets arrived late; 1 packet lost besides.",
+            "The path reorders packets: 5 packets arrived late; 1 packet lost besides.",
         ),
         (
             found("receiver-window", [fact("held-by-window", window_share=0.8, lost_besides=2)], lost=0),
-            "The receiver's window held the sender back for 80 % of the time; 2 packets lost besides.",
+            "The receive window limited the sender for 80 % of the time; 2 packets lost besides.",
         ),
         (
             found("capture-loss", [fact("missed-by-capture", missed=7, acknowledged=0)]),
-            "The capture lacks 7 packets that the sequence numbers pass over, and nothing tells what became of them.",
+            "The capture lacks 7 packets that the sequence numbers skip, and it does not show what became of them.",
         ),
         (
             found("sender", [fact("held-by-sender", window_known=False)], lost=0),
-            "The sender held the flow back, not the path: nothing was lost, no queue grew.",
+            "The sender, not the path, limited the flow: nothing was lost, no queue grew.",
         ),
         (
             found("sender", [fact("held-by-sender", limiter="application", limiter_share=0.334)], lost=0),
-            "The sender held the flow back, not the path: its application had nothing to send for 33 % of the time.",
+            "The sender, not the path, limited the flow: its application had nothing to send for 33 % of the time.",
         ),
         (
             found("outage", [fact("lost-in-silence", silence_s=17.9)], lost=0),
-            "Nothing was acknowledged for 17.9 s, then it went on; no packet was lost.",
+            "Nothing was acknowledged for 17.9 s, then packets passed again; no packet was lost.",
         ),
         (
             found("mtu", [fact("too-large-untold", mtu_bytes=1400, flows=1)], lost=1),
-            "Packets of more than 1400 bytes do not pass, and no router tells their sender: the one lost packet was "
-            "too large.",
+            "Packets of more than 1 400 B do not pass, and no router reports it to their sender: the one lost packet "
+            "was too large.",
         ),
-        (found("outage", []), "96 packets lost, and no cause accounts for them markedly better than the others."),
+        (found("outage", []), "96 packets lost, and no cause explains the loss clearly better than the others."),
     ],
 )
 def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
@@ -119,27 +119,27 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (fact("window-open", window_share=0.0), "the receiver's window was never full"),
+        (fact("window-open", window_share=0.0), "the receive window was never full"),
         (
             fact("nothing-lost-in-flight", busy_s=2.0, round_trips=1, window_share=0.0, lost_besides=1),
             "in 2.00 s of data in flight, 1 round trip, 1 packet lost; the receive window was never full",
         ),
-        (fact("fits-some-bucket", lost=3, runs=1), "3 losses in 1 run: some rate and burst fit so few by chance"),
-        (fact("window-open", window_share=0.2), "the receiver's window was full for only 20 % of the time"),
+        (fact("fits-some-bucket", lost=3, runs=1), "3 losses in 1 run: so few losses fit some token bucket by chance"),
+        (fact("window-open", window_share=0.2), "the receive window was full for only 20 % of the time"),
         (fact("sent-again", retransmitted=1, spurious=0), "1 packet was retransmitted, not needlessly"),
-        (fact("sent-again", retransmitted=9, spurious=2), "of 9 packets that were retransmitted only 2 had arrived"),
+        (fact("sent-again", retransmitted=9, spurious=2), "of 9 retransmitted packets only 2 had arrived"),
         (
             fact("chance-less-likely", gain_nats=230.26),
-            "losses that ignore the load would make this pattern 10^100 times less likely",
+            "under random loss, this pattern would be more than a million times less likely",
         ),
         (
             fact("model-replayed", dropped=5, hits=5, lost=6, mistaken=0, variants=20),
-            "replayed over the packets that entered, it drops 5 packets: 5 of the 6 lost ones, and 0 of the others by "
-            "mistake; of 20 variants that were replayed this one agrees best with the losses",
+            "replayed over the packets that entered, the model drops 5 packets: 5 of the 6 lost ones, and 0 that were "
+            "not lost; of 20 variants this one agrees best with the losses",
         ),
         (
             fact("never-came-out", lost=3, entered=1200),
-            "3 of 1\u00a0200 packets that entered never came out: lost between capture 1 and capture 2",
+            "3 of 1\u00a0200 packets that entered never left: lost between capture 1 and capture 2",
         ),
         (
             fact("vanished-outside", lost=1, lost_between=0),
@@ -148,13 +148,13 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
     ],
 )
 def test_a_fact_is_one_phrase(one: dict[str, Any], words: str):
-    assert plain(phrases.phrase(one, "between capture 1 and capture 2")) == plain(words)
+    assert plain(wording.phrase(one, "between capture 1 and capture 2")) == plain(words)
 
 
 def test_a_replay_says_of_how_many_variants_it_is_the_best():
     values = {"dropped": 5, "hits": 5, "lost": 6, "mistaken": 0}
-    assert "agrees best" not in str(phrases.phrase(fact("model-replayed", variants=1, **values)))
-    assert "20 variants that were replayed" in str(phrases.phrase(fact("model-replayed", variants=20, **values)))
+    assert "agrees best" not in str(wording.phrase(fact("model-replayed", variants=1, **values)))
+    assert "of 20 variants" in str(wording.phrase(fact("model-replayed", variants=20, **values)))
 
 
 def test_a_number_that_is_not_known_is_said_to_be():
@@ -193,8 +193,8 @@ def advised(low: float, high: float, goodput_bps: float = 0.0, **headline: Any) 
 
 def test_what_a_loss_based_sender_gets_is_an_interval_of_what_the_loss_may_be():
     # Reno with timeouts at the upper end of the share, and without at its lower one
-    assert "gets 22.7 Mbit/s to 29.7 Mbit/s" in advised(0.00008, 0.00012)
-    assert "gets 1.10 Mbit/s to 2.78 Mbit/s" in advised(0.008, 0.03)
+    assert "gets 22.7 to 29.7 Mbit/s" in advised(0.00008, 0.00012)
+    assert "gets 1.10 to 2.78 Mbit/s" in advised(0.008, 0.03)
 
 
 def test_no_rate_is_stated_that_a_sender_exceeds_or_that_few_losses_leave_open():
@@ -288,17 +288,17 @@ def test_a_person_is_told_of_a_flood_in_one_line():
     found = completing.document({"captures": [capture], "verdicts": []})
     assert plain(found["captures"][0]["notes"]) == [
         "cut off",
-        "without data, and so not listed: 1 TCP connection",
-        "summed up, and so not listed: 3 616 TCP connections of fewer than 32 packets each, from about "
+        "1 TCP connection without data: not listed",
+        "3 616 TCP connections of fewer than 32 packets each: counted, not listed. From about "
         "4 980 000 hosts to 1 host (192.0.2.10): 7 232 packets with 3.62 kB of data, 0 lost; 3 616 "
-        "began with a SYN, 0 had packets both ways",
+        "began with a SYN, 0 had packets in both directions",
     ]
 
 
 def test_a_place_is_named_by_its_captures_or_its_name():
-    assert sentences.place({"kind": "beyond", "points": [3]}) == "beyond capture 3"
-    assert sentences.place({"kind": "receiver"}) == "at the receiver"
-    assert sentences.place(None) is None
+    assert wording.place({"kind": "beyond", "points": [3]}) == "beyond capture 3"
+    assert wording.place({"kind": "receiver"}) == "at the receiver"
+    assert wording.place(None) is None
 
 
 # What producers in Python make of the reducer.
@@ -320,8 +320,8 @@ def test_findings_of_two_sources_add_up_to_one_verdict_in_words():
     assert verdict["sources"] == ["capture", "recording"]
     assert verdict["against"][0]["veto"]["code"] == "packets-waited"
     words = completing.verdict({**verdict, "parameters": verdict["quantities"], "at": verdict["place"], "against": []})
-    assert plain(words["sentence"]).startswith("The receiver's window held the sender back for 70 % of the time")
-    assert words["evidence"] == ["the receiver closed its window altogether 2 times"]
+    assert plain(words["sentence"]).startswith("The receive window limited the sender for 70 % of the time")
+    assert words["evidence"] == ["the receiver closed its window completely 2 times"]
 
 
 @pytest.mark.parametrize(
@@ -384,12 +384,12 @@ def test_every_code_of_a_fact_has_its_words_and_every_word_its_code():
         for literal, before in rust_strings(path)
         if re.search(r"fact!\(\s*$", before)
     }
-    worded = phrases.CODES | sentences.CODES
+    worded = wording.CODES
     assert made - WITHOUT_WORDS - worded == set()
     assert worded - literals == set()
 
 
 def test_a_phrase_names_the_first_packets_that_show_it() -> None:
     refused = {**fact("syns-refused", syns=2), "packets": [3, 4, 9, 10, 17]}
-    assert phrases.phrase(refused) == "2 SYNs, each answered by a reset (packets 3, 4, 9, 10, ...)"
-    assert phrases.phrase({**refused, "packets": [3]}) == "2 SYNs, each answered by a reset (packet 3)"
+    assert wording.phrase(refused) == "2 SYNs, each answered by a reset (packets 3, 4, 9, 10, ...)"
+    assert wording.phrase({**refused, "packets": [3]}) == "2 SYNs, each answered by a reset (packet 3)"

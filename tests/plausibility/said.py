@@ -14,10 +14,10 @@ _NUMBER = r"\d[\d\u00a0\u202f ]*"
 # What is wrong wherever it stands.
 _NEVER = {
     "a number that is none": r"(?<!\()\b(?:NaN|nan|inf|None|null)\b(?!-)|-\d+(?:\.\d+)? (?:packets|bytes|s\b|%)",
-    "as likely as not": r"10\^0 times",
-    "all of the uncertainty is not only": r"only 100 %|accounts for 100 % of the uncertainty",
+    "as likely as not": r"(?<![\d.,\u00a0])1(?:\.0+)? times (?:more|less) likely",
+    "a perfect score is not only perfect": r"score is only 100 %",
     "no loss has no share": r"\b(?:all 0|0 of \d+) lost",
-    "no round trip": r"(?<![\d\u00a0.])0 round trips|round trip of 0 ms|round trip of unknown",
+    "no round trip": r"(?<![\d\u00a0.])0 round trips|round trip of 0 m?s|round trip of unknown",
     "nothing goes out": r"about 0 bytes",
     "a share above the whole": r"(?<![\d.,\u00a0])(?:10[1-9]|1[1-9]\d|[2-9]\d\d|\d{4,}) %",
     "one of many": r"(?<![\d.,\u00a0])1 (?:packets|losses|SYNs|connections|hosts|attempts|times)\b",
@@ -26,7 +26,7 @@ _NEVER = {
     "a round trip longer than packets live": (
         r"round trip (?:is long, up to|of) (?:24[1-9]|2[5-9]\d|[3-9]\d\d|\d{4,}) s\b"
     ),
-    "needless, and had to be": r"had to be sent again and only",
+    "needless, and had to be": r"had to be retransmitted and only",
     "many losses are not few": r"(?<!\d)(?:[4-9]|\d{2,}) losses in 1 clump: too few",
 }
 _OF = re.compile(rf"(?<![\d.,\u00a0])({_NUMBER}) of (?:the )?({_NUMBER})(?![\d.]| [kMG]?(?:bit|B)\b| (?:s|ms|bytes)\b)")
@@ -57,6 +57,8 @@ def _words(verdict: Entry) -> Iterator[str]:
 
 
 def _line(line: str, where: str) -> Iterator[str]:
+    # No-break spaces matter within numbers only.
+    line = re.sub("\u00a0(?!\\d)", " ", line)
     for what, pattern in _NEVER.items():
         if (match := re.search(pattern, line)) and not line.lstrip().startswith("$ "):
             yield f"{where}: {what}: {_around(line, match)}"

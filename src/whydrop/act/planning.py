@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from whydrop.act.changes import FRAME_BYTES, Pace, least_burst_bytes
 from whydrop.errors import Error
-from whydrop.explaining.advice import sawtooth_burst_bytes
+from whydrop.explaining.words.policers import sawtooth_burst_bytes
 from whydrop.text.quantities import duration, size
 from whydrop.text.quantities import rate as rate_text
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from whydrop._core import dumps
-from whydrop.explaining.advice import advice
-from whydrop.explaining.filling import fill
-from whydrop.explaining.phrases import phrase
-from whydrop.explaining.sentences import model, place, sentence
+from whydrop.explaining.wording import advice, model, phrase, place, sentence
+from whydrop.text.phrases import fill
 from whydrop.text.quantities import plural
 
 # As type checkers know it: importing typing would take a tenth of the start of the command line.
@@ -15,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_METHOD = "payload that the cause's rate would carry, less payload acknowledged per second, while data was in flight"
+_METHOD = "the payload rate that the cause permits, less the acknowledged rate, while data was in flight"
 
 
-# What a reader of the document finds after the words, or among them.
+# Keys that stand behind the words in the document, or among them.
 _AFTER_WORDS = ("at", "detail", "family", "models", "facts", "against", "throughput_lost")
 
 
@@ -39,7 +37,7 @@ def text(found: Mapping[str, Any], *, pretty: bool = False) -> str:
 def verdict(found: Mapping[str, Any], snaplen_bytes: int | None = None, *, among_lossy: bool = False) -> dict[str, Any]:
     """A verdict with its words: of an analysis, or of any producer's findings; see :func:`advice` for the snapshot.
 
-    With ``among_lossy`` another verdict of the document tells of losses.
+    With ``among_lossy`` another verdict of the document has losses.
     """
     if "sentence" in found:
         return dict(found)
@@ -81,7 +79,7 @@ def _capture(found: Mapping[str, Any]) -> dict[str, Any]:
     without, small = found.get("connections_without_data", 0), found.get("small_connections")
     notes = []
     if without:
-        notes.append(f"without data, and so not listed: {plural(without, 'TCP connection')}")
+        notes.append(f"{plural(without, 'TCP connection')} without data: not listed")
     if small is not None and "packets_below" in small:
         notes.append(_summed_up(small))
     return {**found, "notes": [*found["notes"], *(note for note in notes if note not in found["notes"])]}
@@ -90,9 +88,9 @@ def _capture(found: Mapping[str, Any]) -> dict[str, Any]:
 def _summed_up(small: Mapping[str, Any]) -> str:
     ends = {end: _hosts(small[end], small["connections"]) for end in ("initiators", "responders")}
     return fill(
-        "summed up, and so not listed: {connections|TCP connection} of fewer than {packets_below} packets each, from "
+        "{connections|TCP connection} of fewer than {packets_below} packets each: counted, not listed. From "
         "{initiators} to {responders}: {packets|packet} with {payload_bytes} of data, {lost} lost; {attempts} began "
-        "with a SYN, {answered} had packets both ways",
+        "with a SYN, {answered} had packets in both directions",
         {**small, **ends},
     )
 

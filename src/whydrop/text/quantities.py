@@ -143,6 +143,19 @@ def plural_of(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("o", "s", "x", "ch", "sh")) else f"{noun}s"
 
 
+def times(nats: float) -> str:
+    """The factor of a log-likelihood ratio. A model is never trusted for more than a factor of a million.
+
+    >>> times(2.9), times(9.0), times(500.0)
+    ('18 times', 'more than 1\xa0000 times', 'more than a million times')
+    """
+    if nats > math.log(1e6):
+        return "more than a million times"
+    if nats > math.log(1e3):
+        return f"more than 1{NO_BREAK}000 times"
+    return f"{significant(math.exp(nats), 2)} times"
+
+
 def signed(write: Writer, value: float) -> str:
     """A difference, with its sign.
 
@@ -195,10 +208,21 @@ def significant(value: float, digits: int = 3) -> str:
     return _grouped(f"{value:.{max(0, digits - 1 - exponent)}f}")
 
 
+def decimal(value: float) -> str:
+    """A number with one decimal."""
+    return f"{value:.1f}"
+
+
+def spaced(code: str) -> str:
+    """A code as words."""
+    return code.replace("-", " ")
+
+
 _BY_SUFFIX: tuple[tuple[str, Writer], ...] = (
     ("_bps", rate),
     ("_bytes", size),
     ("_share", percent),
+    ("_nats", times),
     ("_s", duration),
 )
 

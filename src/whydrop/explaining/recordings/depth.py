@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from whydrop.explaining.recordings import phrases
+from whydrop.explaining.recordings import wording
 from whydrop.explaining.recordings.thresholds import DEEP_LEAST_S, DEEP_MOST_S
 from whydrop.measure.depth.result import Depth, Quantity, sentences, standing
 from whydrop.recording.errors import RecordingError
@@ -62,7 +62,7 @@ def verdict(recording: Recording) -> dict[str, Any]:
         "cause": "unknown" if found is None else _cause(found, recording),
         "detail": None,
         "confidence": 0.0 if found is None else found.confidence,
-        "place": phrases.place(place),
+        "place": wording.place(place),
         "flows": [row["name"] for row in _rounds(recording)],
         "start_s": None,
         "end_s": None,

@@ -15,7 +15,7 @@ from whydrop.explaining.recordings.naming import senders
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.reducing import in_order, reduce
 from whydrop.explaining.recordings.thresholds import MOST_CONNECTIONS
-from whydrop.explaining.recordings.words import in_words
+from whydrop.explaining.recordings.wording import in_words
 from whydrop.recording.errors import RecordingError
 
 if TYPE_CHECKING:

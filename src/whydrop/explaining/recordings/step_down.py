@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whydrop.explaining.recordings.phrases import phrase
+from whydrop.explaining.recordings.wording import phrase
 
 CODE = "step-down-without-flow-control"
 

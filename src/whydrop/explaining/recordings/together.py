@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining import completing
-from whydrop.explaining.phrases import phrase as phrase_of_captures
-from whydrop.explaining.recordings import phrases
 from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
 from whydrop.explaining.recordings.naming.hosts import OF_RESPONDER
 from whydrop.explaining.recordings.naming.queues import DOUBTS
 from whydrop.explaining.recordings.naming.sides import Side, sides
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.reducing import in_order, reduce
-from whydrop.explaining.recordings.words import in_words
+from whydrop.explaining.recordings.wording import in_words, phrase
+from whydrop.explaining.wording import phrase as phrase_of_captures
+from whydrop.explaining.words.recorded_facts import FACTS
 
 if TYPE_CHECKING:
     from whydrop.explaining.recordings.measures.ports import Port
@@ -235,6 +235,6 @@ def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str, tested: 
 
 def _phrase(fact: Mapping[str, Any]) -> str:
     """A fact in the words of the room that its code is of."""
-    if fact["code"] in phrases.PHRASES:
-        return phrases.phrase(fact)
+    if fact["code"] in FACTS:
+        return phrase(fact)
     return phrase_of_captures(fact) or ""

@@ -1,0 +1,198 @@
+"""Connections that failed, or stalled: headlines, evidence for and against, and advice."""
+
+from __future__ import annotations
+
+from whydrop.explaining.words.common import RESPONDERS
+
+# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from whydrop.explaining.words.common import Steps, Values
+    from whydrop.text.phrases import Phrase
+
+
+def _request_unanswered(v: Values) -> str:
+    took = RESPONDERS + " acknowledged {connections|request} and sent no answer"
+    if v["by_nobody"] == v["connections"]:
+        return took + " in the {longest_s} until the capture ended."
+    if v["by_asked"] == v["connections"]:
+        return took + ". It closed the connection {longest_s} later."
+    who = "The other side" if v["connections"] == 1 else "The others"
+    return took + f". {who} gave up after {{longest_s}}."
+
+
+def _reset_after_close(v: Values) -> str:
+    who = RESPONDERS if v["by_responder"] == v["connections"] else "One side"
+    if not v["by_responder"]:
+        who = "The client of " + RESPONDERS
+    return (
+        who + " closed {connections|connection} while data still arrived, and answered {data_bytes} of it with a reset."
+    )
+
+
+def _reset_under_way(v: Values) -> str:
+    by = "the responder" if v["by_responder"] == v["connections"] else "the initiator"
+    if 0 < v["by_responder"] < v["connections"]:
+        by = "either end"
+    return (
+        f"reset by {by} with {{outstanding_bytes}} not acknowledged[from_elsewhere?; {{from_elsewhere}} of the resets "
+        "came from another distance than the other packets of that host: a device on the path sent them]"
+    )
+
+
+def _reset_fields(v: Values) -> str:
+    usual = v["least_ttl"]
+    if usual is not None and v["largest_ttl"] != usual:
+        usual = f"{usual} to {v['largest_ttl']}"
+    before = "unknown" if usual is None else str(usual)
+    return (
+        "the reset has TTL {ttl}, IP identification {identification} and window {window}; the packets before it from "
+        f"the same address have TTL {before}, identification {{previous_identification}} and window {{previous_window}}"
+        "[; {packets_after|packet} of that host came after it]"
+    )
+
+
+HEADLINES: dict[str, Phrase] = {
+    "syns-unanswered": (
+        RESPONDERS + " never answered: {connections|attempt} to connect got no reply. The host is down, or a filter "
+        "drops the packets."
+    ),
+    "syns-refused": (
+        RESPONDERS + " refused {connections|connection}: nothing listens there, or a firewall rejects them."
+    ),
+    "data-unanswered": lambda v: (
+        "The other end closed and then fell silent: data in {connections|connection} was retransmitted repeatedly "
+        "without a reply."
+        if v.get("closed_before") == v["connections"]
+        else "The other end fell silent: data in {connections|connection} was retransmitted repeatedly without a reply."
+    ),
+    "request-unanswered": _request_unanswered,
+    "set-up-repeated": (
+        RESPONDERS + " answered {connections|connection} only after the SYN was retransmitted: set-up took {longest_s} "
+        "longer."
+    ),
+    "request-reset": RESPONDERS + " acknowledged {connections|request} and answered with a reset: no data came back.",
+    "reset-when-idle": RESPONDERS + " ended {connections|connection} with a reset after {idle_s} without a packet.",
+    "reset-mid-stream": "A reset ended {connections|transfer} with " + RESPONDERS + " in the middle of a stream.",
+    "reset-after-close": _reset_after_close,
+    "reset-under-way": "A reset ended {connections|connection} with " + RESPONDERS + " while data was in flight.",
+    "reset-by-middlebox": (
+        "A device on the path reset {connections|connection} with " + RESPONDERS + ", in the name of a host that did "
+        "not."
+    ),
+    "forgotten-when-idle": (
+        "{connections|connection} with "
+        + RESPONDERS
+        + " did not survive a pause of {idle_s}: a device on the path, or "
+        "the other end, had dropped the connection's state."
+    ),
+}
+
+EVIDENCE: dict[str, Phrase] = {
+    "syns-unanswered": "{syns|SYN} in {lasted_s} of trying, none answered",
+    "syns-refused": "{syns|SYN}, each answered by a reset",
+    "data-unanswered": (
+        "{outstanding_bytes} were retransmitted {repeats|time}, and no packet came back until the end"
+        "[closed_before?; the silent side had sent its FIN]"
+    ),
+    "reset-under-way": _reset_under_way,
+    "request-unanswered": (
+        "all {data_bytes} of the request were acknowledged, so the path delivered them: the {waited_s} after that are "
+        "the application's"
+    ),
+    "set-up-repeated": (
+        "{syns|SYN} in all; those without a reply were lost on the path, or dropped by a host with a full queue of new "
+        "connections"
+    ),
+    "request-reset": "all {data_bytes} of the request were acknowledged before the reset came",
+    "reset-when-idle": "all data was acknowledged, and neither side had closed",
+    "reset-mid-stream": (
+        "the last segment before the reset was full, as those before it, and neither side had closed: the stream was "
+        "not finished"
+    ),
+    "reset-after-close": (
+        "a host that has closed answers further data with a reset (RFC 9293, section 3.10.4); {data_bytes} were not "
+        "acknowledged"
+    ),
+    "reset-by-middlebox": (
+        "of the resets [other_distance?{other_distance} came from another distance than the packets of the host that "
+        "they name][both?, and ][went_on?after {went_on} that host went on as if it had sent none]"
+    ),
+    "reset-fields": _reset_fields,
+    "syns-rejected": "{syns|SYN}, answered by an ICMP error instead of a SYN/ACK",
+    "icmp-error": "{router} reported: {kind:spaced}",
+    "forgotten-when-idle": (
+        "after {idle_s} without a packet, data was answered by [resets?{resets|reset}|nothing, although the same host "
+        "answered others meanwhile]; before that, [survived_s?no pause longer than {survived_s}|no longer pause] had "
+        "been survived"
+    ),
+}
+
+
+def with_both_signs(v: Values) -> dict[str, Any]:
+    """The values of ``reset-by-middlebox`` with whether it shows both of its signs."""
+    return {"both": v.get("other_distance") and v.get("went_on")}
+
+
+def _idle_timeout(v: Values) -> dict[str, Any]:
+    return {"often": f"{max(v.get('survived_s') or v.get('idle_s', 60.0) / 2, 10.0):.0f}"}
+
+
+ADVICE: dict[tuple[str, str | None], Steps] = {
+    ("idle-timeout", None): (
+        "Send something before the state expires: keep-alives of the application, or of the kernel, which the "
+        "application must request (SO_KEEPALIVE). On either end:",
+        "$ sysctl -w net.ipv4.tcp_keepalive_time={often} net.ipv4.tcp_keepalive_intvl=10",
+        "Or have the firewall or translator keep state for as long as RFC 5382 requires, 2 h 4 min; on Linux:",
+        "$ sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=7440",
+    ),
+    ("no-answer", None): (
+        "See whether the host is up and reachable, and whether a filter drops the packets. Probing the same port shows "
+        "how far they get:",
+        "$ tcptraceroute HOST PORT",
+        "A capture on the host itself shows whether they arrive there.",
+    ),
+    ("refused", None): (
+        "See whether the service runs and listens on that address and port, on the host itself:",
+        "$ ss -ltnp",
+    ),
+    ("peer-application", "unanswered"): (
+        "The host's kernel received the request. Its application did not read it or does not answer, or the answer was "
+        "lost on the path, which a capture on that host shows. Look at the application's log and at what it depends on "
+        "(a database, a lock, a full pool of workers). On that host, list requests that it has not read (Recv-Q of "
+        "connections) and connections that it has not accepted (Recv-Q of listeners):",
+        "$ ss -tinmp state established",
+        "$ ss -ltn",
+    ),
+    ("unknown", "set-up"): (
+        "See on the host whether its queue of new connections overflows, which drops SYNs. Otherwise packets are lost "
+        "on the path:",
+        "$ nstat -az TcpExtListenOverflows TcpExtListenDrops",
+        "$ ss -ltn",
+    ),
+    ("reset", "in-place-of-answer"): (
+        "The application crashed on this request or refuses it, or a filter on the path that reads requests (a name, a "
+        "certificate, a protocol) resets them. Look at the application's log. Send a different request, or send it "
+        "from another network:",
+        "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnClose",
+    ),
+    ("reset", "idle"): (
+        "That side, or a firewall or load balancer in its name, ends idle connections. Raise its timeout, or send "
+        "something more often: keep-alives of the application, or of the kernel, which the application must request "
+        "(SO_KEEPALIVE):",
+        "$ sysctl -w net.ipv4.tcp_keepalive_time=60 net.ipv4.tcp_keepalive_intvl=10",
+    ),
+    ("reset", "after-close"): (
+        "The application of that side closed before it had read all data: its log may show why. The unread data, and "
+        "all data after it, is lost to the application.",
+    ),
+    ("reset", None): (
+        "Look at the log of the host that sent the reset, or of the device on the path: the application crashed or "
+        "gave up, or a filter ended the connection. On the host:",
+        "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnTimeout TcpExtTCPAbortOnClose",
+    ),
+}
+
+DERIVED = {"idle-timeout": _idle_timeout}

@@ -1,0 +1,236 @@
+"""Outages, packet sizes, order, copies, damage, SACK, ECN and jitter: headlines, evidence for and against, advice."""
+
+from __future__ import annotations
+
+# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from whydrop.explaining.words.common import Steps, Values
+    from whydrop.text.phrases import Phrase
+
+_TOO_LARGE = (
+    "Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of {passed_bytes:exact_size} do|more than "
+    "{mtu_bytes:exact_size} do not pass]"
+)
+_WERE_TOO_LARGE = "[lost?: {losses} [one_lost?was|were] too large]."
+
+HEADLINES: dict[str, Phrase] = {
+    "nothing-passed": (
+        "[several?{outages} times nothing passed, for {total_s} in all and up to {longest_s}|Nothing passed for "
+        "{outage_s}, then packets passed again]: this outage took {losses}."
+    ),
+    "lost-in-silence": (
+        "[lost?Nothing passed for {silence_s}: this outage took {losses}.|Nothing was acknowledged for {silence_s}, "
+        "then packets passed again; no packet was lost.]"
+    ),
+    "too-large-told": _TOO_LARGE + "[router?, as {router} reported to their sender]" + _WERE_TOO_LARGE,
+    "too-large-untold": _TOO_LARGE + ", and no router reports it to their sender" + _WERE_TOO_LARGE,
+    "joined-before-router": (
+        "A device on the path joins packets: {router} refused one of {packet_bytes:exact_size} as too large, but none "
+        "of more than {largest_sent_bytes:exact_size} was sent[lost?: {losses} were among them]."
+    ),
+    "hole-stays-open": (
+        "{missing_bytes} never arrived at the receiver, which asked for them until the capture ended, {waited_s} later."
+    ),
+    "sack-mangled": (
+        "A device on the path damages selective acknowledgments: they report sequence numbers that were never sent."
+    ),
+    "sack-stripped": "Selective acknowledgments are agreed on and never arrive.",
+    "sack-refused": "The connection has no selective acknowledgments: only one end permits them.",
+    "damaged": "Packets are damaged on the path: the receiver dropped {losses} because of a wrong checksum.",
+    "marks-not-echoed": "Congestion marks are not echoed to the sender: it does not learn of {marked|mark}.",
+    "ecn-bleached": "ECN was agreed on, but data arrives without it: removed on the path, or never set.",
+    "ecn-blocked": (
+        "SYNs to {host} that offer ECN are dropped: {connections|connection} lost {waited_s} in all before they went "
+        "on without it."
+    ),
+    "ecn-refused": "{host} does not accept the offered ECN, or a device on the path removes the offer.",
+    "delay-varies-alone": "Delays vary by {spread_s} without load from this traffic.",
+    "released-in-batches": "Packets leave in batches of {batch_packets|packet}, one batch every {interval_s}.",
+    "doubled-on-path": "The path delivers packets twice: {copies} of {data_packets|data packet}.",
+    "doubled-by-tap": "The capture holds {copies|packet} twice: the capture made the copies, not the path.",
+    "reordered": (
+        "[lost_besides?The path reorders packets: |Nothing was lost. The path reorders packets: ]{reordered|packet} "
+        "arrived late[ and caused {spurious|needless retransmission}][; {lost_besides|packet} lost besides]."
+    ),
+}
+
+EVIDENCE: dict[str, Phrase] = {
+    "came-out-in-silence": (
+        "an outage lets nothing pass; packets passed for {out_s} of the {silence_s} in which all that entered were lost"
+    ),
+    "repeated-into-silence": (
+        "in {silence_s}, {trials|transmission}, a round trip or more apart, had no reply; random losses as frequent as "
+        "in the rest of the capture (at most {loss_share}) do not explain that"
+    ),
+    "too-big-messages": (
+        "{router} reported {messages|time} that packets of {packet_bytes:exact_size} are too large, and named "
+        "[mtu_bytes?an MTU of {mtu_bytes:exact_size}|no MTU]"
+    ),
+    "sizes-tell": (
+        "all {failed|transmission} of {smallest_lost_bytes:exact_size} or more failed, and {passed|packet} of up to "
+        "{largest_passed_bytes:exact_size} arrived, [lowered?after the sender gave up the larger ones|some of them in "
+        "between]"
+    ),
+    "joined-before-router": (
+        "each packet that {router} refused is the sum of two or more that were sent one by one: large or generic "
+        "receive offload joined them on a device that forwards packets"
+    ),
+    "hole-stays-open": (
+        "{missing_bytes} stayed missing for {waited_s}, to the end, although later data or packets "
+        "arrived[full_bytes?; the missing data are whole segments of {full_bytes:exact_size}, and no segment of that "
+        "size ever arrived]"
+    ),
+    "sack-mangled": (
+        "{outside} of {blocks|block} of selective acknowledgments report sequence numbers that were never sent: a "
+        "device shifts the sequence numbers of segments but not those in the option"
+    ),
+    "sack-stripped": (
+        "both ends permit selective acknowledgments; {holes|hole} were repaired after duplicate acknowledgments, and "
+        "none of these reported the data behind the hole"
+    ),
+    "sack-refused": "the SYN of one end permits selective acknowledgments, that of the other does not",
+    "damaged": (
+        "{damaged} of the lost packets reached the capture point with a wrong checksum; all others have a right one"
+    ),
+    "marks-not-echoed": (
+        "{marked|data packet} passed the capture point with the congestion mark, and no acknowledgment echoes one"
+    ),
+    "ecn-bleached": "none of {data_packets|new data packet} is ECN-capable here, although both ends agreed on it",
+    "ecn-blocked": (
+        "{syns|SYN} that offered ECN had no reply; {connections|connection} had one when the SYN did not offer it"
+    ),
+    "ecn-refused": "{connections|connection} offered ECN, and the reply to the SYN did not accept it",
+    "delay-varies-alone": (
+        "{packets|packet} met no other packet of this traffic between the points, after pauses longer than the delays, "
+        "and took times that differ by {spread_s} (10th to 90th percentile); {change_s} from one to the next (median)"
+    ),
+    "released-in-batches": (
+        "{batches} times, packets that entered one after the other left at one moment; the first of them had been "
+        "delayed by up to {held_s}"
+    ),
+    "doubled-on-path": (
+        "the receiver reports {copies} of {data_packets|data packet} as received twice, and each was sent once"
+    ),
+    "acknowledged-late": (
+        "{reordered} of {data_packets|data packet} were acknowledged after later ones and were not retransmitted"
+    ),
+    "overtaken-between": "{overtaken|packet} left between the captures after packets that had entered later",
+    "sent-again": (
+        "[one?1 packet was retransmitted, [spurious?needlessly|not needlessly]|[spurious?of "
+        "{retransmitted|retransmitted packet} only {spurious} had arrived|{retransmitted|packet} were retransmitted, "
+        "none needlessly]]"
+    ),
+    "losses-without-sack": (
+        "without SACK (RFC 2018), acknowledgments do not show which retransmitted packets had arrived; between {low} "
+        "and {high|packet} were lost"
+    ),
+}
+
+
+def with_singulars(v: Values) -> dict[str, Any]:
+    """What distinguishes one from several."""
+    return {
+        "one": v.get("retransmitted") == 1,
+        "one_lost": v.get("lost") == 1,
+        "several": (v.get("outages") or v.get("variants") or 0) > 1,
+    }
+
+
+def _mtu(v: Values) -> dict[str, Any]:
+    largest = v.get("mtu_bytes", 1500.0)
+    # Of IP, without options, and ICMP.
+    headers = 48 if v["is_ipv6"] else 28
+    return {"headers": str(headers), "payload": f"{largest - headers:.0f}", "hole": v.get("detail") == "black-hole"}
+
+
+ADVICE: dict[tuple[str, str | None], Steps] = {
+    ("mtu", None): (
+        "Find the largest packet that passes without fragmentation ({headers} bytes are headers):",
+        "$ ping -M do -c 3 -s {payload} HOST",
+        '[hole?Let ICMP "fragmentation needed" and ICMPv6 "packet too big" pass every filter (RFC 4890).]',
+        "On the router before the narrow link, have TCP send less from the start:",
+        "$ nft add rule inet filter forward tcp flags syn tcp option maxseg size set rt mtu",
+        "Or on the sender, probe for it (RFC 4821):",
+        "$ sysctl -w net.ipv4.tcp_mtu_probing=1",
+    ),
+    ("mtu", "joined"): (
+        "On the router that refused the packet, and on every device before it, do not join packets that are forwarded:",
+        "$ ethtool -K DEV lro off gro off",
+        "$ ethtool -k DEV | grep -E 'large-receive|generic-receive'",
+    ),
+    ("reordering", None): (
+        "Packets overtake each other. Look for load balancing per packet instead of per flow (link aggregation, ECMP), "
+        "or for links of unequal delay used as one.",
+        "Until then, have the sender tolerate it:",
+        "$ sysctl -w net.ipv4.tcp_reordering=30",
+    ),
+    ("outage", None): (
+        "See what happened to the path at that time: a link or a radio that went away, a route that changed, a host "
+        "that was suspended. On each host and router:",
+        "$ journalctl -k | grep -iE 'link (is )?(down|up)|carrier|deauth'",
+        "$ ip -s link show DEV",
+        "To catch the next one, ping beside the traffic, with times:",
+        "$ ping -D -O HOST",
+    ),
+    ("sack", "mangled"): (
+        "Switch off the rewriting of sequence numbers on the firewall (Cisco ASA: set connection "
+        "random-sequence-number disable). Until then the sender is better off without the option:",
+        "$ sysctl -w net.ipv4.tcp_sack=0",
+    ),
+    ("sack", None): (
+        "See whether both ends permit it (1), and capture the SYN at both ends: a device between them may remove the "
+        "option:",
+        "$ sysctl net.ipv4.tcp_sack",
+    ),
+    ("ecn", "blocked"): (
+        "Find the filter that drops SYNs with ECE and CWR (RFC 3360). Until then do not offer ECN there:",
+        "$ ip route replace DESTINATION via GATEWAY features 0",
+        "$ sysctl -w net.ipv4.tcp_ecn=2",
+    ),
+    ("ecn", "refused"): (
+        "If that host is yours, let it accept ECN (2 is the default: when offered):",
+        "$ sysctl net.ipv4.tcp_ecn",
+    ),
+    ("ecn", None): (
+        "Find the hop that rewrites the two bits of ECN, often with the whole byte of DSCP. tracebox, or two captures, "
+        "show where:",
+        "$ tcpdump -nvi DEV tcp | grep -o 'tos 0x[0-9a-f]*[^,]*'",
+    ),
+    ("duplicate", "path"): (
+        "Look for a device that copies packets: a bond in broadcast mode, redundant paths (PRP, dual attachment), a "
+        "loop that spanning tree does not see:",
+        "$ ip -d link show type bond",
+    ),
+    ("duplicate", None): (
+        "The copies are left out of every count. To avoid them, capture on one interface instead of all (any), and "
+        "mirror one direction of each port:",
+        "$ tcpdump -i DEV -w FILE.pcap",
+    ),
+    ("checksum", None): (
+        "Something changes bits after the last check of a link: a faulty interface, memory of a router, a broken "
+        "offload or a middlebox that rewrites packets. Look at the counters of each hop, and on the receiver:",
+        "$ nstat -az TcpInCsumErrors IpExtInCsumErrors",
+        "$ ethtool -S DEV | grep -Ei 'csum|crc|err'",
+    ),
+    ("batching", "power-save"): (
+        "A station in power-save mode gets its packets when it wakes. Turn power save off:",
+        "$ iw dev DEV get power_save",
+        "$ iw dev DEV set power_save off",
+    ),
+    ("batching", None): (
+        "The link sends several packets at once. Where delay matters, allow shorter aggregates, and pace the sender. "
+        "Look at rates and airtime of the stations:",
+        "$ iw dev DEV station dump",
+    ),
+    ("jitter", None): (
+        "Something other than this flow delays packets: a radio that retransmits, a scheduler, other traffic. Probe "
+        "with and without the traffic, and look at the link's own counters:",
+        "$ ping -i 0.2 HOST",
+        "$ ip -s link show dev DEV",
+    ),
+}
+
+DERIVED = {"mtu": _mtu}
