@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import whydrop
+from plain_text import plain
 from whydrop.show import tables
 
 
@@ -54,7 +55,7 @@ def test_a_call_is_found_with_its_loss_jitter_and_score(tmp_path: Path) -> None:
     assert (known["packets"], known["judged_packets"]) == (597, 497)
     sheet = tables.datagrams(found)
     assert sheet.most_important(1)[0][3:5] == ("RTP type 0, G.711 u-law", "3 of 500")
-    assert "17 % of the UDP packets" in sheet.notes[0]
+    assert "17 % of the UDP packets" in plain(sheet.notes[0])
 
 
 def test_anything_else_of_udp_is_no_call(tmp_path: Path) -> None:

@@ -122,11 +122,14 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
         (fact("window-open", window_share=0.0), "the receive window was never full"),
         (
             fact("nothing-lost-in-flight", busy_s=2.0, round_trips=1, window_share=0.0, lost_besides=1),
-            "in 2.00 s of data in flight, 1 round trip, 1 packet lost; the receive window was never full",
+            "in 2.00 s of data in flight (1 round trip), 1 packet lost; the receive window was never full",
         ),
-        (fact("fits-some-bucket", lost=3, runs=1), "3 losses in 1 run: so few losses fit some token bucket by chance"),
-        (fact("window-open", window_share=0.2), "the receive window was full for only 20 % of the time"),
-        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was retransmitted, not needlessly"),
+        (
+            fact("fits-some-bucket", lost=3, runs=1),
+            "3 losses in 1 run: too few to prove a policer, since some token bucket fits them by chance",
+        ),
+        (fact("window-open", window_share=0.2), "the receive window was full for 20 % of the time"),
+        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was retransmitted; it was needed"),
         (fact("sent-again", retransmitted=9, spurious=2), "of 9 retransmitted packets only 2 had arrived"),
         (
             fact("chance-less-likely", gain_nats=230.26),
@@ -321,7 +324,7 @@ def test_findings_of_two_sources_add_up_to_one_verdict_in_words():
     assert verdict["against"][0]["veto"]["code"] == "packets-waited"
     words = completing.verdict({**verdict, "parameters": verdict["quantities"], "at": verdict["place"], "against": []})
     assert plain(words["sentence"]).startswith("The receive window limited the sender for 70 % of the time")
-    assert words["evidence"] == ["the receiver closed its window completely 2 times"]
+    assert words["evidence"] == ["the receiver closed its window completely twice"]
 
 
 @pytest.mark.parametrize(
@@ -391,5 +394,5 @@ def test_every_code_of_a_fact_has_its_words_and_every_word_its_code():
 
 def test_a_phrase_names_the_first_packets_that_show_it() -> None:
     refused = {**fact("syns-refused", syns=2), "packets": [3, 4, 9, 10, 17]}
-    assert wording.phrase(refused) == "2 SYNs, each answered by a reset (packets 3, 4, 9, 10, ...)"
-    assert wording.phrase({**refused, "packets": [3]}) == "2 SYNs, each answered by a reset (packet 3)"
+    assert wording.phrase(refused) == "2 SYNs answered by a reset (packets 3, 4, 9, 10, ...)"
+    assert wording.phrase({**refused, "packets": [3]}) == "2 SYNs answered by a reset (packet 3)"

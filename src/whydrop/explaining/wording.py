@@ -56,6 +56,7 @@ def _derived(values: Values) -> dict[str, Any]:
         hosts.with_limiter_part,
         connections.with_both_signs,
         captures.with_numbers,
+        queues.with_interval,
         datagrams.derived,
     ):
         derived |= derive(values)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     Phrase = str | Callable[[Values], str]
 
 
+_ADVERBS = {(1, "time"): "once", (2, "time"): "twice"}
+
+
 def fill(phrase: Phrase, values: Values) -> str:
     """The phrase with its values.
 
@@ -130,5 +133,5 @@ def _slot(slot: str, values: Values) -> tuple[str, bool]:
     if value is None:
         return "unknown", False
     if bar:
-        return quantities.plural(value, noun), is_there
+        return _ADVERBS.get((value, noun)) or quantities.plural(value, noun), is_there
     return (getattr(quantities, form)(value) if colon else quantities.written(name, value)), is_there

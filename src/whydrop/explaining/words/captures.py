@@ -91,7 +91,7 @@ EVIDENCE: dict[str, Phrase] = {
 
 
 def with_numbers(v: Values) -> dict[str, Any]:
-    """What distinguishes one from several, and further from not."""
+    """Values that distinguish one from several, and further from not."""
     return {"one_connection": v.get("connections") == 1, "is_further": (v.get("hops_further") or 0) > 0}
 
 

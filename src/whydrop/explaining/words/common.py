@@ -1,4 +1,4 @@
-"""What the tables of words share."""
+"""Constants, templates and arithmetic that the tables of words share."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ HEADLINES: dict[str, Phrase] = {
 
 EVIDENCE: dict[str, Phrase] = {
     "syns-unanswered": "{syns|SYN} in {lasted_s} of trying, none answered",
-    "syns-refused": "{syns|SYN}, each answered by a reset",
+    "syns-refused": "{syns|SYN} answered by a reset",
     "data-unanswered": (
         "{outstanding_bytes} were retransmitted {repeats|time}, and no packet came back until the end"
         "[closed_before?; the silent side had sent its FIN]"

@@ -1,4 +1,4 @@
-"""What is no TCP data: requests without an answer, ICMP errors, echo requests, captures without a failure."""
+"""Requests without an answer, ICMP errors, echo requests, and captures without TCP data or without a failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ERRORS = {
 
 
 def derived(v: Values) -> dict[str, Any]:
-    """What the phrases need beside the values of the fact."""
+    """Values that the phrases need beside the values of the fact."""
     named: dict[str, Any] = {}
     names = v.get("names") or ()
     if "service" in v:
@@ -146,7 +146,7 @@ HEADLINES: dict[str, Phrase] = {
         "{lost_attempts|request}, or the answers, were lost."
     ),
     "requests-answered-late": (
-        _SERVER + " answered {late} of {requests_asked} late" + _NAMES + ", after up to {longest_wait_s}."
+        _SERVER + " answered {late} of {requests_asked}" + _NAMES + " late, after up to {longest_wait_s}."
     ),
     "datagrams-repeated": (
         _OTHERS + " did not answer: the same datagram was sent {attempts|time} over {waited_s}, at growing intervals, "
@@ -237,7 +237,7 @@ EVIDENCE: dict[str, Phrase] = {
 
 
 def for_advice(v: Values) -> dict[str, Any]:
-    """What the advice needs beside the values of the headline."""
+    """Values that the advice needs beside the values of the headline."""
     service = v.get("service")
     headers = 48 if v.get("is_ipv6") else 28
     is_tcp = "connections" in v or v.get("what") == "TCP segment"

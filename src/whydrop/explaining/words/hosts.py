@@ -49,7 +49,7 @@ def _nothing_lost(v: Values) -> str:
     if v.get("others_waited"):
         return "Nothing was lost in these flows, and no cause of their own delayed them."
     if v.get("lasted_s", 0.0) > _LONG_S:
-        return "Nothing was lost, and no cause was found for the {lasted_s} that data was in flight."
+        return "Nothing was lost, and nothing explains why data was in flight for {lasted_s}."
     return "Nothing was lost and nothing was delayed for long."
 
 
@@ -62,7 +62,7 @@ HEADLINES: dict[str, Phrase] = {
         (
             "The receiving application did not read: the receive window was closed for {closed_s} while data was ready"
             if _closed(v)
-            else "The receive window limited the sender for {window_share} of the time"
+            else "The receive window limited the sender for {window_share:share} of the time"
         )
         + f"[lost_besides?{BESIDES}|; the path dropped nothing]."
     ),
@@ -95,14 +95,14 @@ NOTHING_LOST_HERE = "These flows lost nothing, and nothing delayed them for long
 
 EVIDENCE: dict[str, Phrase] = {
     "window-full": (
-        "for {window_share} of the {busy_s} that data was in flight, less than one segment of the receive window was "
-        "free"
+        "for {window_share:share} of the {busy_s} that data was in flight, less than one segment of the receive window "
+        "was free"
     ),
     "window-closed": (
         "the receiver closed its window completely {times|time}[closed_s?: data was blocked for {closed_s} in all"
         "[probes?, and the sender probed the window {probes|time}]]"
     ),
-    "window-open": "the receive window was [window_share?full for only {window_share} of the time|never full]",
+    "window-open": "the receive window was [window_share?full for {window_share:share} of the time|never full]",
     "window-shrank": (
         "the receiver's SYN offered {offered_bytes:exact_size} and no scale that the sender could see; its next window "
         "reads {read_bytes:exact_size}, although nothing was sent to fill it"
@@ -112,12 +112,12 @@ EVIDENCE: dict[str, Phrase] = {
         "{window_bytes:exact_size}, and it was full for {window_share} of the time"
     ),
     "nothing-lost-in-flight": lambda v: (
-        "in {busy_s} of data in flight, [round_trips?{round_trips|round trip}, ]"
+        "in {busy_s} of data in flight[ ({round_trips|round trip})], "
         "[lost_besides?{lost_besides|packet} lost|nothing was lost]; "
         + (
             "the scale of the receive window is unknown"
             if v["window_share"] is None
-            else "the receive window was [window_share?full for {window_share} of the time|never full]"
+            else "the receive window was [window_share?full for {window_share:share} of the time|never full]"
         )
     ),
     "application-silent": (

@@ -29,7 +29,7 @@ HEADLINES: dict[str, Phrase] = {
     "too-large-untold": _TOO_LARGE + ", and no router reports it to their sender" + _WERE_TOO_LARGE,
     "joined-before-router": (
         "A device on the path joins packets: {router} refused one of {packet_bytes:exact_size} as too large, but none "
-        "of more than {largest_sent_bytes:exact_size} was sent[lost?: {losses} were among them]."
+        "of more than {largest_sent_bytes:exact_size} was sent[lost?. This took {losses}]."
     ),
     "hole-stays-open": (
         "{missing_bytes} never arrived at the receiver, which asked for them until the capture ended, {waited_s} later."
@@ -119,7 +119,7 @@ EVIDENCE: dict[str, Phrase] = {
     ),
     "overtaken-between": "{overtaken|packet} left between the captures after packets that had entered later",
     "sent-again": (
-        "[one?1 packet was retransmitted, [spurious?needlessly|not needlessly]|[spurious?of "
+        "[one?1 packet was retransmitted[spurious? needlessly|; it was needed]|[spurious?of "
         "{retransmitted|retransmitted packet} only {spurious} had arrived|{retransmitted|packet} were retransmitted, "
         "none needlessly]]"
     ),
@@ -131,7 +131,7 @@ EVIDENCE: dict[str, Phrase] = {
 
 
 def with_singulars(v: Values) -> dict[str, Any]:
-    """What distinguishes one from several."""
+    """Values that distinguish one from several."""
     return {
         "one": v.get("retransmitted") == 1,
         "one_lost": v.get("lost") == 1,

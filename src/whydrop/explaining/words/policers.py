@@ -24,12 +24,12 @@ HEADLINES: dict[str, Phrase] = {
 }
 
 # A score says how well a model predicts which packets are lost: McFadden's pseudo-R^2.
-_SCORE = "prediction score {certainty_share} (0 % is chance, 100 % is perfect)"
+_SCORE = "{certainty_share} (0 % is chance, 100 % is perfect)"
 
 EVIDENCE: dict[str, Phrase] = {
     "bucket-followed": (
         "a token bucket, followed over {data_packets|data packet}, predicts {expected} of {lost|loss} to within one "
-        "packet; " + _SCORE
+        "packet; prediction score " + _SCORE
     ),
     "bucket-replayed": ("replayed alone, the bucket drops {dropped|packet}; {hits} of these were lost"),
     "delay-at-spent-bucket": (
@@ -37,9 +37,12 @@ EVIDENCE: dict[str, Phrase] = {
         "queue of that size would have added {queue_s}"
     ),
     "waited-before-losses": "the queueing delay just before a loss was {median_s} (median)",
-    "best-bucket-poor": "no policer fits: of the best token bucket the " + _SCORE.replace("score", "score is only"),
-    "bucket-tells-little": "no policer fits: over {lost|loss}, the best token bucket has a " + _SCORE,
-    "fits-some-bucket": "{lost|loss} in {runs|run}: so few losses fit some token bucket by chance",
+    "best-bucket-poor": "no policer fits: the prediction score of the best token bucket is only " + _SCORE,
+    "bucket-tells-little": "no policer fits: over {lost|loss}, the best token bucket has a prediction score of "
+    + _SCORE,
+    "fits-some-bucket": (
+        "{lost|loss} in {runs|run}: too few to prove a policer, since some token bucket fits them by chance"
+    ),
     "bucket-had-room": (
         "no policer fits: the best token bucket had room for {room_bytes} on average when packets were lost"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whydrop.explaining.words.common import BBR, BESIDES, PACED_SHARE, kbit
+from whydrop.text.quantities import duration
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
@@ -62,7 +63,7 @@ EVIDENCE: dict[str, Phrase] = {
     ),
     "waited-a-round-trip": "half of the data was queued for longer than a round trip of {base_rtt_s}",
     "delay-before-losses": (
-        "just before a loss, the queueing delay was {median_s} ({low_s to high_s}), longer than for "
+        "just before a loss, the queueing delay was {median_s}[is_interval? ({low_s to high_s})], longer than for "
         "{longer_than_share} of all packets"
     ),
     "queue-drains": (
@@ -150,6 +151,13 @@ EVIDENCE: dict[str, Phrase] = {
         "{mistaken} that were not lost[several?; of {variants} variants this one agrees best with the losses]"
     ),
 }
+
+
+def with_interval(v: Values) -> dict[str, Any]:
+    """True under ``is_interval`` if the written ends of an interval differ."""
+    low_s, high_s = v.get("low_s"), v.get("high_s")
+    return {"is_interval": None not in (low_s, high_s) and duration(low_s) != duration(high_s)}  # type: ignore[arg-type]
+
 
 MODELS: dict[str, Phrase] = {
     "policer": (

@@ -46,7 +46,7 @@ def flows_of(direction: str | None) -> str:
 
 
 def derived(v: Values) -> dict[str, Any]:
-    """What the phrases need beside the values of a fact."""
+    """Values that the phrases need beside the values of a fact."""
     direction = v.get("direction")
     flow = flows_of(direction)
     return {
@@ -175,10 +175,10 @@ FACTS: dict[str, Phrase] = {
     ),
     # limits
     "kernel-limited": (
-        "the sender's [by_samples?samples|kernel] show that [sets_rate?the rate of {set_rate_bps} that the test sets "
-        "limited|[limit=receive-window?the receive window limited][limit=send-buffer?the send buffer limited]"
+        "the sender's [by_samples?samples show|kernel shows] that [sets_rate?the rate of {set_rate_bps} that the test "
+        "sets limited|[limit=receive-window?the receive window limited][limit=send-buffer?the send buffer limited]"
         "[limit=application?the application had nothing to send on][limit=pacing?the pacing rate of the socket "
-        "limited]] {flow} for {share:percent} of {span_s}"
+        "limited]] {flow} for {share:share} of {span_s}"
     ),
     "limited-by": _limited_by,
     "end-in-trouble": (
@@ -187,8 +187,8 @@ FACTS: dict[str, Phrase] = {
         "buffer full]; these are left out of the losses and times below"
     ),
     "held-by-responder": (
-        "the responder [is_up?read {flow} no faster|paced {flow}[ to {to_bps}]] for {share:percent} of the time: its "
-        "own limit of a test's rate (--max-rate)"
+        "the responder [is_up?limited its reading of {flow}|paced {flow}[ to {to_bps}]] for {share:share} of the time: "
+        "this is its own --max-rate"
     ),
     "send-buffer-full": (
         "the send buffer of {buffer_bytes} had room for {data_bytes} of data of {flow}, the most that can be sent in a "
@@ -233,10 +233,12 @@ FACTS: dict[str, Phrase] = {
         "nothing"
     ),
     "load-held-by-responder": (
-        "the responder's own limit reduced the rate for {share:percent} of the time: the path under full load is not "
+        "the responder's own limit reduced the rate for {share:share} of the time: the path under full load is not "
         "known"
     ),
-    "load-held-by-host": "an end limited the flows for {share:percent} of the time: they did not fill the path",
+    "load-held-by-host": (
+        "a host, not the path, limited the flows for {share:share} of the time: they did not fill the path"
+    ),
     "too-few-drops": "losses came at {count|moment} only: a queue overflows more often",
     "managed-queue-possible": (
         "the delay stays near its highest ({median_s} of {highest_s}) and losses come there: a short queue or a "

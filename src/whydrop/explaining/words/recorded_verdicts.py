@@ -11,6 +11,7 @@ from whydrop.explaining.words.recorded_facts import LIMITS, flows_of, where
 from whydrop.recording.troubles import in_one_sentence
 from whydrop.text.phrases import capitalised, fill, listed
 from whydrop.text.quantities import duration, percent, plural, size
+from whydrop.text.quantities import share as share_of
 
 Json = Mapping[str, Any]
 
@@ -37,7 +38,7 @@ _BEHIND_DROPS = {
     "checksum": "their checksums were wrong",
 }
 
-_FOR = " for {limited_share} of the time."
+_FOR = " for {limited_share:share} of the time."
 _QUEUE = (
     " {where} delays packets by {induced_delay_s} under load[detail=bufferbloat? (bufferbloat)][base_rtt_s?, on a path "
     "with a round trip of {base_rtt_s}][drain_rate_bps?. It drains at {drain_rate_bps}]"
@@ -73,7 +74,7 @@ HEADLINES = {
 }
 
 _SHORTEN = (
-    "let the bottleneck's queue be managed (fq_codel or cake, RFC 8290). If you cannot, shape a little below its rate "
+    "Let the bottleneck's queue be managed (fq_codel or cake, RFC 8290). If you cannot, shape a little below its rate "
     "ahead of it, so that packets queue where you manage them",
     "[kbit?$ tc qdisc replace dev IFACE root cake bandwidth {kbit}kbit]",
 )
@@ -82,65 +83,65 @@ ADVICE: dict[tuple[str, str | None], tuple[str, ...]] = {
     ("deep-queue", None): _SHORTEN,
     ("shaper", None): _SHORTEN,
     ("shallow-queue", None): (
-        "a few packets of room are too little for this rate: give the queue room for a round trip, managed by fq_codel",
+        "A few packets of room are too little for this rate: give the queue room for a round trip, managed by fq_codel",
     ),
     ("policer", None): (
-        "send below its rate, so that packets are queued at your end instead of dropped there",
+        "Send below its rate, so that packets are queued at your end instead of dropped there",
         "$ tc qdisc replace dev IFACE root tbf rate {kbit}kbit burst 16kb latency 50ms",
     ),
     ("random-loss", None): (
-        "look for a damaged link: error counters of interfaces along the path, radio quality, cables",
+        "Look for a damaged link: error counters of interfaces along the path, radio quality, cables",
     ),
     ("receiver-window", None): (
-        "at the receiver, see first whether the application reads too slowly (unread bytes in Recv-Q) or sets "
+        "At the receiver, see first whether the application reads too slowly (unread bytes in Recv-Q) or sets "
         "SO_RCVBUF",
         "$ ss -tinm",
-        "if it does neither, let the window grow to the rate times the round trip",
+        "If it does neither, let the window grow to the rate times the round trip",
         "$ sysctl net.ipv4.tcp_rmem net.core.rmem_max",
     ),
     ("sender", "pacing"): (
-        "raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE); whether the path carries more is "
+        "Raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE); whether the path carries more is "
         "not known",
     ),
     ("sender", "send-buffer"): (
-        "[full?[set?leave out the send buffer that the test requests, or request more than {now} "
+        "[full?[set?Leave out the send buffer that the test requests, or request more than {now} "
         "({each})|[at_responder?at the responder, which sends: ]let the send buffer grow beyond {now}, to twice the "
         "rate times the round trip of {rtt_s}: {each}; the path carries at least {sent_bps}]|let the send buffer grow "
         "to twice the rate times the round trip]",
         "[full?[!set?$ sysctl -w net.ipv4.tcp_wmem='4096 16384 {wmem}']|$ sysctl net.ipv4.tcp_wmem net.core.wmem_max]",
     ),
     ("sender", None): (
-        "[rate_is_set?the test sets that rate: to learn what the path carries, repeat it with a higher one or none|see "
+        "[rate_is_set?The test sets that rate: to learn what the path carries, repeat it with a higher one or none|See "
         "why the application sends no more; whether the path carries more is not known]",
     ),
     ("peer-application", None): (
-        "to measure the path, start the responder with a higher --max-rate, or with --secret-file instead of --open",
+        "To measure the path, start the responder with a higher --max-rate, or with --secret-file instead of --open",
     ),
     ("unfairness", "distance"): (
-        "use a queue for each flow at the bottleneck (fq_codel, cake): it shares its rate whatever the round trips",
+        "Use a queue for each flow at the bottleneck (fq_codel, cake): it shares its rate whatever the round trips",
     ),
     ("unfairness", "congestion-control"): (
-        "use a queue for each flow at the bottleneck (fq_codel, cake): it shares its rate whatever the congestion "
+        "Use a queue for each flow at the bottleneck (fq_codel, cake): it shares its rate whatever the congestion "
         "control",
     ),
-    ("unfairness", None): ("compare the flows' congestion control, round trips and losses",),
-    ("outage", None): ("look for what changed then: a route, a radio link, a failover, a restart",),
+    ("unfairness", None): ("Compare the flows' congestion control, round trips and losses",),
+    ("outage", None): ("Look for what changed then: a route, a radio link, a failover, a restart",),
     ("host-drop", "receive-buffer"): (
-        "let the application read faster, or give its socket a larger receive buffer",
+        "Let the application read faster, or give its socket a larger receive buffer",
         "$ sysctl net.core.rmem_max net.ipv4.tcp_rmem net.ipv4.udp_mem",
     ),
-    ("host-drop", "queue"): ("let the queue be managed and long enough for a round trip", "$ tc -s qdisc show"),
+    ("host-drop", "queue"): ("Let the queue be managed and long enough for a round trip", "$ tc -s qdisc show"),
     ("host-drop", "listener"): (
-        "let the application accept faster, or listen with a longer queue",
+        "Let the application accept faster, or listen with a longer queue",
         "$ sysctl net.core.somaxconn",
     ),
     ("host-drop", "processor"): (
-        "spread interrupts and receive processing over more processors, or give the rings more room",
+        "Spread interrupts and receive processing over more processors, or give the rings more room",
         "$ sysctl net.core.netdev_max_backlog net.core.netdev_budget",
     ),
     ("host-drop", "memory"): ("$ sysctl net.ipv4.tcp_mem net.ipv4.udp_mem; nstat -az TcpExtTCPMemoryPressures",),
     ("host-drop", "filter"): (
-        "look for the rule, and whether connection tracking is full",
+        "Look for the rule, and whether connection tracking is full",
         "$ nft list ruleset; conntrack -S",
     ),
     ("host-drop", "traffic-control"): ("$ tc -s filter show dev IFACE ingress",),
@@ -148,11 +149,11 @@ ADVICE: dict[tuple[str, str | None], tuple[str, ...]] = {
     ("host-drop", "route"): ("$ ip route get DESTINATION; nstat -az | grep -i -e NoRoutes -e HdrErrors -e AddrErrors",),
     ("host-drop", "neighbour"): ("$ ip neigh show; sysctl net.ipv4.neigh.default.gc_thresh3",),
     ("host-drop", "checksum"): (
-        "look at the interface's offloads, and for a device that changes packets on the path",
+        "Look at the interface's offloads, and for a device that changes packets on the path",
         "$ ethtool -k IFACE",
     ),
     ("end-in-trouble", None): (
-        "look at what kept that host from running (its load, its hypervisor, a suspended process), then repeat the "
+        "Look at what kept that host from running (its load, its hypervisor, a suspended process), then repeat the "
         "test",
     ),
 }
@@ -176,7 +177,7 @@ def advice(verdict: Json) -> list[str]:
         detail = _of_code(verdict, "dropped-here")[0]["kind"]
     steps = ADVICE.get((cause, detail)) or ADVICE.get((cause, None), ())
     values = _values(verdict)
-    return [step for step in (fill(one, values) for one in steps) if step]
+    return [capitalised(step) for step in (fill(one, values) for one in steps) if step]
 
 
 def _values(verdict: Json) -> dict[str, Any]:
@@ -326,4 +327,4 @@ def _mostly(verdict: Json) -> str:
     if found is None:
         return ""
     flow, limit, share = found
-    return f"{flow} is limited by {LIMITS[limit]} for {percent(share)} of the time. "
+    return f"{flow} is limited by {LIMITS[limit]} for {share_of(share)} of the time. "
