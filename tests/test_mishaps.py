@@ -63,7 +63,7 @@ def test_a_recording_given_for_a_capture_is_called_one_and_show_named(
     whole = (rrul, rrul / "recording.json") if arguments[0] == "match" else ()
     for path in (*whole, rrul / "flows.parquet"):
         said = one_line(run(*arguments, path))
-        assert said == f"whydrop: {path}: a recording of a test, no capture of packets: try `whydrop show`\n"
+        assert said == f"whydrop: {path}: a recording of a test, not a capture of packets: try `whydrop show`\n"
 
 
 def test_a_test_without_hosts_says_how_to_name_one(run: Run) -> None:

@@ -109,7 +109,7 @@ def test_a_fix_that_does_not_help_is_taken_back(lab: Lab) -> None:
         found = fixed(lab, path, "--from", str(POLICED), "--duration", "3s", kept=False)
         assert "htb" in " ".join(found["fix"]["commands"])
         assert not found["kept"]
-        assert "taken back" in found["outcome"]
+        assert "reverted" in found["outcome"]
         assert path.kinds() == ["noqueue"]
 
 

@@ -58,7 +58,7 @@ def test_a_full_disk_behind_standard_output_ends_in_one_line(command: list[str],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
         )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr == "whydrop: what was asked for cannot be written: No space left on device\n"
+    assert done.stderr == "whydrop: the output cannot be written: No space left on device\n"
 
 
 def test_a_picture_that_cannot_be_written_leaves_what_was_there_and_is_named(

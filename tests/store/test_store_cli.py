@@ -85,7 +85,7 @@ def test_notes_of_many_files_are_one_line_for_each_kind_and_damage_has_lines_of_
     assert "  Logs of CPU time left out: 30, in 30 files" in said
     assert not [line for line in said if "README" in line]
     assert len(done.stderr.splitlines()) == 21
-    assert "10 more of what is damaged" in done.stderr
+    assert "10 more damaged parts" in done.stderr
     known = json.loads(call("store", "import", tmp_path / "store", tmp_path, "--json").stdout)
     assert sum("It was damaged when it was read" in note for file in known["files"] for note in file["notes"]) == 30
 

@@ -128,7 +128,7 @@ def test_a_store_gets_every_poll_and_every_counter(run: Run, configure: Configur
     assert set(counters["site"]) == {"dfw07"}
     assert counters["counter"].n_unique() == 14
     assert counters.height == made * 14
-    assert re.search(r"; they began after their ticks: median .* p99 .* worst", done.stdout)
+    assert re.search(r"; delay of their start: median .* p99 .* worst", done.stdout)
 
 
 @pytest.fixture

@@ -267,7 +267,7 @@ def test_a_wrong_flag_says_what_to_do(tmp_path: Path, run: Run, arguments: tuple
 
 def test_a_command_that_is_not_there_is_said_as_shells_do(tmp_path: Path, run: Run) -> None:
     done = run("watch", "--output", tmp_path, "--", "no-such-program", "x")
-    assert (done.returncode, done.stderr) == (127, "whydrop: no-such-program: there is no such program\n")
+    assert (done.returncode, done.stderr) == (127, "whydrop: no-such-program: no such program\n")
 
 
 def test_a_recording_of_a_watch_is_explained_shown_and_drawn(tmp_path: Path, run: Run) -> None:

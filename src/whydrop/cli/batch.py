@@ -72,7 +72,7 @@ def plan(with_commands: bool, as_json: bool, **given: Any) -> None:
 @_choosing
 @click.option("--resume", is_flag=True, help="Continue where an interrupted call stopped.")
 @click.option("--restart", is_flag=True, help="Start again, although an earlier call left runs to do.")
-@click.option("--stop-on-failure", is_flag=True, help="Stop at the first run that fails.  [default: go on]")
+@click.option("--stop-on-failure", is_flag=True, help="Stop at the first run that fails.  [default: continue]")
 def run(resume: bool, restart: bool, stop_on_failure: bool, **given: Any) -> None:
     """Run the batches of a file; Ctrl-C stops after the post commands, and --resume continues later."""
     if resume and restart:
@@ -216,7 +216,7 @@ def _run(resume: bool, restart: bool, stop_on_failure: bool, options: dict[str, 
         _refuse(["no batch to run: every batch of the file is abstract or disabled"])
     times = _times(runs)
     gone = state_keys - {run.key for run in runs}
-    notes += [f"run {key} is not in the file any more; left out" for key in sorted(gone)]
+    notes += [f"run {key} is no longer in the file; left out" for key in sorted(gone)]
     for note in notes:
         click.echo(f"whydrop: {ending.printable(note)}", err=True)
     with watching(times) as watcher:

@@ -1,4 +1,4 @@
-"""The display of a running batch: two bars on a terminal, of the run and of the whole; elsewhere a line each run."""
+"""The display of a running batch: a bar for the run and one for the batch on a terminal, else a line for each run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Showing(Watcher):
-    """Prints a line for each run that ends, and keeps the bars where there are any."""
+    """Prints a line for each run that ends, and updates the bars on a terminal."""
 
     def __init__(self, times: Mapping[str, float], progress: Progress | None) -> None:
         self.times = times
@@ -54,7 +54,7 @@ class Showing(Watcher):
         self._show()
 
     def ends(self, run: Run, outcome: Outcome) -> None:
-        """Say what came of the run."""
+        """Print the result of the run."""
         self.done_s += self.times[run.key] + run.pause_s
         self.now_s = 0.0
         where = f": {outcome.recording}" if outcome.recording is not None else ""
@@ -65,12 +65,12 @@ class Showing(Watcher):
         self._show()
 
     def pauses(self, seconds: float) -> None:
-        """Say why nothing happens."""
+        """Show the pause."""
         if self.progress is not None:
             self.progress.update(self.own, description=f"pause of {seconds:g} s", total=None)
 
     def _say(self, text: str, *, err: bool) -> None:
-        # Above the bars, where there are some; what a file takes stays in the file.
+        # Above the bars on a terminal; output to a file is not interleaved.
         if self.progress is not None and (err or sys.stdout.isatty()):
             self.progress.console.print(ending.printable(text), highlight=False, markup=False, soft_wrap=True)
         else:

@@ -99,7 +99,7 @@ def _load(path: Path) -> Config:
 
 
 def _allow_sockets(switches: int) -> None:
-    """One socket a switch, and some files; many systems allow 1024 until asked for more."""
+    """Raise the limit of open files: one socket for each switch; many systems start with 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = switches + 256
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -121,8 +121,8 @@ def _collect(config: Config, duration_s: float | None) -> int:
         try:
             collector = asyncio.run(_run(config, delivery, display, duration_s))
         finally:
-            # Whatever ends the polls: what they brought is kept.
-            display.tell("keeping what was read")
+            # All readings are stored, whatever ends the polls.
+            display.tell("storing the last readings")
             kept = delivery.close()
     _out(_summary(collector))
     return 0 if kept else 1
@@ -165,11 +165,11 @@ def _hear(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, display: _Displa
         loop.add_signal_handler(number, stop.set)
 
     def hung_up() -> None:
-        # A terminal that is closed ends what runs in it; a service is asked by some to read its configuration again.
+        # A closed terminal ends the program; for a service, SIGHUP often means to read the configuration again.
         if sys.stdin is not None and sys.stdin.isatty():
             stop.set()
         else:
-            display.say("SIGHUP: the configuration is not read again while it runs; restart it (systemctl restart)")
+            display.say("SIGHUP: the configuration is not read again; restart the collector (systemctl restart)")
 
     loop.add_signal_handler(signal.SIGHUP, hung_up)
 
@@ -180,7 +180,7 @@ def _out(line: str) -> None:
 
 
 def _summary(collector: Collector) -> str:
-    """A line that counts the polls by status, with how late they were."""
+    """A line with the number of polls by status, and their delays."""
     from whydrop.text import quantities
 
     counts = collector.standings.counts
@@ -190,17 +190,17 @@ def _summary(collector: Collector) -> str:
     if quantiles[0] is None:
         return line
     middle, late, worst = (quantities.duration((value or 0) / 1e9) for value in quantiles)
-    return f"{line}; they began after their ticks: median {middle}, p99 {late}, worst {worst}"
+    return f"{line}; delay of their start: median {middle}, p99 {late}, worst {worst}"
 
 
 class _Display:
-    """Lines for a journal; on a terminal also one that is always up to date."""
+    """Lines for a journal; on a terminal also a live line."""
 
     def __init__(self, live: Any = None) -> None:
         self._live = live
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line."""
         if self._live is None:
             complain(line)
         else:
@@ -209,24 +209,24 @@ class _Display:
             self._live.console.print(Text(f"whydrop: {ending.printable(line)}"))
 
     def tell(self, state: str) -> None:
-        """The step in progress."""
+        """Show the step in progress."""
         if self._live is not None:
             from rich.text import Text
 
             self._live.update(Text(ending.printable(state)))
 
     def watch(self, collector: Collector) -> None:
-        """Show how the switches stand."""
+        """Show the state of the switches."""
         if self._live is not None:
             self.tell(state(collector))
 
 
-# So many are no pause of the processor any more.
+# More than a short pause of the processor leaves.
 _MANY_WAITING = 1000
 
 
 def state(collector: Collector) -> str:
-    """How the switches stand, in two lines at most."""
+    """The state of the switches, in two lines at most."""
     import time
 
     from whydrop.text import quantities
@@ -240,7 +240,7 @@ def state(collector: Collector) -> str:
     if worst_ns is not None:
         parts.append(f"last tick {quantities.duration(worst_ns / 1e9)} late at most")
     if collector.waiting > _MANY_WAITING:
-        parts.append(f"{collector.waiting} readings wait for the outputs")
+        parts.append(f"{collector.waiting} readings wait to be stored")
     if collector.next_due_ns is not None:
         due = time.strftime("%H:%M:%S", time.gmtime(collector.next_due_ns // 1_000_000_000))
         parts.append(f"next at {due} UTC")

@@ -1,4 +1,4 @@
-"""The sources that the collector polls, and how it complains."""
+"""The sources that the collector polls, and its error lines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def complain(line: str) -> None:
-    """A line on standard error; nothing in it commands the terminal."""
-    # A terminal that was closed must not end what it once began.
+    """Print a line on standard error, with control characters escaped."""
+    # The collector outlives the terminal that started it.
     with contextlib.suppress(OSError):
         print(f"whydrop: {ending.printable(line)}", file=sys.stderr, flush=True)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Command(click.Command):
-    """A command whose first argument may be the name of a subcommand: ``pace HOST``, ``pace status``."""
+    """A command that takes arguments of its own, or the name of a subcommand: ``pace HOST``, ``pace status``."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -89,7 +89,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group whose subcommands have the shape of :class:`Command`."""
+    """A group of commands of the shape of :class:`Command`."""
 
     command_class = Command
 

@@ -1,4 +1,4 @@
-"""``whydrop compare``: what differs between recordings, in their metadata and in what they measured."""
+"""``whydrop compare``: differences between recordings, in metadata and in metrics."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(
             found = compare(sides, SEED if seed is None else seed)
         _print(found, "json" if as_json else kind, with_metadata)
         if not found.rows:
-            raise ValueError(f"{comparing.names(found)}: no metric that both have: nothing could be compared")
+            raise ValueError(f"{comparing.names(found)}: no common metric, so nothing was compared")
     except (RecordingError, OSError, ValueError) as reason:
         sys.exit(ending.status(reason))
 

@@ -1,12 +1,12 @@
 """``whydrop explain CAPTURE --json`` without the option parser.
 
-This is the shape that scripts call thousands of times. Importing click takes 50 ms, several times what the analysis of
-a small capture takes, so exactly this shape goes straight to the core; every other one is click's.
+Scripts call this form thousands of times. Importing click takes 50 ms, several times as long as the analysis of a small
+capture, so this form goes straight to the core; click parses every other one.
 """
 
 from __future__ import annotations
 
-# As type checkers know it: importing typing or collections.abc would take a tenth of the whole start.
+# Type checkers know this name; importing typing would take a tenth of the whole start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ import sys
 
 from whydrop.show.printable import printable as printable
 
-# As type checkers know it: ``direct`` starts in less time than importing collections.abc takes.
+# Type checkers know this name; importing collections.abc would take longer than ``direct`` takes to start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ NOT_ANALYSED = 1
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 INTERRUPTED = 128 + 2  # as a shell reports SIGINT
 
-_IS_RECORDING = "a recording of a test, no capture of packets: try `whydrop show`"
+_IS_RECORDING = "a recording of a test, not a capture of packets: try `whydrop show`"
 
 
 def write_document(text: str) -> None:
-    """Print the JSON document and nothing else: in UTF-8 whatever the locale, as JSON is (RFC 8259)."""
+    """Print a JSON document in UTF-8 (RFC 8259), whatever the locale."""
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.write(b"\n")
@@ -30,7 +30,7 @@ def write_document(text: str) -> None:
 
 
 def write_found(found: Mapping[str, Any]) -> None:
-    """Print what explaining found, for a terminal indented: as its text is made, since that of a flood is large."""
+    """Print the JSON of an explanation while it is made, as it can be large; indented on a terminal."""
     from whydrop._core import dump
 
     sys.stdout.flush()
@@ -51,7 +51,7 @@ def status(reason: BaseException) -> int:
     if isinstance(reason, OSError):
         _leave_stdout()
     if isinstance(reason, BrokenPipeError):
-        # The reader (such as `head`) has what it wanted.
+        # The reader, such as `head`, needs no more.
         return 0
     if isinstance(reason, KeyboardInterrupt):
         try:
@@ -59,7 +59,7 @@ def status(reason: BaseException) -> int:
                 sys.stderr.write(f"whydrop: {printable(line)}\n")
             sys.stderr.flush()
         finally:
-            # Another thread may still be reading; an orderly end of the interpreter would wait for it, or crash it.
+            # Another thread may still read; a regular exit of the interpreter would wait for it, or crash it.
             os._exit(getattr(reason, "status", INTERRUPTED))
     for line in (one_line(reason), *getattr(reason, "__notes__", ())):
         sys.stderr.write(f"whydrop: {printable(line)}\n")
@@ -67,7 +67,7 @@ def status(reason: BaseException) -> int:
 
 
 def _leave_stdout() -> None:
-    """Where stdout takes no more (no reader, no room), Python would complain at exit and change the status."""
+    """Redirect stdout that takes no more: Python would complain at exit, and change the status."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -75,7 +75,7 @@ def _leave_stdout() -> None:
 
 
 def not_analysed(reason: BaseException, captures: Sequence[str | os.PathLike[str]]) -> int:
-    """As :func:`status`; but where a recording was given for a capture, say which command reads it."""
+    """As :func:`status`; for a recording given as a capture, name the command that reads it."""
     if not isinstance(reason, KeyboardInterrupt | BrokenPipeError):
         from pathlib import Path
 
@@ -93,6 +93,6 @@ def one_line(reason: BaseException) -> str:
     if isinstance(reason, OSError) and reason.filename is not None:
         return f"{os.fsdecode(reason.filename)}: {reason.strerror}"
     if isinstance(reason, OSError) and reason.errno in _OUTPUT_ERRORS:
-        # Whoever writes a file names it.
-        return f"what was asked for cannot be written: {reason.strerror}"
+        # Errors in files carry the name of the file; this is standard output.
+        return f"the output cannot be written: {reason.strerror}"
     return " ".join(str(reason).splitlines())

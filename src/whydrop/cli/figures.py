@@ -26,7 +26,7 @@ class Numbers(Protocol):
 def write(
     figure: Figure, path: Path, kind: str, numbers: Numbers, *, legend: bool, size: tuple[int, int] | None
 ) -> None:
-    """Write a figure, whole or not at all; say where it is, and on standard error what is left out of it.
+    """Write a figure, whole or not at all; print its path, and on standard error which samples it leaves out.
 
     Args:
         figure: what is drawn.

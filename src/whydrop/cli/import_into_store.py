@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whydrop.formats.archives.ingesting import Report
     from whydrop.show.document import Document
 
-# More lines of what is damaged would hide that of the others; all of it stands in the store.
+# More lines would hide other problems; the store lists all of them.
 _MOST_DAMAGE = 20
 
 _WORDS: dict[Status, str] = {
@@ -50,7 +50,7 @@ def run(files: tuple[Path, ...], place: str, *, again: bool, workers: int | None
         from whydrop.show import terminal
 
         terminal.print_document(_text(report, place))
-        # What follows goes elsewhere, perhaps to the same terminal.
+        # Problems follow on the other stream, perhaps on the same terminal.
         sys.stdout.flush()
     _print_problems(report)
     return 0 if report.complete else 1

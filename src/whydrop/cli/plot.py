@@ -1,4 +1,4 @@
-"""``whydrop plot``: pictures of recordings, and the numbers that are in them."""
+"""``whydrop plot``: pictures of recordings, or their numbers."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _kind_of(output: Path | None) -> str:
 
 
 def _path(output: Path | None, recordings: tuple[Path, ...], key: str, kind: str, *, several: bool) -> Path:
-    """Where a picture is written; where nothing is said, beside where one stands, named for what is in it."""
+    """The file of a picture; by default in the current folder, named after the recordings and the plot."""
     if output is not None and not several:
         return output
     if output is not None:
@@ -172,7 +172,7 @@ def _path(output: Path | None, recordings: tuple[Path, ...], key: str, kind: str
 
 def _print_list(plots: dict[str, PlotSpec]) -> None:
     if not plots:
-        print("None: these recordings have no series that a plot of the catalogue shows.")
+        print("None: no plot of the catalogue fits the series of these recordings.")
         return
     width = max(len(name) for name in plots)
     for name, plot in plots.items():

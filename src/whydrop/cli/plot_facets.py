@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _STORE = "whydrop-store.json"
 _STORE_ONLY = ("x", "y", "mark")
-# What other plots do to many recordings; here panels do it.
+# Options with which other plots combine recordings; grids use panels instead.
 _NOT_HERE = {"combine": "--combine", "reduce": "--reduce", "paired": "--paired", "absolute_time": "--absolute-time"}
 
 
 def wanted(paths: Sequence[Path], options: dict[str, Any]) -> bool:
-    """True if a grid of panels is meant, and not one of the other plots."""
+    """True if the options ask for a grid of panels."""
     of_store = options["table"] is not None or any((path / _STORE).is_file() for path in paths)
     if not of_store and any(options[name] is not None for name in _STORE_ONLY):
         raise click.UsageError("--x, --y and --kind are for the rows of a store; give --table too.")
@@ -47,7 +47,7 @@ def run(
     size: tuple[int, int] | None,
     title: str | None,
 ) -> int:
-    """Draw what was asked for; returns the exit status."""
+    """Draw the grids; returns the exit status."""
     from whydrop.recording.comparing.grouping import CannotGroup
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
@@ -101,7 +101,7 @@ def _of_store(paths: Sequence[Path], options: dict[str, Any]) -> list[Figure]:
         kind=options["mark"] or "points",
         log=options["log"],
     )
-    # A path has lost one of the two strokes of s3://bucket.
+    # Path() drops one slash of s3://bucket.
     location = re.sub(r"^(\w{2,}):/(?!/)", r"\1://", str(paths[0]))
     with open_backend(location) as backend:
         return of_store.facets(backend, made)
@@ -122,7 +122,7 @@ def _of_recordings(paths: Sequence[Path], plot: str | None, options: dict[str, A
 
 
 def _paths(first: Path, keys: Sequence[str], kind: str, output: Path | None) -> list[Path]:
-    """Where pictures are written, no two in one file; values of columns lead nowhere else as parts of names."""
+    """The file of each picture, all different; values of columns cannot lead to other folders."""
     names: list[str] = []
     for key in keys:
         name = re.sub(r"[^\w.-]+", "-", key).strip("-.")[:80] or "picture"

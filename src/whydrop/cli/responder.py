@@ -95,7 +95,7 @@ def _serve(responder: Responder, ready: str) -> int:
 
     try:
         with cancelling.deferred() as signals:
-            # It serves also where its output is not read.
+            # It serves even if nothing reads its output.
             _say(ready)
             with signals.ending_block(), signals.allowed():
                 while not responder.wait(1.0):

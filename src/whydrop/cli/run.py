@@ -1,4 +1,4 @@
-"""``whydrop run``: measure a path by a test."""
+"""``whydrop run``: measure a path with a test."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _run(plan: Plan, settings: Settings, interval_s: float | None, *, quiet: boo
 
 
 def _draw(finished: Finished, path: Path | None, *, wanted: bool) -> Path | None:
-    """Draw the test's own plot; what cannot be drawn is said, and does not make a run fail that has been measured."""
+    """Draw the test's own plot; a plot that fails is a warning, as the measurement is complete."""
     if not wanted and path is None:
         return None
     from whydrop.recording.recording import Recording
@@ -239,7 +239,7 @@ def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
         sys.stdout.flush()
     for warning in finished.warnings:
         print(f"whydrop: {ending.printable(warning)}", file=sys.stderr)
-    # The summary has them too: on a terminal that shows both they are read once.
+    # The summary lists them too; on a terminal that shows both streams, once is enough.
     on_one_screen = not as_json and sys.stdout.isatty() and sys.stderr.isatty()
     for failure in () if on_one_screen else finished.failures:
         print(f"whydrop: {ending.printable(str(failure))}", file=sys.stderr)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whydrop.studies.discards.study import Keep, Results
     from whydrop.studies.folder import Folder
 
-# Small enough to be read by a person, and what the sentences are made of.
+# Tables that are small enough to read; the sentences come from them.
 _IN_DOCUMENT = ("comparisons", "placebo_comparisons", "discard_changes")
 SCHEMA = 1
 
@@ -97,7 +97,7 @@ def _folder(path: Path, parameters: Parameters) -> Folder:
 
 
 def _keeping(folder: Folder | None, formats: tuple[str, ...]) -> Keep | None:
-    """Write each table as soon as it is there: what comes later may fail, or be interrupted."""
+    """Write each table as soon as it is computed, as a later one may fail."""
     kind = next((one for one in ("parquet", "csv") if one in formats), None)
     if folder is None or kind is None:
         return None
@@ -140,7 +140,7 @@ def _print(results: Results, folder: Folder | None, *, as_json: bool) -> None:
 
 
 def document(results: Results) -> dict[str, Any]:
-    """The study as JSON has it: its sentences, and the tables of its conclusions."""
+    """The study as JSON: its sentences, and the tables of its conclusions."""
     import polars as pl
 
     from whydrop import _core
@@ -180,7 +180,7 @@ def _write_tests(results: Results, given: dict[str, Any], kind: str) -> None:
         print(f"{ending.printable(str(given['output']))}: {frame.height} tests", file=sys.stderr)
         return
     if kind != "parquet" and sys.stdout.isatty():
-        # Names come from files, and must not command the terminal.
+        # Names come from files: escape control characters.
         content = "\n".join(map(ending.printable, content.decode().split("\n"))).encode()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()

@@ -29,7 +29,7 @@ Examples:
 SCHEMA = 1
 _FORMATS = ("png", "svg", "pdf", "html", "parquet", "csv")
 _DEFAULT = "html,png,csv"
-# By network there may be a hundred thousand rows: the files have them.
+# Tables by network can have 100 000 rows: only the files hold them.
 _IN_DOCUMENT = ("all", "site", "day")
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -131,7 +131,7 @@ def _write(results: Results, folder: Any, formats: tuple[str, ...], advance: pro
 
 
 def document(results: Results) -> dict[str, Any]:
-    """The study as JSON has it: its sentences and tables, those of networks left to the files."""
+    """The study as JSON: its sentences and tables, without those by network."""
     import polars as pl
 
     from whydrop import _core

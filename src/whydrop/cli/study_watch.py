@@ -35,7 +35,7 @@ def run(options: dict[str, Any], parameters: Parameters) -> int:
 
     now_ns = None if options["now"] is None else _instant(options["now"])
     every_s: float | None = options["interval_s"]
-    # What no file keeps is known from one look to the next all the same, the first of which finds everything new.
+    # Without a state file, the ports reported are remembered from one look to the next; at the first, all are new.
     reported: dict[Key, int] | None = {} if every_s is not None and _state(options) is None else None
     while True:
         try:
@@ -47,7 +47,7 @@ def run(options: dict[str, Any], parameters: Parameters) -> int:
         if every_s is None:
             return status
         sys.stdout.flush()
-        # A store that cannot be read now (a network's, or one that is being made) may be there next time.
+        # A store that cannot be read now, such as one on a network, may be readable next time.
         time.sleep(max(1.0, every_s))
 
 
@@ -69,9 +69,9 @@ def _instant(text: str) -> int:
 def _once(
     options: dict[str, Any], parameters: Parameters, now_ns: int, reported: dict[Key, int] | None
 ) -> tuple[int, dict[Key, int] | None]:
-    """One look: the exit status, and what the next one is to know if no file tells it.
+    """Look once: the exit status, and the ports reported, unless a file keeps them.
 
-    ``reported`` is that of the look before; ``None``: a file tells it, or nobody looked before.
+    ``reported`` comes from the look before; ``None``: from the file, or this is the first look.
     """
     from whydrop.store.engines import open_backend
     from whydrop.studies.discards import watch
@@ -97,7 +97,7 @@ def _once(
 
 
 def _read(place: Path, now_ns: int) -> dict[Key, int]:
-    """Read what was reported; nothing where that fails, as alerts must not stay away because of it."""
+    """Read which ports were reported; none where that fails, so that alerts still come."""
     from whydrop.studies.discards import watch_state
 
     try:
@@ -108,15 +108,15 @@ def _read(place: Path, now_ns: int) -> dict[Key, int]:
 
 
 def _kept(place: Path, found: Look) -> bool:
-    """Keep what was reported; whether that was possible."""
+    """Write which ports were reported; ``False`` where that fails."""
     from whydrop.studies.discards import watch_state
 
     try:
         watch_state.write(place, found.reported)
     except OSError as reason:
         print(
-            f"whydrop: {ending.printable(ending.one_line(reason))}: what was reported cannot be kept there, and "
-            "will be reported again; name another place with --state",
+            f"whydrop: {ending.printable(ending.one_line(reason))}: the state cannot be written, and the same ports "
+            "will be reported again; name another file with --state",
             file=sys.stderr,
         )
         return False
@@ -124,7 +124,7 @@ def _kept(place: Path, found: Look) -> bool:
 
 
 def _state(options: dict[str, Any]) -> Path | None:
-    """Where what was reported is kept; a look into history keeps nothing unless told where."""
+    """The state file; a look at another time (--now) has none unless --state names it."""
     from whydrop.studies.discards import watch_state
 
     if options["state"] is not None:
@@ -134,7 +134,7 @@ def _state(options: dict[str, Any]) -> Path | None:
 
 
 def lines(found: Look, parameters: Parameters) -> list[str]:
-    """The findings for people: new ports first."""
+    """The findings as lines, new ports first."""
     from whydrop.studies.discards import phrases
     from whydrop.text import quantities
 
@@ -150,11 +150,9 @@ def lines(found: Look, parameters: Parameters) -> list[str]:
         since = quantities.instant(row["since_ns"] / 1e9)[:19]
         said.append(f"Ongoing since {since} UTC: {_alert(row, parameters)}")
     if found.silent:
-        said.append(f"Not measured any more {until}: {_ports(found.silent)}.")
+        said.append(f"No longer measured {until}: {_ports(found.silent)}.")
     if found.unjudged:
-        said.append(
-            f"Discarding, but by which ratio is not known, as no packets are counted: {_ports(found.unjudged)}."
-        )
+        said.append(f"Discards, but no count of packets, so that the ratio is unknown: {_ports(found.unjudged)}.")
     return said
 
 
@@ -179,7 +177,7 @@ def _alert(row: dict[str, Any], parameters: Parameters) -> str:
     text = f"{watch.named(row[name] for name in ('site', 'switch', 'machine', 'port', 'direction'))}: "
     text += f"{phrases.per_million(row['ratio'])} discarded ({counts}{before})"
     if row["in_quiet_bins"] is None:
-        return f"{text}; whether by bursts is not known, as its octets are not counted."
+        return f"{text}; bursts cannot be recognised, as octets are not counted."
     low = phrases.percent(parameters.watch.low_utilisation)
     speed = quantities.rate(row["speed_bps"])
     guess = f"of {speed}" if row["speed_from"] == "parameters" else f"of {speed} (by its highest rate)"
@@ -206,10 +204,7 @@ def _nothing(found: Look, parameters: Parameters) -> str:
     last = f"the store's last one ended {quantities.instant(found.last_ns / 1e9)[:19]} UTC"
     if found.last_ns > found.now_ns:
         return f"{none}; {last}, which is later: is this clock right, and the collector's?"
-    return (
-        f"{none}; {last}: is `whydrop collect` running? Of a store that is no longer written, look at another time "
-        "with --now"
-    )
+    return f"{none}; {last}: is `whydrop collect` running? For a store of the past, look at another time with --now"
 
 
 def document(found: Look, parameters: Parameters) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks of the command line, whose complaints say where it is wrong (exit status 2)."""
+"""Checks of the command line; an error names the argument (exit status 2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def different_files(captures: Sequence[Path]) -> None:
 
 
 def same_file(path: Path, other: Path) -> bool:
-    """True if two paths lead to one file; not so where one of them is missing."""
+    """True if two paths lead to one file; ``False`` where one of them does not exist."""
     try:
         return path.samefile(other)
     except OSError:
@@ -33,7 +33,7 @@ def same_file(path: Path, other: Path) -> bool:
 
 
 def folder_exists(option: str, path: Path) -> None:
-    """Refuse a file to be written in a folder that is not there, before the work begins."""
+    """Refuse an output file in a folder that does not exist, before the work begins."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise click.UsageError(f"{option}: there is no folder {printable(str(folder))!r}.")

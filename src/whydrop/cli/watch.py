@@ -147,10 +147,10 @@ def _watch(
 
     if os.geteuid() != 0:
         _say(
-            "not root: connections of other users are watched without their processes' names (and marks), and what "
-            "this host drops is not seen"
+            "not root: connections of other users have no process names and marks, and packets that "
+            "this host drops are not seen"
         )
-    # COMMAND has the terminal, if there is one.
+    # COMMAND uses the terminal, if there is one.
     with viewing(live=live and started.pid is None) as view, contextlib.ExitStack() as opened:
         watch = Watch(settings, view.say)
         tick: Callable[[Watch, Taken], None] = view.show
@@ -173,9 +173,9 @@ def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
     def begun() -> None:
         dropped = watch.host.dropped
         if os.geteuid() == 0 and watch.settings.drops != "off" and dropped.shortfall is not None:
-            what = {"off": "is not watched", "drop-monitor": "is told of all of the machine, without retransmissions"}
-            how = what.get(dropped.way, "is told without addresses, of all of the machine")
-            view.say(f"what this host drops {how}: {dropped.shortfall}")
+            what = {"off": "is not watched", "drop-monitor": "covers all of the machine, without retransmissions"}
+            how = what.get(dropped.way, "covers all of the machine, without addresses")
+            view.say(f"watching drops {how}: {dropped.shortfall}")
         started.go()
 
     return begun
@@ -187,7 +187,7 @@ def _over(watch: Watch, started: Command, duration_s: float | None) -> Callable[
     def over() -> bool:
         if started.has_ended() or (until_s is not None and time.monotonic() >= until_s):
             return True
-        # Of processes that are gone nothing more will come, once their connections are closed.
+        # Processes that have ended, with all connections closed, open no more.
         return watch.is_alone()
 
     return over
@@ -198,7 +198,7 @@ def _say(line: str) -> None:
 
 
 def _report(watched: Watched, *, as_json: bool) -> None:
-    # What went wrong was said as it did.
+    # Problems were reported when they occurred.
     if as_json:
         ending.write_document(json.dumps(_document(watched), ensure_ascii=False))
     else:

@@ -1,4 +1,4 @@
-"""The command that a watch starts: it begins when the first poll is on its way, and the watch ends when it does."""
+"""The command that a watch starts: it begins with the first poll, and the watch ends with it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from types import TracebackType
 
 from whydrop.runtime.masking import masked_command
 
-# Stops before the command takes its place, so that its first connection is seen.
+# The shell stops before it becomes the command, so that the first connection is seen.
 _GATE = 'kill -STOP $$; exec "$@"'
-# Ctrl-C on a terminal reaches the command too: it is given some time to end by itself, and then to end when asked.
+# Ctrl-C on a terminal reaches the command too: it has time to end by itself, and then after SIGTERM.
 _PATIENCE_S = 1.0
 _MERCY_S = 10.0
 _LOOK_AGAIN_S = 0.02
@@ -36,11 +36,11 @@ class CommandError(Exception):
 
 
 class Command:
-    """A command, or none; a context in which it runs. It keeps the terminal, and is of the same process group as we.
+    """A command, or none; a context in which it runs, on the same terminal and in the same process group.
 
     Attributes:
         pid: of its process; ``None`` where there is no command.
-        shown: as it may be kept, without secrets.
+        shown: its words without secrets.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -51,13 +51,13 @@ class Command:
         self._gone = False
 
     def __enter__(self) -> Command:
-        """Start it, as far as that it waits for :meth:`go`."""
+        """Start it; it waits for :meth:`go`."""
         if not self._words:
             return self
         program = self._words[0]
         if shutil.which(program) is None:
             there = Path(program).exists()
-            why = "is no program that may be run" if there else "there is no such program"
+            why = "is no program that may be run" if there else "no such program"
             raise CommandError(f"{program}: {why}", 126 if there else 127)
         self._process = subprocess.Popen(["/bin/sh", "-c", _GATE, "sh", *self._words])
         self.pid = self._process.pid
@@ -71,7 +71,7 @@ class Command:
         if self._process is None:
             return
         if not self._gone:
-            # It has not begun, and nobody watches.
+            # It has not begun.
             self._process.kill()
             self._process.wait()
             return
@@ -94,7 +94,7 @@ class Command:
 
     @property
     def status(self) -> int:
-        """Its exit status as a shell tells it; 0 where there was none."""
+        """Its exit status as a shell reports it; 0 without a command."""
         code = 0 if self._process is None else self._process.returncode or 0
         return 128 - code if code < 0 else code
 
