@@ -247,11 +247,11 @@ def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
 
 def _verdict(finished: Finished) -> str | None:
     """The headline of the explanation, in a sentence; ``None`` where there is none."""
-    from whydrop.cli.explain import explained, problems
+    import whydrop
 
     try:
-        verdicts = explained([finished.folder], tables=False).verdicts
-    except problems():
+        verdicts = whydrop.explain(finished.folder, tables=False).verdicts
+    except ending.problems():
         return None
     return verdicts[0].sentence if verdicts else None
 

@@ -73,7 +73,7 @@ def _print(metrics: Rows, series: Rows, labels: list[str], kind: str, whole: boo
 
 
 def _print_csv(metrics: Rows, series: Rows) -> None:
-    """Long form: what is told of recordings first, with its name for a series and only a mean."""
+    """Print one row for each metric and series; a metric has its name as series, and only a mean."""
     import csv
 
     columns = ["recording", "series", "units", "count", "mean", "median", "minimum", "maximum", "std", "variance"]
