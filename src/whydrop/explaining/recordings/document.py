@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining import completing
 from whydrop.explaining.recordings import connections, depth, step_down, together
+from whydrop.explaining.recordings.causes import senders
 from whydrop.explaining.recordings.measures import ports
 from whydrop.explaining.recordings.measures import scene as scenes
-from whydrop.explaining.recordings.naming import senders
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.reducing import in_order, reduce
 from whydrop.explaining.recordings.thresholds import MOST_CONNECTIONS

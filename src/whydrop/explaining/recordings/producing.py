@@ -6,11 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from whydrop.explaining.recordings.findings import Fact, Finding
-from whydrop.explaining.recordings.measures import scene as scenes
-from whydrop.explaining.recordings.measures.ports import Port
-from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming import (
+from whydrop.explaining.recordings.causes import (
     drops,
     hosts,
     losses,
@@ -21,7 +17,11 @@ from whydrop.explaining.recordings.naming import (
     sharing,
     troubles,
 )
-from whydrop.explaining.recordings.naming.sides import Side, facts, sides
+from whydrop.explaining.recordings.causes.sides import Side, facts, sides
+from whydrop.explaining.recordings.findings import Fact, Finding
+from whydrop.explaining.recordings.measures import scene as scenes
+from whydrop.explaining.recordings.measures.ports import Port
+from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.thresholds import MECHANISMS
 
 if TYPE_CHECKING:

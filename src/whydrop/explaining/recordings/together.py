@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining import completing
+from whydrop.explaining.recordings.causes.hosts import OF_RESPONDER
+from whydrop.explaining.recordings.causes.queues import DOUBTS
+from whydrop.explaining.recordings.causes.sides import Side, sides
 from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
-from whydrop.explaining.recordings.naming.hosts import OF_RESPONDER
-from whydrop.explaining.recordings.naming.queues import DOUBTS
-from whydrop.explaining.recordings.naming.sides import Side, sides
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.reducing import in_order, reduce
 from whydrop.explaining.recordings.wording import in_words, phrase

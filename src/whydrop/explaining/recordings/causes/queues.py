@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whydrop.explaining.recordings import likelihood
+from whydrop.explaining.recordings.causes import losses
+from whydrop.explaining.recordings.causes.sides import Side, facts, quantity
 from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
 from whydrop.explaining.recordings.measures.delays import mean_of
 from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming import losses
-from whydrop.explaining.recordings.naming.sides import Side, facts, quantity
 from whydrop.explaining.recordings.thresholds import (
     CEILING_SHARE,
     DROPS_WITHIN_S,

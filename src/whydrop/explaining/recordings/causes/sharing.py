@@ -8,12 +8,12 @@ from itertools import permutations
 import numpy as np
 
 from whydrop.explaining.recordings import likelihood
+from whydrop.explaining.recordings.causes.hosts import held
+from whydrop.explaining.recordings.causes.sides import quantity
 from whydrop.explaining.recordings.findings import Fact, Finding, Place, Subject
 from whydrop.explaining.recordings.measures import sharing
 from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.measures.sharing import Sharing
-from whydrop.explaining.recordings.naming.hosts import held
-from whydrop.explaining.recordings.naming.sides import quantity
 from whydrop.explaining.recordings.thresholds import LEAST_SPREAD, UNFAIR_INDEX
 
 _LEVEL = 0.05

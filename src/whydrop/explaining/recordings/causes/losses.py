@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from whydrop.explaining.recordings import likelihood
+from whydrop.explaining.recordings.causes.sides import Side, facts
 from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
 from whydrop.explaining.recordings.measures.losses import Losses
-from whydrop.explaining.recordings.naming.sides import Side, facts
 from whydrop.explaining.recordings.thresholds import (
     CONGESTION_RATIO,
     FEWEST_EPISODES,

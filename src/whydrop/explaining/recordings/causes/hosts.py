@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from whydrop.explaining.recordings import likelihood
+from whydrop.explaining.recordings.causes.sides import Side
 from whydrop.explaining.recordings.findings import Fact, Finding, Place, Quantity, Subject, Value
 from whydrop.explaining.recordings.measures import limits as measuring
 from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming.sides import Side
 from whydrop.explaining.recordings.thresholds import ALL_BY_FAR_LIMIT, MOST_OF_THE_TIME
 from whydrop.recording import document
 from whydrop.recording.end_limits import TOUCHED_BY_RESPONDER_LIMIT

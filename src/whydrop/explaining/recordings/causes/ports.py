@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from whydrop.explaining.recordings.causes.sides import Side
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import ports
 from whydrop.explaining.recordings.measures.ports import Coincidence, Port
-from whydrop.explaining.recordings.naming.sides import Side
 from whydrop.explaining.recordings.thresholds import COINCIDENCE, COMING_TOGETHER
 
 

@@ -1,0 +1,1 @@
+"""Causes from measures: each module makes the findings of one subject."""

@@ -1,1 +1,0 @@
-"""From numbers to causes: each module makes the findings of one subject."""
