@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from whydrop.api.measuring import batch, batch_plan, depth, describe_test, responder, run, start, tests, watch
     from whydrop.api.plotting import Plot, plot, plot_names, plot_table
     from whydrop.api.recordings import Statistics, compare, export, import_file, metadata, open, stats, summary
-    from whydrop.api.stores import explain_into, import_into, study, study_tcp
+    from whydrop.api.stores import collect, collect_once, explain_into, import_into, study, study_tcp
     from whydrop.errors import Error
     from whydrop.explaining.document import (
         Against,
@@ -73,7 +73,7 @@ _HOMES = {
             "summary",
         ),
         "whydrop.api.changing": ("fix", "pace", "pace_forget", "pace_keep", "pace_revert", "pace_status"),
-        "whydrop.api.stores": ("explain_into", "import_into", "study", "study_tcp"),
+        "whydrop.api.stores": ("collect", "collect_once", "explain_into", "import_into", "study", "study_tcp"),
         "whydrop.errors": ("Error",),
         "whydrop.explaining.document": (
             "Against",
@@ -134,6 +134,8 @@ __all__ = [
     "__version__",
     "batch",
     "batch_plan",
+    "collect",
+    "collect_once",
     "compare",
     "depth",
     "describe_test",
@@ -168,12 +170,15 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the module that holds it."""
+    value = globals()[name] = _loaded(name)
+    return value
+
+
+def _loaded(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'whydrop' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

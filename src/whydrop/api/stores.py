@@ -1,18 +1,107 @@
-"""Stores: filled from files and captures, and asked by studies."""
+"""Stores: filled from switches, files and captures, and asked by studies."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from whydrop.explaining.many.explaining import Tally
     from whydrop.formats.archives.ingesting import Report
     from whydrop.studies.discards.study import Results as Discards
     from whydrop.studies.tcp.study import Results as Limits
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The outcome of :func:`collect`.
+
+    Attributes:
+        polls: counts of polls by status: ``ok``, and why the others failed.
+        complete: whether the store took all readings.
+    """
+
+    polls: dict[str, int]
+    complete: bool
+
+
+def collect(
+    config: str | PathLike[str],
+    *,
+    duration_s: float | None = None,
+    say: Callable[[str], None] = lambda _line: None,
+) -> Collected:
+    """Poll switches by SNMP, and keep their counters in a store, until Ctrl-C or for a time.
+
+    Args:
+        config: a TOML file (docs/switches.md).
+        duration_s: stop after this time; by default at Ctrl-C.
+        say: called with a line when a switch changes its state.
+
+    Raises:
+        whydrop.Error: the file has mistakes, or the store or the exporter cannot be opened.
+    """
+    import asyncio
+
+    from whydrop.collect.switches import config as configuration
+    from whydrop.collect.switches import running
+
+    wanted = configuration.load(Path(config))
+    running.allow_sockets(len(wanted.switches), say)
+    outputs = running.delivery(wanted, say)
+    polls: dict[str, int] = {}
+
+    async def poll() -> None:
+        nonlocal polls
+        collector = running.collector(wanted, outputs, say)
+        polls = collector.standings.counts
+        await collector.run(asyncio.Event(), duration_s)
+
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(poll())
+    finally:
+        complete = outputs.close()
+    return Collected(polls, complete)
+
+
+def collect_once(config: str | PathLike[str]) -> pl.DataFrame:
+    """Poll the switches of a configuration once, and keep nothing.
+
+    Returns:
+        A row for each counter: ``switch``, ``port``, ``machine``, ``counter``, ``value``; a switch that does not answer
+        has one row with the reason as ``problem``.
+
+    Raises:
+        whydrop.Error: the file has mistakes.
+    """
+    import asyncio
+
+    import polars as pl
+
+    from whydrop.collect.switches import config as configuration
+    from whydrop.collect.switches import running
+    from whydrop.collect.switches.sessions import AskingError
+
+    rows: list[dict[str, Any]] = []
+    for source, result in asyncio.run(running.examined(configuration.load(Path(config)), poll=True)):
+        if result is None or isinstance(result, AskingError) or result.status != "ok":
+            problem = result.message if result is not None and not isinstance(result, AskingError) else result
+            rows.append({"switch": source.name, "problem": str(problem)})
+            continue
+        rows += [
+            {"switch": source.name, "port": port.name, "machine": port.machine, "counter": counter.name, "value": value}
+            for (port, counter), value in result.values.items()
+        ]
+    types = dict.fromkeys(("switch", "port", "machine", "counter"), pl.String())
+    return pl.DataFrame(rows, schema={**types, "value": pl.UInt64(), "problem": pl.String()})
 
 
 def import_into(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whydrop.cli import ending, options
-from whydrop.cli.collect_sources import complain, sources_of
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
@@ -38,6 +36,13 @@ A file to begin with:
   community_file = "/etc/whydrop/community"
   ports = [{ name = "uplink", alias = "uplink*" }]
 """
+
+
+def complain(line: str) -> None:
+    """Print a line on standard error, with control characters escaped."""
+    # The collector outlives the terminal that started it.
+    with contextlib.suppress(OSError):
+        print(f"whydrop: {ending.printable(line)}", file=sys.stderr, flush=True)
 
 
 _CONFIG = click.argument("path", metavar="CONFIG", type=options.FILE)
@@ -74,12 +79,14 @@ def once(path: Path) -> None:
 def _examine(path: Path, *, poll: bool) -> None:
     from whydrop.cli import collect_once
 
-    sys.exit(asyncio.run(collect_once.examine(_loaded(path), poll=poll)))
+    sys.exit(collect_once.examine(_loaded(path), complain, poll=poll))
 
 
 def _loaded(path: Path) -> Config:
     config = _load(path)
-    _allow_sockets(len(config.switches))
+    from whydrop.collect.switches import running
+
+    running.allow_sockets(len(config.switches), complain)
     return config
 
 
@@ -98,24 +105,14 @@ def _load(path: Path) -> Config:
     return found
 
 
-def _allow_sockets(switches: int) -> None:
-    """Raise the limit of open files: one socket for each switch; many systems start with 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = switches + 256
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        if most < wanted:
-            complain(f"only {most} files may be open, {wanted} are needed for {switches} switches: ulimit -n {wanted}")
-
-
 def _collect(config: Config, duration_s: float | None) -> int:
     from whydrop.collect.scraping import ExporterError
+    from whydrop.collect.switches import running
     from whydrop.recording.errors import RecordingError
 
     with _display() as display:
         try:
-            delivery = _delivery(config, display.say)
+            delivery = running.delivery(config, display.say)
         except (RecordingError, ExporterError, OSError, ValueError) as reason:
             return ending.status(reason)
         try:
@@ -128,33 +125,14 @@ def _collect(config: Config, duration_s: float | None) -> int:
     return 0 if kept else 1
 
 
-def _delivery(config: Config, say: Any) -> Delivery:
-    """Open the outputs."""
-    from whydrop.collect.switches.delivery import Delivery
-    from whydrop.collect.switches.disco_files import DiscoFiles
-    from whydrop.collect.switches.exporter import Exporter
-    from whydrop.collect.switches.keeper import Keeper
-
-    with contextlib.ExitStack() as opened:
-        outputs: list[Any] = []
-        if config.exporter is not None:
-            outputs.append(opened.enter_context(Exporter(*config.exporter)))
-        disco = DiscoFiles(config.disco.folder, config.disco.hostname) if config.disco else None
-        keeper = opened.enter_context(Keeper(config.store, config.host, disco=disco, say=say))
-        delivery = Delivery(config.interval_ns, [keeper, *outputs], say, keeper.last_readings())
-        opened.pop_all()
-        return delivery
-
-
 async def _run(config: Config, delivery: Delivery, display: _Display, duration_s: float | None) -> Collector:
-    from whydrop.collect.switches.collecting import Collector
+    from whydrop.collect.switches import running
 
     stop = asyncio.Event()
     _hear(asyncio.get_running_loop(), stop, display)
-    sources = sources_of(config, display.say)
-    collector = Collector(sources, config.interval_ns, delivery, display.say, watch=display.watch)
+    collector = running.collector(config, delivery, display.say, display.watch)
     every = "every second" if config.interval_s == 1 else f"every {config.interval_s} s"
-    count = f"{len(sources)} switch{'es' if len(sources) != 1 else ''}"
+    count = f"{len(config.switches)} switch{'es' if len(config.switches) != 1 else ''}"
     _out(f"polling {count} {every} into {config.store}")
     await collector.run(stop, duration_s)
     return collector

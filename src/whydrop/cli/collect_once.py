@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
 from whydrop.cli import ending
-from whydrop.cli.collect_sources import complain, sources_of
+from whydrop.collect.switches import running
 from whydrop.collect.switches.sessions import AskingError
 from whydrop.show import terminal
 from whydrop.show.document import Column, Columns, Document, Items, Section, Table, Text, parts
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from whydrop.collect.switches.snmp import SnmpSource
 
 
-async def examine(config: Config, *, poll: bool) -> int:
+def examine(config: Config, complain: Callable[[str], None], *, poll: bool) -> int:
     """Ask every switch, and print its ports, or with ``poll`` its counters; the exit status."""
-    sources = sources_of(config, lambda _line: None)
-    results = await asyncio.gather(*(_examined(source, poll) for source in sources))
+    results = asyncio.run(running.examined(config, poll=poll))
     failed = 0
-    for source, result in zip(sources, results, strict=True):
+    for source, result in results:
         if isinstance(result, AskingError):
             complain(f"{source.name}: {result}")
             failed += 1
@@ -41,21 +40,12 @@ async def examine(config: Config, *, poll: bool) -> int:
         failed += bool(source.found.missing or (result is not None and result.status != "ok"))
         if result is not None and result.status != "ok":
             complain(f"{source.name}: {result.status}: {result.message}")
-        source.close()
     if not poll:
         well = (
-            f"{len(sources) - failed} of {len(sources)} switches are as {ending.printable(str(config.path))} has them"
+            f"{len(results) - failed} of {len(results)} switches are as {ending.printable(str(config.path))} has them"
         )
         click.echo(well)
     return 1 if failed else 0
-
-
-async def _examined(source: SnmpSource, poll: bool) -> Reading | AskingError | None:
-    try:
-        await source.find()
-    except AskingError as reason:
-        return reason
-    return await source.read(time.time_ns()) if poll else None
 
 
 def _title(source: SnmpSource, found: Found) -> str:
