@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from whydrop.formats.files import number, rounded
+from whydrop.formats.iperf3 import rows
 from whydrop.formats.iperf3.ends import End, Whole, as_object, as_objects
 from whydrop.recording.recording import Recording, RecordingError
 from whydrop.recording.tables import TABLES
@@ -54,7 +54,7 @@ class _Output:
         self.end = End(content)
         self.settings = as_object(self.start.get("test_start"))
         self.protocol = str(self.settings.get("protocol") or "TCP").upper()
-        told_ns = _time_of_day(as_object(self.start.get("timestamp")))
+        told_ns = rows.started_ns(self.start)
         self.has_time = told_ns is not None
         self.started_ns = told_ns or 0
         self.is_server = "accepted_connection" in self.start and "connecting_to" not in self.start
@@ -108,19 +108,19 @@ class _Output:
             yield "iperf3 had no result from the far end: what the receiver counted is not known"
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        rows: dict[str, list[Object]] = {"flows": [], "intervals": [], "tcp_info": [], "values": []}
+        found: dict[str, list[Object]] = {"flows": [], "intervals": [], "tcp_info": [], "values": []}
         for flow, (socket, streams) in enumerate(self.streams.items()):
             own = self._intervals(flow, streams)
             arrived = self._arrived(flow, socket, own)
-            rows["intervals"] += arrived
+            found["intervals"] += arrived
             if arrived is not own:
-                rows["values"] += [_sent(row) for row in own if row["goodput_bps"] is not None]
+                found["values"] += [_sent(row) for row in own if row["goodput_bps"] is not None]
             is_far_sender = self._direction(socket) == "down" and socket in self.far
-            rows["tcp_info"] += self._tcp_info(flow, self.far[socket] if is_far_sender else streams)
-            rows["flows"].append(self._flow(flow, socket, own, arrived))
+            found["tcp_info"] += self._tcp_info(flow, self.far[socket] if is_far_sender else streams)
+            found["flows"].append(self._flow(flow, socket, own, arrived))
         return {
             name: pl.DataFrame(of_table, schema={c: TABLES[name][c] for c in of_table[0]})
-            for name, of_table in rows.items()
+            for name, of_table in found.items()
             if of_table
         }
 
@@ -170,25 +170,7 @@ class _Output:
         start_ns, end_ns = self._time_ns(stream.get("start")), self._time_ns(stream.get("end"))
         if start_ns is None or end_ns is None:
             return None
-        payload = number(stream.get("bytes"))
-        row: Object = {
-            "flow": flow,
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "payload_bytes": rounded(payload),
-            "goodput_bps": number(stream.get("bits_per_second")),
-            "packets": None,
-            "lost": None,
-            "jitter_ns": None,
-        }
-        lost, packets = number(stream.get("lost_packets")), number(stream.get("packets"))
-        jitter_ms = number(stream.get("jitter_ms"))
-        if packets is not None and lost is not None:
-            # The receiver's count is by sequence numbers: the lost ones are among them.
-            row["packets"] = rounded(packets - lost)
-            row["lost"] = rounded(lost)
-        row["jitter_ns"] = rounded(jitter_ms, 1e6)
-        return row
+        return rows.interval(flow, start_ns, end_ns, stream)
 
     def _time_ns(self, since_start_s: Any) -> int | None:
         """A time of day; ``None`` where there is none, or none that 64 bits hold."""
@@ -199,29 +181,19 @@ class _Output:
         return time_ns if abs(time_ns) < 1 << 63 else None
 
     def _tcp_info(self, flow: int, streams: list[Object]) -> list[Object]:
-        mss = number(self.start.get("tcp_mss") or self.start.get("tcp_mss_default"))
+        mss = rows.segment_bytes(self.start)
         retransmitted = 0
-        rows = []
+        found = []
         for stream in streams:
             end_ns = self._time_ns(stream.get("end"))
             retransmits = number(stream.get("retransmits"))
-            window, rtt_us = number(stream.get("snd_cwnd")), number(stream.get("rtt"))
-            if end_ns is None or (retransmits is None and window is None and rtt_us is None):
+            known = (retransmits, number(stream.get("snd_cwnd")), number(stream.get("rtt")))
+            if end_ns is None or known == (None,) * 3:
                 continue
             retransmitted += max(0, rounded(retransmits) or 0)
-            variation_us = number(stream.get("rttvar"))
-            rows.append(
-                {
-                    "flow": flow,
-                    "time_ns": end_ns,
-                    "congestion_window_packets": rounded(window, 1 / mss) if mss else None,
-                    "srtt_ns": rounded(rtt_us, 1000.0),
-                    "rtt_variation_ns": rounded(variation_us, 1000.0),
-                    "mss_bytes": rounded(mss) if mss else None,
-                    "retransmitted_packets": rounded(retransmitted) if retransmits is not None else None,
-                }
-            )
-        return rows
+            so_far = None if retransmits is None else rounded(retransmitted)
+            found.append(rows.tcp_info(flow, end_ns, stream, mss, so_far))
+        return found
 
     def _flow(self, flow: int, socket: int, own: list[Object], arrived: list[Object]) -> Object:
         direction = self._direction(socket)
@@ -260,7 +232,7 @@ class _Output:
 
     def _retransmitted_in_all(self, socket: int, whole: Whole) -> Object:
         """Under the names that netperf has for them; of a download the end section alone tells."""
-        mss = number(self.start.get("tcp_mss") or self.start.get("tcp_mss_default"))
+        mss = rows.segment_bytes(self.start)
         counts = [number(stream.get("retransmits")) for stream in self.streams[socket]]
         known = [count for count in counts if count is not None and count >= 0]
         again = sum(known) if known else whole.retransmitted
@@ -337,19 +309,6 @@ def _by_socket(content: Object) -> tuple[dict[int, list[Object]], int]:
                 continue
             streams.setdefault(int(stream["socket"]), []).append(stream)
     return streams, omitted
-
-
-def _time_of_day(stamp: Object) -> int | None:
-    """When the run began; ``None`` where that is not told."""
-    millis, seconds = number(stamp.get("timemillis")), number(stamp.get("timesecs"))
-    told = rounded(millis, 1e6) if millis else rounded(seconds, 1e9)
-    if told:
-        return told
-    try:
-        moment = parsedate_to_datetime(str(stamp.get("time") or ""))
-    except (TypeError, ValueError):
-        return None
-    return int(moment.timestamp()) * _NS
 
 
 def _without_rests(rows: list[Object]) -> list[Object]:

@@ -6,10 +6,14 @@ import json
 import re
 from typing import Any
 
+from whydrop.formats.iperf3 import rows as iperf3
+from whydrop.formats.iperf3.ends import as_object
 from whydrop.measure.runners.parsing.base import NS_PER_S, Parser, ns, number, whole
 from whydrop.measure.runners.parsing.intervals import Timeline
 
 _MOST_CHARACTERS = 256_000_000
+# The year 2116: later stamps are wrong, and would leave no room for the test in 64 bits.
+_LATEST_NS = 1 << 62
 
 
 class Iperf3Json(Parser):
@@ -41,7 +45,7 @@ class Iperf3Json(Parser):
             except (ValueError, RecursionError):
                 self.not_understood(text)
                 return
-            self._event(_dict(event).get("event"), _dict(event).get("data"), arrived_ns)
+            self._event(as_object(event).get("event"), as_object(event).get("data"), arrived_ns)
         elif self._streamed:
             if text.strip():
                 self.not_understood(text)
@@ -69,7 +73,7 @@ class Iperf3Json(Parser):
                 self.failure = f"its output is no JSON ({reason})"
             self.not_understood(text.strip().partition("\n")[0])
             return
-        document = _dict(document)
+        document = as_object(document)
         intervals = _list(document.get("intervals"))
         self._start(document.get("start"))
         self._place(intervals)
@@ -96,15 +100,11 @@ class Iperf3Json(Parser):
             self.failure = message.removeprefix("error - ").strip()
 
     def _start(self, data: object) -> None:
-        start = _dict(data)
-        stamp = _dict(start.get("timestamp"))
-        milliseconds, seconds = whole(stamp.get("timemillisecs")), whole(stamp.get("timesecs"))
-        if milliseconds is None and seconds is not None:
-            milliseconds = min(seconds, 1 << 40) * 1000
-        if milliseconds is not None:
-            self._stamped_ns = min(milliseconds, 1 << 43) * NS_PER_S // 1000
-        self._mss_bytes = whole(start.get("tcp_mss")) or whole(start.get("tcp_mss_default"))
-        ports = [whole(_dict(one).get("local_port")) for one in _list(start.get("connected"))]
+        start = as_object(data)
+        stamped_ns = iperf3.started_ns(start)
+        self._stamped_ns = None if stamped_ns is None else min(stamped_ns, _LATEST_NS)
+        self._mss_bytes = whole(iperf3.segment_bytes(start))
+        ports = [whole(as_object(one).get("local_port")) for one in _list(start.get("connected"))]
         for key, value in (
             ("iperf3_version", start.get("version")),
             ("mss_bytes", self._mss_bytes),
@@ -115,7 +115,7 @@ class Iperf3Json(Parser):
 
     def _place(self, intervals: list[Any]) -> None:
         """Place a document in time: its stamp gives the second; its arrival, soon after the end, is more precise."""
-        ends_s = [number(_dict(_dict(one).get("sum")).get("end")) or 0.0 for one in intervals]
+        ends_s = [number(as_object(as_object(one).get("sum")).get("end")) or 0.0 for one in intervals]
         by_arrival_ns = self._arrived_ns - ns(min(max(ends_s, default=0.0), 1e9))
         stamped_ns = self._stamped_ns if self._stamped_ns is not None else by_arrival_ns
         # The arrival of an old document, read from a file, does not count.
@@ -123,8 +123,8 @@ class Iperf3Json(Parser):
         self._timeline = Timeline(by_arrival_ns if plausible else stamped_ns)
 
     def _interval(self, data: object, arrived_ns: int | None) -> None:
-        interval = _dict(data)
-        total, reverse = _dict(interval.get("sum")), _dict(interval.get("sum_bidir_reverse"))
+        interval = as_object(data)
+        total, reverse = as_object(interval.get("sum")), as_object(interval.get("sum_bidir_reverse"))
         sums = [one for one in (total, reverse) if one]
         bounds = [(number(one.get("start")), number(one.get("end"))) for one in sums]
         if not sums or any(start is None or end is None or end <= start for start, end in bounds):
@@ -139,31 +139,15 @@ class Iperf3Json(Parser):
                 self.rows.add(
                     "values", flow=self.flow, time_ns=end_ns, key=key, value=number(one.get("bits_per_second"))
                 )
-        self._add(start_ns, end_ns, sums)
-        self._tcp_info(end_ns, sums, [_dict(one) for one in _list(interval.get("streams"))])
-
-    def _add(self, start_ns: int, end_ns: int, sums: list[dict[str, Any]]) -> None:
-        received = sums[0] if len(sums) == 1 and not sums[0].get("sender") else {}
-        lost, packets = whole(received.get("lost_packets")), whole(received.get("packets"))
-        jitter_ms = number(received.get("jitter_ms"))
-        self.rows.add(
-            "intervals",
-            flow=self.flow,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            payload_bytes=sum(whole(one.get("bytes")) or 0 for one in sums),
-            goodput_bps=sum(number(one.get("bits_per_second")) or 0.0 for one in sums),
-            packets=packets - lost if packets is not None and lost is not None else packets,
-            lost=lost,
-            jitter_ns=whole(jitter_ms * 1e6) if jitter_ms is not None else None,
-        )
+        self.rows.add("intervals", **iperf3.interval(self.flow, start_ns, end_ns, *sums))
+        self._tcp_info(end_ns, sums, [as_object(one) for one in _list(interval.get("streams"))])
 
     def _server(self, output: object) -> None:
         """Read what the server counted of datagrams: in JSON where it runs with ``-J``, else in lines."""
         if isinstance(output, str):
             counted = [_counted(line) for line in output.partition("- - - -")[0].splitlines()]
         else:
-            sums = [_dict(_dict(one).get("sum")) for one in _list(_dict(output).get("intervals"))]
+            sums = [as_object(as_object(one).get("sum")) for one in _list(as_object(output).get("intervals"))]
             keys = ("start", "end", "packets", "lost_packets")
             counted = [[number(one.get(key)) for key in keys] for one in sums]
         whole_ones = [[value for value in one if value is not None] for one in counted]
@@ -183,34 +167,21 @@ class Iperf3Json(Parser):
         self._retransmits += counts[0]
         sending = [one for one in streams if one.get("sender")]
         alone = sending[0] if len(sending) == 1 else {}
-        window_bytes = whole(alone.get("snd_cwnd"))
-        self.rows.add(
-            "tcp_info",
-            flow=self.flow,
-            time_ns=time_ns,
-            retransmitted_packets=self._retransmits,
-            mss_bytes=self._mss_bytes,
-            congestion_window_packets=round(window_bytes / self._mss_bytes)
-            if window_bytes is not None and self._mss_bytes
-            else None,
-            srtt_ns=_from_us(alone.get("rtt")),
-            rtt_variation_ns=_from_us(alone.get("rttvar")),
-            # of UDP and of old versions, 0 means unknown
-            reordering_packets=whole(alone.get("reorder")),
-        )
+        row = iperf3.tcp_info(self.flow, time_ns, alone, self._mss_bytes, self._retransmits)
+        self.rows.add("tcp_info", **row)
 
     def _last(self, data: object) -> None:
-        end = _dict(data)
+        end = as_object(data)
         for section, direction in (("sum", ""), ("sum_bidir_reverse", "down_")):
             for key, what in ((f"{section}_sent", "sent"), (f"{section}_received", "received")):
-                one = _dict(end.get(key))
+                one = as_object(end.get(key))
                 if one and not (what == "received" and one.get("bytes") == 0):
                     self.facts[f"{direction}{what}_bytes"] = whole(one.get("bytes"))
                     self.facts[f"{direction}{what}_bps"] = number(one.get("bits_per_second"))
                 if (retransmits := whole(one.get("retransmits"))) is not None:
                     self.facts[f"{direction}retransmits"] = retransmits
-        datagrams = _dict(end.get("sum"))
-        sending = [_dict(_dict(one).get("udp")) for one in _list(end.get("streams"))]
+        datagrams = as_object(end.get("sum"))
+        sending = [as_object(as_object(one).get("udp")) for one in _list(end.get("streams"))]
         if len(sending) == 1 and (seconds := number(sending[0].get("seconds"))) is not None:
             self.facts["sending_s"] = seconds
         for key, fact in (("lost_packets", "lost_packets"), ("packets", "packets")):
@@ -219,7 +190,7 @@ class Iperf3Json(Parser):
         for side in ("sender", "receiver"):
             if isinstance(algorithm := end.get(f"{side}_tcp_congestion"), str):
                 self.facts[f"{side}_congestion_control"] = algorithm
-        if (share := number(_dict(end.get("cpu_utilization_percent")).get("remote_total"))) is not None:
+        if (share := number(as_object(end.get("cpu_utilization_percent")).get("remote_total"))) is not None:
             self.facts["far_cpu_percent"] = share
 
 
@@ -238,14 +209,5 @@ def _counted(line: str) -> list[float | None]:
     return [number(match[key]) for key in ("start", "end", "packets", "lost")] if match is not None else []
 
 
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _from_us(value: object) -> int | None:
-    microseconds = number(value)
-    return whole(microseconds * 1000) if microseconds else None
