@@ -47,14 +47,14 @@ class Ethtool:
         """Driver, its version, firmware and bus.
 
         Raises:
-            OSError: the driver does not tell.
+            OSError: the driver does not report them.
         """
         data = self._ask(struct.pack("=I192x", _GDRVINFO))
         names = ("driver", "version", "firmware", "bus")
         return {name: _text(data[4 + 32 * place : 36 + 32 * place]) for place, name in enumerate(names)}
 
     def offloads(self) -> dict[str, bool]:
-        """Which offloads are on; those that the driver does not tell are left out."""
+        """Which offloads are on; those that the driver does not report are left out."""
         found = {}
         for name, command in _OFFLOADS.items():
             value = _or_none(partial(self._value, command))
@@ -69,16 +69,16 @@ class Ethtool:
         """Sizes of the rings of descriptors.
 
         Raises:
-            OSError: the driver does not tell.
+            OSError: the driver does not report them.
         """
         values = struct.unpack("=9I", self._ask(struct.pack("=I32x", _GRINGPARAM)))
         return {"receive": values[5], "transmit": values[8], "receive_most": values[1], "transmit_most": values[4]}
 
     def coalescing(self) -> dict[str, int]:
-        """How long and for how many packets interrupts wait.
+        """The delay of interrupts, in time and packets.
 
         Raises:
-            OSError: the driver does not tell.
+            OSError: the driver does not report them.
         """
         values = struct.unpack("=23I", self._ask(struct.pack("=I88x", _GCOALESCE)))
         return {

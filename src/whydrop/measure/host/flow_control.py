@@ -39,12 +39,12 @@ def read(interface: str) -> dict[str, bool | int]:
         if number is None:
             raise OSError("the kernel has no ethtool by netlink")
         asked = attribute(_NAME, interface.encode() + b"\0") + attribute(_FLAGS, struct.pack("=I", _WITH_STATISTICS))
-        told = netlink.ask(number, _COMMAND.pack(_PAUSE_GET, 1, 0) + attribute(_HEADER | 0x8000, asked))
+        answers = netlink.ask(number, _COMMAND.pack(_PAUSE_GET, 1, 0) + attribute(_HEADER | 0x8000, asked))
     finally:
         netlink.close()
-    if not told:
-        raise OSError("the kernel tells nothing of flow control")
-    return parsed(told[0][_COMMAND.size :])
+    if not answers:
+        raise OSError("the kernel reports no flow control")
+    return parsed(answers[0][_COMMAND.size :])
 
 
 def parsed(data: bytes) -> dict[str, bool | int]:

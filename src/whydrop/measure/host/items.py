@@ -1,4 +1,4 @@
-"""Gathering item by item: what one item does not tell must not cost the others."""
+"""Gathering item by item: one item that cannot be read must not cost the others."""
 
 from __future__ import annotations
 

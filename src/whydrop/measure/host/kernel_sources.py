@@ -1,4 +1,4 @@
-"""Counters of the kernel itself that tell of packets dropped or held up: receive queues, tables, pressure on memory."""
+"""Counters of packets that the kernel itself drops or delays: receive queues, tables, memory pressure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Softnet:
         """The counters of each processor; they are of all network namespaces together."""
         for number, text in enumerate(self._path.read_text().splitlines()[:_MOST_PROCESSORS]):
             fields = [int(field, 16) for field in text.split()]
-            # Processors that are off have no line; newer kernels tell which one a line is of.
+            # Processors that are off have no line; newer kernels print the number of the processor.
             processor = fields[_SOFTNET_PROCESSOR] if len(fields) > _SOFTNET_PROCESSOR else number
             for place, counter in _SOFTNET.items():
                 if place < len(fields):
@@ -82,7 +82,7 @@ class Pressure:
     def __init__(self, root: Path = Path("/proc/pressure")) -> None:
         self._root = root
         if not root.is_dir():
-            raise FileNotFoundError(2, "the kernel does not tell", str(root))
+            raise FileNotFoundError(2, "the kernel does not report this", str(root))
 
     def read(self) -> Iterator[Reading]:
         """Seconds in which some, or all, tasks waited."""

@@ -1,4 +1,4 @@
-"""The way from this host to others: routes, and everything about the interfaces that packets leave by."""
+"""The routes from this host to others, and the interfaces by which packets leave."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class CounterSampler:
         step = 1
         while not self._stop.wait(max(0.0, began + step * self._step_s - time.monotonic())):
             self._sample()
-            # Steps that were missed, because the machine was busy, are left out rather than made up for.
+            # Steps missed on a busy machine are left out.
             step = max(step + 1, int((time.monotonic() - began) / self._step_s) + 1)
         self._sample()
 

@@ -28,7 +28,7 @@ _CPU_TIMES = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "so
 _IDLE = ("idle_s", "iowait_s")
 _MOST_PROCESSORS = 256
 
-# Counters of the stack that tell why TCP or UDP did badly; the rest of some 350 is left out.
+# Counters of the stack that explain bad results of TCP or UDP; the rest of some 350 is left out.
 _STACK = {
     "Tcp": ("RetransSegs", "InSegs", "OutSegs", "InErrs", "AttemptFails", "EstabResets"),
     "Udp": ("InDatagrams", "OutDatagrams", "InErrors", "RcvbufErrors", "SndbufErrors", "NoPorts"),
@@ -147,7 +147,7 @@ class Pauses:
         self._interfaces = list(interfaces)
 
     def read(self) -> Iterator[Reading]:
-        """Those that came and that were sent; interfaces whose drivers do not count them are absent."""
+        """Pause frames received and sent; interfaces without such counters are absent."""
         for name in list(self._interfaces):
             try:
                 found = flow_control.read(name)
@@ -189,7 +189,7 @@ class Stack:
     """Counters of TCP, UDP and IP, of the network namespace of the thread that reads."""
 
     def __init__(self, root: Path = Path("/proc/thread-self/net"), *, every: bool = False) -> None:
-        """``every``: all that the kernel has; else those that tell why TCP or UDP did badly."""
+        """``every``: all that the kernel has; else those that explain bad results of TCP or UDP."""
         self._root, self._every = root, every
 
     def read(self) -> Iterator[Reading]:
@@ -247,7 +247,7 @@ class Wireless:
         """Nothing to do."""
 
 
-# Counters whose names tell of packets that were dropped, refused, late or sent again; drivers name theirs as they like.
+# Names of counters of dropped, refused, late or retransmitted packets; each driver has names of its own.
 _OF_TROUBLE = re.compile(
     "drop|discard|err|fail|abort|reject|invalid|trunc|csum|crc|fifo|over|miss|full|backlog|prune|collaps|collision|"
     "squeez|pause|press|stall|timeout|timedout|retrans|lost|loss|spurious|undo|dsack|reorder|rcvq|listen|zerowindow|"

@@ -69,8 +69,8 @@ SYSCTLS = (
     "net.ipv4.udp_wmem_min",
 )
 
-# Modules whose build tells more than the kernel's release does, as people build their own: queueing disciplines,
-# congestion control, wireless. A name with * stands for those that begin so.
+# Modules that people build themselves, so that the kernel's release does not describe them: queueing disciplines,
+# congestion control, wireless. A name with * stands for all that begin so.
 MODULES = (
     "sch_*", "tcp_*", "act_*", "ath", "ath9k", "ath9k_common", "ath9k_hw", "ath10k_core", "ath11k", "cfg80211",
     "iwlwifi", "iwlmvm", "mac80211", "mt76", "ifb", "veth",
