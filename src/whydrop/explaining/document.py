@@ -79,8 +79,8 @@ class Hosts(Entry):
 class SmallConnections(Entry):
     """TCP connections that are too small and too many to be among the flows, summed up over both directions.
 
-    ``flows`` counts their directions with data, ``attempts`` those whose SYN was captured, ``answered`` those with
-    packets both ways. ``initiators`` sent the SYN, or the first packet seen.
+    ``flows`` counts their directions with data, ``attempts`` those with a captured SYN, ``answered`` those with
+    packets in both directions. ``initiators`` sent the SYN, or the first packet seen.
     """
 
     connections: int
@@ -227,7 +227,7 @@ class Model(Entry):
 
     ``role`` is ``winner`` or ``rival``. It dropped ``dropped`` packets, of which ``hits`` were really lost, and let
     ``passed_right`` of the ``passed`` pass. ``longest_wait_s`` is the longest that it holds a packet,
-    ``seen_longest_wait_s`` the longest that one was held, ``wait_error_s`` the median distance between the two over
+    ``seen_longest_wait_s`` the longest delay of a packet, ``wait_error_s`` the median distance between the two over
     all packets. ``why`` says why it is ruled out, ``fact`` in codes and numbers.
     """
 

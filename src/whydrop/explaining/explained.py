@@ -168,7 +168,7 @@ class Explained:
         ``direction`` is ``1-to-2``, ``2-to-1`` or ``unknown``; ``crossing`` is ``matched``, ``lost``,
         ``missed-downstream`` or ``missed-upstream`` (by that capture only), ``duplicated`` (a further copy),
         ``outside-overlap``, ``other-path``, ``undecided`` or ``forgotten``; ``gap_ns`` is how long
-        nothing went the same way before.
+        nothing passed in the same direction before.
 
         Raises:
             KeyError: there is no table of this name.
@@ -198,7 +198,7 @@ class Explained:
         if name == "segments" and frame.schema["kind"] == polars.UInt8:
             frame = frame.with_columns(_labelled("kind", KINDS), _labelled("fate", FATES))
         if name == "model" and "rival" not in frame.columns:
-            # One capture tells no waits of single packets, and its models are compared by other means.
+            # One capture does not show the delays of single packets, and its models are compared by other means.
             frame = frame.with_columns(
                 rival=polars.lit(False),
                 wait_ns=polars.lit(None, polars.Int64),

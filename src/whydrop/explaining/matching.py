@@ -74,7 +74,7 @@ class Matching:
         """Write the packets with the names of their flows; return their number.
 
         Args:
-            path: what is written is chosen by its suffix: ``.parquet`` (whose metadata hold the ``pair`` object under
+            path: what is written is chosen by its suffix: ``.parquet`` (its metadata has the ``pair`` object under
                 the key ``whydrop_pair``), ``.csv`` or ``.arrow``. A file that is there already is replaced,
                 when the new one is whole.
 

@@ -24,7 +24,7 @@ class Transit(Entry):
 
     @classmethod
     def or_none(cls, entry: Mapping[str, Any] | None) -> Self | None:
-        """The transit times, or ``None`` where no packet went this way."""
+        """The transit times, or ``None`` where no packet went in this direction."""
         return None if entry is None else cls.from_json(entry)
 
 
@@ -58,8 +58,9 @@ class Changes(Entry):
 
     ``ttl_hops`` is how much the time to live fell; the others count packets: DSCP or ECN changed, marked with
     congestion experienced (RFC 3168), and the maximum segment size option rewritten; ``translated_flows`` counts flows
-    whose addresses or ports differ between the captures, ``renumbered_flows`` those whose sequence numbers differ by a
-    constant, ``sack_left_flows`` those whose selective acknowledgments (SACK) do not, although they should.
+    with addresses or ports that differ between the captures, ``renumbered_flows`` those with sequence numbers that
+    differ by a constant, ``sack_left_flows`` those with selective acknowledgments (SACK) that do not, although they
+    should.
     """
 
     ttl_hops: int | None = None
@@ -76,7 +77,7 @@ class Changes(Entry):
 class PairFlow(Entry):
     """One flow, as both captures saw it.
 
-    ``flow_at_2`` is its name where it arrives, if address translation changed it on the way.
+    ``flow_at_2`` is its name where it arrives, if address translation changed it on the path.
     """
 
     flow: str
@@ -114,7 +115,7 @@ class Pair(Entry):
     ``first`` and ``second`` are the numbers of the captures (from 0), which of more than two lie on the path in order.
     ``lost_1_to_2`` counts packets that the path dropped, ``missed_by_1`` those that only the capture failed to record.
     The hard bounds of the clock's offset come from packets in both directions; in between, it cannot be known how the
-    round trip divides into its two ways. ``left_out`` counts what was let go to bound memory, if anything was.
+    round trip divides into its two directions. ``left_out`` counts the packets that were dropped to bound memory.
     """
 
     first: int

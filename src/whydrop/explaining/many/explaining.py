@@ -90,8 +90,8 @@ def explain_into(
 ) -> Tally:
     """Explain captures, and put what is found into the store's tables captures, flows, transfers and verdicts.
 
-    Captures that this version of whydrop has explained before are left out: a file whose path, size and time of change
-    are those of a row is not even read. Rows are in the store at the latest `BATCH_S` seconds after they are known; an
+    Captures that this version of whydrop has explained before are left out: a file with the path, size and time of
+    change of a row is not even read. Rows are in the store at the latest `BATCH_S` seconds after they are known; an
     interrupted run goes on where it was. Whatever ends this function, what was explained is written first.
 
     Args:

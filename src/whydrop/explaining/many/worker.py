@@ -53,10 +53,10 @@ def _be_a_worker(processor: int | None) -> None:
     # Ctrl-C, and the end of the terminal, reach every process of it; who has the list decides what it means.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Without its parent nobody would take the results.
+    # Without its parent no process would read the results.
     ctypes.CDLL(None, use_errno=True).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # A process out of memory that is to tell where has none to find it out with, and may wait for itself for ever.
+    # A process without memory cannot find out where it failed, and may block for ever on its own lock.
     for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE"):
         os.environ.pop(name, None)
     # What an allocator or a panic says while the process dies is no line for the user: the parent says what happened.

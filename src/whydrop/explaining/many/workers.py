@@ -85,7 +85,7 @@ def explained(
             all of them, and a single one may use them all.
 
     A worker that is killed, or that takes more than its limits, costs its capture another try; after
-    `MOST_ATTEMPTS` the capture has failed. Whoever stops listening to this iterator must close it
+    `MOST_ATTEMPTS` the capture has failed. A caller that stops before the end of this iterator must close it
     (``contextlib.closing``), which ends the workers.
     """
     count = workers or processors()

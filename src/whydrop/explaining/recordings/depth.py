@@ -118,7 +118,7 @@ def _rounds(recording: Recording) -> list[dict[str, Any]]:
 
 
 def _whole_rounds(recording: Recording) -> int:
-    """The rounds that the result is of. Of the last one packets may be there that it was not told yet."""
+    """The rounds behind the result. The last round may have packets that are not in the result."""
     told = recording.metadata.get("depth") or {}
     whole = told.get("whole_rounds")
     if isinstance(whole, int) and 0 <= whole <= len(_rounds(recording)):
@@ -158,7 +158,7 @@ def _wait_s(found: Depth) -> float:
 
 
 def _long_s(recording: Recording) -> float:
-    """A wait of more than a round trip makes a queue deep; how long one takes the exchange of stamps tells."""
+    """A wait of more than a round trip makes a queue deep; the exchange of time stamps shows how long that is."""
     half_ns = recording.table("clocks")["uncertainty_ns"].min()
     round_trip_s = 2e-9 * half_ns if isinstance(half_ns, int) else math.inf
     return max(DEEP_LEAST_S, min(round_trip_s, DEEP_MOST_S))

@@ -94,7 +94,7 @@ def of_recording(
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
         at_once = _overlap(seen, about)
         told = recording.table("flows")["address"].drop_nulls().unique() if at_once else ()
-        # Packets do not tell the zone of an address.
+        # Packets do not carry the zone of an address.
         far = [address.partition("%")[0] for address in told]
         flows = (flow for scene in measured for flow in scene.flows)
         names = {flow.connection: flow.name for flow in flows if flow.connection is not None}

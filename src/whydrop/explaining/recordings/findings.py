@@ -1,6 +1,6 @@
 """Findings, as producers of evidence hand them to the reducer.
 
-A finding is one cause that one kind of evidence speaks for, about one subject: the flows concerned, and a span of time
+A finding is one cause that one kind of evidence supports, about one subject: the flows concerned, and a span of time
 where it is not all of the test. ``nats`` is its log-likelihood ratio against the background model, in which nothing in
 particular is the matter; dependence between neighbouring samples and fitted parameters have been paid for.
 """
@@ -55,7 +55,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Place:
-    """Where on the path: ``path``, ``sender`` or ``receiver``; and which way: ``up``, ``down`` or ``both``."""
+    """Where on the path: ``path``, ``sender`` or ``receiver``; and in which direction: ``up``, ``down`` or ``both``."""
 
     kind: str
     direction: str
@@ -67,7 +67,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause of one subject, and how much speaks for it."""
+    """One cause of one subject, and how strongly the evidence supports it."""
 
     subject: Subject
     place: Place | None

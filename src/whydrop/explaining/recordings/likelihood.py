@@ -168,6 +168,6 @@ def of_dependence(first: Values, second: Values) -> float:
 
 
 def dependence(values: Values) -> float:
-    """How many neighbouring samples tell as much of the mean as one independent one; at least 1."""
+    """How many neighbouring samples are worth one independent sample of the mean; at least 1."""
     variance = float(values.var()) if len(values) else 0.0
     return max(1.0, resampling.long_run_variance(values) / variance) if variance > 0 else 1.0

@@ -52,12 +52,12 @@ def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:
     return [_paid(_with_senders(scene, finding)) for finding in found]
 
 
-# What only flows that the path itself limits tell of it.
+# Causes that only flows limited by the path can show.
 _OF_FULL_LOAD = frozenset({"deep-queue", "shaper", "shallow-queue", "aqm", "policer", "none"})
 
 
 def _without_path(found: list[Finding], at_hosts: list[Finding]) -> list[Finding]:
-    """The findings, those ruled out that need flows as fast as the path, where a limit at an end held these.
+    """The findings, those ruled out that need flows as fast as the path, where a limit at an end slowed them.
 
     That nothing waits is what comes of such a limit. Queues may be there all the same, as of other traffic, but not of
     flows that their responder kept below the path's rate.
@@ -78,7 +78,7 @@ def _without_path(found: list[Finding], at_hosts: list[Finding]) -> list[Finding
 
 
 def _with_senders(scene: Scene, finding: Finding) -> Finding:
-    """With what the senders of its flows tell of themselves, whatever the cause."""
+    """With the facts from the senders of its flows, for any cause."""
     if finding.cause in ("unfairness", "outage", "host-drop") or finding.detail == troubles.STOOD_STILL:
         return finding
     told = senders.facts(scene, finding.subject.flows)

@@ -1,4 +1,4 @@
-"""A step down of the rate without flow control, as what lets a queue on the way overflow."""
+"""A step down of the rate without flow control, which makes a queue on the path overflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LESS = 0.9
 def said_of(verdicts: list[dict[str, Any]], metadata: Mapping[str, Any]) -> None:
     """Add the fact, and its words, to the verdicts on queues that this host's own sending fills.
 
-    It is said only where the driver tells of flow control, and that none held this host while packets were lost: pause
+    It is said only where the driver reports flow control, and none stopped this host while packets were lost: pause
     frames are not taken, or none came.
     """
     for verdict in verdicts:

@@ -1,6 +1,6 @@
 """Every threshold that findings from recordings stand on, with its reason.
 
-`CEILING_SHARE` was chosen while looking at made-up paths; the others follow from what their comments say.
+`CEILING_SHARE` was chosen on synthetic paths; the others follow from what their comments say.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ SETTLING_S = 5.0
 # Of a short test at most this share is left out as settling, so that most of it counts.
 MOST_SETTLING = 0.25
 # After the load the queue drains for as long as it made packets wait. Idle again is what comes later than this, which
-# is also the least retransmission timeout of RFC 6298: by then no flow's last segments are under way.
+# is also the least retransmission timeout of RFC 6298: by then no flow's last segments are in flight.
 DRAINING_S = 1.0
 # Below so many samples a median is no more than one of them.
 FEWEST_SAMPLES = 5
 
 # --- Delay ---
 
-# A full-size packet in bytes on the IP layer (Ethernet's MTU), where nothing tells the size.
+# A full-size packet in bytes on the IP layer (Ethernet's MTU), where the size is not known.
 MTU_BYTES = 1500
-# A packet that meets another one in service waits for up to one packet's time, on each way. That is no queue.
+# A packet that meets another one in service is delayed by up to one packet's time, in each direction. That is no queue.
 PACKETS_NO_QUEUE = 2
 # Timers of hosts and of the schedulers below them are no better than this.
 TIMER_S = 0.001
@@ -38,8 +38,8 @@ LOW_QUANTILE, HIGH_QUANTILE = 0.05, 0.95
 # Chance that a flow sees congestion marks that no queue made: a host or middlebox that rewrites the former
 # type-of-service byte. One flow in a hundred is caution, not a measurement.
 FALSE_MARKS = 0.01
-# RFC 9438 (cubic) and RFC 5681 (reno) reduce the window to 0.7 and 0.5 of what it was. A FIFO that once held this many
-# times the standing delay would be filled again by such flows before anything is dropped: 0.5 twice over.
+# RFC 9438 (cubic) and RFC 5681 (reno) reduce the window to 0.7 and 0.5 of what it was. A FIFO that once contained this
+# many times the standing delay would be filled again by such flows before anything is dropped: 0.5 twice over.
 PROVEN_DEPTH = 4.0
 # A queue of fixed length stands at its limit while flows fill it: its median is above this share of its highest. A
 # managed one lets bursts pass that are far above what it holds.
@@ -87,11 +87,11 @@ AT_MOST = 0.99
 
 # --- Throughput by congestion window ---
 
-# A line and a level are told by no fewer samples than a median is.
+# A line and a level need no fewer samples than a median does.
 FEWEST_ON_A_SIDE = FEWEST_SAMPLES
 # Of longer flows so many round trips, evenly: more cost time, and make the interval no narrower than the model is true.
 MOST_WINDOWS = 4000
-# A kink that is e^3 times likelier than none, once its parameter is paid for (R. E. Kass, A. E. Raftery, 1995: strong).
+# A kink that is e^3 times more likely than none, its parameter paid for (R. E. Kass, A. E. Raftery, 1995: strong).
 WORTH_A_KINK = 3.0
 
 # Of so many connections of a host verdicts are given one by one.
@@ -124,7 +124,7 @@ LEAST_OUTAGE_S = 1.0
 
 # No evidence from samples is surer than this: beyond are the errors of the model itself (e^-12 is one in 160 000).
 MOST_NATS = 12.0
-# So many mechanisms are looked for on each subject: that one of them fits by chance is so much likelier (C. E.
+# So many mechanisms are looked for on each subject: chance fits one of them that much more often (C. E.
 # Bonferroni). Each that accuses pays the logarithm.
 MECHANISMS = 10
 # Chance that something else made packets wait from the moment on at which the load began: in one test of a thousand.

@@ -1,7 +1,7 @@
 """A recording and captures of the same test: one verdict from both.
 
-Probes tell what others meet with and without load, a capture what happened to each packet. What captures find on the
-test's flows of one direction competes with what the recording tells of that direction, in the engine's reducer.
+Probes show delay and loss with and without load, a capture the fate of each packet. The findings of captures on the
+test's flows of one direction compete with those of the recording on that direction, in the engine's reducer.
 Packets know more than samples: what a capture is sure of, a recording makes surer, or rules out, but never displaces.
 """
 
@@ -40,7 +40,7 @@ _BESIDE = frozenset(
 _LIMIT_SEEN = frozenset({"receiver-window", "sender", "peer-application", "delayed-ack", "none", "unknown"})
 # A confidence beyond this is certainty for a reader; its log-odds stay finite.
 _SUREST = 1 - 1e-9
-# A capture that is less sure than this of a cause gives way to a recording that is surer of another.
+# A capture that is less certain of a cause than this yields to a recording that is more certain of another.
 _SURE = 0.8
 # What captures measure of packets, and recordings of probes.
 _SAME = {"loss_probability": "loss_rate"}
@@ -115,7 +115,7 @@ def _counts(side: Side, seen: Sequence[Json]) -> tuple[Fact, ...]:
 def beside(told: Sequence[Finding], seen: Json) -> list[Finding]:
     """A recording's findings on a side beside what captures found there, which count its losses exactly.
 
-    Samples that say less for a cause than for the background do not speak against packets that show it.
+    Samples that support a cause less than the background do not contradict packets that show it.
     """
     stand = [replace(one, lost=0) for one in told if not _is_doubt(one)]
     cause = seen["cause"]
@@ -138,7 +138,7 @@ def _supporting(finding: Finding, seen: Json) -> Finding:
 
 
 def _is_doubt(finding: Finding) -> bool:
-    """True of a cause that samples alone cannot tell: no reason against it where packets are seen."""
+    """True of a cause that samples alone cannot show: no reason against it where packets are seen."""
     return finding.veto is not None and finding.veto.code in DOUBTS
 
 
@@ -214,7 +214,7 @@ def _fact(found: Mapping[str, Any]) -> Fact:
 
 
 def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str, tested: Mapping[str, str]) -> Json:
-    """In the words of whoever knows most of the winner, with the evidence of both.
+    """The verdict in the words of the stronger source, with the evidence of both.
 
     A flow that both name is named as the recording does, in the order of the captures.
     """

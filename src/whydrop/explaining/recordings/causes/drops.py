@@ -9,7 +9,7 @@ from whydrop.explaining.recordings.thresholds import MOST_NATS
 
 
 def findings(scene: Scene) -> list[Finding]:
-    """One for each reason and way."""
+    """One for each reason and direction."""
     return [_finding(one) for one in scene.drops]
 
 
@@ -28,7 +28,7 @@ def _finding(drops: HostDrops) -> Finding:
     ]
     if drops.sent_again:
         facts.append(Fact("sent-again-after-drops-here", {"laid": drops.laid, "count": drops.sent_again}))
-    if drops.stood and drops.kind == "queue" and drops.way == "up":
+    if drops.stood and drops.kind == "queue" and drops.direction == "up":
         facts.append(Fact("local-stall", {"packets": drops.stood}))
     if drops.lost_events:
         facts.append(Fact("drops-not-counted", {"count": drops.lost_events}))
@@ -38,7 +38,7 @@ def _finding(drops: HostDrops) -> Finding:
         # Of a subject of its own: what else befell the flows is another question.
         Subject(drops.flows, drops.first_ns / 1e9, drops.last_ns / 1e9),
         # What passes through, and what no connection was watched of, has neither end here for sure.
-        Place({"up": "sender", "down": "receiver"}[drops.way], drops.way) if drops.known else None,
+        Place({"up": "sender", "down": "receiver"}[drops.direction], drops.direction) if drops.known else None,
         "host-drop",
         MOST_NATS,
         detail=drops.reason,

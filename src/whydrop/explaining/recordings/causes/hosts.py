@@ -29,7 +29,7 @@ _WINDOWS = ("receive-window", "send-buffer", FAR_END)
 
 
 def held(limits: HeldShares) -> str | None:
-    """The limit that held a flow for most of the time; ``None`` where no host did."""
+    """The limit of a flow for most of the time; ``None`` if no host limited it."""
     name, share = measuring.largest(limits)
     return name if share > MOST_OF_THE_TIME and name in _NAMES else None
 
@@ -53,7 +53,7 @@ def findings(scene: Scene, judged: list[Side]) -> list[Finding]:
 
 
 def _by_far_end(scene: Scene) -> dict[str, list[HeldShares]]:
-    """The flows of each direction that the responder's limit, which they share, held for most of their time."""
+    """The flows of each direction that the responder's shared limit slowed for most of their time."""
     found = {}
     for direction in ("up", "down"):
         met = [one for one in scene.limits if one.flow.direction == direction and touched(one)]
@@ -99,10 +99,10 @@ def _finding(direction: str, name: str, group: list[HeldShares], judged: list[Si
 
 
 def _facts(limits: HeldShares, name: str) -> tuple[Fact, ...]:
-    """The limit of a flow, and its buffer where that held it."""
+    """The limit of a flow, and its buffer where that was the limit."""
     flow, share = limits.flow, limits.shares[name]
     if name == FAR_END:
-        to_bps = document.number(flow.told.get("held_to_bps_by_responder")) or None
+        to_bps = document.number(flow.runner_facts.get("held_to_bps_by_responder")) or None
         told: dict[str, Value] = {"flow": flow.name, "direction": flow.direction, "share": share, "to_bps": to_bps}
         return (Fact("held-by-responder", told),)
     own = Fact(

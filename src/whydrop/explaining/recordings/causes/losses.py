@@ -31,7 +31,7 @@ def _random(side: Side) -> Finding | None:
         return None
     nats = likelihood.of_one_rate(losses.cells_lost, losses.cells_sent, losses.inflation)
     if losses.sent and losses.idle_sent:
-        # With load and without is what tells; one rate at all times is no more than allowed.
+        # Losses with and without load decide; a constant loss rate is allowed, not required.
         nats = without_load(losses) + min(0.0, nats)
     elif losses.sent:
         # Never without load: congestion loses as evenly.

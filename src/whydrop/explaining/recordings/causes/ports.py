@@ -20,7 +20,7 @@ def findings(port: Port, side: Side) -> list[Finding]:
     fact = _fact(found)
     if not found.with_both or found.chance > COMING_TOGETHER:
         return [Finding(side.subject, side.place, "unknown", 0.0, facts=(fact,), source="switch")]
-    # A port that discards is one whose queue has no more room (ifOutDiscards, RFC 2863). Where the flows' packets wait
+    # A port that discards has a full queue (ifOutDiscards, RFC 2863). Where the flows' packets wait
     # long it is a long one. That the two came together by chance is never ruled out beyond one in a thousand.
     nats = min(-math.log(COINCIDENCE), -math.log(max(found.chance, 1e-300)))
     cause = "deep-queue" if side.is_deep else "shallow-queue"

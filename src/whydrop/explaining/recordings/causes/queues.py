@@ -47,7 +47,7 @@ def _full_queue(scene: Scene, side: Side) -> Finding | None:
     if not side.is_deep and not dropped:
         # A short queue that drops nothing is what a link in use has.
         return None
-    # Delay at a fixed rate without any drop is a shaper's in the words of the design; whose queue is never full.
+    # Delay at a fixed rate without any drop is a shaper's; the queue of a shaper is never full.
     cause = ("deep-queue" if dropped or not side.tells_loss else "shaper") if side.is_deep else "shallow-queue"
     own = []
     if waiting.low_s > side.floor_s:
@@ -139,13 +139,14 @@ def _managed_is_possible(scene: Scene, side: Side) -> Fact | None:
     """The reason not to name a deep queue: a managed one may let the same flows wait as long, and drop as often.
 
     It is ruled out where half of the packets wait longer than any management allows, or where packets wait for seconds
-    and nobody loses any: by then it would have dropped. Only counters of all flows show that nothing was dropped.
+    and no flow loses any: a managed queue would have dropped by then. Only counters of all flows show that nothing was
+    dropped.
     """
     waiting = side.waiting
     if waiting is None or not (side.lost or side.retransmitted is None):
         return None
     most_s = STANDING_MANAGED_S if _may_be_loss_based(side) else LONGEST_MANAGED_S
-    # Of the round trip two queues, one each way, share the delay.
+    # Two queues, one in each direction, share the delay of a round trip.
     ways = 2 if side.direction == "both" else 1
     if waiting.induced.value > most_s * ways:
         return None
@@ -195,7 +196,7 @@ def _dropped(side: Side) -> NDArray[np.bool_]:
 
 
 def _controls(side: Side) -> set[str]:
-    """The congestion controls of its flows; empty text of a flow whose control is not known."""
+    """The congestion controls of its flows; empty text for a flow with an unknown control."""
     return {flow.control for load in side.loads for flow in load.flows if flow.kind == "tcp"}
 
 
@@ -210,7 +211,7 @@ def _may_be_loss_based(side: Side) -> bool:
 
 @dataclass(frozen=True)
 class _Sign:
-    """One thing that speaks for a managed queue."""
+    """One observation that supports a managed queue."""
 
     detail: str
     nats: float
@@ -229,7 +230,7 @@ def _managed(scene: Scene, side: Side) -> Finding | None:
     signs = [sign for look in looks if (sign := look()) is not None and sign.nats > 0]
     veto = _waits_unmanaged(side)
     if not signs:
-        # also for whoever else looks at this side
+        # also for the other producers of this side
         return None if veto is None else Finding(side.subject, side.place, "aqm", 0.0, veto=veto)
     leading = max(signs, key=lambda sign: sign.nats)
     return Finding(
@@ -248,7 +249,7 @@ def _managed(scene: Scene, side: Side) -> Finding | None:
 
 
 def _waits_unmanaged(side: Side) -> Fact | None:
-    """Half of the probes waited on this way for longer than any queue management would let them."""
+    """Half of the probes were queued in this direction for longer than any queue management allows."""
     waiting = side.waiting
     # Of the round trip alone it is not known which of two queues was long.
     if waiting is None or waiting.by != "probes" or side.direction == "both":
@@ -268,7 +269,7 @@ def _marks(side: Side) -> _Sign | None:
 
 
 def _isolation(scene: Scene, side: Side) -> _Sign | None:
-    """Flows that wait for themselves while probes of their class do not: a queue for each flow (RFC 8290).
+    """Flows with queued packets of their class are not queued: a queue for each flow (RFC 8290).
 
     Probes that are marked otherwise may have a queue of their own in any scheduler that knows classes.
     """
@@ -276,14 +277,14 @@ def _isolation(scene: Scene, side: Side) -> _Sign | None:
     alike = [stream for stream in scene.streams if stream.dscp in classes]
     probed = side.waiting
     if probed is None or probed.by != "probes" or not alike or scene.held_by_far_end(side.subject.flows):
-        # What a responder reads late, or sends late, waits at that end: no round trip of such flows tells of the path.
+        # A responder that reads or sends late delays packets at its end: such round trips are not the path's.
         return None
     own = [load.queue_steps_s for load in side.loads if np.isfinite(load.queue_steps_s).any()]
     if not own:
         return None
     with np.errstate(invalid="ignore"):
         longest = np.fmax.reduce(own)
-    # Round trips of flows hold both ways; so must those of the probes.
+    # Round trips of flows include both directions; so must those of the probes.
     round_trip = scene.delays.get("both")
     if round_trip is None:
         return None
@@ -324,7 +325,7 @@ def _spared(scene: Scene, side: Side) -> _Sign | None:
         return None
     own = load.queue_steps_s[np.isfinite(load.queue_steps_s)]
     if not len(own) or float(np.median(own)) <= side.floor_s:
-        # A token bucket without room for a full packet lets small probes pass, and delays nobody.
+        # A token bucket without room for a full packet lets small probes pass, and delays none.
         return None
     share = min(0.5, (load.retransmitted or 0) / max(1.0, load.segments))
     spared = -probes.sent / probes.inflation * math.log(1 - share)

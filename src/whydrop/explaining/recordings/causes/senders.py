@@ -1,4 +1,4 @@
-"""Facts that senders tell of themselves, beside whatever is named: limits, congestion signals, throughput by window.
+"""Facts from senders, beside any cause: limits, congestion signals, throughput by window.
 
 Of few flows one by one; of many these would be a table, which the document has.
 """

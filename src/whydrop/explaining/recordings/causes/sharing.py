@@ -1,4 +1,4 @@
-"""Flows that get less than their part, and whether distance or congestion control tells which."""
+"""Flows that get less than their part, and whether distance or congestion control explains it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_ORDERS = 7
 
 
 def findings(scene: Scene) -> list[Finding]:
-    """One for each direction whose flows share unfairly."""
+    """One for each direction in which flows share unfairly."""
     found = []
     for direction, load in scene.loads.items():
         shared = sharing.measure(load, scene.streams, scene.spans)

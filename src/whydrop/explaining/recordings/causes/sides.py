@@ -1,4 +1,4 @@
-"""The sides judged separately: each direction with load, where the delay of its own way is known; else both as one."""
+"""The sides judged separately: each direction with load if its one-way delay is known; otherwise both as one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Side:
-    """One way of the path (``up``, ``down`` or ``both``) with what is known of it."""
+    """One direction of the path (``up``, ``down`` or ``both``) with what is known of it."""
 
     direction: str
     loads: tuple[Load, ...]
@@ -72,7 +72,7 @@ class Side:
 
     @property
     def place(self) -> Place:
-        """On the path, this way."""
+        """On the path, in this direction."""
         return Place("path", self.direction)
 
     @property
@@ -82,7 +82,7 @@ class Side:
 
     @property
     def rate(self) -> Shift | None:
-        """Of its flows in bit/s on the IP layer; ``None`` where both ways are judged together."""
+        """Of its flows in bit/s on the IP layer; ``None`` where both directions are judged together."""
         return self.loads[0].rate if len(self.loads) == 1 else None
 
     @property
@@ -99,19 +99,19 @@ class Side:
 
     @property
     def retransmitted(self) -> float | None:
-        """Segments that its flows sent again; ``None`` where no flow tells."""
+        """Segments that its flows retransmitted; ``None`` where no flow counts them."""
         known = [load.retransmitted for load in self.loads if load.retransmitted is not None]
         return sum(known) if known else None
 
     @property
     def lost(self) -> int:
-        """Probes and datagrams that were lost under load, and segments that were sent again."""
+        """Probes and datagrams that were lost under load, and retransmitted segments."""
         datagrams = sum(load.datagrams.lost for load in self.loads if load.datagrams is not None)
         return round((self.retransmitted or 0) + datagrams) + (self.losses.lost if self.losses is not None else 0)
 
     @property
     def tells_loss(self) -> bool:
-        """True if anything would have told a loss."""
+        """True if anything would have shown a loss."""
         known = self.retransmitted is not None or self.losses is not None
         return known or any(load.datagrams is not None for load in self.loads)
 
@@ -148,7 +148,7 @@ def sides(scene: Scene) -> list[Side]:
 def _side(scene: Scene, direction: str, loaded: tuple[str, ...], way: str) -> Side:
     loads = tuple(scene.loads[one] for one in loaded)
     names = tuple(name for load in loads for name in load.names) or scene.names
-    # Losses of probes that do not tell the way are of the round trip: this side's only where no other has load.
+    # Losses of probes without a known direction are of the round trip: this side's only if no other has load.
     losses = scene.losses.get(direction) if direction in scene.losses else None
     if losses is None and len(scene.loads) <= 1:
         losses = scene.losses.get("both")
@@ -161,7 +161,7 @@ def _side(scene: Scene, direction: str, loaded: tuple[str, ...], way: str) -> Si
 
 
 def _losing(scene: Scene) -> str:
-    """Of a test without load: the way that loses, where one way has all losses."""
+    """Of a test without load: the direction with all losses, if one has them all."""
     lost = {way: one.lost + one.idle_lost for way, one in scene.losses.items() if way != "both"}
     ways = [way for way, count in lost.items() if count]
     return ways[0] if len(lost) == 2 and len(ways) == 1 else "both"

@@ -1,4 +1,4 @@
-"""An end of the test that was in trouble itself: its own losses and pauses, told before anything about the path."""
+"""An end of the test that was in trouble itself: its own losses and pauses, stated before anything about the path."""
 
 from __future__ import annotations
 

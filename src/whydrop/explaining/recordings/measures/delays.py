@@ -54,7 +54,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Delay:
-    """Of one way (``both``: the round trip), over all streams; seconds.
+    """Of one direction (``both``: the round trip), over all streams; seconds.
 
     Attributes:
         base: median without load, mean over the streams.
@@ -85,7 +85,7 @@ class Delay:
 
 
 def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Delay | None:
-    """The delay of one way; ``None`` where there is too little with or without load to tell."""
+    """The delay in one direction; ``None`` where there are too few samples with or without load."""
     known = [(stream, np.isfinite(stream.delays_s[way])) for stream in streams]
     usable = [
         (stream.times_ns[kept], stream.delays_s[way][kept])
@@ -147,7 +147,7 @@ def _in_turn(parts: Sequence[tuple[Times, Values]], spans: Spans) -> Values:
 
 
 def _median(values: Values, random: np.random.Generator) -> Estimate:
-    """The median of a series whose neighbours resemble each other, with its error."""
+    """The median of an autocorrelated series, with its error."""
     known = values[np.isfinite(values)]
     order = np.argsort(known)
     ordered = known[order]
@@ -178,7 +178,7 @@ def _within(shift: Shift, steps: Values) -> Shift:
 
 
 def mean_of(values: Values) -> Shift:
-    """The mean of a series with gaps whose neighbours resemble each other."""
+    """The mean of an autocorrelated series with gaps."""
     known = values[np.isfinite(values)]
     if not len(known):
         return Shift(math.nan, 0.0, 1.0)

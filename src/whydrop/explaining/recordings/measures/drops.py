@@ -1,4 +1,4 @@
-"""Drops by the host of a recording itself, as its kernel told a watch."""
+"""Drops by the host of a recording itself, as its kernel reported them to a watch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
 
 # The kernel's reasons (include/net/dropreason-core.h) that take away what somebody waits for, by what lies behind them.
-# The others are of packets that brought nothing new or that nobody asked for: old data, resets, closed sockets.
+# The others are of packets without new data, or unrequested ones: old data, resets, closed sockets.
 KINDS: dict[str, frozenset[str]] = {
     "receive-buffer": frozenset(
         {"SOCKET_RCVBUFF", "SOCKET_BACKLOG", "PROTO_MEM", "TCP_OFO_QUEUE_PRUNE", "TCP_OFO_DROP", "TCP_ZEROWINDOW"}
@@ -36,26 +36,26 @@ KINDS: dict[str, frozenset[str]] = {
 _KIND = {reason: kind for kind, reasons in KINDS.items() for reason in reasons}
 
 _MOST_NAMES = 10
-_BY = ["reason", "way", "flow"]
+_BY = ["reason", "direction", "flow"]
 
 
 @dataclass(frozen=True)
 class HostDrops:
-    """Packets dropped for one reason, one way, all of flows of the recording or all of others.
+    """Packets dropped for one reason, in one direction, all of flows of the recording or all of others.
 
     Attributes:
-        kind: one of :data:`KINDS`, or ``other``: of these only what TCP had to send again is here.
-        way: ``up``: made by this host; ``down``: they came by an interface.
+        kind: one of :data:`KINDS`, or ``other``: of these only the segments that TCP had to retransmit.
+        direction: ``up``: made by this host; ``down``: they came by an interface.
         flows: of the recording; else (``known`` is false) source and destination, or the protocol.
-        stood: segments of them that TCP did not send again; 0 for other protocols.
-        laid, sent_again: segments sent again after such a drop, and at all.
-        lost_events: drops of any reason that nobody could count.
+        stood: segments of them that TCP did not retransmit; 0 for other protocols.
+        laid, sent_again: segments retransmitted after such a drop, and at all.
+        lost_events: drops of any reason that could not be counted.
         late: some of the flows are older than the watch.
     """
 
     reason: str
     kind: str
-    way: str
+    direction: str
     flows: tuple[str, ...]
     known: bool
     packets: int
@@ -83,10 +83,10 @@ def measure(recording: Recording) -> list[HostDrops]:
     every = dict(_sums(repaired, "flow"))
     frame = frame.with_columns(
         flow=pl.coalesce(ends, "protocol"),
-        way=pl.when(pl.col("arrived_by").is_null()).then(pl.lit("up")).otherwise(pl.lit("down")),
+        direction=pl.when(pl.col("arrived_by").is_null()).then(pl.lit("up")).otherwise(pl.lit("down")),
     ).with_columns(known=pl.col("flow").is_in(list(told)))
     groups: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
-    rows = frame.group_by("reason", "way", "known", "flow", "protocol").agg(
+    rows = frame.group_by("reason", "direction", "known", "flow", "protocol").agg(
         pl.col("packets").sum(),
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -96,7 +96,7 @@ def measure(recording: Recording) -> list[HostDrops]:
     for row in rows.sort("packets", "flow", descending=[True, False]).iter_rows(named=True):
         row["laid"] = laid.get((row["flow"], row["reason"]), 0)
         if row["reason"] in _KIND or row["laid"]:
-            groups.setdefault((row["reason"], row["way"], row["known"]), []).append(row)
+            groups.setdefault((row["reason"], row["direction"], row["known"]), []).append(row)
     lost_events = _lost_events(recording)
     found = [_drops(key, members, every, told, lost_events) for key, members in groups.items()]
     return sorted(found, key=lambda one: -one.packets)
@@ -113,14 +113,14 @@ def _drops(
     told: dict[str, dict[str, Any]],
     lost_events: int,
 ) -> HostDrops:
-    reason, way, known = key
+    reason, direction, known = key
     laid = sum(one["laid"] for one in members)
     of_tcp = sum(one["packets"] for one in members if one["protocol"] == "tcp")
     names = tuple(one["flow"] for one in members[:_MOST_NAMES])
     return HostDrops(
         reason,
         _KIND.get(reason, "other"),
-        way,
+        direction,
         names,
         known,
         sum(one["packets"] for one in members),

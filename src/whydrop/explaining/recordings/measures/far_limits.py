@@ -11,4 +11,4 @@ def share(flow: Flow, spans: Spans) -> float:
     """The share of this flow in the steady load; 0 where its responder reported no limit."""
     starts = flow.intervals[:, 0]
     steady = flow.intervals[(starts >= min(spans.steady_ns, flow.end_ns)) & (starts < spans.end_ns)]
-    return share_at_responder(flow.told, Paced.of(flow.told, steady), flow.end_ns - flow.start_ns)
+    return share_at_responder(flow.runner_facts, Paced.of(flow.runner_facts, steady), flow.end_ns - flow.start_ns)

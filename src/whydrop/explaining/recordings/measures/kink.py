@@ -6,7 +6,7 @@ the kink K the bandwidth-delay product, s K the plateau. (Segmented regression: 
 models with unknown break-points", 2003. With two parameters the least squares are found exactly, by looking at each
 interval between two windows.)
 
-The window of a moment is that whose data is acknowledged in the round trip after it. Neighbours resemble each other:
+The window of a moment is acknowledged in the round trip after it. Neighbouring samples are autocorrelated:
 intervals are of the stationary bootstrap, and the kink must be worth its parameters to as many samples as are
 independent (Schwarz). What waits for retransmissions, or for data, is left out.
 """
@@ -68,7 +68,7 @@ class WindowFit:
 
 
 def measure(flows: Sequence[Flow]) -> list[WindowFit]:
-    """Of each TCP flow whose windows lie on both sides of a kink.
+    """Of each TCP flow with windows on both sides of a kink.
 
     A control that sends by a rate keeps a window of twice what it uses: throughput does not follow that.
     """
@@ -79,7 +79,7 @@ def measure(flows: Sequence[Flow]) -> list[WindowFit]:
 def pairs(counted: Counted, mss_bytes: float) -> tuple[Values, Values, Values]:
     """Window (bytes), throughput of it (bit/s) and the window offered (bytes; NaN), one for each round trip.
 
-    Empty where the samples do not tell.
+    Empty where the samples do not show one.
     """
     times = counted.times_ns.astype(float)
     window = counted["congestion_window_packets"] * np.where(counted["mss_bytes"] > 0, counted["mss_bytes"], mss_bytes)
@@ -101,7 +101,7 @@ def pairs(counted: Counted, mss_bytes: float) -> tuple[Values, Values, Values]:
 
 
 def _in_use(counted: Counted) -> Flags:
-    """Samples whose window is full, and that mend no loss; as far as they tell."""
+    """Samples with a full window that repair no loss, as far as they show it."""
     flight, window = in_flight(counted), counted["congestion_window_packets"]
     state = counted[STATE]
     mends = (state == STATES["recovery"]) | (state == STATES["loss"])
@@ -190,7 +190,7 @@ def fit(window: Values, bps: Values, weights: Values) -> Values:
 
 
 def _is_worth_it(window: Values, bps: Values, slope: float, kink: float) -> bool:
-    """True if the kink tells more than a line alone, and more than a plateau alone, to independent samples."""
+    """True if the kink fits independent samples better than a line alone and than a plateau alone."""
     bent = bps - slope * np.minimum(window, kink)
     samples = len(window) / dependence(bent)
     line = bps - (window @ bps) / (window @ window) * window

@@ -3,13 +3,12 @@
 Linux (4.10) counts for how long it was busy sending, and of that for how long the receive window or the send buffer
 stopped it (F. Baker, Y. Cheng, "tcp: instrument how long TCP is limited by ...", commits 0f87230d1a6c and following).
 Web100 counts all of the time as limited by the receive window, the congestion window, or the sender (RFC 4898,
-SndLimTime). What these do not tell apart, and everything where they are missing, is told by the samples at both ends of
-each interval:
+SndLimTime). The samples at both ends of each interval show the limits that these counters do not distinguish, or all of
+them where the counters are missing:
 
-- ``receive-window``: what is under way and one segment more do not fit into what the other end lets be sent, and data
-  waits;
+- ``receive-window``: the data in flight and one segment more exceed the window of the other end, and data is ready;
 - ``application``: no whole segment waits to be sent (a shorter one waits for acknowledgments: RFC 896), and the
-  congestion window is not full; ``send-buffer`` if the socket's memory is. Where a kernel does not tell what waits:
+  congestion window is not full; ``send-buffer`` if the socket's memory is. Where a kernel does not report unsent data:
   less than half of the window is in use (RFC 7661, section 4.2);
 - ``pacing``: data waits, the window is not full, and the pacing rate is below a window each round trip, or at the
   most that is set;
@@ -74,12 +73,12 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class HeldShares:
-    """Shares of the steady load in which one flow was held, by what held it.
+    """Shares of the steady load, by the limit of one flow.
 
     ``queue_delay_s`` is the median of what its packets waited where the path's rate did; NaN where it never did.
-    ``samples`` is how many independent samples of it there are, by limit. ``by`` is ``kernel`` where its clocks tell of
+    ``samples`` is how many independent samples of it there are, by limit. ``by`` is ``kernel`` where its clocks count
     the receive window and the send buffer, else ``samples``. Shares add up to the part of the time that is known.
-    ``buffer`` is what is known of the send buffer where it held the flow.
+    ``buffer`` describes the send buffer where it was the limit.
     """
 
     flow: Flow
@@ -109,9 +108,9 @@ class SendBuffer:
 
 
 def measure(flows: Sequence[Flow], spans: Spans) -> list[HeldShares]:
-    """Of each TCP flow whose kernel told.
+    """Of each TCP flow with samples of its kernel.
 
-    An end that receives more than it sends has only requests to send: that these do not fill the path limits nobody.
+    An end that receives more than it sends has only requests to send. That these do not fill the path is no limit.
     """
     sending = [flow for flow in flows if flow.kind == "tcp" and flow.makes_load]
     return [found for flow in sending if (found := _of(flow, spans)) is not None]
@@ -148,15 +147,15 @@ def _of(flow: Flow, spans: Spans) -> HeldShares | None:
 def _independent(name: str, part: Values, flow: Flow) -> float:
     """How many independent samples there are of a share.
 
-    What a responder tells of its limit is of all the time; and of a flow that always has more to send it is known that
-    the buffer stops it whenever nothing else does.
+    A responder reports its limit for all of the time. A flow that always has more to send is stopped by its buffer
+    whenever nothing else stops it.
     """
     certain = name == LIMITS[_FAR_END] or (name == LIMITS[_BUFFER] and flow.is_greedy)
     return float(len(part)) if certain else len(part) / dependence(part)
 
 
 def _give_to_far_end(parts: Values, held: float, direction: str) -> None:
-    """Take the share of each interval that the far end's limit held: first from what it shows as at the near end."""
+    """Take the far end's share of each interval from the limits that show its effect at the near end first."""
     if not held:
         return
     # A responder that reads late closes its window; one that sends late has a pacing rate.
@@ -188,8 +187,8 @@ def _send_buffer(counted: Counted, shown: Values) -> SendBuffer | None:
 
 
 def _parts(counted: Counted, shown: Values, elapsed: Values, *, is_greedy: bool = False) -> tuple[str, Values]:
-    """Who tells; and for each limit the share of each interval, NaN where nobody does."""
-    # A clock may be read a little late, and then again early: more than all of an interval is made up for by others.
+    """The source, and for each limit the share of each interval, NaN where it is not known."""
+    # A clock may be read a little late, then early: an interval with more than its time is balanced by others.
     clocks = {name: counted.grown(name) / np.maximum(elapsed, 1.0) for name in _CLOCKS}
     window, buffer, busy, congestion, sender = clocks.values()
     parts = np.full((len(LIMITS), len(elapsed)), math.nan)
@@ -201,7 +200,7 @@ def _parts(counted: Counted, shown: Values, elapsed: Values, *, is_greedy: bool 
         return "kernel", parts
     if np.isfinite(window + buffer + busy).any():
         # The kernel's clocks say when these two stopped it; the samples say what did otherwise.
-        # A buffer whose memory is known to be full stops a flow also while the rest of it is still to leave.
+        # A buffer that is known to be full stops a flow also while the rest of its data is still to leave.
         told = shown if np.isfinite(counted["send_memory_bytes"]).any() else _without_buffer(shown, is_greedy)
         others = np.where(shown == _WINDOW, _CONGESTION, _as_emptied(counted, told, buffer))
         parts[:] = 0.0
@@ -243,9 +242,9 @@ def _evened(counted: Counted) -> Counted:
 
 
 def _halves(classes: Values, shown: Values) -> tuple[Values, Values]:
-    """The first and the second half of an interval, by the samples at its ends; one that tells nothing is as the other.
+    """The first and the second half of an interval, by the samples at its ends, or at one of them.
 
-    Where neither tells, what is left over is the congestion window's: the kernel says that it was busy.
+    Where neither has one, the rest is the congestion window's: the kernel reports that it was busy.
     """
     told = np.where(np.isfinite(shown), classes, math.nan)
     first, second = told[:-1], told[1:]
@@ -263,7 +262,7 @@ def _divide(parts: Values, share: Values, halves: tuple[Values, Values]) -> None
 
 
 def _shown(counted: Counted, control: str, *, is_greedy: bool = False) -> Values:
-    """The limit of the flow that each sample shows; NaN where it does not tell."""
+    """The limit of the flow that each sample shows; NaN where it shows none."""
     window, flight = counted["congestion_window_packets"], in_flight(counted)
     waits, mss = counted["not_sent_bytes"], counted["mss_bytes"]
     by_rate = control in BY_RATE
@@ -314,7 +313,7 @@ def slow_start(counted: Counted) -> Flags:
 
 
 def largest(limits: HeldShares) -> tuple[str, float]:
-    """The limit that held a flow for longest, and its share of the time."""
+    """The longest limit of a flow, and its share of the time."""
     name = max(limits.shares, key=lambda one: limits.shares[one])
     share = limits.shares[name]
     return name, share if math.isfinite(share) else 0.0

@@ -16,7 +16,7 @@ from whydrop.recording import document
 
 _NS = 1_000_000_000
 
-# Longer intervals do not tell how a rate varies from second to second.
+# Longer intervals do not show how a rate varies from second to second.
 _LONGEST_NS = 3 * _NS
 
 
@@ -35,12 +35,12 @@ class Load:
     Attributes:
         rate: of IP packets in bit/s, all flows together: their payload and the headers of full segments.
         seconds_bps: the same of each second.
-        retransmitted: segments sent again, of those flows that tell; ``None`` where none does.
+        retransmitted: segments, of those flows that count them; ``None`` where none does.
         segments: that they sent, about.
-        datagrams: of its streams of UDP; ``None`` where none tells.
-        again_steps: segments sent again at each step.
-        counts_all: true if every flow tells that step by step.
-        marked: congestion marks by flow, where any; ``None`` where nobody tells.
+        datagrams: of its streams of UDP; ``None`` where none counts them.
+        again_steps: segments retransmitted at each step.
+        counts_all: true if every flow counts them step by step.
+        marked: congestion marks by flow, where any; ``None`` where none is counted.
         queue_steps_s: smoothed round-trip time above the flow's least, mean over the flows at each step.
         window_steps: their congestion windows together, in packets.
         least_rtt_s: by flow.
@@ -141,7 +141,7 @@ def _longest(starts: Values, ends: Values) -> float:
 
 
 def _retransmitted(flow: Flow) -> float | None:
-    """Segments sent again: what the program said of all of the flow, as samples do not tell what came before them."""
+    """Segments retransmitted: the program's total for the flow, since samples do not count earlier ones."""
     told, grown = _told(flow), flow.retransmitted
     return told if told is not None or not math.isfinite(grown) else grown
 
@@ -151,7 +151,7 @@ _MOST_SEGMENTS = 1 << 32
 
 
 def _told(flow: Flow) -> float | None:
-    value = document.number(flow.told.get("TCP_RETRANSMIT"))
+    value = document.number(flow.runner_facts.get("TCP_RETRANSMIT"))
     return value if value is not None and 0 <= value < _MOST_SEGMENTS else None
 
 

@@ -1,4 +1,4 @@
-"""Probes that were lost: how many, which way, and whether time, load or delay had a part in it."""
+"""Probes that were lost: how many, in which direction, and whether time, load or delay had a part in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_CELLS = 8
 
 @dataclass(frozen=True)
 class Losses:
-    """Of one way (``both``: of the round trip, whichever way).
+    """Of one direction (``both``: of the round trip).
 
     Attributes:
         idle_sent, idle_lost, sent, lost: probes without load, and under it (settling included).
@@ -46,7 +46,7 @@ class Losses:
 
 
 def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Losses | None:
-    """The losses of one way; ``None`` where no stream tells them."""
+    """The losses of one direction; ``None`` where no stream counts them."""
     known = [_of(stream, way) for stream in streams if _tells(stream, way)]
     if not known:
         return None
@@ -78,8 +78,8 @@ def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Losses | None:
 def _tells(stream: Stream, way: str) -> bool:
     if not np.isfinite(stream.lost).any():
         return False
-    # Only a stream whose far end tells the way counts for the ways.
-    return way == "both" or bool(np.isfinite(stream.delays_s[way]).any() or (stream.ways != "").any())
+    # Only a stream with a far end that reports the direction counts for one direction.
+    return way == "both" or bool(np.isfinite(stream.delays_s[way]).any() or (stream.directions != "").any())
 
 
 def _by_step(spans: Spans, times: Times, lost: Values) -> Values:
@@ -89,5 +89,5 @@ def _by_step(spans: Spans, times: Times, lost: Values) -> Values:
 
 def _of(stream: Stream, way: str) -> tuple[Times, Values]:
     kept = np.isfinite(stream.lost)
-    lost = stream.lost if way == "both" else np.where(stream.ways == way, stream.lost, 0.0)
+    lost = stream.lost if way == "both" else np.where(stream.directions == way, stream.lost, 0.0)
     return stream.times_ns[kept], np.asarray(lost[kept], dtype=np.float64)

@@ -1,7 +1,7 @@
 """A switch's port on the path, by its counters in a store: what it discarded, and whether flows lost packets then.
 
-Nothing tells by itself that a path goes through a port: whoever asks names it. Each sample of its counters is a bin, in
-which the port discarded or not, and a flow sent again or not. That bins in which both happened are as many by chance
+The caller names the port: no measurement shows that a path goes through it. Each sample of its counters is a bin, in
+which the port discarded or not, and a flow retransmitted or not. That bins in which both happened are as many by chance
 has the probability of Fisher's exact test (R. A. Fisher, 1935).
 """
 
@@ -54,7 +54,7 @@ class Coincidence:
 
     Attributes:
         discards, packets: of the port, in all bins.
-        bins, with_discards, with_losses, with_both: bins, and those in which the port discarded, the flows sent again.
+        bins, with_discards, with_losses, with_both: bins, and those with discards, with retransmissions, with both.
         chance: that as many or more have both, were they independent.
         highest_bps: of the bins, Ethernet frames as the switch counts them.
     """
@@ -91,7 +91,7 @@ def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> 
     grown = pl.col("value").is_not_null() & (pl.col("span_ns") > 0)
     within = (pl.col("end_ns") > first_ns) & (pl.col("end_ns") - pl.col("span_ns") < last_ns)
     found = rows.filter(wanted & grown & within).head(_MOST_SAMPLES).collect()
-    # Several machines may poll one switch, and tell the same.
+    # Several machines may poll one switch, with the same counts.
     wide = found.pivot("counter", index=["end_ns", "span_ns"], values="value", aggregate_function="max").sort("end_ns")
     if _DISCARDS not in wide.columns:
         raise RecordingError(f"{store}: the counters of {name} do not cover the time of the recording")
@@ -109,7 +109,7 @@ def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> 
 
 
 def measure(port: Port, flows: Sequence[Flow]) -> Coincidence | None:
-    """Discards and retransmissions that came together; ``None`` where no bin lies in the time of flows that tell it."""
+    """Discards and retransmissions that came together; ``None`` without a bin in the time of flows that count them."""
     telling = [flow for flow in flows if np.isfinite(flow.counted["retransmitted_packets"]).sum() > 1]
     if not telling:
         return None
@@ -137,7 +137,7 @@ def measure(port: Port, flows: Sequence[Flow]) -> Coincidence | None:
 
 
 def _sent_again(flow: Flow, port: Port) -> Values:
-    """Segments that a flow sent again in each bin, and until the round trip after it in which that shows."""
+    """Segments that a flow retransmitted in each bin, and until the round trip after it in which that shows."""
     counts, times = flow.counted["retransmitted_packets"], flow.counted.times_ns.astype(float)
     known = np.isfinite(counts)
     rtt = flow.counted["srtt_ns"]

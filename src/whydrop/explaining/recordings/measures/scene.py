@@ -46,7 +46,7 @@ WAYS = ("both", "up", "down")
 
 @dataclass(frozen=True)
 class Scene:
-    """The numbers that findings are made of; ``delays``, ``losses`` by way, ``loads`` by direction.
+    """The numbers that findings are made of; ``delays``, ``losses`` and ``loads`` by direction.
 
     ``far_limits`` are flows that met their responder's own limit, each with the share of its time;
     ``troubles`` are of the ends themselves.
@@ -87,7 +87,7 @@ def measure(recording: Recording) -> Scene | None:
     still = [_pause(one) for one in befell if one.kind == "pause"]
     # Where an end stood still, it was not the path that passed nothing.
     stopped = [one for one in outages.measure(streams, flows) if not _within(one, befell)]
-    # What an outage lost tells nothing of how the path loses while it works, nor what an end did that stood still.
+    # Losses in an outage, or while an end stood still, do not show how the path loses while it works.
     idle = [*stopped, *still]
     working = [_outside(stream, idle) for stream in streams]
     return Scene(
@@ -155,5 +155,5 @@ def _outside(stream: Stream, stopped: list[Outage]) -> Stream:
         stream.times_ns[kept],
         {way: values[kept] for way, values in stream.delays_s.items()},
         stream.lost[kept],
-        stream.ways[kept],
+        stream.directions[kept],
     )

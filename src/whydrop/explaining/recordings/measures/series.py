@@ -25,10 +25,10 @@ _PAUSING = frozenset({"rate_bps", "on_s", "off_s", "payload_bytes"})
 
 LOADING = ("tcp", "udp", "burst", "http")
 # Probes that are missing by their numbers are filled in up to this many times those that are there: what jumps
-# farther is a counter that began anew.
+# farther is a counter that was reset.
 _MOST_MISSING = 10
 
-# Payload of full segments of Ethernet with timestamps (RFC 7323), where nothing tells; and their headers.
+# Payload of full segments of Ethernet with timestamps (RFC 7323), where it is not known; and their headers.
 _USUAL_MSS = 1448
 _HEADERS_BYTES = {4: 52, 6: 72}
 
@@ -39,9 +39,9 @@ class Stream:
 
     Attributes:
         times_ns: when each was sent.
-        delays_s: by way (``both`` is the round trip); NaN where no answer came, or the way is not known.
-        lost: 1 or 0; NaN where nothing tells.
-        ways: of the lost ones: ``up``, ``down``, or empty.
+        delays_s: by direction (``both`` is the round trip); NaN where no answer came, or the direction is not known.
+        lost: 1 or 0; NaN where it is not known.
+        directions: of the lost ones: ``up``, ``down``, or empty.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Stream:
     times_ns: Times
     delays_s: dict[str, Values]
     lost: Values
-    ways: NDArray[np.str_]
+    directions: NDArray[np.str_]
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The sender's TCP_INFO of one flow; counters grow, NaN where the kernel did not tell."""
+    """The sender's TCP_INFO of one flow; counters grow, NaN where the kernel did not report it."""
 
     times_ns: Times
     columns: dict[str, Values]
@@ -89,7 +89,7 @@ class Flow:
         intervals: start, end (ns) and bytes of payload of each interval, one row each.
         makes_load: not so of the end of a connection that receives more than it sends, where both are known.
         is_whole: its connection was opened for the test, so that its kernel's counters began at zero.
-        told: what its runner said once, such as ``TCP_RETRANSMIT``.
+        runner_facts: what its runner said once, such as ``TCP_RETRANSMIT``.
         datagrams: of a stream of UDP, sent and lost, where its receiver counted.
         is_greedy: its sender always had more to send: one of whydrop's own, without a rate, pauses or an end by bytes.
         set_send_buffer_bytes: the send buffer that its test asked for; the kernel's own choice where ``None``.
@@ -108,7 +108,7 @@ class Flow:
     counted: Counted
     mss_bytes: float
     headers_bytes: float
-    told: dict[str, Any] = field(default_factory=dict)
+    runner_facts: dict[str, Any] = field(default_factory=dict)
     makes_load: bool = True
     datagrams: tuple[float, float] | None = None
     is_greedy: bool = False
@@ -118,7 +118,7 @@ class Flow:
 
     @property
     def retransmitted(self) -> float:
-        """Segments that its kernel says it sent again: all, or since its first sample; NaN where it does not tell."""
+        """Segments that its kernel retransmitted: all, or since its first sample; NaN where it does not count them."""
         growth = self.counted.growth("retransmitted_packets")
         is_known = self.is_whole and math.isfinite(growth)
         return float(np.nanmax(self.counted["retransmitted_packets"])) if is_known else growth
@@ -126,7 +126,7 @@ class Flow:
     @property
     def connection(self) -> str | None:
         """Its name in a capture, where its ports are known."""
-        ends = self.told.get("sender"), self.told.get("receiver")
+        ends = self.runner_facts.get("sender"), self.runner_facts.get("receiver")
         return f"{ends[0]} > {ends[1]}" if all(ends) else None
 
     @property
@@ -210,7 +210,7 @@ def _stream(told: dict[str, Any], rows: pl.DataFrame) -> Stream:
     lost = np.where(fate.str.starts_with("lost").to_numpy(), 1.0, 0.0)
     if bool((fate == "").all()):
         lost[:] = math.nan
-    ways = np.where((fate == "lost-up").to_numpy(), "up", np.where((fate == "lost-down").to_numpy(), "down", ""))
+    directions = np.where((fate == "lost-up").to_numpy(), "up", np.where((fate == "lost-down").to_numpy(), "down", ""))
     stream = Stream(
         str(told["name"]),
         str(told["host"] or ""),
@@ -218,7 +218,7 @@ def _stream(told: dict[str, Any], rows: pl.DataFrame) -> Stream:
         rows["at"].to_numpy().astype(np.int64),
         {way: _seconds(rows[column]) for way, column in (("both", "rtt_ns"), ("up", "up_ns"), ("down", "down_ns"))},
         lost,
-        ways.astype(np.str_),
+        directions.astype(np.str_),
     )
     return _with_missing(stream, rows["sequence"]) if bool((fate == "").all()) else stream
 
@@ -228,7 +228,7 @@ def _seconds(column: pl.Series) -> Values:
 
 
 def _with_missing(stream: Stream, sequence: pl.Series) -> Stream:
-    """With the probes that are missing by their numbers, as lost; unchanged where the numbers do not tell."""
+    """With the probes that are missing by their numbers, as lost; unchanged where the numbers do not show it."""
     if sequence.null_count() or len(sequence) < 2:
         return stream
     numbers = sequence.to_numpy().astype(np.int64)
@@ -246,8 +246,8 @@ def _with_missing(stream: Stream, sequence: pl.Series) -> Stream:
     lost = np.ones(len(every))
     lost[place] = 0.0
     delays = {way: spread(values) for way, values in stream.delays_s.items()}
-    ways = np.full(len(every), "", dtype=np.str_)
-    return Stream(stream.name, stream.host, stream.dscp, times_ns + stream.times_ns[0], delays, lost, ways)
+    directions = np.full(len(every), "", dtype=np.str_)
+    return Stream(stream.name, stream.host, stream.dscp, times_ns + stream.times_ns[0], delays, lost, directions)
 
 
 def flows(recording: Recording) -> list[Flow]:
@@ -301,18 +301,20 @@ def _rate(told: Any) -> float | None:
 
 
 def _without_requests(found: list[Flow]) -> list[Flow]:
-    """Flows with what is told of connections that were watched at one end: which of the two directions makes load."""
-    carried = {(flow.told.get("cookie"), flow.direction): flow.carried_bytes for flow in found}
+    """Flows of connections that were watched at one end: which of the two directions makes load."""
+    carried = {(flow.runner_facts.get("cookie"), flow.direction): flow.carried_bytes for flow in found}
 
     def makes_load(flow: Flow) -> bool:
         opposite = {"up": "down", "down": "up"}.get(flow.direction, "")
-        return flow.carried_bytes > 0 and flow.carried_bytes >= carried.get((flow.told["cookie"], opposite), 0.0)
+        return flow.carried_bytes > 0 and flow.carried_bytes >= carried.get(
+            (flow.runner_facts["cookie"], opposite), 0.0
+        )
 
-    return [replace(flow, makes_load=makes_load(flow)) if "cookie" in flow.told else flow for flow in found]
+    return [replace(flow, makes_load=makes_load(flow)) if "cookie" in flow.runner_facts else flow for flow in found]
 
 
 def _begun_ns(told_ns: int, rows: pl.DataFrame, carried: Values) -> int:
-    """When a flow began. Other tools tell only when its first interval ended: it was as long as the others."""
+    """When a flow began. Other tools record only the end of its first interval, which was as long as the others."""
     if not len(carried):
         return told_ns
     first_ns = float(carried[0, 0])
@@ -331,7 +333,7 @@ def _counted(rows: pl.DataFrame) -> Counted:
 
 
 def _intervals(rows: pl.DataFrame) -> Values:
-    """Start, end and bytes; where the start is not told, the end of the one before."""
+    """Start, end and bytes; where the start is not known, the end of the one before."""
     rows = rows.drop_nulls("end_ns").sort("end_ns")
     rows = rows.with_columns(start=pl.coalesce("start_ns", pl.col("end_ns").shift(1))).drop_nulls("start")
     span_s = (pl.col("end_ns") - pl.col("start")) / 1e9

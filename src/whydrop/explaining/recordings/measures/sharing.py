@@ -23,7 +23,7 @@ class Sharing:
     Attributes:
         goodputs: of each flow in bit/s, with its error.
         rtts_s: base round-trip time of each flow; NaN where it is not known.
-        controls: congestion control of each flow; empty where it is not told.
+        controls: congestion control of each flow; empty where it is not known.
     """
 
     names: tuple[str, ...]

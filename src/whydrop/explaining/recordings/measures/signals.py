@@ -1,6 +1,6 @@
 """Congestion signals of a flow, and what each was: by web100's counters, or by what Linux's samples show.
 
-Web100 counts signals (RFC 4898, CongSignals). Each is laid to what was counted in the same interval: fast retransmits,
+Web100 counts signals (RFC 4898, CongSignals). Each is attributed to the counts of the same interval: fast retransmits,
 marks that came back, timeouts, packets that the host's own queue did not take (SendStall); what is left is unexplained.
 Kernel 2.5.27 does not count timeouts among them: there they explain none. OtherReductions are no signals by definition.
 
@@ -30,7 +30,7 @@ class Signals:
     Attributes:
         count: signals.
         kinds: how many of them were what; the values add up to ``count``.
-        undone: reductions that were taken back, because nothing had been lost.
+        undone: reductions that were reverted, because nothing had been lost.
         timeouts_apart: timeouts that this kernel does not count among signals; ``None`` where it does.
         by: ``counters`` of web100, or ``samples``.
     """
@@ -44,7 +44,7 @@ class Signals:
 
 
 def measure(flows: Sequence[Flow]) -> list[Signals]:
-    """Of each TCP flow of which there is something to tell."""
+    """Of each TCP flow with signals."""
     found = (_of(flow) for flow in flows if flow.kind == "tcp" and flow.makes_load)
     return [one for one in found if one is not None]
 
@@ -56,7 +56,7 @@ def _of(flow: Flow) -> Signals | None:
     if np.isfinite(counted["congestion_signals"]).any():
         return _counted(flow, counted)
     window = np.isfinite(counted["congestion_window_packets"])
-    # What decides by a rate keeps no threshold that would tell.
+    # A rate-based control keeps no threshold that would show it.
     return _seen(flow, counted.only(window)) if window.sum() > 1 and flow.control not in BY_RATE else None
 
 
@@ -64,7 +64,7 @@ def _counted(flow: Flow, counted: Counted) -> Signals:
     def grown(name: str) -> Values:
         return np.nan_to_num(counted.grown(name))
 
-    apart = str(flow.told.get("kernel", "")).startswith("2.5.27")
+    apart = str(flow.runner_facts.get("kernel", "")).startswith("2.5.27")
     left = grown("congestion_signals")
     count, kinds = int(left.sum()), {}
     causes = {"fast-retransmit": "fast_retransmits", "ecn": "ece_received", "timeout": "timeouts"}
@@ -86,7 +86,7 @@ def _seen(flow: Flow, counted: Counted) -> Signals:
     timeouts = np.nan_to_num(counted.grown("timeouts")) + (np.nan_to_num(counted["backoff"][1:]) > 0)
     again = np.nan_to_num(counted.grown("retransmitted_packets")) > 0
     marked = np.nan_to_num(counted.grown("delivered_ce_packets")) > 0
-    # The first that holds: a timeout sends again too, and what sends again is no mark's.
+    # The first that fits: a timeout retransmits too, and a retransmission is not the effect of a mark.
     rules = {
         "timeout": (state == STATES["loss"]) | (timeouts > 0),
         "fast-retransmit": again | (state == STATES["recovery"]),

@@ -13,8 +13,8 @@ from whydrop.explaining.recordings.thresholds import DRAINING_S, MOST_SETTLING, 
 
 _NS = 1_000_000_000
 
-# A day has 86 400 seconds; what lasts longer (or whose clock jumped) is looked at in longer steps. Resampling costs
-# time with their number, and finer ones tell nothing more of so long a test.
+# A day has 86 400 seconds; a longer recording (or one with a clock that jumped) is read in longer steps.
+# Resampling costs time with their number, and finer steps add nothing for so long a test.
 MOST_STEPS = 100_000
 
 
