@@ -123,8 +123,14 @@ def _verdict(verdict: Verdict, found: Explained) -> tuple[Part, ...]:
         Text(_meaning(verdict), "quiet"),
         Facts(tuple(_standing(verdict)), tiles=True),
         Text(_estimate(verdict), "quiet"),
-        Section("Evidence", parts(Items.of(map(capital, verdict.evidence)))),
-        Section("Parameters", parts(_parameters(verdict), Text(_byte_basis(verdict), "quiet"))),
+        Section(
+            "",
+            parts(
+                Section("Evidence", parts(Items.of(map(capital, verdict.evidence)))),
+                Section("Parameters", parts(_parameters(verdict), Text(_byte_basis(verdict), "quiet"))),
+            ),
+            beside=True,
+        ),
         Section("Why not something else", parts(_against(verdict))),
         replace(pair_words.models(verdict), notes=tuple(map(capital, pair_words.ruled_out(verdict)))),
         Section("What to do", parts(Items.of(map(capital, verdict.advice)))),

@@ -169,10 +169,10 @@ def _verdict(cause: str) -> str:
 def _section(part: Section, level: int) -> str:
     level = min(level, 4)
     heading = f"<h{level}>{_text(part.title)}</h{level}>" if part.title else ""
-    inner = "".join(_element(one, level + 1) for one in part.parts)
+    inner = "".join(_element(one, level + bool(part.title)) for one in part.parts)
     if part.beside:
         inner = f'<div class="columns">{inner}</div>'
-    if level > 2 and not part.key:
+    if not part.key and (level > 2 or not part.title):
         return f"<div>{heading}{inner}</div>"
     key = f' id="{part.key}" aria-label="{_text(part.title)}"' if part.key else ""
     return f"<section{key}{_verdict(part.cause)}>{heading}{inner}</section>"
