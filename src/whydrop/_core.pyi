@@ -26,12 +26,16 @@ def explain(
     *,
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    filter: str | None = None,
+    begin: float | None = None,
+    end: float | None = None,
 ) -> Analysis: ...
 def explain_pair(
     paths: Sequence[str | PathLike[str]],
     *,
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    filter: str | None = None,
 ) -> Analysis: ...
 def match_pair(
     paths: Sequence[str | PathLike[str]],

@@ -18,6 +18,7 @@
 //! | `input` | opening, decompressing, the buffer that the rest reads from |
 //! | `format` | pcap and pcapng: where each frame is, when it was captured |
 //! | `decode` | link layers, IP, tunnels, transport headers |
+//! | `selection` | which packets are read: a display filter, a span of time |
 //! | `sequence` | files in the order of their time |
 //! | `timeline` | packets in the order of their time, and clocks that were set |
 //! | `unread` | what is counted and not read |
@@ -40,6 +41,7 @@ mod icmp;
 mod input;
 mod link_type;
 pub mod packet;
+mod selection;
 mod sequence;
 mod summary;
 #[cfg(test)]
@@ -55,4 +57,5 @@ pub use error::CaptureError;
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
+pub use selection::{Filter, FilterError, Moment, Selection};
 pub use summary::{Copies, PacketKinds, Summary, Translation};

@@ -142,7 +142,7 @@ const PACKETS_PER_REPORT: u64 = 1 << 16;
 
 /// Explains one capture: one file, or the files of a rotated sequence. `-` is standard input.
 pub fn explain_paths(paths: &[PathBuf], options: Options) -> Result<Explanation, ExplainError> {
-    explain(Capture::open(paths, options.open)?, options)
+    explain(Capture::open(paths, options.open.clone())?, options)
 }
 
 /// Explains an open capture.

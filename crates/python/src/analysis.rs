@@ -1,11 +1,12 @@
 //! The call into the analysis, and its result.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use whydrop_capture::contain;
+use whydrop_capture::{Filter, Moment, OpenOptions, Selection, contain};
 use whydrop_explain::document::Document;
 use whydrop_explain::{
     ExplainError, Explanation, Options, explain_pair as explain_several, explain_paths,
@@ -61,30 +62,38 @@ impl Analysis {
 /// Analyses one capture, given as one file or as the files of a rotated sequence in order.
 ///
 /// `progress(done_bytes, total_bytes)` is called now and then from the calling thread; what it raises stops the
-/// analysis and is raised here. Without `tables` only the document is kept.
+/// analysis and is raised here. Without `tables` only the document is kept. Of the packets only those are read that
+/// the display filter leaves and that lie between `begin` and `end`: seconds since the first packet (`float`), or
+/// nanoseconds since the epoch (`int`).
 #[pyfunction]
-#[pyo3(signature = (paths, *, tables = true, progress = None))]
+#[pyo3(signature = (paths, *, tables = true, progress = None, filter = None, begin = None, end = None))]
 pub fn explain(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     tables: bool,
     progress: Option<Py<PyAny>>,
+    filter: Option<&str>,
+    begin: Option<Time>,
+    end: Option<Time>,
 ) -> PyResult<Analysis> {
-    run(py, &paths, tables, progress, explain_paths)
+    let open = selecting(filter, begin, end)?;
+    run(py, &paths, tables, progress, open, explain_paths)
 }
 
 /// Analyses two captures of one path, given in either order, or more of them.
 ///
-/// `progress` and `tables` as for `explain`.
+/// `progress`, `tables` and `filter` as for `explain`.
 #[pyfunction]
-#[pyo3(signature = (paths, *, tables = true, progress = None))]
+#[pyo3(signature = (paths, *, tables = true, progress = None, filter = None))]
 pub fn explain_pair(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     tables: bool,
     progress: Option<Py<PyAny>>,
+    filter: Option<&str>,
 ) -> PyResult<Analysis> {
-    run(py, &paths, tables, progress, explain_several)
+    let open = selecting(filter, None, None)?;
+    run(py, &paths, tables, progress, open, explain_several)
 }
 
 /// Matches the packets of two captures of one path: the document has `captures` and `pair`, and of the tables only
@@ -97,7 +106,51 @@ pub fn match_pair(
     tables: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Analysis> {
-    run(py, &paths, tables, progress, match_two)
+    run(
+        py,
+        &paths,
+        tables,
+        progress,
+        OpenOptions::default(),
+        match_two,
+    )
+}
+
+/// A time in a capture: seconds since its first packet, or nanoseconds since the epoch.
+#[derive(FromPyObject)]
+pub enum Time {
+    At(i64),
+    SinceStart(f64),
+}
+
+impl From<Time> for Moment {
+    fn from(time: Time) -> Self {
+        match time {
+            Time::At(time_ns) => Self::At(time_ns),
+            Time::SinceStart(seconds) => Self::SinceStart((seconds * 1e9).round() as i64),
+        }
+    }
+}
+
+fn selecting(
+    filter: Option<&str>,
+    begin: Option<Time>,
+    end: Option<Time>,
+) -> PyResult<OpenOptions> {
+    let filter = filter
+        .map(Filter::parse)
+        .transpose()
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let selection = Selection {
+        filter,
+        from: begin.map(Moment::from),
+        to: end.map(Moment::from),
+    };
+    let is_needed = selection != Selection::default();
+    Ok(OpenOptions {
+        selection: is_needed.then(|| Arc::new(selection)),
+        ..OpenOptions::default()
+    })
 }
 
 fn run(
@@ -105,6 +158,7 @@ fn run(
     paths: &[PathBuf],
     tables: bool,
     progress: Option<Py<PyAny>>,
+    open: OpenOptions,
     analyse: fn(&[PathBuf], Options) -> Result<Explanation, ExplainError>,
 ) -> PyResult<Analysis> {
     let watch = Watch::new(progress);
@@ -113,7 +167,7 @@ fn run(
         let options = Options {
             keep_tables: tables,
             progress: Some(Box::new(move |done, total| reporting.report(done, total))),
-            ..Options::default()
+            open,
         };
         contain(|| analyse(paths, options))
     });

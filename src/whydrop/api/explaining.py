@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ def explain(
     switch_port: tuple[str, str] | None = None,
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    filter: str | None = None,
+    begin: float | datetime | None = None,
+    end: float | datetime | None = None,
 ) -> Explanation:
     """Explain why packets were lost or delayed, from captures, a recording, or both.
 
@@ -42,6 +46,10 @@ def explain(
         tables: ``False`` saves time and a third of the memory, and :meth:`Explanation.table` has no packets.
         progress: called now and then with the bytes read so far and the bytes in all (0 where that is not known).
             An exception that it raises stops the analysis and reaches the caller.
+        filter: a display filter such as ``"tcp.port == 443 and ip.addr == 10.0.0.0/8"`` (docs/filters.md): only the
+            connections and packets that match are analysed.
+        begin: of one capture, the first time that is analysed: seconds since its first packet, or a moment.
+        end: the last time that is analysed.
 
     Raises:
         whydrop.CaptureError: a capture could not be analysed; the message names the file, the byte offset and what
@@ -62,8 +70,24 @@ def explain(
     ('between capture 1 and capture 2', 96, 0)
     """
     return Explanation(
-        explained_sources.analyse(sources, sequence=sequence, switch_port=switch_port, tables=tables, progress=progress)
+        explained_sources.analyse(
+            sources,
+            sequence=sequence,
+            switch_port=switch_port,
+            tables=tables,
+            progress=progress,
+            filter=filter,
+            begin=_time(begin),
+            end=_time(end),
+        )
     )
+
+
+def _time(moment: float | datetime | None) -> float | None:
+    """Seconds since the start as a float, a moment as whole nanoseconds since the epoch."""
+    if isinstance(moment, datetime):
+        return round(moment.timestamp() * 1_000_000) * 1000
+    return None if moment is None else float(moment)
 
 
 class Explanation(Explained):

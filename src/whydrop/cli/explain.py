@@ -1,4 +1,4 @@
-"""``whydrop explain``: why the packets of captures of a path, or of a test of it, were dropped or had to wait."""
+"""``whydrop explain``: why packets of captures, or of the recording of a test, were dropped or delayed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from whydrop.cli import ending, options, usage
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import analysed
+from whydrop.cli.quantities import MOMENT
 
 if TYPE_CHECKING:
     from whydrop import Explanation
@@ -24,6 +25,8 @@ Examples:
   whydrop explain capture.pcap.zst
   whydrop explain capture.pcapng --report report.html
   whydrop explain sender.pcap receiver.pcap
+  whydrop explain a.pcap --filter 'tcp.port == 443'
+  whydrop explain a.pcap --from 10 --to 25
   whydrop explain --sequence trace.pcap0 trace.pcap1
   whydrop explain rrul.recording
   whydrop explain rrul.flent.gz --report report.html
@@ -34,13 +37,19 @@ Examples:
 
 @click.command("explain", cls=Command, epilog=EXAMPLES)
 @click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=options.ANY_PATH)
-@click.option("--flow", "flow_filter", metavar="TEXT", help="Show only flows whose name contains TEXT, such as :443.")
+@click.option("--flow", "flow_filter", metavar="TEXT", help="Show only flows with TEXT in their name, such as :443.")
+@click.option("--filter", "display_filter", metavar="FILTER",
+              help="Analyse only packets that match, such as 'tcp.port == 443'.")  # fmt: skip
+@click.option(
+    "--from", "begin", type=MOMENT, metavar="TIME", help="Analyse from TIME: 2.5 (seconds), or 2026-11-27T12:00Z."
+)
+@click.option("--to", "end", type=MOMENT, metavar="TIME", help="Analyse up to TIME.")
 @click.option("--sequence", is_flag=True, help="The files are one capture in pieces (tcpdump -C), in any order.")
 @click.option("--switch-port", "switch", nargs=2, metavar="STORE SWITCH/PORT",
               help="Of a recording: counters of a port of the path.")  # fmt: skip
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
-@click.option("--format", "picture", type=click.Choice(FORMATS), metavar="FORMAT",
+@click.option("-f", "--format", "picture", type=click.Choice(FORMATS), metavar="FORMAT",
               help=f"Format of the pictures: {', '.join(FORMATS)}.  [default: png]")  # fmt: skip
 @options.as_json
 def command(
@@ -52,13 +61,17 @@ def command(
     flow_filter: str | None,
     sequence: bool,
     switch: tuple[str, str] | None,
+    display_filter: str | None,
+    begin: float | None,
+    end: float | None,
 ) -> None:
     """Explain why the packets of captures, or of the recording of a test, were dropped or delayed."""
     _check_usage(report, folder, picture)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
     try:
         tables = report is not None or folder is not None
-        found = explained(captures, tables=tables, sequence=sequence, switch_port=switch)
+        selection = {"filter": display_filter, "begin": begin, "end": end}
+        found = explained(captures, tables=tables, sequence=sequence, switch_port=switch, **selection)
         if flow_filter is not None:
             found = _only(found, flow_filter)
         if as_json:
@@ -78,13 +91,14 @@ def explained(
     tables: bool,
     sequence: bool = False,
     switch_port: tuple[str, str] | None = None,
+    **selection: Any,
 ) -> Explanation:
     """Explain captures, a recording or both; sources that do not go together end the program with status 2."""
     from whydrop import Explanation
     from whydrop.explaining.sources import SourceError
 
     try:
-        return Explanation(analysed(sources, sequence=sequence, switch_port=switch_port, tables=tables))
+        return Explanation(analysed(sources, sequence=sequence, switch_port=switch_port, tables=tables, **selection))
     except SourceError as reason:
         said = ending.printable(str(reason)).replace("sequence=True", "--sequence")
         raise click.UsageError(f"{said[0].upper()}{said[1:]}.") from None

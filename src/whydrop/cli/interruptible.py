@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
+    from typing import Any
 
     from whydrop.explaining.explained import Analysis
     from whydrop.runtime.long_calls import Call
@@ -19,6 +20,7 @@ def analysed(
     sequence: bool = False,
     switch_port: tuple[str, str] | None = None,
     tables: bool,
+    **selection: Any,
 ) -> Analysis:
     """Analyse the sources of an explanation; on a terminal with progress, where it takes long.
 
@@ -34,7 +36,9 @@ def analysed(
 
     return _watched(
         sources,
-        lambda **watch: analyse(sources, sequence=sequence, switch_port=switch_port, tables=tables, **watch),
+        lambda **watch: analyse(
+            sources, sequence=sequence, switch_port=switch_port, tables=tables, **selection, **watch
+        ),
     )
 
 

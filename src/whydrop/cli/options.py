@@ -17,8 +17,8 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 ANY_PATH = click.Path(path_type=Path)
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
-text_or_csv = click.option("--format", "kind", type=click.Choice(["text", "csv"]), default="text", metavar="FORMAT",
-                           show_default=True, help="text or csv.")  # fmt: skip
+text_or_csv = click.option("-f", "--format", "kind", type=click.Choice(["text", "csv"]), default="text",
+                           metavar="FORMAT", show_default=True, help="text or csv.")  # fmt: skip
 title = click.option("--title", default="", help="Title of the recording.")
 note = click.option("--note", default="", help="Text kept with the recording.")
 

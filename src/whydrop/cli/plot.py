@@ -72,7 +72,7 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("-p", "--plot", "wanted", metavar="NAME|FILE.toml", help="Plot to draw.  [default: the test's own]")
 @click.option("-o", "--output", type=options.FILE, metavar="FILE",
               help="Picture to write; - is standard output.  [default: NAME.png]")  # fmt: skip
-@click.option("--format", "kind", type=click.Choice(FORMATS), metavar="FORMAT",
+@click.option("-f", "--format", "kind", type=click.Choice(FORMATS), metavar="FORMAT",
               help=f"{', '.join(FORMATS)}.  [default: the suffix of --output]")  # fmt: skip
 @click.option("--size", type=_Size(), help="Size in pixels.")
 @click.option("--title", help="Title; an empty one leaves it out.  [default: the plot's own]")

@@ -45,6 +45,28 @@ class Whole(click.ParamType):  # type: ignore[type-arg]  # older click has no ar
         raise click.BadParameter(f"{text!r}: expected a whole number {bounds}", ctx, param)
 
 
+class Moment(click.ParamType):  # type: ignore[type-arg]  # older click has no argument
+    """A time in a capture: seconds since its start, or a date and time."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds as a float, a date and time as whole nanoseconds since the epoch; without a zone it is UTC."""
+        from datetime import UTC, datetime
+
+        if "-" not in str(value):
+            seconds: float = DURATION.convert(value, param, ctx)
+            return seconds
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            message = f"{str(value)!r}: expected seconds, or a date and time such as 2026-11-27T12:00:00Z"
+            raise click.BadParameter(message, ctx, param) from None
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return round(zoned.timestamp() * 1_000_000) * 1000
+
+
+MOMENT = Moment()
 PORT = Whole(1, 65535)
 DURATION = Quantity("time", "seconds")
 RATE = Quantity("rate", "rate_bps")

@@ -26,7 +26,7 @@ Examples:
 @click.command("show", cls=Command, epilog=EXAMPLES)
 @click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ARGUMENT)
 @click.option("--all", "every", is_flag=True, help="Also TCP statistics, one-way delays and counters: every series.")
-@click.option("--format", "layout", type=click.Choice(["text", "flent"]), default="text", metavar="FORMAT",
+@click.option("-f", "--format", "layout", type=click.Choice(["text", "flent"]), default="text", metavar="FORMAT",
               show_default=True, help="text, or flent: the table of `flent -f summary`.")  # fmt: skip
 @options.as_json
 def command(recordings: tuple[Path, ...], every: bool, layout: str, as_json: bool) -> None:

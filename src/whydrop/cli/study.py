@@ -64,7 +64,7 @@ _store = options.together(
 @command.command("discards", epilog=EXAMPLES)
 @_store
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
-@click.option("--format", "formats", multiple=True, metavar="LIST",
+@click.option("-f", "--format", "formats", multiple=True, metavar="LIST",
               help=f"Of {','.join(FIGURES + TABLES)}.  [default: {','.join(_DEFAULT)}]")  # fmt: skip
 @options.as_json
 def discards(**given: Any) -> None:
@@ -86,7 +86,7 @@ assert isinstance(discards, Command)
 @click.option("--class", "classes", multiple=True, type=click.Choice(_CLASSES), metavar="CLASS",
               help=f"Only this class: {', '.join(_CLASSES)}. Repeatable.  [default: all]")  # fmt: skip
 @options.output_file("File to write.  [default: standard output]")
-@click.option("--format", "kind", type=click.Choice(_LISTS), default="csv", metavar="FORMAT", show_default=True,
+@click.option("-f", "--format", "kind", type=click.Choice(_LISTS), default="csv", metavar="FORMAT", show_default=True,
               help=f"{', '.join(_LISTS)}.")  # fmt: skip
 def tests(kind: str, **given: Any) -> None:
     """List the tests of a store, each with its class and the discards during it."""

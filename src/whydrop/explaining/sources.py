@@ -14,7 +14,8 @@ from whydrop.formats.kinds import is_recording, is_store
 # As type checkers know it; importing typing would take longer than the question.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from whydrop.explaining.explained import Analysis
     from whydrop.recording.recording import Recording
@@ -31,19 +32,26 @@ def analyse(
     switch_port: tuple[str, str] | None = None,
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    filter: str | None = None,
+    begin: float | None = None,
+    end: float | None = None,
 ) -> Analysis:
     """Analyse sources together; :func:`whydrop.explain` describes the arguments.
 
     Raises:
-        SourceError: the sources do not go together.
+        SourceError: the sources do not go together, or the filter is wrong.
         CaptureError: a capture could not be analysed.
         RecordingError: the recording could not be read, or it holds neither probes nor flows.
     """
     recording, captures = apart(sources, sequence=sequence)
+    selection = {"filter": filter, "begin": begin, "end": end}
+    selection = {name: value for name, value in selection.items() if value is not None}
+    if selection and recording is not None:
+        raise SourceError("a filter and times select packets of captures: explain the captures without the recording")
     if recording is None:
         if switch_port is not None:
             raise SourceError("a switch port belongs to a recording of flows: give one, or a store with connections")
-        return _of_captures(captures, sequence, tables, progress)
+        return _of_captures(captures, sequence, tables, progress, selection)
     from whydrop.explaining.recordings import document
 
     captures = captures or kept_in(recording)
@@ -138,8 +146,18 @@ def kept_in(recording: str | Recording) -> list[str]:
 
 
 def _of_captures(
-    captures: Sequence[str], sequence: bool, tables: bool, progress: Callable[[int, int], None] | None
+    captures: Sequence[str],
+    sequence: bool,
+    tables: bool,
+    progress: Callable[[int, int], None] | None,
+    selection: Mapping[str, Any] | None = None,
 ) -> _core.Analysis:
     """One capture (in several files with ``sequence``), or several of one path."""
-    explain = _core.explain if sequence or len(captures) == 1 else _core.explain_pair
-    return explain(captures, tables=tables, progress=progress)
+    is_one = sequence or len(captures) == 1
+    if selection and not is_one and selection.keys() != {"filter"}:
+        raise SourceError("times select packets of one capture; the clocks of several differ")
+    explain = _core.explain if is_one else _core.explain_pair
+    try:
+        return explain(captures, tables=tables, progress=progress, **(selection or {}))
+    except ValueError as reason:
+        raise SourceError(f"filter {reason}") from None

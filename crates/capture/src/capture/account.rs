@@ -27,6 +27,8 @@ pub(super) struct Counts {
     /// The fate of those out of order.
     pub(super) disorder_fate: Fate,
     pub(super) untimed: u64,
+    /// Packets that the selection leaves out.
+    pub(super) not_selected: u64,
     /// Packets that look like copies, and are kept.
     pub(super) suspects: u64,
     first_ns: i64,
@@ -48,6 +50,7 @@ impl Default for Counts {
             clock_was_set_back: false,
             disorder_fate: Fate::AsTheyAre,
             untimed: 0,
+            not_selected: 0,
             suspects: 0,
             first_ns: i64::MAX,
             last_ns: i64::MIN,
@@ -95,6 +98,12 @@ impl Counts {
         }
         let notes = &mut summary.notes;
         notes.extend(self.unread.note());
+        if self.not_selected > 0 {
+            notes.push(format!(
+                "left out by the filter or the times given: {}",
+                packets(self.not_selected)
+            ));
+        }
         if self.link_retries > 0 {
             notes.push(format!(
                 "sent once more by the wireless link itself, not by TCP (802.11 retries of the same frame), and left out: {}",

@@ -8,6 +8,7 @@ mod waiting;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::checksum::{self, Checksum};
 use crate::decode::{Decoded, Frame, decode, decode_next};
@@ -16,6 +17,7 @@ use crate::error::{CaptureError, Damage};
 use crate::format::{Interfaces, Record};
 use crate::input::Input;
 use crate::packet::Packet;
+use crate::selection::Selection;
 use crate::sequence::{self, OpenFile, Sequence};
 use crate::summary::Summary;
 use crate::timeline::{Fate, LOOKAHEAD_PACKETS, Sorting, Timeline};
@@ -23,12 +25,14 @@ use account::Counts;
 use waiting::Held;
 
 /// How a capture is to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
     /// How many tunnel headers (GRE, VXLAN, Geneve, IP in IP) to unwrap; 0 shows the tunnels themselves.
     pub tunnel_levels: u8,
     /// Give packets that were captured twice twice.
     pub keep_duplicates: bool,
+    /// The packets to read; `None`: all.
+    pub selection: Option<Arc<Selection>>,
 }
 
 impl Default for OpenOptions {
@@ -36,6 +40,7 @@ impl Default for OpenOptions {
         Self {
             tunnel_levels: 1,
             keep_duplicates: false,
+            selection: None,
         }
     }
 }
@@ -61,6 +66,8 @@ pub struct Capture {
     can_be_reopened: bool,
     duplicates: Duplicates,
     counts: Counts,
+    /// Time of the first packet, selected or not, where there is a selection.
+    start_ns: Option<i64>,
     /// The part of the summary known before and between files; [`Capture::summary`] adds the rest.
     summary: Summary,
     /// Bytes of the files before the present one.
@@ -118,7 +125,7 @@ impl Capture {
     ///
     /// A file that cannot be opened any more.
     pub fn in_order(&self) -> Result<Self, CaptureError> {
-        let mut again = Self::open(&self.paths, self.options)?;
+        let mut again = Self::open(&self.paths, self.options.clone())?;
         again.sorting = Some(Sorting::default());
         again.timeline.keeps_clock_steady = self.timeline.keeps_clock_steady;
         again.timeline.is_disordered = true;
@@ -133,7 +140,7 @@ impl Capture {
         if self.sorting.is_some() {
             return self.in_order().ok();
         }
-        let mut again = Self::open(&self.paths, self.options).ok()?;
+        let mut again = Self::open(&self.paths, self.options.clone()).ok()?;
         again.timeline.keeps_clock_steady = self.timeline.keeps_clock_steady;
         Some(again)
     }
@@ -172,6 +179,7 @@ impl Capture {
             can_be_reopened: false,
             duplicates: Duplicates::default(),
             counts: Counts::default(),
+            start_ns: None,
             summary: Summary::default(),
             bytes_before: 0,
             bytes_total: 0,
@@ -411,9 +419,12 @@ impl Capture {
         }
     }
 
-    /// Counts a packet; `None` if it is a copy that is left out.
+    /// Counts a packet; `None` if it is left out: a copy, or not selected.
     #[inline(always)]
     fn account_for(&mut self, mut given: Given) -> Option<Given> {
+        if self.options.selection.is_some() && !self.is_selected(&given) {
+            return None;
+        }
         self.counts.packet(given.record.time_ns, &given.decoded);
         let bytes = match &self.current {
             Some(file) if !given.is_held => file
@@ -435,6 +446,21 @@ impl Capture {
             self.aggregate = Some(given);
         }
         Some(given)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_selected(&mut self, given: &Given) -> bool {
+        let time_ns = given.record.time_ns;
+        let start_ns = *self.start_ns.get_or_insert(time_ns);
+        let (network, transport) = (given.decoded.network.as_ref(), &given.decoded.transport);
+        let is_selected = self
+            .options
+            .selection
+            .as_ref()
+            .is_none_or(|selection| selection.holds(start_ns, time_ns, network, transport));
+        self.counts.not_selected += u64::from(!is_selected);
+        is_selected
     }
 
     /// The next packet of the frame that held the last one.

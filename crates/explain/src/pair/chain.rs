@@ -22,7 +22,7 @@ pub fn explain(paths: &[PathBuf], mut options: Options) -> Result<Explanation, E
     // every reading of two captures is one step, and all take about as long
     let step = |keep_tables: bool| Options {
         keep_tables,
-        open: options.open,
+        open: options.open.clone(),
         progress: Some(Box::new(|done, total| {
             let (step, progress) = &mut *watch.borrow_mut();
             progress

@@ -146,7 +146,7 @@ fn read<'a>(
 ) -> Result<Pair, ExplainError> {
     let [first, second] = paths;
     let captures = [
-        Capture::open(&[first], options.open)?,
+        Capture::open(&[first], options.open.clone())?,
         Capture::open(&[second], options.open)?,
     ];
     let pair_options = PairOptions {
