@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.keeper import MINUTE_NS, Keeper
 from whydrop.collect.switches.readings import Counter, Port, Reading
 

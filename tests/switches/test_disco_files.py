@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whydrop.collect.switches.counting import Counting
 from whydrop.collect.switches.disco_files import DiscoFiles
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.keeper import Keeper, KeepingError
 from whydrop.collect.switches.pending import Pending
 from whydrop.collect.switches.readings import Counter, Port, Reading

@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from whydrop.collect import scraping
 from whydrop.collect.scraping import ExporterError
-from whydrop.collect.switches.counting import Counting
 from whydrop.collect.switches.exporter import Exporter
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.readings import Counter, Port, Reading
 
 SECOND = 1_000_000_000

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from keeping_child import COUNTERS, START, TICKS, reading
+from keeper_child import COUNTERS, START, TICKS, reading
 
 from patience import wait_until
-from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.keeper import FOLDER, HOUR_NS, MINUTE_NS, Keeper, KeepingError
 from whydrop.collect.switches.pending import NAME, Part, Pending
 from whydrop.collect.switches.schedule import SystemClock
@@ -27,7 +27,7 @@ from whydrop.store import tables
 from whydrop.store.files import Files
 from whydrop.store.store import Store
 
-CHILD = Path(__file__).with_name("keeping_child.py")
+CHILD = Path(__file__).with_name("keeper_child.py")
 SECOND = 1_000_000_000
 
 
@@ -500,7 +500,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import polars as pl
-from keeping_child import COUNTERS, MINUTE_NS, START, TICKS, Counting, Keeper, reading
+from keeper_child import COUNTERS, MINUTE_NS, START, TICKS, Counting, Keeper, reading
 
 disk, lines = Path(sys.argv[2]), []
 keeper, counting = Keeper(disk / "store", "a", say=lines.append), Counting(MINUTE_NS // TICKS)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whydrop.collect.switches import last_readings
-from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.keeper import FOLDER, Keeper
 from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.collect.switches.schedule import SystemClock

@@ -14,7 +14,7 @@ from snmp_agents import COMMUNITY, IF, IFX
 from patience import PATIENCE_S
 from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Community, Switch
-from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.schedule import SECOND_NS
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret
@@ -193,7 +193,7 @@ def test_64_bits_that_stand_still_give_way_to_32_that_count_and_that_is_said_onc
         grow(b)
         growth.append(values(switch.poll((1, a), (2, b)), "octets.tx"))
     assert growth[-1] == {"eth1": 1_000, "eth2": 1_000}
-    assert sum("octets.tx of port eth1 has 32 bits only" in line for line in switch.said) == 1
+    assert sum("octets.tx of port eth1 has only 32 bits" in line for line in switch.said) == 1
 
 
 def test_an_idle_port_keeps_its_64_bits(polled: Callable[..., Polled]) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from whydrop.collect.sockets.limits import limits
-from whydrop.collect.sockets.wanted import WantedError, cgroup_numbers, networks
+from whydrop.collect.sockets.selection import WantedError, cgroup_numbers, networks
 from whydrop.recording import tables
 
 SECOND_NS = 1_000_000_000
@@ -69,7 +69,7 @@ def test_bbr_has_no_slow_start_threshold_and_is_paced() -> None:
 
 def test_rates_are_of_the_time_between_the_readings() -> None:
     found = limited(time_ns=SECOND_NS // 2, retransmitted_packets=5)
-    assert (found["sent_bps"], found["received_bps"], found["sent_again"]) == (2e6, 0.0, 2)
+    assert (found["sent_bps"], found["received_bps"], found["retransmitted"]) == (2e6, 0.0, 2)
 
 
 def test_where_nothing_moved_it_is_idle_and_of_a_new_one_nothing_is_known() -> None:
@@ -90,7 +90,7 @@ def test_a_control_group_is_its_number_and_those_in_it(tmp_path: Path) -> None:
     assert set(cgroup_numbers(str(tmp_path / "a.slice"), [tmp_path])) == expected
     with pytest.raises(WantedError, match="there is no control group"):
         cgroup_numbers("d.slice", [tmp_path])
-    with pytest.raises(WantedError, match="choose by --pid instead"):
+    with pytest.raises(WantedError, match="select by --pid instead"):
         cgroup_numbers("a.slice", [tmp_path / "a.slice"])
 
 

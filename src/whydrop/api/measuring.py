@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from whydrop.collect.sockets.watching import Watched
+    from whydrop.collect.sockets.watch import Watched
     from whydrop.measure.batch.executing import Summary
     from whydrop.measure.batch.preparing import Prepared
     from whydrop.measure.depth.measuring import FarEnd, Measured
@@ -347,8 +347,8 @@ def watch(
         whydrop.Error: the kernel does not report its sockets, a destination or process is unknown, or the recording
             cannot be written.
     """
-    from whydrop.collect.sockets.wanted import wanted
-    from whydrop.collect.sockets.watching import Settings, Watch
+    from whydrop.collect.sockets.selection import wanted
+    from whydrop.collect.sockets.watch import Settings, Watch
 
     settings = Settings(
         wanted(ports, destinations, pids, cgroups),

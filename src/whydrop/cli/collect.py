@@ -16,7 +16,7 @@ from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
-    from whydrop.collect.switches.collecting import Collector
+    from whydrop.collect.switches.collector import Collector
     from whydrop.collect.switches.config import Config
     from whydrop.collect.switches.delivery import Delivery
 

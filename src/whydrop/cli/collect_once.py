@@ -18,7 +18,7 @@ from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.collect.switches.config import Config
-    from whydrop.collect.switches.finding import Found
+    from whydrop.collect.switches.ports import Found
     from whydrop.collect.switches.readings import Counter, Port, Reading
     from whydrop.collect.switches.snmp import SnmpSource
 

@@ -18,9 +18,9 @@ from whydrop.cli.command import Command as CliCommand
 if TYPE_CHECKING:
     from whydrop.cli.watch_command import Command
     from whydrop.cli.watch_view import View
-    from whydrop.collect.sockets.sampling import Taken
-    from whydrop.collect.sockets.wanted import Wanted
-    from whydrop.collect.sockets.watching import Settings, Watch, Watched
+    from whydrop.collect.sockets.sampler import Taken
+    from whydrop.collect.sockets.selection import Wanted
+    from whydrop.collect.sockets.watch import Settings, Watch, Watched
 
 EXAMPLES = """
 \b
@@ -67,7 +67,7 @@ def command(words: tuple[str, ...], as_json: bool, duration_s: float | None, qui
     """Record what the kernel knows of this host's TCP connections, until Ctrl-C or COMMAND ends (docs/watching.md)."""
     from whydrop.cli.watch_command import Command, CommandError
     from whydrop.collect.scraping import ExporterError
-    from whydrop.collect.sockets.sampling import SamplingError
+    from whydrop.collect.sockets.sampler import SamplingError
     from whydrop.recording.errors import RecordingError
 
     _check(given, duration_s)
@@ -96,7 +96,7 @@ def _check(options: dict[str, Any], duration_s: float | None) -> None:
 
 
 def _wanted(options: dict[str, Any]) -> Wanted:
-    from whydrop.collect.sockets.wanted import WantedError, wanted
+    from whydrop.collect.sockets.selection import WantedError, wanted
 
     try:
         return wanted(options["ports"], options["destinations"], options["pids"], options["cgroups"])
@@ -108,7 +108,7 @@ def _wanted(options: dict[str, Any]) -> Wanted:
 def _settings(wanted: Wanted, started: Command, options: dict[str, Any]) -> Settings:
     import dataclasses
 
-    from whydrop.collect.sockets.watching import Settings
+    from whydrop.collect.sockets.watch import Settings
 
     if started.pid is not None:
         chosen = wanted.ports or wanted.networks or wanted.cgroups or wanted.processes
@@ -143,7 +143,7 @@ def _watch(
     settings: Settings, started: Command, duration_s: float | None, place: tuple[str, int] | None, *, live: bool
 ) -> Watched:
     from whydrop.cli.watch_view import viewing
-    from whydrop.collect.sockets.watching import Watch
+    from whydrop.collect.sockets.watch import Watch
 
     if os.geteuid() != 0:
         _say(
@@ -174,7 +174,7 @@ def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
         dropped = watch.host.dropped
         if os.geteuid() == 0 and watch.settings.drops != "off" and dropped.shortfall is not None:
             what = {"off": "is not watched", "drop-monitor": "covers all of the machine, without retransmissions"}
-            how = what.get(dropped.way, "covers all of the machine, without addresses")
+            how = what.get(dropped.method, "covers all of the machine, without addresses")
             view.say(f"watching drops {how}: {dropped.shortfall}")
         started.go()
 
@@ -221,13 +221,13 @@ def _document(watched: Watched) -> dict[str, Any]:
         "cpu_share": tally.cpu_share,
         "lost_rows": tally.lost_rows,
         "dropped": {
-            "way": watched.dropped.way,
+            "way": watched.dropped.method,
             "shortfall": watched.dropped.shortfall,
             "reasons": dict(watched.dropped.reasons.most_common()),
             "lost_events": watched.dropped.lost,
             "not_looked_at": watched.dropped.not_looked_at,
-            "sent_again": watched.dropped.sent_again,
-            "sent_again_laid_here": watched.dropped.laid,
+            "sent_again": watched.dropped.retransmitted,
+            "sent_again_laid_here": watched.dropped.retransmitted_after_drop,
         },
         "warnings": watched.warnings,
     }

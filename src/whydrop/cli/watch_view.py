@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from whydrop.collect.sockets.connections import Connection
     from whydrop.collect.sockets.host import Dropped
-    from whydrop.collect.sockets.sampling import Taken
-    from whydrop.collect.sockets.watching import Watch, Watched
+    from whydrop.collect.sockets.sampler import Taken
+    from whydrop.collect.sockets.watch import Watch, Watched
 
 _LINE_EVERY_S = 1.0
 # Beside the rows: the title, the heads, and what does not fit.
@@ -89,7 +89,7 @@ def in_a_line(watch: Watch, rows: pl.DataFrame) -> str:
         _number(len(watch.connections.there), "connection"),
         f"sent {quantities.rate(float(rows['sent_bps'].sum()))}",
         f"received {quantities.rate(float(rows['received_bps'].sum()))}",
-        f"{quantities.count(float(rows['sent_again'].sum()))} retransmitted",
+        f"{quantities.count(float(rows['retransmitted'].sum()))} retransmitted",
     ]
     if held:
         parts.append(f"limited by: {held}")
@@ -162,7 +162,7 @@ def _sum_of(*columns: str) -> pl.Expr:
 
 def _cells(row: dict[str, Any], connection: Connection) -> tuple[str, ...]:
     owner = "" if connection.owner is None else f"{connection.owner[1]} {connection.owner[0]}"
-    again = row["sent_again"]
+    again = row["retransmitted"]
     grown = f" (+{quantities.count(again)})" if again else ""
     return (
         " > ".join(connection.ends),
@@ -193,9 +193,12 @@ def summary(watched: Watched) -> list[str]:
         polls += f"; {quantities.percent(tally.cpu_share)} of a processor"
     lines.append(polls)
     dropped = watched.dropped
-    if dropped.way != "off":
+    if dropped.method != "off":
         lines.append(f"Dropped by this host: {dropped_in_words(dropped) or 'nothing'}")
-    if dropped.sent_again:
-        again = _number(dropped.sent_again, "segment")
-        lines.append(f"{again} sent again, {quantities.count(dropped.laid)} of them after a drop on this host")
+    if dropped.retransmitted:
+        again = _number(dropped.retransmitted, "segment")
+        lines.append(
+            f"{again} retransmitted, {quantities.count(dropped.retransmitted_after_drop)} of them after a drop on this "
+            "host"
+        )
     return lines

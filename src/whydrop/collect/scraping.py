@@ -1,4 +1,4 @@
-"""The HTTP server of exporters: whoever asks slowly, or not at all, costs it little and not for long."""
+"""The HTTP server of exporters. Slow and silent clients take few resources, for a limited time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from whydrop.errors import Error
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
-# Who has not sent a question, or taken the whole answer, in this time is hung up on (Prometheus waits 10 s by default).
+# A client that has not sent its request, or read the whole answer, within this time is disconnected (Prometheus waits
+# 10 s by default).
 PATIENCE_S = 30.0
-# Each takes a thread, and all of them together the time of polls: Prometheus asks once at a time.
+# Each request takes a thread, and time that polls need; Prometheus sends one at a time.
 AT_ONCE = 8
 
 
 class Server(WSGIServer):
-    """Answers a few at a time, each in a thread that does not keep the process from ending.
+    """Answers a few requests at a time, each in a daemon thread.
 
     Attributes:
-        patience_s: how long to wait for who asks.
+        patience_s: how long to wait for a client.
     """
 
     patience_s = PATIENCE_S
@@ -45,7 +46,7 @@ class Server(WSGIServer):
             self.shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who hung up meanwhile is no news."""
+        """Ignore clients that disconnected."""
 
     def _answer(self, request: Any, client_address: Any) -> None:
         try:
@@ -72,11 +73,11 @@ class _Handler(WSGIRequestHandler):
 
 
 def listen(address: str, port: int, registry: CollectorRegistry) -> Server:
-    """A server of what a registry holds; it answers once it is told to ``serve_forever``.
+    """A server of the metrics of a registry; it answers once ``serve_forever`` runs.
 
     Raises:
         OSError: the address cannot be listened at.
-        OverflowError: the port is no port.
+        OverflowError: the port is out of range.
     """
     from prometheus_client import make_wsgi_app
 
@@ -87,7 +88,7 @@ def listen(address: str, port: int, registry: CollectorRegistry) -> Server:
 
 
 class ExporterError(Error):
-    """The exporter cannot listen where it was told to; the message says why and what to do."""
+    """The exporter cannot listen at the given address; the message says why and what to do."""
 
 
 class Serving:
@@ -104,7 +105,7 @@ class Serving:
         Args:
             address: of this machine; ``127.0.0.1`` lets only itself ask.
             port: TCP; 0 takes a free one.
-            families: what is shown, at the moment of the call.
+            families: yields the metrics at the moment of the call.
 
         Raises:
             ExporterError: the address cannot be listened at.

@@ -1,5 +1,6 @@
-"""This host's connections as its kernel knows them, sampled beside whatever runs, and kept as a recording.
+"""The TCP connections of this host, sampled from its kernel and kept as a recording.
 
-``wanted`` says which connections; ``sampling`` has the thread (in Rust) that asks the kernel; ``connections`` makes
-flows of a recording of them; ``limits`` says what limits each; ``watching`` holds these together and writes.
+``selection`` says which connections; ``sampler`` is the thread (in Rust) that asks the kernel; ``connections`` makes
+flows of a recording of them; ``limits`` says what limits each; ``host`` has the drops of this host; ``watch``
+brings these together and writes the recording.
 """

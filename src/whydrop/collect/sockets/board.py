@@ -1,4 +1,4 @@
-"""How the connections stand just now, for whoever looks on: one row each, however many rows were sampled."""
+"""The present state of each connection, for live views: one row each, however many rows were sampled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTROLS = {"flow": pl.Int32(), "congestion_control": pl.String()}
 
 
 class Board:
-    """The latest reading of each connection that is there, and the one before."""
+    """The latest reading of each open connection, and the one before."""
 
     def __init__(self) -> None:
         self._now = tables.empty("tcp_info")
@@ -29,6 +29,5 @@ class Board:
 
     def rows(self, connections: Connections) -> pl.DataFrame:
         """One row for each connection: see :func:`limits`."""
-        told = [(flow, connection.told["congestion_control"]) for flow, connection in connections.there.items()]
-        controls = pl.DataFrame(told, schema=_CONTROLS, orient="row")
-        return limits(self._before, self._now, controls)
+        controls = [(flow, connection.sampled["congestion_control"]) for flow, connection in connections.there.items()]
+        return limits(self._before, self._now, pl.DataFrame(controls, schema=_CONTROLS, orient="row"))

@@ -1,4 +1,4 @@
-"""Connections as flows of a recording: one for what this host sends, one for what it receives, if anything."""
+"""Connections as flows of a recording: one for the data this host sends, and one for received data, if there is any."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any
 import polars as pl
 
 from whydrop import _core
-from whydrop.collect.sockets.sampling import Taken
+from whydrop.collect.sockets.sampler import Taken
 from whydrop.recording import tables
 
-# To look through all processes takes milliseconds where there are many.
+# Looking through many processes takes milliseconds.
 _OWNERS_EVERY_S = 1.0
+_ENDS = ("local", "remote")
 _COPIED = ("cookie", "uid", "interface", "mark", "cgroup_id", "upper_layer", "mptcp_token", "ecn", "older")
 
-# Of thousands of connections: `json.dumps` would make an encoder for each.
+# `json.dumps` would make an encoder for each of thousands of connections.
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 Owners = Callable[[set[int]], dict[int, tuple[int, str, str | None]]]
@@ -27,17 +28,17 @@ Owners = Callable[[set[int]], dict[int, tuple[int, str, str | None]]]
 
 @dataclass
 class Connection:
-    """One connection that is there.
+    """One open connection.
 
     Attributes:
-        told: what the sampler says of it.
-        owner: number and name of its process, and that one's control group.
-        payload_bytes: sent and acknowledged, received; in the recording that is written.
-        receives: whether there is a flow of what it receives.
-        facts: of table ``flows``, once they are written; empty when something of them has changed since.
+        sampled: the sampler's facts about it.
+        owner: number and name of its process, and the control group of that.
+        payload_bytes: acknowledged and received, in the present recording.
+        receives: whether there is a flow of received data.
+        facts: of table ``flows``, as they were written last; empty when they have changed since.
     """
 
-    told: dict[str, Any]
+    sampled: dict[str, Any]
     owner: tuple[int, str, str | None] | None = None
     payload_bytes: list[int] = field(default_factory=lambda: [0, 0])
     last_ns: int = 0
@@ -48,8 +49,8 @@ class Connection:
     @cached_property
     def ends(self) -> tuple[str, str]:
         """This end and the other one."""
-        told = self.told
-        return place(told["local_address"], told["local_port"]), place(told["remote_address"], told["remote_port"])
+        local, remote = (place(self.sampled[f"{end}_address"], self.sampled[f"{end}_port"]) for end in _ENDS)
+        return local, remote
 
 
 def place(address: str, port: int) -> str:
@@ -62,10 +63,10 @@ def place(address: str, port: int) -> str:
 
 
 class Connections:
-    """All connections that are there, by the numbers of their flows.
+    """All open connections, by the numbers of their flows.
 
     Attributes:
-        seen: how many there were, since the beginning.
+        seen: the number of connections since the beginning.
     """
 
     def __init__(self, owners: Owners = _core.socket_owners) -> None:
@@ -78,9 +79,9 @@ class Connections:
         self._names: dict[str, int] = {}
 
     def take(self, taken: Taken) -> pl.DataFrame:
-        """Take note of what was seen; the rows of table ``flows`` that are new or have changed."""
-        for told in taken.connections:
-            self._describe(told)
+        """Take samples; return the rows of table ``flows`` that are new or have changed."""
+        for sampled in taken.connections:
+            self._describe(sampled)
         self._count(taken.frames.get("intervals"))
         rows: list[dict[str, Any]] = []
         for flow, time_ns in taken.ended:
@@ -97,7 +98,7 @@ class Connections:
         return _frame(rows)
 
     def begin_again(self) -> pl.DataFrame:
-        """For a new recording: the rows of those that are there."""
+        """The rows of the open connections, for a new recording."""
         self._names.clear()
         rows: list[dict[str, Any]] = []
         for flow, connection in self.there.items():
@@ -106,24 +107,24 @@ class Connections:
         return _frame(rows)
 
     def close(self, now_ns: int) -> pl.DataFrame:
-        """For a recording that ends: the rows of those that are still there."""
+        """The rows of the connections that are still open, for a recording that ends."""
         rows: list[dict[str, Any]] = []
         for flow, connection in self.there.items():
             connection.last_ns = max(now_ns, connection.last_ns)
             rows += self._rows(flow, connection, "stopped")
         return _frame(rows)
 
-    def _describe(self, told: dict[str, Any]) -> None:
-        flow = told["flow"]
+    def _describe(self, sampled: dict[str, Any]) -> None:
+        flow = sampled["flow"]
         known = self.there.get(flow)
         if known is None:
             self.seen += 1
-            self.there[flow] = known = Connection(told, last_ns=told["seen_ns"])
+            self.there[flow] = known = Connection(sampled, last_ns=sampled["seen_ns"])
         else:
-            # Since when it is there, and whether it was before us, was said at first.
-            known.told = {**told, "seen_ns": known.told["seen_ns"], "older": known.told["older"]}
+            # When it was first seen, and whether it is older than the watch, does not change.
+            known.sampled = {**sampled, "seen_ns": known.sampled["seen_ns"], "older": known.sampled["older"]}
             known.facts = ""
-        if known.owner is None and told["inode"]:
+        if known.owner is None and sampled["inode"]:
             self._unowned.add(flow)
         self._changed.add(flow)
 
@@ -132,13 +133,13 @@ class Connections:
             return
         sums = intervals.group_by("flow").agg(pl.col("payload_bytes").sum(), pl.col("end_ns").max())
         for flow, payload_bytes, end_ns in sums.iter_rows():
-            own, way = flow - flow % 2, flow % 2
+            own, direction = flow - flow % 2, flow % 2
             connection = self.there.get(own)
             if connection is None:
                 continue
-            connection.payload_bytes[way] += payload_bytes
+            connection.payload_bytes[direction] += payload_bytes
             connection.last_ns = max(connection.last_ns, end_ns)
-            if way and not connection.receives:
+            if direction and not connection.receives:
                 connection.receives = True
                 self._changed.add(own)
 
@@ -146,12 +147,12 @@ class Connections:
         if not self._unowned or time.monotonic() < self._owners_due_s:
             return
         self._owners_due_s = time.monotonic() + _OWNERS_EVERY_S
-        by_inode = {self.there[flow].told["inode"]: flow for flow in self._unowned}
+        by_inode = {self.there[flow].sampled["inode"]: flow for flow in self._unowned}
         for inode, owner in self._owners(set(by_inode)).items():
             self.there[by_inode[inode]].owner = owner
             self.there[by_inode[inode]].facts = ""
             self._changed.add(by_inode[inode])
-        # Of the others nobody tells us, now or later.
+        # The owners of the others stay unknown.
         self._unowned.clear()
 
     def _rows(self, flow: int, connection: Connection, status: str) -> Iterator[dict[str, Any]]:
@@ -159,34 +160,34 @@ class Connections:
             local, remote = connection.ends
             connection.names = [self._unique(f"{local} > {remote}"), self._unique(f"{remote} > {local}")]
         connection.facts = connection.facts or _as_json(_facts(connection))
-        for way in (0, 1) if connection.receives else (0,):
-            yield _row(flow, way, connection, status)
+        for direction in (0, 1) if connection.receives else (0,):
+            yield _row(flow, direction, connection, status)
 
     def _unique(self, name: str) -> str:
-        """Ports are used again: the second of the same name is told from the first."""
+        """The name, with a number from its second use on: ports are reused."""
         self._names[name] = self._names.get(name, 0) + 1
         return name if self._names[name] == 1 else f"{name} #{self._names[name]}"
 
 
-def _row(flow: int, way: int, connection: Connection, status: str) -> dict[str, Any]:
-    told = connection.told
+def _row(flow: int, direction: int, connection: Connection, status: str) -> dict[str, Any]:
+    sampled = connection.sampled
     over = status != "running"
-    traffic_class = told["traffic_class"]
+    traffic_class = sampled["traffic_class"]
     return {
-        "flow": flow + way,
-        "name": connection.names[way],
+        "flow": flow + direction,
+        "name": connection.names[direction],
         "kind": "tcp",
-        "direction": ("up", "down")[way],
+        "direction": ("up", "down")[direction],
         "runner": "kernel",
-        "host": told["remote_address"],
-        "address": told["remote_address"],
-        "ip_version": 6 if ":" in told["remote_address"] else 4,
-        # What this host sets is on what it sends.
-        "dscp": traffic_class >> 2 if traffic_class is not None and not way else None,
-        "congestion_control": told["congestion_control"] if not way else None,
-        "start_ns": told["seen_ns"],
+        "host": sampled["remote_address"],
+        "address": sampled["remote_address"],
+        "ip_version": 6 if ":" in sampled["remote_address"] else 4,
+        # The DSCP that this host sets is on the packets that it sends.
+        "dscp": traffic_class >> 2 if traffic_class is not None and not direction else None,
+        "congestion_control": sampled["congestion_control"] if not direction else None,
+        "start_ns": sampled["seen_ns"],
         "end_ns": connection.last_ns if over else None,
-        "payload_bytes": connection.payload_bytes[way] if over else None,
+        "payload_bytes": connection.payload_bytes[direction] if over else None,
         "status": status,
         "facts": connection.facts,
     }
@@ -195,7 +196,7 @@ def _row(flow: int, way: int, connection: Connection, status: str) -> dict[str, 
 def _facts(connection: Connection) -> dict[str, Any]:
     local, remote = connection.ends
     facts: dict[str, Any] = {"local": local, "remote": remote}
-    facts |= {name: connection.told[name] for name in _COPIED if connection.told[name] not in (None, False)}
+    facts |= {name: connection.sampled[name] for name in _COPIED if connection.sampled[name] not in (None, False)}
     if connection.owner is not None:
         pid, process, cgroup = connection.owner
         facts |= {"pid": pid, "process": process} | ({} if cgroup is None else {"cgroup": cgroup})

@@ -1,6 +1,6 @@
-"""Totals of a watch, for Prometheus to scrape: totals since it began, in base units, with labels that stay few.
+"""Totals of a watch for Prometheus: since the watch began, in base units, with few labels.
 
-Single connections have no labels: there may be any number. They are in the recording.
+Single connections have no labels, as there may be any number of them. They are in the recording.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from whydrop.collect.sockets.host import Dropped
-    from whydrop.collect.sockets.sampling import Taken
-    from whydrop.collect.sockets.watching import Watch
+    from whydrop.collect.sockets.sampler import Taken
+    from whydrop.collect.sockets.watch import Watch
 
-# Interfaces, queues, processors and the counters of each: what is beyond is counted, not shown.
+# Interfaces, queues, processors and the counters of each. Series beyond this number are counted and not shown.
 _MOST_SERIES = 5000
-# Those of single sockets come and go without end.
+# Counters of single sockets: sockets come and go without end.
 _NOT_SHOWN = frozenset({"socket"})
 
 _Series = tuple[str, str, str]  # source, object, counter
@@ -46,7 +46,7 @@ class WatchExporter(Serving):
         super().__init__(address, port, self.families)
 
     def observe(self, watch: Watch, taken: Taken) -> None:
-        """Take what was seen since the last call."""
+        """Take the samples since the last call."""
         self._board.take(taken.frames.get("tcp_info"), watch.connections)
         rows = self._board.rows(watch.connections)
         intervals = taken.frames.get("intervals")
@@ -55,7 +55,7 @@ class WatchExporter(Serving):
             self._totals["seen"] = watch.connections.seen
             self._totals["polls"], self._totals["missed"] = watch.tally.polls, watch.tally.missed
             self._totals["cpu_ns"] = watch.tally.cpu_ns
-            self._totals["sent_again"] += int(rows["sent_again"].sum())
+            self._totals["retransmitted"] += int(rows["retransmitted"].sum())
             if intervals is not None:
                 odd = intervals["flow"] % 2 == 1
                 self._totals["received"] += int(intervals.filter(odd)["payload_bytes"].sum())
@@ -76,7 +76,7 @@ class WatchExporter(Serving):
                 self._levels[key] = value
                 continue
             grown = value - self._last.get(key, value)
-            # A counter that goes back began anew.
+            # A counter that fell was reset to zero.
             self._growth[key] = self._growth.get(key, 0.0) + (grown if grown >= 0 else value)
             self._last[key] = value
 
@@ -88,7 +88,7 @@ class WatchExporter(Serving):
         return True
 
     def families(self) -> Iterator[Metric]:
-        """The families that are shown at this moment."""
+        """The metrics at this moment."""
         with self._guard:
             totals, limits, dropped = Counter(self._totals), Counter(self._limits), self._dropped
             reasons, growth, levels = self._reasons, dict(self._growth), dict(self._levels)
@@ -101,19 +101,21 @@ class WatchExporter(Serving):
 def _of_connections(totals: Counter[str], limits: Counter[str]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    yield GaugeMetricFamily("whydrop_connections", "TCP connections that are watched.", totals["connections"])
-    limited = GaugeMetricFamily("whydrop_connections_limited", "Connections by what limits them.", labels=["limit"])
+    yield GaugeMetricFamily("whydrop_connections", "Open TCP connections that are watched.", totals["connections"])
+    limited = GaugeMetricFamily(
+        "whydrop_connections_limited", "Connections by what limits their throughput.", labels=["limit"]
+    )
     for limit, count in limits.items():
         limited.add_metric([limit], count)
     yield limited
     for name, text, value in (
-        ("whydrop_connections_seen", "Connections since the watch began.", totals["seen"]),
-        ("whydrop_sent_payload_bytes", "Payload that was sent and acknowledged.", totals["sent"]),
-        ("whydrop_received_payload_bytes", "Payload that was received in order.", totals["received"]),
-        ("whydrop_retransmitted_packets", "TCP segments that were sent again.", totals["sent_again"]),
+        ("whydrop_connections_seen", "TCP connections seen since the watch began.", totals["seen"]),
+        ("whydrop_sent_payload_bytes", "Payload bytes sent and acknowledged.", totals["sent"]),
+        ("whydrop_received_payload_bytes", "Payload bytes received in order.", totals["received"]),
+        ("whydrop_retransmitted_packets", "TCP segments retransmitted.", totals["retransmitted"]),
         ("whydrop_polls", "Polls of the kernel's sockets.", totals["polls"]),
-        ("whydrop_missed_polls", "Polls that were due and not made.", totals["missed"]),
-        ("whydrop_poll_cpu_seconds", "Processor time of the polls.", totals["cpu_ns"] / 1e9),
+        ("whydrop_missed_polls", "Polls of the kernel's sockets that were due and not made.", totals["missed"]),
+        ("whydrop_poll_cpu_seconds", "CPU time of the polls.", totals["cpu_ns"] / 1e9),
     ):
         yield CounterMetricFamily(name, text, value)
 
@@ -122,17 +124,19 @@ def _of_drops(dropped: Dropped, reasons: Counter[str]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily
 
     by_reason = CounterMetricFamily(
-        "whydrop_dropped_packets", "Packets that this host's kernel dropped, by its reason.", labels=["reason"]
+        "whydrop_dropped_packets", "Packets dropped by the kernel of this host, by its reason.", labels=["reason"]
     )
     for reason, packets in reasons.items():
         by_reason.add_metric([reason], packets)
     yield by_reason
-    yield CounterMetricFamily("whydrop_lost_drop_events", "Drops that came too fast to be counted.", dropped.lost)
-    if dropped.sent_again is not None:
+    yield CounterMetricFamily(
+        "whydrop_lost_drop_events", "Drops that the kernel reported too fast to be counted.", dropped.lost
+    )
+    if dropped.retransmitted is not None:
         yield CounterMetricFamily(
             "whydrop_retransmitted_packets_after_drop_here",
-            "TCP segments that were sent again after a drop of the same bytes on this host.",
-            dropped.laid,
+            "TCP segments retransmitted after this host dropped the same bytes.",
+            dropped.retransmitted_after_drop,
         )
 
 
@@ -141,13 +145,19 @@ def _of_host(growth: dict[_Series, float], levels: dict[_Series, float], not_sho
 
     names = ["source", "object", "counter"]
     grown = CounterMetricFamily(
-        "whydrop_host_counter", "Growth of a counter of this host since it first moved, in its own unit.", labels=names
+        "whydrop_host_counter",
+        "Growth of a counter of this host since the watch began, in the unit of its name.",
+        labels=names,
     )
     for key, value in growth.items():
         grown.add_metric(list(key), value)
-    level = GaugeMetricFamily("whydrop_host_level", "A level of this host, in the unit of its name.", labels=names)
+    level = GaugeMetricFamily(
+        "whydrop_host_level", "A level of this host (such as a queue length), in the unit of its name.", labels=names
+    )
     for key, value in levels.items():
         level.add_metric(list(key), value)
-    hidden = CounterMetricFamily("whydrop_samples_not_shown", "Samples of series beyond the most that are shown.")
+    hidden = CounterMetricFamily(
+        "whydrop_samples_not_shown", "Samples of series that are not shown, because there are too many."
+    )
     hidden.add_metric([], not_shown)
     yield from (grown, level, hidden)

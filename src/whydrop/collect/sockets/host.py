@@ -1,4 +1,4 @@
-"""This host beside its connections: the packets that its kernel drops, with their reasons, and counters of trouble."""
+"""The packets that the kernel of this host drops, with its reasons, and the host's counters of drops and errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from whydrop.measure.host import CounterSampler
 from whydrop.measure.host.kernel_sources import Reading
 from whydrop.recording.tables import COUNTERS
 
-# How drops may be watched, the one that tells most first; `auto` takes the first that the kernel allows.
+# The methods of watching drops, the most informative first; `auto` takes the first that the kernel allows.
 AUTO, PROGRAM, DROP_MONITOR, TRACEPOINT, OFF = "auto", "program", "drop-monitor", "tracepoint", "off"
-WAYS = (AUTO, PROGRAM, DROP_MONITOR, TRACEPOINT, OFF)
+METHODS = (AUTO, PROGRAM, DROP_MONITOR, TRACEPOINT, OFF)
 
-LOST = "more packets were dropped at once than could be counted: counter lost_events of drops has how many"
-NOT_LOOKED_AT = "so many packets were dropped at once that some were counted without their addresses"
+LOST = (
+    "packets were dropped faster than they could be counted; the counter lost_events of source drops has their number"
+)
+NOT_LOOKED_AT = "packets were dropped so fast that some were counted without their addresses"
 
 
 @dataclass
@@ -28,46 +30,46 @@ class Dropped:
     """The drops of this host since the watch began.
 
     Attributes:
-        way: how drops are watched: one of :data:`WAYS`.
-        shortfall: why not, or not in full; ``None`` where all is told.
-        reasons: packets by the kernel's reason; of the network namespace of the watch, where that is told.
+        method: how drops are watched: one of :data:`METHODS`.
+        shortfall: why drops are not watched, or not completely; ``None`` where nothing is missing.
+        reasons: packets by the kernel's reason; of the watch's own network namespace, where the kernel reports it.
         lost: events that the kernel had no room for; they are in no count.
         not_looked_at: drops that were counted without their addresses.
-        sent_again: TCP segments of this host; ``None`` where they are not told.
-        laid: of those, segments of which a drop on this host was found.
+        retransmitted: TCP segments of this host; ``None`` where the method does not report them.
+        retransmitted_after_drop: those of them that this host had dropped before.
     """
 
-    way: str = OFF
+    method: str = OFF
     shortfall: str | None = None
     reasons: Counter[str] = field(default_factory=Counter)
     lost: int = 0
     not_looked_at: int = 0
-    sent_again: int | None = None
-    laid: int = 0
+    retransmitted: int | None = None
+    retransmitted_after_drop: int = 0
 
     def add(self, frames: dict[str, pl.DataFrame]) -> None:
-        """Count what was seen."""
+        """Count the drops and retransmissions of some samples."""
         if "drops" in frames:
-            here = pl.col("here").fill_null(self.way != PROGRAM)
+            here = pl.col("here").fill_null(self.method != PROGRAM)
             sums = frames["drops"].filter(here).group_by("reason").agg(pl.col("packets").sum())
             for reason, packets in sums.iter_rows():
                 self.reasons[reason] += packets
         if "retransmissions" in frames:
             again = frames["retransmissions"]
-            self.sent_again = (self.sent_again or 0) + int(again["packets"].sum())
-            self.laid += int(again.filter(pl.col("reason").is_not_null())["packets"].sum())
+            self.retransmitted = (self.retransmitted or 0) + int(again["packets"].sum())
+            self.retransmitted_after_drop += int(again.filter(pl.col("reason").is_not_null())["packets"].sum())
 
 
 class Host:
     """Samples from :meth:`start` until :meth:`stop`.
 
     Attributes:
-        dropped: what this host dropped so far.
-        latest: what :meth:`take` returned last.
+        dropped: the drops of this host so far.
+        latest: the last result of :meth:`take`.
     """
 
     def __init__(self, counters_every_s: float, drops: str) -> None:
-        """Counters every so often (0: none); drops in one of :data:`WAYS`."""
+        """Read counters at this interval (0: never), and watch drops by one of :data:`METHODS`."""
         self.dropped = Dropped()
         self.latest: list[tuple[str, pl.DataFrame]] = []
         self._drops = drops
@@ -76,7 +78,7 @@ class Host:
         self._every_s = counters_every_s
 
     def start(self) -> None:
-        """Begin; what the kernel does not allow is left out, and told by :attr:`dropped`."""
+        """Begin; what the kernel does not allow is left out, and named by :attr:`dropped`."""
         if self._drops != OFF:
             self._begin_drops()
         if self._every_s > 0:
@@ -93,7 +95,7 @@ class Host:
         standing = self._monitor.standing()
         shortfall = standing["shortfall"]
         again = 0 if standing["tells_sent_again"] else None
-        self.dropped = Dropped(standing["way"], shortfall, sent_again=again)
+        self.dropped = Dropped(standing["way"], shortfall, retransmitted=again)
 
     def take(self) -> list[tuple[str, pl.DataFrame]]:
         """Rows by the tables of a recording, since the last call."""
@@ -120,23 +122,24 @@ class Host:
         if self._counters is not None:
             self._counters.stop()
 
-    def told(self) -> dict[str, Any]:
-        """For the metadata of a recording: how it was watched."""
-        return {"counters_every_s": self._every_s, "drops": self.dropped.way, "drops_shortfall": self.dropped.shortfall}
+    def metadata(self) -> dict[str, Any]:
+        """The methods of the watch, for the metadata of a recording."""
+        dropped = self.dropped
+        return {"counters_every_s": self._every_s, "drops": dropped.method, "drops_shortfall": dropped.shortfall}
 
 
 def _in_words(reason: OSError) -> str:
     advice = {
-        errno.EPERM: ": it takes the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG, or all of root's",
-        errno.EACCES: ": it takes the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG, or all of root's",
+        errno.EPERM: ": it needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG",
+        errno.EACCES: ": it needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG",
         errno.EBUSY: ": another program uses the drop monitor",
-        errno.ENOENT: ": this kernel has it not (for the drop monitor try `modprobe drop_monitor`)",
+        errno.ENOENT: ": this kernel lacks it (for the drop monitor try `modprobe drop_monitor`)",
     }.get(reason.errno or 0, "")
     return f"{reason.strerror or reason}{advice}"
 
 
 class _Monitored:
-    """The monitor of drops among the counters: what it could not count, and what it costs."""
+    """Counters of the drop monitor itself: drops that it could not count, and its CPU time."""
 
     def __init__(self, monitor: _core.DropMonitor) -> None:
         self._monitor = monitor
@@ -155,13 +158,13 @@ class _Monitored:
 def datagram_counters(frame: pl.DataFrame) -> pl.DataFrame:
     """The queues of UDP sockets as rows of ``counters``."""
     to = pl.when(pl.col("remote").str.ends_with(":0")).then(pl.lit("")).otherwise(pl.lit(" > ") + pl.col("remote"))
-    # Several sockets may have one address (SO_REUSEPORT): their cookies tell them apart.
+    # Several sockets may have one address (SO_REUSEPORT); their cookies differ.
     name = pl.lit("udp ") + pl.col("local") + to + pl.lit(" ") + pl.col("cookie").cast(pl.String())
-    whose = frame.select(
+    sockets = frame.select(
         "time_ns", "receive_queue_bytes", "drops", host=pl.lit("local"), source=pl.lit("socket"), object=name
     )
     counters = [
-        whose.with_columns(
+        sockets.with_columns(
             counter=pl.lit(counter), value=pl.col(counter).cast(pl.Float64), cumulative=pl.lit(counts_up)
         )
         for counter, counts_up in (("receive_queue_bytes", False), ("drops", True))

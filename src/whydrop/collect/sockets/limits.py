@@ -1,16 +1,16 @@
-"""The limit of each connection just now, and what it carries: by two readings of ``tcp_info`` some time apart.
+"""The present limit and rate of each connection, from two readings of ``tcp_info`` some time apart.
 
 The kernel counts for how long it was busy sending (``tcpi_busy_time``), and of that for how long the other end's
 receive window or its own send buffer stopped it; in the rest of the busy time it waits for the congestion window or for
-its pacing. What held it for more than half of the time between the readings is named. (`whydrop explain` asks the
-same of a whole recording, with intervals of confidence; this is for a glance.)
+its pacing. The limit that applied for more than half of the time between the readings is named. (`whydrop explain`
+computes the same for a whole recording, with confidence intervals; this is for a live view.)
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-# What held it for most of the time.
+# The share of the time above which a limit is named.
 _MOST = 0.5
 
 RECEIVE_WINDOW = "receive window"
@@ -24,7 +24,7 @@ IDLE = "idle"
 RECEIVING = "receiving"
 UNKNOWN = "unknown"
 
-# Those that decide by a rate, and keep no slow start threshold.
+# Congestion controls that set a rate and keep no slow start threshold.
 _BY_RATE = ("bbr", "bbr1", "bbr2", "bbr3")
 
 _GROWTHS = (
@@ -38,26 +38,26 @@ _GROWTHS = (
 
 
 def limits(before: pl.DataFrame, now: pl.DataFrame, controls: pl.DataFrame) -> pl.DataFrame:
-    """Compute what each connection did from one reading to the next, and what limited it.
+    """Compute the rate of each connection from one reading to the next, and its limit.
 
     Args:
         before, now: rows of ``tcp_info``, one for each flow; where both have the same one, nothing moved.
         controls: ``flow`` and ``congestion_control``.
 
     Returns:
-        ``now`` with ``sent_bps``, ``received_bps`` (payload), ``sent_again`` (packets since ``before``; null for a flow
-        that is new) and ``limit``, one of the words above.
+        ``now`` with ``sent_bps``, ``received_bps`` (payload), ``retransmitted`` (packets since ``before``; null for a
+        new flow) and ``limit``, one of the words above.
     """
     old = before.select("flow", "time_ns", *_GROWTHS).rename({name: f"old_{name}" for name in ("time_ns", *_GROWTHS)})
     elapsed_ns = pl.col("time_ns") - pl.col("old_time_ns")
     frame = now.join(old, on="flow", how="left").join(controls, on="flow", how="left")
-    # A counter that goes back is another's.
+    # A counter that falls belongs to another connection.
     grown = {name: (pl.col(name) - pl.col(f"old_{name}")).clip(0) for name in _GROWTHS}
     frame = frame.with_columns(
         _elapsed_ns=elapsed_ns,
         _sent=grown["acked_bytes"],
         _received=grown["received_bytes"],
-        sent_again=grown["retransmitted_packets"],
+        retransmitted=grown["retransmitted_packets"],
         _busy=_share(grown["busy_ns"], elapsed_ns),
         _window=_share(grown["receive_window_limited_ns"], elapsed_ns),
         _buffer=_share(grown["send_buffer_limited_ns"], elapsed_ns),
@@ -79,7 +79,7 @@ def _share(grown_ns: pl.Expr, elapsed_ns: pl.Expr) -> pl.Expr:
 def _limit() -> pl.Expr:
     full = pl.col("unacked_packets") >= pl.col("congestion_window_packets")
     by_rate = pl.col("congestion_control").is_in(_BY_RATE).fill_null(False)
-    # A threshold that was never set is null: still in its first slow start.
+    # A threshold that was never set is null: the connection is still in its first slow start.
     slow_start = pl.col("congestion_window_packets") < pl.col("slow_start_threshold_packets").fill_null(1 << 31)
     return (
         pl.when(pl.col("_elapsed_ns") == 0)

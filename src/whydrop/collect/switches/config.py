@@ -25,23 +25,23 @@ LONGEST_DEFAULT_TIMEOUT_S = 2.0
 # RFC 3414, 11.2: "at least 8 characters"; agents refuse shorter ones.
 SHORTEST_PASSPHRASE = 8
 
-# Keys under which people write secrets straight into such files, and what to write instead.
+# Keys with which people write secrets directly into such files, and the key to use instead.
 _SECRET_KEYS = {
     "community": "community", "communities": "community", "auth_key": "auth", "auth_password": "auth",
     "auth_passphrase": "auth", "auth_secret": "auth", "priv_key": "priv", "priv_password": "priv",
     "priv_passphrase": "priv", "priv_secret": "priv", "password": "auth", "passphrase": "auth", "secret": "community",
 }  # fmt: skip
 
-# What people know of other programs, and why it is not here.
+# Keys known from other programs, and why they are not accepted.
 _NOT_POSSIBLE = {
     **dict.fromkeys(
         ("context", "context_name", "contextname", "context_engine_id", "contexts"),
-        "contexts of SNMP v3 are not supported: the library that speaks SNMP here (gufo-snmp) sends the default one "
-        'only. Give the user a view of that context, or use version = "v2c", where a community stands for a context',
+        "contexts of SNMP v3 are not supported: the SNMP library (gufo-snmp) sends only the default one. "
+        'Give the user a view of that context, or use version = "v2c", where a community stands for a context',
     ),
     **dict.fromkeys(
         ("security_level", "level"),
-        "is not needed: with auth alone messages are signed, with auth and priv they are encrypted too",
+        "is not needed: auth alone signs messages, auth and priv also encrypt them",
     ),
 }
 
@@ -82,7 +82,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Disco:
-    """Where DISCO v2 files go, and the host that they name."""
+    """The folder of DISCO v2 files, and the host named in them."""
 
     folder: Path
     hostname: str
@@ -103,7 +103,7 @@ class Config:
 
     @property
     def interval_ns(self) -> int:
-        """Between polls."""
+        """The time between polls."""
         return self.interval_s * 1_000_000_000
 
 
@@ -111,7 +111,7 @@ def load(path: Path) -> Config:
     """Read CONFIG.toml, and the secrets that it names.
 
     Raises:
-        FileError: with every mistake in it, each with its line and key. Secrets are never quoted.
+        FileError: lists every mistake with its line and key. Secrets are never quoted.
     """
     raw, lines = parse(path, str(path))
     reader = _Reader(path, lines)
@@ -129,7 +129,7 @@ def load(path: Path) -> Config:
 
 
 class _Reader:
-    """Holds a file's contents against all that a schema cannot say."""
+    """Checks what a schema cannot check, and resolves the file into switches."""
 
     def __init__(self, path: Path, lines: dict[Place, int]) -> None:
         self.path = path
@@ -156,8 +156,9 @@ class _Reader:
                     instead = _SECRET_KEYS[key.lower()]
                     self.wrong(
                         (*place, key),
-                        "a secret does not belong in this file. Write it into a file of its own (umask 077), name that "
-                        f'file by {instead}_file = "PATH", or a variable of the environment by {instead}_env = "NAME"',
+                        "a secret does not belong in this file. Write it into a file of its own (umask 077) and set "
+                        f'{instead}_file = "PATH", or put it into an environment variable and set '
+                        f'{instead}_env = "NAME"',
                     )
                 else:
                     self.refuse_secrets(value, (*place, key))
@@ -195,7 +196,7 @@ class _Reader:
         )
 
     def _path(self, text: str) -> Path:
-        """Relative to the file's own folder; ``$CREDENTIALS_DIRECTORY`` and its like are looked up."""
+        """A path relative to the file's folder; ``$CREDENTIALS_DIRECTORY`` and other variables are replaced."""
         return self.path.parent / Path(os.path.expandvars(text)).expanduser()
 
     def _custom(self, model: schema.File) -> tuple[Counter, ...]:
@@ -210,7 +211,9 @@ class _Reader:
         seen: set[str] = set()
         for number, entry in enumerate(model.switch):
             if entry.name in seen:
-                self.wrong(("switch", number, "name"), f"{entry.name!r} is the name of a switch before; choose another")
+                self.wrong(
+                    ("switch", number, "name"), f"{entry.name!r} is also the name of an earlier switch; choose another"
+                )
             seen.add(entry.name)
 
     def _all_used(self, model: schema.File, custom: tuple[Counter, ...]) -> None:
@@ -232,7 +235,7 @@ class _Reader:
         counters = self._counters(merged, place, custom)
         site = merged.value("site")
         if site is None:
-            self.wrong((*place, "site"), "is missing; expected the site where the switch is, here or in [defaults]")
+            self.wrong((*place, "site"), "is missing; give the site of the switch, here or in [defaults]")
         if len(self.problems) > before or account is None:
             return None
         return Switch(
@@ -249,7 +252,7 @@ class _Reader:
         )
 
     def _patience(self, merged: _Merged, interval_s: int, place: Place) -> tuple[float, int]:
-        """Time to wait for an answer, and how often to ask again: a switch that is gone must not take a whole tick."""
+        """Timeout and retries: together shorter than the interval, so a dead switch does not block its next poll."""
         retries = merged.value("retries")
         retries = DEFAULT_RETRIES if retries is None else int(retries)
         timeout_s = merged.value("timeout_s")
@@ -259,8 +262,8 @@ class _Reader:
             key = "timeout_s"
             self.wrong(
                 merged.place(key, place),
-                f"{retries + 1} x {timeout_s:g} s (with retries) do not fit into the interval of {interval_s} s; "
-                f"expected less than {interval_s / (retries + 1):g} s",
+                f"{retries + 1} tries of {timeout_s:g} s do not fit into the interval of {interval_s} s; "
+                f"expected a timeout of less than {interval_s / (retries + 1):g} s",
             )
         return float(timeout_s), retries
 
@@ -319,7 +322,7 @@ class _Reader:
         if secret is not None and len(secret.reveal()) < SHORTEST_PASSPHRASE:
             self.wrong(
                 merged.place(merged.secret_key(key), place),
-                f"the passphrase has fewer than {SHORTEST_PASSPHRASE} characters, which no agent takes (RFC 3414)",
+                f"the passphrase has fewer than {SHORTEST_PASSPHRASE} characters, which no agent accepts (RFC 3414)",
             )
         return secret
 
@@ -327,7 +330,7 @@ class _Reader:
         file, variable = merged.secret(key)
         if (file is None) == (variable is None):
             said = "are both given" if file else "are both missing"
-            self.wrong((*place, f"{key}_file"), f"and {key}_env {said}; expected one of them, which holds {what}")
+            self.wrong((*place, f"{key}_file"), f"and {key}_env {said}; give one of them, with {what}")
             return None
         where = merged.place(merged.secret_key(key), place)
         try:
@@ -358,11 +361,11 @@ class _Merged:
         return getattr(self.defaults, key) if own is None else own
 
     def place(self, key: str, place: Place) -> Place:
-        """Where it is written."""
+        """The place of a key in the file."""
         return (*place, key) if self.own(key) is not None else ("defaults", key)
 
     def secret(self, key: str) -> tuple[str | None, str | None]:
-        """File and variable of a secret. A switch's own way of giving it replaces that of the defaults."""
+        """File and variable of a secret: the switch's own, or those of the defaults."""
         for model in self._models():
             file, variable = getattr(model, f"{key}_file"), getattr(model, f"{key}_env")
             if file is not None or variable is not None:

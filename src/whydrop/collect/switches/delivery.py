@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.readings import Reading
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""The readings for Prometheus to scrape: an HTTP server with a registry of its own.
+"""The readings for Prometheus: an HTTP server with a registry of its own.
 
-Counters are given as they grew since the collector began, resets and wraps undone, so that Prometheus' ``rate()`` is
-right across them; growth that nobody knows (`counting`: null) adds nothing. A value is a double, exact below 2^53.
+Counters show their growth since the collector began, without resets and wraps, so Prometheus' ``rate()`` is right
+across them. Unknown growth (null, see `growth`) adds nothing. A value is a double, exact below 2^53.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client import Histogram, Metric
 
 SECOND_NS = 1_000_000_000
-# More series than any site's switches have; what is beyond is counted, not shown.
+# More series than the switches of any site have. Further ones are counted and not shown.
 _MOST_SERIES = 200_000
 _DURATIONS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _JITTERS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -32,7 +32,7 @@ _Series = tuple[str, str, str, str, str]  # switch, site, port, machine, counter
 
 @dataclass
 class _Switch:
-    """Facts about a switch's polls."""
+    """The polls of a switch."""
 
     site: str
     duration: Histogram
@@ -48,9 +48,9 @@ class Exporter(Serving):
         """Listen.
 
         Args:
-            address: of this machine; ``127.0.0.1`` lets only itself ask.
-            port: TCP; 0 takes a free one, which `port` then tells.
-            most_series: that are shown.
+            address: of this machine; ``127.0.0.1`` accepts only clients on this machine.
+            port: TCP; 0 takes a free one (see the attribute ``port``).
+            most_series: the limit of series.
 
         Raises:
             ExporterError: the address cannot be listened at.
@@ -62,10 +62,10 @@ class Exporter(Serving):
         self._resets: dict[tuple[str, str], int] = {}
         self._switches: dict[str, _Switch] = {}
         self._durations = Histogram(
-            "whydrop_poll_duration_seconds", "How long polls took.", _OF_SWITCH, buckets=_DURATIONS_S, registry=None
+            "whydrop_poll_duration_seconds", "Duration of polls.", _OF_SWITCH, buckets=_DURATIONS_S, registry=None
         )
         self._jitters = Histogram(
-            "whydrop_poll_jitter_seconds", "How far from its tick a poll was begun.", _OF_SWITCH,
+            "whydrop_poll_jitter_seconds", "Time between a poll's tick and its start.", _OF_SWITCH,
             buckets=_JITTERS_S, registry=None,
         )  # fmt: skip
         self._most_series, self._not_shown = most_series, 0
@@ -107,7 +107,7 @@ class Exporter(Serving):
         return made
 
     def families(self) -> Iterator[Metric]:
-        """Yield the metrics as they are at this moment."""
+        """Yield the metrics at this moment."""
         with self._guard:
             totals, resets = dict(self._totals), dict(self._resets)
             switches, not_shown = dict(self._switches), self._not_shown
@@ -121,11 +121,9 @@ class Exporter(Serving):
 def _poll_families(switches: dict[str, _Switch]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    age = GaugeMetricFamily("whydrop_poll_age_seconds", "Since the switch last answered.", labels=_OF_SWITCH)
-    polls = CounterMetricFamily(
-        "whydrop_polls", "Polls that were due, by what became of them.", labels=[*_OF_SWITCH, "status"]
-    )
-    missed = CounterMetricFamily("whydrop_missed_polls", "Polls that brought nothing.", labels=_OF_SWITCH)
+    age = GaugeMetricFamily("whydrop_poll_age_seconds", "Time since the switch last answered.", labels=_OF_SWITCH)
+    polls = CounterMetricFamily("whydrop_polls", "Polls that were due, by result.", labels=[*_OF_SWITCH, "status"])
+    missed = CounterMetricFamily("whydrop_missed_polls", "Polls that were due and gave no counters.", labels=_OF_SWITCH)
     now = time.monotonic_ns()
     for name, of in switches.items():
         labels = [name, of.site]
@@ -144,16 +142,18 @@ def _counter_families(
 
     grown = CounterMetricFamily(
         "whydrop_switch_counter",
-        "Growth of a port's counter since the collector began (octets, packets or frames, as its name says).",
+        "Growth of a port's counter since the collector began (octets, packets or frames, by its name).",
         labels=["switch", "site", "port", "machine", "counter"],
     )
     for labels, total in totals.items():
         grown.add_metric(list(labels), total)
     anew = CounterMetricFamily(
-        "whydrop_counter_resets", "Samples without a value because the counter began anew.", labels=_OF_SWITCH
+        "whydrop_counter_resets", "Samples without a value because the counter was reset.", labels=_OF_SWITCH
     )
     for where, count in resets.items():
         anew.add_metric(list(where), count)
-    hidden = CounterMetricFamily("whydrop_samples_not_shown", "Samples of series beyond the most that are shown.")
+    hidden = CounterMetricFamily(
+        "whydrop_samples_not_shown", "Samples of series that are not shown, because there are too many."
+    )
     hidden.add_metric([], not_shown)
     yield from (grown, anew, hidden)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.collect.switches.moments import Moment, moment, same_pace
+from whydrop.collect.switches.elapsed import Moment, moment, same_pace
 from whydrop.collect.switches.readings import Reading
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

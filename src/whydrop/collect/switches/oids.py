@@ -1,4 +1,4 @@
-"""Counters of switches: names, object identifiers, and the width after which each begins anew.
+"""Counters of switches: names, object identifiers and widths in bits.
 
 Sources: IF-MIB (RFC 2863), EtherLike-MIB's dot3PauseTable (RFC 3635), JUNIPER-COS-MIB. The names and the default set
 are those of M-Lab's DISCO and of its predecessor.
@@ -13,7 +13,7 @@ from whydrop.collect.switches.readings import Counter
 
 SYS_UP_TIME = "1.3.6.1.2.1.1.3.0"  # hundredths of a second, 32 bits: it wraps after 497 days
 
-# Changes whenever a row of ifTable comes or goes (RFC 2863, ifTableLastChange): indexes may mean other ports then.
+# Changes when a row of ifTable is added or removed (RFC 2863, ifTableLastChange): indexes may mean other ports then.
 IF_TABLE_LAST_CHANGE = "1.3.6.1.2.1.31.1.5.0"
 
 _IF = "1.3.6.1.2.1.2.2.1"
@@ -26,7 +26,7 @@ IF_NAME = f"{_IFX}.1"
 IF_HIGH_SPEED = f"{_IFX}.15"  # Mbit/s
 IF_ALIAS = f"{_IFX}.18"
 
-# Q-BRIDGE-MIB and BRIDGE-MIB (RFC 4363, RFC 4188): behind which bridge port a MAC address was seen.
+# Q-BRIDGE-MIB and BRIDGE-MIB (RFC 4363, RFC 4188): the bridge port of a MAC address.
 FDB_COUNT = "1.3.6.1.2.1.17.7.1.2.1.1.2"  # dot1qFdbDynamicCount.<fdb id>
 Q_FDB_PORT = "1.3.6.1.2.1.17.7.1.2.2.1.2"  # dot1qTpFdbPort.<fdb id>.<six octets>
 D_FDB_PORT = "1.3.6.1.2.1.17.4.3.1.2"  # dot1dTpFdbPort.<six octets>
@@ -62,7 +62,7 @@ NARROW: dict[str, Counter] = {
     )
 }
 
-# jnxCosQstatTotalDropPkts.<ifIndex>.<queue>: packets that a queue dropped, for whatever reason. Juniper alone.
+# jnxCosQstatTotalDropPkts.<ifIndex>.<queue>: packets that a queue dropped, for any reason. Juniper only.
 JUNIPER_QUEUE_DROPS = "1.3.6.1.4.1.2636.3.15.4.1.53"
 JUNIPER_QUEUES = 8
 _QUEUE = re.compile(r"queue\.([0-9]|[1-9][0-9])\.discards\.tx")
@@ -78,7 +78,7 @@ def juniper_queue(number: int) -> Counter:
 
 
 def named(name: str, custom: Iterable[Counter] = ()) -> tuple[Counter, ...]:
-    """The counters that a name in a configuration stands for; none where there is no such name.
+    """The counters for a name in a configuration; none where the name is unknown.
 
     >>> [counter.name for counter in named("pause")]
     ['pause.rx', 'pause.tx']
@@ -98,7 +98,7 @@ def named(name: str, custom: Iterable[Counter] = ()) -> tuple[Counter, ...]:
 
 
 def known_names(custom: Iterable[Counter] = ()) -> list[str]:
-    """Every name that `named` understands, but for single queues."""
+    """Every name that `named` accepts, except those of single queues."""
     return [
         "default", "juniper-queues", *ALL_TYPES, *(counter.name for counter in DEFAULT),
         *(counter.name for counter in custom),
@@ -106,10 +106,10 @@ def known_names(custom: Iterable[Counter] = ()) -> list[str]:
 
 
 def dotted(text: str) -> str:
-    """An object identifier without the dot that some write before it.
+    """An object identifier without a leading dot.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no object identifier.
     """
     arcs = text.removeprefix(".").split(".")
     fits = _OID.fullmatch(text) and len(arcs) <= MOST_ARCS and all(int(arc) <= LARGEST_ARC for arc in arcs)

@@ -21,13 +21,13 @@ from typing import Any
 import polars as pl
 
 from whydrop.collect.switches.disco_files import DiscoFile, DiscoSample
+from whydrop.collect.switches.elapsed import Moment
 from whydrop.collect.switches.last_readings import LastReading
-from whydrop.collect.switches.moments import Moment
 from whydrop.store import tables
 
 NAME = "pending.sqlite"
-# synchronous=FULL: a committed minute survives a loss of power. SQLite copies the log into the database only when told
-# to (`settle`), after most rows went into the store and their pages were dropped: so a row is written once, not twice.
+# synchronous=FULL: a committed minute survives a loss of power. SQLite copies the log into the database only at
+# `settle`, after most rows went into the store and their pages were dropped: so a row is written once, not twice.
 _SETUP = """
 PRAGMA page_size = 1024;
 PRAGMA auto_vacuum = INCREMENTAL;

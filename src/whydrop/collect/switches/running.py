@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from whydrop.collect.switches.collecting import Collector
+from whydrop.collect.switches.collector import Collector
 from whydrop.collect.switches.config import Config
 from whydrop.collect.switches.delivery import Delivery
 from whydrop.collect.switches.disco_files import DiscoFiles

@@ -1,4 +1,4 @@
-"""When to poll: at the wall clock's multiples of an interval, each of them once, whatever the clock does."""
+"""When to poll: at the wall clock's multiples of an interval, each of them once, even where the clock is set."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Protocol
 
 SECOND_NS = 1_000_000_000
 
-# A wall clock that moves by more than this against the time that has passed was set; less is NTP steering it (chrony's
+# The wall clock was set if it moved by more than this against the elapsed time; less is NTP slewing it (chrony's
 # fastest slew, 83333 ppm, gains 42 ms in the time between two looks).
 STEP_NS = 100_000_000
 # The longest sleep between two looks at the clocks.
 _LOOK_NS = 500_000_000
-# Of a collector that was held up for long (stopped, a suspended machine), so many of the missed ticks are told.
+# Of a collector that did not run for long (stopped, a suspended machine), so many of the missed ticks are reported.
 MOST_MISSED = 360
 
 
 class Clock(Protocol):
-    """The time, injected so that tests can set it."""
+    """The clocks, replaced in tests."""
 
     def wall_ns(self) -> int:
         """Nanoseconds since the epoch, UTC; may be set at any moment."""
         ...
 
     def steady_ns(self) -> int:
-        """Nanoseconds that pass evenly and are never set, while the machine sleeps too."""
+        """Nanoseconds of a clock that is never set, and goes on while the machine sleeps."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -56,9 +56,9 @@ class Tick:
 
     Attributes:
         due_ns: a multiple of the interval; no two ticks have the same.
-        missed: ticks that passed since the one before while the collector was held up, in their order.
-        missed_in_all: their number; larger than ``len(missed)`` where they are too many to tell one by one.
-        stepped_ns: how far the wall clock was set forward (or back: negative) since the tick before; 0: not at all.
+        missed: ticks since the one before at which the collector did not run, in their order.
+        missed_in_all: their number; larger than ``len(missed)`` where there are too many to list.
+        stepped_ns: by how much the wall clock was set forward (negative: back) since the tick before; 0: not set.
     """
 
     due_ns: int
@@ -70,9 +70,8 @@ class Tick:
 class Schedule:
     """The ticks of the wall clock, one after the other.
 
-    A clock that is set forward passes over ticks that never were: nothing is told of them, as no time passed. One that
-    is set back comes to ticks that have been polled already: these are not polled again, so it may be long until the
-    next; `next_due_ns` tells.
+    Ticks that a clock skips when it is set forward are not missed, as no time passed. Ticks that a clock reaches again
+    after it was set back are not polled again, so the next one may be far away (`next_due_ns`).
 
     Args:
         interval_ns: between ticks.
@@ -89,7 +88,7 @@ class Schedule:
 
     @property
     def next_due_ns(self) -> int:
-        """The tick that comes next, unless the clock is set."""
+        """The next tick, unless the clock is set."""
         return self._due
 
     async def next(self) -> Tick:
@@ -112,9 +111,9 @@ class Schedule:
                     return Tick(due, tuple(missed), missed_in_all, stepped)
 
     def _reached(self, now: int) -> tuple[int | None, tuple[list[int], int]]:
-        """The tick to be polled now, and those before it that nobody can poll any more (the last of them; how many).
+        """The tick to poll now, and the missed ones before it (the last of them, and their number).
 
-        A tick that is more than half an interval old is past, too: its reading would tell more of the next one.
+        A tick that is more than half an interval old is missed too: its reading would belong to the next one.
         """
         first, latest = self._due, now - now % self._interval
         due = latest if (now - latest) * 2 <= self._interval and self._is_free(latest) else None
@@ -127,12 +126,12 @@ class Schedule:
         return due, (missed, in_all)
 
     def _look(self) -> tuple[int, int]:
-        """The wall clock, and how far it is ahead of the steady one."""
+        """The wall clock, and its lead over the steady one."""
         while True:
             before = self._clock.steady_ns()
             wall = self._clock.wall_ns()
             after = self._clock.steady_ns()
-            # Held up between the two clocks, the difference would look like a step.
+            # A pause between reading the two clocks would look like a step.
             if after - before < STEP_NS // 10:
                 return wall, wall - after
 
@@ -150,7 +149,7 @@ class Schedule:
         return tick
 
     def _take(self, first: int, last: int) -> None:
-        """Remember ticks as over; runs stay in order and apart, so that there are only as many as steps back."""
+        """Mark ticks as over; runs stay in order and apart, so there are no more than steps back."""
         runs: list[tuple[int, int]] = []
         for run in sorted([*self._taken, (first, last)]):
             if runs and run[0] <= runs[-1][1] + self._interval:

@@ -10,21 +10,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from whydrop.collect.switches import oids
 
 AuthProtocol = Literal["MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512"]
-# Cisco's own way of making long keys of short ones differs from the one that others follow.
+# Cisco extends short keys by a method of its own.
 PrivProtocol = Literal["DES", "AES-128", "AES-192", "AES-256", "AES-192-Cisco", "AES-256-Cisco"]
 
 
 def _clean(text: str) -> str:
-    """No control characters: the system takes a name with a NUL for another, or not at all."""
+    """Refuse control characters: the system misreads a name with a NUL."""
     if any(ord(char) < 32 or ord(char) == 127 for char in text):
-        raise ValueError(f"{text!r}: has control characters, which belong into no name")
+        raise ValueError(f"{text!r}: has control characters, which no name may have")
     return text
 
 
 Text = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_clean)]
 UdpPort = Annotated[int, Field(ge=1, le=65535)]
 
-# Names go into tables, files of other tools and labels.
+# Counter names are written into tables, labels and files of other tools.
 _COUNTER_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]|\.(?=[a-z0-9]))*\.(rx|tx)")
 _MAC = re.compile(r"[0-9a-f]{12}")
 _FIELDS = re.compile(r"\{([^{}]*)\}")
@@ -32,13 +32,13 @@ NAME_FIELDS = ("alias", "ifname", "index")
 
 
 class Strict(BaseModel):
-    """No unknown keys."""
+    """A table without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class CounterEntry(Strict):
-    """``[[counter]]``: a counter that the table of names lacks."""
+    """``[[counter]]``: a counter without a built-in name."""
 
     name: Text
     oid: Text
@@ -49,9 +49,9 @@ class CounterEntry(Strict):
     @classmethod
     def _named(cls, name: str) -> str:
         if not _COUNTER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r}: expected small letters, digits, dots and hyphens, and .rx or .tx at its end")
+            raise ValueError(f"{name!r}: expected lower-case letters, digits, dots and hyphens, ending in .rx or .tx")
         if oids.named(name):
-            raise ValueError(f"{name!r} has a meaning already; choose another name")
+            raise ValueError(f"{name!r} is the name of a built-in counter; choose another name")
         return name
 
     @field_validator("oid")
@@ -63,12 +63,14 @@ class CounterEntry(Strict):
     @classmethod
     def _suffix(cls, suffix: str) -> str:
         if not re.fullmatch(r"(\.(0|[1-9][0-9]{0,9}))*", suffix):
-            raise ValueError(f"{suffix!r}: expected what stands behind the port's index, such as .0")
+            raise ValueError(
+                f"{suffix!r}: expected the part of the object identifier behind the port's index, such as .0"
+            )
         return suffix
 
 
 class PortEntry(Strict):
-    """``[[switch.ports]]``: one port, or every port that fits."""
+    """``[[switch.ports]]``: one port, or every port that matches."""
 
     name: Text = "{ifname}"
     machine: Text | None = None
@@ -95,11 +97,11 @@ class PortEntry(Strict):
         return digits if mac is not None else None
 
     @model_validator(mode="after")
-    def _one_way(self) -> PortEntry:
-        ways = [key for key in ("alias", "ifname", "index", "mac", "all") if getattr(self, key) is not None]
-        if len(ways) != 1:
-            given = " and ".join(ways) or "none"
-            raise ValueError(f"says {given}; expected exactly one of alias, ifname, index, mac, all = true")
+    def _one_key(self) -> PortEntry:
+        keys = [key for key in ("alias", "ifname", "index", "mac", "all") if getattr(self, key) is not None]
+        if len(keys) != 1:
+            given = " and ".join(keys) or "none of the keys"
+            raise ValueError(f"has {given}; expected exactly one of alias, ifname, index, mac, all = true")
         return self
 
 
@@ -154,7 +156,7 @@ class DiscoEntry(Strict):
 
 
 class ExporterEntry(Strict):
-    """``[exporter]``: an address that Prometheus asks."""
+    """``[exporter]``: the address at which Prometheus scrapes."""
 
     address: Text = "127.0.0.1"
     port: UdpPort = 9817

@@ -12,11 +12,11 @@ LARGEST_BYTES = 1024
 
 
 class SecretError(Error, ValueError):
-    """A secret that cannot be had; the message says why and never quotes it."""
+    """A secret that cannot be read; the message says why and never quotes it."""
 
 
 class Secret:
-    """A text that is shown only to who asks for it by name: not by ``str``, ``repr``, formats, pickles or copies."""
+    """A text that only `reveal` shows: not ``str``, ``repr``, formats, pickles or copies."""
 
     __slots__ = ("_text",)
 
@@ -31,7 +31,7 @@ class Secret:
         return "<secret>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a secret is not to be written down")
+        raise TypeError("a secret must not be pickled or copied")
 
 
 def from_file(path: Path) -> tuple[Secret, str | None]:
@@ -50,7 +50,7 @@ def from_file(path: Path) -> tuple[Secret, str | None]:
         raise SecretError(f"{str(path)!r} has more than {LARGEST_BYTES} bytes; expected a secret on one line")
     secret = _checked(content, repr(str(path)))
     if mode & (stat.S_IROTH | stat.S_IWOTH):
-        return secret, f"{str(path)!r} can be read or changed by every user of this machine: chmod o= it"
+        return secret, f"{str(path)!r} can be read or changed by every user of this machine; run chmod o= on it"
     return secret, None
 
 
@@ -70,7 +70,7 @@ def from_environment(name: str) -> Secret:
 
 def _checked(content: bytes, where: str) -> Secret:
     try:
-        # Editors of some systems put a mark before the text that nobody sees.
+        # Some editors write an invisible byte order mark before the text.
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise SecretError(f"{where} is not UTF-8; expected a secret on one line") from None

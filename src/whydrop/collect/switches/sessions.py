@@ -1,9 +1,9 @@
-"""Asking one switch by SNMP: as many objects in one message as it takes, again where an answer is lost.
+"""Asks one switch by SNMP: as many objects in one message as the switch takes, with retries.
 
-Measured on gufo-snmp 0.13, which sends and reads the messages: it tells neither a value's type nor a response's error
+Measured on gufo-snmp 0.13, which sends and reads the messages: it reports neither a value's type nor a response's error
 status (RFC 3416, section 3). A response with an error (tooBig, genErr; all but authorizationError) arrives as one
 without values, and so does one in which nothing exists. Hence every message asks for sysUpTime too, which every agent
-has: a response without it is an error. That also dates the poll by the switch's own clock.
+has: a response without it is an error. sysUpTime also dates the poll by the switch's own clock.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LARGEST_BYTES = 1500 - 40 - 8 - 160
 SMALLEST_BYTES = 484 - 160
 _ROWS_AT_ONCE = 20
 _PAUSE_S = 0.2
-# RFC 3414, 2.2.3: an agent refuses messages whose idea of its clock is older than 150 s.
+# RFC 3414, 2.2.3: an agent refuses messages with a time of its clock that is off by more than 150 s.
 _FRESH_S = 100.0
 _NAME_FRESH_S = 60.0
 _SHARE_OF_NAMES = 0.6
-# More rows than a table of a switch has: an agent that goes on for ever is not followed.
+# More rows than a table of a switch has: some agents repeat rows without end.
 MOST_ROWS = 200_000
 
 Value = int | bytes | str | float | None
@@ -68,7 +68,7 @@ class AskingError(Exception):
 
 
 class _EndlessError(AskingError):
-    """A table whose rows do not end."""
+    """A table with rows without end."""
 
 
 class _NameError(Exception):
@@ -82,7 +82,7 @@ class Answer:
     Attributes:
         values: by object identifier; what does not exist on the switch is not in it.
         uptime_ns: sysUpTime in the first message.
-        unanswered: identifiers whose messages got no answer, though others did.
+        unanswered: identifiers in messages without an answer, where other messages had one.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -91,14 +91,12 @@ class Answer:
 
 
 class SwitchSession:
-    """One switch, asked by one message after the other.
-
-    Not for several tasks at once.
+    """One switch, asked by one message after the other, by one task at a time.
 
     Args:
         switch: which one.
-        community_suffix: put behind the community: ``@7`` asks a Cisco switch for its VLAN 7.
-        user: of v3, with keys; made of the switch's account where not given.
+        community_suffix: appended to the community: ``@7`` asks a Cisco switch for its VLAN 7.
+        user: of v3, with keys; by default made from the switch's account.
     """
 
     def __init__(self, switch: Switch, community_suffix: str = "", *, user: gufo.snmp.User | None = None) -> None:
@@ -110,24 +108,24 @@ class SwitchSession:
         self._turn = 0  # which of these is asked
         self._resolved_at = 0.0
         self._last_answer = time.monotonic()
-        self._greeted = False  # v3: the agent told its engine's name, which it tells everybody
-        self._takes_bulk: bool | None = None  # whether it answers GetBulk; not known before it gave rows
+        self._greeted = False  # v3: the agent sent its engine's name, as it does to every client
+        self._takes_bulk: bool | None = None  # whether it answers GetBulk; None before it gave rows
         self.largest_bytes = LARGEST_BYTES
 
     def beside(self, community_suffix: str = "") -> SwitchSession:
-        """Another session with the same switch, by a community with this end."""
+        """Another session with the same switch, with this suffix to the community."""
         other = SwitchSession(self._switch, community_suffix, user=self._user)
         other.largest_bytes, other._takes_bulk = self.largest_bytes, self._takes_bulk
         other._resolved_to, other._resolved_at, other._turn = self._resolved_to, self._resolved_at, self._turn
         return other
 
     def close(self) -> None:
-        """Let go of the socket. The next question opens another, with the name looked up anew."""
+        """Close the socket. The next request opens another and looks the name up again."""
         self._client = None
         self._greeted = False
 
     async def get(self, wanted: Sequence[str]) -> Answer:
-        """Ask for objects, in as many messages as it takes; for none, whether the switch is there.
+        """Ask for objects, in as many messages as needed; with no objects, check that the switch answers.
 
         Raises:
             AskingError: there was no answer at all.
@@ -151,7 +149,7 @@ class SwitchSession:
         return answer
 
     async def walk(self, root: str) -> list[tuple[str, Value]]:
-        """A table's column: what stands behind ``root`` in each identifier, and the value.
+        """A table's column: the part of each identifier behind ``root``, and the value.
 
         Raises:
             AskingError: there was no answer, or rows without end.
@@ -161,12 +159,12 @@ class SwitchSession:
         except AskingError as reason:
             if self._user is None or reason.status != "timeout":
                 raise
-            # An engine of v3 that began anew answers only to who greets it again.
+            # An SNMP v3 engine that restarted answers only after a new discovery.
             self.close()
             return await self._walked(root)
 
     async def learn_size(self, wanted: Sequence[str]) -> None:
-        """Find out which size of message the switch answers, where it drops larger ones without a word.
+        """Find the largest message that the switch answers: some silently drop larger ones.
 
         Raises:
             AskingError: it does not answer at all.
@@ -187,7 +185,7 @@ class SwitchSession:
         return f"[{address}]:{self._switch.port}" if ":" in address else f"{address}:{self._switch.port}"
 
     def _fitting(self, wanted: Sequence[str]) -> list[str]:
-        """As many of the first as one response can hold."""
+        """The first objects, as many as fit into one response."""
         count = size = 0
         for oid in wanted:
             size += _variable_bytes(oid)
@@ -197,16 +195,16 @@ class SwitchSession:
         return list(wanted[:count])
 
     async def _part(self, part: Sequence[str]) -> tuple[dict[str, Value], bool]:
-        """Values of one message's objects, and whether the switch answered for all of them with something.
+        """Values of one message's objects, and whether each part of it had a response with values.
 
-        Where a response is empty, the halves are asked for one by one: either it was too big, which is remembered, or
-        the agent refuses all because of one (genErr), which is found.
+        After an empty response the halves are asked for separately: either the response was too big, which is
+        remembered, or the agent refuses all objects because of one (genErr), which is found.
         """
         values = await self._message(part)
         if values:
             return values, True
         if len(part) <= 1:
-            # Whether it refuses this object alone.
+            # Check that it refuses only this object.
             return (await self._message([]) if part else values), False
         half = len(part) // 2
         first, first_whole = await self._part(part[:half])
@@ -216,10 +214,10 @@ class SwitchSession:
         return first | second, first_whole and second_whole
 
     async def _message(self, part: Sequence[str]) -> dict[str, Value]:
-        """One question, asked again after a time without an answer.
+        """One request, with retries.
 
         Raises:
-            AskingError: there was none.
+            AskingError: there was no answer.
         """
         asked = [oids.SYS_UP_TIME, *(oid for oid in part if oid != oids.SYS_UP_TIME)]
 
@@ -227,10 +225,10 @@ class SwitchSession:
             client = await self._connected()
             return dict(await client.get_many(asked))
 
-        return await self._patiently(ask, anew=self._user is not None)
+        return await self._patiently(ask, reconnect=self._user is not None)
 
     async def _walked(self, root: str) -> list[tuple[str, Value]]:
-        """Rows by GetBulk; by GetNext where the agent refuses that, or never answers it, as some small ones do."""
+        """Rows by GetBulk; by GetNext where the agent refuses GetBulk or never answers it, as some small agents do."""
         if self._takes_bulk is not False:
             try:
                 rows = await self._rows(root, bulk=True)
@@ -250,32 +248,32 @@ class SwitchSession:
 
     async def _rows(self, root: str, *, bulk: bool) -> list[tuple[str, Value]]:
         rows: list[tuple[str, Value]] = []
-        client = await self._patiently(self._connected, anew=True)
+        client = await self._patiently(self._connected, reconnect=True)
         iterator = client.getbulk(root, _ROWS_AT_ONCE) if bulk else client.getnext(root)
         seen: set[str] = set()
         while True:
             try:
-                oid, value = await self._patiently(iterator.__anext__, anew=False)
+                oid, value = await self._patiently(iterator.__anext__, reconnect=False)
             except StopAsyncIteration:
                 return rows
-            # Rows of some agents are out of order, which costs nothing; one that comes again goes on for ever.
+            # Some agents send rows out of order, which is harmless. An agent that repeats a row does so without end.
             if oid in seen or len(rows) >= MOST_ROWS:
-                why = f"the rows of {root} do not end: row {len(rows)} is {oid}"
+                why = f"the table {root} has rows without end (row {len(rows)} is {oid})"
                 raise _EndlessError("error", f"{self._where}: {why}")
             seen.add(oid)
             rows.append((oid[len(root) + 1 :], value))
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]], *, anew: bool) -> T:
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], *, reconnect: bool) -> T:
         """Ask up to ``1 + retries`` times.
 
         Args:
-            ask: sends a question and waits for its answer.
-            anew: whether to begin with a new socket (and v3's greeting) after a failure.
+            ask: sends a request and waits for its answer.
+            reconnect: open a new socket (with v3's discovery) after a failure.
 
         Raises:
             AskingError: no try had an answer.
         """
-        problem = AskingError("error", "was not asked")
+        problem = AskingError("error", "not asked")
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
         for left in reversed(range(1 + self._switch.retries)):
@@ -287,21 +285,21 @@ class SwitchSession:
                     raise
                 problem = self._problem(reason)
             except BaseException as reason:
-                # PyO3 makes these of panics of the decoder: what the peer sent was no SNMP.
+                # PyO3 raises these for panics of the decoder: the answer was no SNMP message.
                 if type(reason).__name__ != "PanicException":
                     raise
                 problem = AskingError("error", f"{self._where}: the answer is damaged")
             else:
                 if task and task.cancelling() > cancelled:
-                    # Up to Python 3.11 asyncio.wait_for, by which gufo waits, swallows what ends us in the moment of an
-                    # answer: whoever walks a long table would go on past every deadline.
+                    # Up to Python 3.11, asyncio.wait_for (used by gufo) drops a cancellation that arrives together with
+                    # an answer: walking a long table would go on past every deadline.
                     raise asyncio.CancelledError
                 self._last_answer = time.monotonic()
                 return answer
-            if anew:
+            if reconnect:
                 self.close()
             if problem.status == "refused" and left:
-                # The kernel says so at once; an agent that is just being restarted deserves the time.
+                # The kernel refuses at once; an agent that is just being restarted needs some time.
                 await asyncio.sleep(min(_PAUSE_S, self._switch.timeout_s))
         self.close()
         self._turn += 1
@@ -315,25 +313,30 @@ class SwitchSession:
         if isinstance(reason, TimeoutError) and self._user is None:
             return AskingError(
                 "timeout",
-                f"{self._where}: no answer {often}; it is down, the community is wrong, or a filter is between",
+                f"{self._where}: no answer {often}; the switch is down, the community is wrong, or a firewall drops "
+                "SNMP",
             )
         if isinstance(reason, TimeoutError) and self._greeted:
             return AskingError(
                 "timeout",
-                f"{self._where}: greets, but does not answer user {self._account_name} {often}; "
-                "the passphrase or protocol for privacy (priv) may be wrong",
+                f"{self._where}: the agent is there, but does not answer user {self._account_name} {often}; "
+                "check the passphrase and protocol for privacy (priv)",
             )
         if isinstance(reason, TimeoutError):
-            return AskingError("timeout", f"{self._where}: no answer {often}; it is down or a filter is between")
+            return AskingError(
+                "timeout", f"{self._where}: no answer {often}; the switch is down or a firewall drops SNMP"
+            )
         if isinstance(reason, SnmpAuthError) and self._user is None:
-            return AskingError("refused", f"{self._where}: this community may not read there (authorizationError)")
+            return AskingError(
+                "refused", f"{self._where}: the switch does not allow this community to read (authorizationError)"
+            )
         if isinstance(reason, SnmpAuthError):
             return AskingError(
                 "refused",
-                f"{self._where}: refuses user {self._account_name}: its name, passphrase or protocol (auth) is wrong",
+                f"{self._where}: refuses user {self._account_name}: check the name, passphrase and protocol (auth)",
             )
         if isinstance(reason, _NameError):
-            return AskingError("error", f"{self._where}: the name is not known: {reason}")
+            return AskingError("error", f"{self._where}: the name cannot be resolved: {reason}")
         if isinstance(reason, SnmpDecodeError):
             return AskingError("error", f"{self._where}: the answer is damaged: {reason}")
         return AskingError("error", f"{self._where}: {reason}")
@@ -344,7 +347,7 @@ class SwitchSession:
         return repr(account.name) if isinstance(account, User) else ""
 
     async def _connected(self) -> SnmpSession:
-        """The open socket, greeted by v3's discovery and no staler than v3 allows."""
+        """The open socket, after v3's discovery and no older than v3 allows."""
         if self._user is not None and time.monotonic() - self._last_answer > _FRESH_S:
             self.close()
         if self._client is not None:
@@ -401,7 +404,7 @@ def _in_numbers(place: Sequence[object]) -> str:
 
 @functools.lru_cache(maxsize=1 << 18)
 def _variable_bytes(oid: str) -> int:
-    """The most that an object takes in a response: three headers, its identifier, and the longest counter (BER)."""
+    """The most bytes of an object in a response: three headers, its identifier, and the longest counter (BER)."""
     arcs = list(map(int, oid.split(".")))
     return 6 + 9 + 1 + sum(max(1, -(-arc.bit_length() // 7)) for arc in arcs[2:])
 
@@ -411,13 +414,13 @@ def _uptime_ns(values: dict[str, Value], where: str) -> int:
     if not isinstance(ticks, int) or not 0 <= ticks < 2**32:
         raise AskingError(
             "refused",
-            f"{where}: answers, but does not show sysUpTime; the account must be allowed to read it (its view)",
+            f"{where}: answers, but without sysUpTime; allow the account to read it (its view)",
         )
     return ticks * 10_000_000
 
 
 def _user(account: User) -> gufo.snmp.User:
-    """The account with keys instead of passphrases: hashing a megabyte at each greeting would hold up other polls."""
+    """The account with keys instead of passphrases: hashing a megabyte at each discovery would delay other polls."""
     auth = _AUTH[account.auth]
     auth_key = auth(auth.get_master_key(account.auth_passphrase.reveal().encode()), key_type=KeyType.Master)
     if account.priv is None or account.priv_passphrase is None:

@@ -1,4 +1,4 @@
-"""A switch polled by SNMP: finds its ports, asks for their counters, finds them again when they may have moved."""
+"""A switch polled by SNMP: finds its ports, polls their counters, and finds ports again that may have moved."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from collections.abc import Callable
 
 from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Switch
-from whydrop.collect.switches.counting import is_beyond_line_rate
-from whydrop.collect.switches.finding import Found, find, indexes, text
-from whydrop.collect.switches.moments import Moment, between, moment
+from whydrop.collect.switches.elapsed import Moment, between, moment
+from whydrop.collect.switches.growth import is_beyond_line_rate
+from whydrop.collect.switches.ports import Found, find, indexes, text
 from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
 from whydrop.collect.switches.sessions import Answer, AskingError, SwitchSession
-from whydrop.collect.switches.standing_still import StandingStill
+from whydrop.collect.switches.stuck_counters import StuckCounters
 
-# Aliases are changed and cables moved without a word from the switch; once an hour is soon enough for those.
+# The switch does not report changed aliases and moved cables; once an hour is soon enough for those.
 FIND_AGAIN_NS = 3600 * SECOND_NS
-# A port that is not there yet (a MAC address that is silent) is looked for more often, and so are all ports of a switch
-# that is not up for long: its tables fill one after the other.
+# A missing port (a silent MAC address) is searched for more often, and so are all ports of a switch that started
+# recently: its tables fill one after the other.
 FIND_SOON_NS = 60 * SECOND_NS
 _SETTLED_NS = 600 * SECOND_NS
-# Signs of ports that moved though the switch goes on, and says nothing of it.
+# Signs that ports moved although the switch went on and did not report it.
 _RENAMED, _ROSE = "a port has another name", "a port rose by more than it can carry"
-# Tables of large switches take a minute; those of an agent whose rows do not end, or come one by one, must not hold
-# its polls up for hours.
+# Tables of large switches take a minute. An agent with rows without end, or one row at a time, must not delay its polls
+# for hours.
 _FIND_WITHIN_S = 300.0
 
 
@@ -34,10 +34,10 @@ class SnmpSource:
     """Readings of one switch.
 
     Args:
-        switch: which one, and what to ask.
+        switch: the switch, and its ports and counters.
         interval_ns: between polls.
-        clock: tells the times of readings.
-        say: takes one line about what the operator should know of this switch.
+        clock: dates the readings.
+        say: takes one line for the operator.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class SnmpSource:
         self._table_change: object = None  # ifTableLastChange when the ports were found
         self._last: Moment | None = None
         self._last_values: dict[tuple[Port, Counter], int] = {}
-        self._looked_in_vain_ns: dict[str, int] = {}  # when ports seemed to have moved, by why, and had not
-        self._standing = StandingStill()
+        self._looked_in_vain_ns: dict[str, int] = {}  # by reason: when a search found no port moved
+        self._stuck = StuckCounters()
         self._polls = 0
         self._said: set[str] = set()
-        # Switches that were started together are not all asked for their ports at the same time.
+        # Switches are not all searched at the same time.
         self._hour_ns = FIND_AGAIN_NS + zlib.crc32(switch.name.encode()) % (FIND_AGAIN_NS // 4 // SECOND_NS) * SECOND_NS
 
     @property
     def name(self) -> str:
-        """Of the switch."""
+        """The name of the switch."""
         return self.switch.name
 
     async def prepare(self) -> None:
@@ -95,10 +95,10 @@ class SnmpSource:
             why = self._may_have_moved(reading, answer)
             if why is not None:
                 before = self.found
-                await self._find(self._session, anew=True)
+                await self._find(self._session, afresh=True)
                 if before is None or self.found is None or _differs(before, self.found):
-                    # What was read belongs to other ports.
-                    self._tell_moves(before, why)
+                    # The values belong to other ports.
+                    self._report_moves(before, why)
                     start_ns = self._clock.wall_ns()
                     reading = self._reading(due_ns, start_ns, await self._ask())
                 else:
@@ -109,11 +109,11 @@ class SnmpSource:
         return reading
 
     def missed(self, due_ns: int, why: str) -> Reading:
-        """A tick at which it was not polled."""
+        """The reading of a tick without a poll."""
         return Reading(self.name, self.switch.site, self.switch.metro, due_ns, None, None, "late", why)
 
     async def settle(self) -> None:
-        """Find the ports again where that is due, by a session of its own: polls go on meanwhile."""
+        """Find the ports again where that is due, in a session of its own: polls go on."""
         found = self.found
         if found is None:
             return
@@ -124,16 +124,16 @@ class SnmpSource:
         try:
             await self._find(session)
         except AskingError:
-            # What was found is still the best that is known, and the next poll tells what is wrong.
+            # The former ports stay in use, and the next poll reports the fault.
             self._found_at_ns += FIND_SOON_NS
         finally:
             session.close()
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self._session.close()
 
-    async def _find(self, session: SwitchSession, *, anew: bool = False) -> None:
+    async def _find(self, session: SwitchSession, *, afresh: bool = False) -> None:
         before = self.found
         try:
             async with asyncio.timeout(_FIND_WITHIN_S):
@@ -142,24 +142,24 @@ class SnmpSource:
                     self.switch,
                     session,
                     self._interval_ns / SECOND_NS,
-                    None if anew else before,
-                    self._standing.found,
+                    None if afresh else before,
+                    self._stuck.found,
                 )
         except TimeoutError:
             session.close()
-            why = f"it answers, but its ports could not be found within {_FIND_WITHIN_S:g} s"
+            why = f"the switch answers, but its ports could not be found within {_FIND_WITHIN_S:g} s"
             raise AskingError("timeout", f"{self.switch.address}: {why}") from None
-        if self.found is not before and not anew:
+        if self.found is not before and not afresh:
             return  # Found by another session in the meantime, after a restart of the switch.
         self.found = found
         self._table_change = first.values.get(oids.IF_TABLE_LAST_CHANGE)
         self._settled = first.uptime_ns is None or first.uptime_ns > _SETTLED_NS
         self._found_at_ns = self._clock.steady_ns()
-        self._standing.watch(found.asked)
-        self._tell(found)
+        self._stuck.watch(found.asked)
+        self._report(found)
 
-    def _tell(self, found: Found) -> None:
-        """Say what is new, and not again each hour what was said."""
+    def _report(self, found: Found) -> None:
+        """Say what is new since the last search."""
         lines = {*found.missing, *found.notes}
         for line in (*found.missing, *found.notes):
             if line not in self._said:
@@ -169,16 +169,16 @@ class SnmpSource:
     async def _ask(self) -> Answer:
         assert self.found is not None
         if not self.found.asked:
-            why = "; ".join(self.found.missing) or "its ports have none of the counters"
+            why = "; ".join(self.found.missing) or "its ports have none of the configured counters"
             raise AskingError("error", f"there is nothing to poll: {why}")
-        # Each name beside the counters of its port, so that no message grows by many of them.
+        # Each name is polled beside the counters of its port, so no message grows by many names.
         names = {int(oid.rpartition(".")[2]): oid for oid in self.found.names}
         wanted = [oids.IF_TABLE_LAST_CHANGE]
         for oid, (port, _) in self.found.asked.items():
             if port.index in names:
                 wanted.append(names.pop(port.index))
             wanted.append(oid)
-        return await self._session.get([*wanted, *self._standing.twins()])
+        return await self._session.get([*wanted, *self._stuck.twins()])
 
     def _reading(self, due_ns: int, start_ns: int, answer: Answer) -> Reading:
         assert self.found is not None
@@ -206,21 +206,21 @@ class SnmpSource:
         )
 
     def _remark(self, answer: Answer, odd: list[str]) -> str | None:
-        """The reasons why an answer is not whole."""
+        """The reasons why an answer is incomplete."""
         assert self.found is not None
         parts = list(self.found.missing)
         if answer.unanswered:
             parts.append(f"{len(answer.unanswered)} of {len(self.found.asked)} counters had no answer in time")
         gone = len(self.found.asked) - len(answer.unanswered) - sum(oid in answer.values for oid in self.found.asked)
         if gone > 0:
-            parts.append(f"{gone} counters are gone from the switch")
+            parts.append(f"{gone} counters no longer exist on the switch")
             self._settled = False
         if odd:
-            parts.append(f"no counters: {', '.join(odd[:3])}")
+            parts.append(f"not a counter: {', '.join(odd[:3])}")
         return "; ".join(parts) or None
 
-    def _tell_moves(self, before: Found | None, why: str) -> None:
-        """Say of ports that they moved without a word from the switch."""
+    def _report_moves(self, before: Found | None, why: str) -> None:
+        """Say which ports moved without a report from the switch."""
         if before is None or self.found is None or why not in (_RENAMED, _ROSE):
             return
         old = {port.ifname: port.index for port in before.ports if port.ifname}
@@ -231,17 +231,17 @@ class SnmpSource:
         ]
         if moved:
             shown = ", ".join(moved[:4]) + (f" and {len(moved) - 4} more" if len(moved) > 4 else "")
-            self._say(f"{self.name}: ports changed their ifIndex: {shown}; their counters are read anew")
+            self._say(f"{self.name}: ports changed their ifIndex: {shown}; their counters start again")
 
     def _may_have_moved(self, reading: Reading, answer: Answer) -> str | None:
-        """Say why an index may mean another port now, or a counter is no good; nothing where neither is so.
+        """The reason why the ports must be found again; None where there is none.
 
-        The switch began anew, it says that its table of ports changed, a port has another name, or rose by more than
-        it can carry.
+        The switch restarted, its table of ports changed, a port has another name, or a port rose by more than it can
+        carry.
         """
         if not reading.values and not answer.unanswered:
-            return "nothing of what was found is there"
-        if self._standing.take(answer.values):
+            return "none of its counters exists"
+        if self._stuck.take(answer.values):
             return "a counter stands still"
         change = answer.values.get(oids.IF_TABLE_LAST_CHANGE)
         if change is not None and self._table_change is not None and change != self._table_change:
@@ -252,12 +252,12 @@ class SnmpSource:
         if self._last is None or now is None:
             return None
         since = between(self._last, now, self._interval_ns)
-        if since.began_anew is True:
-            return "the switch began anew"
+        if since.restarted is True:
+            return "the switch restarted"
         return _ROSE if self._rose_impossibly(reading, since.elapsed_ns) and self._may_look(_ROSE) else None
 
     def _may_look(self, why: str) -> bool:
-        """True unless the ports were looked for in vain for the same reason a short time ago."""
+        """True unless a search for the same reason found nothing a short time ago."""
         last_ns = self._looked_in_vain_ns.get(why)
         return last_ns is None or self._clock.steady_ns() - last_ns >= FIND_SOON_NS
 
@@ -291,5 +291,5 @@ class SnmpSource:
 
 
 def _differs(before: Found, now: Found) -> bool:
-    """True if an index means another port, or another object is to be asked for a counter."""
+    """True if an index means another port, or a counter has another object."""
     return indexes(before) != indexes(now) or before.names != now.names or before.asked.keys() != now.asked.keys()

@@ -1,4 +1,4 @@
-"""Where readings come from: anything that can say what a switch's counters are at a tick."""
+"""Sources of readings: they give the counters of a switch at a tick."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from whydrop.collect.switches.readings import Reading
 class Source(Protocol):
     """One switch.
 
-    `snmp.SnmpSource` asks it at each tick. A source that is told of changes (gNMI, OpenConfig's streaming telemetry)
-    would keep the last values in its own task and hand them out here, with the times at which they were true.
+    `snmp.SnmpSource` asks it at each tick. A source that receives changes (gNMI, OpenConfig's streaming telemetry)
+    would keep the last values in its own task and return them here, with their times.
     """
 
     @property
     def name(self) -> str:
-        """Of the switch, as in the tables."""
+        """The name of the switch, as in the tables."""
         ...
 
     async def prepare(self) -> None:
-        """Do what takes time before the first tick; failures are told by the first reading."""
+        """Do what takes time before the first tick; the first reading reports failures."""
         ...
 
     async def read(self, due_ns: int) -> Reading:
@@ -32,9 +32,9 @@ class Source(Protocol):
         ...
 
     async def settle(self) -> None:
-        """Do after a reading what need not be done at a tick, beside readings that may come in between."""
+        """Do slow work after a reading; the next readings may run at the same time."""
         ...
 
     def close(self) -> None:
-        """Let go of sockets."""
+        """Close sockets."""
         ...

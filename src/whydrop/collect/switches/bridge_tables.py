@@ -1,4 +1,4 @@
-"""Behind which port of a switch a MAC address was seen: the bridge tables (RFC 4188, RFC 4363)."""
+"""Finds the port of a switch behind which a MAC address was seen, in the bridge tables (RFC 4188, RFC 4363)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Community, Switch
 from whydrop.collect.switches.sessions import AskingError, SwitchSession
 
-_AGED = "it is not in the bridge table: not on this switch, or silent for minutes"
+_AGED = "it is not in the bridge table: it is not on this switch, or has been silent for minutes"
 
 
 def written(mac: str) -> str:
@@ -31,7 +31,7 @@ def decimal(mac: str) -> str:
 
 
 async def locate(switch: Switch, session: SwitchSession, macs: Iterable[str]) -> dict[str, int | str]:
-    """For each MAC address the ifIndex of the port behind which it was seen, or a sentence why there is none.
+    """For each MAC address the ifIndex of its port, or a sentence why there is none.
 
     Raises:
         AskingError: the switch does not answer.
@@ -62,7 +62,7 @@ async def _by_filtering_databases(session: SwitchSession, wanted: dict[str, str]
             keys[oid]: port for oid, port in answer.values.items() if oid in keys and isinstance(port, int) and port
         }
     else:
-        # Some agents have the table and not the list of its parts: all of it has to be read.
+        # Some agents have the table and not the list of its parts: then the whole table is read.
         rows = await session.walk(oids.Q_FDB_PORT)
         ends = ((place.partition(".")[2], port) for place, port in rows)
         ports = {wanted[end]: port for end, port in ends if end in wanted and isinstance(port, int) and port}
@@ -81,7 +81,7 @@ async def _by_bridge(session: SwitchSession, wanted: dict[str, str], places: dic
 async def _by_vlans(
     session: SwitchSession, vlans: Iterable[str], wanted: dict[str, str], places: dict[str, int | str]
 ) -> None:
-    """dot1dTpFdbPort of each VLAN, to which a Cisco switch answers by a community of its own."""
+    """dot1dTpFdbPort of each VLAN: a Cisco switch has a community for each."""
     for vlan in vlans:
         if _all_found(places):
             return
@@ -89,21 +89,21 @@ async def _by_vlans(
         try:
             await _by_bridge(in_vlan, wanted, places)
         except AskingError:
-            # VLANs that are not active do not answer; the others do.
+            # Inactive VLANs do not answer.
             continue
         finally:
             in_vlan.close()
 
 
 async def _cisco_vlans(session: SwitchSession) -> list[str]:
-    """Numbers of VLANs, where the switch has a table of them in Cisco's way; 1002 to 1005 are no Ethernet."""
+    """Numbers of VLANs from Cisco's table, if the switch has it; 1002 to 1005 are no Ethernet."""
     rows = await session.walk(oids.CISCO_VLANS)
     numbers = (place.rpartition(".")[2] for place, _ in rows)
     return [number for number in numbers if number.isdecimal() and not 1002 <= int(number) <= 1005]
 
 
 async def _indexes(session: SwitchSession, ports: dict[str, int], places: dict[str, int | str]) -> None:
-    """Bridge ports have numbers of their own: dot1dBasePortIfIndex tells the interface."""
+    """Translate numbers of bridge ports into ifIndexes, by dot1dBasePortIfIndex."""
     if not ports:
         return
     keys = {mac: f"{oids.BASE_PORT_IF_INDEX}.{port}" for mac, port in ports.items()}
@@ -113,7 +113,7 @@ async def _indexes(session: SwitchSession, ports: dict[str, int], places: dict[s
         if isinstance(index, int) and index > 0:
             places[mac] = index
         elif not isinstance(places[mac], int):
-            places[mac] = f"it is behind bridge port {ports[mac]}, for which the switch tells no ifIndex"
+            places[mac] = f"it is behind bridge port {ports[mac]}, for which the switch has no ifIndex"
 
 
 def _all_found(places: dict[str, int | str]) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whydrop.collect.switches.counting import LEAST_FRAME_BITS, Counting
+from whydrop.collect.switches.growth import LEAST_FRAME_BITS, Counting
 from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 

@@ -11,7 +11,7 @@ from snmp_agents import IF, IFX, Agent, simulated, switch_records
 
 from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Community, Switch, User
-from whydrop.collect.switches.finding import Found, Interface, chosen, find, indexes, text
+from whydrop.collect.switches.ports import Found, Interface, chosen, find, indexes, text
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret
 from whydrop.collect.switches.sessions import SwitchSession
@@ -76,8 +76,11 @@ def test_two_ports_of_one_name_are_both_kept_and_told_apart():
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (PortEntry(alias="mlab9"), "no port's alias (ifAlias) fits 'mlab9'; there are mlab1, mlab2, uplink"),
-        (PortEntry(ifname="et-*"), "no port's name (ifName) fits 'et-*'; there are ge-0/0/1"),
+        (
+            PortEntry(alias="mlab9"),
+            "no port has an alias (ifAlias) that matches 'mlab9'; there are mlab1, mlab2, uplink",
+        ),
+        (PortEntry(ifname="et-*"), "no port has a name (ifName) that matches 'et-*'; there are ge-0/0/1"),
         (PortEntry(index=5), "no port has index = 5; there are 3, 4, 7, 8, 9"),
         (PortEntry(mac=MAC), f"no port for mac = {MAC}: it is not in the bridge table"),
     ],
@@ -166,7 +169,7 @@ def test_a_port_without_wide_counters_is_counted_in_32_bits_and_that_is_said(mak
     assert octets == [(f"{IF}.10.{index}", 32) for index in range(501, 505)]
     assert len(found.asked) == 4 * 14
     assert found.ports[0].speed_bps == 10**9
-    assert any(note.startswith("octets.rx of 4 ports") and "32 bits only" in note for note in found.notes)
+    assert any(note.startswith("octets.rx of 4 ports") and "has only 32 bits" in note for note in found.notes)
 
 
 def test_counters_that_wrap_faster_than_they_are_polled_are_warned_of(makes: Agent):
@@ -202,7 +205,7 @@ def test_all_ports_of_a_switch_have_all_their_counters(switch: Agent):
 
 
 def test_a_switch_with_a_table_for_each_vlan_says_that_version_3_cannot_read_them():
-    from whydrop.collect.switches import bridging
+    from whydrop.collect.switches import bridge_tables
 
     class Cisco:
         async def walk(self, root: str) -> list[tuple[str, int]]:
@@ -215,5 +218,5 @@ def test_a_switch_with_a_table_for_each_vlan_says_that_version_3_cannot_read_the
 
     account = User("u", "SHA-256", Secret("long enough"))
     switch = Switch("s1", "dfw07", "dfw", "192.0.2.7", 161, account, 1.0, 1, (), oids.DEFAULT)
-    places = asyncio.run(bridging.locate(switch, Cisco(), ["001b213c9df8"]))  # type: ignore[arg-type]
+    places = asyncio.run(bridge_tables.locate(switch, Cisco(), ["001b213c9df8"]))  # type: ignore[arg-type]
     assert "use v2c" in str(places["001b213c9df8"])

@@ -1,21 +1,21 @@
-"""Counters of 64 bits that stand still beside those of 32 bits that count the same: some agents never fill them."""
+"""Finds 64-bit counters that stand still while their 32-bit twins count: some agents never update them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whydrop.collect.switches.finding import twin_of
+from whydrop.collect.switches.ports import twin_of
 from whydrop.collect.switches.readings import Counter, Port
 from whydrop.collect.switches.sessions import Value
 
-# Both may be copied from the chip at different times: so many polls in a row are no chance.
+# Both may be copied from the chip at different times: after so many polls it is no coincidence.
 _FEWEST_POLLS = 3
 
 
 @dataclass
 class _Watched:
-    """A counter that has not moved since its port was found, and the one of 32 bits."""
+    """A 64-bit counter that has not moved since its port was found, and its 32-bit twin."""
 
     port: Port
     counter: Counter
@@ -25,11 +25,11 @@ class _Watched:
     polls: int = 0
 
 
-class StandingStill:
-    """Watches the octets of each port until they move, which those of most ports do at once.
+class StuckCounters:
+    """Watches the octets of each port until they move; on most ports they do at once.
 
     Attributes:
-        found: ports and counters whose 64 bits stand still, by name.
+        found: names of the ports and counters that stand still.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class StandingStill:
         self._watched: dict[str, _Watched] = {}
 
     def watch(self, asked: Mapping[str, tuple[Port, Counter]]) -> None:
-        """Begin anew with the counters that are asked for."""
+        """Begin again with the counters that are polled."""
         self._watched = {
             oid: _Watched(port, counter, twin)
             for oid, (port, counter) in asked.items()
@@ -45,11 +45,11 @@ class StandingStill:
         }
 
     def twins(self) -> list[str]:
-        """The objects to ask for beside: none once everything moved."""
+        """The 32-bit twins to poll as well: none once everything moved."""
         return [one.twin for one in self._watched.values() if one.total is not None]
 
     def take(self, values: Mapping[str, Value]) -> bool:
-        """Look at an answer; true if a counter was found to stand still."""
+        """Take an answer; true if a counter was found to stand still."""
         before = len(self.found)
         for oid, one in list(self._watched.items()):
             total, twin = values.get(oid), values.get(one.twin)

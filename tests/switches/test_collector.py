@@ -16,7 +16,7 @@ from virtual_time import START_NS, VirtualClock, run
 
 from patience import PATIENCE_S
 from whydrop.collect.switches import oids
-from whydrop.collect.switches.collecting import Collector
+from whydrop.collect.switches.collector import Collector
 from whydrop.collect.switches.config import Community, Switch
 from whydrop.collect.switches.delivery import Delivery
 from whydrop.collect.switches.readings import Counter, Port, Reading
@@ -24,7 +24,7 @@ from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret
 from whydrop.collect.switches.snmp import FIND_SOON_NS, SnmpSource
-from whydrop.collect.switches.standing import MOST_LINES, Standings
+from whydrop.collect.switches.standings import MOST_LINES, Standings
 
 PORT, OCTETS = Port("uplink", 7, speed_bps=10**9), Counter("octets.rx", f"{IFX}.6", 64)
 
@@ -140,7 +140,7 @@ def test_every_tick_of_every_switch_has_one_reading_in_order():
 def test_ticks_at_which_a_poll_is_still_going_on_are_late_and_come_after_it():
     kept, _ = collect([Scripted([0, 0.5])], 1.0)
     assert [reading.due_ns for reading in kept.readings] == at(2, 4, 6, 8, 10)
-    late = [reading for reading in kept.readings if "still going on" in str(reading.message)]
+    late = [reading for reading in kept.readings if "still running" in str(reading.message)]
     assert [reading.due_ns for reading in late] == at(6, 8)
     assert all((reading.status, reading.start_ns, reading.values) == ("late", None, {}) for reading in late)
 
@@ -152,7 +152,7 @@ def test_a_switch_whose_ports_are_long_in_coming_is_told_to_be_late_at_once_and_
         async def prepare(self) -> None:
             await asyncio.sleep(3600)
 
-    monkeypatch.setattr("whydrop.collect.switches.collecting._PATIENCE_S", 0.1)
+    monkeypatch.setattr("whydrop.collect.switches.collector._PATIENCE_S", 0.1)
     clock, told_ns = clock_of_tests(), {}
 
     class Timed(Delivery):
@@ -178,7 +178,7 @@ def test_an_agent_whose_tables_take_too_long_is_given_up_and_says_so(monkeypatch
         switch = Switch("s1", "x", "x", "127.0.0.1", agent.port, account, 2.0, 1, (PortEntry(all=True),), oids.DEFAULT)
         reading = asyncio.run(SnmpSource(switch, SECOND_NS).read(0))
     assert reading.status == "timeout"
-    assert reading.message == "127.0.0.1: it answers, but its ports could not be found within 0.2 s"
+    assert reading.message == "127.0.0.1: the switch answers, but its ports could not be found within 0.2 s"
 
 
 def test_a_fault_in_one_source_costs_the_others_nothing():
@@ -368,7 +368,7 @@ def test_a_switch_that_has_nothing_to_poll_says_why_at_each_poll(switch: Agent):
     source = SnmpSource(_switch(switch, PortEntry(alias="nothing")), SECOND_NS)
     reading = asyncio.run(source.read(0))
     assert reading.status == "error"
-    assert "no port's alias (ifAlias) fits 'nothing'" in str(reading.message)
+    assert "no port has an alias (ifAlias) that matches 'nothing'" in str(reading.message)
 
 
 def _reading(status: str, due_s: int = 10, message: str | None = None, late_ns: int = 0) -> Reading:
@@ -387,7 +387,7 @@ def test_a_state_is_told_when_it_changes_and_not_at_each_poll():
         "s1: timeout",
         None,
         None,
-        "s1: answers again; 3 polls of it failed",
+        "s1: answers again; 3 polls failed",
         None,
     ]
     assert (standings.answering, standings.failing) == (1, [])
@@ -401,7 +401,7 @@ def test_a_switch_that_answers_now_and_then_does_not_fill_the_journal():
     lines = [line for line in said if line is not None]
     assert len(lines) < 18 * MOST_LINES + MOST_LINES
     assert lines[0] == "s1: answers with 0 counters"
-    assert lines[MOST_LINES - 1].endswith("; it changes often: more of it within 10 min")
+    assert lines[MOST_LINES - 1].endswith("; it changes often: its next line comes within 10 min")
     assert lines[MOST_LINES] == "s1: changed 32 more times, 40 of 60 polls failed; now ok"
     # When it has calmed down that is told, and no more.
     after = [standings.take(_reading("ok", tick * 10)) for tick in range(1080, 1300)]

@@ -1,4 +1,4 @@
-"""Which connections are to be watched, as people say it and as the sampler takes it."""
+"""The connections to watch, as the user selects them and as the sampler takes them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _MOST_CGROUPS = 256
 
 
 class WantedError(Error, ValueError):
-    """Raised for connections that cannot be asked for; the message names them and says what to try."""
+    """A selection that is not valid; the message names it and says what to try."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which connections; of each kind any does, and all kinds that are given must hold.
+    """The selected connections: they match one value of each kind that is given.
 
     Attributes:
         ports: of either end.
-        networks: addresses of the other end, each with the length of its prefix.
+        networks: addresses of the other end, each with its prefix length.
         cgroups: numbers of control groups.
-        processes: with all that they start; ``None``: of every process.
-        said: as the user said it, for the recording.
+        processes: with their children; ``None``: every process.
+        said: as the user wrote it, for the recording.
     """
 
     ports: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Wanted:
     said: tuple[tuple[str, str], ...] = ()
 
     def config(self) -> dict[str, Any]:
-        """As the sampler takes it."""
+        """The selection in the sampler's form."""
         return {
             "ports": self.ports,
             "networks": self.networks,
@@ -55,14 +55,14 @@ def wanted(
     pids: Sequence[int] = (),
     cgroups: Sequence[str] = (),
 ) -> Wanted:
-    """Make out what the user wants.
+    """Check and resolve a selection.
 
     Raises:
-        WantedError: a destination is no address and no name, a process is not there, or a control group is none.
+        WantedError: a destination is no address and no name, a process does not exist, or neither does a control group.
     """
     for pid in pids:
         if not Path(f"/proc/{pid}").exists():
-            raise WantedError(f"--pid {pid}: there is no such process; `pgrep -a NAME` tells numbers")
+            raise WantedError(f"--pid {pid}: there is no such process; `pgrep -a NAME` lists process numbers")
     said = [
         *(("port", str(port)) for port in ports),
         *(("dst", destination) for destination in destinations),
@@ -79,10 +79,10 @@ def wanted(
 
 
 def networks(destination: str) -> list[tuple[str, int]]:
-    """The addresses that a destination stands for, each with the length of its prefix.
+    """The addresses of a destination, each with its prefix length.
 
     Raises:
-        WantedError: it is none.
+        WantedError: it is not valid.
 
     >>> networks("192.0.2.0/24"), networks("[2001:db8::7]")
     ([('192.0.2.0', 24)], [('2001:db8::7', 128)])
@@ -103,38 +103,38 @@ def _resolved(destination: str, name: str) -> list[tuple[str, int]]:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as reason:
-        why = reason.strerror if isinstance(reason, OSError) else "no name of a host"
+        why = reason.strerror if isinstance(reason, OSError) else "not a valid host name"
         raise WantedError(
-            f"--to {destination}: no address, and no name that has one ({why}). Give an address, a prefix such as "
-            "192.0.2.0/24, or a host's name"
+            f"--to {destination}: neither an address nor a name that has one ({why}). Give an address, a prefix "
+            "such as 192.0.2.0/24, or a host name"
         ) from None
     addresses = dict.fromkeys(str(place[4][0]).partition("%")[0] for place in found)
     return [(address, 128 if ":" in address else 32) for address in addresses]
 
 
 def cgroup_numbers(path: str, roots: Sequence[Path] = _CGROUP_ROOTS) -> list[int]:
-    """The numbers of a control group of version 2 and of those in it: those of their folders.
+    """The numbers (inodes) of a control group of version 2 and of the groups in it.
 
     Raises:
-        WantedError: it is none.
+        WantedError: there is no such group.
     """
     root = next((root for root in roots if (root / "cgroup.controllers").exists()), None)
     if root is None:
         raise WantedError(
             f"--cgroup {path}: this host has no control groups of version 2 under {' or '.join(map(str, roots))}; "
-            "choose by --pid instead"
+            "select by --pid instead"
         )
     given = Path(path)
     folder = given if given.is_relative_to(root) else root / path.lstrip("/")
     if not (folder / "cgroup.procs").exists():
         raise WantedError(
-            f"--cgroup {path}: there is no control group {folder}; `systemd-cgls` or `cat /proc/PID/cgroup` tells "
+            f"--cgroup {path}: there is no control group {folder}; `systemd-cgls` or `cat /proc/PID/cgroup` shows "
             "paths, such as system.slice/nginx.service"
         )
     folders = [Path(one) for one, _, _ in os.walk(folder)]
     if len(folders) > _MOST_CGROUPS:
         raise WantedError(
-            f"--cgroup {path}: {len(folders)} control groups are too many, at most {_MOST_CGROUPS} can be watched; "
-            "choose one farther down"
+            f"--cgroup {path}: {len(folders)} control groups, at most {_MOST_CGROUPS} can be watched; "
+            "select one farther down"
         )
     return [one.stat().st_ino for one in folders]

@@ -1,16 +1,16 @@
-"""How counters grew between two readings, and what to believe where they did not.
+"""How counters grew between two readings, where they fell too.
 
-A counter that is smaller than before has either wrapped (its 32 or 64 bits were full) or begun anew. RFC 2578 section
-7.1.6 gives it no meaning of its own; only differences tell, and only as long as sysUpTime goes on. Three witnesses
-decide, in this order:
+A counter that fell has either wrapped (its 32 or 64 bits were full) or been reset. RFC 2578 section 7.1.6 gives a
+single value no meaning; only differences have one, and only while sysUpTime goes on. Three checks decide, in this
+order:
 
-- **sysUpTime** (`moments`): an agent that began anew has nothing to say about the time before.
-- **physics**: a wrap that takes more octets or frames than the port's speed allows in that time is none; and a counter
-  of octets too large to have come from zero in that time has surely gone on.
-- **agreement**: what begins anew takes all counters of a port with it; and where several rise at once by more than the
-  port can carry, they are another port's, whose index it has now, and so are the rest.
+- **sysUpTime** (`elapsed`): after a restart of the agent the growth is not known.
+- **line rate**: a wrap would need more octets or frames than the port's speed allows in that time: it was a reset. A
+  total of octets that cannot have come from zero in that time was not reset.
+- **agreement**: a reset affects all counters of a port. Where several rise at once by more than the port can carry, the
+  index belongs to another port now, and so do its other counters.
 
-What remains open is null, never a guess, and what was not seen is never zero.
+A growth that stays unknown is null, never a guess and never zero.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from whydrop.collect.switches.moments import SECOND_NS, Between, Moment, between, moment
+from whydrop.collect.switches.elapsed import SECOND_NS, Between, Moment, between, moment
 from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
     from whydrop.collect.switches.last_readings import LastReading
 
-# The least that a frame takes on an Ethernet wire: 64 bytes, preamble and gap (IEEE 802.3).
+# The shortest frame on an Ethernet wire: 64 bytes, preamble and gap (IEEE 802.3).
 LEAST_FRAME_BITS = 84 * 8
 _CARRIED = {"octets", "unicast", "multicast", "broadcast"}
 _FRAMES = {"unicast", "multicast", "broadcast", "discards", "errors", "pause"}
 # Many switches copy their chips' counters to the agent only every few seconds, so that a short span may hold the growth
 # of a longer one.
 _LAG_NS = 5 * SECOND_NS
-# Of a port that does not tell its speed; only for whether 32 bits may have been full more than once.
+# Of a port of unknown speed; decides only whether 32 bits may have been full more than once.
 _ASSUMED_SPEED_BPS = 100_000_000_000
-# More than any port carries, LAGs too: what grew faster was not counted. A port's own speed would not do, as it may be
-# an hour old, and real growth must not be lost for that.
+# More than any port carries, LAGs too: a faster growth is no growth. The port's own speed may be an hour old, and real
+# growth must not be lost for that.
 _IMPOSSIBLE_SPEED_BPS = 10_000_000_000_000
-# Of a port that does not tell its speed; for by how little a counter may fall that goes on.
+# Of a port of unknown speed; decides by how little a counter may fall without a reset.
 _MODEST_SPEED_BPS = 1_000_000_000
 _LARGEST_TOTAL = 2**63 - 1
 
@@ -54,8 +54,8 @@ class _Last:
     total: int
     at: Moment
     ifname: str | None = None  # of its port; None: not known
-    doubted: bool = False  # it cannot have grown to this
-    higher: _Last | None = None  # what it was before it went back a little, as counters of some switches do
+    doubted: bool = False  # it cannot have grown to this total
+    higher: _Last | None = None  # the reading before it fell a little, as counters of some switches do
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Pair:
 
     @property
     def key(self) -> tuple[str, str | None, str]:
-        """By which it is known from reading to reading."""
+        """Its identity from reading to reading."""
         return self.port.name, self.port.machine, self.counter.name
 
     @property
@@ -80,28 +80,28 @@ class _Pair:
 
     @property
     def doubted(self) -> bool:
-        """True if it can have been that."""
+        """True if it cannot have grown to its last total."""
         return self.last.doubted
 
     @property
     def modulus(self) -> int:
-        """Where it begins again. An agent that answers with more than 32 bits has more of them than was thought."""
+        """The value at which it wraps. An answer of more than 32 bits shows that the counter has more."""
         return 2**32 if self.counter.bits == 32 and max(self.before, self.now) < 2**32 else 2**64
 
     def growth(self) -> int:
-        """If it wrapped at most once."""
+        """The growth, if it wrapped at most once."""
         return (self.now - self.before) % self.modulus
 
 
 class Counting:
     """Makes samples of the ``counters`` table from readings, in the order in which they were made.
 
-    A counter's first reading gives a row without ``value`` and ``span_ns``: nothing is known yet but its ``total``.
-    A failed reading gives no rows; the next one's rows have a longer span and the quality ``gap``.
+    A counter's first reading gives a row without ``value`` and ``span_ns``: only its ``total`` is known.
+    A failed reading gives no rows; the next rows have a longer span and the quality ``gap``.
 
     Args:
         interval_ns: between polls.
-        before: of each switch, what a collector before this one knew last.
+        before: the last reading of each switch by an earlier collector.
     """
 
     def __init__(self, interval_ns: int, before: Mapping[str, LastReading] | None = None) -> None:
@@ -121,7 +121,7 @@ class Counting:
         rows: list[_Row] = []
         last = self._last.get(reading.switch)
         if last is None:
-            last = self._last[reading.switch] = self._remembered(reading)
+            last = self._last[reading.switch] = self._from_earlier_run(reading)
         # Counters that were last read together are judged together.
         together: dict[tuple[str, str | None, int], tuple[Moment, list[_Pair]]] = {}
         for (port, counter), total in reading.values.items():
@@ -142,10 +142,10 @@ class Counting:
         for at, pairs in together.values():
             since = between(at, now, self._interval_ns)
             if at.earlier_run and since.elapsed_ns is None:
-                continue  # Not proven: they are read for the first time.
+                continue  # It is not proven that they went on: they count as read for the first time.
             went_back = [pair for pair in pairs if _went_back_a_little(pair, since)]
             for pair in went_back:
-                # As if it had not been answered for: the next reading tells how it grew since the one before.
+                # As if it had no answer: the next reading gives the growth since the one before.
                 last[pair.key] = replace(last[pair.key], higher=pair.last)
                 rows[pair.place].believed = False
             rest = [pair for pair in pairs if pair not in went_back] if went_back else pairs
@@ -156,8 +156,8 @@ class Counting:
                     last[pair.key] = replace(last[pair.key], doubted=True)
         return _frame(reading, now.at_ns, [row for row in rows if row.believed])
 
-    def _remembered(self, reading: Reading) -> dict[tuple[str, str | None, str], _Last]:
-        """Facts about a switch that this collector reads for the first time."""
+    def _from_earlier_run(self, reading: Reading) -> dict[tuple[str, str | None, str], _Last]:
+        """The counters of a switch that this collector reads for the first time."""
         known = self._before.pop(reading.switch, None)
         if known is None or known.asked_at != reading.asked_at:
             return {}
@@ -177,13 +177,13 @@ class _Row:
         self.believed = True
 
     def found(self, since: Between, value: int | None, quality: str) -> None:
-        """Take what the growth was judged to be."""
+        """Take the growth and its quality."""
         self.span_ns, self.value = since.span_ns, value
         self.quality = "+".join(part for part in ("gap" if since.gap else "", quality) if part) or "ok"
 
 
 def _is_of(before: _Last, port: Port, oid: str) -> bool:
-    """True if a counter was last read of the same port, by the same object."""
+    """True if a counter was last read from the same port, by the same object."""
     renamed = None not in (before.ifname, port.ifname) and before.ifname != port.ifname
     return not renamed and (before.index, before.oid) == (port.index, oid)
 
@@ -191,14 +191,14 @@ def _is_of(before: _Last, port: Port, oid: str) -> bool:
 def _judged(pairs: Sequence[_Pair], since: Between) -> list[tuple[int | None, str]]:
     """Growth and quality of counters of one port, all of which were last read at the same time."""
     went_on = any(_surely_went_on(pair, since) for pair in pairs)
-    # Not even an agent's restart takes the port's counters along where one of them has surely gone on.
-    if since.began_anew and not went_on:
+    # Where one counter of the port surely went on, a restart of the agent did not reset the port's counters.
+    if since.restarted and not went_on:
         return [(None, "reset") for _ in pairs]
     if _are_anothers(pairs, since):
         return [(None, "reset") for _ in pairs]
-    wraps = since.began_anew is False or went_on
+    wraps = since.restarted is False or went_on
     fell = [pair.now < pair.before and not (wraps and _may_have_wrapped(pair, since)) for pair in pairs]
-    if not went_on and any(_bears_witness(pair, since) for pair, one in zip(pairs, fell, strict=True) if one):
+    if not went_on and any(_shows_a_reset(pair, since) for pair, one in zip(pairs, fell, strict=True) if one):
         return [(None, "reset") for _ in pairs]
     return [
         (None, "reset") if one or _leapt(pair, since) else _growth(pair, since)
@@ -215,7 +215,8 @@ def _growth(pair: _Pair, since: Between) -> tuple[int | None, str]:
 def _surely_went_on(pair: _Pair, since: Between) -> bool:
     """True if it is too large to have come from zero since it was last read.
 
-    Only what the port itself limits is a witness: of what is to be sent there may be more than it can send.
+    Only counters that the port's speed limits can show that: a port may have more frames to send, and discard, than it
+    can send.
     """
     if not pair.counter.name.startswith("octets.") or pair.now < pair.before:
         return False
@@ -224,7 +225,7 @@ def _surely_went_on(pair: _Pair, since: Between) -> bool:
 
 
 def _may_have_wrapped(pair: _Pair, since: Between) -> bool:
-    """True if the port's speed allows for it; of an unknown speed nothing is believed."""
+    """True if the port's speed allows a wrap; at an unknown speed it is not assumed."""
     if pair.doubted:
         return False
     most = _most(pair, since, _LAG_NS)
@@ -232,11 +233,11 @@ def _may_have_wrapped(pair: _Pair, since: Between) -> bool:
 
 
 def _went_back_a_little(pair: _Pair, since: Between) -> bool:
-    """True if it fell, and yet has neither wrapped nor begun anew: it is too large to have come from zero.
+    """True if it fell without a wrap or a reset: it is too large to have come from zero.
 
-    Counters of some switches are put together of parts that are not read at the same instant, and fall by one or two.
+    Some switches add up counters from parts that are not read at the same instant; such sums fall by one or two.
     """
-    if pair.now >= pair.before or since.began_anew is not False or pair.doubted or pair.last.higher is not None:
+    if pair.now >= pair.before or since.restarted is not False or pair.doubted or pair.last.higher is not None:
         return False
     least = _least_bits(pair.counter)
     from_zero = _most(pair, since, _LAG_NS, pair.port.speed_bps or _IMPOSSIBLE_SPEED_BPS)
@@ -246,33 +247,33 @@ def _went_back_a_little(pair: _Pair, since: Between) -> bool:
     return pair.before - pair.now <= little
 
 
-def _bears_witness(pair: _Pair, since: Between) -> bool:
-    """True if a counter that fell says of the port's others, too, that they began anew.
+def _shows_a_reset(pair: _Pair, since: Between) -> bool:
+    """True if the fall of a counter shows that all counters of the port were reset.
 
-    One that nobody knows what it counts may be a gauge, which falls for reasons of its own. And 32 bits that fell at an
-    unknown speed may have wrapped, unless not even sysUpTime says that the switch went on.
+    A user-defined counter may be a gauge, which may fall at any time. And 32 bits that fell at an unknown speed may
+    have wrapped, unless not even sysUpTime shows that the switch went on.
     """
     if _least_bits(pair.counter) is None or pair.doubted:
         return False
-    return pair.modulus > 2**32 or bool(pair.port.speed_bps) or since.began_anew is None
+    return pair.modulus > 2**32 or bool(pair.port.speed_bps) or since.restarted is None
 
 
 def _leapt(pair: _Pair, since: Between) -> bool:
-    """True if it rose by more than any port could have counted: a total that was set, or read wrongly."""
+    """True if it rose by more than any port can count: the total was set, or misread."""
     most = _most(pair, since, _LAG_NS, _IMPOSSIBLE_SPEED_BPS)
     return most is not None and pair.now - pair.before > most
 
 
 def _are_anothers(pairs: Sequence[_Pair], since: Between) -> bool:
-    """True if counters rose together by more than the port can carry: one alone may have been set, or read wrongly."""
+    """True if several counters rose by more than the port can carry. A single one may have been set, or misread."""
     rises = [(pair.port, pair.counter, pair.now - pair.before) for pair in pairs]
     return sum(is_beyond_line_rate(*rise, since.elapsed_ns) for rise in rises) > 1
 
 
 def is_beyond_line_rate(port: Port, counter: Counter, rise: int, elapsed_ns: int | None) -> bool:
-    """True if a port of its speed cannot have carried so much; of an unknown speed, if none can.
+    """True if a port of its speed cannot carry so much; at an unknown speed, if no port can.
 
-    Discards are no witness: of what is to be sent there may be more than the port can send.
+    Discards do not count here: a port may discard more than it can send.
     """
     if counter.name.partition(".")[0] not in _CARRIED or elapsed_ns is None:
         return False
@@ -283,12 +284,12 @@ def is_beyond_line_rate(port: Port, counter: Counter, rise: int, elapsed_ns: int
 
 def _may_have_filled_often(pair: _Pair, since: Between) -> bool:
     most = _most(pair, since, 0, pair.port.speed_bps or _ASSUMED_SPEED_BPS)
-    # What nobody knows the pace of is taken at its word in a regular span only.
+    # A counter of unknown rate is trusted in a regular span only.
     return most > 2**32 if most is not None else since.gap or since.elapsed_ns is None
 
 
 def _most(pair: _Pair, since: Between, more_ns: int, speed_bps: int | None = None) -> float | None:
-    """How much the counter can have grown at the port's speed, or ``None`` where that is not known."""
+    """The most that the counter can have grown at the port's speed; ``None`` where that is not known."""
     speed, bits = speed_bps or pair.port.speed_bps, _least_bits(pair.counter)
     if not speed or bits is None or since.elapsed_ns is None:
         return None
@@ -296,7 +297,7 @@ def _most(pair: _Pair, since: Between, more_ns: int, speed_bps: int | None = Non
 
 
 def _least_bits(counter: Counter) -> int | None:
-    """The least that must pass a port for the counter to grow by one; ``None`` where its name does not tell."""
+    """The least number of bits that pass the port while the counter grows by one; ``None`` where it is not known."""
     words = counter.name.split(".")
     kind = words[2] if words[0] == "queue" and len(words) > 2 else words[0]
     return 8 if kind == "octets" else LEAST_FRAME_BITS if kind in _FRAMES else None

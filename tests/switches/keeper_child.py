@@ -1,6 +1,6 @@
 """A collector to be killed: keeps made-up minutes, and says of each when it is on the disk.
 
-python keeping_child.py STORE LABEL FIRST_MINUTE ROWS_OF_PART
+python keeper_child.py STORE LABEL FIRST_MINUTE ROWS_OF_PART
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from itertools import count
 
-from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.growth import Counting
 from whydrop.collect.switches.keeper import MINUTE_NS, Keeper
 from whydrop.collect.switches.readings import Counter, Port, Reading
 

@@ -1,4 +1,4 @@
-"""Watching this host's connections, and keeping what is seen as a recording; for days, as several in a row."""
+"""Watches this host's connections and writes a recording, or several in a row over days."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ import polars as pl
 
 from whydrop.collect.sockets.connections import Connections
 from whydrop.collect.sockets.host import AUTO, Dropped, Host, datagram_counters
-from whydrop.collect.sockets.sampling import INTERVAL_S, Sampler, Taken
-from whydrop.collect.sockets.wanted import Wanted
+from whydrop.collect.sockets.sampler import INTERVAL_S, Sampler, Taken
+from whydrop.collect.sockets.selection import Wanted
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.cancelling import Cancellation, deferred
 
-# Samples are durable at least this often; a killed watch loses no more.
+# Samples are durable at least this often; a watch that is killed loses no more.
 _FLUSH_EVERY_S = 0.5
-# A recording is put together in memory when it ends: some 300 MB for so many rows.
+# A recording is assembled in memory when it ends: about 300 MB for so many rows.
 _MOST_ROWS = 1_000_000
 NAME = "watch"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to watch.
+    """The settings of a watch.
 
     Attributes:
-        wanted: which connections.
-        every_s: from one poll to the next.
-        output: the folder in which the recordings' folders are made.
-        datagrams: the queues of UDP sockets too.
-        counters_every_s: from one reading of this host's counters of drops and errors to the next; 0: none.
-        drops: how the packets that this host drops are watched (`host.WAYS`).
-        rotate_s: a recording that is this old is ended, and another one begun; ``None``: none is.
-        keep: recordings of this watch, the oldest is removed where there would be more; ``None``: all are kept.
+        wanted: the connections.
+        every_s: time between polls.
+        output: the folder for the recordings.
+        datagrams: watch the queues of UDP sockets too.
+        counters_every_s: time between readings of this host's counters of drops and errors; 0: never.
+        drops: the method of watching the packets that this host drops (`host.METHODS`).
+        rotate_s: begin another recording after this time; ``None``: never.
+        keep: keep this many recordings and remove the oldest ones; ``None``: keep all.
     """
 
     wanted: Wanted
@@ -61,9 +61,9 @@ class Tally:
 
     Attributes:
         missed: polls that were due and were not made.
-        cpu_ns: processor time that they took.
-        lost_rows: that were thrown away because the disk took nothing for long.
-        ends_lost: moments at which the kernel could not tell of all the connections that ended.
+        cpu_ns: CPU time of the polls.
+        lost_rows: rows dropped because the disk did not take them in time.
+        ends_lost: moments at which the kernel could not report all connections that ended.
     """
 
     polls: int = 0
@@ -88,7 +88,7 @@ class Tally:
 
     @property
     def cpu_share(self) -> float | None:
-        """Of one processor, by the polls alone."""
+        """The share of one processor that the polls took."""
         if self.first_ns is None or self.last_ns is None or self.last_ns <= self.first_ns:
             return None
         return self.cpu_ns / (self.last_ns - self.first_ns)
@@ -99,11 +99,11 @@ class Watched:
     """The outcome of a watch.
 
     Attributes:
-        folders: the recordings, in order; those that were removed are not among them.
-        connections: that were seen.
-        dropped: by this host.
-        whole: whether all recordings could be finished; else a journal has what one could not take.
-        warnings: what a reader should know.
+        folders: the recordings, in order, without those that were removed.
+        connections: the number of connections seen.
+        dropped: the drops of this host.
+        whole: whether all recordings could be finished; the journal of one that could not has its rows.
+        warnings: for the reader.
     """
 
     folders: list[Path]
@@ -118,20 +118,20 @@ class Watch:
     """One watch, from the first poll to the finished recording.
 
     Attributes:
-        connections: those that are there.
-        host: what this host drops, and its counters.
-        tally: what the polls came to so far.
-        warnings: what a reader should know.
+        connections: the open ones.
+        host: the drops of this host, and its counters.
+        tally: counts of the polls so far.
+        warnings: for the reader.
     """
 
-    def __init__(self, settings: Settings, tell: Callable[[str], None] = lambda _: None) -> None:
-        """``tell`` is called with what goes wrong meanwhile, for people."""
+    def __init__(self, settings: Settings, say: Callable[[str], None] = lambda _: None) -> None:
+        """Prepare a watch; ``say`` is called with each problem, for the user."""
         self.settings = settings
         self.connections = Connections()
         self.host = Host(settings.counters_every_s, settings.drops)
         self.tally = Tally()
         self.warnings: list[str] = []
-        self._tell = tell
+        self._say = say
         self._folders: list[Path] = []
         self._rows = 0
         self._whole = True
@@ -145,15 +145,15 @@ class Watch:
         tick: Callable[[Watch, Taken], None] = lambda *_: None,
         cancellation: Cancellation | None = None,
     ) -> Watched:
-        """Watch until it is over, is cancelled, or Ctrl-C comes; then finish the recording.
+        """Watch until the end, a cancellation or Ctrl-C; then finish the recording.
 
         Args:
-            over: asked about twice a second whether it is over.
-            begun: called when the first poll is on its way.
-            tick: called about twice a second with what was seen, when it is written.
+            over: called about twice a second; True ends the watch.
+            begun: called when the sampler runs.
+            tick: called about twice a second with the samples, after they are written.
 
         Raises:
-            SamplingError: the kernel does not tell of its sockets.
+            SamplingError: the kernel does not list its sockets.
             RecordingError: the recording cannot be written at all.
         """
         cancellation = cancellation or Cancellation()
@@ -179,7 +179,7 @@ class Watch:
         self._writer.close()
 
     def is_alone(self) -> bool:
-        """True if all processes that were to be watched are gone, and their connections too."""
+        """True if all selected processes and their connections have ended."""
         standing = self._sampler.standing()
         return bool(standing["processes_gone"]) and not standing["connections"]
 
@@ -202,10 +202,13 @@ class Watch:
             self._warn(f"a poll of the sockets failed: {standing['problem']}")
         if taken.lost_rows:
             self._warn(
-                "rows were thrown away, since they could not be written in time: choose a longer --interval, or fewer"
+                "rows were lost, because they could not be written in time: use a longer --interval, or select fewer "
+                "connections"
             )
         if standing["ends_lost"]:
-            self._warn("more connections ended at once than the kernel could tell: the last counts of some are missing")
+            self._warn(
+                "connections ended faster than the kernel could report them: the last counts of some are missing"
+            )
         for warning in self.host.warnings():
             self._warn(warning)
 
@@ -222,9 +225,7 @@ class Watch:
     def _warn(self, warning: str) -> None:
         if warning not in self.warnings:
             self.warnings.append(warning)
-            self._tell(warning)
-
-    # Recordings one after the other.
+            self._say(warning)
 
     def _begin(self) -> RecordingWriter:
         from whydrop.measure.host import gather
@@ -240,13 +241,13 @@ class Watch:
             "started_ns": started_ns,
             "test": {
                 "test": NAME,
-                "title": "Connections of this host, as its kernel tells",
+                "title": "Connections of this host, as its kernel reports them",
                 "step_s": max(settings.every_s, INTERVAL_S),
                 "parameters": {
                     "every_s": settings.every_s,
                     "wanted": said,
                     "datagrams": settings.datagrams,
-                    **self.host.told(),
+                    **self.host.metadata(),
                 },
             },
             "hosts": {"local": gather()},
@@ -264,7 +265,7 @@ class Watch:
         self._end(before)
         self._writer = self._begin()
         self._writer.append("flows", self.connections.begin_again())
-        # What goes on must not wait for what is put together.
+        # A thread of its own finishes the former recording; sampling goes on.
         self._join()
         self._finishing = threading.Thread(target=self._finish_writer, args=(before,), name="whydrop recording")
         self._finishing.start()
@@ -281,7 +282,7 @@ class Watch:
         try:
             self._folders[place] = writer.finish("complete")
         except RecordingError as reason:
-            # The journal has it all, and can be read.
+            # The journal has all rows, and can be read.
             writer.close()
             self._whole = False
             self._warn(str(reason))

@@ -1,4 +1,4 @@
-"""The collector: at each tick all switches are asked at once, and every tick leaves a reading of each, made or not."""
+"""The collector: asks all switches at each tick. Every tick leaves a reading of each switch, successful or not."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from whydrop.collect.switches.delivery import Delivery
 from whydrop.collect.switches.readings import Reading
 from whydrop.collect.switches.schedule import SECOND_NS, Clock, Schedule, SystemClock, Tick
 from whydrop.collect.switches.source import Source
-from whydrop.collect.switches.standing import Standings
+from whydrop.collect.switches.standings import Standings
 
-# So many switches are spoken to at the same time. Each takes a socket, and their answers arrive together: more would
-# only overflow queues on the way.
+# The number of switches that are asked at the same time. Each takes a socket, and their answers arrive together: more
+# would overflow queues on the path.
 AT_ONCE = 512
 
 T = TypeVar("T")
-# How long polls that are going on may take to end when the collector is asked to.
+# The time that running polls have to end when the collector stops.
 _PATIENCE_S = 5.0
 
-_STILL_BUSY = "skipped: the poll before (or the search for its ports) was still going on"
-_HELD_UP = "skipped: the collector was held up (a busy or stopped process, a suspended machine)"
+_STILL_BUSY = "skipped: the previous poll (or the search for ports) was still running"
+_HELD_UP = "skipped: the collector was not running in time (a busy host, a stopped process, a suspended machine)"
 
 
 @dataclass
 class _Worker:
-    """A switch, and the poll of it that is going on."""
+    """A switch, and its running poll."""
 
     source: Source
     task: asyncio.Task[None] | None = None
     settling: asyncio.Task[None] | None = None
-    polled: bool = False  # or the task, if any, is still the source's preparation
-    # Ticks that passed in the meantime: told after the poll, so that readings come in the order of ticks.
+    polled: bool = False  # False: the task, if any, is still the source's preparation
+    # Ticks that passed in the meantime. They are delivered after the poll: readings come in the order of ticks.
     skipped: list[Reading] = field(default_factory=list)
 
     @property
@@ -50,7 +50,7 @@ class Collector:
         delivery: gets all readings.
         say: takes one line when something changes.
         clock: for tests.
-        watch: called after each change of what `standings` and `next_due_ns` tell.
+        watch: called after each change of `standings` and `next_due_ns`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Collector:
 
     @property
     def waiting(self) -> int:
-        """Readings that the outputs have not taken yet."""
+        """The number of readings that the outputs have not taken yet."""
         return self._delivery.behind
 
     async def run(self, stop: asyncio.Event, duration_s: float | None = None) -> None:
@@ -98,7 +98,7 @@ class Collector:
             await self._ended()
 
     async def _prepared(self, stopped: asyncio.Future[Any]) -> None:
-        """Let every source prepare itself. Those that take long go on with it while the others are polled."""
+        """Let every source prepare itself. Slow ones go on while the others are polled."""
 
         async def one(source: Source) -> None:
             async with self._room:
@@ -115,13 +115,15 @@ class Collector:
         if tick.stepped_ns:
             self._say(_stepped(tick, schedule.next_due_ns, self._clock.wall_ns()))
         if tick.missed_in_all:
-            self._say(f"held up: {tick.missed_in_all} tick{'s' if tick.missed_in_all > 1 else ''} passed without polls")
+            self._say(
+                f"not running in time: {tick.missed_in_all} tick{'s' if tick.missed_in_all > 1 else ''} without polls"
+            )
         for worker in self._workers:
             worker.skipped += [worker.source.missed(due, _HELD_UP) for due in tick.missed]
             if worker.busy:
                 worker.skipped.append(worker.source.missed(tick.due_ns, _STILL_BUSY))
                 if not worker.polled:
-                    # No reading comes before these, and preparing may take minutes: nobody shall wonder that long.
+                    # Preparing may take minutes. No earlier reading can follow, so these need not wait for it.
                     self._flush(worker)
             else:
                 worker.polled = True
@@ -143,7 +145,7 @@ class Collector:
         except asyncio.CancelledError:
             return _stopped(source, due_ns)
         except Exception as reason:
-            # A fault of ours in one switch's source must not end the polls of all others.
+            # A bug in one switch's source must not end the polls of the others.
             failed = source.missed(due_ns, f"{type(reason).__name__}: {reason}")
             return Reading(failed.switch, failed.site, failed.metro, due_ns, None, None, "error", failed.message)
 
@@ -159,7 +161,7 @@ class Collector:
             self._say(line)
 
     async def _ended(self) -> None:
-        """Let polls end that are going on, and deliver what is left."""
+        """Let running polls end, and deliver the remaining readings."""
         tasks = [worker.task for worker in self._workers if worker.task is not None and not worker.task.done()]
         if tasks:
             _, pending = await asyncio.wait(tasks, timeout=_PATIENCE_S)
@@ -189,13 +191,13 @@ async def _first_of(
 
 
 def _stopped(source: Source, due_ns: int) -> Reading:
-    failed = source.missed(due_ns, "the collector was stopped before the answer came")
+    failed = source.missed(due_ns, "the collector was stopped before the answer arrived")
     return Reading(failed.switch, failed.site, failed.metro, due_ns, None, None, "error", failed.message)
 
 
 def _stepped(tick: Tick, next_due_ns: int, now_ns: int) -> str:
     seconds = abs(tick.stepped_ns) / SECOND_NS
-    way = "forward" if tick.stepped_ns > 0 else "back"
-    line = f"this host's clock was set {way} by {seconds:.3g} s"
+    direction = "forward" if tick.stepped_ns > 0 else "back"
+    line = f"this host's clock was set {direction} by {seconds:.3g} s"
     wait_s = (next_due_ns - now_ns) / SECOND_NS
     return line if tick.stepped_ns > 0 else f"{line}; the next poll is in {wait_s:.3g} s"

@@ -1,4 +1,4 @@
-"""Which ports of a switch are meant, by which index they go today, and which counters they have."""
+"""Finds the configured ports of a switch, their present index, and the counters that they have."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from whydrop.collect.switches import bridging, oids
+from whydrop.collect.switches import bridge_tables, oids
 from whydrop.collect.switches.config import Switch
 from whydrop.collect.switches.readings import Counter, Port
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.sessions import AskingError, SwitchSession, Value
 
 _LONGEST_TEXT = 255  # DisplayString (RFC 2579)
-_UNKNOWN_SPEED_BPS = 2**32 - 1  # ifSpeed of what is faster than it can say (RFC 2863)
+_UNKNOWN_SPEED_BPS = 2**32 - 1  # ifSpeed of a port that is too fast for its 32 bits (RFC 2863)
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Interface:
 
 @dataclass(frozen=True)
 class Found:
-    """The ports and counters to ask of a switch.
+    """The ports and counters to poll on a switch.
 
     Attributes:
-        ports: those that fit, in the order of their indexes.
-        asked: object identifiers, and what each of them tells.
-        places: of the wanted MAC addresses that were found, their ifIndex.
-        missing: entries of the configuration that no port fits, as sentences.
-        notes: what else the operator should know, as sentences.
-        names: of each port the object that holds its name on the switch, and the name: another one there is another
-            port, whether or not the switch says that its table changed.
+        ports: the matching ports, in the order of their indexes.
+        asked: object identifiers, each with its port and counter.
+        places: the ifIndex of each configured MAC address that was found.
+        missing: entries of the configuration without a matching port, as sentences.
+        notes: for the operator, as sentences.
+        names: of each port the object with its name on the switch, and the name. Another name there means another
+            port, even if the switch does not report a change of its table.
     """
 
     ports: tuple[Port, ...] = ()
@@ -54,28 +54,28 @@ async def find(
     session: SwitchSession,
     interval_s: float,
     before: Found | None = None,
-    standing: Collection[tuple[str, str]] = (),
+    stuck: Collection[tuple[str, str]] = (),
 ) -> Found:
-    """Find the ports and counters of ``switch`` as it is now.
+    """Find the present ports and counters of ``switch``.
 
     Args:
-        switch: what is wanted.
-        session: with which it is asked.
+        switch: the configuration.
+        session: asks the switch.
         interval_s: between polls, for a warning about counters that wrap faster.
-        before: what was found last, if the switch has not begun anew since. A MAC address goes out of the bridge table
-            after minutes of silence; its port is then the one that it was.
-        standing: ports and counters whose 64 bits were seen to stand still beside 32 that count.
+        before: the last result, if the switch has not restarted since. A MAC address leaves the bridge table after
+            minutes of silence; its port is then the former one.
+        stuck: ports and counters of which the 64-bit counter stands still while its 32-bit twin counts.
 
     Raises:
         AskingError: the switch does not answer.
     """
     table = await interfaces(session)
     macs = {entry.mac for entry in switch.ports if entry.mac is not None}
-    places = await bridging.locate(switch, session, macs) if macs else {}
+    places = await bridge_tables.locate(switch, session, macs) if macs else {}
     if before is not None:
         places |= {mac: index for mac, index in before.places.items() if not isinstance(places.get(mac), int)}
     ports, missing, notes = chosen(switch.ports, table, places)
-    asked, more = await _counted(switch, session, ports, interval_s, standing)
+    asked, more = await _counted(switch, session, ports, interval_s, stuck)
     known = {mac: index for mac, index in places.items() if isinstance(index, int)}
     names = {table[port.index].name_oid: table[port.index].name for port in ports}
     return Found(ports, asked, known, missing, (*notes, *more), names)
@@ -104,7 +104,7 @@ async def interfaces(session: SwitchSession) -> dict[int, Interface]:
 
 
 def text(value: Value) -> str:
-    """A name that a switch gave: nobody guarantees that it is text."""
+    """A name from a switch, which may be no valid text."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return str(value or "").replace("\x00", "").strip()[:_LONGEST_TEXT]
@@ -115,9 +115,9 @@ def chosen(
     table: dict[int, Interface],
     places: dict[str, int | str],
 ) -> tuple[tuple[Port, ...], tuple[str, ...], tuple[str, ...]]:
-    """The ports that entries mean, the entries that mean none, and what is odd.
+    """The matching ports, sentences about entries without one, and notes.
 
-    Each interface belongs to the first entry that it fits.
+    Each interface belongs to the first entry that it matches.
 
     Args:
         entries: of the configuration.
@@ -145,22 +145,24 @@ def _fits(entry: PortEntry, interface: Interface, places: dict[str, int | str]) 
         return places.get(entry.mac) == interface.index
     pattern, name = (entry.alias, interface.alias) if entry.alias is not None else (entry.ifname, interface.name)
     assert pattern is not None
-    # Names may hold brackets of their own: as they are written they always fit.
+    # A name may contain brackets, so the name itself always matches.
     return bool(name) and (name == pattern or fnmatchcase(name, pattern))
 
 
 def _nothing_fits(entry: PortEntry, table: dict[int, Interface], places: dict[str, int | str]) -> str:
     if entry.mac is not None:
-        place = places.get(entry.mac, "it was not looked for")
-        why = place if isinstance(place, str) else f"bridge port leads to ifIndex {place}, which does not exist"
-        return f"no port for mac = {bridging.written(entry.mac)}: {why}"
+        place = places.get(entry.mac, "it was not searched for")
+        why = place if isinstance(place, str) else f"its bridge port has ifIndex {place}, which does not exist"
+        return f"no port for mac = {bridge_tables.written(entry.mac)}: {why}"
     if entry.index is not None:
         return f"no port has index = {entry.index}; there are {_some(map(str, table))}"
     if entry.alias is not None:
-        return f"no port's alias (ifAlias) fits {entry.alias!r}; there are {_some(one.alias for one in table.values())}"
+        aliases = _some(one.alias for one in table.values())
+        return f"no port has an alias (ifAlias) that matches {entry.alias!r}; there are {aliases}"
     if entry.ifname is not None:
-        return f"no port's name (ifName) fits {entry.ifname!r}; there are {_some(one.name for one in table.values())}"
-    return "the switch tells of no ports (ifTable), or entries before took them all"
+        names = _some(one.name for one in table.values())
+        return f"no port has a name (ifName) that matches {entry.ifname!r}; there are {names}"
+    return "the switch lists no ports (ifTable), or earlier entries match all of them"
 
 
 def _some(names: Iterable[str], most: int = 8) -> str:
@@ -172,13 +174,13 @@ def _some(names: Iterable[str], most: int = 8) -> str:
 def _port(entry: PortEntry, interface: Interface, others: Iterable[Port], notes: list[str]) -> Port:
     name = _filled(entry.name, interface) or interface.name or str(interface.index)
     machine = _filled(entry.machine, interface) if entry.machine is not None else None
-    # Two ports by one name would be one series; the first has it, and what the other counts is not lost.
+    # Two ports with one name would make one series: the second one gets a longer name.
     first = next((port for port in others if (port.name, port.machine) == (name, machine)), None)
     if first is not None:
         longer = f"{name}:{interface.name or interface.index}"
         notes.append(
             f"ports {first.index} and {interface.index} are both named {name!r}; the second is kept as {longer!r}. "
-            'Names such as "{ifname}" or "{alias}" tell them apart'
+            'Use a name such as "{ifname}" or "{alias}"'
         )
         name = longer
     return Port(
@@ -198,14 +200,14 @@ async def _counted(
     session: SwitchSession,
     ports: Sequence[Port],
     interval_s: float,
-    standing: Collection[tuple[str, str]] = (),
+    stuck: Collection[tuple[str, str]] = (),
 ) -> tuple[dict[str, tuple[Port, Counter]], list[str]]:
-    """Which of the wanted counters each port has; narrow ones where it lacks wide ones, or these stand still."""
+    """The configured counters that each port has; 32-bit ones where 64-bit ones are missing or stand still."""
     wanted = {oids.of_port(counter, port.index): (port, counter) for port in ports for counter in switch.counters}
     if wanted:
         await session.learn_size(list(wanted))
     values = await _values(session, list(wanted))
-    dead = await _dead(session, wanted, values, standing)
+    dead = await _dead(session, wanted, values, stuck)
     found = {oid: pair for oid, pair in wanted.items() if oid in values and oid not in dead}
     lacking = [pair for oid, pair in wanted.items() if oid not in found]
     narrow = {
@@ -217,7 +219,7 @@ async def _counted(
     narrow = {oid: pair for oid, pair in narrow.items() if oid in there}
     instead = {(port, counter.name) for port, counter in narrow.values()}
     absent = [(port, counter) for port, counter in lacking if (port, counter.name) not in instead]
-    # In the order of ports, so that one port's counters are read by one message, or two.
+    # In the order of ports, so that one or two messages read the counters of a port.
     both = found | narrow
     order = {port: number for number, port in enumerate(ports)}
     asked = dict(sorted(both.items(), key=lambda item: order[item[1][0]]))
@@ -227,7 +229,7 @@ async def _counted(
         *_narrow_notes(
             [pair for pair in narrow.values() if (pair[0].name, pair[1].name) in stopped],
             interval_s,
-            "the 64-bit counter stands still beside it",
+            "the 64-bit counter stands still",
         ),
     ]
     return asked, [*notes, *_absent_notes(absent, len(ports))]
@@ -247,19 +249,19 @@ async def _dead(
     session: SwitchSession,
     wanted: dict[str, tuple[Port, Counter]],
     values: dict[str, int],
-    standing: Collection[tuple[str, str]],
+    stuck: Collection[tuple[str, str]],
 ) -> set[str]:
-    """Counters of 64 bits that do not count: seen to stand still, or at zero where that of 32 bits is not."""
+    """64-bit counters that do not count: they were seen to stand still, or are zero while their 32-bit twin is not."""
     twins = {oid: twin for oid, pair in wanted.items() if oid in values and (twin := twin_of(*pair)) is not None}
-    dead = {oid for oid in twins if (wanted[oid][0].name, wanted[oid][1].name) in standing}
+    dead = {oid for oid in twins if (wanted[oid][0].name, wanted[oid][1].name) in stuck}
     zero = [oid for oid in twins if values[oid] == 0 and oid not in dead]
-    # Both once more, and together: the port may have begun to count in between.
+    # Both are read again, together: the port may have begun to count in between.
     both = await _values(session, [one for oid in zero for one in (oid, twins[oid])])
     return dead | {oid for oid in zero if both.get(oid) == 0 and both.get(twins[oid], 0) > 0}
 
 
 def twin_of(port: Port, counter: Counter) -> str | None:
-    """The object that counts the same in 32 bits; ``None`` where there is none."""
+    """The object that counts the same in 32 bits; ``None`` where no such object exists."""
     narrow = oids.NARROW.get(counter.name) if counter.bits == 64 else None
     return None if narrow is None else oids.of_port(narrow, port.index)
 
@@ -269,11 +271,11 @@ def _narrow_notes(
 ) -> list[str]:
     notes = []
     for name, ports in _by_counter(narrow):
-        note = f"{name} of {_ports(ports)} has 32 bits only ({why})"
+        note = f"{name} of {_ports(ports)} has only 32 bits ({why})"
         fastest = max((port.speed_bps or 0 for port in ports), default=0)
         wraps_s = 2**32 * 8 / fastest if fastest and name.startswith("octets") else None
         if wraps_s is not None and wraps_s < 2 * interval_s:
-            note += f"; at {fastest / 1e9:g} Gbit/s it wraps after {wraps_s:.3g} s: poll more often, or do not trust it"
+            note += f"; at {fastest / 1e9:g} Gbit/s it wraps after {wraps_s:.3g} s: poll more often, or ignore it"
         notes.append(note)
     return notes
 
@@ -301,7 +303,7 @@ def _ports(ports: Sequence[Port]) -> str:
 
 
 def indexes(found: Found) -> dict[tuple[str, str | None], int]:
-    """By which index each port goes, by its name and machine."""
+    """The index of each port, by its name and machine."""
     return {(port.name, port.machine): port.index for port in found.ports}
 
 

@@ -1,4 +1,4 @@
-"""How the switches stand: which answer, since when others do not, and how punctual the polls are."""
+"""The state of the switches: which answer, since when others do not, and how punctual the polls are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from whydrop.collect.switches.readings import Reading
 
-# A hundred switches' polls of three hours at ten seconds.
+# Polls of a hundred switches every ten seconds, for three hours.
 _REMEMBERED = 100_000
-# A switch that answers now and then would fill a journal: of one that changes often there are so many lines in a time.
+# A switch that answers now and then would flood the log: it gets this many lines within this time.
 MOST_LINES = 8
 LINES_WITHIN_NS = 600_000_000_000
 
@@ -21,21 +21,21 @@ class _Standing:
     message: str | None = None
     since_ns: int = 0  # tick
     polls: int = 0  # since the state began
-    # Of the time for which lines are counted:
+    # Of the period for which lines are counted:
     began_ns: int = 0
     lines: int = 0
-    untold: int = 0
+    omitted: int = 0
     polled: int = 0
     failed: int = 0
 
 
 @dataclass
 class Standings:
-    """The state of all switches, for people.
+    """The state of all switches, for the operator.
 
     Attributes:
         counts: polls by status.
-        lateness_ns: of the last polls: how long after its tick each began.
+        lateness_ns: of the last polls: the time from the tick to the start.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class Standings:
     _worst_of_tick: dict[int, int] = field(default_factory=dict)
 
     def expect(self, names: Iterable[str]) -> None:
-        """Name the switches, so that those which never answered count too."""
+        """Name the switches, so that those that never answer count too."""
         for name in names:
             self._switches.setdefault(name, _Standing())
 
     def take(self, reading: Reading) -> str | None:
-        """Take a reading; a line if its switch stands otherwise than before, and nothing each time that it does not.
+        """Take a reading; return a line if the state of its switch changed.
 
-        Of a switch that changes often there are a few lines, and then one in ten minutes.
+        A switch that changes often gets a few lines, and then one in ten minutes.
         """
         self.counts[reading.status] = self.counts.get(reading.status, 0) + 1
         if reading.start_ns is not None:
@@ -61,7 +61,7 @@ class Standings:
             self._worst_of_tick = {reading.due_ns: worst}
         now = self._switches.setdefault(reading.switch, _Standing())
         now.polls += 1
-        # What a switch says when it is failing may differ from poll to poll; its state does not.
+        # The message of a failing switch may differ from poll to poll; its state does not.
         said = reading.message if reading.status == "ok" else None
         if (now.status, now.message) == (reading.status, said):
             return _rationed(now, reading, None)
@@ -71,20 +71,20 @@ class Standings:
 
     @property
     def answering(self) -> int:
-        """Switches whose last poll was good."""
+        """The number of switches with a successful last poll."""
         return sum(one.status == "ok" for one in self._switches.values())
 
     @property
     def failing(self) -> list[str]:
-        """Names of those whose last poll was not."""
+        """Names of the switches with a failed last poll."""
         return sorted(name for name, one in self._switches.items() if one.status not in (None, "ok"))
 
     def worst_lateness_ns(self) -> int | None:
-        """Of the last tick's polls."""
+        """The largest lateness of the last tick's polls."""
         return next(iter(self._worst_of_tick.values()), None)
 
     def quantile_ns(self, share: float) -> int | None:
-        """Lateness that this share of the remembered polls does not exceed."""
+        """The lateness that this share of the last polls does not exceed."""
         if not self.lateness_ns:
             return None
         ranked = sorted(self.lateness_ns)
@@ -95,13 +95,13 @@ def _rationed(of: _Standing, reading: Reading, line: str | None) -> str | None:
     """The line, unless there were many of this switch in the last minutes."""
     summary = None
     if not 0 <= reading.due_ns - of.began_ns < LINES_WITHIN_NS:
-        if of.untold:
+        if of.omitted:
             message = f": {reading.message}" if reading.message else ""
             summary = (
-                f"{reading.switch}: changed {of.untold} more times, {of.failed} of {of.polled} polls failed; "
+                f"{reading.switch}: changed {of.omitted} more times, {of.failed} of {of.polled} polls failed; "
                 f"now {reading.status}{message}"
             )
-        of.began_ns, of.lines, of.untold, of.polled, of.failed = reading.due_ns, 0, 0, 0, 0
+        of.began_ns, of.lines, of.omitted, of.polled, of.failed = reading.due_ns, 0, 0, 0, 0
     of.polled += 1
     of.failed += reading.status != "ok"
     line = summary or line
@@ -109,9 +109,9 @@ def _rationed(of: _Standing, reading: Reading, line: str | None) -> str | None:
         return None
     of.lines += 1
     if of.lines > MOST_LINES:
-        of.untold += 1
+        of.omitted += 1
         return None
-    return f"{line}; it changes often: more of it within 10 min" if of.lines == MOST_LINES else line
+    return f"{line}; it changes often: its next line comes within 10 min" if of.lines == MOST_LINES else line
 
 
 def _line(reading: Reading, before: _Standing) -> str:
@@ -121,6 +121,6 @@ def _line(reading: Reading, before: _Standing) -> str:
     if before.status is None:
         return f"{reading.switch}: answers with {len(reading.values)} counters{message}"
     if before.status == "ok":
-        return f"{reading.switch}: {reading.message or 'all is answered again'}"
-    missed = f"{before.polls} poll{'s' if before.polls != 1 else ''} of it failed"
+        return f"{reading.switch}: {reading.message or 'all counters are answered again'}"
+    missed = f"{before.polls} poll{'s' if before.polls != 1 else ''} failed"
     return f"{reading.switch}: answers again; {missed}{message}"
