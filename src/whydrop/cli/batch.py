@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +16,7 @@ from whydrop.runtime import cancelling
 if TYPE_CHECKING:
     from whydrop.measure.batch.executing import Summary
     from whydrop.measure.batch.expanding import Run
-    from whydrop.measure.batch.reading import Tables
+    from whydrop.measure.batch.preparing import Prepared
     from whydrop.measure.batch.state import State
     from whydrop.show.document import Table
 
@@ -58,14 +57,11 @@ _choosing = options.together(
 @options.as_json
 def plan(with_commands: bool, as_json: bool, **given: Any) -> None:
     """Show the runs in their order, and how long they take; run nothing."""
-    tables = _read(given["files"])
-    state, _ = _begun(tables, given, resume=False)
-    runs = _ordered(_expanded(tables, state), state)
-    times = _times(runs)
+    prepared = _prepared(given)
     if as_json:
-        ending.write_document(json.dumps(_document(runs, times, state), ensure_ascii=False))
+        ending.write_document(json.dumps(prepared.document(), ensure_ascii=False))
         return
-    _print_plan(runs, times, state, with_commands=with_commands)
+    _print_plan(prepared, with_commands=with_commands)
 
 
 @command.command("run", epilog=EXAMPLES)
@@ -110,44 +106,22 @@ def convert(file: Path, output: Path | None) -> None:
 # --- from files to runs ---
 
 
-def _read(files: Sequence[Path]) -> Tables:
-    from whydrop.measure.batch.reading import read
+def _prepared(options: dict[str, Any], *, resume: bool = False) -> Prepared:
+    """The runs of the files; mistakes in them end the program with status 2."""
+    from whydrop.measure.batch.expanding import BatchError
+    from whydrop.measure.batch.planning import RunsError
+    from whydrop.measure.batch.preparing import Choice, prepare
     from whydrop.runtime.user_files.problems import FileError
 
+    choice = Choice(
+        options["batches"], _overrides(options), options["repetitions"], options["shuffle"], options["seed"]
+    )
     try:
-        return read(files)
-    except FileError as reason:
-        _refuse([str(problem) for problem in reason.problems])
-
-
-def _refuse(lines: Sequence[str]) -> NoReturn:
-    for line in lines:
-        click.echo(f"whydrop: {ending.printable(line)}", err=True)
-    sys.exit(2)
-
-
-def _state_path(options: dict[str, Any]) -> Path:
-    from whydrop.measure.batch.state import SUFFIX
-
-    return Path(options["output"]) / f"{options['files'][0].stem}{SUFFIX}"
-
-
-def _begun(tables: Tables, options: dict[str, Any], *, resume: bool) -> tuple[State, list[str]]:
-    """The state to continue with, or a new one; and notes about it."""
-    import uuid
-    from datetime import datetime
-
-    from whydrop.measure.batch.state import State, digests, seed_of
-
-    if resume:
-        state = State.read(_state_path(options))
-        changed = [name for name, digest in digests(tables.files).items() if state.files.get(name) != digest]
-        return state, [f"{name} has changed since the batch began" for name in changed]
-    shuffle = tables.shuffle if options["shuffle"] is None else options["shuffle"]
-    seed = options["seed"] if options["seed"] is not None else seed_of(tables.files)
-    time = datetime.now().strftime("%Y-%m-%dT%H%M%S")
-    wanted = {key: options[key] for key in ("batches", "repetitions")} | {"overrides": _overrides(options)}
-    return State(str(uuid.uuid4()), time, seed if shuffle else None, [], wanted, digests(tables.files)), []
+        return prepare(options["files"], options["output"], choice, resume=resume)
+    except (FileError, BatchError, RunsError) as reason:
+        for line in str(reason).splitlines():
+            click.echo(f"whydrop: {ending.printable(line)}", err=True)
+        sys.exit(2)
 
 
 def _overrides(options: dict[str, Any]) -> dict[str, str]:
@@ -160,86 +134,30 @@ def _overrides(options: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _expanded(tables: Tables, state: State) -> list[Run]:
-    from whydrop.measure.batch.expanding import BatchError, Wanted, expand_runs
-    from whydrop.runtime.user_files.problems import FileError
-
-    try:
-        return expand_runs(tables, Wanted(**state.wanted, time=state.time))
-    except FileError as reason:
-        _refuse([str(problem) for problem in reason.problems])
-    except BatchError as reason:
-        _refuse([str(reason)])
-
-
-def _ordered(runs: list[Run], state: State) -> list[Run]:
-    """The runs in the state's order; runs that are not in it come last."""
-    from whydrop.measure.batch.expanding import shuffled
-
-    if state.seed is not None:
-        runs = shuffled(runs, state.seed)
-    place = {key: number for number, key in enumerate(state.order)}
-    runs = sorted(runs, key=lambda run: place.get(run.key, len(place)))
-    state.order = [run.key for run in runs]
-    return runs
-
-
-def _times(runs: Sequence[Run]) -> dict[str, float]:
-    from whydrop.measure.batch.planning import RunsError, times_s
-
-    try:
-        return times_s(runs)
-    except RunsError as reason:
-        _refuse(reason.lines)
-
-
 # --- running ---
 
 
 def _run(resume: bool, restart: bool, stop_on_failure: bool, options: dict[str, Any]) -> int:
     from whydrop.cli.batch_progress import watching
+    from whydrop.measure.batch import preparing
     from whydrop.measure.batch.executing import execute
     from whydrop.measure.batch.measuring import run_test
     from whydrop.measure.batch.state import StateError
 
-    tables = _read(options["files"])
-    path = _state_path(options)
     try:
         if not resume and not restart:
-            _nothing_left(path)
-        state, notes = _begun(tables, options, resume=resume)
+            preparing.require_nothing_left(preparing.state_path(options["files"], options["output"]))
+        prepared = _prepared(options, resume=resume)
     except StateError as reason:
         return ending.status(reason)
-    state_keys = set(state.order)
-    runs = _ordered(_expanded(tables, state), state)
-    if not runs:
-        _refuse(["no batch to run: every batch of the file is abstract or disabled"])
-    times = _times(runs)
-    gone = state_keys - {run.key for run in runs}
-    notes += [f"run {key} is no longer in the file; left out" for key in sorted(gone)]
-    for note in notes:
+    for note in prepared.notes:
         click.echo(f"whydrop: {ending.printable(note)}", err=True)
-    with watching(times) as watcher:
+    with watching(prepared.times_s) as watcher:
         summary = execute(
-            runs, state, state_path=path, output=options["output"], run_test=run_test, watcher=watcher,
-            stop_on_failure=stop_on_failure,
+            prepared.runs, prepared.state, state_path=prepared.path, output=options["output"], run_test=run_test,
+            watcher=watcher, stop_on_failure=stop_on_failure,
         )  # fmt: skip
-    return _summary(summary, state, path)
-
-
-def _nothing_left(path: Path) -> None:
-    """Refuse to start again while an earlier call has runs left to do."""
-    from whydrop.measure.batch.state import State, StateError
-
-    if not path.exists():
-        return
-    state = State.read(path)
-    left = len(state.unfinished())
-    if left:
-        raise StateError(
-            f"{path}: {left} of {len(state.order)} runs are left to do; continue with --resume, or start again with "
-            "--restart"
-        )
+    return _summary(summary, prepared.state, prepared.path)
 
 
 def _summary(summary: Summary, state: State, path: Path) -> int:
@@ -260,7 +178,7 @@ def _summary(summary: Summary, state: State, path: Path) -> int:
 # --- showing ---
 
 
-def _print_plan(runs: Sequence[Run], times: dict[str, float], state: State, *, with_commands: bool) -> None:
+def _print_plan(prepared: Prepared, *, with_commands: bool) -> None:
     from whydrop.show import terminal
     from whydrop.show.document import Column, Columns, Document, Table, Text, parts
     from whydrop.text import quantities
@@ -271,12 +189,12 @@ def _print_plan(runs: Sequence[Run], times: dict[str, float], state: State, *, w
         Column("With"): lambda row: ", ".join(row[1].arguments) or "–",
         Column("Rep.", True, 1): lambda row: f"{row[1].repetition:02d}",
         Column("Test", rank=3): lambda row: row[1].test or "(command)",
-        Column("Takes", True, 4): lambda row: quantities.duration(times[row[1].key]),
+        Column("Takes", True, 4): lambda row: quantities.duration(prepared.times_s[row[1].key]),
         Column("Title", rank=5): lambda row: row[1].title,
     }
-    total_s = sum(times.values()) + sum(one.pause_s for one in runs[:-1])
-    order = f" Random order by seed {state.seed}." if state.seed is not None else ""
-    title = f"{quantities.plural(len(runs), 'run')}, {quantities.long_duration(total_s)} in all.{order}"
+    runs, seed = prepared.runs, prepared.state.seed
+    order = f" Random order by seed {seed}." if seed is not None else ""
+    title = f"{quantities.plural(len(runs), 'run')}, {quantities.long_duration(prepared.total_s)} in all.{order}"
     commands = map(_commands, enumerate(runs, 1)) if with_commands else ()
     shown = parts(Table.of("", columns, enumerate(runs, 1)), *commands, Text(title))
     terminal.print_document(Document(title, shown))
@@ -295,15 +213,3 @@ def _words(line: str | list[str]) -> str:
     import shlex
 
     return line if isinstance(line, str) else shlex.join(line)
-
-
-def _document(runs: Sequence[Run], times: dict[str, float], state: State) -> dict[str, Any]:
-    import dataclasses
-
-    found = []
-    for one in runs:
-        data = dataclasses.asdict(one) | {"takes_s": times[one.key], "folder": str(one.folder)}
-        data["secret_file"] = str(one.secret_file) if one.secret_file else None
-        found.append(data)
-    total_s = sum(times.values()) + sum(one.pause_s for one in runs[:-1])
-    return {"seed": state.seed, "total_s": total_s, "runs": found}

@@ -92,7 +92,7 @@ def prepare(files: Sequence[Path], output: Path, choice: Choice = Choice(), *, r
     runs = _ordered(expand_runs(tables, Wanted(**state.wanted, time=state.time)), state)
     if not runs:
         raise BatchError("no batch to run: every batch of the file is abstract or disabled")
-    notes += [f"run {key} is not in the file any more; left out" for key in sorted(known - {run.key for run in runs})]
+    notes += [f"run {key} is no longer in the file; left out" for key in sorted(known - {run.key for run in runs})]
     return Prepared(runs, times_s(runs), state, path, notes)
 
 
@@ -106,7 +106,10 @@ def require_nothing_left(path: Path) -> None:
         return
     state = State.read(path)
     if left := len(state.unfinished()):
-        raise StateError(f"{path}: {left} of {len(state.order)} runs are left to do; resume them, or restart")
+        raise StateError(
+            f"{path}: {left} of {len(state.order)} runs are left to do; continue with --resume, or start again with "
+            "--restart (in Python: resume=True, restart=True)"
+        )
 
 
 def _new_state(tables: Tables, choice: Choice) -> State:
