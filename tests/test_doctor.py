@@ -35,5 +35,5 @@ def test_json_has_every_ability() -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    (found,) = (one for one in abilities.abilities(tmp_path / "gone") if one.name.endswith("gone"))
+    (found,) = (one for one in abilities.doctor(tmp_path / "gone") if one.name.endswith("gone"))
     assert not found.present

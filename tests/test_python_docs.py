@@ -14,7 +14,7 @@ from whydrop.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "python.md"
-NOT_FOR_PYTHON = {"completion", "doctor"}
+NOT_FOR_PYTHON = {"completion"}
 
 
 @pytest.mark.slow

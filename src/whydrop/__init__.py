@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whydrop._core import CaptureError, __version__
+    from whydrop.act.abilities import Ability, doctor
     from whydrop.api.changing import fix, pace, pace_forget, pace_keep, pace_revert, pace_status
     from whydrop.api.explaining import Explanation, explain
     from whydrop.api.measuring import batch, batch_plan, depth, describe_test, responder, run, start, tests, watch
@@ -49,6 +50,7 @@ _HOMES = {
     name: module
     for module, names in {
         "whydrop._core": ("CaptureError", "__version__"),
+        "whydrop.act.abilities": ("Ability", "doctor"),
         "whydrop.api.explaining": ("Explanation", "explain"),
         "whydrop.api.measuring": (
             "batch",
@@ -105,6 +107,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Ability",
     "AfterGap",
     "Against",
     "Capture",
@@ -139,6 +142,7 @@ __all__ = [
     "compare",
     "depth",
     "describe_test",
+    "doctor",
     "explain",
     "explain_into",
     "export",

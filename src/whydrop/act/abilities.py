@@ -44,9 +44,13 @@ class Ability:
     remedy: str
 
 
-def abilities(folder: Path) -> list[Ability]:
-    """Examine this host; recordings would go into ``folder``."""
-    return [*_privileges(), *_kernel(), *_programs(), *_folders(folder)]
+def doctor(folder: str | os.PathLike[str] = ".") -> list[Ability]:
+    """Examine this host: what whydrop can do here, and how to add what is missing.
+
+    Args:
+        folder: recordings would go here.
+    """
+    return [*_privileges(), *_kernel(), *_programs(), *_folders(Path(folder))]
 
 
 def _privileges() -> Iterator[Ability]:

@@ -6,7 +6,6 @@ import json
 import sys
 from dataclasses import asdict
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,9 +29,9 @@ Examples:
 @options.as_json
 def command(as_json: bool) -> None:
     """Show which privileges, kernel features, programs and folders this host has, and how to get the missing ones."""
-    from whydrop.act.abilities import abilities
+    from whydrop.act.abilities import doctor
 
-    found = abilities(Path())
+    found = doctor()
     if as_json:
         from whydrop import _core
 
