@@ -142,7 +142,7 @@ class Watched:
         """The drops of the host by reason, as `whydrop explain` tells them."""
         (path,) = self.folder.glob("*.recording")
         found = [one for one in explain(path).document()["verdicts"] if one["cause"] == "host-drop"]
-        assert all(one["evidence"] and one["sentence"].startswith("This host itself dropped") for one in found)
+        assert all(one["evidence"] and one["sentence"].startswith("This host dropped") for one in found)
         return {one["detail"]: one["lost"] for one in found}
 
     def counted(self, counter: str) -> float:

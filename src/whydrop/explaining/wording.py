@@ -153,4 +153,8 @@ def model(replayed: Mapping[str, Any]) -> str:
     >>> model({"element": "codel", "rate_bps": 18e6, "limit_bytes": None, "limit_packets": None})
     'CoDel draining at 18.0\\xa0Mbit/s'
     """
+    fact = replayed.get("fact")
+    if fact is not None and fact["code"] == "policer-misses" and not fact["values"]["hits"]:
+        # The rate and bucket of a policer that would have dropped no lost packet mean nothing.
+        return "Policer (none fits)"
     return fill(queues.MODELS.get(replayed["element"], "{element} at {rate_bps}"), replayed)

@@ -41,6 +41,11 @@ _SEEN_LONGEST = (
     "longer than the fastest"
 )
 
+_MISSES = (
+    "[dropped?{dropped|packet}, [hits?only {hits}|none] of them among the {lost} that were lost|no packet, although "
+    "{lost} were lost]"
+)
+
 EVIDENCE: dict[str, Phrase] = {
     "no-queue": (
         "a full queue of this size would have delayed packets by {queue_s} just before a drop; they were "
@@ -138,14 +143,8 @@ EVIDENCE: dict[str, Phrase] = {
         "a shaper at {rate_bps} drops nothing until its queue is full: it would have delayed packets by up to "
         "{longest_wait_s} instead of losing {lost}" + _SEEN_LONGEST
     ),
-    "policer-misses": (
-        "no policer fits: the best one would have dropped {dropped|packet}, [hits?only {hits}|none] of them among the "
-        "{lost} that were lost"
-    ),
-    "full-queue-misses": (
-        "no full queue fits: the best one, at {rate_bps}, would have dropped {dropped|packet}, [hits?only {hits}|none] "
-        "of them among the {lost} that were lost"
-    ),
+    "policer-misses": "no policer fits: the best one would have dropped " + _MISSES,
+    "full-queue-misses": "no full queue fits: the best one, at {rate_bps}, would have dropped " + _MISSES,
     "model-replayed": (
         "replayed over the packets that entered, the model drops {dropped|packet}: {hits} of the {lost} lost ones, and "
         "{mistaken} that were not lost[several?; of {variants} variants this one agrees best with the losses]"
