@@ -6,7 +6,7 @@ import re
 
 
 def one_line(text: str) -> str:
-    """``text`` made fit to be shown in a paragraph: its line breaks are spaces.
+    r"""``text`` made fit to be shown in a paragraph: its line breaks are spaces.
 
     >>> one_line("one\n  two\x07")
     'one two\\x07'
