@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import flent_environment
+from whydrop.measure.batch.batch_file import read
 from whydrop.measure.batch.converting import ConversionError, convert
 from whydrop.measure.batch.expanding import Run, Wanted, clean_path, expand_runs
 from whydrop.measure.batch.planning import times_s
-from whydrop.measure.batch.reading import read
 
 HERE = Path(__file__).parent / "flent"
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads((HERE / "expected.json").read_text())

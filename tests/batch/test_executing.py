@@ -18,10 +18,10 @@ import pytest
 import recordings
 from whydrop.formats.flent.exporting import as_document
 from whydrop.measure.batch import commands
+from whydrop.measure.batch.batch_file import read
 from whydrop.measure.batch.executing import Outcome, Summary, execute
 from whydrop.measure.batch.expanding import Run, Wanted, expand_runs
-from whydrop.measure.batch.measuring import described
-from whydrop.measure.batch.reading import read
+from whydrop.measure.batch.one_run import described
 from whydrop.measure.batch.state import Entry, State, StateError
 from whydrop.recording.recording import Recording
 from whydrop.runtime import cancelling, process_groups

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whydrop.measure.batch import expanding, toml_writing
+from whydrop.measure.batch.batch_file import read
 from whydrop.measure.batch.expanding import BatchError, Run, Wanted, expand_runs, shuffled
-from whydrop.measure.batch.reading import read
 from whydrop.measure.batch.variables import VariableError, expand
 from whydrop.runtime.user_files.problems import FileError
 
@@ -251,7 +251,7 @@ WORDS = st.text(alphabet="abcde", min_size=1, max_size=4)
     st.integers(1, 3),
 )
 def test_the_runs_are_the_product_of_the_axes_each_once(axes: list[list[str]], repetitions: int) -> None:
-    from whydrop.measure.batch.reading import Table, Tables
+    from whydrop.measure.batch.batch_file import Table, Tables
 
     said = {
         "test": "ping",

@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 from whydrop.measure.batch import schema as batch
 from whydrop.measure.tests import schema as tests
 from whydrop.measure.tests.expressions import FUNCTIONS
-from whydrop.measure.tests.reading import IN_FLOWS, VARIABLES
+from whydrop.measure.tests.parsed_file import IN_FLOWS, VARIABLES
 from whydrop.measure.tests.settings import common
 from whydrop.runtime.user_files.quantities import CODE_POINTS
 

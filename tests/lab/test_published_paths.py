@@ -78,7 +78,7 @@ def test_swept(lab: Lab, case: Case) -> None:
 
 @pytest.mark.parametrize("case", SETTINGS)
 def test_what_was_found_is_nineteen_twentieths_of_the_best(left_by: Callable[[str], Path], case: Case) -> None:
-    from whydrop.act.measuring import read
+    from whydrop.act.meter import read
     from whydrop.recording.recording import Recording
 
     file = "tests/lab/test_published_paths.py"

@@ -14,7 +14,7 @@ from whydrop import _core
 from whydrop.act import planning, proving
 from whydrop.act.capturing import captured
 from whydrop.act.changes import CannotChangeError, Change, managed, paced
-from whydrop.act.measuring import Meter, metrics, read
+from whydrop.act.meter import Meter, metrics, read
 from whydrop.act.pacing import Route
 from whydrop.act.planning import Bottleneck
 from whydrop.explaining import completing
@@ -120,7 +120,7 @@ def measured(meter: Meter, route: Route) -> Evidence:
     """Load the path, capture what is sent, and explain both together.
 
     Raises:
-        whydrop.act.measuring.NoMeasurementError, EngineError: it cannot be measured.
+        whydrop.act.meter.NoMeasurementError, EngineError: it cannot be measured.
     """
     file = meter.output / "capture.pcap"
     with captured(route.interface, str(route.addresses[0]), file) as problems:

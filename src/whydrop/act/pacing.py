@@ -12,7 +12,7 @@ from pathlib import Path
 from whydrop.act import proving, searching
 from whydrop.act.applying import Lease
 from whydrop.act.changes import Address, Change, Pace, paced
-from whydrop.act.measuring import Meter, Reading
+from whydrop.act.meter import Meter, Reading
 from whydrop.act.planning import Bottleneck, Estimate, burst_for
 from whydrop.act.searching import Search, Tried
 from whydrop.act.snapshot import Snapshot
@@ -129,7 +129,7 @@ def searched(
         seed: of the order of the last measurements.
 
     Raises:
-        whydrop.act.measuring.NoMeasurementError, EngineError: the path cannot be measured.
+        whydrop.act.meter.NoMeasurementError, EngineError: the path cannot be measured.
     """
     readings: list[Reading] = []
     by_frames = _counts_frames(route.snapshot)

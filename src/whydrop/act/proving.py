@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from whydrop.act.measuring import NoMeasurementError, metrics
+from whydrop.act.meter import NoMeasurementError, metrics
 from whydrop.recording.metrics.definitions import METRICS
 from whydrop.recording.recording import Recording
 from whydrop.recording.statistics.differences import Difference, of_groups

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
-    from whydrop.act.measuring import Meter
+    from whydrop.act.meter import Meter
     from whydrop.act.pacing import Plan, Route
     from whydrop.act.planning import Bottleneck
     from whydrop.act.proving import Proof
@@ -101,7 +101,7 @@ def pace(
     from whydrop.act import pacing, reverting
     from whydrop.act.applying import leased
     from whydrop.act.changes import CannotChangeError
-    from whydrop.act.measuring import read
+    from whydrop.act.meter import read
     from whydrop.recording.recording import Recording
 
     recover(say)
@@ -297,7 +297,7 @@ def _meter(
     say: Say,
 ) -> Iterator[Meter]:
     """The meter of a host; its recordings are removed at the end unless a folder is named."""
-    from whydrop.act.measuring import Meter
+    from whydrop.act.meter import Meter
     from whydrop.measure import secrets
     from whydrop.measure.engine import FarHost
     from whydrop.measure.places import places

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from whydrop.collect.sockets.watch import Watched
     from whydrop.measure.batch.executing import Summary
     from whydrop.measure.batch.preparing import Prepared
-    from whydrop.measure.depth.measuring import FarEnd, Measured
+    from whydrop.measure.depth.measurement import FarEnd, Measured
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
     from whydrop.recording.recording import Recording
@@ -215,7 +215,7 @@ def depth(
     """
     from whydrop.measure import secrets
     from whydrop.measure.depth.caps import Caps
-    from whydrop.measure.depth.measuring import Wanted, measure
+    from whydrop.measure.depth.measurement import Wanted, measure
     from whydrop.measure.engine import FarHost
     from whydrop.measure.places import places
 
@@ -288,7 +288,7 @@ def batch(
     """
     from whydrop.measure.batch import preparing
     from whydrop.measure.batch.executing import execute
-    from whydrop.measure.batch.measuring import run_test
+    from whydrop.measure.batch.one_run import run_test
 
     paths, folder = [Path(file) for file in files], Path(output)
     if not resume and not restart:

@@ -141,7 +141,7 @@ def _run(resume: bool, restart: bool, stop_on_failure: bool, options: dict[str, 
     from whydrop.cli.batch_progress import watching
     from whydrop.measure.batch import preparing
     from whydrop.measure.batch.executing import execute
-    from whydrop.measure.batch.measuring import run_test
+    from whydrop.measure.batch.one_run import run_test
     from whydrop.measure.batch.state import StateError
 
     try:

@@ -13,7 +13,7 @@ from whydrop.cli.command import Command
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
-    from whydrop.measure.depth.measuring import Measured, Wanted
+    from whydrop.measure.depth.measurement import Measured, Wanted
 
 EXAMPLES = """
 \b
@@ -44,7 +44,7 @@ Examples:
 def command(host: str, as_json: bool, **given: Any) -> None:
     """Measure how much the bottleneck queue of the path to HOST holds, and how fast it drains."""
     wanted = _wanted(host, given)
-    from whydrop.measure.depth.measuring import measure
+    from whydrop.measure.depth.measurement import measure
     from whydrop.measure.engine import EngineError
     from whydrop.recording.errors import RecordingError
 
@@ -64,7 +64,7 @@ def command(host: str, as_json: bool, **given: Any) -> None:
 def _wanted(host: str, options: dict[str, Any]) -> Wanted:
     from whydrop.cli.far_end import far_host
     from whydrop.measure.depth.caps import Caps
-    from whydrop.measure.depth.measuring import Wanted
+    from whydrop.measure.depth.measurement import Wanted
 
     return Wanted(
         host=far_host(host, options["port"], options["secret_file"]),

@@ -75,7 +75,7 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **g
         return
     settings = _settings(far, given)
     from whydrop.measure.engine import EngineError
-    from whydrop.measure.leaving import CannotLeaveError
+    from whydrop.measure.local_ends import CannotLeaveError
     from whydrop.recording.errors import RecordingError
 
     try:
@@ -149,9 +149,9 @@ def _leaving(far: list[FarEnd], options: dict[str, Any]) -> dict[str, str]:
     """Where packets leave this host, as parameters of the test."""
     asked = {"local_address": options["bind"], "interface": options["interface"]}
     if options["bind"] is not None:
-        from whydrop.measure import leaving
+        from whydrop.measure import local_ends
 
-        problem = leaving.complaint(options["bind"], [place.host for place in far], options["ip_version"])
+        problem = local_ends.complaint(options["bind"], [place.host for place in far], options["ip_version"])
         if problem is not None:
             click.echo(f"whydrop: --bind {ending.printable(problem)}", err=True)
             sys.exit(2)

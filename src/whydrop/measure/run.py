@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.measure import host_context, leaving
+from whydrop.measure import host_context, local_ends
 from whydrop.measure.clocks import Clocks, Known
 from whydrop.measure.end_limits import EndLimits, several
 from whydrop.measure.engine import Ended, Engine, EngineError
@@ -138,7 +138,7 @@ class _Run:
                 runner.finish(0.5)
 
     def _check(self) -> None:
-        leaving.check(self.plan.flows, {host.name: host.address or host.name for host in self.settings.hosts})
+        local_ends.check(self.plan.flows, {host.name: host.address or host.name for host in self.settings.hosts})
         missing: dict[str, list[str]] = {}
         for number, runner in list(self.runners.items()):
             problem = runner.check()

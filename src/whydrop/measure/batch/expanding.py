@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from whydrop.errors import Error
-from whydrop.measure.batch.reading import Table, Tables, lineage
+from whydrop.measure.batch.batch_file import Table, Tables, lineage
 from whydrop.measure.batch.variables import VariableError, expand, expand_all
 from whydrop.measure.tests.expressions import written
 from whydrop.measure.tests.settings import common

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from whydrop.measure.batch.batch_file import Tables, read
 from whydrop.measure.batch.expanding import BatchError, Run, Wanted, expand_runs, shuffled
 from whydrop.measure.batch.planning import times_s
-from whydrop.measure.batch.reading import Tables, read
 from whydrop.measure.batch.state import SUFFIX, State, StateError, digests, seed_of
 
 

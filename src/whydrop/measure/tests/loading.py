@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whydrop.errors import Error
-from whydrop.measure.tests.reading import ReadFile, read, unknown_names
+from whydrop.measure.tests.parsed_file import ReadFile, read, unknown_names
 from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile
 from whydrop.measure.tests.settings import coerced, common
 from whydrop.runtime.user_files.problems import FileError, Problem

@@ -1,4 +1,4 @@
-"""Where packets leave this host, where the user says so: whether they can, before anything is run."""
+"""The addresses and interfaces by which packets leave this host, checked before a run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class CannotLeaveError(EngineError):
-    """Packets cannot leave from where the user said; the message names what this host lacks."""
+    """This host lacks the address or the interface that the user named; the message says which."""
 
 
 def check(flows: Iterable[PlannedFlow], addresses: Mapping[str, str]) -> None:
-    """True if flows can leave this host from the address and by the interface that they name.
+    """Check that flows can leave this host from the address and by the interface that they name.
 
     Args:
         addresses: of far ends where these are others than their names.
@@ -36,7 +36,7 @@ def check(flows: Iterable[PlannedFlow], addresses: Mapping[str, str]) -> None:
         version = ipaddress.ip_address(local).version
         _check_address(local, interface)
         if host is not None and _is_of_another_version(addresses.get(host, host), version):
-            raise CannotLeaveError(f"{host} has no IPv{version} address, which packets from {local} could go to")
+            raise CannotLeaveError(f"{host} has no IPv{version} address for packets from {local}")
 
 
 def complaint(local: str, hosts: Iterable[str], ip_version: int | None) -> str | None:
@@ -105,6 +105,6 @@ def _is_of_another_version(host: str, version: int) -> bool:
     try:
         found = {family for family, *_ in socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_DGRAM)}
     except OSError:
-        # That it is unknown is said where it is connected to.
+        # Connecting reports an unknown name.
         return False
     return _FAMILIES[version] not in found
