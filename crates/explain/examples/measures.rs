@@ -1,4 +1,4 @@
-//! Prints what is measured of each group of flows of a capture, before any cause is named.
+//! Prints the measurements of each group of flows of a capture, before any cause is named.
 //!
 //!     cargo run --release -p whydrop-explain --example measures -- CAPTURE...
 

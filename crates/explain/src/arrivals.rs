@@ -1,21 +1,21 @@
-//! How evenly packets arrive: a line that is full lets out one packet after the other, at its rate. So does a sender that paces
-//! itself, which arrivals alone do not tell apart.
+//! Evenness of arrivals: a saturated link delivers packets back to back, at its rate. A sender that paces
+//! itself does too; arrivals alone do not distinguish the two.
 
 use whydrop_path::fit::{Seen, Trace};
 
-/// Packets in a row, so that stamps which a host gives to several packets at once do not matter.
+/// Consecutive packets measured together, so that one timestamp for several packets does not matter.
 const ROW: usize = 32;
-/// Fewer rows tell nothing.
+/// Fewer rows are not evaluated.
 const FEWEST_ROWS: usize = 8;
-/// No row lasts shorter, seconds: stamps have ticks.
+/// Shortest duration of a row in seconds: timestamps have ticks.
 const SHORTEST_S: f64 = 1e-9;
-/// A line that is full is not silent for as long as it takes for so many packets, unless a host takes packets from its card in
-/// batches, as far apart as this, seconds.
+/// A saturated link is never silent for longer than this many packets take, unless a host takes packets from
+/// its card in batches; the distance between such batches in seconds follows.
 const SILENT_PACKETS: f64 = 3.0;
 const BATCH_S: f64 = 1e-3;
-/// Most of the time.
+/// The least share of the time that counts as most of it.
 const STEADY: f64 = 0.6;
-/// Rows whose rates differ by no more than this share of the usual one are alike.
+/// Rows are alike if their rates differ from the usual rate by at most this share.
 const ALIKE: f64 = 0.1;
 
 /// Rows of packets that arrive at one rate.
@@ -28,7 +28,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Of the packets that arrived; `None` where they are too few.
+    /// Measure the packets that arrived; `None` if they are too few.
     pub fn of(trace: &Trace) -> Option<Self> {
         let arrived = (0..trace.len()).filter(|&index| trace.outcome[index] != Seen::Lost);
         let (times_s, bytes): (Vec<f64>, Vec<f64>) = arrived
@@ -56,13 +56,13 @@ impl Arrivals {
         })
     }
 
-    /// The packets that arrive do so at one rate for most of this share of the time.
+    /// True if packets arrive at one rate for most of this share of the time.
     pub fn are_steady(&self, of_time: f64) -> bool {
         self.steady_share > STEADY * of_time
     }
 }
 
-/// Packets that follow each other, from the first to the last.
+/// Consecutive packets, from the first to the last.
 struct Row {
     first: usize,
     last: usize,
@@ -75,7 +75,7 @@ fn rows(times_s: &[f64], bytes: &[f64]) -> Vec<Row> {
     let row = |edge: &[usize]| {
         let (first, last) = (edge[0], edge[1]);
         let lasts_s = (times_s[last] - times_s[first]).max(SHORTEST_S);
-        // what a row brings arrives behind its first packet
+        // the packets of a row arrive after its first one
         let bits = bytes[first + 1..=last].iter().sum::<f64>() * 8.0;
         Row {
             first,
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_window_that_grows_brings_packets_at_no_steady_rate() {
-        // windows of ten packets more each round trip of 50 ms
+        // windows of ten more packets in each round trip of 50 ms
         let window = |number: usize| ((number as f64 / 5.0).sqrt() as usize).max(1) * 10;
         let grows = arrivals(1000, |number| {
             if number % window(number) == 0 {

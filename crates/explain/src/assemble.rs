@@ -1,4 +1,4 @@
-//! From what the reader and the tracker found to the document.
+//! From the results of the reader and the tracker to the document.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use whydrop_tcp::{Ecn, Endpoint, Flow, Kind, SegmentFlags, Tracked, Vantage, flo
 use crate::beside::{self, marks};
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
-use crate::error::{Judging, or_note, without_datagrams};
+use crate::error::{Judging, or_note};
 use crate::failures;
 use crate::felt;
 use crate::group::{FlowRef, by_destination};
@@ -25,7 +25,7 @@ use crate::thresholds::SHORTEST_SPAN_S;
 use crate::transfers::lost;
 use whydrop_verdict::Cause;
 
-/// Explains all connections; fills the tables if asked.
+/// Explains all connections; fills the tables if requested.
 pub fn assemble(
     summary: &Summary,
     tracked: &Tracked,
@@ -55,9 +55,10 @@ pub fn assemble(
         missing.extend(judged.missing.into_iter().map(ends));
     }
     let harmed = too_large.union(&missing);
-    leave_out_other_ways(&mut verdicts, harmed.copied());
+    remove_other_directions(&mut verdicts, harmed.copied());
     let notes = &mut capture.notes;
-    notes.extend(datagrams.defect.as_ref().map(without_datagrams));
+    let defect = datagrams.defect.as_ref();
+    notes.extend(defect.map(|defect| Judging::Datagrams.note(defect)));
     let (failed, waits) = or_note(notes, Judging::Endings, || {
         failures::verdicts(tracked, &too_large)
     });
@@ -104,17 +105,18 @@ pub fn assemble(
     (document, tables)
 }
 
-/// A connection of which one way fails is not one where nothing happened: leave out what says so of the other way alone.
-fn leave_out_other_ways(
+/// Removes verdicts that nothing was lost in one direction of a connection if its other direction failed.
+fn remove_other_directions(
     verdicts: &mut Vec<Ranked>,
     harmed: impl Iterator<Item = (Endpoint, Endpoint)>,
 ) {
-    let other_ways: HashSet<String> = harmed
+    let other_directions: HashSet<String> = harmed
         .map(|(source, destination)| flow_name(destination, source))
         .collect();
     verdicts.retain(|ranked| {
         let mut flows = ranked.verdict.flows.iter();
-        ranked.verdict.cause != Cause::None.name() || !flows.all(|flow| other_ways.contains(flow))
+        ranked.verdict.cause != Cause::None.name()
+            || !flows.all(|flow| other_directions.contains(flow))
     });
 }
 
@@ -161,7 +163,7 @@ pub(crate) fn flow_infos(flows: &[FlowRef]) -> Vec<FlowInfo> {
         .collect()
 }
 
-/// One of so many `flows`.
+/// The entry of one flow of `flows` in total.
 fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
     let counters = &flow.counters;
     let (rtt_min_ns, rtt_median_ns) = round_trips_ns(flow);
@@ -217,7 +219,7 @@ fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
     }
 }
 
-/// UDP flows that a verdict on congestion marks names, as flows.
+/// UDP flows named by a verdict on congestion marks, as flows.
 fn marked_datagrams(datagrams: &Datagrams) -> impl Iterator<Item = FlowInfo> {
     marks::marked(datagrams).map(|flow| FlowInfo {
         protocol: Some("udp"),
@@ -264,9 +266,10 @@ pub(crate) fn transfer_infos(
     infos
 }
 
-/// The least round trip of a flow's data and the median, nanoseconds: from the capture point to the receiver and back. At the
-/// receiver that is its own delay and no round trip, which is then that to the sender: the least by the handshake, by requests or by
-/// timestamps, the median by timestamps alone.
+/// The minimum and median round-trip time of a flow's data in nanoseconds, from the capture point to the
+/// receiver and back. At the receiver this would be only its own delay, so the round trip to the sender is
+/// given instead: the minimum from the handshake, from requests or from timestamps, the median from
+/// timestamps alone.
 fn round_trips_ns(flow: &Flow) -> (Option<i64>, Option<i64>) {
     let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
     let mut measured_ns: Vec<i64> = exact.map(|s| s.rtt_ns).collect();

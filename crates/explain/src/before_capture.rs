@@ -1,5 +1,5 @@
-//! Losses before the capture point: when the packets would have come there, and what those that came tell of that which
-//! dropped them.
+//! Losses before the capture point: when the lost packets would have arrived there, and what the packets that
+//! did arrive show of the element that dropped them.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,10 @@ use crate::thresholds::{
     AT_ONCE_SHARE, HANDED_OVER_S, HOLES_NATS, LEFT_BY_OTHERS, LEFT_BY_QUEUE, SEEN_BUCKET_PACKETS,
 };
 
-/// When each segment of a flow came to the capture point, or, of one that was lost before it, would have come there, in
-/// nanoseconds. It was sent between its neighbours, as closely behind the one before it as its sender had sent others
-/// then: what is cut off a burst would have come with the burst, and not in the pause after it.
+/// Arrival time of each segment of a flow at the capture point in nanoseconds; for one lost before it, the
+/// time at which it would have arrived. A lost segment is placed between its neighbours, as close behind the
+/// one before it as the sender spaced others at that time: the missing end of a burst would have come with
+/// the burst, not in the pause after it.
 pub fn arrivals_ns(flow: &Flow) -> Vec<i64> {
     let mut arrivals_ns: Vec<i64> = Vec::with_capacity(flow.segments.len());
     let mut spacings_ns = [i64::MAX; SPACINGS];
@@ -40,19 +41,19 @@ pub fn arrivals_ns(flow: &Flow) -> Vec<i64> {
     arrivals_ns
 }
 
-/// Packets whose spacing is that at which a sender sends just then.
+/// Number of packets that give the current spacing of a sender.
 const SPACINGS: usize = 4;
 
-/// Bytes that came within a time.
+/// Bytes that arrived within a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Burst {
     pub bytes: f64,
     pub over_s: f64,
 }
 
-/// The burst that spent a bucket at once, if one did: what came of it in the time in which the bucket fills is more than
-/// that by a good part of what the bucket holds, and by more than links and hosts hand over together. No queue that drains
-/// at the bucket's rate lets that through.
+/// The burst that emptied a bucket at once, if there was one: the bytes that arrived in the time in which the
+/// bucket fills exceed the refill by a good part of the bucket, and by more than links and hosts pass on
+/// together. No queue that drains at the bucket's rate lets that through.
 pub fn spent_at_once(trace: &Trace, fit: &BucketFit) -> Option<Burst> {
     let rate_bytes_per_s = fit.rate_bps.value / 8.0;
     let fills_s = fit.limit_bytes.value / rate_bytes_per_s;
@@ -63,10 +64,11 @@ pub fn spent_at_once(trace: &Trace, fit: &BucketFit) -> Option<Burst> {
     (beyond_bytes >= least_bytes).then_some(burst)
 }
 
-/// Of all intervals not longer than `within_s` the one in which most came beyond what `rate_bytes_per_s` lets through, and
-/// by how many bytes. Packets of one stamp came since the stamp before it, nobody knows when.
+/// The interval of at most `within_s` in which the most bytes arrived beyond those that `rate_bytes_per_s`
+/// lets through, and that excess in bytes. Packets with one timestamp arrived at unknown times since the
+/// timestamp before it.
 fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<(Burst, f64)> {
-    // by rising lead
+    // sorted by rising lead
     let mut starts: VecDeque<Came> = VecDeque::new();
     let mut largest = None::<(Burst, f64)>;
     for end in stamps(trace, rate_bytes_per_s) {
@@ -97,7 +99,7 @@ fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<
     largest
 }
 
-/// Bytes that came until a stamp, and by how many they are ahead of a rate.
+/// Bytes that arrived up to a timestamp, and their lead over a rate.
 #[derive(Debug, Clone, Copy)]
 struct Came {
     time_s: f64,
@@ -105,7 +107,7 @@ struct Came {
     lead_bytes: f64,
 }
 
-/// A row for each stamp of packets that came.
+/// A row for each timestamp of packets that arrived.
 fn stamps(trace: &Trace, rate_bytes_per_s: f64) -> Vec<Came> {
     let mut rows: Vec<Came> = Vec::new();
     let mut bytes = 0.0;
@@ -125,38 +127,39 @@ fn stamps(trace: &Trace, rate_bytes_per_s: f64) -> Vec<Came> {
     rows
 }
 
-/// How the packets around losses before the capture point are spaced.
+/// Spacing of the packets around losses before the capture point.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Holes {
-    /// Runs of losses around which the spacing tells.
+    /// Runs of losses with usable spacing around them.
     pub runs: usize,
-    /// Of these, runs that left the time that the lost packets would have taken.
+    /// Runs among them that left the time of the lost packets empty.
     pub empty: usize,
 }
 
 impl Holes {
-    /// How much likelier so many of them are if a line that is busy closes them, nats: than if any share were as likely, as
-    /// where other traffic may have taken their places.
+    /// How much more likely this number is if a busy link closes the gaps, in nats, than if any share were
+    /// equally likely, as where other traffic may have filled them.
     pub fn closed_nats(&self) -> f64 {
         self.nats(LEFT_BY_QUEUE)
     }
 
-    /// ... and if nothing closes them, but packets are spaced unevenly.
+    /// The same if nothing closes the gaps but packets are spaced unevenly.
     pub fn left_nats(&self) -> f64 {
         self.nats(LEFT_BY_OTHERS)
     }
 
-    /// True if they are left beyond doubt: no full or managed queue dropped these packets, unless others took their places.
+    /// True if the gaps are clearly left empty: no full or managed queue dropped these packets, unless other
+    /// traffic filled their places.
     pub fn are_left(&self) -> bool {
         self.left_nats() - self.closed_nats() > HOLES_NATS
     }
 
-    /// True if they are closed beyond doubt.
+    /// True if the gaps are clearly closed.
     pub fn are_closed(&self) -> bool {
         self.closed_nats() - self.left_nats() > HOLES_NATS
     }
 
-    /// Beta-binomial likelihoods: of a share that is spread as Beta(a, b), against one of which nothing is known.
+    /// Beta-binomial log-likelihood of a share distributed as Beta(a, b), relative to a uniform share.
     fn nats(&self, (a, b): (u64, u64)) -> f64 {
         let (empty, closed) = (self.empty as u64, (self.runs - self.empty) as u64);
         ln_beta(a + empty, b + closed) - ln_beta(a, b) - ln_beta(1 + empty, 1 + closed)
@@ -169,16 +172,16 @@ fn ln_beta(a: u64, b: u64) -> f64 {
     ln_factorial(a - 1) + ln_factorial(b - 1) - ln_factorial(a + b - 1)
 }
 
-/// Packets on each side of a run of losses whose spacing is that of the time.
+/// Packets on each side of a run of losses that give the usual spacing.
 const AROUND: usize = 8;
 
-/// Looks for holes where packets are missing. A line that is busy lets out what its queue holds without a pause, whatever was
-/// dropped before it was queued; what is lost by chance, or by a policer, leaves its place empty.
+/// Looks for gaps where packets are missing. A busy link sends the contents of its queue without a pause,
+/// whatever was dropped before the queue; a packet lost by chance, or by a policer, leaves its place empty.
 pub fn holes(trace: &Trace) -> Holes {
     let came: Vec<usize> = (0..trace.len())
         .filter(|index| trace.outcome[*index] != Seen::Lost)
         .collect();
-    // time for each byte, of each packet that came since the one before it, and how many were lost between them
+    // time per byte of each packet since the one before it, and the number of packets lost between them
     let per_byte = |at: usize| {
         let (before, index) = (came[at - 1], came[at]);
         (trace.time_s[index] - trace.time_s[before]) / f64::from(trace.bytes[index]).max(1.0)
@@ -238,7 +241,7 @@ mod tests {
             segment.flags.set(SegmentFlags::INFERRED);
             segment
         };
-        // three packets a millisecond apart, two that never came, and after a pause another
+        // three packets a millisecond apart, two that never arrived, and another after a pause
         let flow = flow(
             1,
             vec![
@@ -256,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_what_comes_beyond_the_rate() {
-        // a packet of 1000 bytes each 1 ms, and after 50 ms 20 of them each 50 us, 19 since the first
+        // a packet of 1000 bytes every 1 ms; after 50 ms 20 of them every 50 us, 19 of those after the first
         let steady = (0..50).map(|number| number * MS);
         let burst = (0..20).map(|number| 50 * MS + number * 50_000);
         let (burst, beyond_bytes) =
@@ -266,20 +269,21 @@ mod tests {
             "{beyond_bytes} bytes"
         );
         assert!(burst.over_s < 20e-3);
-        // at the rate nothing is ahead of it, for however long it comes
+        // nothing arrives faster than this rate, however long the interval
         let (_, beyond_bytes) = largest_burst(&passed(steady), 1e6, 20e-3).unwrap();
         assert!(beyond_bytes.abs() < 1.0, "{beyond_bytes} bytes");
     }
 
     #[test]
     fn packets_that_were_handed_over_together_are_no_burst() {
-        // ten at a time each 10 ms, by one stamp: the rate of a packet each millisecond
+        // ten at a time every 10 ms with one timestamp: the rate of a packet every millisecond
         let batches = (0..50).flat_map(|batch| (0..10).map(move |_| batch * 10 * MS));
         let (_, beyond_bytes) = largest_burst(&passed(batches), 1e6, 20e-3).unwrap();
         assert!(beyond_bytes.abs() < 1.0, "{beyond_bytes} bytes");
     }
 
-    /// A packet each millisecond, of which each twentieth is lost; the others keep their times, or close up.
+    /// A packet every millisecond, every twentieth of which is lost; the others keep their times, or close
+    /// up.
     fn each_twentieth_lost(closes_up: bool) -> Trace {
         let (mut late_ns, mut rows) = (0, Vec::new());
         for number in 0..400 {

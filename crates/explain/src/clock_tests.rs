@@ -1,4 +1,5 @@
-//! Queues that timestamps tell of: those that only acknowledgments wait in, and those before the capture point.
+//! Queues that timestamps reveal: those in which only acknowledgments wait, and those before the capture
+//! point.
 
 use whydrop_path::{Arrival, Fifo, Limit, PathElement};
 use whydrop_tcp::{Account, ByClocks, ClockedWait, Flow, Segment, SegmentFlags};
@@ -8,8 +9,8 @@ use crate::judge::judge_losses;
 use crate::testing::{MS, delivered, flow, group, lost};
 use whydrop_verdict::Cause;
 
-/// A FIFO of 100 packets at 10 Mbit/s, too much for one second of four: when each packet is sent, and when it
-/// leaves the queue.
+/// A FIFO of 100 packets at 10 Mbit/s, overloaded for one second of four: when each packet is sent, and when
+/// it leaves the queue.
 fn through_a_fifo() -> Vec<(i64, Option<i64>)> {
     let mut queue = Fifo::new(10_000_000, Limit::packets(100));
     let mut time_ns = 0;
@@ -37,7 +38,7 @@ fn with_clocks(flow: Flow, told: ByClocks) -> Flow {
     Flow { account, ..flow }
 }
 
-/// The queue of the way back, by when an acknowledgment comes: up to 400 ms, as it likes.
+/// The wait of an acknowledgment in the queue of the return path: up to 400 ms, arbitrary.
 fn wait_back_ms(sent_ns: i64) -> i64 {
     200 - (200.0 * (sent_ns as f64 / 0.7e9).cos()) as i64
 }
@@ -67,7 +68,7 @@ fn a_full_queue_is_told_beside_one_on_the_way_back_by_the_clock_of_acknowledgmen
     assert_eq!(cause(with_clocks(plain, told)), Cause::DeepQueue);
 }
 
-/// The packets that pass behind the queue: a packet when it leaves, a lost one as a hole before the next.
+/// The packets that pass after the queue: each at its departure, a lost one as a gap before the next.
 fn behind_the_queue() -> (Vec<Segment>, Vec<ClockedWait>) {
     let mut waits = Vec::new();
     let mut next_ns = 0;
@@ -116,7 +117,7 @@ fn a_full_queue_before_the_capture_is_told_by_the_clock_of_data() {
 #[test]
 fn behind_a_queue_no_policer_is_named() {
     let (segments, mut waits_before) = behind_the_queue();
-    // something beside the queue: waits that have little to do with what it holds
+    // other delays beside the queue: waits that hardly depend on the queue's contents
     for wait in &mut waits_before {
         wait.wait_ns = (wait_back_ms(wait.time_ns) + 50) * MS;
     }

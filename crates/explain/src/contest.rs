@@ -1,10 +1,10 @@
-//! Causes that compete for the losses of a group of flows, until the reducer decides.
+//! Causes that compete for the losses of a group of flows, before the reducer decides.
 
 use whydrop_verdict::{Cause, Fact, Finding, Subject, reduce};
 
 use crate::judge::Judgement;
 
-/// Of a cause for which nothing speaks, nats.
+/// Score of a cause without any evidence, nats.
 const NOTHING_NATS: f64 = -1e4;
 
 /// The findings for and against each cause.
@@ -14,28 +14,28 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// The cause accounts for the losses better than the background, by so many nats.
+    /// The cause explains the losses better than the background, by this many nats.
     pub fn support(&mut self, cause: Cause, nats: f64) {
         self.finding(cause).nats = nats.max(NOTHING_NATS);
     }
 
-    /// Let what is now known outweigh what spoke against the cause.
+    /// Let new evidence outweigh all evidence against the cause.
     pub fn prove(&mut self, cause: Cause, nats: f64) {
         let finding = self.finding(cause);
         (finding.nats, finding.veto) = (nats, None);
     }
 
-    /// Take back what spoke against the cause: it is no longer true.
+    /// Remove the evidence against the cause: it no longer applies.
     pub fn allow(&mut self, cause: Cause) {
         self.finding(cause).veto = None;
     }
 
-    /// It cannot be that cause.
+    /// Rule the cause out.
     pub fn rule_out(&mut self, cause: Cause, why: Fact) {
         self.finding(cause).veto.get_or_insert(why);
     }
 
-    /// The cause's log-likelihood against the background, nats, unless it is ruled out or nothing speaks for it.
+    /// The cause's log-likelihood against the background in nats, unless it is ruled out or has no evidence.
     pub fn standing(&self, cause: Cause) -> Option<f64> {
         let finding = self
             .findings
@@ -60,7 +60,7 @@ impl Contest {
         &mut self.findings[place]
     }
 
-    /// The most likely cause, and what became of the others.
+    /// The most likely cause, and the reasons against the others.
     pub fn settle(self) -> Judgement {
         let Some(verdict) = reduce(self.findings).expect("finite evidence").pop() else {
             return Judgement::new(Cause::Unknown, 1.0);

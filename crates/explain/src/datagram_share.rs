@@ -1,4 +1,5 @@
-//! Datagrams that went the way of a group's packets: they are served as well, and no fit of the group's own packets counts them.
+//! Datagrams on the path of a group's packets: the hop serves them as well, and fits of the group's own
+//! packets do not count them.
 
 use std::net::IpAddr;
 
@@ -15,7 +16,7 @@ pub struct DatagramsBeside {
     pub bytes: f64,
 }
 
-/// Counts those to the group's receiver; of a flow that was there for longer, the share of its time.
+/// Counts those to the group's receiver; of a flow that lasts longer, the share of its time.
 pub fn datagrams_beside(group: &Group, trace: &Trace, datagrams: &Datagrams) -> DatagramsBeside {
     let Some(receiver) = group
         .flows
@@ -41,7 +42,7 @@ fn same_host(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// Share of one interval that lies in another.
+/// Share of one interval that overlaps another.
 fn share_within((first, last): (i64, i64), (from, to): (i64, i64)) -> f64 {
     let common = last.min(to).saturating_sub(first.max(from));
     match last.saturating_sub(first) {

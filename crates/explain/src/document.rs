@@ -1,7 +1,7 @@
-//! The result of an analysis in codes and numbers: the JSON contract (`schema` 2) before it is put into words, which adds
-//! to verdicts, models and captures what is written for readers.
+//! The result of an analysis in codes and numbers: the JSON contract (`schema` 2) before Python adds
+//! sentences to verdicts, models and captures.
 //!
-//! Times are seconds (float, since the Unix epoch) here; the tables keep int64 nanoseconds.
+//! Times here are seconds (float, since the Unix epoch); the tables keep int64 nanoseconds.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Document {
     pub verdicts: Vec<Verdict>,
     /// The pair that two captures make; `null` for one.
     pub pair: Option<PairInfo>,
-    /// With more than two captures: each segment between two neighbours along the path.
+    /// With more than two captures: the segments between neighbouring points along the path.
     pub hops: Vec<PairInfo>,
     /// UDP of one capture.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,29 +41,31 @@ pub struct CaptureInfo {
     pub snaplen: Option<u32>,
     /// Damaged or cut off: analysed up to the damage.
     pub truncated: bool,
-    /// Packets by what they carry: `tcp`, `udp`, `icmp`, `fragment`, `other-ip`, `not-ip`, `undecodable`.
+    /// Packets by content: `tcp`, `udp`, `icmp`, `fragment`, `other-ip`, `not-ip`, `undecodable`.
     pub packets_by_kind: BTreeMap<String, u64>,
-    /// Copies of a packet that was captured before (`-i any`, SPAN ports): left out.
+    /// Copies of a packet that was captured before (`-i any`, SPAN ports): not analysed.
     pub duplicates: u64,
-    /// Of the duplicates, frames that a wireless station sent once more (802.11 retries); absent where there are none.
+    /// Frames among the duplicates that a wireless station retransmitted (802.11 retries); absent if there
+    /// are none.
     #[serde(skip_serializing_if = "is_zero")]
     pub link_retries: u64,
-    /// Frames that were not read down to a transport header, by what they hold; absent where there are none.
+    /// Frames without a readable transport header, by content; absent if there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unread: BTreeMap<String, u64>,
-    /// Packets that the capturing host says it dropped; absent where it does not say.
+    /// Packets that the capturing host reports as dropped; absent if it does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_by_capture: Option<u64>,
-    /// Packets whose timestamp is before that of the packet before them.
+    /// Packets with a timestamp before that of the previous packet.
     pub out_of_order: u64,
     pub notes: Vec<String>,
-    /// TCP connections that carried no data, and so are not listed.
+    /// TCP connections without data, which are not listed.
     pub connections_without_data: u64,
-    /// TCP connections with data that are not among the flows, because they are small and too many; absent where every
-    /// one is listed.
+    /// TCP connections with data that are not listed because they are small and too many; absent if all are
+    /// listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub small_connections: Option<SmallConnectionsInfo>,
-    /// Control connections of programs that measure, which are not among the flows either; absent where there are none.
+    /// Control connections of measurement programs, which are not among the flows either; absent if there are
+    /// none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub control_connections: Vec<ControlConnectionsInfo>,
 }
@@ -80,19 +82,19 @@ pub struct ControlConnectionsInfo {
     pub retransmitted: u64,
 }
 
-// serde passes references
+// serde passes a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Small connections summed up: together with the flows that are listed they are all connections with data.
+/// Totals of small connections: these and the listed flows are all connections with data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SmallConnectionsInfo {
-    /// Each had fewer packets than this.
+    /// Each has fewer packets than this.
     pub packets_below: u64,
     pub connections: u64,
-    /// Directions of them that carried data; what follows is that of both directions.
+    /// Directions of them that carry data; the following fields count both directions.
     pub flows: u64,
     pub packets: u64,
     pub payload_bytes: u64,
@@ -100,13 +102,13 @@ pub struct SmallConnectionsInfo {
     pub retransmitted: u64,
     pub spurious: u64,
     pub reordered: u64,
-    /// Connections whose SYN was captured.
+    /// Connections with a captured SYN.
     pub attempts: u64,
-    /// Connections with packets both ways.
+    /// Connections with packets in both directions.
     pub answered: u64,
     pub start: f64,
     pub end: f64,
-    /// Who sent the SYN, or the first packet seen.
+    /// The senders of the SYN, or of the first captured packet.
     pub initiators: HostsInfo,
     pub responders: HostsInfo,
 }
@@ -115,17 +117,18 @@ pub struct SmallConnectionsInfo {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostsInfo {
     pub hosts: u64,
-    /// There were too many to count: the number is right within some percent.
+    /// True if there were too many to count: the number is correct within some percent.
     pub is_estimate: bool,
-    /// The host with most connections, and how many it has at least; `null` where no host stands out.
+    /// The host with the most connections, and a lower bound of their number; `null` if no host stands out.
     pub busiest: Option<String>,
     pub busiest_connections: Option<u64>,
 }
 
-/// One direction of a TCP connection that carried data; behind all of those the UDP flows with congestion marks.
+/// One direction of a TCP connection that carries data; after all of those, the UDP flows with congestion
+/// marks.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct FlowInfo {
-    /// `udp`, of which only packets, bytes, times and marks are known; absent of TCP.
+    /// `udp`, for which only packets, bytes, times and marks are known; absent for TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<&'static str>,
     /// `src:port > dst:port`.
@@ -134,7 +137,7 @@ pub struct FlowInfo {
     pub payload_bytes: u64,
     /// Transmissions of this flow that never arrived.
     pub lost: u64,
-    /// Fewest and most of them, where retransmissions without SACK leave the number open.
+    /// Bounds of that number, if retransmissions without SACK leave it open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_low: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +145,7 @@ pub struct FlowInfo {
     pub retransmitted: u64,
     /// Retransmissions of data that had arrived.
     pub spurious: u64,
-    /// Packets that arrived out of order (seen from the acknowledgments, or directly at the receiver).
+    /// Packets that arrived out of order (concluded from the acknowledgments, or observed at the receiver).
     pub reordered: u64,
     pub rtt_min_s: Option<f64>,
     pub rtt_median_s: Option<f64>,
@@ -151,9 +154,9 @@ pub struct FlowInfo {
     pub vantage: String,
     pub start: f64,
     pub end: f64,
-    /// Data acknowledged but never captured: the capture itself missed it.
+    /// Data that was acknowledged but never captured: the capture lacks it.
     pub missed_by_capture_bytes: u64,
-    /// Retransmissions by what started them: `fast`, `timeout`, `tail-loss-probe`, `unknown`.
+    /// Retransmissions by trigger: `fast`, `timeout`, `tail-loss-probe`, `unknown`.
     pub retransmitted_by_kind: BTreeMap<String, u64>,
     pub ce_marked: u64,
     pub ecn_echoes: u64,
@@ -161,39 +164,41 @@ pub struct FlowInfo {
     /// Share of the flow's busy time with bytes in flight within one segment of the receive window.
     pub window_limited_share: Option<f64>,
     pub window_scale: Option<u8>,
-    /// The use of ECN that the handshake agreed on: `off`, `classic`, `accurate`, or `unknown`.
+    /// Use of ECN as negotiated in the handshake: `off`, `classic`, `accurate`, or `unknown`.
     pub ecn: String,
-    /// The same as `ecn` being `accurate` (RFC 9768).
+    /// True if `ecn` is `accurate` (RFC 9768).
     pub accecn: bool,
-    /// Data packets capable of ECN and not marked, by their code point.
+    /// ECN-capable data packets without a mark, by code point.
     pub ect0: u64,
     pub ect1: u64,
-    /// Packets, and payload bytes, that the receiver reported as marked by accurate ECN.
+    /// Packets and payload bytes that the receiver reported as marked, with accurate ECN.
     pub ce_reported: u64,
     pub ce_reported_bytes: u64,
-    /// Packets by which the sender told that it had reduced its window (CWR).
+    /// Packets in which the sender announced that it had reduced its window (CWR).
     pub windows_reduced: u64,
-    /// Time for which the receiver's window was closed, or too small to use, while data waited.
+    /// Time in which the receiver's window was closed, or too small to use, while data waited.
     pub window_closed_s: f64,
-    /// How often that was, and how many packets asked whether it still is.
+    /// Number of such times, and of window probes.
     pub window_closures: u64,
     pub window_probes: u64,
-    /// Payload bytes outstanding when packets left that were lost: mean and standard deviation; `null` without losses.
+    /// Payload bytes outstanding when lost packets were sent: mean and standard deviation; `null` without
+    /// losses.
     pub outstanding_at_loss_mean_bytes: Option<f64>,
     pub outstanding_at_loss_deviation_bytes: Option<f64>,
-    /// The limiters at each moment; `null` where acknowledgments of its data were not captured.
+    /// The limiters over time; `null` if acknowledgments of its data were not captured.
     pub limits: Option<LimitsInfo>,
 }
 
-/// The account of all time of a flow or of a transfer, on the capture's clock, as the data sender lived it.
+/// All time of a flow or of a transfer by limiter, on the capture's clock, from the data sender's point of
+/// view.
 #[derive(Debug, Clone, Serialize)]
 pub struct LimitsInfo {
     pub from: f64,
     pub until: f64,
-    /// Share of that time by limiter; those that are 0 are left out.
+    /// Share of that time by limiter, without those that are 0.
     pub shares: BTreeMap<&'static str, f64>,
-    /// Of a flow: what to draw, `[from, until, limiter]`, one behind the other; of each interval its largest limiter,
-    /// where there were too many.
+    /// For a flow, spans to draw: `[from, until, limiter]`, contiguous; if there were too many, the largest
+    /// limiter of each interval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<(f64, f64, &'static str)>,
 }
@@ -208,13 +213,13 @@ pub struct TransferInfo {
     pub lost: u64,
     pub goodput_bps: Option<f64>,
     pub cause: String,
-    /// 0 to 1.
+    /// From 0 to 1.
     pub confidence: f64,
-    /// From its request until its last acknowledgment; `null` where that was not captured.
+    /// From its request to its last acknowledgment; `null` if that was not captured.
     pub limits: Option<LimitsInfo>,
 }
 
-/// A cause, how sure, and why.
+/// A cause, its confidence, and its evidence.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
     pub cause: String,
@@ -222,30 +227,31 @@ pub struct Verdict {
     pub flows: Vec<String>,
     /// Losses of those flows.
     pub lost: u64,
-    /// Share of those losses that the cause accounts for, 0 to 1.
+    /// Share of those losses that the cause explains, 0 to 1.
     pub explained: f64,
     /// Share of the flows' active time that the cause limits, 0 to 1.
     pub limited_share: f64,
     pub parameters: BTreeMap<String, Quantity>,
-    /// `ip`, `ethernet` or `wire`, where the fit can tell.
+    /// `ip`, `ethernet` or `wire`, if the fit distinguishes them.
     pub byte_basis: Option<String>,
-    /// With several captures: between which of them, before or beyond.
+    /// With several captures: between which of them, or before or beyond which one.
     #[serde(rename = "at")]
     pub place: Option<Place>,
-    /// Which kind of the cause.
+    /// The kind of the cause.
     pub detail: Option<String>,
-    /// Of active queue management, where drops and marks tell: see `Family`.
+    /// For active queue management, if drops and marks identify it: see `Family`.
     pub family: Option<String>,
     /// With several captures: mechanisms replayed over the packets, the winner first.
     pub models: Vec<ModelInfo>,
-    /// Findings: the headline first, then the evidence, and the path's own numbers.
+    /// Facts: the headline first, then the evidence, and the path's own numbers.
     pub facts: Vec<Fact>,
     pub against: Vec<Against>,
     /// Throughput lost to the cause.
     pub throughput_lost: Option<ThroughputLost>,
 }
 
-/// A mechanism replayed over the packets that entered a segment of the path, beside what happened to them.
+/// A mechanism replayed over the packets that entered a segment of the path, compared with what happened to
+/// them.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelInfo {
     /// `winner` or `rival`.
@@ -255,26 +261,26 @@ pub struct ModelInfo {
     pub rate_bps: f64,
     pub limit_bytes: Option<f64>,
     pub limit_packets: Option<f64>,
-    /// Of a dual-rate policer: the second bucket.
+    /// The second bucket of a dual-rate policer.
     pub peak_rate_bps: Option<f64>,
     pub peak_burst_bytes: Option<f64>,
-    /// Packets that the replay drops; of those, packets that were lost.
+    /// Packets that the replay drops, and those among them that were lost.
     pub dropped: usize,
     pub hits: usize,
-    /// Packets that passed and that the replay passes.
+    /// Packets that passed, in the capture and in the replay.
     pub passed_right: usize,
     pub lost: usize,
     pub passed: usize,
-    /// Longest wait in the replay, and the longest seen, seconds.
+    /// Longest queueing delay in the replay, and the longest measured, seconds.
     pub longest_wait_s: f64,
     pub seen_longest_wait_s: f64,
-    /// Median distance between waits of the replay and waits seen, seconds.
+    /// Median distance between replayed and measured queueing delays, seconds.
     pub wait_error_s: Option<f64>,
-    /// Why it is ruled out; `null` for the winner.
+    /// The reason that rules it out; `null` for the winner.
     pub fact: Option<Fact>,
 }
 
-/// A cause that competed, and what rules it out.
+/// A cause that competed, and the reason that rules it out.
 #[derive(Debug, Clone, Serialize)]
 pub struct Against {
     pub cause: String,
@@ -287,36 +293,36 @@ pub struct ThroughputLost {
     pub share: f64,
 }
 
-/// The findings of two captures of one path together.
+/// The findings of two captures of one path.
 #[derive(Debug, Clone, Serialize)]
 pub struct PairInfo {
-    /// Positions in `captures`: points 1 and 2 of what follows.
+    /// Positions in `captures`: points 1 and 2 in the following fields.
     pub from: usize,
     pub to: usize,
-    /// The capture nearer to the sender of most data: `capture 1`, `capture 2`, `both` or `unknown`.
+    /// The capture nearer to the sender of most of the data: `capture 1`, `capture 2`, `both` or `unknown`.
     pub upstream: String,
     pub matched: u64,
     pub lost_1_to_2: u64,
     pub lost_2_to_1: u64,
-    /// Packets that passed its point and that a capture does not hold.
+    /// Packets that passed a point and that its capture does not hold.
     pub missed_by_1: u64,
     pub missed_by_2: u64,
     /// Packets that only one capture holds for another reason, by reason.
     pub unmatched: BTreeMap<String, u64>,
-    /// Flows of few packets that were let go to bound memory, if any were: counted nowhere else.
+    /// Flows of few packets that were discarded to limit memory, if any: they are counted nowhere else.
     pub left_out: Option<LeftOutInfo>,
     /// Time during which both captures ran.
     pub overlap_s: f64,
-    /// How far capture 2's clock is ahead at capture 1's first packet; and the bounds that no asymmetry of the path can
-    /// exceed, where both directions were captured.
+    /// The lead of capture 2's clock at capture 1's first packet, and bounds that hold for any asymmetry of
+    /// the path, if both directions were captured.
     pub clock_offset_s: Option<f64>,
     pub clock_offset_low_s: Option<f64>,
     pub clock_offset_high_s: Option<f64>,
-    /// How much faster capture 2's clock runs (`null` where the packets do not tell), and half the width of the 95 %
-    /// interval.
+    /// The excess rate of capture 2's clock (`null` if the packets do not show it), and half the width of its
+    /// 95 % interval.
     pub clock_drift_ppm: Option<f64>,
     pub clock_drift_error_ppm: Option<f64>,
-    /// More than one where a clock was stepped.
+    /// More than one if a clock was stepped.
     pub clock_stretches: Vec<ClockIntervalInfo>,
     pub transit_1_to_2_s: Option<TransitInfo>,
     pub transit_2_to_1_s: Option<TransitInfo>,
@@ -324,16 +330,16 @@ pub struct PairInfo {
     pub reordered_2_to_1: u64,
     pub duplicated_1_to_2: u64,
     pub duplicated_2_to_1: u64,
-    /// `[length, count]`: how many runs of so many packets were lost one after the other.
+    /// `[length, count]`: number of runs with this many consecutive losses.
     pub loss_runs_1_to_2: Vec<(u64, u64)>,
     pub loss_runs_2_to_1: Vec<(u64, u64)>,
-    /// How packets fared that came after a pause, in the direction with more of them.
+    /// Delays of packets after a pause, in the direction with more of them.
     pub after_gap: Option<AfterGapInfo>,
     pub changes: ChangesInfo,
     pub flows: Vec<PairFlowInfo>,
 }
 
-/// Flows that were let go, their packets that both captures hold, and those that only one holds.
+/// Flows that were discarded, their packets that both captures hold, and those that only one holds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LeftOutInfo {
     pub flows: u64,
@@ -341,7 +347,7 @@ pub struct LeftOutInfo {
     pub unmatched: u64,
 }
 
-/// An interval over which both clocks ran without a step; times by capture 1's clock.
+/// An interval over which both clocks ran without a step; times on capture 1's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ClockIntervalInfo {
     pub start: f64,
@@ -350,7 +356,7 @@ pub struct ClockIntervalInfo {
     pub drift_ppm: f64,
 }
 
-/// One-way transit, seconds: the smallest, the median, the 99 % quantile and the largest.
+/// One-way transit time in seconds: minimum, median, 99 % quantile and maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TransitInfo {
     pub min: f64,
@@ -363,15 +369,15 @@ pub struct TransitInfo {
 pub struct AfterGapInfo {
     /// `1-to-2` or `2-to-1`.
     pub direction: &'static str,
-    /// Pauses of this length and longer count.
+    /// Least length of a pause.
     pub gap_s: f64,
     pub packets: u64,
     pub transit_median_s: f64,
-    /// Of the packets that came without a pause before them.
+    /// Median of the packets without a pause before them.
     pub other_median_s: f64,
 }
 
-/// Packets that the path rewrote; of the TTL by how much it fell on most.
+/// Packets that the path rewrote; for the TTL, the most frequent decrement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ChangesInfo {
     pub ttl_hops: Option<i64>,
@@ -379,19 +385,20 @@ pub struct ChangesInfo {
     pub ecn: u64,
     pub ce_marked: u64,
     pub mss: u64,
-    /// Flows whose addresses or ports differ between the points.
+    /// Flows with addresses or ports that differ between the points.
     pub translated_flows: u64,
-    /// Flows whose sequence numbers a device between the points changes by a constant.
+    /// Flows with sequence numbers that a device between the points shifts by a constant.
     pub renumbered_flows: u64,
-    /// Flows whose SACK blocks such a device leaves as they are, so that they report what was never sent.
+    /// Flows with SACK blocks that such a device leaves unchanged, so that they report data that was never
+    /// sent.
     pub sack_left_flows: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct PairFlowInfo {
-    /// As the upstream point names it, or the point that saw it.
+    /// Name of the flow at the upstream point, or at the point that captured it.
     pub flow: String,
-    /// As the other point names it, where that differs.
+    /// Name at the other point, if it differs.
     pub flow_at_2: Option<String>,
     pub protocol: String,
     /// `1-to-2`, `2-to-1` or `unknown`.

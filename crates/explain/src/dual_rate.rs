@@ -1,8 +1,8 @@
-//! A dual-rate policer from one capture, where its one bucket that is found leaves losses unexplained.
+//! Detection of a dual-rate policer in one capture, when the single bucket found leaves losses unexplained.
 //!
-//! A bucket that drops alone has no room for what was lost, to within a packet, and has room for the rest. Losses that it had
-//! room for, and packets that passed without, were met by something else: where that is a second bucket (RFC 2698), the one found may be either, and neither its rate nor its burst
-//! need be the committed ones.
+//! A bucket that drops alone has no room for the lost packets, to within a packet, and has room for the
+//! others. Losses despite room, and packets that passed without room, have another cause: if that is a second
+//! bucket (RFC 2698), the bucket found may be either, and its rate and burst need not be the committed ones.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,30 @@ use crate::evidence::{Evidence, MostCounted};
 use crate::hop::{TwoBuckets, beside_second};
 use crate::parameters::{burst, rate};
 
-/// Losses, and their share, that a bucket which drops alone may have room for: fates concluded wrongly.
+/// Losses, as a number and a share, that a bucket may have room for although it drops alone: errors in the
+/// concluded fates.
 const MISTAKEN: (u32, f64) = (3, 0.01);
-/// A bucket that drops alone tells lost packets from others better than this, certainty. Train.
+/// A bucket that drops alone separates lost packets from others with more certainty than this. Tuned on
+/// train.
 const MISFIT: f64 = 0.85;
-/// Round trips vary by so much where nothing waits, and stamps with them, seconds: the fit finds how much less it is.
+/// Bound of the variation of round trips without queueing, and of timestamps, in seconds: the fit finds the
+/// actual value.
 const MOST_NOISE_S: f64 = 1e-3;
 
-/// Two buckets must leave less than this share of the uncertainty about the losses that one leaves: where a queue before the
-/// bucket, or packets that the capture missed, are why one misfits, two need fewer corrections and tell no better. Train.
+/// Two buckets must leave less than this share of the uncertainty about the losses that one leaves. If a
+/// queue before the bucket, or packets missing from the capture, make one misfit, two need fewer corrections
+/// but separate no better. Tuned on train.
 const LEFT: f64 = 0.75;
 
-/// Two buckets beside the one that was found.
+/// Two buckets, compared with the one that was found.
 pub enum Second {
-    /// One does not account for the losses and two do.
+    /// One does not explain the losses and two do.
     Clear(TwoBuckets),
-    /// Two are better than one by less than something else may make them: nobody knows.
+    /// Two explain more than one, but another cause may explain the difference.
     Rival(TwoBuckets),
 }
 
-/// The two buckets, where one does not account for the losses and two are more likely.
+/// The two buckets, if one does not explain the losses and two are more likely.
 pub fn dual_rate(evidence: &Evidence) -> Option<Second> {
     let single = evidence.bucket.as_ref()?;
     let trace = &evidence.group_trace.trace;
@@ -56,7 +60,8 @@ impl Second {
     }
 }
 
-/// The parameters of the one bucket, where two may be what dropped: its rate and its burst hold those of the committed one.
+/// The parameters of the single bucket if two buckets may have dropped: its intervals include the committed
+/// rate and burst.
 pub fn holding(
     mut parameters: BTreeMap<String, Quantity>,
     two: &TwoBuckets,
@@ -75,7 +80,7 @@ pub fn holding(
     parameters
 }
 
-/// Its parameters by the names of the contract.
+/// The parameters, by their names in the JSON contract.
 pub fn parameters(
     two: &TwoBuckets,
     most: MostCounted,
@@ -92,7 +97,7 @@ pub fn parameters(
     .into()
 }
 
-/// The losses that each of the two made alone.
+/// The losses that each of the two caused alone.
 pub fn fact(two: &TwoBuckets) -> Fact {
     let pair = &two.pair;
     fact!(
@@ -114,7 +119,7 @@ mod tests {
     use crate::group::GroupTrace;
     use crate::parameters::most_counted;
 
-    /// Bursts of random length at a gigabit in random pauses, through a policer.
+    /// Bursts of random length at 1 Gbit/s with random pauses, through a policer.
     fn measured(mut policer: Policer) -> Evidence {
         let mut random = Random::new(11);
         let (mut time_ns, mut seen) = (0i64, Vec::new());
@@ -139,7 +144,7 @@ mod tests {
         measure_trace(trace, None, Totals::default(), None)
     }
 
-    /// Rates, bit/s, and bursts, bytes: the committed ones, and those of the peak.
+    /// Rates in bit/s and bursts in bytes: first the committed, then the peak ones.
     fn check(committed: (u64, u64), peak: (u64, u64)) {
         let policer = Policer::new(committed.0, committed.1).with_peak(peak.0, peak.1);
         let evidence = measured(policer);

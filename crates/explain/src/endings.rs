@@ -1,8 +1,8 @@
-//! How connections that carried data ended without a failure of the path: a request that was acknowledged and never answered,
-//! and resets where all that was sent had arrived.
+//! Endings of connections with data that no failure of the path explains: a request that was acknowledged and
+//! never answered, and resets after all sent data had arrived.
 //!
-//! Silent where it is usual: whoever opened a connection may close it by a reset once it has its answer, and an alert or two
-//! of TLS that cross a FIN are answered by one.
+//! No verdict on usual endings: the side that opened a connection may close it with a reset once it has its
+//! answer, and one or two TLS alerts that cross a FIN are answered by a reset.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -18,30 +18,30 @@ use crate::requests::{FELT_NS, GaveUp, OpenRequest, open_request};
 use crate::seconds::seconds;
 use crate::waits::{self, Waits};
 
-/// As sure as of a fact that the capture holds ...
+/// Confidence in a fact that the capture holds ...
 const SURE: f64 = 0.95;
-/// ... and of a request that had no answer yet: no capture tells whether one was due.
+/// ... and in a request without an answer so far: no capture shows whether one was due.
 const LIKELY: f64 = 0.8;
-/// A connection without a packet for so long was idle: requests of one page follow each other more closely.
+/// A connection without packets for this long was idle: requests of one page follow each other more closely.
 const IDLE_NS: i64 = 1_000_000_000;
-/// An alert of TLS, or two: what a side says that is about to close, too.
+/// Size of one or two TLS alerts, which a side also sends when it is about to close.
 const ALERT_BYTES: u64 = 128;
-/// Segments of a stream whose last one is full: it goes on.
+/// Segments of a stream, the last of which is full: the stream was not at its end.
 const FEWEST_OF_A_STREAM: usize = 10;
 
 /// How connections ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Ending {
     Unanswered,
-    /// By a reset in place of the answer.
+    /// With a reset in place of the answer.
     ResetForAnswer,
-    /// By a reset of the side that accepted the connection, after a pause.
+    /// With a reset by the side that accepted the connection, after a pause.
     ResetWhenIdle,
-    /// By a reset in the middle of a stream of full segments.
+    /// With a reset in the middle of a stream of full segments.
     ResetMidStream,
-    /// One side closed, and answered what still came by a reset.
+    /// One side closed, and answered later data with a reset.
     ResetAfterClose,
-    /// It began late, since SYNs had no answer.
+    /// It began late, since SYNs got no answer.
     SetUpRepeated,
 }
 
@@ -100,7 +100,7 @@ impl Ending {
     }
 }
 
-/// The last data belongs to a stream of full segments, whose end is seldom full.
+/// True if the last data belongs to a stream of full segments: the end of a stream is seldom full.
 fn is_mid_stream(connection: &Connection) -> bool {
     let latest =
         (connection.flows.iter()).max_by_key(|flow| flow.segments.last().map(|s| s.time_ns));
@@ -117,7 +117,7 @@ fn is_mid_stream(connection: &Connection) -> bool {
     })
 }
 
-/// Data came for the side that had closed, and was never acknowledged.
+/// True if data arrived for the side that had closed, and was never acknowledged.
 fn comes_after_close(connection: &Connection, closed_by: usize) -> bool {
     let sender = 1 - closed_by;
     let last_ns = connection.flows[sender]
@@ -130,7 +130,8 @@ fn comes_after_close(connection: &Connection, closed_by: usize) -> bool {
     is_late && connection.unanswered[sender].bytes > ALERT_BYTES
 }
 
-/// By how much longer a connection took to come up, where SYNs had no answer: until the one that had.
+/// The delay of a connection's start by SYNs without an answer: the time from the first SYN to the answered
+/// one.
 fn set_up_late_ns(connection: &Connection) -> Option<i64> {
     let first_ns = connection.setup.first_syn_ns?;
     let answered_ns = connection
@@ -153,14 +154,15 @@ struct Count {
     syns: u64,
     bytes: u64,
     waited_s: f64,
-    /// The time for which data of those who waited was under way, or they had none to send.
+    /// Time in which the waiting side had data in flight, or had none to send.
     active_s: f64,
     longest_s: f64,
     idle_s: f64,
     by_responder: u64,
-    /// Streams that their receiver ended itself: it wanted no more.
+    /// Streams that their receiver aborted: it wanted no more data.
     by_receiver: u64,
-    /// Requests by who gave up: the side that asked, the side that was asked, nobody before the capture ended.
+    /// Requests by the side that gave up: the side that asked, the side that was asked, or neither before the
+    /// capture ended.
     by_asking: u64,
     by_asked: u64,
     by_nobody: u64,
@@ -213,7 +215,7 @@ impl Count {
         }
     }
 
-    /// The side that opened the connection waited, outside of what its account covers.
+    /// Adds the wait of the side that opened the connection, outside the time that its account covers.
     fn wait(&mut self, connection: &Connection, waited_s: f64, waits: &mut Waits) {
         let asking = &connection.flows[1 - connection.responder()];
         self.waited_s += waited_s;
@@ -299,7 +301,7 @@ impl Count {
         let mut ranked = Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals);
         ranked.verdict.limited_share *= waits::share(waited_s, active_s);
         match ending {
-            // who closes has what it wants, and a connection that comes up late did not fail
+            // the side that closes has its data, and a connection that starts late did not fail
             Ending::ResetAfterClose | Ending::SetUpRepeated => ranked,
             _ if unwanted => ranked,
             _ => ranked.failed(),
@@ -307,16 +309,16 @@ impl Count {
     }
 }
 
-/// Connections by how they ended and with whom.
+/// Connections by ending and endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
     counts: BTreeMap<Ending, BTreeMap<Endpoint, Count>>,
-    /// Hosts whose SYNs went unanswered because they offered ECN.
+    /// Hosts that do not answer SYNs because these offered ECN.
     blocking_ecn: HashSet<IpAddr>,
 }
 
 impl Endings {
-    /// Of a capture in which some hosts get no SYN that offers ECN.
+    /// For a capture in which SYNs that offer ECN do not reach some hosts.
     pub fn new(blocking_ecn: HashSet<IpAddr>) -> Self {
         Self {
             blocking_ecn,
@@ -324,7 +326,7 @@ impl Endings {
         }
     }
 
-    /// Takes a connection that did not fail, of a capture that ended at `last_ns`.
+    /// Adds a connection that did not fail, from a capture that ended at `last_ns`.
     pub fn take(&mut self, connection: &Connection, last_ns: i64, waits: &mut Waits) {
         self.take_set_up(connection, waits);
         let request = open_request(connection, last_ns);
@@ -337,7 +339,7 @@ impl Endings {
         count.add(ending, connection, request.as_ref(), waits);
     }
 
-    /// Takes a connection that came up late.
+    /// Adds a connection that started late.
     fn take_set_up(&mut self, connection: &Connection, waits: &mut Waits) {
         let Some(late_ns) = set_up_late_ns(connection) else {
             return;
@@ -358,7 +360,7 @@ impl Endings {
         }
     }
 
-    /// A verdict for each way to end and endpoint; one for all endpoints where they are many.
+    /// A verdict for each kind of ending and endpoint; if there are many endpoints, one for all of them.
     pub fn verdicts(self) -> Vec<Ranked> {
         let mut found = Vec::new();
         for (ending, mut by_endpoint) in self.counts {
@@ -372,7 +374,7 @@ impl Endings {
     }
 }
 
-/// All endpoints as one, under the name of that with most connections.
+/// All endpoints merged, under the name of the one with the most connections.
 fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count> {
     let busiest = by_endpoint
         .iter()

@@ -1,11 +1,12 @@
-//! How connections end that did not fail, and what of it is worth a word.
+//! Endings of connections that did not fail, and which of them are reported.
 
 use whydrop_tcp::Reset;
 
 use super::*;
 use crate::testing::{MS, delivered, flow};
 
-/// A client asks and, 10 ms later, has its answer; after `asks_again_ms` it asks again and has its acknowledgment 10 ms later.
+/// A client asks and gets its answer 10 ms later; after `asks_again_ms` it asks again and gets its
+/// acknowledgment 10 ms later.
 fn connection(asks_again_ms: Option<i64>) -> Connection {
     let mut connection = Connection::default();
     let mut asked = vec![delivered(0, 10)];
@@ -36,7 +37,7 @@ fn connection(asks_again_ms: Option<i64>) -> Connection {
     connection
 }
 
-/// The cause and detail that are said of it where the capture goes on for a minute.
+/// The cause and detail of the verdict if the capture continues for a minute.
 fn said(connection: &Connection) -> Option<(String, String)> {
     let mut endings = Endings::default();
     endings.take(connection, 60_000 * MS, &mut Waits::default());
@@ -71,7 +72,7 @@ fn a_request_that_is_given_up_had_no_answer() {
     let mut asking = connection(Some(100));
     asking.closed_ns[0] = Some(2_000 * MS);
     assert_eq!(said(&asking), is("peer-application", "unanswered"));
-    // one that closes as it asks goes on waiting
+    // one that closes while it asks continues to wait
     asking.closed_ns[0] = Some(112 * MS);
     assert_eq!(said(&asking), None);
 }
@@ -151,7 +152,7 @@ fn data_for_a_side_that_closed_is_answered_by_a_reset() {
     closing.outcome = Outcome::Closed;
     closing.unanswered[1].bytes = 3_000;
     assert_eq!(said(&closing), is("reset", "after-close"));
-    // an alert of TLS
+    // a TLS alert
     closing.unanswered[1].bytes = 31;
     assert_eq!(said(&closing), None);
 }

@@ -1,10 +1,10 @@
-//! Notes on what a defect cost: errors, and no verdicts.
+//! Notes on verdicts that are missing because of a defect in whydrop.
 
 use whydrop_capture::{Defect, contain};
 
 use crate::group::Group;
 
-/// The note on a group that a defect cost its verdict.
+/// The note on a group that has no verdict because of a defect.
 pub(crate) fn without_verdict(group: &Group, defect: &Defect) -> String {
     let packets: u64 = (group.flows.iter())
         .map(|flow| flow.flow.counters.packets)
@@ -12,18 +12,21 @@ pub(crate) fn without_verdict(group: &Group, defect: &Defect) -> String {
     let first = group.flows.first().map(|flow| flow.flow.name());
     let others = match group.flows.len().saturating_sub(1) {
         0 => String::new(),
+        1 => " and 1 more flow".to_owned(),
         others => format!(" and {others} more flows"),
     };
     let named = first.unwrap_or_default();
-    format!("no verdict on {named}{others} ({packets} packets): {defect}. Please report it")
+    note(
+        &format!("no verdict on {named}{others} ({packets} packets)"),
+        defect,
+    )
 }
 
-/// The note on a capture whose datagrams a defect cost their place.
-pub(crate) fn without_datagrams(defect: &Defect) -> String {
-    format!("no verdict on UDP and ICMP: {defect}. Please report it")
+fn note(missing: &str, defect: &Defect) -> String {
+    format!("{missing}, because of {defect}. Please report it")
 }
 
-/// Judgements of a capture as a whole.
+/// Parts of the analysis that concern a capture as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Judging {
     Endings,
@@ -32,20 +35,27 @@ pub(crate) enum Judging {
     RoundTrips,
 }
 
-/// Gives what `work` finds; where a defect ends it, nothing, and a note that says what is missing.
+impl Judging {
+    /// The note on a capture that lacks this part because of a defect.
+    pub fn note(self, defect: &Defect) -> String {
+        let missing = match self {
+            Judging::Endings => "no verdict on how connections ended",
+            Judging::Datagrams => "no verdict on UDP and ICMP",
+            Judging::Capture => "no verdict on the capture as a whole",
+            Judging::RoundTrips => "the verdicts give no longest round trips",
+        };
+        note(missing, defect)
+    }
+}
+
+/// The result of `work`; if a defect stops it, the default value and a note on what is missing.
 pub(crate) fn or_note<T: Default>(
     notes: &mut Vec<String>,
     judging: Judging,
     work: impl FnOnce() -> T,
 ) -> T {
     contain(work).unwrap_or_else(|defect| {
-        let missing = match judging {
-            Judging::Endings => "no verdict on how connections ended",
-            Judging::Datagrams => "no verdict on UDP and ICMP",
-            Judging::Capture => "no verdict on the capture as a whole",
-            Judging::RoundTrips => "no round trips beside the verdicts",
-        };
-        notes.push(format!("{missing}: {defect}. Please report it"));
+        notes.push(judging.note(&defect));
         T::default()
     })
 }
@@ -61,12 +71,14 @@ mod tests {
         assert!(notes.is_empty());
         assert_eq!(
             or_note(&mut notes, Judging::Capture, || -> u8 {
-                panic!("of a test")
+                panic!("on purpose")
             }),
             0
         );
         assert!(
-            notes[0].starts_with("no verdict on the capture as a whole: a defect of whydrop at "),
+            notes[0].starts_with(
+                "no verdict on the capture as a whole, because of a defect of whydrop at "
+            ),
             "{notes:?}"
         );
     }

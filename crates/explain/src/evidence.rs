@@ -20,22 +20,22 @@ use crate::thresholds::{
 };
 use whydrop_verdict::Cause;
 
-/// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
+/// Agreement of a plain replay of a policer with the losses: the model runs freely, without corrections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayCheck {
-    /// Packets that the model drops, of those whose fate is known.
+    /// Packets that the model drops, among those with a known fate.
     pub dropped: usize,
-    /// Of those, packets that were lost.
+    /// Packets among those that were lost.
     pub hits: usize,
-    /// Of those, packets with a loss nearby, less what chance brings there.
+    /// Packets among those with a loss nearby, less the number expected by chance.
     pub nearby: usize,
 }
 
-/// Stamps of packets that hosts hand over in bursts are off by as many.
+/// Timestamps of packets that hosts pass on in bursts are off by up to this many packets.
 const BURST_PACKETS: usize = 8;
 
 impl ReplayCheck {
-    /// Compares what a model drops with what became of the packets.
+    /// Compares the packets that a model drops with the lost ones.
     pub fn new(dropped: impl Iterator<Item = bool>, outcome: &[Seen]) -> Self {
         let near_loss = near_losses(outcome, BURST_PACKETS);
         let (mut check, mut near) = (Self::default(), 0.0);
@@ -50,21 +50,21 @@ impl ReplayCheck {
         }
         let packets = outcome.len().max(1) as f64;
         let by_chance = near_loss.iter().filter(|near| **near).count() as f64 / packets;
-        // as Cohen (1960) corrects agreement for chance
+        // agreement corrected for chance, as in Cohen (1960)
         let agreed = (near - by_chance * check.dropped as f64) / (1.0 - by_chance).max(1e-9);
         check.nearby = agreed.max(0.0) as usize;
         check.nearby = check.nearby.max(check.hits);
         check
     }
 
-    /// True if the model drops, by itself, what was lost: most of the losses that it claims, or what is near them, and
-    /// hardly others. Where no delay can rule out a queue, exactly those.
+    /// True if the freely running model drops the lost packets: most of the losses that it claims, or packets
+    /// near them, and hardly others. If no delay can rule out a queue, exactly the lost packets.
     pub fn holds(&self, fit: &BucketFit, delays_tell: bool) -> bool {
         let agreed = if delays_tell { self.nearby } else { self.hits };
         self.share(fit, agreed) > REPLAYED_SHARE
     }
 
-    /// The same of losses before the capture point, where the line may be others' as well.
+    /// The same for losses before the capture point, where others may share the line.
     pub fn holds_before(&self, fit: &BucketFit) -> bool {
         self.share(fit, self.hits) > REPLAYED_BEFORE_SHARE
     }
@@ -75,7 +75,7 @@ impl ReplayCheck {
     }
 }
 
-/// Which packets have a loss not further away than so many.
+/// For each packet, true if a loss is at most this many packets away.
 pub fn near_losses(outcome: &[Seen], near: usize) -> Vec<bool> {
     let mut found = vec![false; outcome.len()];
     for index in (0..outcome.len()).filter(|index| outcome[*index] == Seen::Lost) {
@@ -88,28 +88,31 @@ pub fn near_losses(outcome: &[Seen], near: usize) -> Vec<bool> {
 /// Counters of the group's flows, summed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Totals {
-    /// From the sender to the receiver and back, seconds.
+    /// From the sender to the receiver and back, in seconds.
     pub whole_rtt_s: Option<f64>,
-    /// Most of the payload was captured where it arrives: what lies behind the capture point is the receiver's own doing.
+    /// Most of the payload was captured where it arrives: delays behind the capture point are the receiver's
+    /// own.
     pub at_receiver: bool,
-    /// Timestamps of most of the payload show how long it waited before the capture point, be it not at all.
+    /// Timestamps of most of the payload show how long it was delayed before the capture point, including not
+    /// at all.
     pub sees_waits: bool,
-    /// Waits of acknowledgments on the way back, seconds: of half of them at least so long, and the longest; of the flow in
-    /// which they were longest. 0 where nothing tells.
+    /// Queueing delays of acknowledgments on the return path in seconds: median and maximum, of the flow with
+    /// the longest. 0 if unknown.
     pub typical_wait_back_s: f64,
     pub longest_wait_back_s: f64,
     pub packets: u64,
     pub data_packets: u64,
-    /// Of those, packets that the capture holds.
+    /// Packets among those that the capture holds.
     pub captured_packets: u64,
     pub payload_bytes: u64,
     pub lost: u64,
-    /// Fewest and most, where retransmissions without SACK leave the number open.
+    /// Bounds, if retransmissions without SACK leave the number open.
     pub lost_low: u64,
     pub lost_high: u64,
-    /// Of those, lost before the capture point, seen only as gaps, without the waits of what came through.
+    /// Losses among those before the capture point, visible only as gaps, without the delays of the packets
+    /// that passed.
     pub lost_before_capture: u64,
-    /// Losses of these flows that another verdict is on: too few to tell what held the flows up.
+    /// Losses of these flows that another verdict covers: too few to show what limited the flows.
     pub lost_besides: u64,
     /// Flows that lost packets.
     pub lossy_flows: u64,
@@ -117,39 +120,42 @@ pub struct Totals {
     pub spurious: u64,
     pub reordered: u64,
     pub missed_by_capture_packets: u64,
-    /// Of those, packets that nothing in the capture acknowledges.
+    /// Packets among those that nothing in the capture acknowledges.
     pub passed_over_packets: u64,
     pub ecn_echoes: u64,
-    /// Marked as congestion experienced: seen here, or reported by receivers (accurate ECN), whichever is more.
+    /// Packets marked as congestion experienced: captured with the mark, or reported by receivers (accurate
+    /// ECN), whichever is more.
     pub ce_marked: u64,
     pub zero_windows: u64,
-    /// Time with a closed receive window while data waited, summed over the flows that matter.
+    /// Time with a closed receive window while data waited, summed over the relevant flows.
     pub window_closed_s: f64,
     pub window_probes: u64,
     pub timeouts: u64,
-    /// Congestion was signalled, or could have been, by marks: ECN was negotiated, or packets carried it.
+    /// Congestion was or could have been signalled by marks: ECN was negotiated, or packets carried it.
     pub ecn_in_use: bool,
     pub busy_s: f64,
     pub window_s: f64,
-    /// The windows' scale is known for at least one of the flows that matter; else `window_s` says nothing.
+    /// The window scale is known for at least one of the relevant flows; otherwise `window_s` means nothing.
     pub window_known: bool,
     pub idle_s: f64,
-    /// Time with data of any of the flows in flight, at most the span of the group.
+    /// Time with data of any of the flows in flight; at most the span of the group.
     pub union_busy_s: f64,
-    /// The same of the flows that make up its load, without the pauses in which none of them had anything in flight.
+    /// The same for the flows that form its load, without the pauses in which none of them had anything in
+    /// flight.
     pub loaded_s: f64,
     /// Largest payload of a packet.
     pub mss_bytes: u32,
-    /// Time of transfers by what limited it, in the order of [`Limiter::ALL`].
+    /// Time of transfers by limiter, in the order of [`Limiter::ALL`].
     pub limited_s: [f64; 11],
-    /// Of it, the time for which acknowledgments were held back that nothing waited for.
+    /// Time within that for which acknowledgments were delayed although nothing needed the delay.
     pub held_in_vain_s: f64,
     /// The longest time of a transfer with data in flight, seconds.
     pub longest_transfer_s: f64,
 }
 
 impl Totals {
-    /// Takes times in flight from the account of all time: what is acknowledged as soon as it arrives is in flight where nobody looks.
+    /// Takes times in flight from the account of all time: data that is acknowledged on arrival is in flight
+    /// where the capture does not see it.
     fn live_as_the_sender(&mut self) {
         let of = |limiter: Limiter| self.limited_s[limiter as usize];
         let idle_s = limits::idle_s(&self.limited_s);
@@ -158,7 +164,7 @@ impl Totals {
         (self.busy_s, self.idle_s, self.window_s) = ((all_s - idle_s).max(0.0), idle_s, window_s);
     }
 
-    /// The share of the data that the capture misses.
+    /// Share of the data that the capture lacks.
     pub fn missed_share(&self) -> f64 {
         let missed = self.missed_by_capture_packets as f64;
         // some of them have a place among the others, some have none
@@ -166,16 +172,16 @@ impl Totals {
         missed / all.max(1.0)
     }
 
-    /// Time for which the receive window left no room for a segment, or was closed while data waited: at least that of
-    /// the two which is longer, since the one may hold the other.
+    /// Time in which the receive window had no room for a segment, or was closed while data waited: at least
+    /// the longer of the two, since one may include the other.
     pub fn held_by_window_s(&self) -> f64 {
         self.window_s.max(self.window_closed_s)
     }
 
-    /// The share of the time with data in flight, or waiting, for which the window held it: by the window that was left, or
-    /// by the account of what senders waited for, whichever is more.
+    /// Share of the time with data in flight or waiting in which the window limited the flow: by the window
+    /// left, or by the account of what senders waited for, whichever is more.
     pub fn window_share(&self) -> f64 {
-        // what waits for a closed window is not in flight
+        // data that waits for a closed window is not in flight
         let waited_s = self.busy_s.max(self.window_closed_s);
         let left = self.held_by_window_s() / waited_s.max(1e-9);
         left.max(limits::share_at_the_ends(
@@ -198,33 +204,35 @@ pub struct Evidence {
     pub at_loss: Option<DelayAtLoss>,
     pub pattern: Option<LossPattern>,
     pub drain: Option<DrainFit>,
-    /// Rate at which super-segments were taken to leave the sender, where the capture holds any.
+    /// Rate at which super-segments are assumed to leave the sender, if the capture holds any.
     pub line_rate_bps: Option<f64>,
-    /// Delays are those of the packets themselves, seen at both ends of a hop; else they are round trips, with what
-    /// held their acknowledgments up.
+    /// Delays are those of the packets themselves, measured at both ends of a hop; otherwise they are
+    /// round-trip times, including the delays of acknowledgments.
     pub delays_are_own: bool,
-    /// Delays are what packets waited before the capture point, by the clocks of their senders.
+    /// Delays are those before the capture point, from the senders' clocks.
     pub by_clocks: bool,
-    /// Of one capture: what else went to the same receiver.
+    /// For one capture: other traffic to the same receiver.
     pub beside: DatagramsBeside,
-    /// The tick of the stamps, seconds: no delay is known better. 0 where the capture is none, or of nothing.
+    /// Tick of the timestamps in seconds: the resolution of delays. 0 without a capture.
     pub tick_s: f64,
-    /// By how much all waits may have been longer, seconds: the fastest packet waited as well where a queue stood.
+    /// Seconds by which all queueing delays may be longer than measured: with a standing queue the fastest
+    /// packet waited too.
     pub stood_s: f64,
-    /// Of losses before the capture point.
+    /// Gaps left by losses before the capture point.
     pub holes: Holes,
-    /// Of a capture at the receiver: how evenly packets arrive.
+    /// For a capture at the receiver: how evenly packets arrive.
     pub arrivals: Option<Arrivals>,
 }
 
 impl Evidence {
-    /// Half of the losses or more were before the capture point: delays behind it are nothing that they met.
+    /// True if at least half of the losses happened before the capture point: delays behind it do not concern
+    /// them.
     pub fn lost_mostly_before(&self) -> bool {
         self.totals.lost > 0 && self.totals.lost_before_capture * 2 >= self.totals.lost
     }
 
-    /// Of losses before the capture point: what the delays behind it were says nothing of them, but the holes that they left
-    /// do.
+    /// For losses before the capture point: drops the delays behind it, which do not concern them, and keeps
+    /// the gaps that they left.
     pub fn by_spacing(self) -> Self {
         Self {
             at_loss: None,
@@ -234,8 +242,8 @@ impl Evidence {
         }
     }
 
-    /// Rate at which the queue drains, bit/s: by the delays where they tell, else by the losses, else at least that
-    /// of what arrived.
+    /// Rate at which the queue drains in bit/s: from the delays if they show it, otherwise from the losses,
+    /// otherwise at least the rate of arrivals.
     pub fn queue_rate_bps(&self) -> Interval {
         if let Some(drain) = self.drain.filter(|_| self.queue_rate_is_seen()) {
             return Interval {
@@ -260,8 +268,8 @@ impl Evidence {
         }
     }
 
-    /// Bytes that passed, with what a device may count on top of each packet at most: as a multiple of the IP bytes, small packets
-    /// being among full ones; and the same together with the datagrams beside it.
+    /// Bytes that passed, with the most that a device may count on top of each packet, as a multiple of the
+    /// IP bytes (there are small packets among full ones); and the same including the datagrams beside them.
     pub fn most_counted(&self, overhead_bytes: f64) -> MostCounted {
         let trace = &self.group_trace.trace;
         let packets = (trace.len() - trace.lost) as f64;
@@ -275,15 +283,15 @@ impl Evidence {
         }
     }
 
-    /// The delays tell at what rate the queue drains.
+    /// True if the delays show the rate at which the queue drains.
     pub fn queue_rate_is_seen(&self) -> bool {
         self.drain
             .as_ref()
             .is_some_and(|drain| drain.explained > DELAYS_TELL)
     }
 
-    /// The link that a queue shows to be behind the capture point, and for how much of the flows' time it was sending. `None`
-    /// where no queue accounts for the delays.
+    /// The link that a queue reveals behind the capture point, and the share of the flows' time in which it
+    /// was busy. `None` if no queue explains the delays.
     pub fn link_busy(&self) -> Option<LinkBusy> {
         let drain = (self.drain).filter(|drain| drain.explained > DELAY_EXPLAINED)?;
         let sending_s = self.group_trace.trace.passed_bytes * 8.0 / drain.rate_bps;
@@ -294,7 +302,7 @@ impl Evidence {
         })
     }
 
-    /// Time that a full packet takes at that rate, seconds.
+    /// Transmission time of a full packet at that rate, seconds.
     pub fn packet_time_s(&self) -> f64 {
         self.group_trace.trace.typical_bytes * 8.0 / self.queue_rate_bps().value.max(1.0)
     }
@@ -304,12 +312,12 @@ impl Evidence {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkBusy {
     pub rate_bps: f64,
-    /// Of the time with data of any flow in flight.
+    /// Share of the time with data of any flow in flight.
     pub share: f64,
 }
 
 impl LinkBusy {
-    /// The link's rate sets what the flows get, whatever else befalls them.
+    /// True if the link's rate sets the throughput of the flows, whatever else affects them.
     pub fn is_full(&self) -> bool {
         self.share > FULL_LINK_SHARE
     }
@@ -322,14 +330,14 @@ pub struct MostCounted {
     pub with_beside: f64,
 }
 
-/// Share of the spread of the delays that a queue must explain for its rate to be believed ...
+/// Share of the spread of the delays that a queue must explain for its rate to be used ...
 const DELAYS_TELL: f64 = 0.3;
 /// ... and share of the uncertainty about losses that a bucket must remove.
 pub(crate) const LOSSES_TELL: f64 = 0.45;
 
-/// Measures a group by what one capture shows of it: of the path behind the capture point, or, where the clocks of the
-/// senders tell that a queue before it made packets wait and dropped them, of the path before it. Where losses come at
-/// many waits, another element than that which makes packets wait may have dropped them, as exact times may tell.
+/// Measures a group from one capture: the path behind the capture point, or, if the senders' clocks show that
+/// a queue before it delayed and dropped packets, the path before it. If losses occur at many different
+/// delays, another element than the queue may have dropped them; exact times can show this.
 pub fn measure(group: &Group) -> Evidence {
     let before = measure_before(group);
     let Some(by_clocks) = before.filter(|b| b.totals.lost == 0 || losses_follow_waits(b)) else {
@@ -356,7 +364,7 @@ fn measure_behind(group: &Group) -> Evidence {
     let mut group_trace = group.trace();
     let mut unsure_s = 0.0;
     if group.is_by_echoes() {
-        // those that are known are all of packets near losses, which says nothing of the others
+        // all known ones are near losses, and do not represent the others
         let unknown = Filled {
             waits_s: vec![f32::NAN; group_trace.trace.len()],
             unsure_s: 0.0,
@@ -383,10 +391,11 @@ fn measure_behind(group: &Group) -> Evidence {
     evidence
 }
 
-/// For how long a queue may have stood while the fastest packets of the flows passed it, seconds; `least_ns` is a flow's
-/// shortest way there and back. The first packets of a capture find it empty where they open a connection, and so does what
-/// comes after a pause in which all that had been sent was answered. Else nobody knows, but that no wait is longer than the way.
-/// Those of a flow whose shortest way is longer than another's to the same host may have waited by what that is.
+/// How long in seconds a queue may have been standing while the fastest packets of the flows passed it;
+/// `least_ns` is a flow's shortest round trip. The first packets of a capture find the queue empty if they
+/// open a connection, and so do packets after a pause in which everything sent had been acknowledged.
+/// Otherwise the delay is unknown, but not longer than the round trip. Packets of a flow with a longer
+/// shortest round trip than another flow to the same host may have been delayed by the difference.
 fn may_have_stood_s(
     group: &Group,
     group_trace: &GroupTrace,
@@ -422,10 +431,10 @@ fn may_have_stood_s(
     stood_ns as f64 * 1e-9
 }
 
-/// Fewer stamps have a divisor by chance.
+/// Fewer timestamps may have a common divisor by chance.
 const FEWEST_STAMPS: usize = 20;
 
-/// The tick of a group's stamps: all are multiples of it, from the first, seconds.
+/// Tick of a group's timestamps in seconds: all are multiples of it, counted from the first.
 fn tick_s(group: &Group) -> f64 {
     let count: usize = group
         .flows
@@ -444,7 +453,7 @@ fn tick_s(group: &Group) -> f64 {
     for stamp_ns in stamps_ns {
         let mut rest_ns = stamp_ns.abs_diff(first_ns);
         if tick_ns > 0 {
-            rest_ns %= tick_ns; // nothing is left of most of them
+            rest_ns %= tick_ns; // most become 0
         }
         while rest_ns > 0 {
             (tick_ns, rest_ns) = (rest_ns, tick_ns % rest_ns);
@@ -453,8 +462,8 @@ fn tick_s(group: &Group) -> f64 {
     tick_ns as f64 * 1e-9
 }
 
-/// The path between the senders and the capture point; `None` where little of the losses is before it, where nothing was lost and
-/// the capture is not at the receiver, or where the clocks tell of no waits.
+/// The path between the senders and the capture point. `None` if few of the losses happened before it, if
+/// nothing was lost and the capture is not at the receiver, or if the clocks show no queueing delays.
 fn measure_before(group: &Group) -> Option<Evidence> {
     let mut totals = totals(group);
     let clocked = |flow: &&FlowRef| !flow.flow.account().waits_before().is_empty();
@@ -483,25 +492,25 @@ fn measure_before(group: &Group) -> Option<Evidence> {
     Some(evidence)
 }
 
-/// Flows with this share of the bytes must tell how long their packets waited, for the waits to be the group's.
+/// Share of the bytes with known queueing delays that is needed for the delays to represent the group.
 const CLOCKED_SHARE: f64 = 0.9;
 
-/// Losses after waits too short for the clocks, or that waits have nothing to do with, are told as well without them, and by
-/// exact times.
+/// True if losses follow queueing delays. Losses after delays too short for the clocks, or unrelated to
+/// delays, are explained as well without the clocks, and from exact times.
 fn losses_follow_waits(evidence: &Evidence) -> bool {
     let at_loss = evidence.at_loss.as_ref();
     at_loss.is_some_and(|at_loss| at_loss.median_s > SHORTEST_CLOCKED_S)
         && judge_losses(evidence).cause != Cause::RandomLoss
 }
 
-/// A bucket that removes this share of the uncertainty about the losses made nearly all of them.
+/// A bucket that removes this share of the uncertainty about the losses caused nearly all of them.
 const ALONE: f64 = 0.6;
-/// With fewer losses they are not told apart.
+/// Fewer losses are not separated into two causes.
 const FEWEST_TOLD_APART: usize = 10;
-/// A bucket that made only some of them must be this much more likely, nats.
+/// A bucket that caused only some of them must be this much more likely, nats.
 const BESIDE_GAIN: f64 = 10.0;
 
-/// Looks for a bucket that made some of the losses, where none made nearly all of them.
+/// Looks for a bucket that caused some of the losses, if none caused nearly all of them.
 fn look_beside_others(evidence: &mut Evidence) {
     let trace = &evidence.group_trace.trace;
     let alone = |fit: BucketFit| fit.certainty() > ALONE;
@@ -532,8 +541,8 @@ fn look_beside_others(evidence: &mut Evidence) {
     }
 }
 
-/// Measures packets whose fates and delays are known. `slowest_line_bps` is the least rate of the line that
-/// super-segments leave the first point through, where there are any.
+/// Measures packets with known fates and delays. `slowest_line_bps` is the lowest rate at which
+/// super-segments leave the first point, if there are any.
 pub fn measure_trace(
     plain: GroupTrace,
     slowest_line_bps: Option<f64>,
@@ -573,7 +582,7 @@ pub fn measure_trace(
     }
 }
 
-/// Replays the fitted bucket as a policer over all arrivals, without looking at what was lost.
+/// Replays the fitted bucket as a policer over all arrivals, ignoring the losses.
 fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {
     let trace = &group_trace.trace;
     let mut policer = Policer::new(
@@ -594,7 +603,7 @@ fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {
     ReplayCheck::new(dropped, &trace.outcome)
 }
 
-/// From the capture point to the receiver and back, seconds.
+/// From the capture point to the receiver and back, in seconds.
 pub fn base_rtt_s(group: &Group) -> Option<f64> {
     let of_flows = group
         .flows
@@ -603,7 +612,8 @@ pub fn base_rtt_s(group: &Group) -> Option<f64> {
     Some(of_flows.min()? as f64 * 1e-9)
 }
 
-/// From the sender to the receiver and back, seconds; `None` where what lies before the capture point is not known.
+/// From the sender to the receiver and back, in seconds; `None` if the part before the capture point is
+/// unknown.
 fn whole_rtt_s(group: &Group) -> Option<f64> {
     let of_flows = group.flows.iter().filter_map(|flow| {
         let near_ns = flow.flow.account().near_rtt_ns?;
@@ -614,18 +624,19 @@ fn whole_rtt_s(group: &Group) -> Option<f64> {
 
 fn least_rtt_ns(flow: &Flow) -> Option<i64> {
     let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
-    // shorter than a tick of the capture's clock it is not known
-    // what limits a flow without losses hangs on a window that nobody saw, whatever the round trip
+    // below a tick of the capture's clock it is unknown; then the limit of a flow without losses depends on a
+    // window that was not captured, whatever the round trip
     let echoed_ns = flow.account().echoed_rtt_ns();
     let echoed_ns = echoed_ns.filter(|_| flow.counters.lost > 0);
     let measured_ns = exact.map(|s| s.rtt_ns).chain(echoed_ns);
     measured_ns.filter(|ns| *ns > 0).min()
 }
 
-/// Flows with less than this share of the bytes of the group's largest (control connections) do not say what limits it.
+/// Flows with less than this share of the bytes of the group's largest (control connections) do not show what
+/// limits it.
 const MINOR_SHARE: f64 = 0.05;
 
-/// Which flows of the group are so small.
+/// True for flows that are this small.
 pub fn minor(group: &Group) -> impl Fn(&Flow) -> bool + use<> {
     let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
     let largest = group.flows.iter().map(payload).max().unwrap_or(0);
@@ -692,7 +703,7 @@ pub fn totals(group: &Group) -> Totals {
     totals
 }
 
-/// True if more than half of the payload is of such flows.
+/// True if more than half of the payload belongs to flows with this property.
 fn most_payload(group: &Group, is_such: impl Fn(&Flow) -> bool) -> bool {
     let (mut all, mut such) = (0, 0);
     for flow in &group.flows {
@@ -703,7 +714,8 @@ fn most_payload(group: &Group, is_such: impl Fn(&Flow) -> bool) -> bool {
     2 * such > all
 }
 
-/// As long as a transfer lasted at most, and no longer than anything was in flight, as seen here or as its sender lived it.
+/// Longest duration of a transfer, but no longer than data was in flight, as captured or from the sender's
+/// point of view.
 fn longest_transfer_s(flow: &Flow) -> f64 {
     let lasted = |transfer: &Transfer| transfer.end_ns.saturating_sub(transfer.start_ns);
     let longest_ns = flow.transfers.iter().map(lasted).max().unwrap_or(0);
@@ -712,7 +724,7 @@ fn longest_transfer_s(flow: &Flow) -> f64 {
     (longest_ns as f64 * 1e-9).min(lived_s.max(flow.limited.busy_ns as f64 * 1e-9))
 }
 
-/// Median and longest of the waits of a flow's acknowledgments on the way back, seconds.
+/// Median and maximum queueing delay of a flow's acknowledgments on the return path, seconds.
 fn waits_back_s(flow: &Flow) -> (f64, f64) {
     if flow.account().waits_back().is_empty() {
         return (0.0, 0.0);
@@ -740,13 +752,13 @@ fn union_busy_s(group: &Group) -> f64 {
     )
 }
 
-/// Flows of a smaller share of a group's payload are no part of its load.
+/// Flows with a smaller share of a group's payload are not part of its load.
 const LOAD_SHARE: f64 = 0.01;
-/// A sender that has nothing in flight for so long beyond a round trip has nothing to send: none that has data waits longer
-/// but on a timer, for which something is in flight.
+/// A sender with nothing in flight for this long beyond a round trip has nothing to send: with data it would
+/// only wait longer for a timer, with data in flight.
 const IDLE_NS: i64 = 200_000_000;
 
-/// Length of the union of the times in which the flows that make up a group's load had something to send, seconds.
+/// Length of the union of the times in which flows of a group's load had data to send, seconds.
 fn loaded_s(group: &Group) -> f64 {
     let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
     let all: u64 = group.flows.iter().map(payload).sum();
@@ -755,7 +767,7 @@ fn loaded_s(group: &Group) -> f64 {
     union_s(flows.flat_map(|flow| loaded_spans(flow.flow)).collect())
 }
 
-/// The times in which a flow had something to send, as far as what was in flight tells.
+/// The times in which a flow had data to send, concluded from the data in flight.
 fn loaded_spans(flow: &Flow) -> Vec<(i64, i64)> {
     let mut spans: Vec<(i64, i64)> = Vec::new();
     for transfer in &flow.transfers {

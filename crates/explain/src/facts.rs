@@ -1,4 +1,4 @@
-//! Facts of what is measured: codes with numbers, of which prose is made elsewhere.
+//! Facts of the measurements: codes with numbers, which Python turns into sentences.
 
 use whydrop_tcp::Limiter;
 use whydrop_verdict::{Cause, Fact, fact};
@@ -8,7 +8,7 @@ use crate::limits;
 use crate::losses::{burst_before, burst_fact, queue_explains_delays};
 use crate::thresholds::{DELAY_EXPLAINED, FEWEST_BY_CHANCE, NEEDED_CERTAINTY, NEEDED_GAIN};
 
-/// The headline: what the cause did, in the numbers that its parameters do not hold.
+/// The headline: the effect of the cause, in numbers that are not among its parameters.
 pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
     let totals = &evidence.totals;
     let flows = totals.lossy_flows;
@@ -62,7 +62,7 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", evidence),
         Cause::Outage => fact!(
             "lost-in-silence",
-            // losses that are too few for a pattern leave the time that the account gives to it
+            // losses too few for a pattern keep the time that the account attributes to them
             silence_s = evidence
                 .pattern
                 .map_or(totals.limited_s[Limiter::Outage as usize], |pattern| {
@@ -96,14 +96,14 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
     }
 }
 
-/// No queue on the way out makes the waits, and the way back's are known.
+/// True if no queue on the forward path explains the delays, and the delays of the return path are known.
 pub fn on_the_way_back(evidence: &Evidence) -> bool {
     !queue_explains_delays(evidence)
         && !evidence.delays_are_own
         && evidence.totals.typical_wait_back_s > 0.0
 }
 
-/// As the queue's model has it, where that explains the delays.
+/// Longest queueing delay: from the queue's model if that explains the delays.
 fn longest_wait_s(evidence: &Evidence) -> f64 {
     let delays_s = evidence.group_trace.trace.delay_s.iter();
     let longest_s = || f64::from(delays_s.copied().fold(0.0, f32::max));
@@ -112,7 +112,7 @@ fn longest_wait_s(evidence: &Evidence) -> f64 {
     drain.map_or_else(longest_s, |drain| drain.largest_s)
 }
 
-/// How long a limiter held the transfers up, and which share of their time that is.
+/// Time for which a limiter limited the transfers, and its share of their time.
 fn limited(limiter: Limiter, code: &'static str, evidence: &Evidence) -> Fact {
     let limited_s = evidence.totals.limited_s;
     let own_s = limited_s[limiter as usize];
@@ -122,7 +122,7 @@ fn limited(limiter: Limiter, code: &'static str, evidence: &Evidence) -> Fact {
         .with("limited_share", share)
 }
 
-/// The facts that speak for the cause.
+/// The facts that support the cause.
 pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
     let totals = &evidence.totals;
     let mut facts: Vec<Option<Fact>> = match cause {
@@ -169,7 +169,7 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
-/// Tells at which rate packets come to the receiver, where that stands.
+/// The rate at which packets arrive at the receiver, if it is steady.
 fn arrives_evenly(evidence: &Evidence) -> Option<Fact> {
     let arrivals = evidence
         .arrivals
@@ -192,7 +192,7 @@ fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
             evidence,
         ))];
     }
-    // beyond the capture point may lie but a part of each
+    // only a part of each may lie beyond the capture point
     let round_trips = totals
         .whole_rtt_s
         .map(|whole_s| (totals.busy_s / whole_s) as u64)
@@ -285,7 +285,7 @@ fn drain(evidence: &Evidence) -> Option<Fact> {
     ))
 }
 
-/// Tells how the packets around losses before the capture point were spaced.
+/// The spacing of the packets around losses before the capture point.
 fn spacing(evidence: &Evidence) -> Option<Fact> {
     let holes = &evidence.holes;
     let code = match () {
@@ -312,7 +312,7 @@ fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
             )
         }),
         spacing(evidence),
-        // so few losses that a bucket fits them by chance are none that it does not fit
+        // with so few losses that a bucket fits them by chance, a misfit means nothing
         bucket
             .filter(|fit| fit.certainty() < NEEDED_CERTAINTY)
             .map(|fit| fact!("best-bucket-poor", certainty_share = fit.certainty())),
@@ -327,7 +327,7 @@ fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
     ]
 }
 
-/// The plain facts that speak against other causes.
+/// The facts that contradict other causes.
 pub fn against(cause: Cause, evidence: &Evidence) -> Vec<(Cause, Fact)> {
     let totals = &evidence.totals;
     if totals.lost == 0 {
@@ -362,7 +362,7 @@ pub fn against(cause: Cause, evidence: &Evidence) -> Vec<(Cause, Fact)> {
             )
         }));
     }
-    // what mostly had arrived may have been late, and is no reason against it
+    // retransmissions of which most had arrived may have been late, and do not rule it out
     if totals.spurious <= totals.retransmitted / 2 {
         reasons.push((
             Cause::Reordering,

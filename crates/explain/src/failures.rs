@@ -1,5 +1,5 @@
-//! Connections that failed: attempts that nobody answered or that were refused, peers that fell silent, resets of what was
-//! still under way.
+//! Connections that failed: attempts without an answer or refused, peers that fell silent, and resets while
+//! data was outstanding.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ use crate::requests::lacks_much;
 use crate::seconds::seconds;
 use crate::waits::{self, Waits};
 
-/// Flows named in a verdict at most: a scan has thousands that say the same.
+/// Most flows named in a verdict: a scan has thousands that fail alike.
 pub(crate) const MOST_NAMED: usize = 100;
 
-/// How connections to one endpoint failed alike.
+/// Kinds of failure of the connections to one endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Failure {
     Unanswered,
@@ -28,25 +28,26 @@ enum Failure {
     Refused,
     /// By an ICMP error, not by a reset.
     Rejected,
-    /// An ICMP error says that there is no way to its host.
+    /// An ICMP error reports that its host is unreachable.
     Unreachable,
-    /// Its SYN went round until its hop limit ran out.
+    /// Its SYN looped until its hop limit ran out.
     Looped,
-    /// Its SYN was taken for one of an earlier connection.
+    /// Its SYN was mistaken for one of an earlier connection.
     TakenForOld,
-    /// After a pause, by whatever kept its state.
+    /// After a pause, by a device that tracks connections.
     Forgotten,
-    /// By something on the path.
+    /// By a device on the path.
     Interfered,
     Reset,
 }
 
-/// Translators must remember an established connection for 2 h 4 min (RFC 5382, REQ-5); those in use forget after minutes,
-/// and none in less than this.
+/// Translators must keep an established connection for 2 h 4 min (RFC 5382, REQ-5); those in use drop it
+/// after minutes, and none sooner than this.
 const SOONEST_FORGOTTEN_NS: i64 = 10_000_000_000;
 
 impl Failure {
-    /// Resets end much that was over: one counts where data was still to be acknowledged, or where it was not the host's.
+    /// Many resets end finished connections: one counts only if data was unacknowledged, or if it did not
+    /// come from the host.
     fn of(connection: &Connection, hosts: &Hosts) -> Option<Self> {
         let outstanding = || connection.unanswered.iter().any(|side| side.bytes > 0);
         let reset = connection.reset.as_deref();
@@ -65,7 +66,7 @@ impl Failure {
             Outcome::Reset if reset.is_some_and(|r| r.is_from_elsewhere()) => {
                 Some(Self::Interfered)
             }
-            // of what the capture lacks nobody knows what was outstanding
+            // if the capture lacks packets, the outstanding data is unknown
             Outcome::Reset if connection.carries_load => None,
             Outcome::Reset if outstanding() && !lacks_much(connection) => Some(Self::Reset),
             _ if is_taken_for_old(connection) => Some(Self::TakenForOld),
@@ -102,7 +103,7 @@ impl Failure {
     }
 }
 
-/// When each host was last heard of, by connection: one that still talks is not dead.
+/// Times at which each host sent packets, by connection: a host that still sends is not dead.
 #[derive(Default)]
 struct Hosts(HashMap<IpAddr, Vec<(i64, Endpoint)>>);
 
@@ -122,7 +123,7 @@ impl Hosts {
         hosts
     }
 
-    /// True if a host sent something to another endpoint than this after a time.
+    /// True if a host sent a packet to another endpoint than this after a time.
     fn is_heard_after(&self, host: IpAddr, after_ns: i64, other_than: Endpoint) -> bool {
         let heard = self.0.get(&host).map_or(&[][..], Vec::as_slice);
         heard
@@ -131,10 +132,11 @@ impl Hosts {
     }
 }
 
-/// The pause after which a connection was no longer known: longer than all that it had survived.
+/// True if the connection was forgotten after a pause longer than all that it had survived.
 ///
-/// Either its data is answered by a reset that says so (RFC 9293, section 3.10.7.1) or comes from something on the path; or nothing
-/// answers, though the same host answers others meanwhile. Silent on a host that answers nobody: it may be dead.
+/// Either its data is answered by a reset that shows this (RFC 9293, section 3.10.7.1) or that comes from a
+/// device on the path; or nothing answers it, although the same host answers others meanwhile. No verdict if
+/// the host answers none: it may be dead.
 fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
     let pauses = connection.pauses();
     let longest_ns = pauses.longest_answered_ns.max(SOONEST_FORGOTTEN_NS);
@@ -155,7 +157,7 @@ fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
     }
 }
 
-/// The ICMP error that says why nobody answered an attempt to connect: a rejection before all others.
+/// The ICMP error that explains why an attempt to connect got no answer; a rejection takes precedence.
 fn unreachable(connection: &Connection) -> Option<&Notice> {
     let notices = connection.flows[0].notices();
     let rejects = |notice: &&Notice| Failure::of_error(notice.kind) == Failure::Rejected;
@@ -163,19 +165,20 @@ fn unreachable(connection: &Connection) -> Option<&Notice> {
     all().find(rejects).or_else(|| all().next())
 }
 
-/// True of a connection without data that was tried to find the routers on the way: its hop limit was to run out.
+/// True for a connection without data that was tried to find the routers on the path: its hop limit was meant
+/// to run out.
 fn is_probe(connection: &Connection) -> bool {
     let carried_data = connection.flows.iter().any(Flow::carried_data);
     whydrop_datagrams::is_probe_of_the_way(connection.setup.ttl) && !carried_data
 }
 
-/// The responder took the SYN for one of an earlier connection, and the initiator noticed.
+/// True if the responder mistook the SYN for one of an earlier connection, and the initiator noticed.
 fn is_taken_for_old(connection: &Connection) -> bool {
     let old = connection.taken_for_old();
     old.is_some_and(|old| old.is_reset || connection.setup.syns > 1)
 }
 
-/// Packets named in a fact at most.
+/// Most packets named in a fact.
 pub(crate) const MOST_PACKETS: usize = 16;
 
 /// Counts of connections that failed alike.
@@ -184,33 +187,33 @@ struct Count {
     connections: u64,
     syns: u64,
     repeats: u64,
-    /// Losses of data that had no answer.
+    /// Losses of data without an answer.
     lost: u64,
     outstanding_bytes: u64,
-    /// Connections whose silent side had closed before.
+    /// Connections in which the silent side had closed before.
     closed_before: u64,
     by_responder: u64,
-    /// Connections that the receiver of all that was under way ended itself: it wanted no more.
+    /// Connections that the receiver of all outstanding data aborted: it wanted no more data.
     by_receiver: u64,
     from_elsewhere: u64,
-    /// Of those, resets from another distance, and ones after which the host went on.
+    /// Resets among those from another distance, and ones after which the host continued.
     other_distance: u64,
     went_on: u64,
-    /// Resets, and their last fields beside those that the host used before, of the first.
+    /// Number of resets, and fields of the first one next to those that the host used before.
     resets: u64,
     likeness: Option<Fact>,
-    /// Longest pause before a connection was forgotten, and the longest that was survived.
+    /// Longest pause before a connection was forgotten, and the longest that it survived.
     idle_s: f64,
     survived_s: f64,
     /// ICMP errors about these connections: the first.
     notice: Option<(IcmpErrorKind, IpAddr)>,
-    /// The initiators that such errors were sent to.
+    /// The initiators that received such errors.
     senders: Vec<IpAddr>,
-    /// Connections that were set up all the same.
+    /// Connections that were set up nevertheless.
     accepted: u64,
     packets: Vec<u64>,
     lasted_s: f64,
-    /// The time for which data of the same flows was under way, or its senders had none.
+    /// Time in which data of the same flows was in flight, or their senders had none.
     active_s: f64,
     /// Further endpoints that failed alike.
     other_responders: u64,
@@ -262,7 +265,7 @@ impl Count {
         self.accepted += u64::from(accepted.is_some());
         self.packets.extend(packets(failure, connection));
         self.packets.truncate(MOST_PACKETS);
-        // a reset takes no time, and who fell silent was there before
+        // a reset takes no time, and a side that fell silent was active before
         let since_ns = match failure {
             Failure::Unanswered
             | Failure::Refused
@@ -312,7 +315,7 @@ impl Count {
         self.names.extend(other.names.into_iter().take(room));
     }
 
-    /// The headline, and what else shows it.
+    /// The headline, and further evidence.
     fn facts(&self, failure: Failure, responder: Endpoint) -> Vec<Fact> {
         let mut facts = vec![self.headline(failure, responder)];
         if matches!(
@@ -387,7 +390,7 @@ impl Count {
     }
 }
 
-/// The fields of a reset beside those of the packets of that side before it.
+/// The fields of a reset next to those of earlier packets from that side.
 fn likeness(reset: &whydrop_tcp::Reset) -> Fact {
     let (least, largest) = reset.usual_ttls.unzip();
     Fact {
@@ -409,7 +412,7 @@ fn likeness(reset: &whydrop_tcp::Reset) -> Fact {
     }
 }
 
-/// The packets of a connection that show how it failed.
+/// The packets that show how a connection failed.
 fn packets(failure: Failure, connection: &Connection) -> Vec<u64> {
     let reset = connection.reset.as_ref().map(|reset| reset.packet);
     let pause = connection.pauses().unanswered.map(|pause| pause.packet);
@@ -436,7 +439,7 @@ fn packets(failure: Failure, connection: &Connection) -> Vec<u64> {
     shown.into_iter().flatten().collect()
 }
 
-/// The direction that was not answered: the initiator's, unless the responder's data was.
+/// The direction without an answer: the initiator's, unless the responder's data got none.
 fn unanswered_direction(connection: &Connection) -> usize {
     usize::from(connection.unanswered[1].repeats > connection.unanswered[0].repeats)
 }
@@ -449,20 +452,21 @@ fn silent_side(connection: &Connection) -> &Unanswered {
     &connection.unanswered[unanswered_direction(connection)]
 }
 
-/// Verdicts for single endpoints at most, for each way to fail: whoever scans a network meets thousands.
+/// Most verdicts on single endpoints for each kind of failure: a scan of a network meets thousands.
 pub(crate) const MOST_ENDPOINTS: usize = 16;
 
 /// Source and destination of flows.
 pub(crate) type Named = HashSet<(Endpoint, Endpoint)>;
 
-/// True if size accounts for what was never acknowledged, and not silence.
+/// True if size, not silence, explains the unacknowledged data.
 fn is_too_large(connection: &Connection, too_large: &Named) -> bool {
     let mut flows = connection.flows.iter();
     connection.outcome == Outcome::DataUnanswered
         && flows.any(|flow| too_large.contains(&(flow.source, flow.destination)))
 }
 
-/// A verdict for each way to fail and endpoint, but for flows whose packets were too large; one for all endpoints where they are many.
+/// A verdict for each kind of failure and endpoint, except for flows of packets that were too large; if there
+/// are many endpoints, one for all of them.
 pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> (Vec<Ranked>, Waits) {
     let mut counts: BTreeMap<Failure, BTreeMap<Endpoint, Count>> = BTreeMap::new();
     let hosts = Hosts::of(tracked);
@@ -501,7 +505,7 @@ pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> (Vec<Ranked>, Wa
             }
             match failure == Failure::Silent && all_closed {
                 true => nobody_waited(ranked),
-                // who ends a download, as tests do when their time is over, waits for nothing
+                // a side that ends a download, as tests do when their time is over, waits for nothing
                 false if unwanted => ranked,
                 false => ranked.failed(),
             }
@@ -510,14 +514,14 @@ pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> (Vec<Ranked>, Wa
     (found, waits)
 }
 
-/// When the last packet of all passed.
+/// Time of the last packet.
 fn last_ns(tracked: &Tracked) -> i64 {
     let connections = tracked.connections.iter().chain(&tracked.failed.kept);
     let flows = connections.flat_map(|connection| &connection.flows);
     flows.map(|flow| flow.last_ns).max().unwrap_or(0)
 }
 
-/// All endpoints as one, under the name of that with most connections.
+/// All endpoints merged, under the name of the one with the most connections.
 fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count> {
     let mut all = Count::default();
     let mut busiest: Option<(u64, Endpoint)> = None;
@@ -535,7 +539,7 @@ fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count>
         .collect()
 }
 
-/// The side that fell silent had closed: what it left unanswered delayed nothing.
+/// The verdict without a delay: the side that fell silent had closed before.
 fn nobody_waited(ranked: Ranked) -> Ranked {
     Ranked {
         harm_s: 0.0,
@@ -543,7 +547,8 @@ fn nobody_waited(ranked: Ranked) -> Ranked {
     }
 }
 
-/// The answers may have passed where the capture did not see them: by another path, or lost by the capture itself.
+/// Confidence that an answer is missing: answers may have passed on another path, or the capture may lack
+/// them.
 const SURE: f64 = 0.95;
 
 fn verdict(failure: Failure, responder: Endpoint, count: Count) -> Verdict {

@@ -1,4 +1,4 @@
-//! How connections fail, and how they do not.
+//! Connections that fail, and similar ones that do not.
 
 use whydrop_tcp::Pause;
 
@@ -50,7 +50,7 @@ fn a_reset_after_all_was_acknowledged_is_no_failure() {
     assert_eq!(found[0].limited_s, 0.0);
 }
 
-/// A pause of 60 s, then data that is not answered, or by a reset without ACK.
+/// A pause of 60 s, then data that gets no answer, or a reset without ACK.
 fn paused(reset: bool) -> Connection {
     let mut connection = connection(if reset {
         Outcome::Reset

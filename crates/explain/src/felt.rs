@@ -1,4 +1,5 @@
-//! Waits of a capture whose flows show no cause: a verdict that nothing was lost must not say that nobody waited.
+//! Long delays in a capture with flows that show no cause: "nothing was lost" must not claim that there was
+//! no delay.
 
 use whydrop_tcp::{Connection, SegmentFlags, Tracked};
 use whydrop_verdict::Fact;
@@ -7,11 +8,12 @@ use crate::ranked::Ranked;
 use crate::requests::FELT_NS;
 use crate::seconds::seconds;
 
-/// No packet lives for more than two minutes (RFC 9293, section 3.4.2), so no round trip takes more than twice that: beyond it is a
-/// clock that was set.
+/// No packet lives longer than two minutes (RFC 9293, section 3.4.2), so no round trip takes more than twice
+/// that: a longer one means that a clock was set.
 const LONGEST_TRIP_NS: i64 = 240_000_000_000;
 
-/// Tells each verdict that nothing was lost about the longest round trip, where it is felt, and whether others of the capture waited.
+/// Adds to each verdict that nothing was lost the longest round trip, if it is noticeable, and whether other
+/// connections of the capture were delayed.
 pub(crate) fn tell(tracked: &Tracked, verdicts: &mut [Ranked]) {
     let felt_s = seconds(FELT_NS);
     let others_waited = verdicts.iter().any(|other| other.harm_s >= felt_s);
@@ -35,7 +37,8 @@ pub(crate) fn tell(tracked: &Tracked, verdicts: &mut [Ranked]) {
     }
 }
 
-/// The longest round trip of a connection: of its handshake, or of data and the acknowledgment that it caused.
+/// The longest round trip of a connection: of its handshake, or from data to the acknowledgment that it
+/// caused.
 fn longest_trip_ns(connection: &Connection) -> Option<i64> {
     let handshake = &connection.handshake;
     let of_syn = handshake.syn_ns.zip(handshake.syn_ack_ns);

@@ -14,20 +14,20 @@ pub struct FlowRef<'a> {
     pub flow: &'a Flow,
 }
 
-/// Flows to one destination host: whatever polices or queues on the way to it sees them together.
+/// Flows to one destination host: an element on the path to it polices or queues them together.
 #[derive(Debug)]
 pub struct Group<'a> {
     pub flows: Vec<FlowRef<'a>>,
 }
 
-/// Where an observation came from: flow (position in the group) and segment.
+/// Origin of an observation: flow (position in the group) and segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     pub member: u32,
     pub segment: u32,
 }
 
-/// A trace and where each of its packets came from.
+/// A trace and the origin of each of its packets.
 #[derive(Debug, Clone, Default)]
 pub struct GroupTrace {
     pub trace: Trace,
@@ -51,7 +51,7 @@ pub fn by_destination<'a>(flows: &[FlowRef<'a>]) -> Vec<Group<'a>> {
 }
 
 impl Group<'_> {
-    /// Those that lost most come first, then those that carried most.
+    /// Names of the flows: those with the most losses first, then those with the most payload.
     pub fn names(&self) -> Vec<String> {
         let mut flows = self.flows.clone();
         flows.sort_by_key(|flow| {
@@ -61,13 +61,13 @@ impl Group<'_> {
         flows.iter().map(|flow| flow.flow.name()).collect()
     }
 
-    /// Largest payload of a packet; that of an Ethernet where none is known.
+    /// Largest payload of a packet; that of Ethernet if unknown.
     pub fn mss_bytes(&self) -> f64 {
         let sizes = self.flows.iter().filter_map(|flow| flow.flow.mss_bytes);
         f64::from(sizes.max().unwrap_or(1460))
     }
 
-    /// Acknowledgments were not captured: round trips are told of a few packets.
+    /// True if acknowledgments were not captured: round-trip times are known for few packets.
     pub fn is_by_echoes(&self) -> bool {
         let told = |flow: &FlowRef| flow.flow.account().by_echoes();
         self.flows.iter().any(told)
@@ -83,7 +83,7 @@ impl Group<'_> {
             .any(|flow| flow.flow.counters.offloaded_super_segments > 0)
     }
 
-    /// The sender of each packet: the first of the group's flows that comes from there.
+    /// The sender of each packet, as the first of the group's flows from that host.
     pub fn hosts(&self, group_trace: &GroupTrace) -> Vec<usize> {
         let host = |flow: &FlowRef| {
             let address = flow.flow.source.address;
@@ -97,12 +97,12 @@ impl Group<'_> {
             .collect()
     }
 
-    /// All data packets of the group in the order of time.
+    /// All data packets of the group, sorted by time.
     pub fn trace(&self) -> GroupTrace {
         self.trace_of(|segment| Some(fate(segment)))
     }
 
-    /// The data packets that `outcome` has an outcome for, in the order of time.
+    /// The data packets for which `outcome` returns an outcome, sorted by time.
     pub fn trace_of(&self, outcome: impl Fn(&Segment) -> Option<Seen>) -> GroupTrace {
         self.gathered(|flow| {
             let way_out_s = way_out_s(flow, self.echoed_rtt_ns(flow));
@@ -119,7 +119,8 @@ impl Group<'_> {
         })
     }
 
-    /// All data packets in the order in which they left their senders, each with its wait until the capture point.
+    /// All data packets in the order in which they left their senders, each with its delay up to the capture
+    /// point.
     pub fn trace_as_sent(&self) -> GroupTrace {
         self.gathered(|flow| {
             let waits = flow.account().waits_before();
@@ -137,8 +138,8 @@ impl Group<'_> {
         })
     }
 
-    /// The wait of a flow's fastest packet: what its round trip to the sender is longer at the least than that of another flow
-    /// of the same host. A flow that begins behind a queue that stands sees no packet without a wait.
+    /// The delay of a flow's fastest packet: the least excess of its round trip to the sender over that of
+    /// another flow of the same host. In a flow that begins behind a standing queue, every packet is delayed.
     fn waits_always_ns(&self, flow: &Flow) -> i64 {
         let least_ns = |flow: &Flow| flow.account().by_clocks.as_ref()?.near_rtt_ns;
         let host = flow.source.address;
@@ -149,7 +150,7 @@ impl Group<'_> {
             .map_or(0, |(own, least)| own - least)
     }
 
-    /// The least round trip that echoes tell of a flow, or of another one between the same hosts.
+    /// The minimum round-trip time that echoes show of a flow, or of another one between the same hosts.
     fn echoed_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         flow.account().echoed_rtt_ns()?;
         let host = flow.source.address;
@@ -159,7 +160,7 @@ impl Group<'_> {
             .min()
     }
 
-    /// The observations that `observed` makes of each flow's segments, in the order of time.
+    /// The observations that `observed` makes of each flow's segments, sorted by time.
     fn gathered<'a, Observe>(&'a self, observed: impl Fn(&'a Flow) -> Observe) -> GroupTrace
     where
         Observe: Fn(usize, &'a Segment) -> Option<Observation>,
@@ -197,13 +198,14 @@ fn fate(segment: &Segment) -> Seen {
     }
 }
 
-/// How much longer than the fastest a segment took from the capture point to the receiver, seconds; `None` where no round
-/// trip tells.
+/// Excess time of a segment from the capture point to the receiver over the fastest one, seconds; `None` if
+/// no round-trip time shows it.
 fn way_out_s(flow: &Flow, echoed_rtt_ns: Option<i64>) -> impl Fn(&Segment) -> Option<f32> {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     let measured = flow.segments.iter().filter(exact);
     let least_ns = measured.map(|s| s.rtt_ns).min().unwrap_or(0);
-    // of a round trip, what the way back took beyond its least is no queue's on the way out
+    // the part of a round trip by which the return path exceeds its minimum is not queueing on the forward
+    // path
     let way_out_ns =
         move |segment: &Segment| segment.rtt_ns - wait_back_ns(flow, segment, least_ns);
     let measured = flow.segments.iter().filter(exact);
@@ -215,8 +217,8 @@ fn way_out_s(flow: &Flow, echoed_rtt_ns: Option<i64>) -> impl Fn(&Segment) -> Op
     }
 }
 
-/// The wait of a segment's acknowledgment on the way back, nanoseconds. No wait is longer than the round trip that it is a
-/// part of is than the least: where a clock is set, only that can be believed.
+/// The queueing delay of a segment's acknowledgment on the return path, nanoseconds. It is at most the excess
+/// of its round trip over the minimum: after a clock is set, only that is credible.
 pub(crate) fn wait_back_ns(flow: &Flow, segment: &Segment, least_rtt_ns: i64) -> i64 {
     let waits = flow.account().waits_back();
     let clocked_ns = clocked_wait_ns(waits, segment.time_ns + segment.rtt_ns);
@@ -225,8 +227,9 @@ pub(crate) fn wait_back_ns(flow: &Flow, segment: &Segment, least_rtt_ns: i64) ->
         .max(0)
 }
 
-/// The line rate that the sender's super-segments left at, by the growth of the round-trip time along each of them:
-/// the fastest tenth, since whatever is slower on the way can only stretch them. `None` where too few were measured.
+/// The line rate at which the sender's super-segments left, from the growth of the round-trip time along each
+/// of them: the fastest tenth, since slower links on the path can only stretch them. `None` if too few were
+/// measured.
 pub fn line_rate_bps(flow: &Flow) -> Option<f64> {
     let mut ns_per_byte: Vec<f64> = Vec::new();
     let mut first: Option<(i64, i64, i64)> = None;

@@ -1,4 +1,4 @@
-//! Limits of transfers that lost nothing: each cause claims the time of its limiters, and the claims compete.
+//! Limits of transfers without losses: each cause claims the time of its limiters, and the claims compete.
 
 use std::collections::BTreeMap;
 
@@ -12,55 +12,57 @@ use crate::judge::Judgement;
 use crate::limits;
 use crate::thresholds::*;
 
-/// The bottleneck of a sender whose congestion window is full.
+/// The bottleneck of a sender with a full congestion window.
 #[derive(Debug, Clone)]
 pub struct Bottleneck {
-    /// The cause that a full congestion window is to be called ...
+    /// The cause to which a full congestion window is attributed ...
     congested: Cause,
-    /// ... of flows whose packets nothing overtakes ...
+    /// ... for flows without reordering ...
     in_order: Cause,
-    /// ... and one that still grows with each acknowledgment.
+    /// ... and for a window that still grows with each acknowledgment.
     growing: Cause,
-    /// Signals that make windows small time and again. Then a flight that stands at one size, or packets that leave without
-    /// an acknowledgment, prove no buffer and no pacing; and marks, no application.
+    /// Signals that repeatedly reduce windows. Then a constant flight size, or packets that leave without an
+    /// acknowledgment, prove no buffer limit and no pacing; and marks prove no application limit.
     disturbs: &'static [Limiter],
-    /// Share of the packets that waited in the bottleneck's queue: over a queue that stands, windows and buffers that are
-    /// full cap the queue, not the rate.
+    /// Share of the packets that waited in the bottleneck's queue: with a standing queue, full windows and
+    /// buffers limit the queue, not the rate.
     standing: f64,
-    /// Waits that no cause is known of, seconds, if half of the packets waited for longer than a round trip.
+    /// Queueing delay without a known cause in seconds, if half of the packets were delayed for longer than a
+    /// round trip.
     unexplained_s: Option<f64>,
-    /// With few packets nothing is limited but by what there was to send.
+    /// With few packets, only the amount of data to send is a limit.
     few_packets: bool,
-    /// How often a queue before the capture point, or something else, makes what looks like a steady sender.
+    /// Odds that a queue before the capture point, or another cause, makes a sender look steady.
     doubt_odds: f64,
-    /// No handshake told windows and their scale: a flight that stands may be the receiver's, too, and the least round trip may
-    /// hold a queue that stood all the time.
+    /// No handshake showed the windows and their scale: a constant flight size may be the receiver's limit
+    /// too, and the minimum round trip may include a standing queue.
     windows_unseen: bool,
-    /// No second capture shows what stands behind this one.
+    /// No second capture shows what lies behind this one.
     alone: bool,
-    /// At the receiver nothing tells whether windows are full of what waits, or a line is, or the sender paces itself.
+    /// At the receiver nothing shows whether windows are full because of a queue, a link is saturated, or the
+    /// sender paces itself.
     unseen: bool,
     at_receiver: bool,
-    /// Most of the time for which the receive window is full it is closed.
+    /// The receive window, while full, is closed for most of the time.
     window_closes: bool,
-    /// How far the sender is is not known, and so not either how long it has been silent.
+    /// The distance to the sender is unknown, and so is the length of its silences.
     sender_unknown: bool,
 }
 
 impl Bottleneck {
-    /// By the delays, the marks and the order of the packets.
+    /// From the delays, the marks and the order of the packets.
     pub fn of(evidence: &Evidence) -> Self {
         let totals = &evidence.totals;
         let base_s = evidence.base_rtt_s.unwrap_or(0.0);
         let noticed_s = (QUEUE_RTT_SHARE * base_s).max(SHORTEST_QUEUE_S);
         let trace = &evidence.group_trace.trace;
-        // by bytes: the acknowledgments of small packets that come singly wait for the receiver's timer
+        // counted in bytes: acknowledgments of single small packets wait for the receiver's timer
         let bytes_beyond = |bound_s: f64| {
             let delays = trace.delay_s.iter().zip(&trace.bytes);
             let beyond = delays.filter(|(delay_s, _)| f64::from(**delay_s) > bound_s);
             beyond.map(|(_, bytes)| f64::from(*bytes)).sum::<f64>()
         };
-        // where no delay was measured it is not a number, and beyond nothing
+        // an unmeasured delay is NaN, and exceeds no bound
         let measured_bytes = bytes_beyond(-1.0).max(1.0);
         let longer = |bound_s: f64| bytes_beyond(bound_s) / measured_bytes;
         let drain = evidence.drain.as_ref();
@@ -68,17 +70,19 @@ impl Bottleneck {
         let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
         let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
         let few_packets = totals.data_packets < FEWEST_PACKETS;
-        // beyond the capture point may lie but a part of it, and waits are long beside all that a window takes
+        // only a part of the path may lie behind the capture point, and delays must be long relative to a
+        // whole round trip
         let round_trip_s = (totals.whole_rtt_s.or(evidence.base_rtt_s)).unwrap_or(USUAL_RTT_S);
         let long_s = round_trip_s.max(noticed_s);
-        // where hardly any of the path lies behind the capture point, what is late there is the receiver's doing
+        // if hardly any of the path lies behind the capture point, delays there are the receiver's own
         let at_receiver = totals.at_receiver || base_s < AT_RECEIVER_RTT_SHARE * round_trip_s;
         let waits = !few_packets && !at_receiver && longer(long_s) > 0.5;
-        // seen at both ends of a hop, waits elsewhere are not the hop's
+        // for a hop measured at both ends, delays elsewhere are not the hop's
         let waits_back = !few_packets
             && !evidence.delays_are_own
             && totals.typical_wait_back_s > long_s.max(SHORTEST_CLOCKED_S);
-        // at the receiver nothing shows what a window is full of, but clocks that tell of waits, or a rate that stands
+        // at the receiver only clocks that show queueing delays, or a steady rate, reveal why a window is
+        // full
         let is_steady = |arrivals: Arrivals| arrivals.are_steady(1.0 - own_share(totals));
         let unseen = totals.at_receiver && !queue && evidence.arrivals.is_some_and(is_steady);
         let sees_waits = evidence.by_clocks || totals.sees_waits;
@@ -104,7 +108,7 @@ impl Bottleneck {
             growing: match congested {
                 _ if unseen || blind => Cause::Unknown,
                 Cause::Reordering if reordered > MUCH_REORDERED_SHARE => Cause::Reordering,
-                // the window grows no faster than acknowledgments come
+                // the window grows no faster than acknowledgments arrive
                 Cause::Shaper if waits_back && !queue => Cause::Shaper,
                 _ => Cause::None,
             },
@@ -113,7 +117,7 @@ impl Bottleneck {
                 Cause::Reordering => &[Limiter::SendBuffer, Limiter::Pacing],
                 _ => &[],
             },
-            // bursts wait for each other in a queue that is empty between them
+            // packets of bursts queue behind each other in a queue that is empty between bursts
             standing: longer(noticed_s).min(evidence.link_busy().map_or(1.0, |link| link.share)),
             unexplained_s: (waits && !queue).then_some(round_trip_s),
             few_packets,
@@ -127,7 +131,7 @@ impl Bottleneck {
         }
     }
 
-    /// The same path, by a capture that has another one behind it.
+    /// The same path, for a capture with another one behind it.
     pub fn by_the_first_of_two(self) -> Self {
         Self {
             doubt_odds: FIRST_DOUBT_ODDS,
@@ -137,7 +141,7 @@ impl Bottleneck {
         }
     }
 
-    /// The same path, of which a part is known better.
+    /// The same path, with one part known better.
     pub fn with_a_part(self, part: &Self) -> Self {
         Self {
             unexplained_s: self.unexplained_s.or(part.unexplained_s),
@@ -145,21 +149,22 @@ impl Bottleneck {
         }
     }
 
-    /// The same path, where losses have made windows small: what drops is the bottleneck if it is a queue.
+    /// The same path after losses that reduced windows: the element that drops is the bottleneck if it is a
+    /// queue.
     pub fn dropping(self, cause: Cause) -> Self {
         let congested = match (cause, self.congested) {
             (Cause::Aqm | Cause::ShallowQueue | Cause::DeepQueue, _) => cause,
-            // after a loss windows are small for long
+            // after a loss windows stay small for long
             (Cause::Policer | Cause::RandomLoss | Cause::Unknown, Cause::Sender) => Cause::None,
             (_, congested) => congested,
         };
         Self { congested, ..self }
     }
 
-    /// The same path for a flow of which only the data was captured: no window was seen that may be what a flight is that stands
-    /// at one size, and no queue in which acknowledgments wait.
+    /// The same path for a flow of which only the data was captured: there was no window that could explain a
+    /// constant flight size, and no queue in which acknowledgments wait.
     pub fn of_flow(&self, flow: &Flow) -> Self {
-        // of two captures, what one saw overtaken may be known to the other alone
+        // with two captures, reordering in one may be known only to the other
         if self.alone && self.congested == Cause::Reordering && !feels_reordering(flow) {
             let in_order = Self {
                 congested: self.in_order,
@@ -170,7 +175,7 @@ impl Bottleneck {
             return in_order.of_flow(flow);
         }
         let windows_unseen = self.alone && flow.window_scale.is_none();
-        // at the receiver: no handshake, no request and no timestamps tell how far the sender is
+        // at the receiver: no handshake, no request and no timestamps show the distance to the sender
         let is_far = matches!(flow.vantage, Vantage::Receiver | Vantage::Middle);
         let sender_unknown = is_far && flow.account().near_rtt_ns.is_none();
         let congested = match self.congested {
@@ -206,7 +211,7 @@ impl Bottleneck {
             } else {
                 0.0
             };
-            // a window that closed is seen everywhere
+            // a closed window is visible everywhere
             let unseen = self.unseen && !(limiter == Limiter::ReceiveWindow && self.window_closes);
             let mut claim = |cause, share: f64| {
                 if share > 0.0 {
@@ -230,14 +235,15 @@ impl Bottleneck {
                 {
                     claim(Cause::Unknown, share);
                 }
-                // it may be a window that nobody knows the scale of that is too small
+                // a window with an unknown scale may be too small
                 Limiter::Application if self.windows_unseen && self.at_receiver => {
                     claim(Cause::Unknown, share);
                 }
                 Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing if unseen => {
                     claim(Cause::Unknown, share);
                 }
-                // and what leaves evenly over a queue that stands is let out by that: slower than the queue, nothing would wait
+                // packets that leave evenly through a standing queue are spaced by that queue: a slower
+                // sender would not fill it
                 Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing => {
                     let unseen = self.windows_unseen && limiter == Limiter::SendBuffer;
                     let at_the_ends = at_the_ends.map(|cause| match unseen {
@@ -251,7 +257,7 @@ impl Bottleneck {
             }
         }
         if claims.is_empty() {
-            // without acknowledgments only the path itself can be known
+            // without acknowledgments only causes on the path itself can be known
             let unseen = Claim {
                 unseen: true,
                 ..Claim::default()
@@ -265,7 +271,7 @@ impl Bottleneck {
         claims
     }
 
-    /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`].
+    /// Judges time without losses, in seconds, in the order of [`Limiter::ALL`].
     pub fn judge(&self, times_s: &[f64; 11]) -> Judgement {
         let mut contest = Contest::default();
         let mut background = 1.0;
@@ -273,7 +279,7 @@ impl Bottleneck {
         let largest = claims
             .iter()
             .max_by(|(a, claim), (b, other)| claim.nats(**a).total_cmp(&other.nats(**b)));
-        // that windows grew before they filled a queue, which was measured, does not speak against it
+        // growth of windows before they filled a measured queue does not contradict that queue
         if self.is_queue() && largest.is_some_and(|(cause, _)| *cause == self.congested) {
             claims.remove(&Cause::None);
         }
@@ -305,8 +311,9 @@ fn own_share(totals: &Totals) -> f64 {
     limits::idle_s(&totals.limited_s) / totals.limited_s.iter().sum::<f64>().max(1e-9)
 }
 
-/// Without loss, marks and queue slow start fills any window, and what comes after it, a segment a round trip (RFC 5681), makes one
-/// half as large again in half as many round trips as it holds segments. True if that is over.
+/// True if slow start and its aftermath are over. Without losses, marks and queueing, slow start fills any
+/// window; after it, growth by a segment per round trip (RFC 5681) adds half to a window in half as many
+/// round trips as it holds segments.
 fn is_settled(evidence: &Evidence) -> bool {
     let totals = &evidence.totals;
     let base_s = evidence.base_rtt_s.unwrap_or(0.0);
@@ -319,7 +326,8 @@ fn is_settled(evidence: &Evidence) -> bool {
     round_trips > SETTLED_ROUND_TRIPS + 0.5 * segments / round_trips.max(1.0)
 }
 
-/// True if a window that doubles each round trip would have carried all in half the time, so that something else bounds it.
+/// True if a window that doubles each round trip would have carried all the data in half the time, so that
+/// another limit applies.
 fn outlasts_slow_start(totals: &Totals) -> bool {
     let rtt_s = totals.whole_rtt_s.unwrap_or(USUAL_RTT_S).max(1e-6);
     let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
@@ -328,8 +336,8 @@ fn outlasts_slow_start(totals: &Totals) -> bool {
     active_s / rtt_s > 2.0 * (doublings + 1.0)
 }
 
-/// Packets of the flow were overtaken, and its sender felt it: it repeated some that had arrived, or so many came late that
-/// any window is disturbed.
+/// True if packets of the flow were overtaken and its sender reacted: it retransmitted some that had arrived,
+/// or so many were late that any window is affected.
 fn feels_reordering(flow: &Flow) -> bool {
     let counters = &flow.counters;
     let share = counters.reordered as f64 / counters.packets.max(1) as f64;
@@ -340,12 +348,12 @@ fn feels_reordering(flow: &Flow) -> bool {
 /// The claim of a cause to the time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Claim {
-    /// Share of the time: of all limiters of one cause together, of the largest of those that are none's.
+    /// Share of the time: of all limiters of one cause together; of the largest limiter without a cause.
     share: f64,
-    /// Of this, what a queue before the capture point would look like as well: a flight that stands at one size, packets that
-    /// leave evenly, a congestion window that is full of what waits nowhere behind it.
+    /// Part of it that a queue before the capture point explains equally well: a constant flight size,
+    /// packets that leave evenly, a congestion window full of packets that are not queued behind it.
     doubtful: f64,
-    /// No acknowledgments say what took the time.
+    /// No acknowledgments show the limiter.
     unseen: bool,
 }
 
@@ -364,7 +372,7 @@ impl Claim {
         }
     }
 
-    /// Of what it claims, the share that may be a queue's that is not seen.
+    /// Share of the claim that may belong to an unseen queue.
     fn doubtful_share(self) -> f64 {
         if self.unseen {
             0.0
@@ -386,7 +394,7 @@ impl Claim {
     }
 }
 
-/// Judges what held a group up that lost nothing.
+/// Judges what limited a group without losses.
 pub fn judge_lossless(evidence: &Evidence) -> Judgement {
     let times_s = &evidence.totals.limited_s;
     Bottleneck::of(evidence).judge(times_s)

@@ -33,7 +33,7 @@ fn over_a_queue(standing: f64) -> Bottleneck {
     }
 }
 
-/// Ten seconds, by the shares of limiters.
+/// Ten seconds, divided among limiters by these shares.
 fn times_s(shares: &[(Limiter, f64)]) -> [f64; 11] {
     let mut times_s = [0.0; 11];
     for (limiter, share) in shares {
@@ -137,7 +137,7 @@ fn what_took_most_of_a_transfer_is_its_cause_however_short_it_was() {
     assert_eq!(plain().judge(&short_s).cause, Cause::PeerApplication);
 }
 
-/// A flow of so many packets, for all of whose second one limiter accounts.
+/// A flow of this many packets, the whole second of which has one limiter.
 fn held_by(limiter: Limiter, packets: i64, host: u8) -> Flow {
     let mut flow = flow(
         host,
@@ -228,7 +228,7 @@ fn a_flow_is_held_up_by_reordering_if_its_own_packets_were_overtaken_and_its_sen
         reorders.of_flow(&flow).judge(&times_s).cause
     };
     assert_eq!((with(4, 3), with(0, 3)), (Cause::Reordering, Cause::None));
-    // one of so many is no pattern, and few that nothing was repeated for hold nothing up
+    // one among so many is no pattern, and a few without retransmissions limit nothing
     assert_eq!(
         (with(1, 1), with(4, 0), with(9, 0)),
         (Cause::None, Cause::None, Cause::Reordering)

@@ -1,18 +1,18 @@
-//! A cause that was judged, and how sure; the judges are [`crate::losses`] and [`crate::held`].
+//! A judged cause with its confidence; the judges are [`crate::losses`] and [`crate::limited`].
 
 use whydrop_verdict::{Cause, Fact};
 
 pub use crate::held::{Bottleneck, judge_lossless};
 pub use crate::losses::judge_losses;
 
-/// A cause and how sure it is, 0 to 1.
+/// A cause and its confidence, 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     pub cause: Cause,
     pub confidence: f64,
-    /// Causes that are ruled out, each with the reason.
+    /// Causes that are ruled out, each with its reason.
     pub against: Vec<(Cause, Fact)>,
-    /// Causes that only account less well for the evidence, by so many nats.
+    /// Causes that only explain the evidence less well, by this many nats.
     pub behind: Vec<(Cause, f64)>,
 }
 

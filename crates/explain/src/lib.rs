@@ -10,21 +10,21 @@
 //! # Ok::<(), whydrop_explain::ExplainError>(())
 //! ```
 //!
-//! | module | what it does |
+//! | module | subject |
 //! |---|---|
 //! | [`group`] | flows that share a path, and the trace of their packets |
-//! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
-//! | `senders_line` | where super-segments are cut up |
-//! | [`judge`], `losses`, `contest`, `thresholds` | which cause accounts for it |
+//! | [`evidence`] | measurements of a group: fitted buckets and queues, delays at losses |
+//! | `senders_line` | the line on which super-segments are split |
+//! | [`judge`], `losses`, `contest`, `thresholds` | the cause that explains the measurements |
 //! | [`hop`] | the same for the hop between two captures |
-//! | `datagram_share` | datagrams that take a share of what serves a group |
-//! | `dual_rate` | the two buckets of a policer where one does not account for the losses |
-//! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
-//! | [`bursts`] | what bursts of a measurement met, judged as such a stretch |
-//! | `conditions`, `failures`, `endings` | causes that show by themselves, connections that failed, and how others ended |
-//! | `requests` | which requests waited, and for how long |
-//! | `waits` | waits outside of the account of a flow, as part of its time |
-//! | `beside` | what is not TCP data: requests without an answer, ICMP errors, echo requests, marked datagrams |
+//! | `datagram_share` | datagrams that take a share of a group's capacity |
+//! | `dual_rate` | the two buckets of a policer, if one does not explain the losses |
+//! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and the verdict of the reducer |
+//! | [`bursts`] | bursts of a measurement, judged like a hop between two captures |
+//! | `conditions`, `failures`, `endings` | causes proved by themselves, connections that failed, and endings of the others |
+//! | `requests` | requests that waited, and for how long |
+//! | `waits` | waiting times outside the account of a flow, as part of its time |
+//! | `beside` | everything but TCP data: requests without an answer, ICMP errors, echo requests, marked datagrams |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
@@ -89,13 +89,13 @@ use document::Document;
 pub use pair::{explain_pair, match_pair, measure_pair};
 use tables::Tables;
 
-/// Told now and then how many bytes of how many have been read (0 where the size is unknown); `false` stops.
+/// Called from time to time with the bytes read and their total (0 if unknown); `false` stops the analysis.
 pub type Progress<'a> = Box<dyn FnMut(u64, u64) -> bool + 'a>;
 
-/// How to explain.
+/// Options of the analysis.
 #[derive(Default)]
 pub struct Options<'a> {
-    /// Fill the tables, for charts and notebooks.
+    /// Fill the tables for charts and notebooks.
     pub keep_tables: bool,
     pub progress: Option<Progress<'a>>,
     pub open: OpenOptions,
@@ -105,17 +105,17 @@ pub struct Options<'a> {
 #[derive(Debug, Clone)]
 pub struct Explanation {
     pub document: Document,
-    /// Empty unless asked for.
+    /// Empty unless requested.
     pub tables: Tables,
 }
 
-/// Why there is no explanation.
+/// The reason for no explanation.
 #[derive(Debug)]
 pub enum ExplainError {
     Capture(CaptureError),
-    /// Captures that cannot be laid side by side; the message says why, and what to check.
+    /// Captures that cannot be compared; the message gives the reason, and what to check.
     Pair(String),
-    /// The progress callback said so.
+    /// The progress callback asked to stop.
     Stopped,
 }
 
@@ -162,7 +162,7 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
     Ok(Explanation { document, tables })
 }
 
-/// Reads a capture to its end; `None` as soon as it shows that it must be put in order first.
+/// Reads a capture to its end; `None` as soon as it turns out that its packets must be sorted first.
 fn read(
     capture: &mut Capture,
     options: &mut Options,

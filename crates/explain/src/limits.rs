@@ -1,4 +1,4 @@
-//! The account of all time in the document.
+//! The account of a flow's time in the document.
 
 use whydrop_tcp::{Account, ByClocks, Flow, Limiter, Segment, SegmentFlags};
 use whydrop_verdict::{Cause, Fact, fact};
@@ -7,12 +7,12 @@ use crate::document::LimitsInfo;
 use crate::group::{FlowRef, Group};
 use crate::seconds::seconds;
 
-/// Spans that a document shows of a flow at most: more than a chart is wide ...
+/// Most spans of a flow in a document: more than a chart is wide ...
 const MOST_SPANS: usize = 500;
 /// ... and of all flows together.
 const MOST_SPANS_OF_ALL: usize = 20_000;
 
-/// Of one of so many `flows`.
+/// The limits of one flow of `flows` in total.
 pub(crate) fn of_flow(account: &Account, flows: usize) -> Option<LimitsInfo> {
     let (from_ns, until_ns) = account.bounds()?;
     let most = (MOST_SPANS_OF_ALL / flows.max(1)).clamp(1, MOST_SPANS);
@@ -43,7 +43,7 @@ fn within(account: &Account, from_ns: i64, until_ns: i64) -> LimitsInfo {
     }
 }
 
-/// All spans, or, where they are too many, even intervals with the limiter that has most of each.
+/// All spans, or, if they are too many, equal intervals with the predominant limiter of each.
 fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
     let named =
         |from_ns, until_ns, limiter: Limiter| (seconds(from_ns), seconds(until_ns), limiter.name());
@@ -71,8 +71,8 @@ fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
         .collect()
 }
 
-/// True if what bounds the flight is known to be where no capture looked: a window that only acknowledgments state, or
-/// what makes them late.
+/// True if the limit of the flight size is known to be outside of the capture: a window that only
+/// acknowledgments state, or the reason why they are late.
 pub(crate) fn is_unseen(flow: &Flow) -> bool {
     let told = flow.account().by_clocks.as_deref();
     told.is_some_and(|told| told.stands || is_late(told))
@@ -82,7 +82,8 @@ fn is_late(told: &ByClocks) -> bool {
     seconds(told.late_ns) > SHORTEST_LATE_S
 }
 
-/// The facts that acknowledgments were not captured, and told by echoed timestamps alone, and what that leaves open.
+/// The facts that acknowledgments were not captured, and that round-trip times come from echoed timestamps
+/// alone, and the consequences.
 pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
     let flows = || group.flows.iter();
     let told = || flows().filter_map(|flow| flow.flow.account().by_clocks.as_deref());
@@ -105,7 +106,7 @@ pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
     facts
 }
 
-/// The limiter with most of the time, and its share; `None` where nothing is known.
+/// The limiter with most of the time, and its share; `None` if unknown.
 pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
     let total: f64 = times.iter().sum();
     let by_time = |a: &Limiter, b: &Limiter| times[*a as usize].total_cmp(&times[*b as usize]);
@@ -113,11 +114,12 @@ pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
     (total > 0.0).then(|| (limiter, times[limiter as usize] / total))
 }
 
-/// Clocks of receivers tick in milliseconds, and packets that follow each other are as far apart: less is no wait.
+/// Clocks of receivers tick in milliseconds, and successive packets are as far apart: a shorter delay is
+/// none.
 const SHORTEST_LATE_S: f64 = 0.01;
 
-/// The time of one transfer by what limited it, seconds, in the order of [`Limiter::ALL`]; all zero where nothing is known.
-/// A window that stays closed after the last acknowledgment holds the last one.
+/// The time of one transfer by limiter in seconds, in the order of [`Limiter::ALL`]; all zero if unknown. A
+/// window that stays closed after the last acknowledgment counts towards the last transfer.
 pub(crate) fn times_s(flow: &Flow, number: usize) -> [f64; 11] {
     let account = flow.account();
     let bounds = account.transfers.get(number);
@@ -133,7 +135,7 @@ pub(crate) fn times_s(flow: &Flow, number: usize) -> [f64; 11] {
     times_ns.map(seconds)
 }
 
-/// The same of all transfers of a flow.
+/// The same for all transfers of a flow.
 pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
     let mut sums_s = [0.0; 11];
     for number in 0..flow.transfers.len() {
@@ -146,8 +148,8 @@ pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
     sums_s
 }
 
-/// The time for which acknowledgments were held back that nothing waited for, seconds: they ended a transfer, or its sender had
-/// nothing to send when they came.
+/// Time in seconds for which acknowledgments were delayed without a consequence: they ended a transfer, or
+/// its sender had nothing to send when they arrived.
 pub(crate) fn held_in_vain_s(flow: &Flow) -> f64 {
     let spans = &flow.account().spans;
     let next = spans.iter().skip(1).map(|span| Some(span.limiter));
@@ -161,8 +163,8 @@ pub(crate) fn held_in_vain_s(flow: &Flow) -> f64 {
     held_ns.map(seconds).sum()
 }
 
-/// The cause of a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are
-/// the path's own causes, set-up and slow start are none.
+/// The cause of a transfer without losses, if one of the ends limits it. Windows that are full on the path
+/// have causes of the path; set-up and slow start are no causes.
 pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
     match limiter {
         Limiter::PeerApplication => Some(Cause::PeerApplication),
@@ -177,12 +179,12 @@ pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
     }
 }
 
-/// The time in which an application had nothing to send, of times by limiter, seconds.
+/// The time in which an application had nothing to send, out of times by limiter, seconds.
 pub(crate) fn idle_s(times_s: &[f64; 11]) -> f64 {
     times_s[Limiter::Application as usize] + times_s[Limiter::PeerApplication as usize]
 }
 
-/// The share of the time whose limiters are called this.
+/// The share of the time with limiters that belong to this cause.
 pub(crate) fn share_at_the_ends(times: &[f64; 11], cause: Cause) -> f64 {
     let own = Limiter::ALL
         .iter()

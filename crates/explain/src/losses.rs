@@ -1,9 +1,10 @@
-//! Causes of a group's losses: each mechanism's likelihood against the background.
+//! Causes of a group's losses: the likelihood of each mechanism against the background.
 //!
-//! The scale is that of losses by chance at one rate for all packets, at 0. A bucket or queue is worth what it makes the
-//! losses more likely, less the search; queue management and tail drop what the delays do. The background has all these
-//! patterns, too, without a mechanism, and pays for that what [`crate::thresholds`] says; so what leans on something is
-//! no random loss, whether or not a mechanism that is known makes it.
+//! On this scale, random losses at one rate for all packets are at 0. A bucket or queue scores the gain in
+//! the likelihood of the losses, less the cost of the search; queue management and tail drop score the gain
+//! from delays. The background includes all these patterns without a mechanism, and pays the price given in
+//! [`crate::thresholds`]; so a pattern in the losses excludes random loss, whether or not a known mechanism
+//! explains it.
 
 use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Seen, Silence};
 use whydrop_verdict::{Cause, Fact, fact};
@@ -15,12 +16,13 @@ use crate::judge::Judgement;
 use crate::standing::stood_s;
 use crate::thresholds::*;
 
-/// Judges what a group of flows lost.
+/// Judges the losses of a group of flows.
 pub fn judge_losses(evidence: &Evidence) -> Judgement {
     contest(evidence).settle()
 }
 
-/// Chance that so few losses cannot show is not named, though nothing else accounts for them better.
+/// Replaces random loss by `unknown` if the losses are too few to show chance, even though no other cause
+/// explains them better.
 pub fn unless_too_few(judgement: Judgement, evidence: &Evidence) -> Judgement {
     let lost = evidence.totals.lost;
     if judgement.cause != Cause::RandomLoss || lost >= FEWEST_BY_CHANCE {
@@ -42,7 +44,7 @@ pub fn contest(evidence: &Evidence) -> Contest {
     let patterns = Patterns::of(evidence);
     let background = patterns.background();
     enter_random_loss(&mut contest, evidence, &patterns, background);
-    // one silence accounts for the losses only if most of them fall into it
+    // one silence explains the losses only if most of them fall into it
     if patterns.outage > 0.0 && share_in_silence(evidence) > 0.5 {
         contest.support(Cause::Outage, patterns.outage - background);
     }
@@ -51,8 +53,8 @@ pub fn contest(evidence: &Evidence) -> Contest {
     contest
 }
 
-/// The time in which nothing passed, if it is too long for a burst of losses: the sender's timer has expired in it, and what
-/// it then sent was lost, too.
+/// The time in which nothing passed, if it is too long for a burst of losses: the sender's timer expired in
+/// it, and the retransmission was lost too.
 fn silence(evidence: &Evidence) -> Option<Silence> {
     let silence = evidence.pattern?.silence;
     let longest_burst_s = (3.0 * evidence.base_rtt_s.unwrap_or(USUAL_RTT_S)).max(SHORTEST_OUTAGE_S);
@@ -61,7 +63,8 @@ fn silence(evidence: &Evidence) -> Option<Silence> {
     (is_long && lost >= FEWEST_LOSSES && has_ended(&silence, evidence)).then_some(silence)
 }
 
-/// Something passed after it: of a silence to the end nobody knows whether the path was to blame, or that it went on.
+/// True if packets passed after it: for a silence to the end it is unknown whether the path caused it, or
+/// that it continued.
 fn has_ended(silence: &Silence, evidence: &Evidence) -> bool {
     let trace = &evidence.group_trace.trace;
     let first = trace
@@ -70,7 +73,7 @@ fn has_ended(silence: &Silence, evidence: &Evidence) -> bool {
     trace.outcome[first..].contains(&Seen::Passed)
 }
 
-/// Share of the losses that fall into it.
+/// Share of the losses within it.
 pub fn share_in_silence(evidence: &Evidence) -> f64 {
     let lost = evidence.group_trace.trace.lost.max(1) as f64;
     silence(evidence).map_or(0.0, |silence| silence.lost as f64 / lost)
@@ -81,21 +84,22 @@ struct Patterns {
     bucket: f64,
     by_delay: f64,
     by_time: f64,
-    /// The share of that which one silence makes.
+    /// The part of it that one silence explains.
     outage: f64,
     clumps: usize,
-    /// Chance cannot be told by so few losses, or by one clump of them.
+    /// So few losses, or one clump of them, cannot show chance.
     few: bool,
     delays_tell: bool,
     holes_tell: bool,
-    /// How sure a bucket that fits makes, 0 to 1.
+    /// Confidence that a fitting bucket gives, 0 to 1.
     sharpness: f64,
 }
 
 impl Patterns {
     fn of(evidence: &Evidence) -> Self {
         let telling = |fit: &&BucketFit| fit.certainty() >= WEAK_CERTAINTY;
-        // what a busy line lets out comes as through a bucket of a packet or two, whatever was dropped before it
+        // packets of a busy line arrive as through a bucket of one or two packets, whatever was dropped
+        // before the line
         let from_busy_line = evidence.holes.closed_nats() > evidence.holes.left_nats();
         let bucket = evidence
             .bucket
@@ -103,7 +107,7 @@ impl Patterns {
             .filter(telling)
             .filter(|_| !from_busy_line);
         let pattern = evidence.pattern.as_ref();
-        // a silence was looked for as the other patterns were
+        // silences were searched for like the other patterns
         let outage =
             silence(evidence).map_or(0.0, |silence| (silence.nats - LOOKED_FOR_NATS).max(0.0));
         let clumps = pattern.map_or(0, |pattern| pattern.clumps);
@@ -139,7 +143,8 @@ impl Patterns {
         }
     }
 
-    /// By what acts on delay. Where that is beyond doubt, losses that change with time do so because delays do.
+    /// Evidence for mechanisms that depend on delay. If that is certain, losses that change with time do so
+    /// because delays change.
     fn with_delay(&self) -> f64 {
         if self.by_delay > -CHANCE {
             self.by_delay.max(self.by_time)
@@ -148,7 +153,7 @@ impl Patterns {
         }
     }
 
-    /// The same patterns by no mechanism that is known.
+    /// Evidence for the same patterns without a known mechanism.
     fn background(&self) -> f64 {
         let leaning = |nats: f64, cost: f64| {
             if nats > 0.0 {
@@ -158,7 +163,7 @@ impl Patterns {
             }
         };
         let chance = match () {
-            // that which cannot be told is a part of what is unknown
+            // a pattern that cannot be identified is a part of the unknown
             () if self.few => 0.0,
             () if self.delays_tell => -CHANCE_NATS,
             () if self.holes_tell => -HOLES_CHANCE_NATS,
@@ -211,7 +216,7 @@ fn enter_random_loss(
         };
         contest.rule_out(Cause::RandomLoss, fact!(code, mean_run = mean_run));
     } else if !delays_told(evidence) {
-        // queue management, too, drops singly, and what delays would say of it is not seen here
+        // queue management drops single packets too, and its evidence in delays is not visible here
         contest.support(Cause::Aqm, holes.closed_nats() - background - UNSEEN_NATS);
     }
 }
@@ -293,7 +298,7 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
         contest.support(Cause::Aqm, delays - full);
     }
     if overflows || at_the_top {
-        // a queue that overflows makes the pattern of a bucket, too
+        // a queue that overflows makes the pattern of a bucket too
         contest.support(depth, delays.max(patterns.bucket - background));
         contest.support(Cause::Aqm, delays - FULL_NATS);
     } else if let Some(low_s) = drops_begin_late(evidence) {
@@ -323,8 +328,8 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
     }
 }
 
-/// For how long the queue stood, longer than any queue management lets one stand, without a drop. What may be marked instead
-/// tells nothing.
+/// How long the queue stood without a drop, longer than any queue management allows. If it may mark instead,
+/// this means nothing.
 fn stood_unmanaged_s(evidence: &Evidence) -> Option<f64> {
     if evidence.totals.ecn_in_use || !queue_explains_delays(evidence) {
         return None;
@@ -333,19 +338,19 @@ fn stood_unmanaged_s(evidence: &Evidence) -> Option<f64> {
     (stood_s > LONGEST_UNMANAGED_S).then_some(stood_s)
 }
 
-/// Waits that queue management drops for, if they last.
+/// Delay that makes queue management drop if it lasts.
 fn unmanaged_wait_s(evidence: &Evidence) -> f64 {
     UNMANAGED_WAIT_S.max(evidence.base_rtt_s.unwrap_or(USUAL_RTT_S))
 }
 
-/// A queue on the way out makes the delays.
+/// True if a queue on the forward path explains the delays.
 pub fn queue_explains_delays(evidence: &Evidence) -> bool {
     let explains = |drain: &DrainFit| drain.explained > DELAY_EXPLAINED;
     evidence.drain.as_ref().is_some_and(explains)
 }
 
-/// A queue drains at the rate at which it drops, and one that is full holds packets for as long as its size takes. Where
-/// the delays are less than that, their own rate must agree: shapers let a burst pass first.
+/// True if a queue drains at the rate at which it drops, and, when full, delays packets by the time that its
+/// size takes. If the delays are shorter, their own rate must agree: shapers let a burst pass first.
 fn drains_as_it_drops(evidence: &Evidence) -> bool {
     let as_full = |occupancy: &DelayByOccupancy| occupancy.ratio_bounds().1 > FULL_QUEUE_RATIO;
     let alike = |fit: &BucketFit, drain: &DrainFit| {
@@ -356,13 +361,15 @@ fn drains_as_it_drops(evidence: &Evidence) -> bool {
         || queue_explains_delays(evidence) && rates.is_some_and(|(fit, drain)| alike(fit, drain))
 }
 
-/// Losses in a row may be one outage; a bucket or queue that overflows does so again and again.
+/// True if losses occur repeatedly: a single run may be one outage; a bucket or queue overflows again and
+/// again.
 fn again(evidence: &Evidence) -> bool {
     evidence.group_trace.trace.loss_runs() as u64 >= FEWEST_LOSSES
 }
 
-/// True if delays may be measured at the losses: what was lost before the capture point leaves none, nor do data without
-/// acknowledgments, nor stamps too coarse for the shortest wait that queue management aims at.
+/// True if delays can be measured at the losses: packets lost before the capture point leave none, nor do
+/// data without acknowledgments, nor timestamps too coarse for the shortest delay that queue management aims
+/// at.
 fn delays_tell(evidence: &Evidence) -> bool {
     let measured = || {
         evidence
@@ -375,7 +382,7 @@ fn delays_tell(evidence: &Evidence) -> bool {
     !evidence.lost_mostly_before() && evidence.tick_s <= COARSEST_TICK_S && measured()
 }
 
-/// True where they were measured: next to a few losses there may be none.
+/// True if they were measured: near few losses there may be none.
 fn delays_told(evidence: &Evidence) -> bool {
     delays_tell(evidence) && evidence.at_loss.is_some()
 }
@@ -390,9 +397,10 @@ fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {
         }
 }
 
-/// Losses that come with delays as long as a queue of the bucket's size would make are that queue's.
+/// True if losses come with delays as long as those of a queue of the bucket's size: then they are that
+/// queue's.
 fn delays_contradict(fit: &BucketFit, evidence: &Evidence) -> bool {
-    // behind a queue all comes at its rate, as through a bucket
+    // behind a queue all packets arrive at its rate, as through a bucket
     if evidence.by_clocks {
         return true;
     }
@@ -408,15 +416,15 @@ fn within_reach(fit: &BucketFit, evidence: &Evidence) -> bool {
     fit.rate_bps.value < OUT_OF_REACH * trace.passed_bytes * 8.0 / sent_s.max(1e-9)
 }
 
-/// A bucket that fills faster than the path's own queue drains would never run dry: what dropped is the queue, whose rate
-/// this is, bit/s.
+/// The rate in bit/s of the path's own queue, if the bucket fills faster than it drains: the bucket would
+/// never be empty, so the queue is what dropped.
 fn slower_queue_bps(fit: &BucketFit, evidence: &Evidence) -> Option<f64> {
     let drain = evidence.drain.as_ref()?;
     (drain.explained > DELAY_EXPLAINED && drain.rate_bps < fit.rate_bps.value)
         .then_some(drain.rate_bps)
 }
 
-/// Share of the losses that the bucket expects.
+/// Share of the losses that the bucket predicts.
 fn expected_share(fit: &BucketFit) -> f64 {
     let lost: u32 = fit.agreement.lost.iter().sum();
     f64::from(fit.agreement.expected_losses()) / f64::from(lost.max(1))
@@ -428,8 +436,8 @@ fn bucket_fits(fit: &BucketFit) -> bool {
         && expected_share(fit) >= NEEDED_EXPECTED
 }
 
-/// Where delays already show a queue and losses come with it, the pattern of losses need not be as sharp: the queue
-/// may count packets or cells, and drain in units of its own.
+/// True if the bucket fits a queue. If delays already show a queue and losses come with it, the pattern of
+/// losses may be less sharp: the queue may count packets or cells, and drain in units of its own.
 fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     let related = evidence.at_loss.as_ref().is_some_and(related_to_delay);
     let sharp_enough =
@@ -437,7 +445,7 @@ fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
-/// The burst that came through a bucket before the capture point and no queue would have let through.
+/// The burst that passed a bucket before the capture point, and that no queue would have let through.
 pub fn burst_before(evidence: &Evidence) -> Option<Burst> {
     let fit = evidence
         .bucket
@@ -446,7 +454,7 @@ pub fn burst_before(evidence: &Evidence) -> Option<Burst> {
     spent_at_once(&evidence.group_trace.trace, fit)
 }
 
-/// Find out if packets near the limit of the fitted bucket were delayed as by a queue: `None` when it cannot be told.
+/// Find out if packets near the limit of the fitted bucket were delayed as by a queue; `None` if undecided.
 fn queue_shows(evidence: &Evidence) -> Option<bool> {
     if !queue_would_show(evidence) {
         return None;
@@ -459,7 +467,8 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
-    // shorter round trips near the limit than elsewhere are neither's: other flows' acknowledgments were late
+    // shorter round trips near the limit than elsewhere prove neither: acknowledgments of other flows were
+    // late
     if high < -NO_QUEUE_RATIO && !evidence.delays_are_own {
         return queue_shows_at_losses(evidence);
     }
@@ -475,7 +484,7 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
     }
 }
 
-/// A full queue as large as the bucket delays for longer than the stamps' tick hides.
+/// True if a full queue of the bucket's size delays for longer than a tick of the timestamps.
 fn queue_would_show(evidence: &Evidence) -> bool {
     let held_s = |fit: &BucketFit| fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
     let least_s = TICKS_THAT_SHOW * evidence.tick_s;
@@ -485,8 +494,8 @@ fn queue_would_show(evidence: &Evidence) -> bool {
         .is_none_or(|fit| held_s(fit) >= least_s)
 }
 
-/// The same for a bucket that is always nearly spent, so that there is nothing to compare with: by the delay at
-/// the losses alone, against what a full queue would add.
+/// The same for a bucket that is always nearly empty, so that there is no other fill level to compare with:
+/// from the delay at the losses alone, relative to that of a full queue.
 fn queue_shows_at_losses(evidence: &Evidence) -> Option<bool> {
     let (bucket, at_loss) = (evidence.bucket.as_ref()?, evidence.at_loss.as_ref()?);
     let held_s = bucket.limit_bytes.value * 8.0 / bucket.rate_bps.value;
@@ -506,28 +515,28 @@ fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
     at_loss.log_chance < CHANCE && at_loss.mean_rank > TAIL_DROP_RANK
 }
 
-/// Losses come at one delay, as a full queue makes them. Others may have waited longer elsewhere: what manages a queue drops
-/// at many delays.
+/// True if losses occur at one delay, as with a full queue. Other packets may have been delayed longer
+/// elsewhere: queue management drops at many delays.
 fn drops_at_one_delay(at_loss: &DelayAtLoss) -> bool {
     at_loss.events >= ENOUGH_EVENTS
         && at_loss.high_s - at_loss.low_s < ONE_DELAY_SHARE * at_loss.median_s
 }
 
-/// Losses come when the delay is at its longest, and only then.
+/// True if losses occur when the delay is at its maximum, and only then.
 fn tail_drop_shows(evidence: &Evidence) -> bool {
     let Some(at_loss) = &evidence.at_loss else {
         return false;
     };
     let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
-    // a packet more or less in the queue when the delay was measured
+    // the queue may have contained a packet more or less when the delay was measured
     let noise_s = TAIL_DROP_NOISE_PACKETS * evidence.packet_time_s();
     let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - noise_s;
-    // a second cause may take some packets at any delay
+    // a second cause may drop some packets at any delay
     let most_at_the_top = at_loss.events >= ENOUGH_EVENTS
         && at_loss.median_s > MOST_AT_TOP * at_loss.high_s
         && at_loss.high_s > MOST_AT_TOP * at_loss.largest_s;
     let enough = at_loss.events as u64 >= FEWEST_LOSSES;
-    // a full queue lets nobody in who would wait longer
+    // a full queue admits no packet that would wait longer
     enough
         && at_loss.longer_waits <= LET_IN * at_loss.losses
         && related
@@ -535,7 +544,8 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
         && at_loss.median_s > SHORTEST_DELAY_S
 }
 
-/// No queue management lets packets wait so long before it drops any: the wait from which on they were lost, seconds.
+/// The delay in seconds from which packets were lost, if no queue management lets packets wait that long
+/// before it drops any.
 fn drops_begin_late(evidence: &Evidence) -> Option<f64> {
     let at_loss = evidence.at_loss.as_ref()?;
     let late = at_loss.events as u64 >= FEWEST_LOSSES
@@ -548,8 +558,8 @@ fn longest_managed_s(evidence: &Evidence) -> f64 {
     (2.0 * evidence.base_rtt_s.unwrap_or(0.0)).max(LONGEST_MANAGED_S)
 }
 
-/// Half the packets waited for longer than any queue management would let them. Where another queue, as that of the way
-/// back, made some of them wait, this one is not known to be full, but neither that anything manages it.
+/// True if half the packets waited for longer than queue management would allow. If another queue, as on the
+/// return path, delayed some of them, this one need not be full, but may be unmanaged.
 fn waits_unmanaged(evidence: &Evidence) -> bool {
     typical_s(evidence) > longest_managed_s(evidence)
 }
@@ -559,8 +569,8 @@ fn delays_are_one_queues(evidence: &Evidence) -> bool {
     evidence.drain.as_ref().is_some_and(explains)
 }
 
-/// Losses before the capture point leave no delays to look at. Independent ones come in runs of one, but for chance;
-/// a full queue drops several of one burst.
+/// True if losses before the capture point, which leave no delays to evaluate, occur singly. Independent
+/// losses rarely form runs; a full queue drops several packets of one burst.
 fn losses_come_singly(evidence: &Evidence) -> bool {
     let runs = evidence.group_trace.trace.loss_runs() as f64;
     let trace = &evidence.group_trace.trace;
@@ -568,7 +578,7 @@ fn losses_come_singly(evidence: &Evidence) -> bool {
     trace.lost as f64 / runs.max(1.0) < LONGER_RUNS / (1.0 - chance_of_a_second)
 }
 
-/// Shallow or deep: by the delay that it adds, and by the packets that it then holds.
+/// Shallow or deep: from the delay that the queue adds, and from the packets that it then holds.
 pub fn queue_depth(evidence: &Evidence) -> Cause {
     let base = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
     let Some(at_loss) = &evidence.at_loss else {
@@ -626,7 +636,7 @@ fn queue_reason(evidence: &Evidence) -> Fact {
     fact!("packets-waited", waited_s = waited_s(evidence))
 }
 
-/// Why what was lost found no full queue, by the waits around the losses.
+/// The reason why lost packets found no full queue, from the delays around the losses.
 fn early_drop_reason(at_loss: &DelayAtLoss) -> Fact {
     if at_loss.largest_s < SHORTEST_DELAY_S {
         return fact!("nothing-waited", longest_wait_s = at_loss.largest_s);

@@ -1,4 +1,4 @@
-//! Families of queue management, told by the law that drops and marks follow.
+//! Families of active queue management, identified by the law that drops and marks follow.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::judge::Judgement;
 use crate::losses::contest;
 use crate::thresholds::{FAMILY_NATS, LAW_NATS, SEARCH_NATS};
 
-/// A family of active queue management, as far as it can be told from outside.
+/// A family of active queue management, as far as it can be identified from outside.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Family {
     /// The law that the drops and marks follow.
     pub law: Option<LawFit>,
-    /// Flows overtake each other: each has a queue of its own.
+    /// Flows overtake each other: each has its own queue.
     pub isolates: bool,
-    /// The law is COBALT's for certain.
+    /// The law is certainly COBALT's.
     cobalt: bool,
-    /// How much likelier the law makes them than chance does, nats, and how many they are.
+    /// Gain of the law in nats over chance, and the number of drops and marks.
     nats: f64,
     events: usize,
 }
@@ -32,7 +32,7 @@ impl Family {
     pub fn of(management: Option<&Management>, isolates: bool) -> Option<Self> {
         let told =
             management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
-        // what gives flows queues of their own runs CoDel or PIE in them: RED there is but the nearest to another law
+        // queues per flow run CoDel or PIE; RED is only the nearest approximation of another law there
         let told = told.filter(|found| !(isolates && found.laws[0].law == Law::Red));
         let family = Self {
             law: told.map(|found| found.laws[0]),
@@ -49,7 +49,7 @@ impl Family {
             return "flow-queueing";
         };
         match (fit.law, self.isolates) {
-            // cake alone has it, and a queue for each flow
+            // only cake combines it with a queue for each flow
             (Law::Cobalt, true) if self.cobalt => "cake",
             (Law::CoDel | Law::Cobalt, false) => "codel",
             (Law::CoDel | Law::Cobalt, true) => "fq-codel",
@@ -89,9 +89,10 @@ impl Family {
     }
 }
 
-/// Judge one capture's group, from round trips above the smallest for waits: the judge of losses, put right by the
-/// laws, and the family. A full queue competes with the laws: where it makes the drops far likelier than any law does,
-/// no queue management made them; where a law beats it as clearly, and everything else, one did.
+/// Judge one capture's group, with round-trip times above the minimum as delays: the judge of losses,
+/// corrected by the laws, and the family. A full queue competes with the laws: if it predicts the drops far
+/// better than any law, no queue management caused them; if a law is better than it, and than everything
+/// else, by as much, queue management did.
 pub fn of_one_capture(
     group: &Group,
     evidence: &Evidence,
@@ -119,13 +120,13 @@ pub fn of_one_capture(
     if by_drops && laws.best.laws[0].nats < laws.full_queue_nats - LAW_NATS {
         return (full_queue_instead(evidence, &laws), None);
     }
-    // what speaks for queue management already outweighs a full queue that is about as likely
+    // evidence for queue management already outweighs a full queue of about equal likelihood
     let as_likely = !by_drops || laws.margin_nats > -FAMILY_NATS;
     (judgement, family().filter(|_| as_likely))
 }
 
-/// Laws are led over every packet, which takes a while: not where something else is as good as proved. What rules queue
-/// management out is how long packets waited, which no law overrules.
+/// True unless another cause is as good as proved: replaying the laws over every packet takes a while. Long
+/// delays that rule queue management out are not overruled by a law.
 fn may_be_managed(evidence: &Evidence, judgement: &Judgement) -> bool {
     let ruled_out = |(cause, _): &(Cause, Fact)| *cause == Cause::Aqm;
     match judgement.cause {
@@ -137,7 +138,7 @@ fn may_be_managed(evidence: &Evidence, judgement: &Judgement) -> bool {
     }
 }
 
-/// A law accounts for what the judge of losses could not.
+/// The judgement if a law explains what the judge of losses could not.
 fn proved_by_law(judgement: Judgement) -> Judgement {
     Judgement {
         cause: Cause::Aqm,
@@ -147,7 +148,7 @@ fn proved_by_law(judgement: Judgement) -> Judgement {
     }
 }
 
-/// The judge of losses again, for which the drops are no queue management's.
+/// The judge of losses again, for drops that are not due to queue management.
 fn full_queue_instead(evidence: &Evidence, laws: &Laws) -> Judgement {
     let mut contest = contest(evidence);
     let law_nats = laws.best.laws[0].nats.max(0.0);
@@ -159,17 +160,17 @@ fn full_queue_instead(evidence: &Evidence, laws: &Laws) -> Judgement {
     contest.settle()
 }
 
-/// How sure drops that follow a law make, between two captures. Fitted on transfers of the training split.
+/// Confidence from drops that follow a law, between two captures. Fitted on transfers of the training split.
 pub const LAWFUL: f64 = 0.95;
 
-/// The laws in competition, with what they compete with.
+/// The competing laws, and their rivals.
 struct Laws {
-    /// All flows in one queue, or each in its own, whichever suits better.
+    /// All flows in one queue, or each in its own, whichever fits better.
     best: Management,
     isolates: bool,
-    /// How much likelier than chance one full queue for all flows makes the drops, nats.
+    /// Gain in nats of one full queue for all flows over chance.
     full_queue_nats: f64,
-    /// By how much the best law beats full queues and buckets, nats.
+    /// Lead of the best law over full queues and buckets, nats.
     margin_nats: f64,
 }
 
@@ -178,7 +179,7 @@ impl Laws {
         let passages = passages(group, evidence);
         let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
         let seeing = |isolated| Seeing {
-            // a queue lets out at least what came through
+            // a queue releases at least the traffic that passed
             rate_bps: evidence
                 .drain
                 .map_or(mean_bps, |drain| drain.rate_bps.max(mean_bps)),
@@ -192,7 +193,7 @@ impl Laws {
             .then(|| fit_management(&passages, seeing(true)))
             .flatten();
         let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
-        // a queue whose rate the delays do not tell is looked for by its losses, at any rate
+        // if the delays do not show the rate of a queue, it is fitted to the losses, at any rate
         let bucket = evidence.bucket.as_ref();
         let share = (together.events as f64 / passages.lost.max(1) as f64).min(1.0);
         let bucket_nats = bucket.map_or(0.0, |bucket| share * bucket.gain() - SEARCH_NATS);
@@ -207,20 +208,20 @@ impl Laws {
         })
     }
 
-    /// The queue is known well enough. Laws of probability need its rate, by which waits are those of one queue. When
-    /// CoDel drops, its own clock says (RFC 8289, section 5.3): waits need but be seen, as where each flow has a queue
-    /// of its own.
+    /// True if the queue is known well enough. Laws of probability need its rate, which determines the delays
+    /// of one queue. CoDel drops at times set by its own clock (RFC 8289, section 5.3): delays only need to
+    /// be visible, as with a queue for each flow.
     fn can_be_led(&self, evidence: &Evidence) -> bool {
         let by_clock = matches!(self.best.laws[0].law, Law::CoDel | Law::Cobalt);
         evidence.queue_rate_is_seen() || (by_clock && evidence.drain.is_some())
     }
 }
 
-/// Acknowledgments come some packets late, seconds.
+/// Acknowledgments arrive some packets late, seconds.
 const RTT_NOISE_S: f64 = 0.5e-3;
 
-/// The packets with what they waited. Of the marks those that an acknowledgment begins to report; of what is sent before
-/// the sender can answer, nobody hears (RFC 3168, section 6.1.3).
+/// The packets with their delays. Only the marks count that an acknowledgment first reports; marks on packets
+/// sent before the sender can answer are never reported (RFC 3168, section 6.1.3).
 fn passages(group: &Group, evidence: &Evidence) -> Passages {
     let group_trace = &evidence.group_trace;
     let trace = &group_trace.trace;
@@ -266,7 +267,7 @@ fn passages(group: &Group, evidence: &Evidence) -> Passages {
 mod tests {
     use super::*;
 
-    /// One law that leads by far.
+    /// One law with a large lead.
     fn led_by(law: Law) -> Management {
         let at = |value: f64| Interval {
             value,

@@ -1,4 +1,4 @@
-//! Evidence, parameters and transfers of flows written by hand.
+//! Evidence, parameters and transfers of hand-written flows.
 
 use whydrop_path::fit::Interval;
 use whydrop_path::{Arrival, Fifo, Limit, PathElement, Policer};
@@ -13,8 +13,8 @@ use crate::testing::{MS, delivered, flow, group, lost};
 use crate::transfers::{ExpectedLosses, judge_transfer};
 use whydrop_verdict::Cause;
 
-/// Bursts of ten packets, 100 us apart, one each 20 ms: 6 Mbit/s through 4 Mbit/s with room for 12 packets. Now and
-/// then a pause in which the bucket fills up.
+/// Bursts of ten packets, 100 us apart, one every 20 ms: 6 Mbit/s through 4 Mbit/s with room for 12 packets.
+/// Occasional pauses in which the bucket fills up.
 fn policed() -> Flow {
     let mut policer = Policer::new(4_000_000, 18_000);
     let segments: Vec<Segment> = (0..2_000i64)
@@ -61,7 +61,7 @@ fn a_policer_is_judged_by_losses_and_the_absence_of_delay() {
         burst.low.unwrap() <= 18e3 && 18e3 <= burst.high.unwrap(),
         "{burst:?}"
     );
-    // whatever the device counts: 4 Mbit/s of Ethernet packets with preamble and gap are less of IP
+    // for any byte basis: 4 Mbit/s of Ethernet packets with preamble and gap are fewer IP bytes
     assert!(
         rate.high.unwrap() >= rate.value * 1538.0 / 1500.0,
         "{rate:?}"
@@ -72,8 +72,8 @@ fn a_policer_is_judged_by_losses_and_the_absence_of_delay() {
     );
 }
 
-/// A FIFO of a second overflows each time that the sender has probed for more, while the queue of the way back, which
-/// acknowledgments wait in, grows and shrinks by itself.
+/// A FIFO of one second that overflows each time the sender has probed for more, while the queue of the
+/// return path, in which acknowledgments wait, grows and shrinks independently.
 fn overflows_beside_a_long_way_back() -> Flow {
     let mut queue = Fifo::new(10_000_000, Limit::packets(850));
     let mut time_ns = 0;
@@ -157,7 +157,7 @@ fn delays_that_hardly_were_measured_speak_for_no_random_loss() {
     let confidence = |packets: i64| {
         let at = [packets / 5, packets / 2, packets * 4 / 5];
         let segments = (0..packets).map(|number| {
-            // not all multiples of one step: such stamps would be coarse
+            // not all multiples of one step: such timestamps would be coarse
             let time_ns = number * 50 * MS + number * number * 17;
             match at.contains(&number) {
                 true => lost(time_ns),

@@ -1,4 +1,5 @@
-//! The judgement of one group of flows by one capture: what dropped packets, what held flows up, and the causes of transfers.
+//! The judgement of one group of flows in one capture: the element that dropped packets, the limits of flows,
+//! and the causes of transfers.
 
 use whydrop_capture::contain;
 use whydrop_datagrams::Datagrams;
@@ -21,12 +22,12 @@ use crate::thresholds::FEWEST_BY_CHANCE;
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer};
 use crate::verdict::{Found, verdict};
 
-/// More of the acknowledged packets than this missing from the capture is worth a verdict of its own: beyond it,
-/// counts of losses are off by as much.
+/// Share of acknowledged packets missing from the capture that deserves a verdict of its own: counts of
+/// losses are wrong by as much.
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
-/// Where more of the data is missing, what waited for what cannot be told of the rest, nor what was lost: of every second packet, of
-/// every tenth, of what a display filter left over.
+/// Share of missing data from which neither waits nor losses of the rest can be judged: every second packet,
+/// every tenth, or the result of a display filter.
 const MUCH_MISSED_SHARE: f64 = 0.4;
 
 /// The judgement of one group of flows.
@@ -34,14 +35,14 @@ pub(crate) struct Judged {
     pub verdicts: Vec<Ranked>,
     /// Cause and confidence by flow number and transfer.
     pub transfers: Vec<(usize, Vec<(Cause, f64)>)>,
-    /// Flows of packets that were too large for the path, and of data that never arrived, by number.
+    /// Flows of packets that were too large for the path, and flows with data that never arrived, by number.
     pub too_large: Vec<usize>,
     pub missing: Vec<usize>,
-    /// Why there is no verdict, where a defect cost the group its own.
+    /// The defect that left the group without a verdict, if there was one.
     pub defect: Option<String>,
 }
 
-/// Judges one group as [`judge_group`] does; a defect on the way costs this group its verdict and none other's.
+/// Judges one group as [`judge_group`] does; a defect costs only this group its verdict.
 pub(crate) fn judge_contained(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
     contain(|| judge_group(group, datagrams, keep_tables)).unwrap_or_else(|defect| Judged {
         verdicts: Vec::new(),
@@ -52,7 +53,7 @@ pub(crate) fn judge_contained(group: &Group, datagrams: &Datagrams, keep_tables:
     })
 }
 
-/// Judges one group of flows by one capture, beside the datagrams that it holds.
+/// Judges one group of flows in one capture, including the datagrams beside it.
 pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
     let mut evidence = measure(group);
     if evidence.totals.missed_share() > MUCH_MISSED_SHARE {
@@ -111,7 +112,7 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     }
 }
 
-/// The judgement of a group of which the capture lacks so much that nothing else can be told.
+/// The judgement of a group of which the capture lacks so much that it allows no other verdict.
 fn lacking(group: &Group, evidence: &Evidence) -> Judged {
     let lacks_most = |ranked| Ranked {
         lacks_most: true,
@@ -132,14 +133,15 @@ fn lacking(group: &Group, evidence: &Evidence) -> Judged {
     }
 }
 
-/// The first of what is judged of a group is its losses.
+/// The first part of the judgement of a group: its losses.
 #[derive(Debug, Clone, Copy)]
 struct OnLosses {
-    /// Too few to tell their cause.
+    /// Too few losses to name a cause.
     few: bool,
 }
 
-/// The verdicts on a group's load, each with its cause: on its losses, if there are any, and on what held up the others.
+/// The verdicts on a group's load, each with its cause: on its losses, if there are any, and on the limits of
+/// the other flows.
 fn on_load(
     evidence: &mut Evidence,
     held: Vec<Held<()>>,
@@ -153,14 +155,14 @@ fn on_load(
         let losses = on_losses.filter(|_| number == 0);
         let cause = one.judgement.cause;
         evidence.totals = match losses {
-            // the share that was lost is that of all
+            // the share that was lost relates to all packets
             Some(_) => all,
             None => {
                 let own = totals(&one.flows);
                 Totals {
                     lost: 0,
                     lost_besides: own.lost,
-                    // and so is the way back
+                    // the return path is common to all of them
                     typical_wait_back_s: all.typical_wait_back_s,
                     longest_wait_back_s: all.longest_wait_back_s,
                     ..own
@@ -185,7 +187,7 @@ fn on_load(
     verdicts
 }
 
-/// The verdict on what the capture missed, if that is worth one.
+/// The verdict on packets missing from the capture, if there are enough.
 fn on_capture_loss(group: &Group, evidence: &Evidence) -> Option<Ranked> {
     let totals = &evidence.totals;
     let missed = totals.missed_by_capture_packets as f64;
@@ -200,7 +202,7 @@ fn on_capture_loss(group: &Group, evidence: &Evidence) -> Option<Ranked> {
     Some(Ranked::new(verdict, totals))
 }
 
-/// The flows by what held each up.
+/// The flows by limit.
 fn held_up<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<Held<'a, ()>> {
     by_what_held(group, |flow| {
         let times_s = limits::times_of_flow_s(flow);
@@ -208,8 +210,9 @@ fn held_up<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<Held<'a, ()>> 
     })
 }
 
-/// The flows of a group with losses: those that lost packets or were held up by what dropped them, and, by cause, those that
-/// something else held up. Where the losses are too few to tell anything, what held their own flows up is told, too.
+/// The flows of a group with losses: those that lost packets or were limited by the element that dropped
+/// them, and, by cause, those with another limit. If the losses are too few to name a cause, the limits of
+/// their own flows are reported too.
 fn beside_losses<'a>(
     group: &Group<'a>,
     bottleneck: &Bottleneck,
@@ -223,7 +226,7 @@ fn beside_losses<'a>(
         false => lossless,
     };
     let held = held_up(&Group { flows: judged }, bottleneck);
-    // an outage is told by what it lost
+    // an outage is described by its losses
     let (alike, others): (Vec<_>, Vec<_>) = (held.into_iter())
         .filter(|one| !matches!(one.judgement.cause, Cause::None | Cause::Outage))
         .partition(|one| one.judgement.cause == judgement.cause);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Applies `work` to each item on all cores, and gives the results in the items' order.
+/// Applies `work` to each item on all cores, and returns the results in the items' order.
 ///
 /// A panic of `work` is passed on.
 pub fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {

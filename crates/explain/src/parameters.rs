@@ -1,4 +1,4 @@
-//! The parameters of a verdict, with honest intervals.
+//! The parameters of a verdict, with their intervals.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,17 @@ use crate::facts::on_the_way_back;
 use crate::queue_limit::queue_limit;
 use whydrop_verdict::{Cause, Quantity};
 
-/// Bytes that a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
-/// (8 + 14 + 4 + 12, IEEE 802.3). Losses alone do not tell, so the upper ends of the intervals make room for it.
+/// Bytes that a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of
+/// Ethernet (8 + 14 + 4 + 12, IEEE 802.3). Losses alone do not show them, so the upper ends of the intervals
+/// include them.
 pub const WIRE_OVERHEAD_BYTES: f64 = 38.0;
-/// No rate is known better than the clock that it was measured by: oscillators of computers are off by up to some
+/// No rate is more accurate than the clock that measured it: oscillators of computers deviate by up to some
 /// hundred parts per million (RFC 5905 allows 500).
 pub const CLOCK_ERROR: f64 = 5e-4;
-/// An acceptable loss-rate interval: z for 95 %.
+/// z for a 95 % interval of a loss rate.
 const Z_95: f64 = 1.96;
 
-/// The parameters of `cause` by the names of the contract.
+/// The parameters of `cause`, by their names in the JSON contract.
 pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantity> {
     let mut parameters = BTreeMap::new();
     let mut put = |name: &str, parameter: Option<Quantity>| {
@@ -43,10 +44,10 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
                 put("limit_bytes", Some(limit.bytes));
             }
         }
-        // what waits on the way back tells no rate of the way out
+        // packets that wait on the return path show no rate of the forward path
         Cause::Shaper if on_the_way_back(evidence) => {}
         Cause::Shaper => {
-            // round trips tell bursts too roughly to say what the bucket holds
+            // round-trip times are too imprecise for bursts to show the size of the bucket
             let trace = &evidence.group_trace.trace;
             put(
                 "rate_bps",
@@ -61,12 +62,12 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
     parameters
 }
 
-/// Bytes that a device may count of what passed.
+/// Bytes that a device may count of the traffic that passed.
 pub fn most_counted(evidence: &Evidence) -> MostCounted {
     evidence.most_counted(WIRE_OVERHEAD_BYTES)
 }
 
-/// The interval in IP bytes, its upper end raised by what the device may count on top.
+/// The interval in IP bytes, with the upper end raised by what the device may count on top.
 fn any_byte_basis(interval: Interval, most: MostCounted) -> Quantity {
     Quantity {
         value: interval.value,
@@ -75,7 +76,8 @@ fn any_byte_basis(interval: Interval, most: MostCounted) -> Quantity {
     }
 }
 
-/// A rate likewise, with what served the datagrams beside, and with the error that the capture's clock may have.
+/// The same for a rate, including the capacity used by datagrams, and the possible error of the capture's
+/// clock.
 fn any_rate(interval: Interval, most: MostCounted) -> Quantity {
     Quantity {
         value: interval.value,
@@ -89,12 +91,12 @@ pub fn rate(fit: &BucketFit, most: MostCounted) -> Quantity {
     any_rate(fit.rate_bps, most)
 }
 
-/// Delays before losses are longer than others by less than so many nats of chance: a hundredth.
+/// Nats below which it is no chance that delays before losses are longer than others: one in a hundred.
 const BY_CHANCE: f64 = -4.6;
 
-/// By how much longer packets were under way just before losses than others that found nothing in their way, seconds. One
-/// capture does not tell where they waited: if it was before the bucket (a shaper spaces what it lets through), they came to
-/// it so much later than they were captured.
+/// Excess delay in seconds of packets just before losses over packets that found the path idle. One capture
+/// does not show where they waited: if it was before the bucket (a shaper spaces its packets), they reached
+/// it later than captured by this much.
 pub fn waited_s(evidence: &Evidence) -> f64 {
     let Some(at_loss) = evidence.at_loss.filter(|at| at.log_chance < BY_CHANCE) else {
         return 0.0;
@@ -104,8 +106,8 @@ pub fn waited_s(evidence: &Evidence) -> f64 {
     (at_loss.shorter_median_s - idle_s).max(0.0)
 }
 
-/// Burst of a bucket. The losses fix it to within a packet: one more or less passes before the first drop. If packets waited
-/// before it, tokens came in that time, and the bucket held less by them.
+/// Burst of a bucket. The losses give it to within a packet: one more or one fewer passes before the first
+/// drop. If packets waited before it, tokens arrived in that time, and the bucket holds less by these.
 pub fn burst(fit: &BucketFit, most: MostCounted, waited_s: f64) -> Quantity {
     let mut burst = fit.limit_bytes;
     let filled = fit.rate_bps.value / 8.0 * waited_s;
@@ -122,8 +124,8 @@ fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
     Some(any_rate(evidence.queue_rate_bps(), most_counted(evidence)))
 }
 
-/// The rate that a shaper is set to, by that at which it lets packets out: tokens may not all fit into its bucket, which holds
-/// `held_bytes` at the least.
+/// The configured rate of a shaper, from the rate at which it releases packets: some tokens may not fit into
+/// its bucket, which holds at least `held_bytes`.
 pub fn nominal(rate: Quantity, trace: &Trace, held_bytes: f64) -> Quantity {
     Quantity {
         high: (rate.high).map(|high| high * rate_cut_off(trace, held_bytes)),
@@ -138,7 +140,7 @@ fn shaper_burst(evidence: &Evidence) -> Option<Quantity> {
     Some(Quantity {
         value: drain.burst_bytes,
         low: Some((drain.burst_bytes - error).max(0.0)),
-        // the fit counts what a packet finds; a shaper takes tokens for the packet as well
+        // the fit counts the tokens that a packet finds; a shaper takes tokens for the packet itself as well
         high: Some(drain.burst_bytes + error + packet_bytes),
     })
 }
@@ -201,10 +203,10 @@ mod tests {
             origins: Vec::new(),
         };
         let evidence = measure_trace(trace, None, Totals::default(), None);
-        // 100 kB are spent in 20 ms by 40 Mbit/s more than fills, while packets wait for the shaper
+        // 100 kB leave in 20 ms, 40 Mbit/s above the refill, while packets wait for the shaper
         let waited = waited_s(&evidence);
         assert!((0.005..0.025).contains(&waited), "{waited}");
-        // until then 150 kB passed, as many as if they had come at once
+        // until then 150 kB passed, as if they had arrived at once
         let sharp = |value: f64| Interval {
             value,
             low: Some(value),
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_shaper_whose_bucket_holds_little_more_than_a_tick_may_be_set_to_more_than_it_lets_out() {
-        // 3.3 packets' tokens every 5 ms into a bucket for 3.5: always three packets leave
+        // tokens for 3.3 packets every 5 ms, in a bucket for 3.5: always three packets leave
         let arrivals: Vec<Arrival> = (0..600)
             .map(|number| Arrival {
                 time_ns: number * 1_000_000,

@@ -1,9 +1,10 @@
-//! The limit of a queue, from one capture: what is inside when it drops.
+//! The limit of a queue, from one capture: its contents when it drops.
 //!
-//! Two measurements tell, each with errors of its own. The waits of packets around the losses tell who is inside; they come
-//! late by what receivers and hosts add to round trips, which is nothing beside a long wait, and much beside a short one. The
-//! losses themselves tell how far what came exceeds what a steady rate takes away; that hangs on the rate, which is
-//! nothing for a queue that is short and empties often, and much for a long one. The sharper one is believed.
+//! Two measurements show it, each with its own errors. The delays of packets around the losses give the
+//! contents; receivers and hosts add to round trips, which matters little for a long delay and much for a
+//! short one. The losses themselves show by how much arrivals exceed a steady rate; the error of that rate
+//! matters little for a queue that is short and often empty, and much for a long one. The more precise result
+//! is used.
 
 use whydrop_path::fit::{HeldByWaits, Interval, held_by_departures, held_by_waits};
 use whydrop_verdict::Quantity;
@@ -11,19 +12,19 @@ use whydrop_verdict::Quantity;
 use crate::evidence::{Evidence, LOSSES_TELL, MostCounted};
 use crate::thresholds::USUAL_TICK_S;
 
-/// A limit, as packets and as IP bytes: which of the two it is, one capture hardly tells.
+/// A limit in packets and in IP bytes: one capture hardly shows which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QueueLimit {
     pub packets: Quantity,
     pub bytes: Quantity,
 }
 
-/// A rate by which losses come is that of the queue where it differs by no more from that by which waits do.
+/// A rate derived from losses is the queue's if it differs from the rate derived from delays by at most this.
 const SAME_RATE: f64 = 0.1;
-/// A larger packet is a super-segment, where most packets are not.
+/// A larger packet is a super-segment, unless most packets are as large.
 const LARGEST_ON_ETHERNET_BYTES: f64 = 1_500.0;
 
-/// `None` where no wait was measured around a loss.
+/// `None` if no delay was measured near a loss.
 pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit> {
     evidence.at_loss.as_ref()?;
     let trace = &evidence.group_trace.trace;
@@ -64,22 +65,22 @@ pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit>
         bytes: Quantity {
             value: bytes.value,
             low: bytes.low.map(|low| low.max(0.0)),
-            // a device may count what no capture shows
+            // a device may count bytes that no capture shows
             high: bytes.high.map(|high| high * most.own),
         },
     })
 }
 
-/// The most that is inside.
+/// The largest contents.
 #[derive(Debug, Clone, Copy)]
 struct Inside {
     packets: Interval,
     bytes: Interval,
 }
 
-/// The packets that lost ones found waiting: at most one more is let in beside them, which is the one in service where that
-/// is counted until all of it has left. In bytes the limit is anywhere between what waits and that with one packet more.
-/// Clocks are off by a tick either way.
+/// The packets that lost ones found queued: at most one more is admitted, namely the one in service if it
+/// counts until it has left completely. In bytes the limit is anywhere between the queued bytes and those
+/// plus one packet. Clocks are uncertain by a tick.
 fn by_waits(held: &HeldByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
     let packet_bytes = held.mean_bytes().max(1.0);
     let packets = |time_s: f64| time_s * rate_bps / 8.0 / packet_bytes;
@@ -98,8 +99,9 @@ fn by_waits(held: &HeldByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
     }
 }
 
-/// The limit that the losses tell includes the packet that does not get in, and what is left of the one in service, which most
-/// queues do not count. Datagrams beside come at times, and the losses tell less of what they leave.
+/// The limit derived from losses includes the packet that is not admitted, and the rest of the one in
+/// service, which most queues do not count. Datagrams arrive irregularly and make the losses less
+/// informative.
 fn by_losses(evidence: &Evidence, packet_bytes: f64) -> Option<Inside> {
     let fit = evidence.bucket.as_ref()?;
     let seen_bps = evidence.queue_rate_bps().value;
@@ -128,12 +130,12 @@ fn width(interval: Interval) -> f64 {
     }
 }
 
-/// Packets and bytes that may be inside beyond those that are counted.
+/// Packets and bytes that may be queued beyond those that are counted.
 struct Unseen {
-    /// Packets and bytes of datagrams to the same receiver, for each that is counted.
+    /// Packets and bytes of datagrams to the same receiver, per counted one.
     packets_share: f64,
     bytes_share: f64,
-    /// Those that may have stood in the queue all the time.
+    /// Those that may have been queued all the time.
     stood_packets: f64,
     stood_bytes: f64,
 }
@@ -160,7 +162,7 @@ impl Unseen {
     }
 }
 
-/// Datagrams come when they like: none may be inside, or as many as their share, or half of that.
+/// Datagrams arrive irregularly: none may be queued, or up to their share; the estimate is half of that.
 fn with(interval: Interval, share: f64, stood: f64) -> Interval {
     Interval {
         value: interval.value * (1.0 + 0.5 * share),
@@ -183,8 +185,8 @@ mod tests {
     const LIMIT_PACKETS: u64 = 30;
     const BASE_NS: i64 = 20_000_000;
 
-    /// Bursts through a queue of 30 packets; in every other one, half of the packets are small. Round trips come late by up to
-    /// so many nanoseconds, in steps.
+    /// Bursts through a queue of 30 packets; in every other one, half of the packets are small. Round trips
+    /// are late by up to this many nanoseconds, in steps.
     fn overflows(late_ns: i64) -> Flow {
         let mut queue = Fifo::new(RATE_BPS, Limit::packets(LIMIT_PACKETS));
         let mut now_ns = 0;

@@ -1,4 +1,4 @@
-//! The order of verdicts: by harm, the seconds that transfers lasted longer through what a verdict names.
+//! The order of verdicts: by harm, in seconds by which the named cause prolonged transfers.
 
 use whydrop_tcp::Limiter;
 
@@ -7,29 +7,29 @@ use crate::evidence::Totals;
 use crate::limits;
 use crate::tables::ModelTable;
 
-/// Nobody waits for an application that has nothing to say, so a second of it counts less than one in which data waited:
-/// a tenth, since somebody may wait all the same.
+/// No data waits for an application that has nothing to send, so a second of it counts less than one in which
+/// data waited: a tenth, since a person may be waiting nevertheless.
 const IDLE_WEIGHT: f64 = 0.1;
-/// Less is not felt (Nielsen 1993): such harms are alike.
+/// Harms below this are not noticeable (Nielsen 1993), and count as equal.
 const FELT_S: f64 = 0.1;
-/// Whoever had a connection that failed, or broke off, begins again: that takes a person no less than this.
+/// After a connection failed, or broke off, a person starts again: this takes at least this long.
 pub(crate) const FAILED_S: f64 = 1.0;
 
-/// A verdict with what else decides its place, and the model behind it.
+/// A verdict, with the further values that decide its rank, and the model behind it.
 pub(crate) struct Ranked {
     pub verdict: Verdict,
     pub payload_bytes: u64,
     /// Time that the cause limits, summed over the flows.
     pub limited_s: f64,
-    /// Seconds that the transfers lasted longer through it, summed over the flows.
+    /// Seconds by which the cause prolonged transfers, summed over the flows.
     pub harm_s: f64,
-    /// The weight of that time beside that of others.
+    /// The weight of that time relative to other times.
     pub weight: f64,
-    /// Nothing can be said of so few losses, or it is not known whether there were any; what held the same flows up is judged, too.
+    /// Losses too few to judge, or uncertain ones; the limits of the same flows are judged too.
     pub doubtful: bool,
-    /// Too few losses to tell their cause: what is known comes first.
+    /// Too few losses to name a cause: known causes come first.
     pub few: bool,
-    /// So much is missing from the capture that nothing else in it is known.
+    /// So much is missing from the capture that it allows no other conclusion.
     pub lacks_most: bool,
     pub model: Option<ModelTable>,
 }
@@ -53,7 +53,7 @@ impl Ranked {
         }
     }
 
-    /// The verdict on losses that are too few to tell their cause: they cost their repair.
+    /// The verdict on losses too few to name a cause: their harm is the time of their repair.
     pub fn of_few(self, totals: &Totals) -> Self {
         Self {
             harm_s: repair_s(totals),
@@ -62,7 +62,7 @@ impl Ranked {
         }
     }
 
-    /// The verdict on a connection that did not do what it was for.
+    /// The verdict on a connection that did not serve its purpose.
     pub fn failed(self) -> Self {
         Self {
             harm_s: self.harm_s.max(FAILED_S),
@@ -71,7 +71,7 @@ impl Ranked {
     }
 }
 
-/// The time in which losses were found and repaired, seconds.
+/// The time in which losses were detected and repaired, seconds.
 fn repair_s(totals: &Totals) -> f64 {
     let times_s = &totals.limited_s;
     times_s[Limiter::LossRecovery as usize] + times_s[Limiter::Outage as usize]
@@ -84,11 +84,11 @@ fn harm_s(verdict: &Verdict, totals: &Totals, limited_s: f64) -> f64 {
     match verdict.cause.as_str() {
         "none" | "capture-loss" => 0.0,
         "unknown" if verdict.lost > 0 && repair_s(totals) > 0.0 => repair_s(totals),
-        // repairs, and windows that what dropped the packets keeps small
+        // repairs, and windows that losses keep small
         _ if verdict.lost > 0 && times_s.iter().sum::<f64>() > 0.0 => {
             repair_s(totals) + times_s[Limiter::CongestionWindow as usize]
         }
-        // whoever has sent all waits for no acknowledgment
+        // a side that has sent all its data does not wait for acknowledgments
         "delayed-ack" => (of_account_s - totals.held_in_vain_s).max(0.0),
         "sender" | "peer-application" | "receiver-window" => of_account_s,
         "unknown" => totals.busy_s,
@@ -97,13 +97,14 @@ fn harm_s(verdict: &Verdict, totals: &Totals, limited_s: f64) -> f64 {
     }
 }
 
-/// Harms that differ by less than a factor of two are alike, and so are all that nobody feels.
+/// Order of magnitude: harms that differ by less than a factor of two are equal, and so are all that are not
+/// noticeable.
 fn magnitude(harm_s: f64) -> i32 {
     (harm_s / FELT_S).max(1.0).log2() as i32
 }
 
-/// Most harm first. Between harms that are alike, by the losses that a verdict explains, then by the share of time that it limits,
-/// weighted with what flowed.
+/// Sorts by harm, the most first; equal harms by the losses that a verdict explains, then by the share of
+/// time that it limits, weighted with the traffic.
 pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let most_bytes = verdicts.iter().map(|ranked| ranked.payload_bytes).max();
     let most_bytes = most_bytes.unwrap_or(0).max(1) as f64;
@@ -113,7 +114,7 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
             _ if ranked.doubtful => -1,
             _ if ranked.lacks_most => 2,
             "none" => 0,
-            // worth knowing, and no headline where it neither lost packets nor took time
+            // reported, but no headline unless it lost packets or took time
             "sack" | "ecn" | "duplicate" | "checksum" | "mtu" | "jitter" | "batching"
                 if verdict.lost == 0 && verdict.limited_share <= 0.0 =>
             {
@@ -124,11 +125,11 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     };
     let harm = |ranked: &Ranked| {
         let is_told = ranked.verdict.limited_share > 0.0;
-        // who writes in small pieces may have had nothing to send meanwhile
+        // an application that writes in small pieces may have had nothing to send meanwhile
         let is_vague = ranked.weight < 1.0
             || ranked.verdict.cause == "delayed-ack"
             || is_unknown(ranked) && ranked.verdict.lost == 0 && !is_told;
-        // of what may have made nobody wait the part that concerns most data counts
+        // of limits that may have delayed no one, the one that concerns the most data counts
         let share = match is_vague {
             true => ranked.payload_bytes as f64 / most_bytes,
             false => 1.0,
@@ -143,12 +144,12 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let says = |ranked: &Ranked| match ranked.verdict.cause.as_str() {
         _ if ranked.few => 0,
         "capture-loss" => 0,
-        // the end of a connection before a wait that nobody feels
+        // the end of a connection before a delay that is not noticeable
         "reset" => 2,
         _ => 1,
     };
     let limited = |ranked: &Ranked| {
-        // where no cause is known, all of the time is without one
+        // without a known cause, all of the time is unexplained
         let share = match is_unknown(ranked) {
             true => 1.0,
             false => ranked.verdict.limited_share,

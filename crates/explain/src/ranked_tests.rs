@@ -1,10 +1,10 @@
-//! Which verdict comes first.
+//! The order of verdicts.
 
 use whydrop_verdict::{Cause, Finding, Subject, reduce};
 
 use super::*;
 
-/// A verdict on flows that took ten seconds, of which it limited a share, and lost packets.
+/// A verdict on flows that took ten seconds, a share of which it limited, and that lost packets.
 fn ranked(cause: Cause, lost: u64, explained: f64, times_s: &[(Limiter, f64)]) -> Ranked {
     let mut totals = Totals {
         busy_s: 10.0,
@@ -62,9 +62,9 @@ fn a_failed_connection_comes_before_a_wait_that_nobody_feels() {
     let felt = [(Limiter::PeerApplication, 0.9)];
     let felt = || ranked(Cause::PeerApplication, 0, 1.0, &felt);
     assert_eq!(first(vec![felt(), reset()]), "peer-application");
-    // a failure costs a second: no less than that
+    // a failure costs at least a second
     assert_eq!(first(vec![felt(), reset().failed()]), "reset");
-    // what was lost says more than how it ended
+    // losses are more informative than the ending
     let lost = ranked(Cause::Unknown, 9, 0.0, &[(Limiter::LossRecovery, 0.05)]);
     assert_eq!(first(vec![reset(), lost]), "unknown");
 }

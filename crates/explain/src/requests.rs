@@ -1,21 +1,22 @@
-//! Requests of a connection, and how long they waited: a request is data of the side that opened the connection, its answer what
-//! the other side sends next.
+//! Requests of a connection and their waiting times: a request is data of the side that opened the
+//! connection, its answer the next data of the other side.
 
 use whydrop_tcp::{Connection, Flow, Segment, SegmentFlags, Transfer};
 
-/// A wait that a person feels (Nielsen 1993: after a second a train of thought breaks; half of it is noticed).
+/// A delay that a person notices (Nielsen 1993: after a second a train of thought breaks; half of it is
+/// noticed).
 pub(crate) const FELT_NS: i64 = 500_000_000;
-/// Nobody that is asked answers later without reason to; before that, whoever waits may still get an answer.
+/// A server normally answers within this time; before it has passed, an answer may still come.
 const OPEN_NS: i64 = 3_000_000_000;
-/// More than this is an upload, whose end may ask for nothing.
+/// More than this is an upload, which may need no answer.
 const LARGEST_REQUEST_BYTES: u64 = 1 << 20;
 
-/// Who ended the wait for an answer.
+/// The side that ended the wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GaveUp {
     Asking,
     Asked,
-    /// It went on to the end of the capture.
+    /// Neither: the wait continued to the end of the capture.
     Nobody,
 }
 
@@ -23,7 +24,7 @@ pub(crate) enum GaveUp {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenRequest {
     pub bytes: u64,
-    /// All of it was acknowledged, as seen here.
+    /// Time at which all of it was acknowledged, on the capture's clock.
     pub acknowledged_ns: i64,
     pub until_ns: i64,
     pub gave_up: GaveUp,
@@ -35,10 +36,12 @@ impl OpenRequest {
     }
 }
 
-/// The request that a connection ended with, if it had no answer although one was due; the capture ends at `last_ns`.
+/// The request at the end of a connection, if it got no answer although one was due; the capture ends at
+/// `last_ns`.
 ///
-/// One was due where none ever came, or where the same side had answers to what was as small; and where somebody gave up, or the
-/// wait was long. A side that writes now and then, and goes on without an answer, asks for none.
+/// An answer was due if none was ever sent, or if the same side had got answers to requests of similar size;
+/// and if a side gave up, or the wait was long. A side that writes occasionally, and continues without an
+/// answer, requests none.
 pub(crate) fn open_request(connection: &Connection, last_ns: i64) -> Option<OpenRequest> {
     let asked = connection.responder();
     let [asking_flow, asked_flow] = [1 - asked, asked].map(|side| &connection.flows[side]);
@@ -52,7 +55,7 @@ pub(crate) fn open_request(connection: &Connection, last_ns: i64) -> Option<Open
         .is_some_and(|answer| answer.time_ns >= written_ns);
     let is_acknowledged =
         connection.unanswered[1 - asked].bytes == 0 && acknowledged_ns > request.first()?.time_ns;
-    // what was selectively acknowledged came behind a hole: the application got none of it
+    // selectively acknowledged data came after a hole: the application got none of it
     let is_whole = asking_flow.sack().blocks == 0
         && !request
             .iter()
@@ -81,7 +84,7 @@ pub(crate) fn open_request(connection: &Connection, last_ns: i64) -> Option<Open
         .is_some_and(|reset| reset.by == asked);
     let is_due = match gave_up {
         GaveUp::Asking => waited_ns >= FELT_NS && (!ever_answered || is_as_large()),
-        // what a side says that closes itself is no request: it comes just before
+        // data that a side sends just before it closes is no request
         GaveUp::Asked if is_reset => !ever_answered || is_as_large(),
         GaveUp::Asked => waited_ns >= FELT_NS && (!ever_answered || is_as_large()),
         GaveUp::Nobody => waited_ns >= OPEN_NS && !ever_answered && connection.from_start,
@@ -89,7 +92,8 @@ pub(crate) fn open_request(connection: &Connection, last_ns: i64) -> Option<Open
     is_due.then_some(request)
 }
 
-/// When a wait ended, and by whom. A side that closes as it asks has all that it wants to say out, and goes on waiting.
+/// The end of a wait, and the side that ended it. A side that closes as it asks has sent all its data, and
+/// continues to wait.
 fn end_of_wait(connection: &Connection, asked: usize, last_ns: i64) -> (i64, GaveUp) {
     let reset = connection.reset.as_deref();
     let by = |side: usize| {
@@ -113,17 +117,17 @@ fn own_segments<'a>(flow: &'a Flow, transfer: &Transfer) -> &'a [Segment] {
         .unwrap_or(&[])
 }
 
-/// A request is written in one go; pauses in between are those of somebody who does not wait.
+/// A request is written at once; pauses within it are those of a side that does not wait.
 fn is_written_at_once(request: &[Segment]) -> bool {
     request
         .windows(2)
         .all(|pair| pair[1].time_ns.saturating_sub(pair[0].time_ns) < FELT_NS)
 }
 
-/// The share of a flow's packets that are missing from a capture, beyond which nothing can be told by what is not there.
+/// Share of a flow's missing packets beyond which an absence in the capture proves nothing.
 const MUCH_MISSING_SHARE: f64 = 0.02;
 
-/// True if so much is missing that the answer may be, too.
+/// True if so much is missing that the answer may be missing too.
 pub(crate) fn lacks_much(connection: &Connection) -> bool {
     connection.flows.iter().any(|flow| {
         let missed = flow.counters.missed_by_capture_packets as f64;

@@ -1,4 +1,4 @@
-//! Times as the document has them.
+//! Times in the form of the document.
 
 /// Seconds since the epoch; exact to a quarter of a microsecond in this century.
 pub(crate) fn seconds(time_ns: i64) -> f64 {

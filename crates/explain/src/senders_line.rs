@@ -1,4 +1,4 @@
-//! The line behind the capture point: what the sender's own card lets out, one packet after the other.
+//! The line behind the capture point: the sender's own card sends one packet after the other.
 
 use whydrop_path::fit::{
     BucketFit, DrainFit, Found, Trace, fit_drain_rate, score_near, search_bucket,
@@ -7,7 +7,7 @@ use whydrop_path::fit::{
 use crate::evidence::LOSSES_TELL;
 use crate::group::{Group, GroupTrace, line_rate_bps};
 
-/// A trace as it leaves the line behind the capture point, if there is one to be seen, and what fits it.
+/// A trace as it leaves the line behind the capture point, if there is one, and the fits to it.
 pub struct Placed {
     pub group_trace: GroupTrace,
     pub bucket: Option<BucketFit>,
@@ -33,7 +33,7 @@ fn worth_a_drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> bool 
     if delays.len() < 20 {
         return false;
     }
-    // losses may come with delays that few packets see
+    // losses may come with delays that few packets have
     let at = if group_trace.trace.lost > 0 {
         delays.len() * 19 / 20
     } else {
@@ -43,8 +43,8 @@ fn worth_a_drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> bool 
     upper > 0.001 && upper > 0.02 * base_rtt_s.unwrap_or(0.0)
 }
 
-/// Packets reach what is behind the capture point as the sender's own line lets them out, one after the other. That
-/// matters where the capture shows super-segments, or several packets at one time.
+/// Places packets behind the sender's line, which sends them one after the other. This matters if the capture
+/// shows super-segments, or several packets at one time.
 pub fn place_behind_line(
     plain: GroupTrace,
     slowest_line_bps: Option<f64>,
@@ -95,8 +95,8 @@ pub fn slowest_line_bps(group: &Group) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// The line's rate is at least what the round-trip times along the super-segments grow by; a bottleneck may have
-/// stretched all of them, so that it may be faster. The losses choose.
+/// The line's rate is at least the growth of round-trip times along super-segments; a bottleneck may have
+/// stretched all of them, so that the line is faster. The losses decide.
 fn behind_line_of_super_segments(
     plain: GroupTrace,
     slowest_bps: f64,
@@ -136,7 +136,7 @@ fn behind_line_of_super_segments(
         }
     }
     let bucket = found.map(|found| found.complete(&trace));
-    // where the delays are those of the line itself, nothing behind it explains them
+    // if the line itself causes the delays, no element behind it explains them
     let of_line = (plain.trace.lost == 0).then(|| drain_fit(&plain, base_rtt_s));
     let group_trace = GroupTrace {
         trace,
@@ -155,8 +155,8 @@ fn behind_line_of_super_segments(
     }
 }
 
-/// True if packets would wait longer for the line than their round trips are above the smallest: then the bottleneck
-/// stretched the super-segments, and the line is faster.
+/// True if packets would wait longer for the line than their round trips exceed the minimum: then the
+/// bottleneck stretched the super-segments, and the line is faster.
 fn is_refuted(plain: &Trace, through: &Trace, line_bps: f64) -> bool {
     let left_s = through.time_s.iter().zip(&plain.time_s);
     let mut missing_s: Vec<f64> = left_s
@@ -172,12 +172,13 @@ fn is_refuted(plain: &Trace, through: &Trace, line_bps: f64) -> bool {
     *missing_s > TOO_LONG_PACKETS * plain.typical_bytes * 8.0 / line_bps
 }
 
-/// One packet in so many refutes a line ...
+/// One packet in this many refutes a line ...
 const REFUTING: usize = 100;
-/// ... by so many packets' time: a round trip is known to within a packet or two, and the smallest one may hold as much.
+/// ... by the time of this many packets: a round trip is known to within a packet or two, and the minimum may
+/// include as much.
 const TOO_LONG_PACKETS: f64 = 10.0;
 
-/// The line that suits a known bucket better than the trace that it was found in, if one of a few does.
+/// The line that fits a known bucket better than the trace that it was found in, if one of a few does.
 fn best_line_near(
     plain: &GroupTrace,
     slowest_bps: f64,
@@ -196,16 +197,16 @@ fn best_line_near(
     best
 }
 
-/// A fit that leaves less than this open leaves no room for another line.
+/// A fit that leaves less uncertainty than this needs no other line.
 const SETTLED: f64 = 0.12;
 
-/// So much faster than the slowest possible line that it might as well not be there.
+/// Factor over the slowest possible line from which a line has no effect.
 const FAST_LINE: f64 = 30.0;
-/// A line is looked for when a queue explains this share of the spread of the delays ...
+/// A line is searched for if a queue explains this share of the spread of the delays ...
 const LINE_EXPLAINED: f64 = 0.3;
 /// ... and drains this much faster than the bucket fills.
 const LINE_TO_BUCKET: f64 = 1.05;
-/// A line is believed in when it makes the losses this much more likely: a factor of 150, for one parameter.
+/// A line is accepted if it makes the losses this much more likely: a factor of 150, for one parameter.
 const LINE_GAIN: f64 = 5.0;
 
 #[cfg(test)]
@@ -214,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Ten packets at one instant each 12 ms, as a queue of 12 Mbit/s lets them out.
+    /// Ten packets at once every 12 ms, as a queue of 12 Mbit/s releases them.
     fn super_segments(delay_s: impl Fn(usize) -> Option<f32>) -> Trace {
         let observation = |number: usize| Observation {
             time_ns: (number / 10) as i64 * 12_000_000,
@@ -232,9 +233,9 @@ mod tests {
     #[test]
     fn a_line_is_refuted_where_packets_would_wait_for_it_longer_than_they_did() {
         let trace = super_segments(|place| Some(place as f32 * 1e-3));
-        // at 8 Mbit/s 3 ms of every 15 are left for the next burst, and the next
+        // at 8 Mbit/s 3 ms of every 15 remain for the next burst, and accumulate
         assert!(refuted(&trace, 8e6));
-        // a little slow is what a rate may be that was measured
+        // a measured rate may be slightly low
         assert!(!refuted(&trace, 11.5e6));
         assert!(!refuted(&trace, 12e6) && !refuted(&trace, 1e9));
     }

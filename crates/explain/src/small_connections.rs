@@ -1,11 +1,12 @@
-//! The document's part on connections that are not listed: too small and too many, or for the control of a measurement.
+//! The document's part on connections that are not listed: too small and too many, or control connections of
+//! a measurement.
 
 use whydrop_tcp::{ControlConnections, Hosts, SMALL_PACKETS, SmallConnections};
 
 use crate::document::{ControlConnectionsInfo, HostsInfo, SmallConnectionsInfo};
 use crate::seconds::seconds;
 
-/// `None` where every connection with data is listed.
+/// `None` if every connection with data is listed.
 pub fn info(small: &SmallConnections) -> Option<SmallConnectionsInfo> {
     (small.connections > 0).then(|| SmallConnectionsInfo {
         packets_below: SMALL_PACKETS,
@@ -26,7 +27,7 @@ pub fn info(small: &SmallConnections) -> Option<SmallConnectionsInfo> {
     })
 }
 
-/// Those of each program that measures.
+/// The control connections of each measurement program.
 pub fn control(of_programs: &[ControlConnections]) -> Vec<ControlConnectionsInfo> {
     let info = |one: &ControlConnections| ControlConnectionsInfo {
         program: one.program.name(),

@@ -1,8 +1,9 @@
-//! Queues that stand: packets wait for long, one after the other, and none is dropped.
+//! Standing queues: packets wait for long, one after the other, and none is dropped.
 
 use whydrop_path::fit::{Seen, Trace};
 
-/// The longest time in which all packets whose delay is known waited for longer than `wait_s`, and nothing was lost, seconds.
+/// The longest time in seconds without losses in which all packets with a known delay waited for longer than
+/// `wait_s`.
 pub(crate) fn stood_s(trace: &Trace, wait_s: f64) -> f64 {
     let (mut longest_s, mut since_s) = (0.0_f64, None);
     let packets = trace.time_s.iter().zip(&trace.delay_s).zip(&trace.outcome);
@@ -23,7 +24,7 @@ mod tests {
 
     use super::*;
 
-    /// Packets of every 10 ms, each with its delay; `None` for one that was lost.
+    /// A packet every 10 ms, each with its delay; `None` for one that was lost.
     fn trace(delays_s: impl Iterator<Item = Option<f32>>) -> Trace {
         let observations = delays_s.enumerate().map(|(number, delay_s)| Observation {
             time_ns: number as i64 * 10_000_000,

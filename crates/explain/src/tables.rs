@@ -1,13 +1,15 @@
-//! Columns behind the verdicts, for charts, notebooks and recordings: one struct a table, one `Vec` a column.
+//! Columns behind the verdicts, for charts, notebooks and recordings: one struct per table, one `Vec` per
+//! column.
 //!
 //! `flow` columns index `Document::flows`; `time_ns` is nanoseconds since the Unix epoch; sequence numbers are
 //! relative to the flow's first byte (0) and do not wrap.
 
-/// One row for each data packet that crossed the capture point (a super-segment is one row for each wire packet it became).
+/// One row for each data packet that crossed the capture point (a super-segment is one row for each of its
+/// wire packets).
 #[derive(Debug, Clone, Default)]
 pub struct SegmentTable {
     pub flow: Vec<u32>,
-    /// Index into `Document::transfers`; `u32::MAX` where the packet belongs to none.
+    /// Index into `Document::transfers`; `u32::MAX` if the packet belongs to none.
     pub transfer: Vec<u32>,
     pub time_ns: Vec<i64>,
     pub sequence: Vec<i64>,
@@ -18,20 +20,20 @@ pub struct SegmentTable {
     /// 0 delivered, 1 lost, 2 unknown.
     pub fate: Vec<u8>,
     pub spurious: Vec<bool>,
-    /// Time to the acknowledgment of this very transmission; -1 where none can be told.
+    /// Time to the acknowledgment of this very transmission; -1 if unknown.
     pub rtt_ns: Vec<i64>,
     /// Payload bytes outstanding after this packet was sent.
     pub in_flight_bytes: Vec<u32>,
 }
 
-/// One row for each acknowledgment of a data flow that changed something (acknowledged, SACKed, or window).
+/// One row for each acknowledgment of a data flow that acknowledged or SACKed data, or changed the window.
 #[derive(Debug, Clone, Default)]
 pub struct AckTable {
     pub flow: Vec<u32>,
     pub time_ns: Vec<i64>,
     /// Cumulative acknowledgment, relative sequence number.
     pub acknowledged: Vec<i64>,
-    /// Receive window in bytes; -1 where the scale is unknown.
+    /// Receive window in bytes; -1 if the scale is unknown.
     pub window_bytes: Vec<i64>,
 }
 
@@ -46,43 +48,43 @@ pub struct SackTable {
     pub duplicate: Vec<bool>,
 }
 
-/// One row for each packet that the winning model of a verdict was replayed over.
+/// One row for each packet over which the winning model of a verdict was replayed.
 #[derive(Debug, Clone, Default)]
 pub struct ModelTable {
     /// Index into `Document::verdicts`.
     pub verdict: Vec<u32>,
     pub flow: Vec<u32>,
     pub time_ns: Vec<i64>,
-    /// The level that the packet finds: bucket fill (policer), or bytes queued (queue, shaper).
+    /// The level that the packet finds: bucket fill (policer), or queued bytes (queue, shaper).
     pub level_bytes: Vec<f64>,
     pub ip_bytes: Vec<u32>,
     pub predicted_drop: Vec<bool>,
     pub seen_lost: Vec<bool>,
-    /// A row of the best model that lost, not of the winner: two captures have both.
+    /// True for a row of the best rival model instead of the winner: two captures have both.
     pub rival: Vec<bool>,
-    /// How long the model holds the packet; -1 where it drops it or does not tell.
+    /// Delay of the packet in the model; -1 if it is dropped or unknown.
     pub wait_ns: Vec<i64>,
-    /// How much longer than the fastest the packet took between the points; -1 where that is not known.
+    /// Excess of the packet's transit time between the points over the fastest; -1 if unknown.
     pub seen_wait_ns: Vec<i64>,
 }
 
-/// One row for each packet on the wire between two captures, in the order of time.
+/// One row for each packet on the wire between two captures, sorted by time.
 #[derive(Debug, Clone, Default)]
 pub struct CrossingTable {
-    /// Position in `Document::hops`, where there are more than two captures; 0 else.
+    /// Position in `Document::hops` for more than two captures; otherwise 0.
     pub hop: Vec<u32>,
     /// Index into the pair's flows.
     pub flow: Vec<u32>,
     /// 0 from point 1 to point 2, 1 back, 2 unknown.
     pub direction: Vec<u8>,
-    /// When it passed the upstream point (where that did not capture it, the other one), by capture 1's clock.
+    /// Time at the upstream point (if not captured there, at the other one), on capture 1's clock.
     pub sent_ns: Vec<i64>,
-    /// -1 where not both points captured it.
+    /// -1 unless both points captured it.
     pub transit_ns: Vec<i64>,
-    /// As captured, by each capture's own clock; `i64::MIN` where absent.
+    /// As captured, on each capture's own clock; `i64::MIN` if absent.
     pub time_1_ns: Vec<i64>,
     pub time_2_ns: Vec<i64>,
-    /// Packet numbers from 0; `u32::MAX` where absent.
+    /// Packet numbers from 0; `u32::MAX` if absent.
     pub number_1: Vec<u32>,
     pub number_2: Vec<u32>,
     pub sequence: Vec<u32>,
@@ -90,10 +92,10 @@ pub struct CrossingTable {
     pub ip_bytes: Vec<u32>,
     /// `Crossing as u8` of `whydrop_pair`.
     pub crossing: Vec<u8>,
-    /// Position in its run of losses from 1, and the run's length; 0 for packets that were not lost.
+    /// Position in its run of losses, from 1, and the run's length; 0 for packets that were not lost.
     pub burst_position: Vec<u32>,
     pub burst_length: Vec<u32>,
-    /// Time since the packet before it in its direction; -1 for the first.
+    /// Time since the previous packet in its direction; -1 for the first.
     pub gap_ns: Vec<i64>,
     pub retransmission: Vec<bool>,
     /// It arrived before a packet of its flow that was sent earlier.
@@ -112,7 +114,7 @@ pub struct Tables {
 }
 
 impl ModelTable {
-    /// The rows of one verdict, without its number; `number` gives each flow a new one.
+    /// The rows of one verdict, without its number; `number` renumbers each flow.
     pub fn rows_of(&self, verdict: u32, number: impl Fn(u32) -> u32) -> Self {
         let rows: Vec<usize> = (0..self.verdict.len())
             .filter(|row| self.verdict[*row] == verdict)

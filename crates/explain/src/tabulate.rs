@@ -73,7 +73,8 @@ fn sack_blocks(flow: &Flow, number: u32, table: &mut SackTable) {
     }
 }
 
-/// The model of a verdict over the packets of its group; empty for causes without one. `verdict` is filled in later.
+/// The model of a verdict over the packets of its group; empty for causes without a model. `verdict` is
+/// filled in later.
 pub fn model(group: &Group, evidence: &Evidence, cause: Cause) -> ModelTable {
     let mut table = ModelTable::default();
     let trace = &evidence.group_trace.trace;

@@ -1,4 +1,4 @@
-//! Flows written by hand, for the tests of single modules.
+//! Hand-written flows, for the tests of single modules.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -37,7 +37,7 @@ pub fn lost(time_ns: i64) -> Segment {
     }
 }
 
-/// A flow of one transfer to `192.0.2.host`, with the counters that go with its segments.
+/// A flow of one transfer to `192.0.2.host`, with the counters of its segments.
 pub fn flow(host: u8, segments: Vec<Segment>) -> Flow {
     let (first_ns, last_ns) = segments
         .first()
@@ -75,7 +75,7 @@ pub fn flow(host: u8, segments: Vec<Segment>) -> Flow {
     flow
 }
 
-/// One group of all flows, wherever they go.
+/// One group of all flows, whatever their destinations.
 pub fn group(flows: &[Flow]) -> Group<'_> {
     Group {
         flows: flows

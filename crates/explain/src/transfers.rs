@@ -1,4 +1,4 @@
-//! The cause of each transfer: what a group of flows shows as a whole informs every part of it.
+//! The cause of each transfer: evidence from the whole group of flows applies to every part of it.
 
 use whydrop_path::fit::{Seen, virtual_queue};
 use whydrop_tcp::{Flow, Transfer};
@@ -9,20 +9,20 @@ use crate::judge::{Bottleneck, Judgement};
 use crate::limits;
 use whydrop_verdict::Cause;
 
-/// Losses that the fitted bucket expects, by flow of the group and segment.
+/// Losses that the fitted bucket predicts, by flow of the group and segment.
 pub struct ExpectedLosses {
     by_member: Vec<Vec<u32>>,
 }
 
 impl ExpectedLosses {
-    /// Nothing is expected of a bucket.
+    /// No prediction.
     pub fn none(group: &Group) -> Self {
         Self {
             by_member: vec![Vec::new(); group.flows.len()],
         }
     }
 
-    /// Which losses find the bucket within a packet of its limit.
+    /// Predict the losses that find the bucket within a packet of its limit.
     pub fn of(group: &Group, evidence: &Evidence) -> Self {
         let mut by_member = vec![Vec::new(); group.flows.len()];
         if let Some(fit) = &evidence.bucket {
@@ -54,16 +54,16 @@ pub fn lost(flow: &Flow, transfer: &Transfer) -> usize {
     flow.lost_in(transfer) as usize
 }
 
-/// Flows of a group that lost nothing, and what held them up.
+/// Flows of a group without losses, and their limit.
 pub struct Held<'a, P> {
     pub judgement: Judgement,
-    /// Where that shows.
+    /// Where the limit shows.
     pub place: P,
     pub flows: Group<'a>,
 }
 
-/// The flows of a group that lost nothing by what held each up, those with most of the payload first. What something else
-/// held up, and is small, is worth no verdict.
+/// The flows of a group without losses by limit, those with the most payload first. Small flows with another
+/// limit deserve no verdict.
 pub fn by_what_held<'a, P: PartialEq>(
     group: &Group<'a>,
     judge: impl Fn(&Flow) -> (Judgement, P),
@@ -92,7 +92,8 @@ pub fn by_what_held<'a, P: PartialEq>(
     held
 }
 
-/// The cause of one transfer of a member, and how sure: what dropped its packets, else what held it up.
+/// The cause of one transfer of a member, and its confidence: the element that dropped its packets, otherwise
+/// its limit.
 pub fn judge_transfer(
     judgement: &Judgement,
     bottleneck: &Bottleneck,
@@ -109,7 +110,7 @@ pub fn judge_transfer(
         let judged = bottleneck.of_flow(flow).judge(&times_s);
         return (judged.cause, judged.confidence);
     }
-    // a policer proven by the connection is no excuse for losses that find its bucket full
+    // a policer proved by the connection does not excuse losses that find its bucket full
     let other_cause =
         judgement.cause == Cause::Policer && expected.within(member, transfer) * 2 < lost;
     if other_cause {

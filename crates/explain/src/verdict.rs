@@ -1,4 +1,4 @@
-//! A judgement as findings, and what the reducer makes of them in the shape of the document.
+//! A judgement as findings, and the reducer's verdict in the form of the document.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Found {
     pub place: Option<Place>,
     pub detail: Option<String>,
     pub parameters: BTreeMap<String, Quantity>,
-    /// Share of the losses that the cause accounts for.
+    /// Share of the losses that the cause explains.
     pub explained: f64,
     /// Facts that come before those of every judgement.
     pub facts: Vec<Fact>,
@@ -65,7 +65,7 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
     let totals = &evidence.totals;
     let delivered = totals.payload_bytes as f64
         * (1.0 - totals.lost as f64 / totals.data_packets.max(1) as f64);
-    // what takes no time has no rate
+    // without a duration there is no rate
     let goodput_bps =
         (totals.loaded_s >= SHORTEST_SPAN_S).then(|| delivered * 8.0 / totals.loaded_s);
     let throughput_lost = goodput_bps.and_then(|bps| throughput_lost(cause, &found, bps));
@@ -126,7 +126,7 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
 }
 
 impl Verdict {
-    /// The reducer's verdict in the shape of the document.
+    /// The reducer's verdict in the form of the document.
     pub(crate) fn of(verdict: whydrop_verdict::Verdict) -> Self {
         Self {
             cause: verdict.cause.name().to_owned(),
@@ -151,7 +151,7 @@ impl Verdict {
     }
 }
 
-/// The causes of loss, as far as they are looked for.
+/// The causes of loss among which the confidence is shared.
 const CAUSES_OF_LOSS: [Cause; 5] = [
     Cause::Policer,
     Cause::ShallowQueue,
@@ -160,8 +160,8 @@ const CAUSES_OF_LOSS: [Cause; 5] = [
     Cause::RandomLoss,
 ];
 
-/// The verdict on the judgement and on what it rules out, and the causes that lost. A judge that is undecided leaves the rest of its confidence to
-/// the causes that nothing rules out, in equal parts.
+/// The verdict on the judgement and on the causes that it rules out, and the causes that lost. The confidence
+/// that an undecided judge leaves is shared equally by the causes that are not ruled out.
 fn reduced(
     own: Finding,
     blank: &Finding,
@@ -199,12 +199,13 @@ fn reduced(
     let mut verdicts = reduce(findings).expect("findings of finite numbers");
     let ruled_out = verdicts.iter().flat_map(|verdict| verdict.against.clone());
     let ruled_out = ruled_out.collect();
-    // what the record missed competes by itself
+    // packets missing from the record compete separately
     let place = verdicts.iter().position(|verdict| verdict.cause == cause);
     (verdicts.swap_remove(place.unwrap_or(0)), ruled_out)
 }
 
-/// Log-likelihood of the cause against the background that gives it its confidence beside those that are behind it, nats.
+/// Log-likelihood of the cause against the background that yields its confidence, given the causes behind it,
+/// nats.
 fn nats_of(judgement: &Judgement) -> f64 {
     let beside: f64 = judgement.behind.iter().map(|(_, nats)| (-nats).exp()).sum();
     match judgement.cause {
@@ -213,7 +214,7 @@ fn nats_of(judgement: &Judgement) -> f64 {
     }
 }
 
-/// A share as a finding takes it.
+/// A share in the range that a finding accepts.
 fn share(share: f64) -> f64 {
     if share.is_finite() {
         share.clamp(0.0, 1.0)
@@ -222,7 +223,7 @@ fn share(share: f64) -> f64 {
     }
 }
 
-/// Share of the losses that the cause accounts for.
+/// Share of the losses that the cause explains.
 pub(crate) fn explained(cause: Cause, evidence: &Evidence) -> f64 {
     if evidence.totals.lost == 0 {
         return if cause == Cause::Unknown { 0.0 } else { 1.0 };
@@ -254,7 +255,7 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
         }
         Cause::Sender | Cause::PeerApplication | Cause::DelayedAck => {
             let share = limits::share_at_the_ends(&totals.limited_s, cause);
-            // a window that is full of what waits nowhere is the sender's own
+            // a window full of packets that are queued nowhere is the sender's own
             match limits::largest(&totals.limited_s) {
                 Some((Limiter::CongestionWindow, most)) if cause == Cause::Sender => share + most,
                 _ => share,
@@ -267,8 +268,9 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// The share of the time for which the sender repaired losses, or had its congestion window as it had shrunk by them, but not for
-/// longer than a link behind it was idle: while that sends, its rate is what limits. `None` where the account of the time is not known.
+/// The share of the time in which the sender repaired losses, or had a congestion window reduced by them, but
+/// no longer than a link behind it was idle: while the link is busy, its rate is the limit. `None` if the
+/// account of the time is unknown.
 fn limited_by_loss(evidence: &Evidence) -> Option<f64> {
     let times_s = &evidence.totals.limited_s;
     let all_s: f64 = times_s.iter().sum();
@@ -285,8 +287,8 @@ fn limited_by_loss(evidence: &Evidence) -> Option<f64> {
     (all_s > 0.0).then(|| (by_loss_s / all_s).min(idle_share))
 }
 
-/// Throughput that the cause cost, where its rate is known: payload that the rate would carry, less what was acknowledged
-/// per second while data was in flight.
+/// Throughput that the cause cost, if its rate is known: payload that the rate would carry, less that
+/// acknowledged per second while data was in flight.
 fn throughput_lost(cause: Cause, found: &Found, goodput_bps: f64) -> Option<ThroughputLost> {
     let name = match cause {
         Cause::Policer => "rate_bps",

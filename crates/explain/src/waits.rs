@@ -1,5 +1,6 @@
-//! Waits that no account of a flow covers, since nothing was under way: for a connection that came up late, for an answer that never
-//! came. They are part of the time all the same, so that shares of it add up to no more than all.
+//! Waiting times outside the account of a flow, since nothing was in flight: for a connection that started
+//! late, or an answer that never came. They are part of the time nevertheless, so that its shares add up to
+//! at most the whole.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use crate::group::FlowRef;
 use crate::limits;
 use crate::ranked::Ranked;
 
-/// How long each flow waited, by its name.
+/// Waiting time of each flow, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(HashMap<String, f64>);
 
@@ -20,7 +21,7 @@ impl Waits {
         }
     }
 
-    /// Verdicts on what was under way limit a share of all the time, waits included.
+    /// Verdicts on data in flight limit a share of all the time, waiting times included.
     pub fn lengthen(&self, flows: &[FlowRef], verdicts: &mut [Ranked]) {
         if self.0.is_empty() {
             return;
@@ -45,7 +46,7 @@ pub(crate) fn active_time_s(flow: &Flow) -> f64 {
     limits::times_of_flow_s(flow).iter().sum()
 }
 
-/// The share of all the time that was waited, where data was under way for `active_s` besides.
+/// The share of waiting time in all the time, given that data was in flight for `active_s` besides.
 pub(crate) fn share(waited_s: f64, active_s: f64) -> f64 {
     match waited_s + active_s > 0.0 {
         true => waited_s / (waited_s + active_s),
@@ -64,7 +65,7 @@ mod tests {
     use crate::testing::{MS, delivered, flow, group};
     use crate::verdict::{Found, verdict};
 
-    /// Of its two seconds the sender had nothing to send in one.
+    /// In one of its two seconds the sender had nothing to send.
     fn half_idle() -> Flow {
         let until = [
             (1_000, Limiter::Application),

@@ -1,13 +1,13 @@
-//! Errors of two captures that cannot be paired: one line for the person who must act.
+//! Errors of two captures that cannot be paired, as one line for users.
 
 use std::fmt;
 
-/// Two captures that give no pair.
+/// The reason for no pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PairError {
     /// The progress function asked to stop.
     Stopped,
-    /// Not one packet is in both captures. The message says what each holds and what to check.
+    /// No packet is in both captures. The message says what each contains and what to check.
     NothingInCommon { message: String },
 }
 

@@ -1,10 +1,10 @@
-//! Fates of each flow, and of the captures as wholes.
+//! Fates of each flow, and totals of the captures.
 
 use whydrop_tcp::Endpoint;
 
 use crate::packet::Crossing;
 
-/// Which way a flow passes the two points.
+/// The direction in which a flow passes the two points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Direction {
     /// Point 1 is upstream: nearer to the sender.
@@ -49,7 +49,7 @@ pub struct FlowName {
     pub destination: Endpoint,
 }
 
-/// Where the TCP tracker of one capture keeps a flow.
+/// The position of a flow in the TCP tracker of one capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrackedFlow {
     /// Position in `Tracked::connections`.
@@ -58,45 +58,47 @@ pub struct TrackedFlow {
     pub flow: usize,
 }
 
-/// One direction of a connection, or of other packets between two addresses, as both points saw it.
+/// One direction of a connection, or of other packets between two addresses, at both points.
 ///
 /// Pairs of values are those at point 1 and point 2.
 #[derive(Debug, Clone, Default)]
 pub struct PairFlow {
-    /// The names differ where address translation is on the way; `None` where a point did not see the flow.
+    /// The names differ if an address translator is on the path; `None` if a point did not capture the flow.
     pub names: [Option<FlowName>; 2],
-    /// IP protocol number; 255 stands for fragments other than the first.
+    /// IP protocol number; 255 means fragments other than the first.
     pub protocol: u8,
     pub direction: Direction,
     /// Position of the other direction in [`crate::Pair::flows`].
     pub reverse: Option<u32>,
     /// The flow in [`crate::Pair::tracked`] of each capture; `None` for other protocols and connections without data.
     pub tracked: [Option<TrackedFlow>; 2],
-    /// Wire packets captured, super-segments counted as what they became.
+    /// Wire packets captured; super-segments count as their wire packets.
     pub packets: [u64; 2],
-    /// Packets by what became of them, in the order of [`Crossing::ALL`].
+    /// Packets by fate, in the order of [`Crossing::ALL`].
     pub crossings: [u64; Crossing::ALL.len()],
-    /// Packets that this capture missed although they passed its point.
+    /// Packets that passed this point and that its capture lacks.
     pub missed: [u64; 2],
     pub retransmissions: u64,
-    /// Matched packets that arrived after one sent later (RFC 4737), and that arrived before one sent earlier.
+    /// Matched packets that arrived after one sent later (RFC 4737), and those that arrived before one sent
+    /// earlier.
     pub overtaken: u64,
     pub overtook: u64,
-    /// Routers between the points, by the most common decrease of the TTL; negative if it grows; `None` without
-    /// matched packets.
+    /// Number of routers between the points, from the most common TTL decrement; negative if the TTL grows;
+    /// `None` without matched packets.
     pub hops: Option<i16>,
-    /// Matched packets whose decrease of the TTL was another one.
+    /// Matched packets with another TTL decrement.
     pub hops_differ: u64,
-    /// Matched packets whose differentiated services code point was changed.
+    /// Matched packets with a changed differentiated services code point.
     pub dscp_changed: u64,
-    /// Matched packets whose congestion notification bits were changed otherwise than by a mark, or marked.
+    /// Matched packets with congestion notification bits changed other than by a mark; and marked packets.
     pub ecn_changed: u64,
     pub ce_marked: u64,
-    /// SYNs whose maximum segment size option was changed.
+    /// SYNs with a changed maximum segment size option.
     pub mss_changed: u64,
-    /// The constant that a device between the points adds to its sequence numbers from point 1 to point 2, modulo 2^32.
+    /// The constant that a device between the points adds to its sequence numbers from point 1 to point 2,
+    /// modulo 2^32.
     pub sequence_added: u32,
-    /// Its acknowledgments whose SACK blocks that device left as they were, although it changes the numbers.
+    /// Its acknowledgments with SACK blocks that this device left unchanged, although it changes the numbers.
     pub sack_left: u64,
     /// Packets captured as pieces of super-segments.
     pub offloaded: [u64; 2],
@@ -115,7 +117,7 @@ impl PairFlow {
         self.count(Crossing::Lost)
     }
 
-    /// `src:port > dst:port` as the upstream point names it, or the point that saw it.
+    /// `src:port > dst:port` at the upstream point, or at the point that captured it.
     pub fn name(&self) -> String {
         let upstream = self.direction.upstream().unwrap_or(0);
         let name = self.names[upstream].or(self.names[1 - upstream]);
@@ -128,45 +130,45 @@ impl PairFlow {
         self.protocol == 6
     }
 
-    /// The points see its packets with other sequence numbers.
+    /// True if its sequence numbers differ between the points.
     pub fn is_renumbered(&self) -> bool {
         self.sequence_added != 0 && self.matched() > 0
     }
 
-    /// The names at the two points differ.
+    /// True if its names differ between the points.
     pub fn is_translated(&self) -> bool {
         matches!(self.names, [Some(one), Some(two)] if one != two)
     }
 }
 
-/// The packets of both captures counted.
+/// Totals over the packets of both captures.
 ///
-/// Pairs `[_; 2]` are by capture unless the field says that they are by direction: from point 1 to 2, and from 2 to 1.
+/// Pairs `[_; 2]` are by capture unless stated to be by direction: from point 1 to 2, and from 2 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PairCounts {
-    /// IP packets that could be matched, super-segments counted as what they became.
+    /// Matchable IP packets; super-segments count as their wire packets.
     pub packets: [u64; 2],
     pub matched: u64,
     /// By direction.
     pub matched_by_direction: [u64; 2],
     /// Lost between the points, by direction.
     pub lost: [u64; 2],
-    /// Packets that this capture missed although they passed its point.
+    /// Packets that passed this point and that its capture lacks.
     pub missed: [u64; 2],
     /// Further copies that appeared between the points, by direction.
     pub duplicated: [u64; 2],
     /// Reordered between the points (RFC 4737), by direction; and those that overtook them.
     pub overtaken: [u64; 2],
     pub overtook: [u64; 2],
-    /// Held by this capture only: passed while the other one was not running.
+    /// Only in this capture: passed while the other one was not running.
     pub outside_overlap: [u64; 2],
-    /// Held by this capture only: of flows that do not pass the other point.
+    /// Only in this capture: of flows that do not pass the other point.
     pub other_path: [u64; 2],
-    /// Held by this capture only, and nothing tells why.
+    /// Only in this capture, for an unknown reason.
     pub undecided: [u64; 2],
-    /// Held by this capture only: given up to bound memory.
+    /// Only in this capture: given up to limit memory.
     pub forgotten: [u64; 2],
-    /// Frames that are not IP, or cut off before anything tells them apart.
+    /// Frames that are not IP, or cut off before any distinguishing field.
     pub unmatchable: [u64; 2],
     /// Broadcast and multicast packets: never matched.
     pub to_many: [u64; 2],
@@ -174,8 +176,8 @@ pub struct PairCounts {
     pub left_out: LeftOut,
 }
 
-/// Flows of few packets that were let go to bound memory: they are not among [`crate::Pair::flows`], nor their packets
-/// among [`crate::Pair::packets`].
+/// Flows of few packets that were discarded to limit memory: they are not among [`crate::Pair::flows`], nor
+/// their packets among [`crate::Pair::packets`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LeftOut {
     pub flows: u64,

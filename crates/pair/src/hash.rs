@@ -1,9 +1,9 @@
-//! Hashing for the keys of packets and flows: fast for a few words, and not to be aimed at by who chooses the packets.
+//! Hashing for the keys of packets and flows: fast for a few words, and unpredictable for senders of packets.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::OnceLock;
 
-/// A number that differs in every process: who sends the packets cannot choose them to collide.
+/// A number that differs in every process, so that the sender of the packets cannot choose them to collide.
 fn process_key() -> u64 {
     static KEY: OnceLock<u64> = OnceLock::new();
     *KEY.get_or_init(|| RandomState::new().hash_one(0u64) | 1)
@@ -12,7 +12,7 @@ fn process_key() -> u64 {
 /// Folded 128-bit multiplication of two words.
 #[inline(always)]
 pub(crate) fn fold(one: u64, other: u64) -> u64 {
-    // the golden ratio's and pi's binary digits: odd, with ones and zeros in no order
+    // binary digits of the golden ratio and of pi: odd, without a pattern
     let product =
         u128::from(one ^ 0x9e37_79b9_7f4a_7c15) * u128::from(other ^ 0x243f_6a88_85a3_08d3);
     product as u64 ^ (product >> 64) as u64

@@ -1,4 +1,4 @@
-//! Two captures of one path: packets matched, clocks aligned, losses placed.
+//! Two captures of one path: packets matched, clocks aligned, losses located.
 //!
 //! ```no_run
 //! use whydrop_capture::{Capture, OpenOptions};
@@ -6,17 +6,17 @@
 //!
 //! let open = |path| Capture::open(&[path], OpenOptions::default());
 //! let pair = read_pair([open("client.pcap")?, open("server.pcap")?], PairOptions::default())?;
-//! println!("{} packets lost on the way", pair.counts.lost[0]);
+//! println!("{} packets lost between the points", pair.counts.lost[0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what it does |
+//! | module | subject |
 //! |---|---|
-//! | [`packet`] | what became of each packet: the rows of the result |
-//! | [`flow`] | what became of each flow, and counts |
-//! | `reading` | both captures in one pass, whatever their clocks say |
+//! | [`packet`] | fates of packets: the rows of the result |
+//! | [`flow`] | fates of flows, and counts |
+//! | `reading` | both captures in one pass, whatever their clocks show |
 //! | `matching` | the same packet in the other capture |
-//! | `finish` | which way flows go, what became of packets that only one capture holds, order |
+//! | `finish` | directions of flows, fates of packets that only one capture holds, order |
 //! | [`clock`] | offset, drift and steps between the two captures' clocks |
 
 pub mod clock;
@@ -45,24 +45,24 @@ pub use reading::PairOptions;
 #[derive(Debug)]
 pub struct Pair {
     pub summaries: [Summary; 2],
-    /// The TCP connections as each capture alone shows them.
+    /// The TCP connections in each capture alone.
     pub tracked: [Tracked; 2],
     pub flows: Vec<PairFlow>,
-    /// In the order of capture 1's clock; packets that only capture 2 holds stand where they would have been.
+    /// In the order of capture 1's clock; packets that only capture 2 holds are placed accordingly.
     pub packets: Vec<PairPacket>,
     pub counts: PairCounts,
-    /// How the clocks run; `None` where too little tells.
+    /// The relation of the clocks; `None` if there is too little evidence.
     pub clock: Option<ClockFit>,
 }
 
-/// Reads two captures of one path and says of each packet what became of it between them.
+/// Reads two captures of one path and determines the fate of each packet between them.
 ///
-/// The captures may be given in either order: which point is nearer to the sender is found out for each flow.
+/// The captures may be given in either order: the point nearer to the sender is determined for each flow.
 ///
 /// # Errors
 ///
-/// [`PairError::NothingInCommon`] if no packet is in both captures, [`PairError::Stopped`] if the progress function
-/// says so.
+/// [`PairError::NothingInCommon`] if no packet is in both captures, [`PairError::Stopped`] if the progress
+/// function asks to stop.
 pub fn read_pair(captures: [Capture; 2], options: PairOptions) -> Result<Pair, PairError> {
     finish::finish(reading::read_through(captures, options)?)
 }

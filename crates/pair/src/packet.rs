@@ -1,8 +1,8 @@
 //! Fates of packets: the rows of the result.
 
-/// Stands in [`PairPacket::index`] for a packet that a capture does not hold.
+/// Value of [`PairPacket::index`] for a packet that a capture does not hold.
 pub const NOT_CAPTURED: u32 = u32::MAX;
-/// Stands in [`PairPacket::time_ns`] for a packet that a capture does not hold.
+/// Value of [`PairPacket::time_ns`] for a packet that a capture does not hold.
 pub const NO_TIME: i64 = i64::MIN;
 
 /// The fate of a packet between the two points.
@@ -13,19 +13,19 @@ pub enum Crossing {
     Matched = 0,
     /// It passed the upstream point and did not arrive at the downstream one.
     Lost = 1,
-    /// It crossed, or so the evidence says, but the downstream capture does not hold it.
+    /// It crossed, according to the evidence, but the downstream capture does not hold it.
     MissedDownstream = 2,
     /// The downstream capture holds it, so it crossed; the upstream capture does not hold it.
     MissedUpstream = 3,
-    /// A further copy of a packet that is matched: duplicated on the way between the points.
+    /// A further copy of a matched packet: duplicated between the points.
     Duplicated = 4,
-    /// It passed while the other capture was not running, not yet or no more.
+    /// It passed while the other capture was not running.
     OutsideOverlap = 5,
     /// It belongs to a flow that passes only one of the points.
     OtherPath = 6,
-    /// Only one capture holds it, and nothing tells why.
+    /// Only one capture holds it, for an unknown reason.
     Undecided = 7,
-    /// Given up to bound memory before the other capture came to it.
+    /// Given up to limit memory before the other capture reached it.
     Forgotten = 8,
 }
 
@@ -62,8 +62,8 @@ impl Crossing {
 pub struct PacketFlags(pub u16);
 
 impl PacketFlags {
-    /// At point 1 it was captured as a piece of a super-segment (segmentation offload): its time there is that of
-    /// the whole.
+    /// At point 1 it was captured as a piece of a super-segment (segmentation offload): its time there is
+    /// that of the whole.
     pub const OFFLOADED_FIRST: u16 = 1;
     /// The same at point 2.
     pub const OFFLOADED_SECOND: u16 = 2;
@@ -86,7 +86,7 @@ impl PacketFlags {
     pub const RST: u16 = 512;
     /// Not the first of the pieces of a super-segment, at the point or points where it was one.
     pub const LATER_PIECE: u16 = 1024;
-    /// Of a flow that was let go; withdrawn too.
+    /// Of a discarded flow; also withdrawn.
     pub(crate) const LEFT_OUT: u16 = 1 << 14;
     /// Replaced by other rows while matching; no row of a result has it.
     pub(crate) const WITHDRAWN: u16 = 1 << 15;
@@ -109,26 +109,26 @@ impl PacketFlags {
     }
 }
 
-/// One packet as it was on the wire between the points: super-segments are cut into what they became.
+/// One packet as it was on the wire between the points: super-segments are split into their wire packets.
 ///
 /// Pairs of values are those of capture 1 and capture 2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairPacket {
     /// Position in [`crate::Pair::flows`].
     pub flow: u32,
-    /// Position of the captured packet in each capture, from 0; [`NOT_CAPTURED`] where it is absent. The pieces of a
+    /// Position of the captured packet in each capture, from 0; [`NOT_CAPTURED`] if absent. The pieces of a
     /// super-segment share one.
     pub index: [u32; 2],
-    /// Nanoseconds since the Unix epoch by each capture's own clock; [`NO_TIME`] where it is absent.
+    /// Nanoseconds since the Unix epoch on each capture's own clock; [`NO_TIME`] if absent.
     pub time_ns: [i64; 2],
     /// TCP sequence number as sent; 0 for other protocols.
     pub sequence: u32,
     pub payload_bytes: u32,
-    /// Length of the IP packet, at point 1 where it was captured there.
+    /// Length of the IP packet, at point 1 if captured there.
     pub ip_bytes: u32,
-    /// IP identification at point 1 where it was captured there; 0 where there is none.
+    /// IP identification, at point 1 if captured there; 0 if there is none.
     pub identification: u16,
-    /// Hash of what was captured of its contents: see [`crate::matching::sighting::Precision::content`].
+    /// Hash of its captured contents: see [`crate::matching::sighting::Precision::content`].
     pub(crate) content: u32,
     pub ttl: [u8; 2],
     /// Differentiated services code point and congestion notification bits, as in the header: DSCP << 2 | ECN.

@@ -1,9 +1,10 @@
-//! Reads both captures at once, each as far as the other needs it.
+//! Reads both captures at once, each as far as the other requires.
 //!
-//! Packets wait for their match, so the captures must be read at about the same time *of the path*, whatever their
-//! clocks say. The latest match tells how far the clocks are apart, and the capture that is behind is read next. While
-//! nothing has matched for long, the clocks are not believed: the other capture is read for as long, and so on in
-//! turns that grow. So clocks an hour apart, or one that is stepped on the way, find each other again.
+//! Packets wait for their match, so the captures must be read at about the same time *of the path*, whatever
+//! their clocks show. The latest match gives the difference between the clocks, and the capture that is
+//! behind is read next. While nothing has matched for long, the clocks are ignored: the other capture is read
+//! for as long, and so on in growing turns. So clocks an hour apart, or one that is stepped during the
+//! capture, are resolved.
 
 use whydrop_capture::{Capture, Summary};
 use whydrop_tcp::{Tracked, Tracker, TrackerOptions};
@@ -11,24 +12,24 @@ use whydrop_tcp::{Tracked, Tracker, TrackerOptions};
 use crate::error::PairError;
 use crate::matching::{Matcher, plausible};
 
-/// Packets read from one capture without a match before the other one is tried.
+/// Packets read from one capture without a match before switching to the other one.
 const LEAD_PACKETS: u64 = 50_000;
-/// Progress is reported after so many packets.
+/// Number of packets between reports of progress.
 const REPORT_PACKETS: u64 = 4096;
 
-/// How two captures are to be read.
+/// Options for reading two captures.
 pub struct PairOptions<'a> {
-    /// Packets of each capture that may wait for the other at most; the memory for them is about 100 bytes each.
+    /// Most packets of each capture that may wait for the other; each takes about 100 bytes.
     pub most_pending: usize,
-    /// Flows of few packets (eight at either point) that are kept of each capture, about 300 bytes each: a flood of
-    /// addresses and ports must not fill the memory. Beyond it the oldest that are idle are let go with their packets, and
-    /// counted in [`crate::LeftOut`].
+    /// Most flows of few packets (eight at either point) stored for each capture, about 300 bytes each: a
+    /// flood of addresses and ports must not exhaust memory. Beyond it the oldest idle ones are discarded
+    /// with their packets, and counted in [`crate::LeftOut`].
     pub most_small_flows: usize,
     /// Keep acknowledgments and SACK blocks of the tracked connections, which charts need.
     pub keep_acknowledgments: bool,
-    /// Account for all time of the tracked connections, which matching itself does without.
+    /// Account for all time of the tracked connections, which matching does not need.
     pub account_for_time: bool,
-    /// Is told the bytes read and the bytes in all, of both captures together (0 where unknown). Returning `false`
+    /// Called with the bytes read and the total bytes of both captures (0 if unknown). Returning `false`
     /// stops with [`PairError::Stopped`].
     pub progress: Option<Box<dyn FnMut(u64, u64) -> bool + 'a>>,
 }
@@ -45,16 +46,16 @@ impl Default for PairOptions<'_> {
     }
 }
 
-/// Everything that one pass over both captures gives.
+/// The result of one pass over both captures.
 pub(crate) struct ReadThrough {
     pub summaries: [Summary; 2],
     pub tracked: [Tracked; 2],
     pub matcher: Matcher,
-    /// Of captures that were put in order: the position in the file of each packet, in the order of their time.
+    /// For captures that were sorted: the position in the file of each packet, sorted by time.
     pub positions: [Vec<u32>; 2],
 }
 
-/// Reads both captures to their ends, and from their beginnings again where one must be put in the order of its time first.
+/// Reads both captures to their ends, and again from the start if one must be sorted by time first.
 pub(crate) fn read_through(
     mut captures: [Capture; 2],
     mut options: PairOptions,
@@ -67,7 +68,7 @@ pub(crate) fn read_through(
     }
 }
 
-/// Reads both captures, or gives them back from their beginnings as soon as one shows that its packets are not in order.
+/// Reads both captures, or returns them rewound as soon as one turns out to be unsorted.
 fn read_as_they_are(
     captures: &mut [Capture; 2],
     options: &mut PairOptions,
@@ -122,7 +123,7 @@ fn read_as_they_are(
     }))
 }
 
-/// Both captures once more, those in order that were found not to be; `None` if one can be read only once.
+/// Both captures once more, the unsorted ones sorted; `None` if one can be read only once.
 fn from_the_beginning(captures: &[Capture; 2]) -> Option<[Capture; 2]> {
     let again = |capture: &Capture| match capture.is_disordered() {
         true => capture.in_order().ok(),
@@ -147,18 +148,18 @@ fn report(captures: &[Capture; 2], options: &mut PairOptions) -> Result<(), Pair
     }
 }
 
-/// Whose turn it is to be read.
+/// The turns in which the captures are read.
 struct Turns {
     /// Latest time read of each capture; `None` before its first packet.
     time_ns: [Option<i64>; 2],
     ended: [bool; 2],
-    /// Packets read since the last match or change of turns, from the capture whose turn it is.
+    /// Packets read since the last match or change of turns, from the current capture.
     unmatched: u64,
-    /// How many of them are too many.
+    /// Limit of that number.
     lead: u64,
     /// The capture that is read although its clock is not behind.
     against_clock: Option<usize>,
-    /// A capture is read against the clocks only while fewer than this wait of it.
+    /// A capture is read against the clocks only while fewer than this many of its packets wait.
     most_waiting: usize,
 }
 
@@ -170,7 +171,7 @@ impl Turns {
             unmatched: 0,
             lead: LEAD_PACKETS,
             against_clock: None,
-            // the rest is for what the clocks' order brings
+            // the rest is for packets in the clocks' order
             most_waiting: most_pending / 2,
         }
     }

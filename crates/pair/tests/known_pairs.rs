@@ -1,7 +1,7 @@
-//! Losses and reordering found between two captures, beside what is known to have happened.
+//! Losses and reordering found between two captures, compared with the truth.
 //!
-//! The captures are not part of the repository. Where a folder `shared` stands beside it they are read; else the
-//! tests say so and pass.
+//! The captures are not part of the repository. If a folder `shared` exists beside it they are read;
+//! otherwise the tests say so and pass.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ fn lost_packets_are_counted_exactly_where_nothing_was_missed() {
         let slack = (tolerance * forward.max(100) as f64) as u64;
         for (side, lost) in [forward, back].into_iter().enumerate() {
             let found = pair.counts.lost[side];
-            // What was still on its way when one of the captures ended, the truth counts too.
+            // the truth includes packets still in transit when one of the captures ended
             let most = found + pair.counts.outside_overlap[side];
             assert!(
                 found <= lost + slack && lost <= most + slack,

@@ -1,26 +1,28 @@
-//! Elements one behind the other.
+//! Elements in sequence.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::{Arrival, Decision, Ecn, Header, Outcome, PathElement};
 
-/// Packets pass the elements in turn; each element sees what the one before it lets go, when it lets it go.
+/// Packets pass the elements in turn; each element receives the packets that the one before it releases, at
+/// their departure.
 ///
-/// A chain of elements that decide at arrival and keep the order decides at arrival itself: a later stage then
-/// cannot be reached out of turn. Any other chain answers [`Outcome::Queued`] and keeps a calendar of events.
+/// A chain of elements that decide at arrival and preserve the order decides at arrival too: a later stage
+/// then cannot be reached out of turn. Any other chain answers [`Outcome::Queued`] and keeps a calendar of
+/// events.
 pub struct Chain {
     elements: Vec<Box<dyn PathElement + Send>>,
     immediate: bool,
     calendar: Calendar,
-    /// For each element, the packets it has queued, by its own number for them.
+    /// For each element, the packets that it has queued, by its own number for them.
     waiting: Vec<HashMap<u64, InTransit>>,
     decided: Vec<Decision>,
     arrivals: u64,
     now_ns: i64,
 }
 
-/// A packet on its way between two elements.
+/// A packet in transit between two elements.
 #[derive(Debug, Clone, Copy)]
 struct InTransit {
     packet: u64,
@@ -56,9 +58,9 @@ impl Calendar {
 }
 
 impl Chain {
-    /// Elements in the order in which packets meet them. A chain of none lets every packet pass at once.
+    /// Elements in the order in which packets meet them. An empty chain lets every packet pass at once.
     pub fn new(elements: Vec<Box<dyn PathElement + Send>>) -> Self {
-        // The last element may reorder: nothing comes after it that could see the difference.
+        // The last element may reorder: no later one could see the difference.
         let before_last = elements.len().saturating_sub(1);
         let immediate = elements.iter().all(|e| e.decides_at_arrival())
             && elements.iter().take(before_last).all(|e| e.keeps_order());
@@ -90,14 +92,14 @@ impl Chain {
         Outcome::leaves(packet.time_ns, marked)
     }
 
-    /// Do everything that falls due up to and including `now_ns`.
+    /// Process everything that is due up to and including `now_ns`.
     fn advance(&mut self, now_ns: i64) {
         loop {
             let of_element = (self.elements.iter().enumerate())
                 .filter_map(|(stage, element)| Some((element.next_event_ns()?, stage)))
                 .min();
             let of_calendar = self.calendar.next_ns();
-            // At the same time an element first decides what is due, then sees the next packet.
+            // At equal times an element first decides pending packets, then receives the next one.
             match (of_element, of_calendar) {
                 (Some((time_ns, stage)), other)
                     if time_ns <= now_ns && other.is_none_or(|o| time_ns <= o) =>
@@ -114,7 +116,7 @@ impl Chain {
         }
     }
 
-    /// Fetch an element's decisions and send on what they release.
+    /// Fetch an element's decisions and forward the packets that they release.
     fn collect(&mut self, stage: usize, time_ns: i64) {
         let mut decided = Vec::new();
         self.elements[stage].poll(time_ns, &mut decided);
@@ -305,7 +307,8 @@ mod tests {
             .filter_map(|o| o.departure_ns())
             .collect();
         departed.sort_unstable();
-        // Work-conserving: each leaves 1 ms after it came or after the one before left, whichever is later.
+        // Work-conserving: each leaves 1 ms after it arrived or after the one before left, whichever is
+        // later.
         let mut free_ns = 0;
         let expected: Vec<i64> = reached
             .iter()

@@ -10,11 +10,11 @@ pub enum Colour {
     Green,
     /// Beyond the committed, within the excess burst or the peak rate.
     Yellow,
-    /// Beyond all.
+    /// Beyond both.
     Red,
 }
 
-/// Pass what the colour allows: the policer drops everything worse than `worst_passed`.
+/// Applies a colour: the policer drops everything worse than `worst_passed`.
 fn police(colour: Colour, worst_passed: Colour, packet: Arrival) -> Outcome {
     if colour > worst_passed {
         Outcome::Dropped
@@ -27,9 +27,9 @@ fn police(colour: Colour, worst_passed: Colour, packet: Arrival) -> Outcome {
 
 /// The single-rate three-colour marker of RFC 2697 (colour-blind), dropping red packets.
 ///
-/// Tokens at the committed information rate fill the committed bucket (CBS) and, while that is full, the excess
-/// bucket (EBS). A packet that finds its tokens in the committed bucket is green and takes them there; else, in
-/// the excess bucket, yellow; else it is red and takes none.
+/// Tokens at the committed information rate fill the committed bucket (CBS) and, while that is full, the
+/// excess bucket (EBS). A packet that finds its tokens in the committed bucket is green and takes them there;
+/// otherwise, in the excess bucket, yellow; otherwise it is red and takes none.
 #[derive(Debug, Clone)]
 pub struct SingleRateThreeColour {
     committed: TokenBucket,
@@ -42,14 +42,14 @@ impl SingleRateThreeColour {
     pub fn new(rate_bps: u64, committed_burst_bytes: u64, excess_burst_bytes: u64) -> Self {
         Self {
             committed: TokenBucket::new(rate_bps, committed_burst_bytes),
-            // Filled by what the committed bucket has no room for, not by time.
+            // Filled by the overflow of the committed bucket, not by time.
             excess: TokenBucket::new(0, excess_burst_bytes),
             worst_passed: Colour::Yellow,
             overhead_bytes: 0,
         }
     }
 
-    /// Drop what is worse than this; by default yellow passes and red is dropped.
+    /// Drop packets worse than this; by default yellow passes and red is dropped.
     pub fn passing(mut self, worst_passed: Colour) -> Self {
         self.worst_passed = worst_passed;
         self
@@ -57,7 +57,7 @@ impl SingleRateThreeColour {
 
     with_overhead!();
 
-    /// Meter a packet: its colour, with the tokens taken.
+    /// Meter a packet: returns its colour and takes the tokens.
     pub fn colour(&mut self, packet: Arrival) -> Colour {
         let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
         let surplus = self.committed.refill(packet.time_ns);
@@ -88,8 +88,9 @@ impl PathElement for SingleRateThreeColour {
 
 /// The two-rate three-colour marker of RFC 2698 (colour-blind), dropping red packets.
 ///
-/// A packet that does not find its tokens in the peak bucket (PIR, PBS) is red and takes none; else, if not in the
-/// committed bucket (CIR, CBS), it is yellow and takes from the peak bucket; else it is green and takes from both.
+/// A packet that does not find its tokens in the peak bucket (PIR, PBS) is red and takes none; otherwise, if
+/// not in the committed bucket (CIR, CBS), it is yellow and takes from the peak bucket; otherwise it is green
+/// and takes from both.
 #[derive(Debug, Clone)]
 pub struct TwoRateThreeColour {
     committed: TokenBucket,
@@ -108,7 +109,7 @@ impl TwoRateThreeColour {
         }
     }
 
-    /// Drop what is worse than this; by default yellow passes and red is dropped.
+    /// Drop packets worse than this; by default yellow passes and red is dropped.
     pub fn passing(mut self, worst_passed: Colour) -> Self {
         self.worst_passed = worst_passed;
         self
@@ -116,7 +117,7 @@ impl TwoRateThreeColour {
 
     with_overhead!();
 
-    /// Meter a packet: its colour, with the tokens taken.
+    /// Meter a packet: returns its colour and takes the tokens.
     pub fn colour(&mut self, packet: Arrival) -> Colour {
         let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
         self.committed.refill(packet.time_ns);
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_excess_bucket_fills_only_while_the_committed_one_is_full() {
-        // All spent at 0. 2 ms refill the committed bucket (3000), the third the excess bucket (1500).
+        // Empty at 0. 2 ms refill the committed bucket (3000), the third the excess bucket (1500).
         let spend = |wait_ns: i64| {
             let mut marker = SingleRateThreeColour::new(12_000_000, 3_000, 1_500);
             (0..3).for_each(|_| _ = marker.colour(at(0, 1_500)));

@@ -1,4 +1,4 @@
-//! Time on the way.
+//! Delays of transit.
 
 use crate::{Arrival, Outcome, PathElement, Random};
 
@@ -9,7 +9,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// A negative delay is taken as none.
+    /// A negative delay counts as none.
     pub fn new(delay_ns: i64) -> Self {
         Self {
             delay_ns: delay_ns.max(0),
@@ -27,7 +27,7 @@ impl PathElement for Delay {
     fn reset(&mut self) {}
 }
 
-/// Every packet takes a time of its own, uniform between two bounds.
+/// Every packet takes a random time, uniform between two bounds.
 #[derive(Debug, Clone)]
 pub struct Jitter {
     low_ns: i64,
@@ -38,7 +38,8 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Keeps the order: a packet that would overtake leaves together with the one ahead, as behind a busy queue.
+    /// Preserves the order: a packet that would overtake leaves together with the one ahead, as behind a busy
+    /// queue.
     pub fn new(low_ns: i64, high_ns: i64, seed: u64) -> Self {
         let low_ns = low_ns.max(0);
         Self {
@@ -115,7 +116,7 @@ mod tests {
         for (arrival, departure) in arrivals.iter().zip(free) {
             assert!((100..=200).contains(&(departure - arrival.time_ns)));
         }
-        // In order, a packet may take longer than the bound only by waiting for one ahead, itself within it.
+        // In order, a packet exceeds the bound only by waiting for one ahead, itself within it.
         assert!(
             arrivals
                 .iter()

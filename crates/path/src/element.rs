@@ -1,6 +1,6 @@
 //! The interface of every path element, and the replay of arrivals through one.
 
-/// A packet as a path element sees it: when it comes and how long it is.
+/// A packet for a path element: its arrival time and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Nanoseconds; the epoch is the caller's, usually the Unix epoch.
@@ -12,7 +12,7 @@ pub struct Arrival {
 /// The ECN field of an IP header (RFC 3168, section 5; RFC 9331 for ECT(1)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ecn {
-    /// The hosts cannot be told of congestion by a mark.
+    /// The hosts do not react to congestion marks.
     NotCapable,
     #[default]
     Ect0,
@@ -29,7 +29,7 @@ impl Ecn {
         self != Self::NotCapable
     }
 
-    /// The two bits as they stand in the header.
+    /// The two bits in the header.
     pub fn bits(self) -> u8 {
         match self {
             Self::NotCapable => 0b00,
@@ -40,17 +40,17 @@ impl Ecn {
     }
 }
 
-/// The header fields that elements read, beside the length: those that keep flows apart, or mark.
+/// The header fields, besides the length, that elements use: to separate flows, or to mark.
 ///
-/// Where nobody says ([`PathElement::arrive`]), all packets are of one flow and capable of ECN.
+/// By default ([`PathElement::arrive`]), all packets belong to one flow and are ECN-capable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
-    /// Packets with the same number are of one flow: a hash of the 5-tuple, or an index.
+    /// Packets with equal numbers belong to one flow: a hash of the 5-tuple, or an index.
     pub flow: u64,
     pub ecn: Ecn,
 }
 
-/// The method with which an element counts more than the IP packet.
+/// The method that sets the bytes counted on top of the IP packet.
 macro_rules! with_overhead {
     () => {
         /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
@@ -65,13 +65,13 @@ pub(crate) use with_overhead;
 /// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It leaves the element at this time, which may lie after that of its arrival.
+    /// It leaves the element at this time, which may be after its arrival.
     Departs { time_ns: i64 },
     /// It leaves at this time with Congestion Experienced set (RFC 3168).
     Marked { time_ns: i64 },
     /// It never leaves.
     Dropped,
-    /// Not decided yet: what comes later, or time alone, decides. [`PathElement::poll`] tells the outcome under
+    /// Not decided yet: later packets, or time alone, decide. [`PathElement::poll`] returns the outcome under
     /// this number, which counts the arrivals since the element was made or reset, from 0.
     Queued { packet: u64 },
 }
@@ -86,7 +86,7 @@ impl Outcome {
         }
     }
 
-    /// When the packet leaves, if it does and if that is known.
+    /// Departure time of the packet, if it departs and the time is known.
     #[inline]
     pub fn departure_ns(self) -> Option<i64> {
         match self {
@@ -114,37 +114,37 @@ pub struct Decision {
 
 /// A hop, or a part of one, as a deterministic state machine over (arrival time, size).
 ///
-/// Most elements decide at arrival, because the packets ahead settle all: they need [`arrive`] and [`reset`] only.
-/// Elements that decide later (CoDel drops at the head of its queue) answer [`Outcome::Queued`]; whoever drives
-/// them calls [`poll`] when [`next_event_ns`] falls due, and before it looks at later arrivals' effects.
-/// [`replay`] does all of this for a list of arrivals.
+/// Most elements decide at arrival, because the packets ahead determine the outcome: they need only
+/// [`arrive`] and [`reset`]. Elements that decide later (CoDel drops at the head of its queue) answer
+/// [`Outcome::Queued`]; their caller calls [`poll`] when [`next_event_ns`] is due, before it uses the effects
+/// of later arrivals. [`replay`] does all of this for a list of arrivals.
 ///
-/// Time must not go backwards. Where it does (captures with clock steps), an element takes the latest time it has
-/// seen instead: nothing panics, and no bucket fills from it.
+/// Time must not decrease. If it does (captures with clock steps), an element uses the latest time so far: it
+/// does not panic, and no bucket fills.
 ///
 /// [`arrive`]: Self::arrive
 /// [`reset`]: Self::reset
 /// [`poll`]: Self::poll
 /// [`next_event_ns`]: Self::next_event_ns
 pub trait PathElement {
-    /// Offer a packet. Decisions that fell due before it are made first and kept for the next [`poll`](Self::poll).
+    /// Offer a packet. Decisions due before it are made first and kept for the next [`poll`](Self::poll).
     fn arrive(&mut self, packet: Arrival) -> Outcome;
 
-    /// Offer a packet with its header. Elements that look at sizes and times only leave this as it is.
+    /// Offer a packet with its header. Elements that depend on sizes and times only need not override this.
     fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
         let _ = header;
         self.arrive(packet)
     }
 
-    /// Return to the state in which the element was made, random numbers included.
+    /// Return to the initial state, random numbers included.
     fn reset(&mut self);
 
-    /// When the element has its next decision to make, if no packet arrives before.
+    /// Time of the element's next decision, if no packet arrives before.
     fn next_event_ns(&self) -> Option<i64> {
         None
     }
 
-    /// Append to `decided` what has been decided up to and including `now_ns`, in the order of decision.
+    /// Append to `decided` the decisions up to and including `now_ns`, in order.
     fn poll(&mut self, now_ns: i64, decided: &mut Vec<Decision>) {
         let _ = (now_ns, decided);
     }
@@ -154,7 +154,7 @@ pub trait PathElement {
         true
     }
 
-    /// True if packets leave in the order in which they came.
+    /// True if packets leave in the order of arrival.
     fn keeps_order(&self) -> bool {
         true
     }
@@ -184,7 +184,8 @@ impl<E: PathElement + ?Sized> PathElement for Box<E> {
     }
 }
 
-/// Reset `element` and pass `arrivals`, in time order, through it: one outcome for each, none of them `Queued`.
+/// Reset `element` and pass `arrivals`, sorted by time, through it: one outcome for each, none of them
+/// `Queued`.
 pub fn replay<E: PathElement + ?Sized>(element: &mut E, arrivals: &[Arrival]) -> Vec<Outcome> {
     element.reset();
     let outcomes = arrivals
@@ -194,7 +195,7 @@ pub fn replay<E: PathElement + ?Sized>(element: &mut E, arrivals: &[Arrival]) ->
     settle(element, outcomes)
 }
 
-/// As [`replay`], of packets with their headers.
+/// Like [`replay`], for packets with headers.
 pub fn replay_with<E: PathElement + ?Sized>(
     element: &mut E,
     arrivals: &[(Arrival, Header)],
@@ -207,7 +208,7 @@ pub fn replay_with<E: PathElement + ?Sized>(
     settle(element, outcomes)
 }
 
-/// Ask for the outcomes that were left open.
+/// Fetch the pending outcomes.
 fn settle<E: PathElement + ?Sized>(element: &mut E, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     if !element.decides_at_arrival() {
         let mut decided = Vec::new();
@@ -225,13 +226,13 @@ fn settle<E: PathElement + ?Sized>(element: &mut E, mut outcomes: Vec<Outcome>) 
     outcomes
 }
 
-/// Bytes that elements count on top of the IP packet, for each packet.
+/// Bytes that elements count on top of each IP packet.
 pub mod overhead {
-    /// The IP packet alone, as most routers' policers count.
+    /// Only the IP packet, as most routers' policers count.
     pub const IP: u32 = 0;
     /// With the Ethernet header, as Linux queueing disciplines count.
     pub const ETHERNET: u32 = 14;
-    /// With header, frame check sequence, preamble and inter-frame gap: the time an Ethernet link is busy
-    /// (IEEE 802.3: 14 + 4 + 8 + 12).
+    /// With header, frame check sequence, preamble and inter-frame gap: the time for which an Ethernet link
+    /// is busy (IEEE 802.3: 14 + 4 + 8 + 12).
     pub const WIRE: u32 = 38;
 }

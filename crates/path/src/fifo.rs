@@ -4,12 +4,12 @@ use crate::queue::Places;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Backlog, Limit, Outcome, PathElement};
 
-/// Place of the packet in service: in the queue or not. It decides by one packet how much the queue takes.
+/// Whether the packet in service takes up a place in the queue, which changes its capacity by one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InService {
-    /// Its place is free once its transmission begins: a queue in front of a link, which hands the packet to the
-    /// device; also Linux `pfifo` and `bfifo` under `htb`, which lets a packet go as soon as the debt of the one
-    /// before is paid.
+    /// Its place is free once its transmission begins: a queue in front of a link, which passes the packet to
+    /// the device; also Linux `pfifo` and `bfifo` under `htb`, which releases a packet as soon as the debt of
+    /// the one before is paid.
     #[default]
     NotCounted,
     /// Its place is free once its transmission ends: routers that count the packet being sent; also Linux `bfifo`
@@ -17,7 +17,8 @@ pub enum InService {
     Counted,
 }
 
-/// First in, first out: packets wait for a link of `drain_rate_bps`, and what finds the queue full is dropped.
+/// First in, first out: packets wait for a link of `drain_rate_bps`, and packets that find the queue full are
+/// dropped.
 ///
 /// A packet departs when its last bit is sent. The link is never idle while a packet waits.
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Packets enter while the queue, the one in service not counted, holds less than `limit`.
+    /// Packets enter while the queue, without the one in service, contains less than `limit`.
     pub fn new(drain_rate_bps: u64, limit: Limit) -> Self {
         Self {
             line: Transmitter::new(drain_rate_bps),
@@ -52,13 +53,13 @@ impl Fifo {
         self
     }
 
-    /// The backlog at this time. Time moves on with it.
+    /// The backlog at this time; advances the clock.
     pub fn backlog_at(&mut self, time_ns: i64) -> Backlog {
         self.places.advance(time_ns);
         self.places.backlog()
     }
 
-    /// How long a packet that came at this time would wait for its transmission to begin.
+    /// Queueing delay of a packet that would arrive at this time.
     pub fn wait_ns_at(&self, time_ns: i64) -> i64 {
         self.line.free_ns().saturating_sub(time_ns).max(0)
     }
@@ -129,8 +130,8 @@ mod tests {
 
     #[test]
     fn the_packet_in_service_has_no_place_in_the_queue_by_default() {
-        // Limit 2: one in service, two wait, the fourth is dropped. At 1 ms the first of those waiting goes into
-        // service and its place is free at that very nanosecond.
+        // Limit 2: one in service, two wait, the fourth is dropped. At 1 ms the first waiting one goes into
+        // service and its place is free in that very nanosecond.
         let mut fifo = Fifo::new(12_000_000, Limit::packets(2));
         let arrivals = [
             at(0, 1_500),

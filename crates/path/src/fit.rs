@@ -1,11 +1,12 @@
-//! Parameters of path elements, found from what one capture shows: which packets were lost, and how long the
-//! others took.
+//! Parameters of path elements, from the observations of one capture: which packets were lost, and the delays
+//! of the others.
 //!
-//! Everything stands on one identity. The deficit of a token bucket that fills at `rate` and the backlog of a queue
-//! that drains at `rate` are the same number, the [virtual queue](virtual_queue): it grows by each packet that
-//! passes, shrinks with time, and never falls below zero. A policer drops what would lift it above the burst size, a
-//! drop-tail queue what would lift it above the limit. So both show the same losses; only the queue delays.
-//! [`bucket`] therefore finds the rate and the limit from the losses, and [`delay`] tells which of the two it was.
+//! All fits use one identity. The deficit of a token bucket that fills at `rate` and the backlog of a queue
+//! that drains at `rate` are the same number, the [virtual queue](virtual_queue): it grows by each packet
+//! that passes, shrinks with time, and never falls below zero. A policer drops a packet that would raise it
+//! above the burst size, a drop-tail queue one that would raise it above the limit. So both have the same
+//! losses; only the queue delays. [`bucket`] therefore determines the rate and the limit from the losses, and
+//! [`delay`] determines which of the two it was.
 
 mod beside;
 pub mod bucket;

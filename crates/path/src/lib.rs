@@ -1,8 +1,8 @@
 //! Models of a hop: one small deterministic state machine for each kind of path element.
 //!
-//! A [`PathElement`] takes packets, each a time and a size, and says what becomes of them. It knows nothing of
+//! A [`PathElement`] takes packets, each a time and a size, and returns their outcomes. It does not depend on
 //! TCP, never looks ahead, and gives the same answer to the same arrivals every time, so one model serves to
-//! *replay* what a hop would have done to captured packets, to *fit* its parameters, and to run live.
+//! *replay* the effect of a hop on captured packets, to *fit* its parameters, and to run live.
 //!
 //! ```
 //! use whydrop_path::{Arrival, Outcome, Policer, replay};
@@ -18,23 +18,23 @@
 //! ]);
 //! ```
 //!
-//! | element | holds back | drops | source |
+//! | element | delays | drops | source |
 //! |---|---|---|---|
-//! | [`Fifo`] | at its drain rate | what finds it full | |
-//! | [`Policer`] | nothing | what exceeds rate and burst | RFC 2697 without excess burst |
+//! | [`Fifo`] | at its drain rate | packets that find it full | |
+//! | [`Policer`] | nothing | packets beyond rate and burst | RFC 2697 without excess burst |
 //! | [`SingleRateThreeColour`], [`TwoRateThreeColour`] | nothing | red, or yellow and red | RFC 2697, RFC 2698 |
-//! | [`LinuxPolice`] | nothing | what exceeds rate, peak rate or size | Linux `act_police` |
-//! | [`Shaper`] | what exceeds rate and burst | what finds its queue full | Linux `tbf` |
+//! | [`LinuxPolice`] | nothing | packets beyond rate, peak rate or size | Linux `act_police` |
+//! | [`Shaper`] | packets beyond rate and burst | packets that find its queue full | Linux `tbf` |
 //! | [`RandomLoss`] | nothing | by chance, alone or in bursts | Gilbert 1960, Elliott 1963 |
 //! | [`Delay`], [`Jitter`] | for a constant or random time | nothing | |
 //! | [`Red`], [`Pie`], [`CoDel`] | at their drain rate | early, to keep the queue short | Floyd 1993, RFC 8033, RFC 8289 |
-//! | [`FqCoDel`], [`FqPie`], [`Cake`] | at their drain rate, each flow for itself | early, of the flow that fills the queue | RFC 8290, Linux `fq_pie`, `sch_cake` |
+//! | [`FqCoDel`], [`FqPie`], [`Cake`] | at their drain rate, with a queue per flow | early, from the flow that fills the queue | RFC 8290, Linux `fq_pie`, `sch_cake` |
 //! | [`DualPi2`] | at their drain rate, ECT(1) ahead | early, or marks | RFC 9332 |
-//! | [`TickShaper`], [`Batches`] | until a tick, or the link's turn | what finds the queue full | |
-//! | [`Outage`] | nothing | all, for a time | |
+//! | [`TickShaper`], [`Batches`] | until a tick, or the link's turn | packets that find the queue full | |
+//! | [`Outage`] | nothing | everything, for a time | |
 //! | [`Chain`] | and drops as its elements do, one after the other | | |
 //!
-//! Elements that keep flows apart or mark read a [`Header`]: [`PathElement::arrive_with`].
+//! Elements that separate flows or mark read a [`Header`]: [`PathElement::arrive_with`].
 //!
 //! Sizes are bytes on the IP layer. An element that counts more (a policer on an Ethernet switch) takes the
 //! difference as `overhead_bytes` for each packet: see [`overhead`].

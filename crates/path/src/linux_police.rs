@@ -6,8 +6,8 @@ use crate::{Arrival, Outcome, PathElement};
 /// (net/sched/act_police.c): tokens are nanoseconds of sending at the rate, and each packet's cost is rounded down
 /// to a whole number of them.
 ///
-/// Differences from [`Policer`](crate::Policer): a packet longer than `mtu` exceeds, whatever the tokens; tokens
-/// are rounded; and the peak bucket holds `mtu` bytes.
+/// Differences from [`Policer`](crate::Policer): a packet longer than `mtu` exceeds, regardless of the
+/// tokens; tokens are rounded; and the peak bucket holds `mtu` bytes.
 #[derive(Debug, Clone)]
 pub struct LinuxPolice {
     rate_bps: u64,
@@ -20,11 +20,11 @@ pub struct LinuxPolice {
     time_ns: Option<i64>,
 }
 
-/// The kernel's limit for a packet where the command names none: iproute2 sends a rate table whose 255 cells are
-/// 8 bytes wide (its default MTU is 2047), and the kernel takes 255 * 8.
+/// The kernel's default limit for a packet: iproute2 sends a rate table with 255 cells of 8 bytes (its
+/// default MTU is 2047), and the kernel uses 255 * 8.
 const DEFAULT_MTU_BYTES: u32 = 2_040;
 
-/// Time to send `bytes` at a rate, rounded down to nanoseconds; for ever at 0 bit/s.
+/// Time to send `bytes` at a rate, rounded down to nanoseconds; infinite at 0 bit/s.
 fn sending_ns(bytes: u64, rate_bps: u64) -> i64 {
     let units = u128::from(bytes) * 8_000_000_000;
     units
@@ -81,7 +81,8 @@ impl PathElement for LinuxPolice {
         if bytes > u64::from(self.mtu_bytes) {
             return Outcome::Dropped;
         }
-        // As the kernel: nothing is stored unless the packet conforms, so an exceeding one leaves the clock alone.
+        // As in the kernel: nothing is stored unless the packet conforms, so an exceeding one does not change
+        // the clock.
         let now_ns = self
             .time_ns
             .map_or(packet.time_ns, |seen| seen.max(packet.time_ns));
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(
             passes(&mut LinuxPolice::new(0, 1), &[at(0, 1)]),
             [true],
-            "for ever is as long as for ever"
+            "infinite times are equal"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Loss that depends on nothing a packet does.
+//! Loss that does not depend on the packets.
 
 use crate::{Arrival, Outcome, PathElement, Random};
 
@@ -29,7 +29,7 @@ enum Changes {
     },
 }
 
-/// After a gap of this many mean cycles the state is drawn anew instead of followed through all of its changes.
+/// After a gap of this many mean cycles the state is drawn again instead of followed through all of its changes.
 const CYCLES_TO_FORGET: f64 = 100.0;
 
 impl RandomLoss {
@@ -59,19 +59,19 @@ impl RandomLoss {
         }
     }
 
-    /// Bursts in which all is lost, nothing between them: Gilbert's model by what one sees, the share of packets
-    /// lost (0 to 1) and the mean number of consecutive losses (at least 1).
+    /// Bursts in which every packet is lost, and no losses between them: Gilbert's model given the share of lost
+    /// packets (0 to 1) and the mean number of consecutive losses (at least 1).
     ///
     /// A burst ends after each packet with probability r = 1/`mean_burst_packets`; the chain is bad for a share
-    /// p/(p + r) of packets, which is to be `loss`, so p = r * loss / (1 - loss).
+    /// p/(p + r) of packets, which equals `loss`, so p = r * loss / (1 - loss).
     pub fn bursts(loss: f64, mean_burst_packets: f64, seed: u64) -> Self {
         let bad_to_good = 1.0 / mean_burst_packets.max(1.0);
         let good_to_bad = bad_to_good * loss / (1.0 - loss);
         Self::gilbert_elliott(good_to_bad, bad_to_good, 0.0, 1.0, seed)
     }
 
-    /// Outages in which all is lost, nothing between them, by the share of time they take (0 to 1) and their mean
-    /// length; both states last exponentially distributed times.
+    /// Outages in which every packet is lost, and no losses between them, given their share of the time (0 to 1)
+    /// and their mean length; the durations of both states are exponentially distributed.
     pub fn outages(share: f64, mean_outage_ns: i64, seed: u64) -> Self {
         let mean_bad_ns = mean_outage_ns.max(1) as f64;
         let mean_good_ns = mean_bad_ns * (1.0 - share) / share;
@@ -89,7 +89,7 @@ impl RandomLoss {
         }
     }
 
-    /// Follow the state through the changes that fell due.
+    /// Follow the state through the changes that are due.
     fn advance(&mut self, now_ns: i64) {
         let Changes::ByTime {
             mean_good_ns,
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn outages_take_their_share_of_time_and_end_without_packets() {
-        // 2 % of the time in outages of 5 ms; a packet each 100 us: 50 in an outage, 100 000 s / 0.25 s outages.
+        // 2 % of the time in outages of 5 ms; a packet every 100 us: 50 in an outage, 100 000 s / 0.25 s outages.
         let mut loss = RandomLoss::outages(0.02, 5_000_000, 7);
         let arrivals: Vec<Arrival> = (0..1_000_000)
             .map(|i| Arrival {
@@ -216,7 +216,7 @@ mod tests {
             .count();
         // 400 outages: known to 5 % of the count (standard deviation), and lengths vary as much again.
         assert!((14_000..26_000).contains(&lost), "{lost}");
-        // A packet a second later meets a state of its own: 2 % lost, never many in a row.
+        // A packet a second later meets an independent state: 2 % lost, never many in a row.
         let seconds: Vec<Arrival> = (0..100_000)
             .map(|i| Arrival {
                 time_ns: i * 1_000_000_000,

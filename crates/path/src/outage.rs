@@ -2,15 +2,15 @@
 
 use crate::{Arrival, Outcome, PathElement};
 
-/// Everything is lost that comes in one of these times; nothing is delayed.
+/// Drops everything that arrives in one of these times; delays nothing.
 #[derive(Debug, Clone)]
 pub struct Outage {
-    /// From then until before then, in order and apart.
+    /// Start and (excluded) end of each, in order and disjoint.
     times: Vec<(i64, i64)>,
 }
 
 impl Outage {
-    /// Times from then until before then, in any order.
+    /// Start and (excluded) end of each, in any order.
     pub fn new(mut times: Vec<(i64, i64)>) -> Self {
         times.retain(|&(from_ns, until_ns)| until_ns > from_ns);
         times.sort_unstable();
@@ -65,6 +65,6 @@ mod tests {
             lost,
             [false, true, true, false, false, false, true, true, false]
         );
-        assert_eq!(outage.at(12), Some((10, 30)), "what touches is one");
+        assert_eq!(outage.at(12), Some((10, 30)), "adjacent outages are merged");
     }
 }

@@ -3,11 +3,12 @@
 use crate::element::with_overhead;
 use crate::{Arrival, Outcome, PathElement, TokenBucket};
 
-/// A token bucket that drops: a packet passes, at once, if tokens for all of it are there, and is dropped otherwise.
+/// A token bucket that drops: a packet passes, at once, if there are tokens for all of it, and is dropped
+/// otherwise.
 ///
-/// One rate (committed information rate, CIR, and committed burst size, CBS: RFC 2697 with no excess burst), or
-/// also a peak rate with its own burst, where a packet must find tokens in both buckets and takes them from both.
-/// A dropped packet takes none.
+/// One rate (committed information rate, CIR, and committed burst size, CBS: RFC 2697 with no excess burst),
+/// or also a peak rate with its own burst; then a packet must find tokens in both buckets and takes them from
+/// both. A dropped packet takes none.
 #[derive(Debug, Clone)]
 pub struct Policer {
     committed: TokenBucket,
@@ -38,18 +39,18 @@ impl Policer {
         self
     }
 
-    /// Committed tokens in bytes, as the last packet left them.
+    /// Committed tokens in bytes after the last packet.
     pub fn level_bytes(&self) -> f64 {
         self.committed.level_bytes()
     }
 
-    /// Committed tokens in bytes that a packet at this time would find. Time moves on with it.
+    /// Committed tokens in bytes that a packet at this time would find; advances the clock.
     pub fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
         self.committed.refill(time_ns);
         self.committed.level_bytes()
     }
 
-    /// No more committed tokens than for so many bytes are left at this time: what else came before took the others.
+    /// Limit the committed tokens at this time to those for this many bytes: other traffic took the rest.
     pub fn spend_to(&mut self, bytes: u64, time_ns: i64) {
         self.committed.refill(time_ns);
         let left = self.committed.level_bytes().ceil() as u64;

@@ -1,10 +1,11 @@
-//! The content of a queue, and its limits.
+//! The contents of a queue, and its limits.
 
 use std::collections::VecDeque;
 
-/// How much a queue may hold: packets, bytes, both (whichever is reached first), or any amount.
+/// Capacity of a queue: packets, bytes, both (whichever is reached first), or unlimited.
 ///
-/// As in Linux: a packet enters if the queue then holds at most the limit. Bytes include the element's overhead.
+/// As in Linux: a packet enters if the queue including it does not exceed the limit. Bytes include the
+/// element's overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limit {
     pub packets: Option<u64>,
@@ -41,7 +42,7 @@ impl Limit {
     }
 }
 
-/// The content of a queue.
+/// The contents of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     pub packets: u64,
@@ -49,13 +50,13 @@ pub struct Backlog {
     pub bytes: u64,
 }
 
-/// The packets that hold a place in a queue, each until a time that was known when it came.
+/// The packets that take up a place in a queue, each until a time known at its arrival.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     /// (when the place is free, bytes), in that order.
     held: VecDeque<(i64, u64)>,
     bytes: u64,
-    /// The latest time seen.
+    /// The latest time so far.
     now_ns: Option<i64>,
 }
 
@@ -66,8 +67,8 @@ impl Places {
         self.now_ns = None;
     }
 
-    /// Move on to `time_ns`, or stay where time goes backwards; returns the time it now is. A place that is freed at
-    /// this very nanosecond is free.
+    /// Advance to `time_ns`, or stay if time decreases; returns the current time. A place that becomes free
+    /// in this very nanosecond is free.
     #[inline]
     pub fn advance(&mut self, time_ns: i64) -> i64 {
         let now_ns = self.now_ns.map_or(time_ns, |seen| seen.max(time_ns));
@@ -82,7 +83,7 @@ impl Places {
         now_ns
     }
 
-    /// Hold a place until `free_ns`, which is not before that of any packet ahead.
+    /// Take up a place until `free_ns`, which is not before that of any packet ahead.
     #[inline]
     pub fn hold(&mut self, free_ns: i64, bytes: u64) {
         self.held.push_back((free_ns, bytes));

@@ -2,7 +2,7 @@
 
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 ///
-/// Small and fast, and written out here so that a seed means the same numbers for ever. Not for secrets.
+/// Small and fast, and part of this crate so that a seed always gives the same numbers. Not for secrets.
 #[derive(Debug, Clone)]
 pub struct Random {
     seed: u64,
@@ -14,7 +14,7 @@ impl Random {
         Self { seed, state: seed }
     }
 
-    /// Begin again from the seed.
+    /// Restart from the seed.
     pub fn reset(&mut self) {
         self.state = self.seed;
     }

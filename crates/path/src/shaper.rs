@@ -4,10 +4,10 @@ use crate::element::with_overhead;
 use crate::queue::Places;
 use crate::{Arrival, Backlog, Limit, Outcome, PathElement, TokenBucket};
 
-/// A token bucket that queues: packets wait, in order, until tokens for them are there; what finds the queue full
-/// is dropped, and so is what is larger than the bucket. As Linux `tbf`, with its optional peak rate.
+/// A token bucket that queues: packets wait, in order, for their tokens; those that find the queue full are
+/// dropped, and so are those larger than the bucket. Like Linux `tbf`, with its optional peak rate.
 ///
-/// A packet departs the moment its tokens are there: the time on the wire belongs to the link behind.
+/// A packet departs at the moment when its tokens are there: the time on the wire belongs to the link behind.
 #[derive(Debug, Clone)]
 pub struct Shaper {
     committed: TokenBucket,
@@ -15,7 +15,7 @@ pub struct Shaper {
     limit: Limit,
     overhead_bytes: u32,
     places: Places,
-    /// When the last packet leaves: none may leave before it.
+    /// Departure of the last packet: none may leave before it.
     last_departure_ns: i64,
 }
 
@@ -32,7 +32,7 @@ impl Shaper {
         }
     }
 
-    /// Also keep to a peak rate, with a (small) burst of its own; `tbf` calls that `mtu`.
+    /// Also limit to a peak rate, with a (small) burst of its own; `tbf` calls that `mtu`.
     pub fn with_peak(mut self, peak_rate_bps: u64, peak_burst_bytes: u64) -> Self {
         self.peak = Some(TokenBucket::new(peak_rate_bps, peak_burst_bytes));
         self
@@ -46,7 +46,7 @@ impl Shaper {
         self
     }
 
-    /// The backlog at this time. Time moves on with it.
+    /// The backlog at this time; advances the clock.
     pub fn backlog_at(&mut self, time_ns: i64) -> Backlog {
         self.places.advance(time_ns);
         self.places.backlog()
@@ -81,7 +81,7 @@ impl PathElement for Shaper {
         }
         for bucket in std::iter::once(&mut self.committed).chain(&mut self.peak) {
             bucket.refill(departure_ns);
-            // Short of tokens only where time itself has ended (i64::MAX).
+            // Short of tokens only at the end of the time range (i64::MAX).
             if bucket.holds(bytes) {
                 bucket.take(bytes);
             }

@@ -1,10 +1,11 @@
-//! Elements that let packets go at certain times only: shapers driven by a timer, and links that gather frames.
+//! Elements that release packets at certain times only: shapers driven by a timer, and links that aggregate
+//! frames.
 
 use crate::element::with_overhead;
 use crate::queue::Places;
 use crate::{Arrival, Limit, Outcome, PathElement};
 
-/// A shaper whose bucket is filled by a timer: at each tick by what the rate gives for one, all at once. Between ticks
+/// A shaper with a bucket that a timer fills: at each tick by one tick's tokens at once. Between ticks
 /// packets pass while tokens last; then they wait, and leave together with the tick that has tokens for them.
 #[derive(Debug, Clone)]
 pub struct TickShaper {
@@ -13,7 +14,7 @@ pub struct TickShaper {
     burst_bytes: u64,
     limit: Limit,
     overhead_bytes: u32,
-    /// Tokens in units of 1 / (8 * 10^9) byte, as bytes are to bit/s and ns, after the tick with this number.
+    /// Tokens in units of 1 / (8 * 10^9) byte, as for bytes at bit/s and ns, after the tick with this number.
     tokens: u128,
     tick: i64,
     places: Places,
@@ -23,7 +24,7 @@ pub struct TickShaper {
 const UNITS_PER_BYTE: u128 = 8_000_000_000;
 
 impl TickShaper {
-    /// Ticks fall on multiples of `tick_ns`. The bucket holds at least what one tick brings, and a packet.
+    /// Ticks are at multiples of `tick_ns`. The bucket holds at least one tick's tokens, and a packet.
     pub fn new(rate_bps: u64, tick_ns: i64, burst_bytes: u64, limit: Limit) -> Self {
         let mut shaper = Self {
             rate_bps,
@@ -50,7 +51,7 @@ impl TickShaper {
         (u128::from(self.burst_bytes) * UNITS_PER_BYTE).max(self.per_tick())
     }
 
-    /// Fill the bucket with the ticks until this one.
+    /// Fill the bucket with the ticks up to this one.
     fn fill(&mut self, tick: i64) {
         if tick > self.tick {
             let ticks = u128::from(tick.abs_diff(self.tick));
@@ -98,20 +99,21 @@ impl PathElement for TickShaper {
     }
 }
 
-/// A link that sends when it gets hold of the medium, and then all that waits, up to so many packets, as one frame (IEEE
-/// 802.11 aggregation, the grants of DOCSIS or LTE). Idle, it sends at once; then it has to wait for its next turn.
+/// A link that, when it gets access to the medium, sends everything that waits, up to a number of packets, as
+/// one frame (IEEE 802.11 aggregation, the grants of DOCSIS or LTE). When idle, it sends at once; then it has
+/// to wait for its next turn.
 #[derive(Debug, Clone)]
 pub struct Batches {
     turn_ns: i64,
     most_packets: u64,
-    /// The latest turn that is spoken for, and the packets in it.
+    /// The latest reserved turn, and the packets in it.
     last_ns: Option<i64>,
     taken: u64,
     now_ns: i64,
 }
 
 impl Batches {
-    /// `turn_ns` from turn to turn while packets wait.
+    /// `turn_ns` is the time between turns while packets wait.
     pub fn new(turn_ns: i64, most_packets: u64) -> Self {
         Self {
             turn_ns: turn_ns.max(1),
@@ -128,7 +130,7 @@ impl PathElement for Batches {
         self.now_ns = self.now_ns.max(packet.time_ns);
         let now_ns = self.now_ns;
         let time_ns = match self.last_ns {
-            // A frame that is still to go has room, or the one after it has.
+            // A frame that has not been sent yet has room, or the one after it has.
             Some(last_ns) if last_ns > now_ns => match self.taken < self.most_packets {
                 true => last_ns,
                 false => last_ns.saturating_add(self.turn_ns),

@@ -4,7 +4,7 @@
 /// that flow in during a whole number of nanoseconds at a whole number of bit/s are a whole number.
 pub(crate) const UNITS_PER_BYTE: u128 = 8_000_000_000;
 
-/// Tokens flow in at `rate_bps` until `burst_bytes` are there; it starts full.
+/// Tokens flow in at `rate_bps` up to `burst_bytes`; it starts full.
 ///
 /// The arithmetic is exact (integers of 128 bit): a million small refills give what one large refill gives.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct TokenBucket {
     capacity: u128,
     initial: u128,
     level: u128,
-    /// The time that `level` belongs to; the least possible one until something happens.
+    /// The time of `level`; the least possible one before the first event.
     time_ns: i64,
 }
 
@@ -29,8 +29,8 @@ impl TokenBucket {
         }
     }
 
-    /// Start with this many bytes of tokens (at most the burst) instead of a full bucket: for a capture that begins
-    /// in mid-connection. Until the first arrival nothing flows in.
+    /// Start with this many bytes of tokens (at most the burst) instead of a full bucket: for a capture that
+    /// begins in mid-connection. No tokens flow in until the first arrival.
     pub fn with_initial_bytes(mut self, bytes: u64) -> Self {
         self.initial = (u128::from(bytes) * UNITS_PER_BYTE).min(self.capacity);
         self.level = self.initial;
@@ -42,14 +42,16 @@ impl TokenBucket {
         self.time_ns = i64::MIN;
     }
 
-    /// Let tokens flow in until `time_ns`. Returns what does not fit, in units; nothing flows for a time that has passed.
+    /// Let tokens flow in until `time_ns`. Returns the overflow, in units; nothing happens for a time in the
+    /// past.
     #[inline]
     pub(crate) fn refill(&mut self, time_ns: i64) -> u128 {
         if time_ns <= self.time_ns {
             return 0;
         }
         let first = self.time_ns == i64::MIN;
-        // In two's complement the difference of two i64 in order is right as u64, however far apart they are.
+        // In two's complement the difference of two i64 in order is correct as u64, however far apart they
+        // are.
         let elapsed_ns = time_ns.wrapping_sub(self.time_ns) as u64;
         self.time_ns = time_ns;
         if first {
@@ -67,19 +69,19 @@ impl TokenBucket {
         self.level >= u128::from(bytes) * UNITS_PER_BYTE
     }
 
-    /// Take tokens for `bytes`; the caller has made sure that they are there.
+    /// Take tokens for `bytes`; the caller has ensured that they are there.
     #[inline]
     pub(crate) fn take(&mut self, bytes: u64) {
         self.level -= u128::from(bytes) * UNITS_PER_BYTE;
     }
 
-    /// Take tokens for `bytes`, or those that there are.
+    /// Take tokens for `bytes`, or all that are there.
     pub(crate) fn take_at_most(&mut self, bytes: u64) {
         let units = u128::from(bytes) * UNITS_PER_BYTE;
         self.level = self.level.saturating_sub(units);
     }
 
-    /// Add tokens (in units) as far as they fit; returns what does not.
+    /// Add tokens (in units) as far as they fit; returns the overflow.
     #[inline]
     pub(crate) fn add(&mut self, units: u128) -> u128 {
         let room = self.capacity - self.level;

@@ -1,7 +1,7 @@
 //! A line that sends one packet after the other at a fixed rate, without rounding.
 
-/// Serves packets at `rate_bps`. Its clock is exact: the fraction of a nanosecond at which a packet ends is kept and
-/// the next one begins there, so that a long busy period drifts by nothing.
+/// Serves packets at `rate_bps`. Its clock is exact: the fraction of a nanosecond at which a packet ends is
+/// kept and the next one begins there, so that a long busy period does not drift.
 #[derive(Debug, Clone)]
 pub(crate) struct Transmitter {
     rate_bps: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Transmitter {
     remainder: u64,
 }
 
-/// When a packet is on the line, rounded up to whole nanoseconds.
+/// The time of a packet on the line, rounded up to whole nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Service {
     pub start_ns: i64,
@@ -18,7 +18,7 @@ pub(crate) struct Service {
 }
 
 impl Transmitter {
-    /// At 0 bit/s nothing ever ends.
+    /// At 0 bit/s no transmission ends.
     pub fn new(rate_bps: u64) -> Self {
         Self {
             rate_bps,
@@ -41,7 +41,7 @@ impl Transmitter {
         self.free_ns.saturating_add(i64::from(self.remainder > 0))
     }
 
-    /// Send a packet that is there at `now_ns`, as soon as the line is free.
+    /// Send a packet that is available at `now_ns`, as soon as the line is free.
     #[inline]
     pub fn send(&mut self, now_ns: i64, bytes: u64) -> Service {
         if now_ns >= self.free_ns() {
@@ -69,8 +69,8 @@ impl Transmitter {
         }
     }
 
-    /// (`remainder` + bytes at 8 * 10^9 units each) / rate, in 64 bit wherever that is enough: it nearly always is,
-    /// and a 128-bit division costs ten times as much.
+    /// (`remainder` + bytes at 8 * 10^9 units each) / rate, in 64 bits if possible: it nearly always is, and
+    /// a 128-bit division takes ten times as long.
     #[inline]
     fn divide(&self, bytes: u64) -> (i64, u64) {
         const UNITS_PER_BYTE: u64 = 8_000_000_000;

@@ -1,4 +1,4 @@
-//! Properties of every path element, or of every element of a kind, whatever the arrivals.
+//! Properties of every path element, or of every element of a kind, for any arrivals.
 
 use proptest::prelude::*;
 use whydrop_path::{
@@ -7,7 +7,7 @@ use whydrop_path::{
     Red, Shaper, SingleRateThreeColour, TickShaper, TwoRateThreeColour, overhead, replay,
 };
 
-/// Arrivals in time order, in clumps and with pauses.
+/// Arrivals sorted by time, in clumps and with pauses.
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     let gap_ns = prop_oneof![3 => Just(0i64), 3 => 0..2_000_000i64, 1 => 0..200_000_000i64];
     prop::collection::vec((gap_ns, 1u32..=3_000), 1..150).prop_map(|steps| {
@@ -20,7 +20,7 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
-/// Arrivals at any time at all, forwards and backwards.
+/// Arrivals at arbitrary times, forwards and backwards.
 fn unordered() -> impl Strategy<Value = Vec<Arrival>> {
     let time_ns = prop_oneof![
         Just(i64::MIN),
@@ -55,8 +55,8 @@ fn passed(arrivals: &[Arrival], outcomes: &[Outcome], overhead_bytes: u32) -> Ve
     arrivals.iter().zip(outcomes).filter_map(sent).collect()
 }
 
-/// In every interval, from any packet to any later one, at most `burst` + `rate` * time passes. In integers, scaled by
-/// 8 * 10^9 as bytes are against bit/s * ns.
+/// In every interval, from any packet to any later one, at most `burst` + `rate` * time passes. In integers,
+/// scaled by 8 * 10^9 as bytes are against bit/s * ns.
 fn assert_conforms(passed: &[(i64, u64)], rate_bps: u64, burst_bytes: u64) {
     for (i, &(from_ns, _)) in passed.iter().enumerate() {
         let mut bytes = 0u128;
@@ -158,7 +158,7 @@ proptest! {
     fn a_policer_drops_only_what_would_not_conform(
         arrivals in arrivals(), rate_bps in rate(), burst_bytes in 1u64..50_000,
     ) {
-        // Dropped means: with this packet some interval that ends here would hold more than burst + rate * time.
+        // Dropped means: with this packet some interval that ends here would exceed burst + rate * time.
         let outcomes = replay(&mut Policer::new(rate_bps, burst_bytes), &arrivals);
         for (i, (packet, outcome)) in arrivals.iter().zip(&outcomes).enumerate() {
             if !outcome.is_dropped() {
@@ -228,7 +228,7 @@ proptest! {
         // Exact service: the line is free at a multiple of 1/rate ns, so count in units of it.
         let rate = i128::from(rate_bps);
         let mut free = i128::MIN;
-        // (when its place is free in whole ns, bytes) of those accepted.
+        // (time when its place is free in whole ns, bytes) of those accepted.
         let mut places: Vec<(i64, u64)> = Vec::new();
         let ceil_ns = |units: i128| i64::try_from((units + rate - 1).div_euclid(rate)).unwrap();
         for (packet, outcome) in arrivals.iter().zip(outcomes) {
@@ -297,7 +297,7 @@ proptest! {
         };
         let arrivals: Vec<Arrival> = steps.iter().map(step).collect();
         let outcomes = replay(&mut Policer::new(rate_bps, burst_bytes), &arrivals);
-        // By the latest time seen so far, what passed conforms.
+        // Given the latest time so far, the passed traffic conforms.
         let mut latest_ns = i64::MIN;
         let mut sent = Vec::new();
         for (packet, outcome) in arrivals.iter().zip(outcomes) {

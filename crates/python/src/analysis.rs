@@ -25,7 +25,7 @@ pyo3::create_exception!(
     "A capture that could not be analysed. The message names the file, the byte offset and what was expected."
 );
 
-/// Result of one analysis: the document, and the tables behind it.
+/// The result of one analysis: the document and the tables behind it.
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Analysis {
     document: Document,
@@ -59,12 +59,12 @@ impl Analysis {
     }
 }
 
-/// Analyses one capture, given as one file or as the files of a rotated sequence in order.
+/// Analyses one capture: one file, or the files of a rotated sequence in order.
 ///
-/// `progress(done_bytes, total_bytes)` is called now and then from the calling thread; what it raises stops the
-/// analysis and is raised here. Without `tables` only the document is kept. Of the packets only those are read that
-/// the display filter leaves and that lie between `begin` and `end`: seconds since the first packet (`float`), or
-/// nanoseconds since the epoch (`int`).
+/// `progress(done_bytes, total_bytes)` is called from the calling thread from time to time; an exception that
+/// it raises stops the analysis and is raised here. Without `tables` only the document is kept. Only packets
+/// that match the display filter and lie between `begin` and `end` are analysed: seconds since the first packet
+/// (`float`), or nanoseconds since the epoch (`int`).
 #[pyfunction]
 #[pyo3(signature = (paths, *, tables = true, progress = None, filter = None, begin = None, end = None))]
 pub fn explain(
@@ -80,7 +80,7 @@ pub fn explain(
     run(py, &paths, tables, progress, open, explain_paths)
 }
 
-/// Analyses two captures of one path, given in either order, or more of them.
+/// Analyses two or more captures of one path, in any order.
 ///
 /// `progress`, `tables` and `filter` as for `explain`.
 #[pyfunction]
@@ -177,7 +177,7 @@ fn run(
     let outcome = outcome.map_err(|defect| {
         let paths: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
         CaptureError::new_err(format!(
-            "{}: no explanation: {defect}. Please report it, with the capture if it may be shown",
+            "{}: no explanation: {defect}. Please report it, with the capture if you may share it",
             paths.join(", ")
         ))
     })?;
@@ -185,11 +185,11 @@ fn run(
         error @ (ExplainError::Capture(_) | ExplainError::Pair(_)) => {
             CaptureError::new_err(error.to_string())
         }
-        // Python raised something, which the caller raises again.
+        // Python raised an exception, which the caller raises again.
         ExplainError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
     })?;
     let batches = columns::batches(tables).map_err(|error| {
-        PyRuntimeError::new_err(format!("the tables could not be handed over: {error}"))
+        PyRuntimeError::new_err(format!("the tables could not be passed to Python: {error}"))
     })?;
     Ok(Analysis { document, batches })
 }

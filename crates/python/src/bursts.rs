@@ -1,4 +1,4 @@
-//! Bursts explained, for the measurement of a queue's depth.
+//! Explanations of bursts, for measuring the depth of a queue.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,8 +9,9 @@ use whydrop_explain::bursts::{
 
 use crate::json;
 
-/// Judges what bursts met, from columns of one length: the lot and the burst of each packet, when it left and arrived (by the two
-/// ends' own clocks; `None`: it was lost), its IP bytes, and whether it was marked. `None` where nothing arrived.
+/// Explains what happened to bursts, from columns of equal length: the lot and the burst of each packet, its
+/// departure and arrival time (each by the clock of its end; `None` if the packet was lost), its IP bytes,
+/// and its congestion mark. Returns `None` if nothing arrived.
 #[pyfunction]
 pub fn explain_bursts<'py>(
     py: Python<'py>,
@@ -29,7 +30,9 @@ pub fn explain_bursts<'py>(
         marked.len(),
     ];
     if lengths.iter().any(|length| *length != lots.len()) {
-        return Err(PyValueError::new_err("columns of one length were expected"));
+        return Err(PyValueError::new_err(
+            "the columns differ in length; equal lengths were expected",
+        ));
     }
     let packets: Vec<BurstPacket> = (0..lots.len())
         .map(|row| BurstPacket {
@@ -44,11 +47,13 @@ pub fn explain_bursts<'py>(
     json_of(py, py.detach(|| explain(&packets)))
 }
 
-/// A train as Python gives it: IP bytes of its packets; packets sent and received; seconds of sending, by how much they may be
-/// wrong, and by how much the first packet may have come later than the first interval began; intervals, seconds and packets.
+/// A train as Python passes it: IP bytes of its packets; packets sent and received; seconds of sending, their
+/// uncertainty, and the most by which the first packet may have arrived after the start of the first
+/// interval; intervals in seconds and packets.
 type Counts = (u32, u64, u64, (f64, f64, f64), Vec<(f64, u64)>);
 
-/// Judges what trains met of which the far end counted what came. `None` where nothing arrived.
+/// Explains what happened to trains of which the far end only counted arrivals. Returns `None` if nothing
+/// arrived.
 #[pyfunction]
 pub fn explain_counted_trains<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! The tables of an analysis as Arrow record batches. Values move, they are not copied; only validity bitmaps and
+//! The tables of an analysis as Arrow record batches. Values are moved, not copied; only validity bitmaps and
 //! booleans (bit-packed in Arrow) are built.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 use whydrop_explain::tables::{SegmentTable, Tables};
 
-/// A record batch of the named fields of a table, each a column of the same name; where `or` gives the value that stands
-/// for "not known" in the Rust tables, it becomes null.
+/// A record batch of the named fields of a table, each a column of the same name. `or` gives the value that
+/// means "unknown" in the Rust tables; it becomes null.
 macro_rules! batch {
     ($table:expr => $($field:ident $(or $absent:expr)?),+ $(,)?) => {{
         let table = $table;
@@ -24,7 +24,7 @@ macro_rules! batch {
     (@nullable $absent:expr) => { true };
 }
 
-/// The tables by the names under which Python asks for them.
+/// The tables, by the names that Python uses.
 pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 5], ArrowError> {
     Ok([
         ("segments", segments(tables.segments)?),
@@ -66,7 +66,7 @@ trait Column {
     fn array(self) -> ArrayRef;
 }
 
-/// Values of a type of numbers that Arrow keeps as Rust does.
+/// Numbers that Arrow stores in the same form as Rust.
 trait Number: ArrowNativeType {
     type Arrow: ArrowPrimitiveType<Native = Self>;
 }
@@ -99,7 +99,7 @@ impl Column for Vec<bool> {
     }
 }
 
-/// `absent` becomes null.
+/// A column in which `absent` becomes null.
 fn nullable<N: Number>(column: Vec<N>, absent: N) -> ArrayRef {
     let valid = BooleanBuffer::collect_bool(column.len(), |row| column[row] != absent);
     Arc::new(PrimitiveArray::<N::Arrow>::new(

@@ -1,4 +1,4 @@
-//! The monitor of this host's drops as Python has it.
+//! The monitor of this host's drops, for Python.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,8 +28,8 @@ impl DropMonitor {
 
 #[pymethods]
 impl DropMonitor {
-    /// Begins: `way` is `program`, `drop-monitor`, `tracepoint`, or `auto`, the first of them that the kernel allows. Raises `OSError` where
-    /// it allows none.
+    /// Starts the monitor. `way` is `program`, `drop-monitor`, `tracepoint`, or `auto`: the first of them
+    /// that the kernel allows. Raises `OSError` where it allows none.
     #[new]
     fn new(py: Python<'_>, way: &str) -> PyResult<DropMonitor> {
         let wanted = match way {
@@ -39,7 +39,7 @@ impl DropMonitor {
             "drop-monitor" => Some(Way::DropMonitor),
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "{other}: no way to watch drops; expected auto, program, drop-monitor or tracepoint"
+                    "{other}: unknown method of watching drops; expected auto, program, drop-monitor or tracepoint"
                 )));
             }
         };
@@ -51,7 +51,7 @@ impl DropMonitor {
         })
     }
 
-    /// Take what was counted since the last call: tables by name.
+    /// Take the counts since the last call: tables by name.
     fn take(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, Table)>> {
         py.detach(|| {
             let seen = self.with(|monitor| monitor.take());
@@ -67,7 +67,8 @@ impl DropMonitor {
         .map_err(|error: ArrowError| PyValueError::new_err(error.to_string()))
     }
 
-    /// How it stands: `way`, `tells_sent_again`, `shortfall`, `lost`, `not_looked_at`, `lost_rows`, `cpu_ns`.
+    /// State of the monitor: `way`, `tells_sent_again`, `shortfall`, `lost`, `not_looked_at`, `lost_rows`,
+    /// `cpu_ns`.
     fn standing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let told = PyDict::new(py);
         self.with(|monitor| {
@@ -90,7 +91,7 @@ impl DropMonitor {
         Ok(told)
     }
 
-    /// Counts for the last time; the last rows can be taken afterwards.
+    /// Stops after a last count; its rows can still be taken.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.with(Monitor::stop));
     }

@@ -1,5 +1,5 @@
-//! JSON as Python objects and back, as `json.loads` and `json.dumps` do it: importing Python's `json` takes longer than the
-//! analysis of a small capture.
+//! JSON as Python objects and back, equivalent to `json.loads` and `json.dumps`: importing Python's `json`
+//! takes longer than the analysis of a small capture.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyT
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, Serializer};
 
-/// Reads one JSON value. Objects keep the order of their names.
+/// Reads one JSON value. Objects keep the order of their keys.
 pub fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let texts = Texts::default();
@@ -23,8 +23,8 @@ pub fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// A value of dictionaries with text for names, lists, tuples, text, numbers, truth values and `None` as JSON text. A number
-/// that is not finite becomes `null`, since JSON has none (RFC 8259, section 6).
+/// JSON text of a value made of dictionaries with string keys, lists, tuples, strings, numbers, booleans and
+/// `None`. A number that is not finite becomes `null`, since JSON has none (RFC 8259, section 6).
 #[pyfunction]
 #[pyo3(signature = (value, *, pretty = false))]
 pub fn dumps(value: &Bound<'_, PyAny>, pretty: bool) -> PyResult<String> {
@@ -36,8 +36,8 @@ pub fn dumps(value: &Bound<'_, PyAny>, pretty: bool) -> PyResult<String> {
     text.map_err(|error| PyTypeError::new_err(error.to_string()))
 }
 
-/// Writes the text of [`dumps`] to a binary file, piece by piece: the document of a flood is large, and the text of it need not
-/// be in memory as a whole. What the file raises is raised here.
+/// Writes the text of [`dumps`] to a binary file in pieces: the document of a flood is large and need not be
+/// in memory as a whole. An exception that the file raises is raised here.
 #[pyfunction]
 #[pyo3(signature = (value, file, *, pretty = false))]
 pub fn dump(value: &Bound<'_, PyAny>, file: &Bound<'_, PyAny>, pretty: bool) -> PyResult<()> {
@@ -54,14 +54,14 @@ pub fn dump(value: &Bound<'_, PyAny>, file: &Bound<'_, PyAny>, pretty: bool) -> 
     };
     let written = written.map_err(|error| PyTypeError::new_err(error.to_string()));
     let flushed = written.and_then(|()| Ok(io::Write::flush(&mut to)?));
-    // what remains would be written where the file has just refused some
+    // dropping the writer would try to write the rest to the file that just refused it
     drop(to.into_parts());
     raised.map_or(flushed, Err)
 }
 
 const PIECE_BYTES: usize = 1 << 16;
 
-/// A binary file of Python's, and what it raised.
+/// A binary file of Python's, and the exception that it raised.
 struct Pieces<'a, 'py> {
     file: &'a Bound<'py, PyAny>,
     raised: &'a mut Option<PyErr>,
@@ -74,7 +74,7 @@ impl io::Write for Pieces<'_, '_> {
             Ok(_) => Ok(piece.len()),
             Err(error) => {
                 *self.raised = Some(error);
-                Err(io::Error::other("the file takes no more"))
+                Err(io::Error::other("the file accepts no more data"))
             }
         }
     }
@@ -84,8 +84,8 @@ impl io::Write for Pieces<'_, '_> {
     }
 }
 
-/// Every text that was read, once: the names of an object's entries are those of the object before it, and as objects of
-/// their own they take more memory than what they name.
+/// Each string that was read, stored once: objects of a list repeat the keys of the one before, and separate
+/// key objects would take more memory than the values.
 type Texts<'py> = RefCell<HashMap<Box<str>, Bound<'py, PyString>>>;
 
 #[derive(Clone, Copy)]
@@ -210,7 +210,7 @@ impl Serialize for Owned<'_> {
     }
 }
 
-/// The name of an entry, which is text.
+/// The key of an entry, which is a string.
 struct Text<'py>(Bound<'py, PyAny>);
 
 impl Serialize for Text<'_> {

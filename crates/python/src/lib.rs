@@ -1,4 +1,4 @@
-//! The Python module `whydrop._core`: calls the analysis and hands over its results, nothing clever.
+//! The Python module `whydrop._core`: calls the analysis and passes its results on. It holds no logic.
 //!
 //! The document crosses as Python objects, the tables as Arrow record batches over the Arrow C stream interface.
 

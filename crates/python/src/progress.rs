@@ -1,14 +1,16 @@
-//! Progress to a Python callable, and Ctrl-C from Python.
+//! Progress reports to a Python callable, and Ctrl-C from Python.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-/// Python is asked this often at most: taking the interpreter lock costs far more than reading a packet.
+/// The shortest interval between calls of Python: taking the interpreter lock costs far more than reading a
+/// packet.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Passes on `(bytes done, bytes total)` and notes what Python raised meanwhile (a signal, or the callable's own error).
+/// Passes `(bytes done, bytes total)` on and keeps an exception that Python raised meanwhile (a signal, or
+/// the callable's own error).
 #[derive(Clone)]
 pub struct Watch {
     callable: Option<Arc<Py<PyAny>>>,
@@ -25,7 +27,7 @@ impl Watch {
         }
     }
 
-    /// `false` asks the analysis to stop.
+    /// Report progress; `false` asks the analysis to stop.
     pub fn report(&mut self, done: u64, total: u64) -> bool {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return true;
@@ -50,7 +52,7 @@ impl Watch {
         }
     }
 
-    /// The exception that Python raised during the analysis, once.
+    /// The exception that Python raised during the analysis; a second call returns `None`.
     pub fn raised(&self) -> Option<PyErr> {
         self.raised
             .lock()

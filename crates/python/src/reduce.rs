@@ -1,12 +1,12 @@
-//! Findings of producers that are written in Python.
+//! Findings of producers written in Python.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use whydrop_verdict::Finding;
 
-/// Lets the causes that the findings name compete: a JSON list of findings in, a JSON list of verdicts out.
+/// Lets the causes of the findings compete: a JSON list of findings in, a JSON list of verdicts out.
 ///
-/// Raises `ValueError` for findings that are not of their form, or hold numbers that cannot be.
+/// Raises `ValueError` for findings of the wrong form, or with numbers out of range.
 #[pyfunction]
 pub fn reduce(findings: &str) -> PyResult<String> {
     let refused = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray};
 
-/// A record batch with a column for each name: the value that `$row` has there, or its field of that name.
+/// A record batch with a column for each name: the given expression of `$row`, or its field of that name.
 macro_rules! batch {
     ($rows:expr, $row:ident => $($name:ident $(: $value:expr)?),+ $(,)?) => {
         arrow_array::RecordBatch::try_from_iter([
@@ -19,7 +19,7 @@ macro_rules! batch {
 }
 pub(crate) use batch;
 
-/// The value at one place of a column.
+/// A value in one row of a column.
 pub trait Cell: Sized {
     fn array(values: impl Iterator<Item = Self>) -> ArrayRef;
 }
@@ -58,7 +58,7 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Goodput of an interval, bit/s; the far end's figures may be anything.
+/// Goodput of an interval in bit/s; the far end's figures are not trusted.
 pub fn goodput_bps(payload_bytes: u64, start_ns: i64, end_ns: i64) -> Option<f64> {
     let span_ns = end_ns.saturating_sub(start_ns);
     (span_ns > 0).then(|| payload_bytes as f64 * 8e9 / span_ns as f64)

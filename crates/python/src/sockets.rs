@@ -1,4 +1,4 @@
-//! The sampler of the kernel's sockets as Python has it.
+//! The sampler of the kernel's sockets, for Python.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -28,15 +28,15 @@ use crate::tcp_columns::tcp_info;
 #[serde(deny_unknown_fields)]
 struct Wanted {
     every_ns: u64,
-    /// The length of an interval of payload.
+    /// Length of an interval of payload.
     interval_ns: u64,
-    /// How often a connection at rest is written.
+    /// Interval between rows of an idle connection.
     quiet_ns: u64,
-    /// Of rows that nobody takes.
+    /// Memory limit for rows that have not been taken.
     most_bytes: usize,
     #[serde(default)]
     ports: Vec<u16>,
-    /// Addresses of the other end with the length of their prefix.
+    /// Addresses of the other end, with prefix lengths.
     #[serde(default)]
     networks: Vec<(IpAddr, u8)>,
     #[serde(default)]
@@ -49,7 +49,9 @@ struct Wanted {
 impl Wanted {
     fn config(self) -> Result<Config, String> {
         let network = |(address, bits)| {
-            Network::new(address, bits).ok_or(format!("{address}/{bits}: too long a prefix"))
+            Network::new(address, bits).ok_or(format!(
+                "{address}/{bits}: the prefix is longer than the address"
+            ))
         };
         let filter = Filter {
             ports: self.ports,
@@ -62,7 +64,7 @@ impl Wanted {
         };
         if filter.conditions() > MOST_CONDITIONS {
             return Err(format!(
-                "{} ports, addresses and control groups are too many: at most {MOST_CONDITIONS} (a port counts twice)",
+                "too many conditions: {} ports, addresses and control groups; at most {MOST_CONDITIONS} are allowed (a port counts twice)",
                 filter.conditions()
             ));
         }
@@ -102,7 +104,7 @@ type Taken<'py> = (
 
 #[pymethods]
 impl SocketSampler {
-    /// Begins; `wanted` is JSON. Raises `OSError` where the kernel does not answer.
+    /// Starts the sampler; `wanted` is JSON. Raises `OSError` where the kernel does not answer.
     #[new]
     fn new(py: Python<'_>, wanted: &str) -> PyResult<SocketSampler> {
         let wanted: Wanted = serde_json::from_str(wanted)
@@ -116,8 +118,8 @@ impl SocketSampler {
         })
     }
 
-    /// Take what was seen since the last call: tables by name, connections that are new or of which something else is
-    /// known now, those that are gone (flow, time_ns), and how many rows were thrown away because nobody took them.
+    /// Take the observations since the last call: tables by name; connections that are new or changed; those
+    /// that ended (flow, time_ns); and the number of rows discarded because they were not taken in time.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Taken<'py>> {
         let batch = py.detach(|| self.with(|sampler| sampler.take()));
         let connections = batch.connections.iter().map(|one| described(py, one));
@@ -134,7 +136,7 @@ impl SocketSampler {
         Ok((tables, connections, ended, lost_rows))
     }
 
-    /// How it stands: `connections`, `problem`, `ends_lost`, `ends_told`, `processes_gone`.
+    /// State of the sampler: `connections`, `problem`, `ends_lost`, `ends_told`, `processes_gone`.
     fn standing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Standing {
             connections,
@@ -152,13 +154,13 @@ impl SocketSampler {
         Ok(told)
     }
 
-    /// Polls for the last time; the last rows can be taken afterwards.
+    /// Stops after a last poll; its rows can still be taken.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.with(Sampler::stop));
     }
 }
 
-/// Which process has each of these sockets (by inode): its number, its name, and its control group.
+/// The process that owns each of these sockets (by inode): its number, its name, and its control group.
 #[pyfunction]
 pub fn socket_owners(
     py: Python<'_>,
@@ -193,7 +195,7 @@ pub(crate) fn raised(error: &io::Error) -> PyErr {
     }
 }
 
-/// Of thousands at once: each key is made once, and found by its address.
+/// For speed with thousands of connections: each key is created once and found by its address.
 fn described<'py>(py: Python<'py>, one: &Connection) -> PyResult<Bound<'py, PyDict>> {
     let told = PyDict::new(py);
     told.set_item(intern!(py, "flow"), one.flow)?;
@@ -220,7 +222,7 @@ fn described<'py>(py: Python<'py>, one: &Connection) -> PyResult<Bound<'py, PyDi
     Ok(told)
 }
 
-/// The tables that have rows, by their names in a recording; `datagrams` has none there.
+/// The tables that have rows, by their names in a recording; `datagrams` does not exist there.
 fn tables(batch: &Batch) -> Result<Vec<(&'static str, Table)>, ArrowError> {
     let batches = [
         ("tcp_info", tcp_info(&batch.tcp)?),

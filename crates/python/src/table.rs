@@ -1,4 +1,4 @@
-//! One table of an analysis, readable by any library that speaks the Arrow C stream interface.
+//! One table of an analysis, readable by any library with the Arrow C stream interface.
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -34,7 +34,8 @@ impl Table {
             .collect()
     }
 
-    /// The Arrow PyCapsule interface. A requested schema may be ignored, as the protocol allows: the consumer casts.
+    /// The Arrow PyCapsule interface. The protocol allows a requested schema to be ignored: the consumer
+    /// casts.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

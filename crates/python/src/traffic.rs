@@ -1,4 +1,4 @@
-//! The traffic engine as Python has it: one object for a test that runs, one for a responder that serves.
+//! The traffic engine, for Python: one object for a running test, one for a responder.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ pyo3::create_exception!(
     whydrop._core,
     TrafficError,
     crate::errors::Error,
-    "A test or a responder that cannot begin. The message names the host and what to try."
+    "A test or a responder that cannot start. The message names the host and what to try."
 );
 
 /// The configuration of a test, as JSON.
@@ -51,7 +51,7 @@ struct PlannedConfig {
     spec: FlowSpec,
 }
 
-/// The configuration of a responder, as JSON. A key that is left out has the default of its kind (open or not).
+/// The configuration of a responder, as JSON. An omitted key has the default of its kind (open or not).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResponderConfig {
@@ -63,7 +63,7 @@ struct ResponderConfig {
     max_rate_bps: Option<f64>,
 }
 
-/// A test that is connected to its responders.
+/// A test connected to its responders.
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct TrafficTest {
     test: Test,
@@ -71,7 +71,7 @@ pub struct TrafficTest {
 
 #[pymethods]
 impl TrafficTest {
-    /// Connects to every host of the plan (JSON), and waits until all is ready.
+    /// Connects to every host of the plan (JSON), and waits until all are ready.
     #[new]
     fn new(py: Python<'_>, plan: &str) -> PyResult<TrafficTest> {
         let config: TestConfig = serde_json::from_str(plan)
@@ -86,7 +86,7 @@ impl TrafficTest {
             .into_iter()
             .map(|PlannedConfig { host, spec }| Planned { host, spec })
             .collect();
-        // Here and not in the engine: a responder of the same process must not have its clock moved.
+        // Anchored here and not in the engine: a responder in the same process must not have its clock moved.
         clock::anchor();
         let test = py
             .detach(|| Test::prepare(&hosts, flows))
@@ -94,7 +94,7 @@ impl TrafficTest {
         Ok(TrafficTest { test })
     }
 
-    /// Lets the flows begin at this time of `time.monotonic_ns`.
+    /// Starts the flows at this time of `time.monotonic_ns`.
     fn start(&self, at_monotonic_ns: i64) {
         self.test
             .start(at_monotonic_ns.saturating_add(clock::epoch_minus_monotonic_ns()));
@@ -113,8 +113,8 @@ impl TrafficTest {
         py.detach(|| self.test.finish());
     }
 
-    /// Measurements since the last call: tables by name, how flows ended (flow, status, message), and facts of
-    /// flows (flow, key, value).
+    /// Measurements since the last call: tables by name, how flows ended (flow, status, message), and facts
+    /// about flows (flow, key, value).
     fn take(&self, py: Python<'_>) -> PyResult<Measured> {
         let taken = py.detach(|| self.test.take());
         let endings = taken
@@ -128,13 +128,13 @@ impl TrafficTest {
             .map(|(flow, key, value)| (*flow, key.to_string(), value.clone()))
             .collect();
         let tables = columns::tables(taken).map_err(|error| {
-            TrafficError::new_err(format!("the tables could not be handed over: {error}"))
+            TrafficError::new_err(format!("the tables could not be passed to Python: {error}"))
         })?;
         Ok((tables, endings, facts))
     }
 
-    /// Facts about the far clocks over the whole test: (number of the host, time_ns, offset_ns, uncertainty_ns,
-    /// drift_ppm), by host and time; from one row of a host to its next the offset runs straight.
+    /// The far clocks over the whole test: (number of the host, time_ns, offset_ns, uncertainty_ns,
+    /// drift_ppm), sorted by host and time; between two rows of a host the offset is linear.
     fn clocks(&self, py: Python<'_>) -> Vec<(usize, i64, i64, i64, Option<f64>)> {
         py.detach(|| self.test.clocks())
             .into_iter()
@@ -150,13 +150,13 @@ impl TrafficTest {
             .collect()
     }
 
-    /// Times in which an end itself was in trouble: those of each host, then this host's.
+    /// Times at which an end itself was disturbed: those of each host, then this host's.
     ///
-    /// Each is (name of the host, or none for this one, `pause` or `overflow`, from, to, datagrams thrown away), times in
-    /// nanoseconds of this host's clock.
+    /// Each is (name of the host, `None` for this one; `pause` or `overflow`; from; to; datagrams discarded),
+    /// times in nanoseconds of this host's clock.
     fn troubles(&self) -> Vec<TroubleRow> {
         let ends = self.test.far_ends();
-        // All sessions are of one process, and stand still together.
+        // all sessions belong to one process, and pause together
         let own = ends.first().map(|end| end.own_pauses.clone());
         let own = own.into_iter().flatten().map(|one| (None, one));
         let far = ends.iter().flat_map(|end| {
@@ -168,7 +168,7 @@ impl TrafficTest {
             .collect()
     }
 
-    /// Facts about each host: (name, address, metadata, why it was lost, why there is no UDP).
+    /// Facts about each host: (name, address, metadata, reason why it was lost, reason for no UDP).
     fn far_ends(&self) -> Vec<FarEndRow> {
         self.test
             .far_ends()
@@ -189,7 +189,7 @@ impl TrafficTest {
 /// Name of the host, kind, from, to, count.
 type TroubleRow = (Option<String>, &'static str, i64, i64, u64);
 
-/// Name, address, metadata, why it was lost, why there is no UDP.
+/// Name, address, metadata, reason why it was lost, reason for no UDP.
 type FarEndRow = (
     String,
     String,
@@ -228,11 +228,11 @@ fn secret(text: &str) -> PyResult<Secret> {
     Secret::new(text.as_bytes()).map_err(TrafficError::new_err)
 }
 
-/// A responder that is bound to its port; `run` serves until `stop`.
+/// A responder bound to its port; `run` serves until `stop`.
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Responder {
     serving: Serving,
-    /// The error that `describe` raised, to be shown once.
+    /// The exception that `describe` raised, to be shown once.
     raised: std::sync::Arc<Mutex<Option<String>>>,
 }
 
@@ -253,7 +253,7 @@ impl Responder {
         };
         limits.max_sessions = config.max_sessions.unwrap_or(limits.max_sessions);
         if secret.is_some() {
-            // Whoever knows the secret may come from behind one address with all others.
+            // With a secret, all clients may share one address.
             limits.max_sessions_per_address = limits.max_sessions;
         }
         limits.max_duration_s = config.max_duration_s.unwrap_or(limits.max_duration_s);
@@ -286,7 +286,7 @@ impl Responder {
         self.serving.stopper().set();
     }
 
-    /// Connections, those proved, foreign ones, wrong proofs, expired ones, and sessions now.
+    /// Connections, authenticated ones, foreign ones, wrong proofs, expired ones, and current sessions.
     fn statistics(&self) -> (u64, u64, u64, u64, u64, usize) {
         let found = self.serving.statistics();
         (
@@ -299,7 +299,7 @@ impl Responder {
         )
     }
 
-    /// Why metadata could not be gathered the last time, if it could not.
+    /// The reason why the last attempt to gather metadata failed, if it did.
     fn problem(&self) -> Option<String> {
         self.raised.lock().ok().and_then(|mut raised| raised.take())
     }

@@ -27,7 +27,7 @@ pub fn tables(taken: Taken) -> Result<Vec<(&'static str, Table)>, ArrowError> {
 }
 
 fn intervals(rows: &[Interval]) -> Result<RecordBatch, ArrowError> {
-    // An interval in which nothing arrived has no delay, and no jitter with one packet.
+    // an interval without arrivals has no delay; one with a single packet has no jitter
     let delayed = |row: &Interval, least| row.datagrams.filter(|seen| seen.packets >= least);
     batch!(rows, row =>
         flow: row.flow as i32,

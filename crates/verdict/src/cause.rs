@@ -36,13 +36,13 @@ causes! {
     CaptureLoss = "capture-loss",
     /// Nothing passes for a while, then packets pass again.
     Outage = "outage",
-    /// SYNs or data that nobody ever answers: a dead host, or a filter.
+    /// SYNs or data that get no answer: a dead host, or a filter.
     NoAnswer = "no-answer",
     Refused = "refused",
     Reset = "reset",
-    /// Full-size segments are lost for ever.
+    /// Full-size segments never arrive.
     Mtu = "mtu",
-    /// An idle connection that a translator or firewall has forgotten.
+    /// A translator or firewall dropped its entry for an idle connection.
     IdleTimeout = "idle-timeout",
     DelayedAck = "delayed-ack",
     PeerApplication = "peer-application",
@@ -57,13 +57,13 @@ causes! {
     /// Link-layer aggregation or power save.
     Batching = "batching",
     Jitter = "jitter",
-    /// Flows that share a bottleneck get very different parts of it.
+    /// Flows that share a bottleneck get very different shares of it.
     Unfairness = "unfairness",
-    /// The host of the record dropped packets itself, and its kernel said so.
+    /// The host that made the record dropped packets itself, as its kernel reports.
     HostDrop = "host-drop",
-    /// Nothing was lost and nothing waited for long.
+    /// Nothing was lost, and no packet was delayed for long.
     None = "none",
-    /// The background: no cause accounts for the evidence better than chance.
+    /// The background model: no cause explains the evidence better than chance.
     Unknown = "unknown",
 }
 
@@ -73,13 +73,13 @@ impl Cause {
         Self::ALL.iter().copied().find(|cause| cause.name() == name)
     }
 
-    /// A fact about the record, not about the path: it competes with no cause of loss or delay.
+    /// True for a fact about the record rather than the path: it competes with no cause of loss or delay.
     pub(crate) fn is_of_the_record(self) -> bool {
         matches!(self, Self::CaptureLoss)
     }
 
-    /// How much more likely than the background before any evidence, nats. The one table of priors: until captures whose
-    /// causes are known tell how frequent each is, none is preferred.
+    /// Prior log-odds against the background, in nats. This is the only table of priors. No cause is
+    /// preferred until captures with known causes show how frequent each cause is.
     pub(crate) fn prior_nats(self) -> f64 {
         0.0
     }

@@ -1,4 +1,4 @@
-//! Findings of a producer: a cause, where, for which flows, how likely, and the facts behind it.
+//! Findings of a producer: a cause, its place, its flows, its likelihood, and the facts behind it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,21 +17,22 @@ pub enum PlaceKind {
     Sender,
     Receiver,
     ThisHost,
-    /// The other end of a test of our own, whichever way its data goes: the responder.
+    /// The other end of one of whydrop's own tests, in either direction of its data: the responder.
     FarEnd,
     SwitchPort,
 }
 
-/// Where on the path.
+/// A place on the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub kind: PlaceKind,
-    /// Captures by number, from 1: the one that it is before or beyond, or the two that it is between.
+    /// Numbers of captures, from 1: the capture that the place is before or beyond, or the two that it is
+    /// between.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// Of a host, switch or port.
+    /// Name of a host, switch or port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -47,7 +48,8 @@ impl Place {
     }
 }
 
-/// A measured value, its unit in its name; `low` and `high` bound a 95 % interval, an open end is `None`.
+/// A measured value; its name carries the unit. `low` and `high` bound a 95 % interval; an open end is
+/// `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantity {
     pub value: f64,
@@ -56,7 +58,7 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// `None` without a number for a value; a bound that is none is open.
+    /// The quantity with infinite bounds opened; `None` if the value is not finite.
     pub fn finite(self) -> Option<Self> {
         let bound = |bound: Option<f64>| bound.filter(|bound| bound.is_finite());
         self.value.is_finite().then(|| Self {
@@ -67,19 +69,19 @@ impl Quantity {
     }
 }
 
-/// The subject of a finding. Findings compete, and add up, where their subjects are equal.
+/// The subject of a finding. Findings with equal subjects compete and add up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Subject {
     pub flows: Vec<String>,
     /// Positions of the captures at both ends of the hop.
     pub hop: Option<[usize; 2]>,
-    /// The span of time, seconds since the Unix epoch; `None` for all of it.
+    /// The time span in seconds since the Unix epoch; `None` for the whole record.
     pub start_s: Option<f64>,
     pub end_s: Option<f64>,
 }
 
-/// A number, a name or a list of them in a fact.
+/// A value in a fact: a number, a name, or a list of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -92,7 +94,7 @@ pub enum Value {
 }
 
 impl From<f64> for Value {
-    /// Convert a number; one that is not finite is not known.
+    /// Convert a number; one that is not finite becomes unknown.
     fn from(number: f64) -> Self {
         if number.is_finite() {
             Self::Number(number)
@@ -132,8 +134,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// One line of evidence, as data: what is said by a code, with its numbers, whose names carry their units, and the
-/// packets that show it.
+/// One line of evidence as data: a code, numbers with the unit in their names, and the packets that show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fact {
     pub code: Cow<'static, str>,
@@ -176,23 +177,24 @@ macro_rules! fact {
     };
 }
 
-/// One producer's account of one cause.
+/// The account that one producer gives of one cause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub subject: Subject,
     #[serde(default)]
     pub place: Option<Place>,
     pub cause: Cause,
-    /// Which kind of the cause: a family of queue management, what of the sender.
+    /// The kind of the cause: a family of queue management, or what limited the sender.
     #[serde(default)]
     pub detail: Option<String>,
-    /// Log-likelihood of the evidence against the background, nats, the cost of fitted parameters paid.
+    /// Log-likelihood of the evidence against the background in nats, less the cost of fitted parameters.
     #[serde(default)]
     pub nats: f64,
-    /// Why it cannot be, if it cannot.
+    /// The reason that rules the cause out, if one does.
     #[serde(default)]
     pub veto: Option<Fact>,
-    /// Losses of the subject; the shares of them that the cause accounts for, and of the time that it limits.
+    /// Losses of the subject, the share of them that the cause accounts for, and the share of the time that
+    /// it limits.
     #[serde(default)]
     pub lost: u64,
     #[serde(default)]
@@ -208,7 +210,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding that says nothing yet.
+    /// A finding without evidence yet.
     pub fn new(source: &'static str, subject: Subject, place: Option<Place>, cause: Cause) -> Self {
         Self {
             subject,

@@ -1,8 +1,8 @@
-//! The words of the engine: what a producer of evidence finds, and what comes of all findings together.
+//! Findings of producers of evidence, and the verdicts that follow from all findings together.
 //!
-//! A *producer* (one capture, two of them, a recording) makes [`Finding`]s in codes and numbers. [`reduce`] lets the causes
-//! compete and adds up what several producers say. Nothing here knows of captures, of TCP or of models of a path, and
-//! nothing is written for readers: prose is made of codes and numbers elsewhere, once.
+//! A *producer* (one capture, two of them, a recording) makes [`Finding`]s in codes and numbers. [`reduce`]
+//! lets the causes compete and combines the findings of several producers. This crate depends on no captures,
+//! no TCP and no models of a path, and writes no prose: Python turns codes and numbers into sentences.
 
 mod cause;
 mod finding;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cause::Cause;
 use crate::finding::{Fact, Finding, Place, Quantity, Subject, Value};
 
-/// The result of all findings on a subject at a place.
+/// The result of all findings on one subject at one place.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     pub subject: Subject,
@@ -18,7 +18,7 @@ pub struct Verdict {
     pub detail: Option<String>,
     /// Posterior probability of the cause.
     pub confidence: f64,
-    /// Posterior probabilities of all causes that are not ruled out, the background among them.
+    /// Posterior probabilities of all causes that are not ruled out, including the background.
     pub posterior: BTreeMap<Cause, f64>,
     pub lost: u64,
     pub explained: f64,
@@ -33,19 +33,19 @@ pub struct Verdict {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Against {
     pub cause: Cause,
-    /// Why it cannot be; `None` where it only accounts less well for the evidence.
+    /// The reason that rules it out; `None` where it only explains the evidence less well.
     pub veto: Option<Fact>,
-    /// Its log-likelihood against the background, nats, and how far it is behind the winner.
+    /// Its log-likelihood against the background in nats, and its distance from the winner.
     pub nats: f64,
     pub behind_nats: f64,
 }
 
-/// A finding that cannot be: from a producer that went wrong, or a hostile one.
+/// An invalid finding, from a faulty or hostile producer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReduceError {
-    /// A number that is not finite or out of range, and where.
+    /// A number that is not finite or out of range, and its place.
     Number(String),
-    /// The background is what remains when all causes are ruled out.
+    /// The background remains when all causes are ruled out, so no finding may rule it out.
     VetoedBackground,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for ReduceError {
                 "a finding's {name} is not a finite number within its range"
             ),
             Self::VetoedBackground => {
-                f.write_str("a finding vetoes `unknown`, which is what remains without any cause")
+                f.write_str("a finding vetoes `unknown`, which no finding may rule out: it remains when all causes are ruled out")
             }
         }
     }
@@ -65,13 +65,13 @@ impl fmt::Display for ReduceError {
 
 impl std::error::Error for ReduceError {}
 
-/// No evidence is that strong: 10^12 nats are a certain answer about each of a million million packets. Sums stay finite.
+/// A limit far above any real evidence (10^12 nats), so that sums stay finite.
 const MOST_NATS: f64 = 1e12;
 
-/// Beyond this a confidence is certainty for a reader, and log-odds stay finite.
+/// The largest confidence, certainty for a reader; log-odds stay finite.
 const SUREST: f64 = 1.0 - 1e-9;
 
-/// The log-odds of a confidence, nats: the likelihood against the background that reduces to it again.
+/// The log-odds of a confidence in nats: [`reduce`] turns them into the same confidence.
 pub fn log_odds(confidence: f64) -> f64 {
     let confidence = confidence.clamp(1.0 - SUREST, SUREST);
     (confidence / (1.0 - confidence)).ln()
@@ -79,11 +79,12 @@ pub fn log_odds(confidence: f64) -> f64 {
 
 /// Lets the causes of each subject and place compete.
 ///
-/// Findings of one cause add up, and one veto rules it out. `unknown` is the background, at 0 nats but for what producers
-/// say for it. Ties go to the named cause. What the record itself missed competes with nothing but the background.
+/// Findings of one cause add up, and one veto rules it out. `unknown` is the background: 0 nats, plus those
+/// of findings for it. In a tie the named cause wins. Packets missing from the record compete with the
+/// background only.
 ///
-/// The verdicts come by the losses that they explain, then by the time that they limit; neither they nor their order
-/// depend on the order of the findings.
+/// The verdicts are sorted by the losses that they explain, then by the time that they limit. Neither the
+/// verdicts nor their order depend on the order of the findings.
 ///
 /// # Errors
 ///
@@ -106,12 +107,12 @@ pub fn reduce(findings: Vec<Finding>) -> Result<Vec<Verdict>, ReduceError> {
     Ok(verdicts)
 }
 
-/// All that is said for one cause.
+/// All findings for one cause.
 struct Case {
     cause: Cause,
     nats: f64,
     veto: Option<Fact>,
-    /// The strongest first.
+    /// Sorted by strength, the strongest first.
     findings: Vec<Finding>,
 }
 
@@ -129,7 +130,7 @@ impl Case {
 fn compete(mut findings: Vec<Finding>) -> Verdict {
     let strength =
         |a: &Finding, b: &Finding| b.nats.total_cmp(&a.nats).then(a.source.cmp(&b.source));
-    // equal ones by all that they say, which costs more than it is worth for the others
+    // only equals are compared by their whole text: it is slow
     findings.sort_by(|a, b| strength(a, b).then_with(|| format!("{a:?}").cmp(&format!("{b:?}"))));
     let (subject, place) = (findings[0].subject.clone(), findings[0].place.clone());
     let lost = findings.iter().map(|finding| finding.lost).max();
@@ -143,7 +144,8 @@ fn compete(mut findings: Vec<Finding>) -> Verdict {
         .map(|(cause, findings)| Case::new(cause, findings))
         .collect();
     let posterior = posterior(&cases);
-    // the last of equals; `unknown` is the last of the causes, so from behind a named one wins a tie
+    // max_by takes the last of equals; `unknown` is the last cause, so in reverse order a named one wins a
+    // tie
     let standing = |case: &Case| posterior.get(&case.cause).copied().unwrap_or(-1.0);
     let place_of_winner = (0..cases.len())
         .rev()
@@ -187,7 +189,7 @@ fn posterior(cases: &[Case]) -> BTreeMap<Cause, f64> {
         .collect()
 }
 
-/// The winner in its own words: those of its strongest finding, and what only others know.
+/// The winner: its strongest finding, completed with values that only its other findings have.
 fn told(winner: Case, subject: Subject, place: Option<Place>) -> Verdict {
     let mut verdict = Verdict {
         subject,
@@ -230,7 +232,7 @@ fn told(winner: Case, subject: Subject, place: Option<Place>) -> Verdict {
 
 fn check(finding: &Finding) -> Result<(), ReduceError> {
     let within = |name: &str, number: f64, low: f64, high: f64| {
-        // not a number is within nothing
+        // NaN is within no range
         match number.partial_cmp(&low).zip(number.partial_cmp(&high)) {
             Some((Ordering::Greater | Ordering::Equal, Ordering::Less | Ordering::Equal)) => Ok(()),
             _ => Err(ReduceError::Number(name.to_owned())),

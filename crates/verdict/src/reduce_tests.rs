@@ -1,4 +1,4 @@
-//! Properties that must hold of any findings.
+//! Properties that hold for all findings.
 
 use proptest::prelude::*;
 

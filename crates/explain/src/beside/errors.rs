@@ -1,8 +1,9 @@
 //! ICMP errors about datagrams, echo requests, and connections of which the capture holds nothing else.
 //!
-//! Each names the packet that it is about and comes from whoever did not pass it on: a router, a filter, or the host itself. Not
-//! a failure are those that were asked for (a program that looks for the routers on the way, or for the path's MTU), those of a
-//! port that had answered before and was closed then, and those to a client that waits no more.
+//! Each error names the packet that it is about and comes from the router, filter or host that did not pass
+//! that packet on. Not a failure are errors that a program provoked (one that looks for the routers on the
+//! path, or for its MTU), errors about a port that had answered before and was closed since, and errors sent
+//! to a client that no longer waits.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,14 +16,15 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact};
 use super::{MOST_NAMED, MOST_PACKETS, Seen, address, endpoint, gathered, seconds};
 use crate::conditions::Condition;
 
-/// Services that ask whoever is there; many hosts have them closed: NetBIOS names, SSDP, WS-Discovery, mDNS, LLMNR.
+/// Services that ask all hosts, many of which have the port closed: NetBIOS names, SSDP, WS-Discovery, mDNS,
+/// LLMNR.
 const ASKED_OF_ANYBODY: [u16; 6] = [137, 138, 1900, 3702, 5353, 5355];
-/// Ports of systems' services end here (RFC 6335, section 6) ...
+/// Ports of system services end here (RFC 6335, section 6) ...
 const FIRST_USER_PORT: u16 = 1_024;
-/// ... and those that are given to clients begin here.
+/// ... and ephemeral ports of clients begin here.
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
-/// Kinds of failure that errors tell of.
+/// Kinds of failure that errors report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Saying {
     Rejected,
@@ -75,7 +77,7 @@ struct Errors<'a> {
     names: Vec<String>,
 }
 
-/// Find what they say.
+/// Find the failures that they report.
 pub(super) fn find(datagrams: &Datagrams, seen: &Seen) -> Vec<Condition> {
     let mut by_saying: BTreeMap<Saying, Vec<Errors>> = BTreeMap::new();
     for report in &datagrams.reports {
@@ -107,7 +109,7 @@ pub(super) fn find(datagrams: &Datagrams, seen: &Seen) -> Vec<Condition> {
     found
 }
 
-/// True if an error tells of something that did not work.
+/// True if an error reports a failure.
 fn is_failure(report: &Report, datagrams: &Datagrams, seen: &Seen) -> bool {
     let source = |port| Endpoint {
         address: report.source,
@@ -131,7 +133,7 @@ fn is_failure(report: &Report, datagrams: &Datagrams, seen: &Seen) -> bool {
     !is_followed && !is_alive && !is_noise(report) && !is_asked_for(report, datagrams)
 }
 
-/// Of services that ask anybody, and to clients that do not wait any more.
+/// True for services that ask all hosts, and for clients that no longer wait.
 fn is_noise(report: &Report) -> bool {
     let asks_anybody = report
         .destination_port
@@ -145,7 +147,8 @@ fn is_noise(report: &Report) -> bool {
     asks_anybody || is_answer
 }
 
-/// True if the packet was sent to find out who is on the way: its own hop limit says so, or that of others to the same host.
+/// True if the packet was sent to find the routers on the path: its own hop limit shows it, or that of other
+/// packets to the same host.
 fn is_asked_for(report: &Report, datagrams: &Datagrams) -> bool {
     let is_probe = |other: &Report| {
         other.kind == IcmpErrorKind::TimeExceeded
@@ -153,7 +156,7 @@ fn is_asked_for(report: &Report, datagrams: &Datagrams) -> bool {
             && is_probe_of_the_way(other.ttl)
     };
     match report.kind {
-        // where the packet itself was not captured, nothing tells a loop from a probe
+        // if the packet itself was not captured, a loop looks like a probe
         IcmpErrorKind::TimeExceeded => report.ttl.is_none_or(|ttl| is_probe_of_the_way(Some(ttl))),
         _ => datagrams.reports.iter().any(is_probe),
     }
@@ -191,7 +194,7 @@ fn condition(saying: Saying, errors: Errors, others: u64) -> Condition {
     let report = errors.report;
     let mut condition = Condition::new(saying.cause(), errors.names.clone());
     condition.detail = Some(saying.detail());
-    // who is told that a packet is too large sends smaller ones
+    // after a report that a packet is too large the sender sends smaller ones
     condition.limited_s = match saying {
         Saying::TooLarge => 0.0,
         _ => errors.lasted_s,

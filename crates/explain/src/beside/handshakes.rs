@@ -1,4 +1,4 @@
-//! TLS handshakes that one side ended by an alert in the clear.
+//! TLS handshakes that one side ended with an unencrypted alert.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
-//! Datagrams with congestion marks (RFC 3168): queue management on the way set them.
+//! Datagrams with congestion marks (RFC 3168), set by queue management on the path.
 //!
-//! Of a flow of which every packet has the mark it is not known that a queue set it: its sender, or a device that rewrites
-//! the whole byte, may have.
+//! If every packet of a flow has the mark, a queue need not have set it: the sender, or a device that
+//! rewrites the whole byte, may have.
 
 use whydrop_datagrams::{Datagrams, Flow};
 use whydrop_verdict::{Cause, fact};

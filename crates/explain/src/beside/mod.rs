@@ -1,14 +1,14 @@
 //! Failures beside TCP data: requests without an answer, ICMP errors, echo requests, marked datagrams.
 //!
-//! | module | what it judges |
+//! | module | subject |
 //! |---|---|
 //! | `servers` | requests over UDP, and DNS over TCP: no answer, refused, late |
-//! | `repeated` | requests of protocols that are not known, sent over and over |
-//! | `errors` | ICMP errors about packets of which the tracker of connections knows nothing |
+//! | `repeated` | repeated requests of unknown protocols |
+//! | `errors` | ICMP errors about packets that the tracker of connections does not follow |
 //! | `pings` | echo requests |
 //! | `handshakes` | TLS handshakes that one side ended |
 //! | `marks` | datagrams with congestion marks |
-//! | `whole` | a capture in which nothing failed, or nothing can be read |
+//! | `whole` | a capture without failures, or without readable packets |
 
 mod errors;
 mod handshakes;
@@ -29,7 +29,7 @@ use crate::conditions::Condition;
 use crate::failures::{MOST_ENDPOINTS, MOST_NAMED, MOST_PACKETS};
 use crate::ranked::Ranked;
 
-/// The verdicts on all that is not TCP data.
+/// The verdicts on everything that is not TCP data.
 pub(crate) fn verdicts(datagrams: &Datagrams, tracked: &Tracked) -> Vec<Ranked> {
     let seen = Seen::of(datagrams, tracked);
     let mut found = errors::find(datagrams, &seen);
@@ -54,20 +54,20 @@ struct Sent {
     names: Vec<String>,
 }
 
-/// Hosts and flows of a capture beside a failure.
+/// Hosts and flows of a capture, for judging a failure.
 struct Seen {
     sent: HashMap<(IpAddr, IpAddr, u16), Sent>,
-    /// Who sent from a port to a host.
+    /// Ports of hosts, with the hosts to which they sent.
     talks: HashSet<((IpAddr, u16), IpAddr)>,
     /// Pairs of connections that the tracker followed.
     connections: HashSet<(Endpoint, Endpoint)>,
-    /// Hosts of which packets were captured, of TCP or UDP.
+    /// Hosts with captured TCP or UDP packets.
     heard: HashSet<IpAddr>,
-    /// The capture holds bulk data of TCP.
+    /// True if the capture holds bulk data of TCP.
     is_loaded: bool,
 }
 
-/// So much payload of TCP may fill a queue.
+/// TCP payload that may fill a queue.
 const LOAD_BYTES: u64 = 1_000_000;
 
 impl Seen {
@@ -136,8 +136,8 @@ fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds.max(0) as f64 * 1e-9
 }
 
-/// Those of several endpoints that fail alike: each by itself, or, where they are many, all under the name of the first of
-/// those with most, and how many others there are.
+/// Verdicts on endpoints that fail alike: one each, or, if they are many, one that names the endpoint with
+/// the most failures and the number of the others.
 fn gathered<T>(
     mut found: Vec<T>,
     weight: impl Fn(&T) -> u64,

@@ -1,4 +1,4 @@
-//! Echo requests without a reply, and replies that took long.
+//! Echo requests without a reply, and late replies.
 
 use whydrop_datagrams::{Datagrams, Pings, is_probe_of_the_way};
 use whydrop_verdict::{Cause, Fact, fact};
@@ -6,27 +6,28 @@ use whydrop_verdict::{Cause, Fact, fact};
 use super::{MOST_PACKETS, Seen, address, endpoint, gathered, seconds};
 use crate::conditions::Condition;
 
-/// A single one may be anything.
+/// A single one may have any reason.
 const FEWEST: u64 = 2;
-/// Replies that are lost one behind the other, until they come again, tell of an outage; so do as many to the end.
+/// So many consecutive lost replies indicate an outage, whether replies resume or not.
 const FEWEST_OF_AN_OUTAGE: usize = 3;
-/// Losses that are called random: as for TCP, three in two clumps, among so many requests.
+/// The least number of losses called random: as for TCP, three in two clumps, among this many requests.
 const FEWEST_LOST: u64 = 3;
 const FEWEST_CLUMPS: usize = 2;
 const FEWEST_SENT: u64 = 10;
-/// Hosts and routers limit how many requests they answer; one each tenth of a second is below what any allows.
+/// Hosts and routers limit the rate at which they answer; one request every tenth of a second is below all
+/// usual limits.
 const SLOW_PACE_S: f64 = 0.1;
-/// Replies whose times differ by more have waited somewhere.
+/// Replies with times that differ by more were delayed somewhere.
 const LONG_SPREAD_S: f64 = 0.1;
 const LONG_SPREAD_TIMES: f64 = 3.0;
 
-/// Find what echo requests tell.
+/// Find the failures that echo requests show.
 pub(super) fn find(datagrams: &Datagrams, seen: &Seen) -> Vec<Condition> {
     let of_interest =
         |pings: &&Pings| !is_probe_of_the_way(Some(pings.ttl)) && !is_reported(pings, datagrams);
     let pings = || datagrams.pings.iter().filter(of_interest);
     let is_silent = |pings: &&Pings| pings.answered == 0 && pings.unanswered() >= FEWEST;
-    // a host that is there and answers none has them filtered
+    // a host that is up and answers none filters them
     let is_dead = |pings: &&Pings| is_silent(pings) && !seen.heard.contains(&pings.destination);
     let silent: Vec<Silent> = pings().filter(is_dead).map(Silent::of).collect();
     let silent = gathered(silent, |one| one.sent, Silent::add);
@@ -38,7 +39,7 @@ pub(super) fn find(datagrams: &Datagrams, seen: &Seen) -> Vec<Condition> {
     silent.chain(partly.flatten()).collect()
 }
 
-/// True if ICMP errors tell why.
+/// True if ICMP errors give the reason.
 fn is_reported(pings: &Pings, datagrams: &Datagrams) -> bool {
     datagrams.reports.iter().any(|report| {
         report.is_icmp()
@@ -47,7 +48,7 @@ fn is_reported(pings: &Pings, datagrams: &Datagrams) -> bool {
     })
 }
 
-/// Echo requests to one host that answered none.
+/// Echo requests to a host that answered none.
 struct Silent<'a> {
     pings: &'a Pings,
     sent: u64,
@@ -90,11 +91,11 @@ impl<'a> Silent<'a> {
     }
 }
 
-/// How the losses of a run lie.
+/// The pattern of the lost replies.
 struct Pattern {
     clumps: usize,
     longest: usize,
-    /// That one goes on to the end.
+    /// The last run of losses continues to the end.
     to_the_end: bool,
 }
 
@@ -110,7 +111,7 @@ fn pattern(outcomes: &[bool]) -> Pattern {
     }
 }
 
-/// The verdict on requests of which some had no reply.
+/// The verdict on requests of which some got no reply.
 fn lost(pings: &Pings) -> Option<Condition> {
     let lost = pings.unanswered().saturating_add(pings.missing);
     if lost == 0 {
@@ -158,7 +159,7 @@ fn lost(pings: &Pings) -> Option<Condition> {
     Some(condition)
 }
 
-/// The shortest round trip, and how much longer one in twenty took.
+/// The shortest round trip, and how much longer the slowest twentieth took.
 fn spread_s(pings: &Pings) -> Option<(f64, f64)> {
     let times = &pings.round_trips_ns;
     let long = times.get(
@@ -171,7 +172,7 @@ fn spread_s(pings: &Pings) -> Option<(f64, f64)> {
     Some((shortest_s, seconds(*long) - shortest_s))
 }
 
-/// The verdict on replies that took long now and then.
+/// The verdict on replies that are occasionally late.
 fn delayed(pings: &Pings, seen: &Seen) -> Option<Condition> {
     let (shortest_s, spread_s) = spread_s(pings)?;
     let is_long = spread_s >= LONG_SPREAD_S && spread_s >= LONG_SPREAD_TIMES * shortest_s;

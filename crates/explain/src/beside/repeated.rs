@@ -1,4 +1,5 @@
-//! Requests of protocols that are not known: the same datagram again and again, after longer and longer waits, and nothing back.
+//! Repeated requests of unknown protocols: the same datagram again and again, at growing intervals, without
+//! an answer.
 
 use whydrop_datagrams::{Datagrams, Flow};
 use whydrop_verdict::{Cause, Fact, fact};
@@ -6,7 +7,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 use super::{MOST_NAMED, MOST_PACKETS, Seen, endpoint, gathered, seconds};
 use crate::conditions::Condition;
 
-/// A payload that is repeated may ask for nothing.
+/// A repeated payload need not be a request.
 const CONFIDENCE: f64 = 0.7;
 
 /// Requests to one endpoint.

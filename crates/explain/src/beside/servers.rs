@@ -1,4 +1,4 @@
-//! Servers that did not answer, refused, or took long.
+//! Servers that did not answer, refused, or answered late.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use whydrop_verdict::{Cause, Fact, Value, fact};
 use super::{MOST_PACKETS, address, endpoint, gathered, seconds};
 use crate::conditions::Condition;
 
-/// So many questions that all went without an answer, and of which fewer than this share were asked again, had answers: the
-/// capture does not hold them.
+/// If this many questions all went without an answer and fewer than this share were repeated, the answers
+/// existed and the capture misses them.
 const MANY_QUESTIONS: u64 = 8;
 const ASKED_AGAIN_SHARE: f64 = 0.2;
-/// Answers of one kind that are worth a word: as many, or this share of all.
+/// The number of answers of one kind worth reporting: this many, or this share of all.
 const SEVERAL: u64 = 3;
 const WORTH_A_WORD: f64 = 0.1;
-/// Requests that were lost now and then, of those that got an answer in the end.
+/// Share of lost requests worth reporting, among those that got an answer in the end.
 const LOST_SHARE: f64 = 0.01;
 
-/// How a server failed its clients.
+/// The failure of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Failing {
     Silent,
-    /// Silent in part: some requests have no answer.
+    /// Some requests have no answer.
     InPart,
     /// The answers are missing in the capture.
     NotCaptured,
     Refusing,
     Broken,
-    /// Requests, or their answers, were lost, and repeated.
+    /// Requests or their answers were lost, and repeated.
     Lost,
     Late,
 }
@@ -55,8 +55,8 @@ impl Failing {
         }
     }
 
-    /// How sure: who is silent may be elsewhere, or its answers take another way; who is late may wait for others, or the
-    /// path is slow.
+    /// Confidence: the answers of a silent server may take another path, and a slow one may wait for other
+    /// servers, or the path is slow.
     fn confidence(self) -> f64 {
         match self {
             Self::Silent | Self::Refusing | Self::Broken => 0.95,
@@ -66,7 +66,7 @@ impl Failing {
     }
 }
 
-/// Find what failed.
+/// Find the failures of servers.
 pub(super) fn find(datagrams: &Datagrams) -> Vec<Condition> {
     let mut by_kind: BTreeMap<(Failing, Service), Vec<Server>> = BTreeMap::new();
     for server in &datagrams.exchanged.servers {
@@ -106,7 +106,7 @@ fn failings(server: &Server, datagrams: &Datagrams) -> Vec<Failing> {
     if lost > 0.0 && lost >= LOST_SHARE * server.requests as f64 {
         found.push(Failing::Lost);
     }
-    // of the others the wait is a person's, that of a check before an address is given, or the path's
+    // other services wait for a person, check before they assign an address, or wait for the path
     let is_measured = matches!(
         server.service,
         Service::Dns | Service::Snmp | Service::Radius | Service::Tftp
@@ -117,7 +117,7 @@ fn failings(server: &Server, datagrams: &Datagrams) -> Vec<Failing> {
     found
 }
 
-/// Failure that requests without an answer tell, if any.
+/// Failure shown by requests without an answer, if any.
 fn silence(server: &Server, datagrams: &Datagrams) -> Option<Failing> {
     if server.unanswered == 0 || is_reported(server, datagrams) {
         return None;
@@ -133,14 +133,14 @@ fn silence(server: &Server, datagrams: &Datagrams) -> Option<Failing> {
             false => Failing::Silent,
         });
     }
-    // one that was not asked for again may have been of no interest any more
+    // a request that was not repeated may no longer have mattered
     let share = server.unanswered_repeated as f64 / server.requests as f64;
     let is_worth_a_word = server.unanswered_repeated > 0
         && (server.unanswered_repeated >= SEVERAL || share >= WORTH_A_WORD);
     is_worth_a_word.then_some(Failing::InPart)
 }
 
-/// True if ICMP errors tell why there is no answer.
+/// True if ICMP errors give the reason for the missing answer.
 fn is_reported(server: &Server, datagrams: &Datagrams) -> bool {
     datagrams.reports.iter().any(|report| {
         report.kind.is_unreachable()
@@ -149,7 +149,7 @@ fn is_reported(server: &Server, datagrams: &Datagrams) -> bool {
     })
 }
 
-/// Adds what another server did.
+/// Adds the counts of another server.
 fn add(all: &mut Server, other: Server) {
     let sums: [(&mut u64, u64); 9] = [
         (&mut all.requests, other.requests),
@@ -263,7 +263,7 @@ fn headline(failing: Failing, server: &Server, others: u64, waited_s: f64) -> Fa
         .with("names", Value::List(names.collect()))
 }
 
-/// Further facts about it.
+/// A further fact about the failure.
 fn further(failing: Failing, server: &Server) -> Option<Fact> {
     match failing {
         Failing::Silent | Failing::InPart => {

@@ -1,4 +1,4 @@
-//! Failures beside TCP data, and what is none.
+//! Failures beside TCP data, and harmless cases like them.
 
 use whydrop_capture::{Network, Packet, Transport};
 use whydrop_datagrams::DatagramTracker;
@@ -9,7 +9,7 @@ const CLIENT: [u8; 4] = [192, 0, 2, 10];
 const SERVER: [u8; 4] = [198, 51, 100, 53];
 const ROUTER: [u8; 4] = [203, 0, 113, 1];
 
-/// A capture under way.
+/// A capture under construction.
 #[derive(Default)]
 struct Talk {
     tracker: DatagramTracker,

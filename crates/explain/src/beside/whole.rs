@@ -1,4 +1,4 @@
-//! A capture about which no verdict says anything: nothing failed in it, it shows too little, or nothing of it can be read.
+//! A capture without any verdict: nothing failed in it, it shows too little, or nothing of it can be read.
 
 use whydrop_capture::Summary;
 use whydrop_datagrams::Datagrams;
@@ -8,10 +8,10 @@ use whydrop_verdict::{Cause, Fact, fact};
 use crate::conditions::Condition;
 use crate::ranked::Ranked;
 
-/// Nothing tells whether a datagram arrived that nobody answers or numbers.
+/// Whether a datagram arrived is unknown if it is neither answered nor numbered.
 const CONFIDENCE: f64 = 0.8;
 
-/// The verdict on a capture without any other; `None` without packets.
+/// The verdict on a capture without other verdicts; `None` without packets.
 pub(crate) fn verdict(
     summary: &Summary,
     tracked: &Tracked,

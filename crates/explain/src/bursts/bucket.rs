@@ -1,5 +1,5 @@
-//! A token bucket by what bursts show of it directly: full when each begins, it lets through what it holds; from the first
-//! loss on it lets through what fills it.
+//! A token bucket as bursts show it directly. It is full when each burst begins and passes its contents at
+//! once; from the first loss on it passes packets at its rate.
 
 use serde::Serialize;
 use whydrop_verdict::Quantity;
@@ -14,10 +14,10 @@ pub struct Bucket {
     pub burst_bytes: Quantity,
 }
 
-/// Fewer packets behind the first loss show no rate.
+/// Fewer packets after the first loss give no rate.
 const FEWEST_REFILLED: f64 = 10.0;
 
-/// The bucket that bursts met, if a bucket is what dropped their packets.
+/// The bucket that dropped packets of the bursts, if a bucket did.
 pub(super) fn bucket(trains: &[Train]) -> Option<Bucket> {
     let broken: Vec<Broken> = trains.iter().filter_map(Train::broken).collect();
     let sum = |of: fn(&Broken) -> f64| broken.iter().map(of).sum::<f64>();
@@ -30,11 +30,11 @@ pub(super) fn bucket(trains: &[Train]) -> Option<Bucket> {
         return None;
     }
     let rate_bps = bytes * 8.0 / seconds;
-    // at the end of each burst a packet more or less, and of equal bursts alike
+    // one packet more or less at the end of each burst, and alike in equal bursts
     let rate_error = sum(|one| one.packet_bytes) / bytes + CLOCK_ERROR;
     let bursts: Vec<(f64, f64)> = broken
         .iter()
-        // the lost packet lacked less than itself
+        // the bucket was short of less than the lost packet
         .map(|one| one.before_bytes - rate_bps / 8.0 * one.before_s + one.packet_bytes / 2.0)
         .map(|burst_bytes| (burst_bytes, 1.0))
         .collect();
@@ -56,7 +56,7 @@ pub(super) fn bucket(trains: &[Train]) -> Option<Bucket> {
     })
 }
 
-/// A burst that lost packets: what passed before the first loss and behind it, and how long either took.
+/// A burst that lost packets: bytes and duration of its parts before and after the first loss.
 pub(super) struct Broken {
     pub packet_bytes: f64,
     pub before_bytes: f64,

@@ -1,8 +1,10 @@
-//! Trains of which the far end tells no single packet, but how many came, second by second: servers of iperf3 and nuttcp.
+//! Trains of which the far end reports only the number of packets received in each second, as servers of
+//! iperf3 and nuttcp do.
 //!
-//! A train that is faster than the hop drains fills it. What comes out of a queue comes at one rate from the first packet on,
-//! and what was inside at the end comes after the last one was sent. A bucket lets its packets through at once, before it
-//! holds to its rate, and nothing comes afterwards. A host that stalls for a while changes neither.
+//! A train faster than the hop's rate fills its queue or empties its bucket. A queue delivers at one rate
+//! from the first packet on, and its contents arrive after the last packet was sent. A bucket passes its
+//! contents at once, then packets at its rate, and nothing arrives afterwards. A host that stalls for a while
+//! changes neither.
 
 use whydrop_verdict::Quantity;
 
@@ -19,12 +21,12 @@ pub struct CountedTrain {
     pub ip_bytes: u32,
     pub sent: u64,
     pub received: u64,
-    /// From the first packet sent to the last, and by how much that may be wrong.
+    /// Seconds from the first packet sent to the last, and their uncertainty.
     pub sending_s: f64,
     pub sending_error_s: f64,
-    /// From the beginning of the first interval to the first packet, at most.
+    /// Seconds from the start of the first interval to the first packet, at most.
     pub late_s: f64,
-    /// Packets that came, in intervals that follow each other from the first packet on: seconds, packets.
+    /// Packets received, in consecutive intervals from the first packet on: seconds, packets.
     pub intervals: Vec<(f64, u64)>,
 }
 
@@ -35,12 +37,12 @@ const FEWEST_LOSSES: u64 = 8;
 struct Told {
     ip_bytes: u32,
     losses: u64,
-    /// Packets a second, with its 95 % interval as a share of it.
+    /// Packets per second, with the 95 % interval as a share of it.
     rate_pps: f64,
     rate_error: f64,
-    /// Packets that came ahead of the rate.
+    /// Packets received ahead of the rate.
     ahead: Quantity,
-    /// Packets that came after the last one was sent.
+    /// Packets received after the last one was sent.
     after: Quantity,
 }
 
@@ -84,26 +86,27 @@ impl CountedTrain {
         ends_s.take_while(|end_s| *end_s <= self.sending_s).count()
     }
 
-    /// The rate, packets a second, behind the first interval, into which a bucket may be emptied; and its 95 % interval as a
-    /// share of it.
+    /// The rate in packets per second after the first interval, in which a bucket may be emptied, and its 95
+    /// % interval as a share of it.
     fn rate(&self) -> Option<(f64, f64)> {
         let steady = self.intervals.get(1..)?;
         let rate = |(seconds, packets): &(f64, u64)| *packets as f64 / seconds;
         let middle = median(steady.iter().map(rate))?;
         let deviation = 1.4826 * median(steady.iter().map(|one| (rate(one) - middle).abs()))?;
-        // a host that stalled in one of them does not count: beyond three deviations, and what counts of whole packets vary by
+        // an interval in which a host stalled does not count: beyond three deviations, and beyond the
+        // rounding to whole packets
         let usual =
             |one: &&(f64, u64)| (rate(one) - middle).abs() <= (3.0 * deviation).max(1.5 / one.0);
         let kept: Vec<(f64, u64)> = steady.iter().filter(usual).copied().collect();
         let (seconds, packets) = total(&kept);
         let rate_pps = packets / seconds;
         let spread = 1.96 * deviation / rate_pps / (kept.len() as f64).sqrt();
-        // a packet more or less at each end, or by what intervals vary
+        // one packet more or less at each end, or the variation between intervals
         (rate_pps > 0.0).then(|| (rate_pps, spread.max(1.0 / packets) + CLOCK_ERROR))
     }
 }
 
-/// Seconds and packets of intervals together.
+/// Seconds and packets of all intervals.
 fn total(intervals: &[(f64, u64)]) -> (f64, f64) {
     intervals
         .iter()
@@ -136,8 +139,8 @@ impl Told {
         }
     }
 
-    /// True for a bucket, which lets packets through ahead of its rate and none behind; false for a queue, the other way
-    /// round; `None` where neither is clear by two to one.
+    /// True for a bucket, which passes packets ahead of its rate and none afterwards; false for a queue,
+    /// which does the opposite; `None` if neither is clear by a factor of two.
     fn is_bucket(&self) -> Option<bool> {
         let clear = |one: Quantity, other: Quantity| {
             one.low.is_some_and(|low| low > FEWEST_INSIDE)
@@ -151,7 +154,7 @@ impl Told {
     }
 }
 
-/// Judges what trains met. `None` where nothing of them arrived.
+/// Explains what happened to trains. `None` if nothing of them arrived.
 pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
     let sum = |of: fn(&CountedTrain) -> u64| trains.iter().map(of).sum::<u64>();
     let (sent, received) = (sum(|train| train.sent), sum(|train| train.received));
@@ -197,7 +200,7 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
     })
 }
 
-/// Of each size the train that tells the rate most sharply, the smallest size first.
+/// The train with the most precise rate of each size, the smallest size first.
 fn sharpest_by_size(trains: &[CountedTrain]) -> Vec<Told> {
     let mut told: Vec<Told> = trains.iter().filter_map(CountedTrain::told).collect();
     told.sort_by(|a, b| (a.ip_bytes.cmp(&b.ip_bytes)).then(a.rate_error.total_cmp(&b.rate_error)));
@@ -224,7 +227,7 @@ fn times(one: Quantity, factor: f64) -> Quantity {
     }
 }
 
-/// A policer, where the large packets tell one; else what is not known.
+/// A policer if the large packets show one; otherwise an unknown cause.
 fn verdict(policer: Option<&Told>, basis: Option<ByteBasis>, lost: u64) -> Verdict {
     let mut found = Verdict {
         cause: "unknown".to_owned(),

@@ -1,4 +1,4 @@
-//! The content of a full queue, by what lost packets found in it.
+//! Contents of a full queue, from the packets ahead of each lost packet.
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Held, Passages};
@@ -8,53 +8,54 @@ use super::Limit;
 use super::trains::{Train, gap_deviation, sizes};
 use crate::hop::ByteBasis;
 
-/// The packets that lost packets of one size found waiting.
+/// Number of packets that lost packets of one size found queued.
 pub(super) struct Full {
     pub ip_bytes: f64,
     /// Median, with its interval.
     pub packets: Quantity,
     pub losses: usize,
-    /// Losses that found a different number, and packets that passed though more was inside.
+    /// Losses that found a different number, and packets that passed although more were queued.
     pub misfits: usize,
     pub passed_with_more: usize,
 }
 
-/// The queue that lost packets met.
+/// The queue state at the losses.
 pub(super) struct Met {
-    /// Its limit, where they found it full.
+    /// The queue's limit, if the losses found it full.
     pub limit: Option<Limit>,
-    /// Packets that passed though they found more inside than lost ones did.
+    /// Packets that passed although they found more queued than lost ones did.
     pub passed_with_more: usize,
 }
 
-/// Fewer losses of one size say nothing.
+/// Fewer losses of one size are not evaluated.
 const FEWEST_LOSSES: usize = 4;
 
-/// A full queue holds the same number each time: to within so many packets, by which the order of events of one moment is
-/// uncertain.
+/// A full queue holds the same number each time, within this many packets: the order of simultaneous events
+/// is uncertain.
 const SAME_PACKETS: f64 = 2.0;
 
-/// Fewer packets inside than this make no queue.
+/// Fewer packets in the hop are no queue.
 pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
-/// A drop-tail queue drops what finds it full, all of that, and nothing else. Stamps misplace a tenth of the packets by more than
-/// [`gap_deviation`] says. Of a law that drops less than half of what comes while it drops (RED, PIE, CoDel), as many pass as
-/// are lost: half of the losses find less than their median, and no fewer pass with more, a third of all that counts here.
-/// This share lies half way.
+/// A drop-tail queue drops all packets that find it full, and no others. Timestamps misplace a tenth of the
+/// packets by more than [`gap_deviation`] gives. A law that drops less than half of the arrivals while it
+/// drops (RED, PIE, CoDel) passes at least as many as it drops: half of its losses find fewer packets than
+/// their median, and no fewer pass with more, together a third of all counted here. This limit is half of
+/// that share.
 const MOST_MISFITS: f64 = 0.2;
 
-/// Packets on their way, and what each found.
+/// Packets in the hop, and the queue that each found.
 pub(super) struct Inside<'a> {
     pub passages: &'a Passages,
     pub held: &'a [Held],
-    /// Share of the service that went to others' packets.
+    /// Share of the service that went to other traffic.
     pub unseen_share: f64,
 }
 
-/// Finds what lost packets met: the limit of a full queue, if that is what it was.
+/// Finds the queue state at the losses: the limit of a full queue, if there was one.
 ///
-/// A limit in packets is reached by as many small packets as large ones, a limit in bytes by as many bytes: packets that are
-/// four times smaller decide by a factor of four.
+/// A limit in packets is reached by equally many small and large packets, a limit in bytes by equally many
+/// bytes: packets of a quarter of the size distinguish the two by a factor of four.
 pub(super) fn limit(
     seen: &Inside,
     trains: &[Train],
@@ -85,7 +86,7 @@ pub(super) fn limit(
         })
         .collect();
     for full in &mut found {
-        // others' packets may be smaller than ours: more of them wait as long
+        // packets of other traffic may be smaller: more of them take the same time
         full.packets.high = full.packets.high.map(|high| high * (1.0 + unseen_share));
     }
     Met {
@@ -94,7 +95,7 @@ pub(super) fn limit(
     }
 }
 
-/// The limit that full queues of packets of several sizes, the smallest first, agree on.
+/// The limit on which full queues of packets of several sizes agree, the smallest size first.
 pub(super) fn of_sizes(mut found: Vec<Full>, basis: Option<ByteBasis>) -> Option<Limit> {
     let losses: usize = found.iter().map(|full| full.losses).sum();
     let misfits: usize = found.iter().map(|full| full.misfits).sum();
@@ -113,7 +114,8 @@ pub(super) fn of_sizes(mut found: Vec<Full>, basis: Option<ByteBasis>) -> Option
             _ => None,
         }
     });
-    // what finds a limit in bytes reached lacks room for itself: the smaller it is, the sharper that is known
+    // a packet that meets a limit in bytes lacks room for its own size: the smaller it is, the more exact the
+    // limit
     let sharpest = small
         .filter(|_| limited_by == Some("bytes"))
         .unwrap_or(&large);
@@ -138,10 +140,10 @@ pub(super) fn of_sizes(mut found: Vec<Full>, basis: Option<ByteBasis>) -> Option
 }
 
 impl Full {
-    /// From what lost packets found, and those that passed.
+    /// From the queue found by lost packets, and by those that passed.
     ///
-    /// Which of the places are others' changes by chance: of `n` places that are theirs with probability `p` by the standard
-    /// deviation of a binomial distribution, and so does what a full queue holds of packets of our size.
+    /// Which places belong to other traffic varies by chance: of `n` places, each with probability `p`, by
+    /// the standard deviation of a binomial distribution; so does the number of our packets in a full queue.
     fn of(
         ip_bytes: f64,
         jitter: f64,
@@ -161,7 +163,7 @@ impl Full {
             .filter(|held| (*held - median).abs() > same)
             .count();
         let more = passed.iter().filter(|held| **held > median + same).count();
-        // the interval of a median by order statistics
+        // interval of a median from order statistics
         let half = lost.len() as f64 / 2.0;
         let reach = 0.98 * (lost.len() as f64).sqrt();
         let low = lost[(half - reach).max(0.0) as usize];
@@ -170,7 +172,7 @@ impl Full {
             ip_bytes,
             packets: Quantity {
                 value: median,
-                // the packet in service may hold a place or not
+                // the packet in service may occupy a place or not
                 low: Some((low - 1.0).max(0.0)),
                 high: Some(high + 1.0),
             },
@@ -181,10 +183,11 @@ impl Full {
     }
 }
 
-/// Of the distance between the two answers, what an answer may be off: nearer to one than to the other by three to one.
+/// Largest deviation of an answer, as a share of the distance between both answers: three times closer to one
+/// than to the other.
 const AGREE: f64 = 0.25;
 
-/// The median of what lost packets found waiting, of whatever size: packets.
+/// Median number of packets of any size that lost packets found queued.
 pub(super) fn lost_found_packets(passages: &Passages, inside: &[Held]) -> Option<f64> {
     let lost = inside.iter().zip(&passages.outcome);
     let lost = lost.filter(|(_, seen)| **seen == Seen::Lost);
@@ -205,8 +208,9 @@ fn held_by_count(passages: &Passages, kind: (u32, Seen), inside: &[Held]) -> Vec
         .collect()
 }
 
-/// Where others share the queue, what it held is what a packet waited for, at the rate at which the queue drains, in packets of
-/// that size: of a lost packet, what the last one before it waited for, which took a place itself.
+/// If other traffic shares the queue, its contents follow from the waiting time at the queue's drain rate, in
+/// packets of that size: for a lost packet, from the wait of the last packet before it, which occupied a
+/// place itself.
 fn held_by_waits(passages: &Passages, kind: (u32, Seen), rate_bps: f64) -> Vec<f64> {
     let per_second = rate_bps / 8.0 / f64::from(kind.0);
     of_kind(passages, kind)

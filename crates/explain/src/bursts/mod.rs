@@ -1,18 +1,18 @@
-//! Bursts of packets on a path: a hop, seen from both of its ends.
+//! Bursts of packets on a path: a hop observed from both ends.
 //!
-//! When each packet left its sender and when it arrived, or that it did not, is what two captures show of a stretch of path;
-//! so it is judged as one ([`hop`](crate::hop)). Two things are known better here: every burst found the path idle, and
-//! behind each other its packets filled the queue for long, so that the rate at which it drains is that of the whole train
-//! (the dispersion of long trains: Dovrolis, Ramanathan and Moore, "Packet-dispersion techniques and a capacity-estimation
-//! methodology", IEEE/ACM Transactions on Networking 12(6), 2004; of pairs: Keshav, "A control-theoretic approach to flow
-//! control", SIGCOMM 1991).
+//! Departure and arrival time of each packet, or its loss, are what two captures show of a stretch of path;
+//! so the path is judged as one ([`hop`](crate::hop)). Two things are known better here. Every burst found
+//! the path idle; and its back-to-back packets kept the queue filled, so that the rate of the whole train is
+//! the queue's drain rate (the dispersion of long trains: Dovrolis, Ramanathan and Moore, "Packet-dispersion
+//! techniques and a capacity-estimation methodology", IEEE/ACM Transactions on Networking 12(6), 2004; of
+//! pairs: Keshav, "A control-theoretic approach to flow control", SIGCOMM 1991).
 //!
-//! | module | what it does |
+//! | module | subject |
 //! |---|---|
-//! | `trains` | rates of trains: of the line, of the hop, and what it counts |
-//! | `limit` | what a full queue holds, by what lost packets found in it |
-//! | `bucket` | a token bucket by what passed before and behind the first loss |
-//! | `counted` | the same where the far end tells no single packet, but how many came when |
+//! | `trains` | rates of trains: of the sender's line, of the hop, and the bytes that the hop counts |
+//! | `limit` | contents of a full queue, from the packets ahead of each lost packet |
+//! | `bucket` | a token bucket, from the parts of bursts before and after the first loss |
+//! | `counted` | the same if the far end reports only counts of packets per interval |
 
 mod bucket;
 mod counted;
@@ -40,12 +40,12 @@ use trains::{bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
 /// One packet of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BurstPacket {
-    /// Trains of one lot were measured by the same two clocks, close to each other in time.
+    /// Trains of one lot were measured with the same two clocks, close together in time.
     pub lot: u32,
     pub burst: u32,
-    /// In the sender's clock.
+    /// By the sender's clock.
     pub left_ns: i64,
-    /// In the receiver's; `None` for a lost packet.
+    /// By the receiver's clock; `None` for a lost packet.
     pub arrived_ns: Option<i64>,
     pub ip_bytes: u32,
     pub marked: bool,
@@ -59,47 +59,49 @@ pub struct Bursts {
     pub marked: usize,
     /// Rate of the fastest burst as it left its sender, bit/s, IP bytes.
     pub line_rate_bps: Option<f64>,
-    /// Rate of arrivals behind each other while packets waited, bit/s, IP bytes of large packets.
+    /// Rate of back-to-back arrivals while packets were queued, bit/s, IP bytes of large packets.
     pub drain_rate_bps: Option<Quantity>,
-    /// The same of all that was slowed, whatever slowed it: which rate to try next.
+    /// The same for all trains that were slowed, for any reason: the rate to try next.
     pub arrival_rate_bps: Option<f64>,
-    /// Bytes that came faster than that before packets had to wait: the bucket of a shaper, IP bytes.
+    /// Bytes received faster than that before packets were queued: the bucket of a shaper, IP bytes.
     pub burst_bytes: Option<Quantity>,
-    /// The bucket that dropped packets, if that is what did: the fit to their fates (`verdict`) must agree.
+    /// The bucket that dropped packets, if one did: the fit to the lost packets (`verdict`) must agree.
     pub bucket: Option<Bucket>,
-    /// Longest wait, seconds above that of a packet that finds the path idle.
+    /// Longest queueing delay in seconds, relative to a packet that finds the path idle.
     pub longest_wait_s: f64,
-    /// The most that any packet found waiting: packets, and IP bytes.
+    /// The largest queue that any packet found: packets, and IP bytes.
     pub most_packets: f64,
     pub most_bytes: f64,
-    /// Packets that lost packets found waiting, the median.
+    /// Median number of packets that lost packets found queued.
     pub lost_found_packets: Option<f64>,
-    /// Packets that passed though they found more inside than lost ones did: a full queue lets none of them in.
+    /// Packets that passed although they found more queued than lost ones did: a full queue lets none of them
+    /// in.
     pub passed_with_more: usize,
-    /// The content of a full queue, where lost packets found one.
+    /// Contents of a full queue, if lost packets found one.
     pub limit: Option<Limit>,
-    /// The bytes that the queue counts of each packet: `ip`, `ethernet` or `wire`, where small packets tell.
+    /// The bytes that the queue counts for each packet: `ip`, `ethernet` or `wire`, if small packets show it.
     pub byte_basis: Option<&'static str>,
-    /// Where something was lost: why.
+    /// The cause of the losses, if there were any.
     pub verdict: Option<Verdict>,
 }
 
-/// The content of a full queue, by what lost packets found in it.
+/// Contents of a full queue, from the packets ahead of each lost packet.
 #[derive(Debug, Clone, Serialize)]
 pub struct Limit {
-    /// `packets` or `bytes`; `None` where packets of one size alone were lost, or two sizes agree on neither.
+    /// `packets` or `bytes`; `None` if only packets of one size were lost, or two sizes agree on neither.
     pub limited_by: Option<&'static str>,
     pub packets: Quantity,
-    /// In bytes as the hop counts them (`byte_basis`), where that is known; else IP bytes.
+    /// In the bytes that the hop counts (`byte_basis`) if known; otherwise in IP bytes.
     pub bytes: Quantity,
-    /// Of the losses, and of what passed though more was inside, the share that a full queue accounts for: 0 to 1.
+    /// Share of the losses, and of the packets that passed although more were queued, that a full queue
+    /// accounts for: 0 to 1.
     pub certainty: f64,
 }
 
-/// Timers and interrupts hold a few packets back: where no more wait, and none is lost for it, nothing is told of a queue.
+/// Timers and interrupts delay a few packets: a shorter queue without losses is not reported.
 const LEAST_QUEUE_PACKETS: f64 = 5.0;
 
-/// Judges what bursts met. `None` where none of them arrived.
+/// Explains what happened to bursts. `None` if none of them arrived.
 pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let passages = passages(packets)?;
     let trains = trains(packets);
@@ -110,7 +112,8 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         base_rtt_s: None,
         missed_share: 0.0,
     });
-    // by the stamps as they are: what a capture leaves open, the sender's line and its own queue, is known here
+    // by the timestamps as they are: the sender's line and its own queue, unknown in a capture, are known
+    // here
     let waits = passages.wait_s.iter().filter(|wait| !wait.is_nan());
     let longest_wait_s = waits.fold(0.0, |most: f64, wait| most.max(*wait));
     let inside = held(&passages, 0.0);
@@ -128,7 +131,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     };
     let met = limit(&seen, &trains, arrival_rate, basis);
     let verdict = (passages.lost > 0).then(|| verdict(&hop));
-    // what lost packets found full is a queue, however short
+    // losses that found it full prove a queue, however short
     let overflowed = verdict.as_ref().is_some_and(|verdict| {
         [Cause::ShallowQueue, Cause::DeepQueue]
             .map(Cause::name)
@@ -162,8 +165,8 @@ fn verdict(hop: &Hop) -> Verdict {
     hop_verdict(&judge_hop(hop), hop, place, Vec::new(), largest, Vec::new()).0
 }
 
-/// The packets on their way; the idle path's time is that of the fastest packet of each lot and size, since large packets take
-/// longer to be sent than small ones.
+/// The packets in the hop. The transit time of the idle path is that of the fastest packet of each lot and
+/// size, since large packets take longer to transmit than small ones.
 fn passages(packets: &[BurstPacket]) -> Option<Passages> {
     let transit_ns = |packet: &BurstPacket| Some(packet.arrived_ns?.saturating_sub(packet.left_ns));
     let mut shortest_ns: HashMap<(u32, u32), i64> = HashMap::new();

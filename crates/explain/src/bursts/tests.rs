@@ -3,8 +3,8 @@ use whydrop_path::{
     Arrival, CoDel, Fifo, Limit, Outcome, PathElement, Pie, Policer, Random, Red, replay,
 };
 
-/// Bursts of two sizes at 100 Mbit/s, of as many bytes, one every second or twice as long as it takes, through a hop and 5 ms
-/// of path by a clock that is 3 s ahead.
+/// Bursts of two sizes at 100 Mbit/s with equal bytes, one every second or every two burst durations, through
+/// a hop and 5 ms of path, received by a clock that is 3 s ahead.
 fn through(hop: &mut impl PathElement, packets: u32) -> Bursts {
     let every_ns = (2 * i64::from(packets) * 120_000).max(1_000_000_000);
     let mut rows = Vec::new();
@@ -136,7 +136,8 @@ fn a_path_as_fast_as_its_line_holds_nothing_up() {
     ));
 }
 
-/// Trains of two sizes at 1.5 times the rate of the hop for 4 s, of which the far end counts what came in each half second.
+/// Trains of two sizes at 1.5 times the rate of the hop for 4 s; the far end counts arrivals in each half
+/// second.
 fn counted_through(hop: &mut impl PathElement, rate_bps: f64) -> Bursts {
     let mut trains = Vec::new();
     for (number, ip_bytes) in [(0_i64, 1500_u32), (1, 375)] {
@@ -201,14 +202,15 @@ fn counts_alone_tell_a_limit_in_packets_from_one_in_bytes_and_both_from_a_police
     }
 }
 
-/// Bursts of two sizes through a hop whose stamps a busy host delays: by some microseconds, and now and then by much more.
+/// Bursts of two sizes through a hop. A busy host delays its timestamps: by some microseconds, and
+/// occasionally by much more.
 fn through_a_busy_host(hop: &mut impl PathElement, draw: &Draw, random: &mut Random) -> Bursts {
     let mut rows = Vec::new();
     let mut arrivals = Vec::new();
     let mut start_ns = 0;
     for burst in 0..6_u32 {
         let ip_bytes = if burst % 2 == 0 { 1500 } else { 375 };
-        // the last two come at a rate between, as the search sends them
+        // the last two have a rate between the others, as the search sends them
         let step = if burst < 4 {
             draw.step
         } else {
@@ -216,7 +218,7 @@ fn through_a_busy_host(hop: &mut impl PathElement, draw: &Draw, random: &mut Ran
         };
         let gap_ns = f64::from(ip_bytes) * 8e9 / (draw.rate_bps * step);
         let fills = draw.limit as f64 * 1.5 / (1.0 - 1.0 / step);
-        // a limit in packets is reached by as many small ones, one in bytes by as many bytes
+        // a limit in packets is reached by equally many small ones, one in bytes by equally many bytes
         let count = fills as u32 * (1500 / ip_bytes) + 40;
         let mut stamped_ns = 0;
         for place in 0..count {
@@ -248,13 +250,13 @@ fn through_a_busy_host(hop: &mut impl PathElement, draw: &Draw, random: &mut Ran
     explain_bursts(&rows).unwrap()
 }
 
-/// One stamp in five hundred waits for a processor, for up to a millisecond.
+/// One timestamp in five hundred waits for a processor, for up to a millisecond.
 fn late_ns(random: &mut Random) -> i64 {
     let stalled = random.chance(0.002);
     random.exponential(if stalled { 5e5 } else { 5e3 }) as i64
 }
 
-/// A hop drawn by chance.
+/// A random hop.
 struct Draw {
     rate_bps: f64,
     step: f64,
@@ -271,7 +273,8 @@ impl Draw {
     }
 }
 
-/// Of so many hops of each kind drawn with this seed, those that were called what they are not, and full queues not told.
+/// Of this many hops of each kind drawn with this seed: those that got a wrong name, and the number of full
+/// queues that were missed.
 fn mistaken(seed: u64, draws: u32) -> (Vec<String>, u32) {
     let mut random = Random::new(seed);
     let (mut wrong, mut missed) = (Vec::new(), 0);
@@ -293,7 +296,7 @@ fn mistaken(seed: u64, draws: u32) -> (Vec<String>, u32) {
             None => missed += 1,
             _ => {}
         }
-        // queue management of a queue that never fills by itself
+        // queue management with a queue that never reaches its limit
         let limit = Limit::packets(4 * draw.limit + 1000);
         let packet_ns = 12e12 / draw.rate_bps;
         let target_ns = (draw.limit as f64 / 4.0 * packet_ns) as i64;
@@ -308,7 +311,7 @@ fn mistaken(seed: u64, draws: u32) -> (Vec<String>, u32) {
                 "pie",
                 Box::new(Pie::new(rate_bps, limit, seed).with_target(target_ns)),
             ),
-            // with a lower maximum it drops all that comes beyond it, and is full there
+            // with a lower maximum it drops all arrivals beyond it, and is full there
             (
                 "red",
                 Box::new(
@@ -338,6 +341,6 @@ fn queue_management_is_no_full_queue_and_full_queues_are_told_on_busy_hosts() {
 fn of_many_hops_no_managed_queue_is_called_full() {
     let (wrong, missed) = mistaken(72, 25);
     assert!(wrong.is_empty(), "{wrong:?}");
-    // stamps that late hide a few
+    // timestamps delayed this much hide a few
     assert!(missed <= 6, "{missed}");
 }

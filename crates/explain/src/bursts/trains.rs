@@ -1,4 +1,4 @@
-//! Trains: bursts as they left and as they arrived, and the rates of both.
+//! Trains: bursts as they were sent and received, and their rates.
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_verdict::Quantity;
@@ -8,8 +8,8 @@ use super::bucket::Broken;
 use crate::hop::{ByteBasis, Hop};
 use crate::parameters::CLOCK_ERROR;
 
-/// By how much the times between arrivals of packets behind each other vary: `share` of them by less, in service times of a
-/// packet. What is stamped is as uncertain.
+/// Variation of the times between back-to-back arrivals: `share` of them vary by less, in service times of a
+/// packet. Timestamps are equally uncertain.
 pub(super) fn gap_deviation(trains: &[Train], ip_bytes: u32, share: f64) -> f64 {
     let mut gaps: Vec<f64> = trains
         .iter()
@@ -26,7 +26,7 @@ pub(super) fn gap_deviation(trains: &[Train], ip_bytes: u32, share: f64) -> f64 
     off[(off.len() as f64 * share) as usize] / service
 }
 
-/// Sizes of packets, IP bytes, from the smallest.
+/// Sizes of packets in IP bytes, the smallest first.
 pub(super) fn sizes(passages: &Passages) -> Vec<u32> {
     let mut sizes: Vec<u32> = passages.bytes.iter().map(|bytes| *bytes as u32).collect();
     sizes.sort_unstable();
@@ -34,10 +34,10 @@ pub(super) fn sizes(passages: &Passages) -> Vec<u32> {
     sizes
 }
 
-/// One burst: its packets in the order of sending, and those that arrived in the order of arrival.
+/// One burst: its packets in the order of sending, and those received in the order of arrival.
 pub(super) struct Train {
     left: Vec<(i64, u32)>,
-    /// Of each that left.
+    /// For each packet that was sent.
     lost: Vec<bool>,
     arrived: Vec<(i64, u32)>,
 }
@@ -68,15 +68,15 @@ pub(super) fn trains(packets: &[BurstPacket]) -> Vec<Train> {
         .collect()
 }
 
-/// Shorter trains tell no rate.
+/// Shorter trains give no rate.
 const SHORTEST_TRAIN: usize = 8;
 
-/// Timers send a few packets at once: parts are many times longer than that.
+/// Timers send a few packets at once; a part is many times longer than that.
 const SHORTEST_PART: usize = 64;
 const MOST_PARTS: usize = 32;
 
 impl Train {
-    /// Before and behind its first loss.
+    /// The parts before and after its first loss.
     pub(super) fn broken(&self) -> Option<Broken> {
         let first = self.lost.iter().position(|lost| *lost)?;
         let passed = self.left.iter().zip(&self.lost).enumerate();
@@ -101,17 +101,17 @@ impl Train {
         rate_bps(&self.left)
     }
 
-    /// The rate at which the later half arrived: there a queue, if there is one, has been filled and the
-    /// bucket of a shaper emptied.
+    /// The rate at which the later half arrived: by then a queue, if there is one, is filled and the bucket
+    /// of a shaper empty.
     fn late_rate_bps(&self) -> Option<f64> {
         rate_bps(self.late())
     }
 
-    /// The same of its parts, each with the seconds that it took: a host that stalled in one of them does not count.
+    /// The same for its parts, each with its duration: a part in which a host stalled does not count.
     fn late_rates(&self) -> impl Iterator<Item = (f64, f64)> {
         let late = self.late();
         let parts = (late.len() / SHORTEST_PART).clamp(1, MOST_PARTS);
-        // neighbours share the packet between them
+        // neighbouring parts share the packet between them
         let bound = move |part: usize| part * (late.len() - 1) / parts;
         (0..parts).filter_map(move |part| {
             let stamps = &late[bound(part)..=bound(part + 1)];
@@ -124,7 +124,8 @@ impl Train {
         &self.arrived[self.arrived.len() / 2..]
     }
 
-    /// The later half, or all of it where that is a single packet: behind each other arrive what waited for each other.
+    /// The later half, or all of it if that half is a single packet: packets that queued behind each other
+    /// arrive back to back.
     fn behind_each_other(&self) -> &[(i64, u32)] {
         if self.late().len() > 1 {
             self.late()
@@ -138,10 +139,10 @@ impl Train {
     }
 }
 
-/// Trains whose rates differ by less were sent at one rate.
+/// Trains with rates that differ by less were sent at one rate.
 const ONE_RATE: f64 = 0.1;
 
-/// The rate of the fastest trains, each weighed by how long it lasted, bit/s.
+/// The rate of the fastest trains, weighted by duration, bit/s.
 pub(super) fn line_rate_bps(trains: &[Train]) -> Option<f64> {
     let rates = || {
         trains
@@ -158,7 +159,7 @@ pub(super) fn line_rate_bps(trains: &[Train]) -> Option<f64> {
     Some(bits / seconds)
 }
 
-/// Bytes behind the first packet over the time since it came, bit/s.
+/// Bytes after the first packet, divided by the time since it, bit/s.
 fn rate_bps(stamps: &[(i64, u32)]) -> Option<f64> {
     let (first, last) = (stamps.first()?, stamps.last()?);
     let seconds = (last.0 - first.0) as f64 * 1e-9;
@@ -166,14 +167,15 @@ fn rate_bps(stamps: &[(i64, u32)]) -> Option<f64> {
     (stamps.len() >= SHORTEST_TRAIN && seconds > 0.0).then(|| bytes * 8.0 / seconds)
 }
 
-/// A train arrived slower than it was sent where the rates differ by more than this share of what they would by chance.
+/// A train arrived slower than it was sent if the rates differ by more than this share.
 const SLOWER: f64 = 0.002;
 
-/// Least uncertainty of a stamp, in service times: an interrupt's delay.
+/// Least uncertainty of a timestamp in service times: an interrupt's delay.
 const LEAST_DEVIATION: f64 = 0.05;
 
-/// The rate at which long trains of the largest packets arrived that had been sent faster. Where the hop serves others too the
-/// rate of a train is what they leave of it, and the time between single departures tells more.
+/// The rate at which long trains of the largest packets arrived that were sent faster. If the hop serves
+/// other traffic too, the rate of a train is only its share, and the time between single departures is more
+/// informative.
 pub(super) fn drain_rate(trains: &[Train], hop: &Hop) -> Option<Quantity> {
     let departures = hop.departures.as_ref();
     if let Some(shared) = departures.filter(|departures| departures.unseen_share > 0.0) {
@@ -187,11 +189,11 @@ pub(super) fn drain_rate(trains: &[Train], hop: &Hop) -> Option<Quantity> {
     rate_of_size(trains, largest).or_else(|| rate_of_short_trains(trains, largest))
 }
 
-/// Fewer times between arrivals tell no rate.
+/// Fewer times between arrivals give no rate.
 const FEWEST_GAPS: usize = 3;
 
-/// The same where so few packets of each train arrived that none tells a rate by itself, as a queue of a few packets behind a
-/// line that is many times faster lets hardly more of a burst pass than it holds: by all times between arrivals together.
+/// The same if too few packets of each train arrived to give a rate (a queue of a few packets behind a line
+/// many times faster passes hardly more of a burst than it holds): from all times between arrivals together.
 fn rate_of_short_trains(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
     let gaps: Vec<f64> = trains
         .iter()
@@ -219,7 +221,7 @@ fn rate_of_short_trains(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
     })
 }
 
-/// The rate at which trains of one size arrived that had been sent faster, bit/s, IP bytes.
+/// The rate at which trains of one size arrived that were sent faster, bit/s, IP bytes.
 fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
     let slowed: Vec<(f64, f64)> = trains
         .iter()
@@ -231,14 +233,15 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
         })
         .flat_map(Train::late_rates)
         .collect();
-    // each part weighs as much as it lasted
+    // each part is weighted by its duration
     let value = weighted_median(&slowed)?;
     let apart: Vec<(f64, f64)> = slowed
         .iter()
         .map(|(rate, seconds)| ((rate - value).abs(), *seconds))
         .collect();
     let seconds: f64 = slowed.iter().map(|(_, seconds)| seconds).sum();
-    // the first and the last arrival of a part are as uncertain as any two: their distance varies as a gap does
+    // the first and the last arrival of a part are as uncertain as any two: their distance varies as a gap
+    // does
     let packets = seconds / slowed.len() as f64 * value / 8.0 / f64::from(ip_bytes);
     let ends = gap_deviation(trains, ip_bytes, 0.95).max(LEAST_DEVIATION) / packets.max(1.0) / 1.96;
     let spread = NORMAL_DEVIATION * weighted_median(&apart)? / value;
@@ -250,7 +253,7 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
     })
 }
 
-/// The bytes that the hop counts of each packet, where trains of two sizes were slowed.
+/// The bytes that the hop counts for each packet, if trains of two sizes were slowed.
 pub(super) fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
     let sizes = sizes(&hop.passages);
     let (small, large) = (*sizes.first()?, *sizes.last()?);
@@ -258,9 +261,9 @@ pub(super) fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
     basis_of_rates((small, slow?), (large, fast?))
 }
 
-/// The bytes that a hop counts of each packet, by the rates of packets of two sizes, IP bytes: small packets take longer than
-/// their share of the bytes. With `r` and `R` the rates of packets of `b` and `B` bytes, the overhead `o` satisfies
-/// `r (b + o) / b = R (B + o) / B`.
+/// The bytes that a hop counts for each packet, from the rates of packets of two sizes in IP bytes: small
+/// packets take longer than their share of the bytes. With `r` and `R` the rates of packets of `b` and `B`
+/// bytes, the overhead `o` satisfies `r (b + o) / b = R (B + o) / B`.
 pub(super) fn basis_of_rates(
     (small, slow): (u32, Quantity),
     (large, fast): (u32, Quantity),
@@ -268,7 +271,7 @@ pub(super) fn basis_of_rates(
     let (b, big) = (f64::from(small), f64::from(large));
     let overhead = |slow: f64, fast: f64| (fast - slow) / (slow / b - fast / big);
     let value = overhead(slow.value, fast.value);
-    // both clocks' error is the same for both sizes
+    // the clocks' error is the same for both sizes
     let error = |one: Quantity| one.high.map(|high| high / one.value - 1.0 - CLOCK_ERROR);
     let error = error(slow)?.hypot(error(fast)?);
     let width = (overhead(slow.value * (1.0 - error), fast.value) - value).abs();
@@ -281,10 +284,10 @@ pub(super) fn basis_of_rates(
     (small < large && off(&nearest) + width < next - width).then_some(nearest)
 }
 
-/// Of a normal distribution, its standard deviation over the median of absolute deviations.
+/// Standard deviation of a normal distribution divided by its median absolute deviation.
 const NORMAL_DEVIATION: f64 = 1.4826;
 
-/// The value with half of the weight on each side; values with their weights.
+/// The weighted median; values with their weights.
 pub(super) fn weighted_median(values: &[(f64, f64)]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -297,8 +300,8 @@ pub(super) fn weighted_median(values: &[(f64, f64)]) -> Option<f64> {
     middle.map(|(value, _)| *value)
 }
 
-/// The most that any train delivered ahead of `rate_bps`, bytes: what a full bucket let through at once. The first packet alone
-/// is no bucket.
+/// The most bytes that any train delivered ahead of `rate_bps`: the contents of a full bucket, passed at
+/// once. The first packet alone is no bucket.
 pub(super) fn bucket_bytes(trains: &[Train], rate_bps: f64) -> Option<Quantity> {
     let ahead = trains.iter().filter_map(|train| {
         let first_ns = train.arrived.first()?.0;
@@ -317,5 +320,5 @@ pub(super) fn bucket_bytes(trains: &[Train], rate_bps: f64) -> Option<Quantity> 
     })
 }
 
-/// Timers and interrupts let a few packets go together; a bucket that is no larger is none that could be told.
+/// Timers and interrupts release a few packets together; a bucket no larger than that cannot be detected.
 const LEAST_BUCKET_PACKETS: f64 = 6.0;

@@ -1,8 +1,9 @@
-//! Segments that were damaged on the way: their checksum is wrong, and the receiver dropped them.
+//! Segments that were damaged in transit: their checksum is wrong, and the receiver dropped them.
 //!
-//! Only where a capture near the receiver holds segments that never arrived is it read again, and every byte looked at. Interfaces that
-//! compute checksums, or join segments, leave wrong ones in captures of what the hosts took: so it is silent
-//! unless just the lost segments of a flow are wrong, in captures of whole packets.
+//! The capture is read again, byte by byte, only if it was taken near the receiver and holds segments that
+//! never arrived. Interfaces that compute checksums, or join segments, leave wrong ones in captures of
+//! packets that the hosts accepted. So a verdict needs captures of whole packets in which exactly the lost
+//! segments of a flow have wrong checksums.
 
 use std::collections::HashMap;
 
@@ -13,21 +14,21 @@ use whydrop_verdict::{Cause, Fact, fact};
 use super::Condition;
 use crate::group::Group;
 
-/// Sound segments that show that checksums are computed before the capture.
+/// Correct segments that show that checksums are computed before the capture.
 const MANY: u64 = 10;
-/// Numbers of damaged packets in a fact at most.
+/// Most packet numbers in a fact.
 const MOST_NUMBERS: usize = 16;
 
 /// The checksums of a flow's segments.
 #[derive(Default)]
 struct Looked {
     right: u64,
-    /// Of segments that were lost, by number.
+    /// Lost segments with a wrong checksum, by number.
     wrong_lost: Vec<u64>,
     wrong_delivered: u64,
 }
 
-/// Looks for damage among the losses, and notes it with the flows.
+/// Looks for damage among the losses, and stores it with the flows.
 pub(crate) fn look(capture: &Capture, tracked: &mut Tracked) {
     let flows = tracked
         .connections
@@ -37,7 +38,7 @@ pub(crate) fn look(capture: &Capture, tracked: &mut Tracked) {
         .filter(|flow| is_worth_a_look(flow))
         .map(|flow| ((flow.source, flow.destination), (flow, Looked::default())))
         .collect();
-    // what was a stream cannot be read again
+    // a stream cannot be read again
     let again = || capture.again();
     let Some(mut capture) = (!flows.is_empty()).then(again).flatten() else {
         return;
@@ -61,7 +62,7 @@ pub(crate) fn look(capture: &Capture, tracked: &mut Tracked) {
     }
 }
 
-/// Segments that were seen near the receiver, and that it did not get.
+/// Segments that were captured near the receiver but did not reach it.
 fn is_worth_a_look(flow: &Flow) -> bool {
     let is_seen = |flags: SegmentFlags| !flags.has(SegmentFlags::INFERRED);
     let vanished = || {
@@ -82,7 +83,7 @@ fn ends(packet: &Packet) -> Option<(Endpoint, Endpoint)> {
     (tcp.payload_bytes > 0).then_some((source, destination))
 }
 
-/// True if a segment of this time was lost.
+/// True if a segment with this timestamp was lost.
 fn is_lost(flow: &Flow, time_ns: i64) -> bool {
     let first = flow
         .segments

@@ -1,9 +1,10 @@
 //! Packets that exist twice: in the record alone, or on the path.
 //!
-//! Copies that nobody but the capture got are the tap's (`-i any`, a mirror port): they are recognised by what only one packet
-//! can have (`whydrop_capture`'s `duplicates`). A receiver that reports data as received twice (RFC 2883) which was not
-//! retransmitted got a copy that the path made, whether the capture holds it or not: a tap's copy gets no answer. Silent on the path's where its sender repeats as much as was reported:
-//! the report may be late.
+//! Copies that only the capture got come from the tap (`-i any`, a mirror port): they are recognised by
+//! fields that are unique to one packet (`whydrop_capture`'s `duplicates`). A receiver that reports data as
+//! received twice (RFC 2883) which was not retransmitted got a copy that the path made, whether the capture
+//! holds it or not: a tap's copy gets no answer. No verdict on copies by the path if the sender retransmitted
+//! as much as was reported: the report may be late.
 
 use whydrop_capture::Summary;
 use whydrop_tcp::{Flow, Tracked};
@@ -13,18 +14,18 @@ use super::Condition;
 use super::options::is_mangled;
 use crate::group::Group;
 
-/// Fewer copies may be of any origin.
+/// Fewer copies may have any origin.
 const SEVERAL: u64 = 3;
-/// One packet in a thousand is what is worth a word.
+/// Share worth reporting: one packet in a thousand.
 const SHARE: f64 = 1e-3;
-/// Pairs of points that are named at most.
+/// Most pairs of points named.
 const MOST_PAIRS: usize = 4;
 
-/// Copies made on the way to a host.
+/// Copies made on the path to a host.
 pub(super) fn on_path(group: &Group) -> Option<Condition> {
     let is_doubled = |flow: &&Flow| {
         let counters = &flow.counters;
-        // below what is acknowledged, mangled blocks look like reports of copies
+        // mangled SACK blocks below the acknowledgment look like reports of copies
         !is_mangled(flow)
             && counters.duplicated_on_path >= SEVERAL
             && counters.duplicated_on_path > counters.retransmitted
@@ -50,17 +51,18 @@ pub(super) fn on_path(group: &Group) -> Option<Condition> {
     (!doubled.is_empty()).then_some(condition)
 }
 
-/// Of the copies that a capture holds, so many are answered where the path made them: those of acknowledgments have no answer.
+/// Share of the copies in a capture that are answered if the path made them: copies of acknowledgments get no
+/// answer.
 const ANSWERED_SHARE: f64 = 0.25;
 
-/// Copies that only the capture holds, or that it shows the receiver to have got as well.
+/// Copies that only the capture holds, or that the receiver got as well according to the capture.
 pub(super) fn in_capture(summary: &Summary, tracked: &Tracked) -> Option<Condition> {
     let copies = summary.duplicates;
     let many = copies >= SEVERAL && copies as f64 > SHARE * summary.packets as f64;
     let answered = Answered::of(tracked);
     let of_path = |answers: u64| answers as f64 >= ANSWERED_SHARE * copies as f64;
     if !many || of_path(answered.reported) {
-        // the receivers' reports are told of each group
+        // the receivers' reports are part of the verdict on each group
         return None;
     }
     match of_path(answered.acknowledged_again) && summary.translated_connections == 0 {
@@ -69,12 +71,12 @@ pub(super) fn in_capture(summary: &Summary, tracked: &Tracked) -> Option<Conditi
     }
 }
 
-/// Answers to data that came again without having been sent again.
+/// Answers to data that arrived again without a retransmission.
 #[derive(Default)]
 struct Answered {
-    /// By a duplicate SACK.
+    /// With a duplicate SACK.
     reported: u64,
-    /// By a plain acknowledgment more, where SACK is not in use and nothing is missing.
+    /// With an additional plain acknowledgment, if SACK is not in use and nothing is missing.
     acknowledged_again: u64,
     data_packets: u64,
     flows: Vec<String>,

@@ -1,7 +1,7 @@
 //! Explicit congestion notification that does not work: refused, blocked, bleached, or never echoed (RFC 3168, RFC 9768).
 //!
-//! Silent where the handshake was not captured, and on bleaching where the capture was taken at the sender: what leaves
-//! there is its own doing.
+//! No verdict if the handshake was not captured; none on bleaching if the capture was taken at the sender,
+//! which set the fields itself.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -12,12 +12,12 @@ use whydrop_verdict::{Cause, Fact, Value, fact};
 use super::{Condition, seconds};
 use crate::group::Group;
 
-/// Marks that a receiver must have told of; SYNs that no chance has lost.
+/// Marks that a receiver must have reported; SYNs that are not lost by chance.
 const SEVERAL: u64 = 3;
-/// New data packets of which none is capable of ECN although that was agreed on.
+/// New data packets, none of which is ECN-capable although ECN was negotiated.
 const MANY: u64 = 20;
 
-/// Marks of flows that were never echoed, and flows whose packets lost their capability.
+/// Flows with marks that were never echoed, and flows of packets that lost their ECN capability.
 pub(super) fn of_group(group: &Group) -> Option<Condition> {
     let flows = || group.flows.iter().map(|flow| flow.flow);
     let silent: Vec<&Flow> = flows().filter(|flow| is_not_echoed(flow)).collect();
@@ -57,7 +57,7 @@ fn is_bleached(flow: &Flow) -> bool {
     agreed && behind && capable == 0 && new_packets(flow) >= MANY
 }
 
-/// Retransmissions of classic ECN are not capable of it (RFC 3168, section 6.1.5).
+/// Retransmissions of classic ECN are not ECN-capable (RFC 3168, section 6.1.5).
 fn new_packets(flow: &Flow) -> u64 {
     let new = flow
         .segments
@@ -66,21 +66,21 @@ fn new_packets(flow: &Flow) -> u64 {
     new.count() as u64
 }
 
-/// How connections to one host were set up that offered ECN.
+/// Set-up of the connections to one host that offered ECN.
 #[derive(Default)]
 struct Setups {
     flows: Vec<String>,
-    /// SYNs that offered it and had no answer, and connections that were answered as soon as they did not.
+    /// SYNs with the offer that got no answer, and connections that were answered as soon as they omitted it.
     unanswered: u64,
     withdrawn: u64,
     waited_ns: i64,
     packets: Vec<u64>,
-    /// Connections whose offer was answered: agreed, or refused.
+    /// Connections with an answered offer: accepted, or refused.
     agreed: u64,
     refused: u64,
 }
 
-/// Hosts, or filters before them, that refuse ECN, or that drop the SYNs that offer it.
+/// Hosts, or filters in front of them, that refuse ECN or drop SYNs that offer it.
 pub(super) fn of_setups(tracked: &Tracked) -> Vec<Condition> {
     by_host(tracked)
         .into_iter()
@@ -88,7 +88,7 @@ pub(super) fn of_setups(tracked: &Tracked) -> Vec<Condition> {
         .collect()
 }
 
-/// Hosts before which SYNs are dropped that offer ECN: those need no other reason for going unanswered.
+/// Hosts to which SYNs that offer ECN are dropped: this explains why those SYNs got no answer.
 pub(crate) fn blocking(tracked: &Tracked) -> HashSet<IpAddr> {
     let hosts = by_host(tracked).into_iter();
     hosts

@@ -1,7 +1,8 @@
-//! Causes that show by themselves, each by a rule of a standard or of physics, whatever the load was: an outage, a packet
-//! too large for the path, options of TCP lost or mangled.
+//! Causes that a rule of a standard or of physics proves by itself, whatever the load was: an outage, a
+//! packet too large for the path, TCP options lost or rewritten.
 //!
-//! Each says in its module when it stays silent. What they account for is no riddle to the judges of load any more.
+//! Each module states when it gives no verdict. The judges of load no longer explain what a condition
+//! accounts for.
 
 pub(crate) mod checksum;
 mod duplicate;
@@ -22,24 +23,24 @@ use crate::evidence::{Evidence, Totals};
 use crate::group::Group;
 use crate::ranked::Ranked;
 
-/// As sure as of a fact that the capture holds.
+/// Confidence in a fact that the capture holds.
 const SURE: f64 = 0.95;
-/// The bound of chance: what it brings about less often is taken for no chance; e^-7 is one in a thousand.
+/// Log-probability below which an event is not chance; e^-7 is one in a thousand.
 const CHANCE_NATS: f64 = -7.0;
 
-/// A cause that shows by itself.
+/// A cause proved by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Condition {
     pub cause: Option<Cause>,
     pub detail: Option<&'static str>,
     pub confidence: f64,
     pub flows: Vec<String>,
-    /// Losses that it accounts for.
+    /// Losses that it explains.
     pub lost: u64,
-    /// Time that it took from the flows, summed over them.
+    /// Time that it cost the flows, summed over them.
     pub limited_s: f64,
     pub quantities: BTreeMap<String, Quantity>,
-    /// The headline first.
+    /// The headline comes first.
     pub facts: Vec<Fact>,
 }
 
@@ -57,7 +58,7 @@ impl Condition {
         self.cause.unwrap_or(Cause::Unknown)
     }
 
-    /// As a verdict on flows that were active for `active_s` and carried `payload_bytes`.
+    /// The condition as a verdict on flows that were active for `active_s` and carried `payload_bytes`.
     pub(crate) fn ranked(self, active_s: f64, payload_bytes: u64) -> Ranked {
         let cause = self.cause();
         let subject = Subject {
@@ -90,22 +91,22 @@ impl Condition {
     }
 }
 
-/// The conditions of a group, and what they do to what its load shows.
+/// The conditions of a group, and their effect on the verdict about its load.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     found: Vec<Condition>,
-    /// Causes that one of them stands in for, and how sure it is.
+    /// Causes that one of the conditions replaces, and its confidence.
     stands_in: Option<(&'static [Cause], Cause, f64)>,
-    /// Flows of packets that were too large, by number: size accounts for what was never acknowledged, and not silence.
+    /// Flows of packets that were too large, by number: size, not silence, explains the unacknowledged data.
     pub too_large: Vec<usize>,
-    /// Flows whose data is missing at the end, by number, with the cause of that and how sure it is.
+    /// Flows with data missing at the end, by number, with the cause and its confidence.
     missing: Vec<(usize, Cause, f64)>,
 }
 
-/// Causes of losses that nothing accounts for but chance, or their own silence.
+/// Causes of losses that only chance explains, or the flows' own silence.
 const WITHOUT_A_CAUSE: &[Cause] = &[Cause::Unknown, Cause::RandomLoss, Cause::Outage];
 
-/// The conditions of a group of flows whose load shows `judged`.
+/// The conditions of a group of flows, the load of which was judged `judged`.
 pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Conditions {
     let totals = &evidence.totals;
     let too_large = mtu::find(group);
@@ -156,7 +157,7 @@ pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Con
 }
 
 impl Conditions {
-    /// The cause that stands in for that of a transfer.
+    /// The cause that replaces that of a transfer.
     pub fn instead_of(&self, cause: Cause) -> Option<(Cause, f64)> {
         let (causes, by, confidence) = self.stands_in?;
         causes.contains(&cause).then_some((by, confidence))
@@ -166,7 +167,7 @@ impl Conditions {
         self.missing.iter().map(|(flow, ..)| *flow).collect()
     }
 
-    /// The same of a transfer of this flow.
+    /// The same for a transfer of this flow.
     pub fn instead_of_flow(&self, flow: usize, cause: Cause) -> Option<(Cause, f64)> {
         let is_this = |(index, ..): &&(usize, Cause, f64)| *index == flow && cause == Cause::None;
         let missing = self.missing.iter().find(is_this);
@@ -174,11 +175,12 @@ impl Conditions {
         missing.or_else(|| self.instead_of(cause))
     }
 
-    /// The verdicts on the load, each with its cause, unless a condition stands in for it, and those on the conditions.
+    /// The verdicts on the load, each with its cause, except those that a condition replaces, and the
+    /// verdicts on the conditions.
     pub fn join(self, of_load: Vec<(Cause, Ranked)>, totals: &Totals) -> Vec<Ranked> {
         let active_s = totals.busy_s + totals.idle_s;
         let staying = of_load.into_iter();
-        // where data is missing to the end, it is not so that nothing happened
+        // "nothing was lost" is untrue if data is missing to the end
         let is_silent = |cause: Cause| cause == Cause::None && !self.missing.is_empty();
         let staying =
             staying.filter(|(cause, _)| self.instead_of(*cause).is_none() && !is_silent(*cause));
@@ -186,7 +188,7 @@ impl Conditions {
         let accounted_s: f64 = accounted.map(|condition| condition.limited_s).sum();
         let mut verdicts: Vec<Ranked> = staying
             .map(|(cause, verdict)| match WITHOUT_A_CAUSE.contains(&cause) {
-                // what conditions took is no harm of losses that nothing accounts for
+                // time lost to conditions is no harm of losses without an explanation
                 true if verdict.verdict.lost > 0 => Ranked {
                     harm_s: (verdict.harm_s - accounted_s).max(0.0),
                     ..verdict
@@ -200,7 +202,7 @@ impl Conditions {
     }
 }
 
-/// The conditions of the capture as a whole: how connections were set up, and what the record holds twice.
+/// The conditions of the capture as a whole: how connections were set up, and duplicates in the record.
 pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
     let setups = ecn::of_setups(tracked);
     let of_record = duplicate::in_capture(summary, tracked).into_iter();
@@ -212,19 +214,19 @@ pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
     found.chain(unseen).collect()
 }
 
-/// The verdict on what concerns no group of flows, but a time.
+/// The verdict on a condition of a time rather than of a group of flows.
 fn of_time(condition: Condition) -> Ranked {
     let active_s = condition.limited_s;
     condition.ranked(active_s, 0)
 }
 
-/// Payload of all data that was captured.
+/// Payload of all captured data.
 fn captured_bytes(tracked: &Tracked) -> u64 {
     let flows = tracked.connections.iter().flat_map(|one| &one.flows);
     flows.map(|flow| flow.counters.payload_bytes).sum()
 }
 
-/// Losses of a flow whose connection fell silent, from then on: which is a verdict of its own.
+/// Losses of a flow after its connection fell silent, on which there is a verdict of its own.
 pub(crate) fn lost_unanswered(flow: &Flow) -> u64 {
     let since_ns = flow.unanswered_since_ns();
     let lost = |since_ns: i64| {

@@ -1,4 +1,4 @@
-//! TCP options that one side offered and that the other never got, or that something on the path rewrote.
+//! TCP options that one side offered and the other never received, or that a device on the path rewrote.
 
 use whydrop_tcp::{Endpoint, Flow, Offer};
 use whydrop_verdict::{Cause, Fact, Value, fact};
@@ -9,20 +9,21 @@ use crate::group::Group;
 
 /// Selective acknowledgments, or repairs without them, that are no accident.
 const SEVERAL: u64 = 3;
-/// A window shrunk at least so much between the handshake and the first acknowledgment, with no data to fill it, was
-/// scaled.
+/// Least scale of a window that shrank between the handshake and the first acknowledgment without data to
+/// fill it.
 const LEAST_SHIFT: u8 = 2;
 /// The largest scale (RFC 7323, section 2.3).
 const LARGEST_SHIFT: u8 = 14;
-/// Receivers keep what fits no full segment to themselves: so many segments may be missing from the largest window.
+/// Receivers do not announce space that fits no full segment: up to this many segments may be missing from
+/// the largest window.
 const UNUSED_SEGMENTS: u32 = 2;
 
-/// Windows without a scale (RFC 7323, section 2): both SYNs were captured, and not both have the option.
+/// Windows without a scale (RFC 7323, section 2): both SYNs were captured, and at least one lacks the option.
 ///
-/// *Misread*: the receiver scales nevertheless, which its windows show: those after the handshake are that of its SYN, cut
-/// by a power of two. Its option was lost on the way to the sender. *Missing*: the receiver offers all that 16 bits hold,
-/// and the sender waits for the window (`judged` by the load). Silent where the options were cut off by the snapshot
-/// length, or a SYN was not captured.
+/// *Misread*: the receiver scales nevertheless, as its windows show: those after the handshake equal that of
+/// its SYN divided by a power of two. Its option was lost on the path to the sender. *Missing*: the receiver
+/// offers all that 16 bits hold, and the sender waits for the window (`judged` by the load). No verdict if
+/// the snapshot length cut the options off, or a SYN was not captured.
 pub(super) fn window_scaling(
     group: &Group,
     evidence: &Evidence,
@@ -88,7 +89,7 @@ fn names(group: &Group, concerns: impl Fn(&Flow) -> bool) -> Vec<String> {
         .collect()
 }
 
-/// Both offers, if they were captured whole.
+/// Both offers, if both were captured completely.
 fn offers(flow: &Flow) -> Option<[Offer; 2]> {
     let [Some(senders), Some(receivers)] = flow.offers else {
         return None;
@@ -96,7 +97,8 @@ fn offers(flow: &Flow) -> Option<[Offer; 2]> {
     (!senders.truncated && !receivers.truncated).then_some([senders, receivers])
 }
 
-/// The side whose SYN lacks the option; of two the one that sent the first SYN, which the other must follow.
+/// The side with a SYN that lacks the option; if both lack it, the side that sent the first SYN, which the
+/// other must follow.
 fn unscaled_side(flow: &Flow) -> Endpoint {
     let [senders, receivers] = flow.offers.map(Option::unwrap_or_default);
     let receiver_began = receivers.packet < senders.packet;
@@ -107,12 +109,12 @@ fn unscaled_side(flow: &Flow) -> Endpoint {
     }
 }
 
-/// The scale by which the receiver's windows are smaller than that of its SYN, where the sender knows of none.
+/// The scale by which the receiver's windows are smaller than that of its SYN, if the sender applies none.
 fn misread_shift(flow: &Flow) -> Option<u8> {
     let [senders, receivers] = offers(flow)?;
     let lost_it = senders.window_scale.is_some() && receivers.window_scale.is_none();
     let (offered, first) = (u32::from(receivers.window), u32::from(flow.first_window));
-    // the window may have moved by a segment meanwhile, and scaling drops the last bits
+    // the window may have moved by a segment meanwhile, and scaling discards the last bits
     let tolerance = |shift: u8| (1 << shift) + flow.mss_bytes.unwrap_or(0);
     let agrees = |shift: &u8| (first << shift).abs_diff(offered) <= tolerance(*shift);
     let still_small = u32::from(flow.largest_window) < offered >> 1;
@@ -120,7 +122,8 @@ fn misread_shift(flow: &Flow) -> Option<u8> {
     (lost_it && still_small && first > 0).then_some(shift)
 }
 
-/// The receiver gives all that it can without a scale; one that closes its window has less to give.
+/// The receiver offers the most that is possible without a scale; one that closes its window has less to
+/// offer.
 fn is_capped(flow: &Flow) -> bool {
     let unused = UNUSED_SEGMENTS * flow.mss_bytes.unwrap_or(0);
     let is_scaled = |both: [Offer; 2]| both.iter().all(|offer| offer.window_scale.is_some());
@@ -130,7 +133,7 @@ fn is_capped(flow: &Flow) -> bool {
         && u32::from(flow.largest_window) + unused > u32::from(u16::MAX)
 }
 
-/// Selective acknowledgments that report, for the most part, what was never sent.
+/// True if most selective acknowledgments report data that was never sent.
 pub(super) fn is_mangled(flow: &Flow) -> bool {
     let sack = flow.sack();
     sack.outside >= SEVERAL && 2 * sack.outside > sack.blocks
@@ -138,10 +141,11 @@ pub(super) fn is_mangled(flow: &Flow) -> bool {
 
 /// Selective acknowledgments (RFC 2018).
 ///
-/// *Mangled*: they report sequence numbers that were never sent, as where a firewall shifts the numbers of segments
-/// and not those in the option. *Stripped*: both sides agreed on them, holes were repaired after three duplicate
-/// acknowledgments, the receiver had data above them, and no acknowledgment ever told of it, which RFC 2018, section 4, asks for. *Refused*: one side
-/// offered them, the other did not, and packets were lost. Silent where the snapshot length cut the options off.
+/// *Mangled*: they report sequence numbers that were never sent, for example because a firewall shifts the
+/// numbers of segments but not those in the option. *Stripped*: both sides agreed on them, holes were
+/// repaired after three duplicate acknowledgments, the receiver had data above them, and no acknowledgment
+/// reported it, as RFC 2018, section 4, requires. *Refused*: one side offered them, the other did not, and
+/// packets were lost. No verdict if the snapshot length cut the options off.
 pub(super) fn sack(group: &Group) -> Option<Condition> {
     let agreed = |flow: &Flow| {
         offers(flow).is_some_and(|both| both.iter().all(|offer| offer.sack_permitted))

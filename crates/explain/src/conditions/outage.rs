@@ -1,12 +1,14 @@
-//! Outages: for a while nothing passes, then packets pass again.
+//! Outages: nothing passes for a while, then packets pass again.
 //!
-//! A sender without answers repeats its first outstanding segment at doubling intervals (RFC 6298, section 5.5). Each
-//! transmission whose answer was due and did not come is a trial that found the path closed, where it is a round trip
-//! from the one before: under losses that ignore one another, as frequent as those of the rest of the capture, so many
-//! failures in a row have a chance that can be computed.
+//! A sender without answers retransmits its first outstanding segment at doubling intervals (RFC 6298,
+//! section 5.5). Each transmission without its due answer is a trial that found the path closed, if it comes
+//! at least a round trip after the one before. Given independent losses as frequent as in the rest of the
+//! capture, the probability of so many failures in a row can be computed.
 //!
-//! Silent where so many could be chance, where data of any flow to that host arrived meanwhile (answers were lost or late; a policer starves one of several flows), where the first outstanding segment is too large for the path, in captures at
-//! the receiver, which show no repeats that were lost, and where nothing passes to the end (`no-answer`).
+//! No verdict if the failures could be chance; if data of any flow to that host arrived meanwhile (answers
+//! were lost or late; a policer starves one of several flows); if the first outstanding segment is too large
+//! for the path; in captures at the receiver, which do not show retransmissions that were lost; and if
+//! nothing passes to the end (`no-answer`).
 
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, Silence};
 use whydrop_verdict::{Cause, Fact, Quantity, fact};
@@ -18,7 +20,7 @@ use crate::group::Group;
 /// Two transmissions without an answer may be one long delay.
 const FEWEST_TRIALS: usize = 3;
 
-/// A time for which a group of flows had no answer.
+/// A time in which a group of flows got no answer.
 struct Outage<'a> {
     since_ns: i64,
     until_ns: i64,
@@ -26,18 +28,18 @@ struct Outage<'a> {
     silent: Vec<Silent<'a>>,
 }
 
-/// One flow of them.
+/// One of its flows.
 struct Silent<'a> {
     flow: &'a Flow,
     silence: &'a Silence,
-    /// Its transmissions whose answers did not come in time, those right before the silence among them: none arrived.
+    /// Its transmissions without a timely answer, including those right before the silence: none arrived.
     missing: &'a [Segment],
-    /// When it sent what arrived right before those.
+    /// Time at which it sent the last packet that arrived before those.
     passed_ns: Option<i64>,
     rtt_ns: i64,
 }
 
-/// Which of several copies arrived is not always known.
+/// True if the segment certainly arrived: of several copies it is not always known which one did.
 fn passed(segment: &Segment) -> bool {
     segment.fate == Fate::Delivered && segment.kind == Kind::New
 }
@@ -60,7 +62,7 @@ impl<'a> Silent<'a> {
             .rev()
             .take_while(|segment| segment.fate != Fate::Delivered)
             .count();
-        // what arrived in its time may have lost its answer alone
+        // for data that arrived in this time, only the answer may have been lost
         let arrived = segments[before.len() - lost_before..end]
             .iter()
             .take_while(|segment| segment.fate == Fate::Delivered);
@@ -76,7 +78,7 @@ impl<'a> Silent<'a> {
         })
     }
 
-    /// True if data of a flow was sent meanwhile, and arrived.
+    /// True if data of a flow was sent meanwhile and arrived.
     fn is_passed_by(&self, other: &Flow) -> bool {
         let (since_ns, segments) = (self.since_ns(), &other.segments);
         let last_ns = self.missing[self.missing.len() - 1].time_ns;
@@ -87,7 +89,8 @@ impl<'a> Silent<'a> {
             .any(passed)
     }
 
-    /// Those of them that are at least a round trip apart: what one overflow takes is no more than one trial.
+    /// Transmissions among them that are at least a round trip apart: one overflow accounts for no more than
+    /// one trial.
     fn trials(&self) -> usize {
         let mut last_ns = i64::MIN;
         let is_apart = |segment: &&Segment| {
@@ -110,7 +113,7 @@ impl<'a> Silent<'a> {
             .count() as u64
     }
 
-    /// At least from the first to the last transmission that was swallowed, at most from the last before them that arrived
+    /// At least from the first to the last lost transmission, at most from the last delivered one before them
     /// to the first after them.
     fn duration(&self) -> Quantity {
         let last_ns = self.missing[self.missing.len() - 1].time_ns;
@@ -124,7 +127,7 @@ impl<'a> Silent<'a> {
     }
 }
 
-/// The outages of a group, as one; but of flows whose packets were too large.
+/// The outages of a group, merged, except for flows of packets that were too large.
 pub(super) fn find(group: &Group, too_large: &TooLarge) -> Option<Condition> {
     let flows = || group.flows.iter().map(|flow| flow.flow);
     let can_pass = group.flows.iter().filter(|flow| !too_large.has(flow));
@@ -135,7 +138,7 @@ pub(super) fn find(group: &Group, too_large: &TooLarge) -> Option<Condition> {
     let nothing_passed = |silent: &Silent| !flows().any(|flow| silent.is_passed_by(flow));
     let mut outages = together(silent.filter(nothing_passed).collect());
     let (sent, lost) = outside(group, &outages);
-    // one more of each, by Laplace's rule: so much is always possible
+    // one more of each, by Laplace's rule of succession
     let chance_of_loss = (lost as f64 + 1.0) / (sent as f64 + 2.0);
     outages.retain(|outage| {
         let nats = (sent.max(1) as f64).ln() + outage.trials as f64 * chance_of_loss.ln();
@@ -182,7 +185,7 @@ pub(super) fn find(group: &Group, too_large: &TooLarge) -> Option<Condition> {
     Some(condition)
 }
 
-/// Silences that overlap are one outage's.
+/// Silences that overlap belong to one outage.
 fn together(mut silent: Vec<Silent>) -> Vec<Outage> {
     silent.sort_by_key(Silent::since_ns);
     let mut outages: Vec<Outage> = Vec::new();

@@ -1,4 +1,4 @@
-//! Flows that show a cause by themselves, and flows like them that do not, written by hand.
+//! Hand-written flows that prove a cause by themselves, and similar flows that do not.
 
 use std::num::NonZeroU16;
 
@@ -30,7 +30,7 @@ pub(super) fn found(flow: &Flow) -> Vec<(Cause, Option<&'static str>, u64)> {
         .collect()
 }
 
-/// A packet every 10 ms, of which those at `lost_ms` were lost; round trips take 20 ms.
+/// A packet every 10 ms; those at `lost_ms` are lost; round trips take 20 ms.
 pub(super) fn steady(lost_ms: &[i64]) -> Vec<Segment> {
     let mut segments: Vec<Segment> = (0..200).map(|n| delivered(10 * n * MS, 20)).collect();
     segments.extend(lost_ms.iter().map(|at_ms| lost(at_ms * MS)));
@@ -38,7 +38,7 @@ pub(super) fn steady(lost_ms: &[i64]) -> Vec<Segment> {
     segments
 }
 
-/// Silence from 2005 ms on, with transmissions at these times, of which the last was answered after 20 ms.
+/// Silence from 2005 ms on, with transmissions at these times, the last of which was answered after 20 ms.
 fn silent(sent_ms: &[i64]) -> Flow {
     let (last, swallowed) = sent_ms.split_last().expect("some");
     let mut segments = steady(swallowed);
@@ -74,7 +74,7 @@ fn transmissions_that_all_fail_over_many_round_trips_are_an_outage() {
 #[test]
 fn two_lost_transmissions_or_a_burst_are_no_outage() {
     assert_eq!(found(&silent(&[2005, 2250, 3600])), []);
-    // one overflow, and one lost repeat
+    // one overflow, and one lost retransmission
     assert_eq!(found(&silent(&[2005, 2006, 2007, 2250, 3600])), []);
 }
 
@@ -162,7 +162,7 @@ fn a_receiver_that_scales_what_its_sender_does_not_is_misread() {
     ];
     (flow.first_window, flow.largest_window) = (509, 900);
     assert_eq!(found(&flow), [(Cause::WindowScaling, Some("misread"), 0)]);
-    // a window that shrank by no power of two has another reason
+    // a window that shrank by another factor has another reason
     flow.first_window = 700;
     assert_eq!(found(&flow), []);
 }
@@ -188,7 +188,7 @@ fn selective_acknowledgments_are_mangled_stripped_or_refused() {
     let is = |detail| Some((Cause::Sack, Some(detail)));
     assert_eq!(but(|_| ()), None);
     assert_eq!(but(|flow| sack(flow, (4, 3, 0))), is("mangled"));
-    // below what is acknowledged, they look like reports of copies
+    // below the acknowledgment, they look like reports of copies
     assert_eq!(
         but(|flow| {
             sack(flow, (4, 3, 0));
@@ -223,7 +223,7 @@ fn marks_without_echoes_and_data_without_marks_are_faults_of_ecn() {
     assert_eq!(found(&flow), [(Cause::Ecn, Some("not-echoed"), 0)]);
     (flow.counters.ect0, flow.counters.ce_marked) = (0, 0);
     assert_eq!(found(&flow), [(Cause::Ecn, Some("bleached"), 0)]);
-    // what leaves the sender is its own doing
+    // the sender set these fields itself
     flow.vantage = Vantage::Sender;
     assert_eq!(found(&flow), []);
 }

@@ -1,4 +1,5 @@
-//! Transfers of which only the acknowledgments were captured: a fact about the record, and no verdict on the path can be had.
+//! Transfers of which only the acknowledgments were captured: a fact about the record, without a verdict on
+//! the path.
 
 use whydrop_tcp::UnseenData;
 use whydrop_verdict::{Cause, fact};

@@ -1,4 +1,4 @@
-//! A bucket that sees packets as a queue lets them out: a policer behind a shaper.
+//! A bucket that receives packets as a queue releases them: a policer behind a shaper.
 
 use super::buckets::{EXACT, refine};
 use super::models::bucket_over;
@@ -15,9 +15,9 @@ pub struct BehindQueue {
 }
 
 impl BehindQueue {
-    /// Stamps tell when packets came to the bucket, before the queue or behind it, to within what they vary by. Where a
-    /// bucket of the same rate before it accounts for the losses as well, the evidence does not tell one's burst from
-    /// the other's: the intervals hold both.
+    /// Timestamps show when packets reached the bucket, before or behind the queue, to within their
+    /// variation. If a bucket of the same rate before the queue explains the losses as well, the evidence
+    /// does not distinguish the bursts of the two: the intervals include both.
     pub fn holding(mut self, before: Option<&BucketFit>) -> Self {
         let alike = |before: &&BucketFit| {
             let apart = (before.rate_bps.value / self.fit.rate_bps.value).ln().abs();
@@ -31,21 +31,21 @@ impl BehindQueue {
     }
 }
 
-/// One bucket's rates, found before and behind a queue, differ by less.
+/// The rates of one bucket, found before and behind a queue, differ by less.
 const ALIKE_RATES: f64 = 0.02;
-/// A bucket that suits removes more than this share of the uncertainty about the losses.
+/// A suitable bucket removes more than this share of the uncertainty about the losses.
 const SUITING: f64 = 0.6;
-/// Share of the losses that the bucket must account for.
+/// Share of the losses that the bucket must explain.
 const NEEDED_SHARE: f64 = 0.7;
 
-/// A bucket behind a queue must be this much more likely than what is known to drop before it.
+/// A bucket behind a queue must be this much more likely than the known element before it.
 const BEHIND_GAIN: f64 = 10.0;
-/// Corrections are judged as errors of so many packets: when a lost packet came to a bucket behind a queue is only known from
-/// its neighbours.
+/// Corrections are judged as errors of this many packets: the arrival of a lost packet at a bucket behind a
+/// queue is known only from its neighbours.
 const PLACED_WITHIN: f64 = 0.25;
 
-/// Looks for a bucket that the packets come to as the queue lets them out: at their departures, the lost ones where
-/// their turn would have come.
+/// Looks for a bucket that receives the packets as the queue releases them: at their departures, the lost
+/// ones when their turn would have come.
 pub fn bucket_behind_queue(
     passages: &Passages,
     departures: Option<&Departures>,
@@ -55,7 +55,8 @@ pub fn bucket_behind_queue(
     if before.iter().any(|known| is_exact(known, passages)) {
         return None;
     }
-    // where too few wait to tell the rate of the queue, what was lost would have left right behind the packet before it
+    // if too few wait to give the rate of the queue, a lost packet is placed right behind the packet before
+    // it
     let rate_bps = departures.map_or(f64::INFINITY, |departures| departures.rate_bps.value);
     let mut last_s = f64::MIN;
     let observation = |index: usize| {
@@ -96,7 +97,7 @@ pub fn bucket_behind_queue(
         && fit.certainty() > SUITING
         && expected > NEEDED_SHARE * passages.lost as f64
         && fit.limit_bytes.value > SMALLEST_BUCKET_PACKETS * fit.packet_bytes;
-    // a bucket that fills as fast as the queue drains would never run dry behind it
+    // a bucket that fills as fast as the queue drains would never be empty behind it
     let drops = || {
         let modelled = bucket_over(&arrivals, &trace, fit);
         let dropped = modelled.iter().map(|packet| packet.dropped);
@@ -107,7 +108,7 @@ pub fn bucket_behind_queue(
     })
 }
 
-/// True if what is known needs next to no correction to drop what was lost: no other place is looked for.
+/// True if the known element drops the lost packets with almost no correction: no other place is considered.
 fn is_exact(known: &Agreement, passages: &Passages) -> bool {
     known.corrected_bytes() < EXACT * passages.mean_bytes() * passages.lost as f64
 }
@@ -119,7 +120,8 @@ mod tests {
 
     use super::*;
 
-    /// A bucket of 20 Mbit/s found from bursts that it dropped, with another rate and burst than those.
+    /// A bucket of 20 Mbit/s found from bursts that it dropped; with other rates and bursts it is another
+    /// bucket.
     fn found(rate_bps: f64, burst: [f64; 3]) -> BucketFit {
         let arrivals: Vec<Arrival> = (0..2_000i64)
             .map(|packet| Arrival {
@@ -163,7 +165,7 @@ mod tests {
         let bounds = (both.fit.limit_bytes.low, both.fit.limit_bytes.high);
         assert_eq!(bounds, (Some(29e3), Some(35e3)));
         assert_eq!(both.fit.limit_bytes.value, 34e3);
-        // one of another rate is another bucket
+        // another rate means another bucket
         let alone = behind.holding(Some(&found(30e6, [29e3, 30e3, 31e3])));
         assert_eq!(alone.fit.limit_bytes, fit.limit_bytes);
     }

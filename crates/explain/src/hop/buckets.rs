@@ -1,4 +1,4 @@
-//! The token bucket, or the two, that account for the losses of a hop, from fates that are known exactly.
+//! The token bucket, or the two buckets, that explain the losses of a hop, from exactly known fates.
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
@@ -9,39 +9,40 @@ use whydrop_path::fit::{
 use super::byte_basis::ByteBasis;
 use crate::evidence::Evidence;
 
-/// A dual-rate policer, in the bytes that it counts, or in IP bytes where nothing tells.
+/// A dual-rate policer, in the bytes that it counts, or in IP bytes if that is unknown.
 #[derive(Debug, Clone, Copy)]
 pub struct TwoBuckets {
     pub pair: PairFit,
     pub basis: Option<ByteBasis>,
-    /// Share of the losses that are one or the other's.
+    /// Share of the losses that either bucket explains.
     pub explained_share: f64,
 }
 
 /// The buckets found.
 #[derive(Debug, Default)]
 pub struct Buckets {
-    /// The single bucket that suits best.
+    /// The best single bucket.
     pub single: Option<BucketFit>,
-    /// Only where they account for clearly more.
+    /// Only if two explain clearly more.
     pub two: Option<TwoBuckets>,
-    /// The bytes that the single one counts, where small packets tell, and it in those bytes.
+    /// The bytes that the single bucket counts, if small packets show it, and the bucket in those bytes.
     pub basis: Option<(ByteBasis, BucketFit)>,
 }
 
-/// Captures of more packets than these are not looked at packet by packet: a search would take minutes.
+/// Larger captures are not searched packet by packet: it would take minutes.
 const MOST_REFINED: usize = 3_000_000;
-/// Of longer captures the first packets give two buckets: each climb follows them some hundred times.
+/// In longer captures two buckets are fitted to the first packets: each climb replays them some hundred
+/// times.
 const MOST_CLIMBED: usize = 60_000;
 /// Fewer losses need no second bucket.
 const FEWEST_LOSSES: usize = 10;
-/// A single bucket that is right needs less correction for each loss than this share of a packet.
+/// A correct single bucket needs less correction for each loss than this share of a packet.
 pub(super) const EXACT: f64 = 0.004;
-/// Share of the losses that one bucket must account for by itself.
+/// Share of the losses that a single bucket must explain.
 const NEEDED_SHARE: f64 = 0.9;
 
 impl Buckets {
-    /// Looks for them, from what a search over the losses has found already.
+    /// Finds the buckets, starting from the result of a search over the losses.
     pub fn find(passages: &Passages, evidence: &Evidence, noise_s: f64) -> Self {
         let trace = &evidence.group_trace.trace;
         if passages.len() > MOST_REFINED {
@@ -74,7 +75,7 @@ impl Buckets {
     }
 }
 
-/// The best of all rates, where the nearest is not good enough.
+/// The best of all rates, if the nearest is not good enough.
 fn by_envelope(
     passages: &Passages,
     trace: &Trace,
@@ -112,10 +113,11 @@ fn by_envelope(
     (single, two)
 }
 
-/// Each of two buckets must account for so many of the losses without the other.
+/// Losses that each of two buckets must explain alone.
 const FEWEST_EACH: usize = 3;
 
-/// The two buckets near `starts`, in the bytes that they count, if they are clearly better than the single one.
+/// The two buckets near `starts`, in the bytes that they count, if they are clearly better than the single
+/// one.
 fn two_buckets(
     passages: &Passages,
     starts: &[[BucketFit; 2]],
@@ -154,8 +156,8 @@ fn two_buckets(
     })
 }
 
-/// The two buckets that made the losses of a trace of which one is known, where one leaves losses unexplained and two are
-/// clearly better.
+/// The two buckets that caused the losses of a trace with one known bucket, if one leaves losses unexplained
+/// and two are clearly better.
 pub fn beside_second(trace: &Trace, single: &BucketFit, noise_s: f64) -> Option<TwoBuckets> {
     let trace = trace.clone().first(MOST_CLIMBED);
     let envelope = envelope(&trace)?;
@@ -171,12 +173,13 @@ pub fn beside_second(trace: &Trace, single: &BucketFit, noise_s: f64) -> Option<
     })
 }
 
-/// Two parameters more, or another basis of bytes for four, must make the fates this much more likely, nats: tops that
-/// climbs find differ by some nats among themselves.
+/// Gain in nats required for two more parameters, or for another byte basis of four: optima that climbs find
+/// differ by some nats.
 const TWO_GAIN: f64 = 10.0;
 
-/// [`refine`] for two buckets, from the best of some starts. `None` where, at the noise that the transits show, they are not
-/// clearly better than the single one: less noise follows from a fit, so it speaks for none.
+/// [`refine`] for two buckets, from the best of some starts. `None` if, at the noise that the transit times
+/// show, they are not clearly better than the single one: lower noise follows from a fit, so it supports
+/// neither.
 fn refine_two(
     trace: &Trace,
     starts: &[[BucketFit; 2]],
@@ -188,7 +191,7 @@ fn refine_two(
     let alone = single.and_then(|single| score_alone(trace, single, noise));
     let is_better = |score: f64, by: f64| alone.is_none_or(|alone| score > alone + by);
     let ascents = climbed(trace, starts, noise);
-    // to look around a top gains some nats, and takes most of the time
+    // a search around an optimum gains some nats, and takes most of the time
     let is_promising = |ascent: &Ascent| is_better(ascent.score, TWO_GAIN / 2.0);
     if !ascents.iter().any(is_promising) {
         return None;
@@ -217,17 +220,19 @@ fn climbed(trace: &Trace, starts: &[[BucketFit; 2]], noise: f64) -> Vec<Ascent> 
     starts.iter().filter_map(climb).collect()
 }
 
-/// The starts of the next search: what was found, and the other again, as sharper another one may be better.
+/// The starts of the next search: the optimum found, and the other starts again, since a sharper one may be
+/// better.
 fn with(starts: &[[BucketFit; 2]], found: &PairFit) -> Vec<[BucketFit; 2]> {
     let mut starts = starts.to_vec();
     starts.push([found.committed, found.peak]);
     starts
 }
 
-/// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.
+/// A bucket that drops beside another cause must be this much more likely than one that drops alone, nats.
 const BESIDE_GAIN: f64 = 10.0;
 
-/// The best of the buckets that leave some of the losses to others, if one is better than the one that is known.
+/// The best of the buckets that leave some of the losses to other causes, if one is better than the known
+/// one.
 fn beside_others(
     trace: &Trace,
     starts: &[BucketFit],
@@ -252,12 +257,12 @@ fn beside_others(
         .or(known)
 }
 
-/// Times that the timestamp noise may be found anew.
+/// Most rounds of estimating the timestamp noise.
 const NOISE_ROUNDS: usize = 6;
 
-/// Refines a fit, and finds how exact the arrivals are: transits may vary behind what drops, which is no noise. From
-/// what transits vary by, the noise shrinks to what the corrections themselves show (the mean of a Laplace
-/// distribution's sizes is its scale), and the fit with it.
+/// Refines a fit and estimates the error of the arrival times: transit times may vary behind the element that
+/// drops, which is no noise. Starting from the variation of the transit times, the noise shrinks to what the
+/// corrections themselves show (the mean size of a Laplace distribution is its scale), and the fit with it.
 pub fn refine(trace: &Trace, fit: &BucketFit, noise_s: f64) -> (Refined, f64) {
     let mut noise = noise_bytes(fit, noise_s);
     let mut best = refine_exact(trace, fit, noise);
@@ -273,12 +278,11 @@ pub fn refine(trace: &Trace, fit: &BucketFit, noise_s: f64) -> (Refined, f64) {
     (best, noise)
 }
 
-/// A bucket whose certainty falls below this share of what it was, once the least corrections are asked for, only looked
-/// like one.
+/// If refinement reduces a bucket's certainty below this share, it was no bucket.
 const BORNE_OUT: f64 = 0.6;
 
-/// The refined parameters, with the agreement of whichever fit tells lost packets from others better: the refined one
-/// is after the least corrections.
+/// The refined parameters, with the agreement of the fit that separates lost packets from others better: the
+/// refined one minimises corrections instead.
 pub fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
     let better = rough.filter(|rough| {
         rough.certainty() > refined.certainty()
@@ -291,8 +295,8 @@ pub fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
     }
 }
 
-/// The bytes that pass in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets
-/// count in ticks, and no more than a whole one.
+/// The bytes that pass within the timestamp error: at least a fiftieth of a packet, since buckets count in
+/// ticks, and at most a whole one.
 pub fn noise_bytes(fit: &BucketFit, noise_s: f64) -> f64 {
     (fit.rate_bps.value / 8.0 * noise_s).clamp(least_noise_bytes(fit), fit.packet_bytes)
 }
@@ -301,9 +305,9 @@ fn least_noise_bytes(fit: &BucketFit) -> f64 {
     fit.packet_bytes / 50.0
 }
 
-/// Share of packets of another size that must be there for their overhead to matter.
+/// Share of packets of other sizes needed for their overhead to matter.
 const ENOUGH_SMALL: f64 = 0.0005;
-/// A basis is told when it suits this much better than the others, nats.
+/// A basis is chosen if it fits this much better than the others, nats.
 const BASIS_GAIN: f64 = 5.0;
 
 /// True if packets of other sizes show what a bucket counts on top of each.
@@ -313,7 +317,7 @@ fn tells_bytes(passages: &Passages, packet_bytes: f64) -> bool {
     small as f64 >= ENOUGH_SMALL * passages.len() as f64 && passages.len() <= MOST_REFINED / 4
 }
 
-/// A fit in IP bytes as a start of one that counts more of each packet.
+/// A fit in IP bytes, converted to a start for a fit with a larger basis.
 fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
     let raise = 1.0 + f64::from(basis.overhead_bytes()) / fit.packet_bytes;
     let mut start = *fit;
@@ -322,7 +326,8 @@ fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
     start
 }
 
-/// The bytes that the bucket counts of each packet: the basis of least correction, if it is clearly the best.
+/// The bytes that the bucket counts for each packet: the basis with the least correction, if it is clearly
+/// the best.
 fn basis(passages: &Passages, fit: &BucketFit, noise_s: f64) -> Option<(ByteBasis, BucketFit)> {
     if !tells_bytes(passages, fit.packet_bytes) {
         return None;

@@ -1,8 +1,8 @@
-//! The bytes that a policer or a queue counts of each packet.
+//! The bytes that a policer or a queue counts for each packet.
 
 use whydrop_path::overhead;
 
-/// The bytes that a hop counts of each packet.
+/// The bytes that a hop counts for each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteBasis {
     Ip,

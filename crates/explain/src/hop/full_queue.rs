@@ -1,19 +1,20 @@
-//! Full queues that lost packets found.
+//! Detection of full queues from the contents that lost packets found.
 
 use whydrop_path::fit::Interval;
 use whydrop_path::fit::passage::HeldAtLosses;
 
-/// Lost packets found the queue full where all of them found as much inside: to within so many packets, or this share.
+/// Lost packets found the queue full if all found equal contents: within this many packets, or this share ...
 const FULL_PACKETS: f64 = 2.0;
 const FULL_SHARE: f64 = 0.05;
-/// ... and nearly all other packets less. Where most are lost, most find it full.
+/// ... if nearly all other packets found less (if most are lost, most find it full) ...
 const FULL_RANK: f64 = 0.9;
-/// ... of the most that any packet found inside, a limit in bytes letting small packets in on top.
+/// ... and if it was this share of the most that any packet found; a limit in bytes lets small packets in on
+/// top.
 pub(super) const FULL_OF_MOST: f64 = 0.8;
-/// Fewer packets inside than this make no queue.
+/// Fewer packets in the hop are no queue.
 pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
-/// True if every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was;
+/// True if every lost packet found the same number of packets (or bytes) queued, and that was the maximum;
 /// `lost_share` of all packets were lost.
 pub fn full_queue(held: &HeldAtLosses, lost_share: f64) -> bool {
     let spread = |interval: Interval, unit: f64| {

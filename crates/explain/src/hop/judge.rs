@@ -1,8 +1,8 @@
-//! Which mechanism accounts for what a hop lost.
+//! The mechanism that explains the losses of a hop.
 //!
-//! The rules are those for one capture, which two captures feed with facts instead of conclusions, and before them
-//! what only two captures can show: what lost packets found inside, flows that overtake each other, and rates that
-//! differ between what drops and what delays.
+//! The rules are those for one capture, applied to facts instead of conclusions; before them come rules that
+//! need two captures: the queue that lost packets found, flows that overtake each other, and rates that
+//! differ between the element that drops and the one that delays.
 
 use whydrop_path::fit::passage::HeldAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, PairFit, Seen};
@@ -20,16 +20,16 @@ use crate::losses::{contest, queue_depth};
 use crate::management::Family;
 use crate::thresholds::{EXACT_FATES_NATS, NEEDED_CERTAINTY};
 
-/// A judgement on a hop, with what only two captures tell.
+/// A judgement on a hop, with evidence that needs two captures.
 #[derive(Debug, Clone)]
 pub struct HopJudgement {
     pub judgement: Judgement,
     pub family: Option<Family>,
-    /// A queue of the same hop delays, and something else drops.
+    /// A queue of the same hop delays packets, and another element drops them.
     pub beside_queue: bool,
 }
 
-/// Judges what a hop lost. Something must have been lost.
+/// Judges the losses of a hop, of which there must be some.
 pub fn judge_hop(hop: &Hop) -> HopJudgement {
     if let Some(thinning) = &hop.thinning {
         let confidence = thinning.agreement().clamp(0.5, 0.99);
@@ -75,7 +75,7 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
     }))
 }
 
-/// Chance and queues are told with more certainty where fates are exact and nothing else is on the way.
+/// Chance and queues are judged with more certainty if fates are exact and no other element is involved.
 fn with_exact_fates(mut judged: HopJudgement) -> HopJudgement {
     let judgement = &mut judged.judgement;
     if matches!(
@@ -96,7 +96,8 @@ fn plain(judgement: Judgement) -> HopJudgement {
     }
 }
 
-/// Refute by exact fates and counts: a full queue that lets others in, and a bucket that drops other packets.
+/// Rule out by exact fates and counts: a full queue that lets other packets in, and a bucket that drops other
+/// packets.
 fn refute(contest: &mut Contest, hop: &Hop) {
     let seen = hop
         .departures
@@ -134,9 +135,9 @@ fn refute(contest: &mut Contest, hop: &Hop) {
     }
 }
 
-/// The rate at which nearly all packets came out while they waited, where the bucket fills as fast, or nearly as fast and drops
-/// others than were lost: it is the backlog of that queue. A policer that happens to have the queue's own rate is the less
-/// likely one.
+/// The rate at which nearly all packets left while packets were queued, if the bucket fills as fast, or
+/// nearly as fast and drops other packets than were lost: then the bucket is the backlog of that queue. A
+/// policer that happens to have the queue's rate is less likely.
 fn drains_as_drops(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let departures = hop.departures.as_ref()?;
     let drains_bps = departures.rate_bps.value;
@@ -147,8 +148,8 @@ fn drains_as_drops(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     (alike && served).then(|| fact!("drains-as-drops", drain_rate_bps = drains_bps))
 }
 
-/// Losses that come with the longest waits in a queue that is seen to drain are its own, unless a bucket, or two, drop the very
-/// packets.
+/// Losses at the longest delays of a queue that is seen to drain are its own, unless a bucket, or two, drop
+/// exactly those packets.
 fn drops_what_waits(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     hop.departures.as_ref()?;
     let replayed = || {
@@ -164,12 +165,12 @@ fn with_the_longest_waits(hop: &Hop) -> bool {
     at_loss.is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK)
 }
 
-/// Rates are one where they differ by less than this, log: what is asked of a rate that is stated.
+/// Rates are equal if they differ by less than this (log): the accuracy required of a reported rate.
 const SAME_RATE: f64 = 0.02;
 const NEARLY_ALL: f64 = 0.9;
 
-/// An outage lets nothing out. Where packets came out for most of the time in which all that went in was lost, a queue had
-/// no room: the last of them, after the first loss, and how long that time was.
+/// An outage lets nothing out. If packets left for most of the time in which all arrivals were lost, a queue
+/// was full. Returns the last of them after the first loss, and the length of that time.
 fn came_out_in_silence(hop: &Hop) -> Option<Fact> {
     let silence = hop.evidence.pattern.as_ref()?.silence;
     let passages = &hop.passages;
@@ -183,7 +184,7 @@ fn came_out_in_silence(hop: &Hop) -> Option<Fact> {
         .then(|| fact!("came-out-in-silence", out_s = out_s, silence_s = silence_s))
 }
 
-/// No law drops while less than a packet waits (RFC 8289, section 4.4; RFC 8033, section 4.1).
+/// No law drops while less than a packet is queued (RFC 8289, section 4.4; RFC 8033, section 4.1).
 pub(super) fn managed_has_something(held: &HeldAtLosses) -> bool {
     held.packets.value >= 1.0
 }
@@ -199,13 +200,14 @@ fn drops_when_full(hop: &Hop) -> Fact {
     )
 }
 
-/// Nearly all lost packets must have found nothing inside ...
+/// Share of lost packets that must have found nothing queued ...
 const FOUND_NOTHING: f64 = 0.9;
-/// ... and the best bucket be wrong by this share of a packet for each loss, and by more than the timestamp noise.
+/// ... and least error of the best bucket as a share of a packet for each loss, which must also exceed the
+/// timestamp noise.
 const WRONG_BY: f64 = 0.25;
 
-/// Losses that come in runs, on an empty hop, and that no bucket accounts for without being corrected at each: the path
-/// drops by itself, whatever is sent.
+/// True for losses in runs, in an empty hop, that no bucket explains without a correction at each: the path
+/// drops independently of load.
 fn neither_queue_nor_bucket(hop: &Hop) -> bool {
     let pattern = hop.evidence.pattern.as_ref();
     let again = hop.evidence.group_trace.trace.loss_runs() >= 2
@@ -238,7 +240,7 @@ fn refuted_reason(hop: &Hop) -> Fact {
     )
 }
 
-/// How well a dual-rate policer, replayed by itself, agrees with the losses.
+/// Agreement of a freely replayed dual-rate policer with the losses.
 fn two_replayed(hop: &Hop) -> Option<f64> {
     let two = hop.two_buckets.as_ref()?;
     let PairFit {
@@ -254,7 +256,7 @@ fn two_replayed(hop: &Hop) -> Option<f64> {
     Some(replay.agreement())
 }
 
-/// The same, where no queue delays packets and it drops most of the very ones that were lost.
+/// The same if no queue delays packets and it drops most of the lost packets exactly.
 fn two_buckets_drop(hop: &Hop) -> Option<f64> {
     let agree = two_replayed(hop)?;
     let again = hop.evidence.group_trace.trace.loss_runs() >= 5;
@@ -264,7 +266,8 @@ fn two_buckets_drop(hop: &Hop) -> Option<f64> {
 /// Four parameters must do better than two: three quarters of the drops and of the losses agree.
 const TWO_AGREE: f64 = 0.75;
 
-/// Losses of one full queue find about as much inside, however the others vary.
+/// True if the contents found by losses vary: losses of one full queue find about the same, however the
+/// others vary.
 fn fullness_varies(hop: &Hop) -> bool {
     let unseen = hop
         .departures
@@ -300,26 +303,29 @@ fn queued_reason(hop: &Hop) -> Fact {
     )
 }
 
-/// A bucket beside a queue fills at less than this share of the rate at which the queue drains: nearer, the two cannot
-/// be told apart with certainty.
+/// A bucket beside a queue fills at less than this share of the rate at which the queue drains: closer rates
+/// cannot be distinguished with certainty.
 const CLEARLY_SLOWER: f64 = 0.92;
-/// Exact fates need next to no correction if the bucket is right: per loss, this many times the timestamp noise ...
+/// With a correct bucket, exact fates need almost no correction: per loss, this many times the timestamp
+/// noise ...
 const CORRECTED_NOISE: f64 = 2.0;
-/// ... or, behind the queue, this share of a packet: when a lost packet came there is only known from its neighbours.
+/// ... or, behind the queue, this share of a packet: the arrival of a lost packet there is known only from
+/// its neighbours.
 const CORRECTED_BEHIND: f64 = 0.25;
 
-/// All arrivals are known: a bucket that all of them pass drops the very packets. One whose drops agree with the losses less than
-/// that is passed by others' packets, too, and so is the queue.
+/// All arrivals are known: a bucket that all of them pass drops exactly the lost packets. If its drops agree
+/// with the losses less than this, other traffic passes it too, and so the queue.
 const EXACT: f64 = 0.9;
 
-/// A bucket that fills clearly slower than the queue of the hop drains is not that queue: something else drops.
+/// The bucket, if it fills clearly slower than the queue of the hop drains: then another element than the
+/// queue drops.
 ///
-/// Unless others' packets share the queue, or may, since its rate is not sharp: what is left for those seen is less than
-/// it drains, and losses that come with the longest waits are its own.
+/// Unless other traffic shares the queue, or may, because its rate is imprecise: then the captured packets
+/// get less than the drain rate, and losses at the longest delays are the queue's own.
 fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
     let departures = hop.departures.as_ref()?;
     let may_be_shared = departures.unseen_share > 0.0 || !is_sharp(departures.rate_bps);
-    // what stands behind a queue drops when that is long
+    // an element behind a queue drops while that queue is long
     let may_wait = with_the_longest_waits(hop) && hop.behind_queue.is_none();
     if may_wait && may_be_shared || waits_for_its_backlog(hop) {
         return None;
@@ -365,8 +371,8 @@ fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
     Some((fit, why))
 }
 
-/// True if packets that found the bucket nearly spent waited for as long as its backlog takes at its own rate: behind a policer
-/// the queue drains faster, and so never holds as much.
+/// True if packets that found the bucket nearly empty waited for as long as its backlog takes at its own
+/// rate: behind a policer the queue drains faster, and so never holds as much.
 fn waits_for_its_backlog(hop: &Hop) -> bool {
     let occupancy = hop.evidence.occupancy.as_ref();
     hop.behind_queue.is_none()
@@ -376,7 +382,7 @@ fn waits_for_its_backlog(hop: &Hop) -> bool {
         })
 }
 
-/// A rate that is known to within this share leaves no room for others' packets.
+/// A rate known to within this share leaves no room for other traffic.
 const SHARP: f64 = 0.05;
 
 fn is_sharp(rate: Interval) -> bool {
@@ -384,11 +390,11 @@ fn is_sharp(rate: Interval) -> bool {
     width.is_some_and(|width| width < SHARP * rate.value)
 }
 
-/// A bucket that fills lets packets pass now and then. Of the losses so many may come in a row for longer than it takes to fill by
-/// as much, while others' packets have the tokens.
+/// A bucket that fills lets packets pass from time to time. Share of the losses that may belong to runs
+/// longer than the time in which it fills by as much, while other traffic takes the tokens.
 const STARVED: f64 = 0.25;
 
-/// The fact that nothing passed for so long, time and again, that the bucket would have let packets pass.
+/// The fact that nothing passed for so long, repeatedly, that the bucket would have let packets pass.
 fn starves(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let passages = &hop.passages;
     let bytes_per_s = fit.rate_bps.value / 8.0;
@@ -406,11 +412,11 @@ fn starves(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     (starved as f64 > STARVED * passages.lost as f64).then(|| missing(hop, fit))
 }
 
-/// Waits before losses that are longer than this share of all, on average, have to do with them.
+/// Mean rank of the delays before losses from which losses and delays are related.
 const UNRELATED_RANK: f64 = 0.7;
 
-/// The fact that a bucket, replayed by itself, does not drop what was lost: of the losses that it claims, and of its
-/// drops, too few agree.
+/// The fact that a freely replayed bucket does not drop the lost packets: too few of the losses that it
+/// claims, and of its drops, agree.
 fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let replay = bucket_replayed(&hop.passages, fit, hop.idle_wait_s());
     let dropped = replay.packets.iter().map(|packet| packet.dropped);

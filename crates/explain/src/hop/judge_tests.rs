@@ -1,4 +1,5 @@
-//! Hops written by hand: bursts of packets through one element, whose losses a bucket may or may not have made.
+//! Hand-written hops: bursts of packets through one element, with losses that a bucket may or may not have
+//! caused.
 
 use whydrop_path::fit::passage::{Passage, Passages};
 use whydrop_path::{Arrival, Fifo, InService, Limit, PathElement, Policer, replay};
@@ -11,7 +12,7 @@ const RATE_BPS: u64 = 20_000_000;
 const BYTES: u32 = 1_500;
 const MS: i64 = 1_000_000;
 
-/// A burst of packets begins every 37 ms.
+/// Interval between bursts: 37 ms.
 const EVERY_NS: i64 = 37 * MS;
 
 /// Sixty bursts of ten to sixty packets each, at 60 to 120 Mbit/s.
@@ -24,7 +25,7 @@ fn bursts() -> Vec<Arrival> {
     (0..60).flat_map(packets).map(arrival).collect()
 }
 
-/// The hop that an element is, 5 ms long; `lost` says which packets it drops besides.
+/// The hop formed by an element, 5 ms long; `lost` selects further packets that it drops.
 fn hop_of(element: &mut dyn PathElement, lost: impl Fn(Arrival) -> bool) -> Hop {
     let arrivals = bursts();
     let outcomes = replay(element, &arrivals);
@@ -97,7 +98,7 @@ fn a_full_queue_is_no_policer_since_packets_wait_for_what_the_bucket_has_spent()
 fn a_bucket_that_lets_nothing_pass_for_longer_than_it_takes_to_fill_is_none() {
     let hop = policed();
     let fit = hop.bucket.expect("a bucket is fitted");
-    // of every third burst all is lost, as well as what ends the burst before it
+    // every third burst is lost as a whole, and the end of the burst before it
     let silent = |arrival: Arrival| {
         let (burst, since_ns) = (arrival.time_ns / EVERY_NS, arrival.time_ns % EVERY_NS);
         burst % 3 == 2 || burst % 3 == 1 && since_ns > 2 * MS
@@ -113,7 +114,7 @@ fn losses_with_the_longest_waits_of_a_queue_are_no_buckets_that_drops_others() {
     assert!(drops_what_waits(&policed, &fit).is_none());
     let queued = queued();
     assert!(drops_what_waits(&queued, &fit).is_some());
-    // its own backlog drops the very packets, and other rules tell it from a policer
+    // its own backlog drops exactly these packets, and other rules distinguish it from a policer
     let own = queued.bucket.expect("its losses are those of a bucket");
     assert!(drops_what_waits(&queued, &own).is_none());
 }

@@ -1,8 +1,8 @@
-//! The line that super-segments leave the sender through.
+//! The line through which super-segments leave the sender.
 //!
-//! A capture at the sender shows up to 64 kB at one moment; on the wire they follow each other at the rate of the
-//! interface. Departures behind a queue do not tell that rate, since the queue spaces them anew: what was lost of each
-//! super-segment does.
+//! A capture at the sender shows up to 64 kB at one moment; on the wire they follow each other at the rate of
+//! the interface. Departures behind a queue do not show that rate, since the queue sets their spacing; the
+//! losses within each super-segment do.
 
 use whydrop_path::fit::passage::{
     Passages, held_at_losses, measure_departures, packets_held_at_losses,
@@ -11,23 +11,26 @@ use whydrop_path::fit::{score_near, search_bucket};
 
 use super::full_queue::full_queue;
 
-/// Pieces of a super-segment that tell the pace of a line at least, and how many of them are enough to average jitter.
+/// Least number of pieces in a super-segment that shows the rate of a line, and the number that averages out
+/// jitter.
 const FEWEST_PIECES: usize = 3;
 const MANY_PIECES: usize = 10;
-/// With fewer such super-segments nothing is known.
+/// With fewer such super-segments the line is unknown.
 const FEWEST_SUPER_SEGMENTS: usize = 5;
-/// Rates to try, as multiples of the slowest possible one, in steps of a tenth; further on the line hardly matters.
+/// Largest rate to try, as a multiple of the slowest possible one, in steps of a tenth; a faster line hardly
+/// matters.
 const FASTEST: f64 = 12.0;
 const STEP: f64 = 1.1;
-/// A bucket that leaves more than this share of the uncertainty about the losses tells nothing of the line.
+/// A bucket that leaves more than this share of the uncertainty about the losses shows nothing about the
+/// line.
 const BUCKET_TELLS: f64 = 0.6;
-/// Final steps around the best.
+/// Final steps around the best rate.
 const FINE: [f64; 4] = [0.955, 0.98, 1.02, 1.045];
 
-/// The line's rate, bit/s, and the packets as they leave it. `None` where no super-segments tell.
+/// The line's rate in bit/s, and the packets as they leave it. `None` if no super-segments show it.
 pub fn find(passages: &Passages) -> Option<(f64, Passages)> {
     let slowest_bps = not_overtaken(passages, slowest_bps(passages)?);
-    // where whole super-segments wait, what spaces their pieces is a queue on the way and no line of the sender
+    // if whole super-segments wait, a queue on the path spaces their pieces, not the sender's line
     let no_line = queue_holds_super_segments(passages, slowest_bps);
     let otherwise = || (!no_line).then(|| (slowest_bps, passages.through_line(slowest_bps)));
     if passages.lost == 0 {
@@ -45,7 +48,8 @@ pub fn find(passages: &Passages) -> Option<(f64, Passages)> {
     }
 }
 
-/// True if a quarter of the super-segments' first pieces wait for longer than it takes to send a typical one.
+/// True if the first pieces of a quarter of the super-segments wait for longer than it takes to send a
+/// typical one.
 fn queue_holds_super_segments(passages: &Passages, line_bps: f64) -> bool {
     let first =
         |index: &usize| *index == 0 || passages.arrival_s[*index] != passages.arrival_s[*index - 1];
@@ -65,7 +69,7 @@ fn queue_holds_super_segments(passages: &Passages, line_bps: f64) -> bool {
 
 /// The line behind which all lost packets find a queue equally full, if there is one.
 fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
-    // losses at one place are alike behind any line
+    // losses in one place look the same behind any line
     if passages.lost < 5 {
         return None;
     }
@@ -93,8 +97,8 @@ fn lost_share(passages: &Passages) -> f64 {
     passages.lost as f64 / passages.len().max(1) as f64
 }
 
-/// No packet comes out before the line has sent it: the rate, raised until none does by more than a typical packet's time.
-/// What waits for the whole path spaces the pieces of super-segments, too, more widely than the line.
+/// The lowest rate at which no packet leaves more than a typical packet's time before the line has sent it.
+/// If whole super-segments wait, the path spaces their pieces too, more widely than the line.
 fn not_overtaken(passages: &Passages, slowest_bps: f64) -> f64 {
     let is_overtaken = |rate_bps: f64| {
         let through = passages.through_line(rate_bps);
@@ -107,7 +111,7 @@ fn not_overtaken(passages: &Passages, slowest_bps: f64) -> f64 {
     possible.next().unwrap_or(slowest_bps)
 }
 
-/// The rate with the least value of those that have one.
+/// The rate with the least value, among those that have a value.
 fn least(rates: &[f64], value: impl Fn(f64) -> Option<f64>) -> Option<f64> {
     rates
         .iter()
@@ -116,10 +120,10 @@ fn least(rates: &[f64], value: impl Fn(f64) -> Option<f64>) -> Option<f64> {
         .map(|(rate, _)| rate)
 }
 
-/// The line behind which a token bucket accounts best for the losses.
+/// The line behind which a token bucket explains the losses best.
 fn best_for_a_bucket(passages: &Passages, rates: &[f64]) -> Option<f64> {
     let trace = |rate_bps: f64| passages.through_line(rate_bps).trace(0);
-    // from what suits best of a few rates far apart ...
+    // first the best of a few rates far apart ...
     let known = rates
         .iter()
         .step_by(4)
@@ -128,7 +132,7 @@ fn best_for_a_bucket(passages: &Passages, rates: &[f64]) -> Option<f64> {
     if known.left_open() > BUCKET_TELLS {
         return None;
     }
-    // ... to those between them, and then around the best
+    // ... then those between them, and finally those around the best
     let worse = |rate_bps: f64| Some(-score_near(&trace(rate_bps), &known));
     let coarse_bps = least(rates, worse)?;
     let near: Vec<f64> = FINE
@@ -139,8 +143,8 @@ fn best_for_a_bucket(passages: &Passages, rates: &[f64]) -> Option<f64> {
     least(&near, worse)
 }
 
-/// The least rate of the line: how far apart the pieces of long super-segments come out, of which the fastest quarter,
-/// since whatever is slower on the way can only stretch them.
+/// The lowest possible rate of the line: the spacing of the pieces of long super-segments at their departure,
+/// the fastest quarter, since slower links on the path can only stretch them.
 fn slowest_bps(passages: &Passages) -> Option<f64> {
     let mut paces = paces(passages, MANY_PIECES);
     if paces.len() < FEWEST_SUPER_SEGMENTS {
@@ -153,7 +157,8 @@ fn slowest_bps(passages: &Passages) -> Option<f64> {
     Some(8.0 / paces[paces.len() / 4])
 }
 
-/// Seconds per byte from the first to the last piece seen of each super-segment of so many pieces or more.
+/// Seconds per byte from the first to the last captured piece of each super-segment with at least this many
+/// pieces.
 fn paces(passages: &Passages, fewest: usize) -> Vec<f64> {
     let together = |a: &usize, b: &usize| {
         passages.arrival_s[*a] == passages.arrival_s[*b] && passages.flow[*a] == passages.flow[*b]
@@ -165,7 +170,7 @@ fn paces(passages: &Passages, fewest: usize) -> Vec<f64> {
         .filter_map(|pieces| {
             let seen = |index: &&usize| !passages.wait_s[**index].is_nan();
             let (first, last) = (*pieces.iter().find(seen)?, *pieces.iter().rfind(seen)?);
-            // lost pieces took their time on the line too
+            // lost pieces took time on the line too
             let bytes: f64 = (first + 1..=last)
                 .map(|index| f64::from(passages.bytes[index]))
                 .sum();

@@ -1,4 +1,4 @@
-//! Drops of a queue that is not full, and marks: by which way of managing it.
+//! Drops of a queue that is not full, and congestion marks: the law of queue management behind them.
 
 use whydrop_path::fit::managed::{Management, Seeing, fit_management};
 use whydrop_verdict::{Cause, Fact, fact};
@@ -10,7 +10,7 @@ use crate::judge::Judgement;
 use crate::management::{Family, LAWFUL};
 use crate::thresholds::LAW_NATS;
 
-/// The facts that show the family.
+/// The facts that identify the family.
 pub fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
     let isolates = family.isolates.then(|| {
         fact!(
@@ -22,7 +22,7 @@ pub fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
     isolates.into_iter().chain(family.fact()).collect()
 }
 
-/// The family, where marks alone show it.
+/// The family, if marks alone show it.
 pub fn family(hop: &Hop) -> Option<Family> {
     Family::of(management(hop).as_ref(), flows_are_apart(hop))
 }
@@ -41,13 +41,15 @@ fn management(hop: &Hop) -> Option<Management> {
     fit_management(&hop.passages, seeing)
 }
 
-/// Others are overtaken by nearly all that come while they wait, as by what never waits long.
+/// True if flows are overtaken by nearly all packets that arrive while they wait, or by flows that never wait
+/// long.
 fn flows_overtake(hop: &Hop) -> bool {
     let overtaking = hop.overtaking;
     flows_are_apart(hop) && overtaking.between_flows * 2 >= overtaking.chances
 }
 
-/// No queue for all lets packets overtake those of other flows, and none of their own; flows that wait alike seldom do.
+/// True if packets overtake those of other flows and none of their own, as no shared queue allows; flows with
+/// equal delays seldom do.
 fn flows_are_apart(hop: &Hop) -> bool {
     let overtaking = hop.overtaking;
     overtaking.between_flows > 0
@@ -55,16 +57,17 @@ fn flows_are_apart(hop: &Hop) -> bool {
         && overtaking.between_flows * SELDOM >= overtaking.chances
 }
 
-/// Of one in so many chances.
+/// One in this many opportunities.
 const SELDOM: usize = 20;
 
-/// Drops of a queue that is not full: which way of managing it?
+/// The verdict on drops of a queue that is not full: the law that manages it.
 pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
     let held = hop
         .held
         .as_ref()
         .filter(|held| managed_has_something(held))?;
-    // with a queue before them, losses of a path without one are rare: half of the packets wait less
+    // half of the packets wait less than this; on a path without queue management, losses with a queue ahead
+    // are rare
     let queued =
         held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;
     let not_full = held.packets.value < FULL_OF_MOST * held.most_passed_packets;
@@ -107,11 +110,11 @@ pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement
     })
 }
 
-/// Losses related to the queue by so many standard deviations are: one chance in three million, of the few that a path
-/// has with several mechanisms to look for.
+/// Standard deviations from which losses are related to the queue: one chance in three million, divided among
+/// several mechanisms that are tried.
 const RELATED_DEVIATIONS: f64 = 5.0;
 
-/// A queue that lets others in with as much inside is not full.
+/// The fact that a queue that lets other packets in at the same fill level is not full.
 pub fn early_reason(hop: &Hop) -> Fact {
     let held = hop.held.as_ref().expect("there were losses");
     fact!(

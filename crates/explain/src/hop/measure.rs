@@ -22,46 +22,46 @@ pub struct HopInput {
     /// Counters of the flows that crossed, with the losses of this hop alone.
     pub totals: Totals,
     pub base_rtt_s: Option<f64>,
-    /// Share of the packets that the captures miss, either or both.
+    /// Share of the packets that either capture lacks.
     pub missed_share: f64,
 }
 
 /// All measurements of one hop in one direction.
 #[derive(Debug)]
 pub struct Hop {
-    /// Packets as they enter it: behind the sender's line, where they were captured before it.
+    /// Packets as they enter the hop: behind the sender's line, if they were captured before it.
     pub passages: Passages,
-    /// Losses and waits as one capture would give them, but exact.
+    /// Losses and delays, as for one capture, but exact.
     pub evidence: Evidence,
     pub departures: Option<Departures>,
     pub held: Option<HeldAtLosses>,
     pub overtaking: FlowOvertaking,
     /// The bucket fitted to the losses, refined.
     pub bucket: Option<BucketFit>,
-    /// A dual-rate policer, where one does not account for the losses.
+    /// A dual-rate policer, if a single bucket does not explain the losses.
     pub two_buckets: Option<TwoBuckets>,
-    /// A bucket that sees the packets as they leave the queue of this hop.
+    /// A bucket that receives the packets as they leave the queue of this hop.
     pub behind_queue: Option<BehindQueue>,
-    /// A slow link that drops what newer acknowledgments supersede, if that is what was lost.
+    /// A slow link that drops acknowledgments superseded by newer ones, if those were lost.
     pub thinning: Option<Thinning>,
-    /// The bytes that the bucket counts, where small packets tell, and it in those bytes.
+    /// The bytes that the bucket counts, if small packets show it, and the bucket in those bytes.
     pub bucket_basis: Option<(ByteBasis, BucketFit)>,
-    /// Packets that were marked (Congestion Experienced) on the way.
+    /// Packets that were marked (Congestion Experienced) in the hop.
     pub marked: usize,
-    /// By how much timestamps and idle lines vary, seconds.
+    /// Variation of timestamps and of idle lines, seconds.
     pub noise_s: f64,
-    /// Share of the packets that the captures miss, either or both.
+    /// Share of the packets that either capture lacks.
     pub missed_share: f64,
 }
 
 impl Hop {
-    /// Wait of a packet that nothing held up, seconds: half way through the noise.
+    /// Longest delay of a packet that was not queued, seconds: half of the noise.
     pub fn idle_wait_s(&self) -> f64 {
         self.departures
             .map_or(0.0, |departures| departures.idle_wait_s)
     }
 
-    /// The bytes that pass a bucket in the time by which timestamps may be wrong.
+    /// The bytes that pass a bucket within the timestamp error.
     pub fn noise_bytes(&self, fit: &BucketFit) -> f64 {
         noise_bytes(fit, self.noise_s)
     }
@@ -71,7 +71,7 @@ impl Hop {
         self.evidence.group_trace.trace.typical_bytes
     }
 
-    /// The bytes that the hop counts, by its departures.
+    /// The bytes that the hop counts, from its departures.
     pub fn drain_basis(&self) -> Option<ByteBasis> {
         let overhead = self.departures?.overhead_bytes?;
         let half_width = (overhead.high? - overhead.low?) / 2.0;
@@ -85,15 +85,15 @@ impl Hop {
             })
             .collect();
         by_distance.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // the nearest, if the next one is clearly further away than the measurement is wide
+        // the nearest, if the next one is clearly outside the measurement's interval
         (by_distance[0].0 + half_width < by_distance[1].0 - half_width / 2.0)
             .then_some(by_distance[0].1)
     }
 }
 
-/// Least timestamp noise, seconds: what a kernel takes to stamp a packet.
+/// Least timestamp noise in seconds: the time that a kernel takes to stamp a packet.
 const LEAST_NOISE_S: f64 = 1e-6;
-/// ... and longest: transits that vary by more do so because packets queue, seconds.
+/// ... and largest: transit times that vary by more do so because of queueing, seconds.
 pub(super) const MOST_NOISE_S: f64 = 1e-3;
 
 /// Measures a hop.
@@ -124,14 +124,14 @@ pub fn measure_hop(input: HopInput) -> Hop {
     let buckets = Buckets::find(&passages, &evidence, noise_s);
     let bucket = buckets.single;
     evidence.bucket = bucket.map(|refined| sharper(refined, evidence.bucket));
-    // the bucket is replayed with its refined parameters
+    // the bucket is replayed with its refined parameters instead
     evidence.replay = None;
     evidence.delays_are_own = true;
     let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
     let two = buckets.two.map(|two| two.pair.committed.agreement);
     let before = bucket.map(|fit| fit.agreement).into_iter().chain(two);
     let before: Vec<Agreement> = before.collect();
-    // two buckets drop without a queue, where none shows
+    // if no queue shows, two buckets explain the losses without one
     let may_wait = departures.is_some() || two.is_none();
     let behind_queue = may_wait
         .then(|| bucket_behind_queue(&passages, departures.as_ref(), &before, noise_s))
@@ -140,7 +140,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
     Hop {
         held: held_at_losses(&passages, idle_wait_s),
         overtaking: flow_overtaking(&passages, 3.0 * noise_s.min(MOST_NOISE_S)),
-        // what suits behind a queue suits two buckets before it for a while
+        // a bucket that fits behind a queue also fits two buckets before it for a while
         two_buckets: buckets.two.filter(|_| behind_queue.is_none()),
         behind_queue,
         thinning: thinning::accounts(&passages),
@@ -155,10 +155,12 @@ pub fn measure_hop(input: HopInput) -> Hop {
     }
 }
 
-/// The share of the service that was not seen may be this much larger than what captures miss: they miss more while more passes.
+/// Factor by which the unseen share of the service may exceed the share that captures lack: they lose more at
+/// higher rates.
 const MISSED_WHEN_BUSY: f64 = 1.5;
 
-/// The departures of others: packets that the captures miss are served as well, and are nobody else's.
+/// The departures with the share of other traffic: packets that the captures lack are served as well, and are
+/// the only other traffic.
 fn of_others(departures: Departures, missed_share: f64) -> Departures {
     let missed = departures.unseen_share <= MISSED_WHEN_BUSY * missed_share;
     Departures {
@@ -167,7 +169,7 @@ fn of_others(departures: Departures, missed_share: f64) -> Departures {
     }
 }
 
-/// By how much transits vary where nothing waits.
+/// Variation of transit times without queueing.
 fn noise_s(passages: &Passages, departures: Option<&Departures>) -> f64 {
     let spread_s = departures.map_or_else(
         || {

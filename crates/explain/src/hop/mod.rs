@@ -1,17 +1,17 @@
-//! The hop, or several, between two captures: what it did to the packets, and by which mechanism.
+//! The hop, or several, between two captures: the effect on the packets, and the mechanism behind it.
 //!
-//! | module | what it does |
+//! | module | subject |
 //! |---|---|
-//! | [`measure`](measure_hop) | losses and waits of the packets that entered it, buckets and queues fitted to them |
-//! | [`judge`](judge_hop) | which mechanism accounts for the losses |
-//! | `management` | which law of queue management drops and marks follow |
-//! | [`models`] | the mechanism and its rivals replayed: what each would have done to the same packets |
-//! | `line` | how fast super-segments left the sender |
-//! | `buckets` | the token bucket, or the two of a dual-rate policer, that account for the losses |
+//! | [`measure`](measure_hop) | losses and delays of the packets that entered it, and the buckets and queues fitted to them |
+//! | [`judge`](judge_hop) | the mechanism that explains the losses |
+//! | `management` | the law of queue management that drops and marks follow |
+//! | [`models`] | replays of the mechanism and its rivals: the effect of each on the same packets |
+//! | `line` | the rate at which super-segments left the sender |
+//! | `buckets` | the token bucket, or the two of a dual-rate policer, that explain the losses |
 //! | `full_queue` | whether lost packets found a queue full |
-//! | `behind_queue` | a bucket that sees packets as a queue lets them out |
+//! | `behind_queue` | a bucket that receives packets as a queue releases them |
 //! | `thinning` | a slow link that drops superseded acknowledgments |
-//! | `parameters` | rates and limits as counted between the points |
+//! | `parameters` | rates and limits, counted between the points |
 //! | `verdict` | the verdict, with the replays that rule others out |
 
 mod behind_queue;

@@ -1,5 +1,5 @@
-//! Mechanisms replayed over the packets that entered a hop: which each would have dropped, and how long it would
-//! have held the others, beside what happened.
+//! Replays of mechanisms over the packets that entered a hop: the packets that each would have dropped and
+//! the delay of the others, compared with what happened.
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{BucketFit, Seen, Trace, unseen_at_start};
@@ -14,7 +14,7 @@ pub enum Element {
         /// The second bucket of a dual-rate policer: rate, bit/s, and burst, bytes.
         peak: Option<(f64, f64)>,
     },
-    /// Drop-tail queue; one of the limits, or none.
+    /// Drop-tail queue with one of the limits, or none.
     Fifo {
         rate_bps: f64,
         limit_packets: Option<f64>,
@@ -48,46 +48,47 @@ impl Element {
 /// A packet under a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modelled {
-    /// The level that it finds: tokens in a bucket, or bytes waiting; NaN where the model does not tell.
+    /// The level that it finds: tokens in a bucket, or queued bytes; NaN if the model gives none.
     pub level_bytes: f64,
     pub dropped: bool,
-    /// Time from arrival to departure, less that of a packet of its size which finds nothing before it; NaN where
+    /// Time from arrival to departure, less that of a packet of its size that finds the element idle; NaN if
     /// dropped.
     pub wait_s: f64,
 }
 
-/// A replay beside what happened.
+/// A replay compared with what happened.
 #[derive(Debug, Clone)]
 pub struct Replay {
     pub element: Element,
     pub packets: Vec<Modelled>,
-    /// Packets that the model drops; of those, the lost ones.
+    /// Packets that the model drops, and those among them that were lost.
     pub dropped: usize,
     pub hits: usize,
-    /// Packets that passed and that the model passes.
+    /// Packets that passed, in the capture and in the model.
     pub passed_right: usize,
     pub lost: usize,
     pub passed: usize,
-    /// Longest wait under the model, seconds.
+    /// Longest queueing delay under the model, seconds.
     pub longest_wait_s: f64,
-    /// Wait that no packet exceeded, but for at most one in a thousand, seconds above the fastest; and how many did.
+    /// Longest measured delay in seconds above the fastest, without at most one in a thousand outliers; and
+    /// the number of those.
     pub seen_longest_wait_s: f64,
     pub seen_longer: usize,
-    /// Packets that the model holds for longer than that.
+    /// Packets that the model delays for longer than that.
     pub held_too_long: usize,
-    /// Median distance between waits of the model and waits seen, seconds.
+    /// Median distance between modelled and measured delays, seconds.
     pub wait_error_s: Option<f64>,
 }
 
 impl Replay {
-    /// Share of its drops and of the losses that are the same (their harmonic mean).
+    /// Agreement between its drops and the losses (harmonic mean of both shares).
     pub fn agreement(&self) -> f64 {
         2.0 * self.hits as f64 / (self.dropped + self.lost).max(1) as f64
     }
 }
 
-/// Replays an element over all packets, without looking at what became of them. `overhead_bytes` is what it counts on
-/// top of each; `idle_wait_s` what an idle path takes.
+/// Replays an element over all packets, ignoring what happened to them. `overhead_bytes` is counted on top of
+/// each packet; `idle_wait_s` is the delay of an idle path.
 pub fn replay_over(
     passages: &Passages,
     element: Element,
@@ -111,8 +112,8 @@ pub fn replay_over(
     )
 }
 
-/// The first loss, where nobody knows what took tokens before and the bucket cannot have filled up since: it was spent then.
-/// Of two buckets nobody knows which.
+/// The first loss, if unknown packets may have taken tokens before it and the bucket cannot have filled up
+/// since: it was empty then. With two buckets it is unknown which one was empty.
 fn spent_at(
     element: Element,
     unseen: usize,
@@ -133,12 +134,12 @@ fn spent_at(
     (since_s * rate_bps / 8.0 < burst_bytes).then_some(loss)
 }
 
-/// A token bucket, replayed.
+/// Replay of a token bucket.
 pub fn bucket_replayed(passages: &Passages, fit: &BucketFit, idle_wait_s: f64) -> Replay {
     replay_over(passages, policer(fit), 0, idle_wait_s)
 }
 
-/// The same over packets that come to it at other times than they entered the hop: those of a trace.
+/// The same over packets that reach the bucket at other times than they entered the hop: those of a trace.
 pub fn bucket_over(arrivals: &[Arrival], trace: &Trace, fit: &BucketFit) -> Vec<Modelled> {
     let element = policer(fit);
     let spent = spent_at(element, trace.unseen_at_start(), arrivals, &trace.outcome);
@@ -292,7 +293,8 @@ fn compare(
     }
 }
 
-/// The longest of sorted waits; where a few stand far above the rest, the longest of the rest, and how many they are.
+/// The longest of sorted delays; if a few are far above the rest, the longest of the rest, and the number of
+/// those few.
 fn longest(sorted: &[f64]) -> (f64, usize) {
     let Some(&last) = sorted.last() else {
         return (0.0, 0);
@@ -316,7 +318,7 @@ mod tests {
     #[test]
     fn a_bucket_that_may_have_been_spent_before_both_captures_ran_is_spent_at_the_first_loss() {
         use Seen::{Lost, Passed, Unknown};
-        // 1000 bytes a millisecond; one passes every two of them
+        // 1000 bytes a millisecond; one of every two packets passes
         let fates = [Unknown, Unknown, Passed, Lost, Passed, Lost, Passed, Lost];
         let passage = |(place, outcome): (usize, &Seen)| Passage {
             arrival_ns: place as i64 * 500_000,
@@ -334,7 +336,7 @@ mod tests {
         };
         let replay = replay_over(&passages, bucket, 0, 0.0);
         assert_eq!((replay.dropped, replay.hits), (3, 3));
-        // it has filled up since what nobody saw
+        // it has filled up since the unknown packets
         let small = Element::Policer {
             rate_bps: 8_000_000_000.0,
             burst_bytes: 50_000.0,

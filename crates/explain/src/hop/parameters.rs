@@ -1,4 +1,4 @@
-//! Rates and limits as counted between two captures.
+//! Rates and limits, counted between two captures.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::parameters::{
 use crate::thresholds::STANDING_EXPLAINED;
 use whydrop_verdict::{Cause, Quantity};
 
-/// Parameters by the names of the contract, and what bytes they count where that is known.
+/// Parameters by their names in the JSON contract, and the byte basis if known.
 pub fn hop_parameters(
     judged: &HopJudgement,
     hop: &Hop,
@@ -42,7 +42,7 @@ pub fn hop_parameters(
     }
 }
 
-/// The bucket that drops: behind the queue of the hop, if that is where it is.
+/// The bucket that drops: the one behind the queue of the hop, if it is there.
 pub fn dropping_bucket(hop: &Hop) -> Option<BucketFit> {
     hop.behind_queue.map(|behind| behind.fit).or(hop.bucket)
 }
@@ -55,7 +55,7 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     };
     let basis = match (&hop.two_buckets, &hop.behind_queue) {
         (Some(two), _) => two.basis,
-        // what one before the queue would count
+        // an estimate for a bucket before the queue
         (None, Some(_)) => None,
         (None, None) => hop.bucket_basis.map(|(basis, _)| basis),
     };
@@ -98,8 +98,8 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     (parameters, basis)
 }
 
-/// Where packets left in super-segments, the line that they went through is only known to some per cent: one packet more
-/// or less of each may have passed before the first drop.
+/// If packets left in super-segments, the rate of their line is known only to some per cent: one more or one
+/// fewer packet of each may have passed before the first drop.
 fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
     match hop.evidence.line_rate_bps {
         Some(_) => within(fit.limit_bytes, fit.packet_bytes),
@@ -107,14 +107,14 @@ fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
     }
 }
 
-/// The burst of one of two buckets. Which of them drops a packet hangs on both, so that one packet more or less of each may
-/// have passed; and a bucket fills by its rate for as long as stamps are off.
+/// The burst of one of two buckets. Which of them drops a packet depends on both, so that one more or one
+/// fewer packet of each may have passed; and a bucket fills for as long as timestamps are uncertain.
 fn beside_another(fit: BucketFit, stamps_s: f64) -> Interval {
     let filled = fit.rate_bps.value / 8.0 * stamps_s;
     within(fit.limit_bytes, fit.packet_bytes + filled)
 }
 
-/// With so many bytes more on both sides.
+/// The interval, widened by this many bytes on both sides.
 fn within(limit_bytes: Interval, bytes: f64) -> Interval {
     Interval {
         low: limit_bytes.low.map(|low| (low - bytes).max(0.0)),
@@ -123,14 +123,14 @@ fn within(limit_bytes: Interval, bytes: f64) -> Interval {
     }
 }
 
-/// Turns IP bytes into those of a known basis; where none is known, the upper end makes room for all of them.
+/// Converts IP bytes to those of a known basis; if unknown, the upper end includes every basis.
 struct Scale {
     value: f64,
     high: f64,
 }
 
 impl Scale {
-    /// Of what is in the bytes that count.
+    /// Identity, for quantities already in counted bytes.
     const KNOWN: Self = Self {
         value: 1.0,
         high: 1.0,
@@ -138,7 +138,7 @@ impl Scale {
 
     fn new(basis: Option<ByteBasis>, packet_bytes: f64, hop: &Hop) -> Self {
         let raise = |overhead: f64| (packet_bytes + overhead) / packet_bytes;
-        // among full packets are small ones, with as much on top of each
+        // there are small packets among full ones, with the same overhead on each
         let mean_bytes = hop.passages.mean_bytes().min(packet_bytes);
         match basis {
             Some(basis) => {
@@ -155,7 +155,7 @@ impl Scale {
         }
     }
 
-    /// Raise the upper bound for packets that captures missed: they were served as well.
+    /// Raise the upper bound for packets that captures lack: they were served as well.
     fn with_missed(self, missed_share: f64) -> Self {
         Self {
             high: self.high / (1.0 - missed_share).max(0.1),
@@ -163,7 +163,7 @@ impl Scale {
         }
     }
 
-    /// A rate, with the error that the clock of the capture itself may have.
+    /// Convert a rate, and add the possible error of the capture's clock.
     fn apply_to_rate(&self, interval: Interval) -> Quantity {
         let sharp = self.apply(interval);
         Quantity {
@@ -198,7 +198,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
         );
     };
     let mut parameters = BTreeMap::from([("drain_rate_bps".to_owned(), rate)]);
-    // what captures missed was inside as well
+    // packets that captures lack were in the queue as well
     let missed = 1.0 / (1.0 - hop.missed_share).max(0.1);
     let unseen = hop
         .departures
@@ -206,7 +206,8 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
         .is_some_and(|departures| departures.unseen_share > 0.0);
     match &hop.held {
         Some(held) if !unseen => {
-            // a limit in packets and one in bytes cannot be told apart where all packets are full: then both are given
+            // a limit in packets and one in bytes are indistinguishable if all packets are full: then both
+            // are given
             let in_packets = held.misfits_packets <= 2 * held.misfits_bytes;
             let in_bytes = held.misfits_bytes <= 2 * held.misfits_packets;
             let packets = held.packets.value.max(1.0);
@@ -222,7 +223,8 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
             }
             if in_bytes || !in_packets {
                 let overhead = f64::from(basis.map_or(0, ByteBasis::overhead_bytes));
-                // one in service may be counted until all of it has left, and drains while stamps vary
+                // a packet in service may count until it has left completely, and drains within the timestamp
+                // variation
                 let drained = rate.value / 8.0 * hop.noise_s.min(MOST_NOISE_S);
                 let packet_bytes = f64::from(hop.evidence.group_trace.trace.largest_bytes);
                 let seen = LimitSeen {
@@ -240,42 +242,43 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     (parameters, basis)
 }
 
-/// A limit in bytes, by what lost packets found inside.
+/// A limit in bytes, from the queue that lost packets found.
 struct LimitSeen<'a> {
     held: &'a HeldAtLosses,
     /// The largest packet.
     packet_bytes: f64,
-    /// Bytes that leave while stamps vary.
+    /// Bytes that leave within the timestamp variation.
     drained: f64,
-    /// Bytes that passed, as a multiple of those that were seen.
+    /// Bytes that passed, as a multiple of those that were captured.
     missed: f64,
 }
 
 impl LimitSeen<'_> {
-    /// With `overhead` bytes counted on top of each packet, or up to `most`.
+    /// The limit if the element counts `overhead` bytes on top of each packet, or up to `most`.
     fn limit(&self, overhead: f64, most: f64) -> Quantity {
         let limit = self.held.limit_bytes;
-        // the packets that are inside when it is full, and the one that did not get in: they are larger than others
+        // the packets in a full queue, and the one that was not admitted: they are larger than others
         let packets = self.held.packets.value + 1.0;
         let mean_bytes = self.held.with_packet_bytes.value / packets;
         let mean_bytes = mean_bytes.clamp(1.0, self.packet_bytes);
         let counted = |bytes: f64, overhead: f64| bytes * (1.0 + overhead / mean_bytes);
-        // others may have been inside at times, but none larger
+        // other traffic may have been in the queue at times, but no larger packets
         let least = |bytes: f64| bytes * (1.0 + overhead / self.packet_bytes);
         let unsure = self.packet_bytes + self.drained;
         Quantity {
             value: counted(limit.value, overhead),
             low: (limit.low).map(|low| least(low - unsure).max(0.0)),
-            // the wait of a packet alone, which is taken off all, may or may not hold the time to send it: with the one in
-            // service, two packets may be inside beyond those that are seen to wait
+            // the delay of a lone packet, which is subtracted from all, may or may not include its
+            // transmission time: with the packet in service, the queue may hold two packets more than the
+            // delays show
             high: (limit.high)
                 .map(|high| counted(high * self.missed + unsure + self.packet_bytes, most)),
         }
     }
 }
 
-/// Where others' packets share the queue, it holds more than was seen to go in: what it holds when it drops then is
-/// the wait just before, at the rate at which it drains.
+/// If other traffic shares the queue, the queue holds more than the captured packets: its contents at a drop
+/// follow from the delay just before, at the rate at which it drains.
 fn limits_by_wait(hop: &Hop, rate: Quantity) -> Vec<(String, Quantity)> {
     let Some(at_loss) = &hop.evidence.at_loss else {
         return Vec::new();
@@ -299,11 +302,11 @@ fn limits_by_wait(hop: &Hop, rate: Quantity) -> Vec<(String, Quantity)> {
     ]
 }
 
-/// Rates of one queue, by its waits and by its departures, agree to within a few per cent.
+/// Rates of one queue, from delays and from departures, agree to within a few per cent.
 const ALIKE_RATES: f64 = 0.02;
 
-/// True where packets are let out several at a time, at the line's pace or after a tick: the times between departures
-/// say nothing of the rate, and the waits do.
+/// True if packets are released several at a time, at the line's rate or on a tick: then the times between
+/// departures do not show the rate, but the delays do.
 fn releases_in_ticks(hop: &Hop) -> bool {
     let (Some(drain), Some(departures)) = (&hop.evidence.drain, &hop.departures) else {
         return false;
@@ -312,7 +315,8 @@ fn releases_in_ticks(hop: &Hop) -> bool {
     drain.explained > STANDING_EXPLAINED && apart > ALIKE_RATES
 }
 
-/// Raises a rate that waits tell by what the captures missed: it waited as well, and made others wait.
+/// Raises a rate derived from delays by the packets that the captures lack: they were queued too, and delayed
+/// others.
 fn raise_by_missed(rate: &mut Quantity, missed_share: f64) {
     rate.high = rate.high.map(|high| high / (1.0 - missed_share).max(0.1));
 }
@@ -326,8 +330,8 @@ fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
         }
         return (parameters, None);
     };
-    // with a rate from departures, the waits say what passed before they began: to within what the rate's error makes
-    // of the longest of them, and a packet
+    // given a rate from departures, the delays show the bytes that passed before queueing began, to within
+    // the error of the rate over the longest delay, and one packet
     let departures = hop.departures.as_ref().expect("it gave the rate");
     let trace = &hop.evidence.group_trace.trace;
     let value = burst_bytes_at(trace, departures.rate_bps.value);
@@ -385,10 +389,10 @@ mod tests {
             missed: 1.0,
         };
         let limit = seen.limit(15.0, 15.0);
-        // a hundredth of full packets, whatever small ones pass at other times
+        // a hundredth of full packets, whatever small packets pass at other times
         assert!((limit.value - 149.5e3 * 1.01).abs() < 1.0, "{limit:?}");
         assert!((limit.low.unwrap() - 147.4e3 * 1.01).abs() < 1.0);
-        // one in service, and one that the wait of a packet alone hides
+        // one in service, and one hidden by the delay of a lone packet
         assert!((limit.high.unwrap() - 153.1e3 * 1.01).abs() < 1.0);
     }
 

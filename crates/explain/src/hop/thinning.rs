@@ -1,51 +1,51 @@
-//! A slow link that thins acknowledgments: what waits for it is replaced by a newer acknowledgment of its connection, which
-//! says all that it said (RFC 3449, section 5.2.1; cake's `ack-filter`, cable modems).
+//! A slow link that thins acknowledgments: a queued acknowledgment is replaced by a newer one of its
+//! connection, which includes its information (RFC 3449, section 5.2.1; cake's `ack-filter`, cable modems).
 
 use std::collections::VecDeque;
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{Interval, Seen};
 
-/// A link that drops what is superseded while it waits, replayed by itself.
+/// A link that drops queued packets once they are superseded, replayed freely.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thinning {
-    /// Of IP bytes, bit/s.
+    /// In IP bytes, bit/s.
     pub rate_bps: Interval,
-    /// Packets that it drops; of those, the lost ones.
+    /// Packets that it drops, and those among them that were lost.
     pub dropped: usize,
     pub hits: usize,
     pub lost: usize,
-    /// Of the times between departures around losses, the share that are those of one packet or two.
+    /// Share of the times between departures around losses that equal one or two service times.
     pub in_step: f64,
 }
 
 /// Headers alone: IPv6 with the most options of TCP.
 const LARGEST_ACKNOWLEDGMENT_BYTES: f32 = 100.0;
-/// Fewer losses are not told from chance.
+/// Fewer losses may be chance.
 const FEWEST_LOSSES: usize = 10;
-/// A quarter of the times between departures are service times, and those agree to within this share.
+/// A quarter of the times between departures are service times, and agree to within this share.
 const CONCENTRATED: f64 = 0.05;
 
 impl Thinning {
-    /// Share of its drops and of the losses that are the same (their harmonic mean).
+    /// Agreement between its drops and the losses (harmonic mean of both shares).
     pub fn agreement(&self) -> f64 {
         2.0 * self.hits as f64 / (self.dropped + self.lost).max(1) as f64
     }
 }
 
-/// Replayed by itself, the link must drop the very packets: half of its drops and of the losses agree, since what others send
-/// over it, or captures miss, shifts the rest ...
+/// A free replay of the link must drop the lost packets: at least half of its drops and of the losses agree,
+/// since other traffic, or packets that the captures lack, shift the rest ...
 const AGREES: f64 = 0.5;
-/// ... and what comes out around losses must do so in the time of one packet or two. A policer lets packets pass when they
-/// come.
+/// ... and departures around losses must be one or two service times apart. A policer passes packets when
+/// they arrive.
 const IN_STEP: f64 = 0.75;
 
-/// The link, if it accounts for what was lost.
+/// The link, if it explains the losses.
 pub fn accounts(passages: &Passages) -> Option<Thinning> {
     find(passages).filter(|found| found.agreement() >= AGREES && found.in_step >= IN_STEP)
 }
 
-/// The link that suits, if most of what was lost are acknowledgments.
+/// The link that fits, if most of the lost packets are acknowledgments.
 fn find(passages: &Passages) -> Option<Thinning> {
     let lost = || (0..passages.len()).filter(|index| passages.outcome[*index] == Seen::Lost);
     let small = |index: &usize| passages.bytes[*index] <= LARGEST_ACKNOWLEDGMENT_BYTES;
@@ -70,7 +70,7 @@ fn find(passages: &Passages) -> Option<Thinning> {
     })
 }
 
-/// How exactly departures keep the time of the link.
+/// Accuracy with which departures follow the service time of the link.
 const STEP_SHARE: f64 = 0.1;
 
 fn in_step(passages: &Passages, service_s: f64) -> f64 {
@@ -93,8 +93,8 @@ fn in_step(passages: &Passages, service_s: f64) -> f64 {
     kept as f64 / all.max(1) as f64
 }
 
-/// The time between departures that is most frequent, and how well it is known: nothing comes out of a link sooner after what
-/// was before it, and where packets wait, nothing later.
+/// The most frequent time between departures, and its accuracy: a packet never leaves sooner after the
+/// previous one, and, while packets are queued, never later.
 fn service_s(passages: &Passages) -> Option<(f64, f64)> {
     let came = |index: &usize| !passages.wait_s[*index].is_nan();
     let departures: Vec<f64> = (0..passages.len())
@@ -114,7 +114,7 @@ fn service_s(passages: &Passages) -> Option<(f64, f64)> {
     (width < CONCENTRATED * middle).then_some((middle, width))
 }
 
-/// Which packets the link drops. Each connection has one acknowledgment waiting at most.
+/// The packets that the link drops. Each connection has at most one acknowledgment queued.
 fn replay(passages: &Passages, service_s: f64) -> Vec<bool> {
     let mut dropped = vec![false; passages.len()];
     let mut free_s = f64::MIN;
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use whydrop_path::fit::passage::Passage;
 
-    /// Acknowledgments every so many microseconds over a link that takes a millisecond for each.
+    /// Acknowledgments at this interval over a link that takes a millisecond for each.
     fn over_a_slow_link(every_us: i64, drops: impl Fn(usize, bool) -> bool) -> Passages {
         let (mut free_us, mut waiting, mut fates) = (0i64, None::<usize>, Vec::new());
         let count = 2_000;

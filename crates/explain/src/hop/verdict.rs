@@ -1,4 +1,4 @@
-//! The verdict on a hop, with what was replayed to rule others out.
+//! The verdict on a hop, with the replays that rule other causes out.
 
 use whydrop_path::InService;
 use whydrop_path::fit::BucketFit;
@@ -13,16 +13,16 @@ use crate::document::{ModelInfo, Verdict};
 use crate::judge::Judgement;
 use crate::verdict::{Found, explained, verdict};
 
-/// A mechanism that was replayed, and what speaks against it (nothing, for the winner).
+/// A replayed mechanism, and the evidence against it (none for the winner).
 pub struct Replayed {
     pub replay: Replay,
-    /// Variants that were replayed, of which this one agrees best with the losses; 1 where there was no choice.
+    /// Number of variants replayed, of which this one agrees best with the losses; 1 if there was no choice.
     pub variants: usize,
     pub why: Option<Fact>,
 }
 
-/// The verdict on a hop, and the replays behind it: the winner first where there is one, then its rivals. `facts` are
-/// further ones.
+/// The verdict on a hop, and the replays behind it: the winner, if any, then its rivals. `facts` are added to
+/// the verdict.
 pub fn hop_verdict(
     judged: &HopJudgement,
     hop: &Hop,
@@ -68,7 +68,7 @@ pub fn hop_verdict(
     (verdict, replays)
 }
 
-/// Share of the losses that the cause accounts for.
+/// Share of the losses that the cause explains.
 fn explained_between(cause: Cause, hop: &Hop) -> f64 {
     match (cause, &hop.held) {
         (Cause::Policer, _) => {
@@ -95,8 +95,8 @@ fn where_lost(hop: &Hop) -> Fact {
     )
 }
 
-/// A model that by itself drops the very packets that were lost, and no others, is beyond doubt: the share of its drops
-/// and of the losses that agree (their harmonic mean).
+/// The confidence from a model that, replayed freely, drops exactly the lost packets: its agreement with the
+/// losses (harmonic mean of both shares).
 fn borne_out(winner: Option<&Replayed>) -> f64 {
     winner
         .filter(|winner| winner.why.is_none() && winner.replay.lost > 2)
@@ -106,7 +106,8 @@ fn borne_out(winner: Option<&Replayed>) -> f64 {
         })
 }
 
-/// How many of the drops and passes the model gets right, and whether the losses had a say in which model it is.
+/// The share of drops and passes that the model reproduces, and whether the losses influenced the choice of
+/// the model.
 fn goodness(winner: Option<&Replayed>) -> Option<Fact> {
     let winner = winner.filter(|winner| winner.why.is_none())?;
     let replay = &winner.replay;
@@ -187,14 +188,14 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
     facts
 }
 
-/// The model of the cause with its parameters, where it can be replayed.
+/// The model of the cause with its parameters, if it can be replayed.
 fn winner(
     judged: &HopJudgement,
     hop: &Hop,
     value: &impl Fn(&str) -> Option<f64>,
 ) -> Option<Element> {
     match judged.judgement.cause {
-        // a bucket behind a queue that packets wait for sees other arrivals than those that entered
+        // with a queue before it, a bucket receives packets at other times than they entered the hop
         Cause::Policer if hop.behind_queue.is_none() || hop.departures.is_none() => {
             Some(Element::Policer {
                 rate_bps: value("rate_bps")?,
@@ -202,10 +203,10 @@ fn winner(
                 peak: value("peak_rate_bps").zip(value("peak_burst_bytes")),
             })
         }
-        // what it drops has gone in before
+        // packets that it drops have entered the queue before
         Cause::ShallowQueue if hop.thinning.is_some() => None,
         Cause::ShallowQueue | Cause::DeepQueue => {
-            // with packets inside that were not seen, a replay of those that were tells nothing
+            // with unseen packets in the queue, a replay of the captured ones means nothing
             let departures = hop
                 .departures
                 .as_ref()
@@ -228,9 +229,9 @@ fn winner(
     }
 }
 
-/// A queue's replay runs by itself and its drops depend on every packet before: of the variants that the measured
-/// parameters leave open (what it counts, whether the packet in service counts, the last per cent of its rate) the one
-/// that agrees best with the losses.
+/// A queue's replay runs freely and its drops depend on every packet before. Of the variants that the
+/// measured parameters leave open (counted bytes, whether the packet in service counts, the last per cent of
+/// the rate), returns the one that agrees best with the losses.
 fn best_variant(
     hop: &Hop,
     element: Element,
@@ -287,10 +288,10 @@ fn best_variant(
     )
 }
 
-/// Longer captures are not replayed in every variant.
+/// Longer captures are replayed in one variant only.
 const MOST_VARIED: usize = 300_000;
 
-/// The mechanisms that competed, each with the parameters that suit it best, the strongest first.
+/// The mechanisms that competed, each with its best parameters, the strongest first.
 fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
     let mut rivals = Vec::new();
     let mut compete = |element: Element, why: &dyn Fn(&Replay) -> Fact| {
@@ -390,7 +391,7 @@ fn misses_why(replay: &Replay, code: &'static str) -> Fact {
     )
 }
 
-/// Replayed rivals tell more than what one capture has against the same causes.
+/// The cause that a replay rules out, and the reason: stronger than the reasons of a single capture.
 fn ruled_out(replayed: &Replayed) -> Option<(Cause, Fact)> {
     let cause = match replayed.replay.element {
         Element::Policer { .. } => Cause::Policer,

@@ -1,4 +1,4 @@
-//! More than two captures: in order along the path, each two neighbours a hop.
+//! More than two captures, sorted along the path: each two neighbours form a hop.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::{ExplainError, Explanation, Options};
 pub fn explain(paths: &[PathBuf], mut options: Options) -> Result<Explanation, ExplainError> {
     let steps = 2 * paths.len() as u64 - 1;
     let watch = RefCell::new((0, options.progress.take()));
-    // every reading of two captures is one step, and all take about as long
+    // every analysis of two captures is one step, and all take about as long
     let step = |keep_tables: bool| Options {
         keep_tables,
         open: options.open.clone(),
@@ -69,7 +69,7 @@ fn in_order<'a>(
     Ok(distances.into_iter().map(|(_, path)| path).collect())
 }
 
-/// How far behind point 1 point 2 is for the data, as the shortest transit between them; negative if it is before.
+/// Distance of point 2 behind point 1 for the data, as the shortest transit time; negative if it is before.
 fn distance_ns(pair: &Pair) -> i64 {
     let timeline = Timeline::of(pair);
     let shortest = |direction: usize| {
@@ -95,7 +95,7 @@ fn distance_ns(pair: &Pair) -> i64 {
     }
 }
 
-/// Puts what each two neighbours showed into the document on the whole path.
+/// Inserts the results of each two neighbours into the document on the whole path.
 fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
     let last = hops.len();
     let captures = |hop: &Explanation| hop.document.captures.clone();
@@ -107,7 +107,7 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
     if let Some(pair) = &mut whole.document.pair {
         [pair.from, pair.to] = [0, last];
     }
-    // the hops in place of all of them together; what was lost outside, or nowhere, stays
+    // hops replace the verdict between the outermost points; losses outside, or of unknown place, stay
     let between_all = between([0, last]);
     let outside = std::mem::take(&mut whole.document.verdicts).into_iter();
     let mut verdicts: Vec<(Verdict, Option<(usize, u32)>)> = outside
@@ -168,8 +168,8 @@ fn names(flows: &[FlowInfo]) -> Vec<&str> {
     flows.iter().map(|flow| flow.flow.as_str()).collect()
 }
 
-/// Where each flow of a hop is among those of the whole path, `u32::MAX` for one that is not: by name, and of flows
-/// with one name (ports used again) the first.
+/// Index of each flow of a hop among those of the whole path, `u32::MAX` if absent: by name; of flows with
+/// the same name (reused ports) the first.
 fn renumbered<Name: Hash + Eq>(flows: &[Name], whole: &[Name]) -> Vec<u32> {
     let mut places: HashMap<&Name, u32> = HashMap::with_capacity(whole.len());
     for (place, name) in (0..).zip(whole) {
@@ -195,7 +195,7 @@ mod tests {
         );
     }
 
-    /// Counts how often it is compared.
+    /// Counts its comparisons.
     struct Counted<'a>(u32, &'a Cell<usize>);
 
     impl PartialEq for Counted<'_> {

@@ -14,22 +14,22 @@ use super::timeline::Timeline;
 use crate::evidence::Evidence;
 use crate::group::{FlowRef, Group};
 
-/// Flows of one direction to one destination host, as the upstream point names it.
+/// Flows of one direction to one destination host, under the name at the upstream point.
 pub struct PairGroup<'a> {
     pub direction: Direction,
     /// Numbers of the captures in the document, from 0.
     places: [usize; 2],
-    /// Positions in [`Pair::flows`]: all of them, whatever they carry.
+    /// Positions in [`Pair::flows`] of all of them, whatever they carry.
     pub members: Vec<u32>,
-    /// Those with TCP data, as the capture upstream shows them, numbered as in the document; and as the one downstream
-    /// does.
+    /// Those with TCP data, as in the upstream capture, numbered as in the document; and as in the downstream
+    /// one.
     pub at_upstream: Group<'a>,
     pub at_downstream: Group<'a>,
     /// The document's number of each member, `u32::MAX` for flows without data.
     pub numbers: Vec<u32>,
 }
 
-/// Standard deviations beyond which chance does not explain a count (one case in 30 000).
+/// Standard deviations beyond which a count is not chance (one case in 30 000).
 const SIGNIFICANT_DEVIATIONS: f64 = 4.0;
 
 fn tracked<'a>(pair: &'a Pair, flow: &PairFlow, side: usize) -> Option<&'a Flow> {
@@ -84,19 +84,21 @@ pub fn of(pair: &Pair, numbered: [usize; 2]) -> (Vec<FlowRef<'_>>, Vec<PairGroup
     (flows, groups)
 }
 
-/// The names of flows, of those that lost most between the points first, then of those that had most packets there.
+/// Names of flows: those with the most losses between the points first, then those with the most packets
+/// there.
 fn by_losses(mut flows: Vec<&PairFlow>) -> Vec<String> {
     flows.sort_by_key(|flow| Reverse((flow.lost(), flow.matched())));
     flows.iter().map(|flow| flow.name()).collect()
 }
 
 impl PairGroup<'_> {
-    /// Flows with data, and others that lost packets.
+    /// True for groups with data, and for others that lost packets.
     pub fn is_worth_a_verdict(&self, passages: &Passages) -> bool {
         !self.at_upstream.flows.is_empty() || passages.lost > 0
     }
 
-    /// The flows with TCP data, and others that lost packets, those that lost most first; the others alone, if nothing else lost any.
+    /// Flows with TCP data, and others that lost packets, the most losses first; only the others, if no other
+    /// flow lost any.
     pub fn names(&self, pair: &Pair) -> Vec<String> {
         let members = || {
             let flows = self.members.iter().map(|flow| &pair.flows[*flow as usize]);
@@ -125,7 +127,7 @@ impl PairGroup<'_> {
         by_losses(with_data.map(|(flow, _)| flow).collect())
     }
 
-    /// TCP data is less than this group's own traffic: what it did says little of what crossed.
+    /// True if TCP data is less than half of this group's traffic: it says little about the rest.
     pub fn is_mostly_datagrams(&self, passages: &Passages) -> bool {
         let bytes = passages.flow.iter().zip(&passages.bytes);
         let (mut all, mut of_others) = (0.0, 0.0);
@@ -148,7 +150,7 @@ impl PairGroup<'_> {
         })
     }
 
-    /// Share of the packets that either capture misses of those that passed its point.
+    /// For each capture, the share of the packets that passed its point and that it lacks.
     pub fn missed_share(&self, pair: &Pair) -> [f64; 2] {
         let held = |side: usize| {
             let members = self
@@ -161,9 +163,10 @@ impl PairGroup<'_> {
         [0, 1].map(|side| missed[side] as f64 / (held(side) + missed[side]).max(1) as f64)
     }
 
-    /// Losses before the upstream point show there as gaps that a repetition fills. What that capture missed, and its sender
-    /// repeated for another reason, looks the same: as often as it misses the first of what it holds the repetition of.
-    /// More than that by chance is lost.
+    /// True if gaps prove losses. A loss before the upstream point shows there as a gap that a retransmission
+    /// fills. A packet that this capture lacks, and that its sender retransmitted for another reason, looks
+    /// the same: the share is that of retransmitted packets of which the capture lacks the first copy. More
+    /// gaps than that by chance are losses.
     pub fn gaps_tell(&self, pair: &Pair, evidence: &Evidence) -> bool {
         let upstream = self.direction.upstream().unwrap_or(0);
         let lost = evidence.totals.lost_before_capture;
@@ -184,7 +187,7 @@ impl PairGroup<'_> {
         between(self.places)
     }
 
-    /// The parts of the path before and beyond the points, as the packets of this group pass them.
+    /// The parts of the path before and beyond the points, in the direction of this group.
     pub fn outer_places(&self) -> [Place; 2] {
         let [mut near, mut far] = self.places.map(|place| place + 1);
         if self.direction == Direction::SecondToFirst {
@@ -227,7 +230,8 @@ pub fn passages_of_groups(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]
                 Crossing::Matched => (sent_ns, Seen::Passed),
                 Crossing::Lost => (sent_ns, Seen::Lost),
                 Crossing::MissedDownstream => (sent_ns, Seen::Passed),
-                // seen at its departure only: it came about as long before as the packet ahead of it took
+                // only its departure was captured: it arrived earlier by the transit time of the packet
+                // before it
                 Crossing::MissedUpstream => {
                     (sent_ns.saturating_sub(*last_transit_ns), Seen::Passed)
                 }
@@ -236,7 +240,7 @@ pub fn passages_of_groups(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]
                 }
                 Crossing::Duplicated | Crossing::OtherPath => continue,
             };
-            // resets of a connection are alike: that some were lost is known, but not which
+            // resets of a connection are identical: that some were lost is known, but not which
             let (outcome, transit_ns) = match packet.flags.has(PacketFlags::RST) {
                 true => (Seen::Unknown, -1),
                 false => (outcome, transit_ns),

@@ -1,4 +1,4 @@
-//! The pair in the shape of the JSON contract.
+//! The pair in the form of the JSON contract.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::document::{
 };
 use crate::seconds::seconds;
 
-/// A drift that is only known to be within what clocks do (`clock::fit` says so by an error of this much) is not known.
+/// A drift known only to be within what clocks do is not known (`clock::fit` then gives an error of this
+/// size).
 const UNMEASURED_DRIFT_PPM: f64 = 500.0;
 
 /// The whole object.
@@ -70,7 +71,7 @@ pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
     }
 }
 
-/// Which capture is nearer to the sender, by the bytes of each direction.
+/// The capture nearer to the sender, from the bytes of each direction.
 fn upstream(pair: &Pair) -> &'static str {
     let mut bytes = [0u64; 2];
     for packet in &pair.packets {
@@ -115,7 +116,7 @@ fn left_out(left_out: LeftOut) -> Option<LeftOutInfo> {
     })
 }
 
-/// From the later of the first packets to the earlier of the last, on capture 1's clock.
+/// From the later first packet to the earlier last one, on capture 1's clock.
 fn overlap_s(pair: &Pair) -> f64 {
     let on_first_clock = |side: usize, time_ns: i64| match (side, &pair.clock) {
         (1, Some(clock)) => clock.first_at(time_ns),
@@ -131,7 +132,7 @@ fn overlap_s(pair: &Pair) -> f64 {
     })
 }
 
-/// Quantiles of transits, whose order is changed; `None` without any.
+/// Quantiles of transit times, which get sorted; `None` without any.
 fn transit(transits_ns: &mut [i64]) -> Option<TransitInfo> {
     let last = transits_ns.len().checked_sub(1)?;
     let place = |share: f64| (share * last as f64).round() as usize;
@@ -162,13 +163,13 @@ fn loss_runs(timeline: &Timeline, direction: usize) -> Vec<(u64, u64)> {
     runs.into_iter().collect()
 }
 
-/// A pause is this many times longer than the gap that most packets leave, and at least this long, nanoseconds.
+/// A pause is this many times longer than the median gap, and at least this long in nanoseconds.
 const PAUSE_OF_MEDIAN: i64 = 20;
 const SHORTEST_PAUSE_NS: i64 = 1_000_000;
-/// With fewer pauses nothing is said of them.
+/// Fewer pauses are not reported.
 const FEWEST_PAUSES: usize = 5;
 
-/// Compares packets after a pause with the others, in the direction that carried more packets.
+/// Compares packets after a pause with the others, in the direction with more packets.
 fn after_gap(timeline: &Timeline) -> Option<AfterGapInfo> {
     let direction = usize::from(timeline.in_order[1].len() > timeline.in_order[0].len());
     let mut gaps: Vec<i64> = timeline.in_order[direction]
@@ -201,7 +202,7 @@ fn after_gap(timeline: &Timeline) -> Option<AfterGapInfo> {
 
 fn changes(pair: &Pair) -> ChangesInfo {
     let sum = |of: fn(&PairFlow) -> u64| pair.flows.iter().map(of).sum();
-    // the hops of the flow with most packets stand for all
+    // the decrements of the flow with the most packets represent all
     let busiest = pair.flows.iter().max_by_key(|flow| flow.matched());
     ChangesInfo {
         ttl_hops: busiest.and_then(|flow| flow.hops).map(i64::from),
@@ -254,7 +255,7 @@ fn flow_info(flow: &PairFlow, transits_ns: &mut [i64]) -> PairFlowInfo {
     }
 }
 
-/// Names by the registry of protocol numbers (IANA).
+/// Name in the registry of protocol numbers (IANA).
 fn protocol(number: u8) -> String {
     match number {
         1 => "icmp".to_owned(),

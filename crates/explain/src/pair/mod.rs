@@ -1,14 +1,14 @@
-//! Two captures of one path explained: where packets vanish, and by which mechanism.
+//! Two captures of one path explained: where packets vanish, and why.
 //!
-//! | module | what it does |
+//! | module | subject |
 //! |---|---|
-//! | [`timeline`] | all packets on one clock, with transit, runs of losses and pauses |
+//! | [`timeline`] | all packets on one clock, with transit times, runs of losses and pauses |
 //! | [`groups`] | flows of one direction to one host, and their packets between the points |
-//! | [`outer`] | what was lost before and beyond the points |
-//! | [`verdicts`] | what each part of the path did to a group |
-//! | `way_back` | round trips that the queue of the other direction makes long |
+//! | [`outer`] | losses before and beyond the points |
+//! | [`verdicts`] | the effect of each part of the path on a group |
+//! | `way_back` | round trips made long by the queue of the other direction |
 //! | `variation` | jitter and batching between the points |
-//! | [`info`] | the pair in the shape of the JSON contract |
+//! | [`info`] | the pair in the form of the JSON contract |
 //! | [`chain`] | more than two captures |
 //! | [`crossings`] | the table of matched packets |
 
@@ -35,25 +35,25 @@ use crate::tables::Tables;
 use crate::{ExplainError, Explanation, Options, tabulate};
 use timeline::Timeline;
 
-/// Explains two captures of one path, given in either order, or more of them in any order.
+/// Explains two or more captures of one path, given in any order.
 ///
-/// With more than two the document names them in the order along the path, seen from the sender of most data; `pair` is
-/// what the first and the last show, `hops` what each two neighbours do, and the verdicts say between which of them.
+/// With more than two the document lists them in the order along the path, from the sender of most data;
+/// `pair` describes the first and the last, `hops` each two neighbours, and the verdicts name their place.
 ///
 /// # Errors
 ///
-/// Fewer than two captures, one that cannot be read, or captures without a packet in common.
+/// Fewer than two captures, one that cannot be read, or captures without a common packet.
 pub fn explain_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, ExplainError> {
     match paths {
         [first, second] => explain_two([first, second], [0, 1], options),
         [_, _, _, ..] => chain::explain(paths, options),
         _ => Err(ExplainError::Pair(
-            "one capture is no pair: give two captures of one path, or more".to_owned(),
+            "one capture is not enough: give two or more captures of one path".to_owned(),
         )),
     }
 }
 
-/// Explains two captures that the document numbers `places` (from 0).
+/// Explains two captures that have the numbers `places` in the document (from 0).
 fn explain_two(
     paths: [&PathBuf; 2],
     places: [usize; 2],
@@ -85,8 +85,8 @@ fn explain_two(
     Ok(Explanation { document, tables })
 }
 
-/// Matches the packets of two captures of one path, and explains nothing: the document has the captures and the pair,
-/// the tables the crossings.
+/// Matches the packets of two captures of one path without explaining them: the document has the captures and
+/// the pair, the tables the crossings.
 ///
 /// # Errors
 ///
@@ -94,12 +94,12 @@ fn explain_two(
 pub fn match_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, ExplainError> {
     let [first, second] = paths else {
         return Err(ExplainError::Pair(format!(
-            "packets are matched between two captures; {} were given",
+            "exactly two captures are needed to match packets; {} were given",
             paths.len()
         )));
     };
     let keep_tables = options.keep_tables;
-    // acknowledgments are for charts of connections, which this has none of
+    // acknowledgments are for charts of connections, of which there are none
     let without_acknowledgments = Options {
         keep_tables: false,
         ..options
@@ -131,7 +131,7 @@ pub fn measure_pair(
     Ok(verdicts::hops(&pair, &timeline, &groups))
 }
 
-/// Options for matching where no verdict follows.
+/// Options for matching without verdicts.
 fn matched_only<'a>() -> PairOptions<'a> {
     PairOptions {
         account_for_time: false,

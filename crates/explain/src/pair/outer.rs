@@ -1,10 +1,11 @@
-//! Losses before the first point and beyond the second; and what of them, and of the sender's pauses, can be told where
+//! Losses before the first point and beyond the second, including what they and the sender's pauses show if
 //! no acknowledgments were captured.
 //!
-//! Then a retransmission of what both points hold is a loss beyond the second one, unless there is a nearer reason: a packet
-//! that others overtake between the points is acknowledged late, and its sender repeats it (RFC 5681, section 3.2; RFC 8985).
-//! And a sender that loses nothing and pauses for longer than a round trip waits for something that only acknowledgments
-//! would show: its application, the receiver's window, or acknowledgments that come late.
+//! Then a retransmission of a packet that both points hold indicates a loss beyond the second one, unless
+//! there is a simpler reason: a packet that others overtake between the points is acknowledged late, and its
+//! sender retransmits it (RFC 5681, section 3.2; RFC 8985). And a sender that loses nothing and pauses for
+//! longer than a round trip waits for something that only acknowledgments would show: its application, the
+//! receiver's window, or late acknowledgments.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,19 +19,19 @@ use crate::evidence::{Evidence, Totals, base_rtt_s, measure_trace, totals};
 use crate::group::Group;
 use crate::thresholds::FEWEST_LOSSES;
 
-/// True if either capture holds what went back.
+/// True if either capture holds packets of the return direction.
 pub fn has_acknowledgments(pair: &Pair, group: &PairGroup) -> bool {
     let members = group.members.iter();
     let mut reverse = members.filter_map(|member| pair.flows[*member as usize].reverse);
     reverse.any(|flow| pair.flows[flow as usize].packets != [0, 0])
 }
 
-/// Overtaken packets are most of what was retransmitted if they are so many times the rest.
+/// Overtaken packets account for most retransmissions if they are this many times the rest.
 const MOSTLY: u64 = 10;
 
-/// When those packets came to the second point that others overtook between the points, or that were still there when their
-/// sender repeated them: as a queue holds them for longer than its timer waits. Nothing where acknowledgments tell what was
-/// retransmitted needlessly.
+/// Arrival times at the second point of packets that others overtook between the points, or that were still
+/// in transit when their sender retransmitted them, as in a queue longer than its timer. Empty if
+/// acknowledgments show the needless retransmissions.
 fn late_arrivals(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> HashSet<i64> {
     if has_acknowledgments(pair, group) {
         return HashSet::new();
@@ -66,8 +67,8 @@ fn late_arrivals(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> HashSet
     late
 }
 
-/// Repetitions amid data, as duplicate acknowledgments make them. What ends a silence was repeated by a timer, which runs out as
-/// well when acknowledgments are late.
+/// Retransmissions amid data, as duplicate acknowledgments trigger them. The end of a silence was
+/// retransmitted by a timer, which also expires when acknowledgments are late.
 pub fn repeated_amid_data(group: &Group) -> u64 {
     let amid = |flow: &Flow| {
         let (mut sent_ns, mut last_ns, mut count) = (HashMap::new(), i64::MIN, 0);
@@ -86,15 +87,15 @@ pub fn repeated_amid_data(group: &Group) -> u64 {
     group.flows.iter().map(|flow| amid(flow.flow)).sum()
 }
 
-/// A pause is longer than so many times what passed from the handshake to the first data, a round trip at least, and so much
-/// more: acknowledgments are held for 40 ms or longer (Linux), and round trips vary.
+/// A pause is longer than this many times the interval from the handshake to the first data (at least a round
+/// trip) plus a margin: acknowledgments are delayed by 40 ms or longer (Linux), and round trips vary.
 const PAUSE_ROUND_TRIPS: i64 = 2;
 const PAUSE_NS: i64 = 40_000_000;
-/// The least share of a flow's time for which pauses may name its cause; less may be nothing.
+/// Least share of a flow's time for which pauses may name its cause.
 const PAUSED_SHARE: f64 = 0.5;
 
-/// The share of the time from its first data to its last in which a flow paused, if it is large; `None` without the
-/// handshake, which tells how long a round trip may be.
+/// Share of the time from the first to the last data in which a flow paused, if it is large; `None` without
+/// the handshake, which bounds the round trip.
 pub fn paused_share(flow: &Flow) -> Option<f64> {
     flow.offers[0]?;
     let (first, last) = (flow.segments.first()?, flow.segments.last()?);
@@ -111,8 +112,8 @@ pub fn paused_share(flow: &Flow) -> Option<f64> {
 
 /// The losses before the first point, and beyond the second, if there were any.
 ///
-/// What never came to the first point shows there as a gap that a retransmission filled; what was lost beyond the second
-/// point was seen there and retransmitted.
+/// A packet that never reached the first point shows there as a gap that a retransmission filled; one lost
+/// beyond the second point was captured there and retransmitted.
 pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Evidence>; 2] {
     let late = late_arrivals(pair, timeline, group);
     let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);
@@ -136,14 +137,14 @@ pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Ev
         evidence.totals.lost_before_capture = evidence.totals.lost;
         evidence.by_spacing()
     };
-    // a repetition or two besides are no losses, either, where overtaking makes most of them
+    // if overtaking causes most retransmissions, one or two others are no losses either
     let counts = |evidence: &Evidence| {
         evidence.totals.lost >= FEWEST_LOSSES || evidence.totals.lost * MOSTLY > late.len() as u64
     };
     [before.map(mark_before), beyond.filter(counts)]
 }
 
-/// Lost packets that one capture alone could record: the other had not begun or had ended, or their way does not lead past
+/// Lost packets that only one capture could record: the other was not running, or their path does not pass
 /// it.
 pub fn seen_by_one(pair: &Pair, group: &PairGroup) -> usize {
     let lost_of = |flow: &Flow| {
@@ -191,7 +192,7 @@ mod tests {
     use crate::testing::{MS, delivered, flow};
     use whydrop_tcp::Offer;
 
-    /// Twenty packets so far apart, the first of them a round trip of 10 ms after the handshake.
+    /// Twenty packets at this distance, the first of them a round trip of 10 ms after the handshake.
     fn sent_every(gap_ms: i64) -> Flow {
         let segments = (0..20).map(|at| delivered((10 + at * gap_ms) * MS, 10));
         let mut flow = flow(1, segments.collect());

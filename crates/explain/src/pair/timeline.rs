@@ -1,30 +1,31 @@
-//! All packets of a pair on capture 1's clock: when they were sent, how long they took, what they followed.
+//! All packets of a pair on capture 1's clock: send time, transit time, and distance from the packet before.
 
 use std::cmp::Ordering;
 
 use whydrop_pair::clock::ClockSample;
 use whydrop_pair::{Crossing, Direction, NOT_CAPTURED, Pair, PairPacket};
 
-/// The times of each packet by clocks and neighbours, in the order of [`Pair::packets`].
+/// The times of each packet from clocks and neighbours, in the order of [`Pair::packets`].
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// When it passed the upstream point by capture 1's clock, nanoseconds; where only the downstream point has it,
-    /// when it passed there.
+    /// Time at the upstream point on capture 1's clock, nanoseconds; for packets that only the downstream
+    /// point has, the time there.
     pub sent_ns: Vec<i64>,
-    /// Time between the points, nanoseconds; -1 where not both have it. Never negative: clocks are only aligned to
-    /// within the asymmetry of the path, and what falls below zero counts as zero.
+    /// Time between the points, nanoseconds; -1 unless both have the packet. Never negative: clocks are
+    /// aligned only to within the asymmetry of the path, and values below zero count as zero.
     pub transit_ns: Vec<i64>,
-    /// Time since the packet before in its direction, nanoseconds; -1 for the first.
+    /// Time since the previous packet in its direction, nanoseconds; -1 for the first.
     pub gap_ns: Vec<i64>,
-    /// Position in its run of losses from 1 and the run's length; zeros for packets that were not lost.
+    /// Position in its run of losses, from 1, and the run's length; zeros for packets that were not lost.
     pub burst: Vec<(u32, u32)>,
     /// Positions in the order of sending, by direction: from point 1 to 2, back, unknown.
     pub in_order: [Vec<u32>; 3],
 }
 
-/// The order of packets of one time, by their positions in both captures and their sequence numbers: that of the upstream
-/// capture, of what it lacks that of the other one, and of the pieces of one super-segment that of their bytes. Sequence
-/// numbers wrap around, so that only those that lie near each other have an order (RFC 9293, section 3.4).
+/// The order of packets with equal times, from their positions in both captures and their sequence numbers:
+/// that of the upstream capture; for packets it lacks that of the other one; for pieces of one super-segment
+/// that of their bytes. Sequence numbers wrap around, so that only those near each other have an order (RFC
+/// 9293, section 3.4).
 fn in_super_segment(a: ([u32; 2], u32), b: ([u32; 2], u32), upstream: usize) -> Ordering {
     let ((a, a_sequence), (b, b_sequence)) = (a, b);
     let by_other = || match a[upstream] {
@@ -98,7 +99,8 @@ impl Timeline {
         }
     }
 
-    /// Transits of the packets of one direction (see [`direction_number`]) that `wanted` picks, nanoseconds, in no order.
+    /// Transit times of the packets of one direction (see [`direction_number`]) that `wanted` selects,
+    /// nanoseconds, unsorted.
     pub fn transits_ns(&self, direction: usize, wanted: impl Fn(usize) -> bool) -> Vec<i64> {
         self.in_order[direction]
             .iter()
@@ -121,7 +123,7 @@ fn sent_and_transit(pair: &Pair, packet: &PairPacket, direction: Direction) -> (
     }
     let sent_ns = on_first_clock(upstream);
     let arrived_ns = match &pair.clock {
-        // where a clock was set back a time occurs twice: the pair of times tells which is meant
+        // if a clock was set back, a time occurs twice: the pair of times resolves it
         Some(clock) => {
             let sample = ClockSample {
                 first_ns: packet.time_ns[0],
@@ -148,7 +150,8 @@ mod tests {
 
     #[test]
     fn of_one_time_packets_that_only_the_other_capture_holds_keep_its_order() {
-        // of several flows: a third of the sequence space apart each precedes the next, and the last the first
+        // of several flows: a third of the sequence space apart, each precedes the next, and the last the
+        // first
         let mut places: Vec<([u32; 2], u32)> = (0..60)
             .map(|number| ([NOT_CAPTURED, 59 - number], (number % 3) * (u32::MAX / 3)))
             .collect();

@@ -1,12 +1,14 @@
-//! Delays between two points that vary without the load: jitter, and links that release packets in batches.
+//! Delays between two points that vary independently of the load: jitter, and links that release packets in
+//! batches.
 //!
-//! Both are listed beside what limits a transfer, and displace no cause. *Jitter* (delay variation, RFC 3393) is measured on
-//! packets that found none of their own traffic inside: all before them had come out when they went in. What the load left
-//! behind (a token bucket that is still short, a tick that is still to come) fades during a pause; so it counts only if
-//! packets after pauses longer than those waits vary as well. *Batching*: packets that went in one after the other come out
-//! at one moment, and none stays behind.
+//! Both are listed beside the limit of a transfer, and displace no cause. *Jitter* (delay variation, RFC
+//! 3393) is measured on packets that found none of their own traffic in transit: all earlier ones had left
+//! when they entered. Effects of the load (a token bucket that is not yet full, a tick that is not yet due)
+//! fade during a pause; so jitter counts only if packets after pauses longer than those delays vary as well.
+//! *Batching*: packets that entered one after the other leave together, and none stays behind.
 //!
-//! Silent where other groups of flows pass the same points, which may share a queue, and on datagrams alone, whose round trip nobody knows.
+//! No verdict if other groups of flows pass the same points, since they may share a queue, and none for
+//! datagrams alone, since their round trip is unknown.
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_odds, reduce};
@@ -14,20 +16,23 @@ use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_
 use crate::document::Verdict;
 use crate::ranked::Ranked;
 
-/// Twenty numbers tell their tenth and ninetieth percentiles within a few per cent of the ranks; fewer do not.
+/// Twenty numbers give their tenth and ninetieth percentiles within a few per cent of the ranks; fewer do
+/// not.
 const FEWEST: usize = 20;
-/// Interrupt coalescing, GRO and late stamps of a capturing host stay below.
+/// Interrupt coalescing, GRO and late timestamps of a capturing host stay below this.
 const HOST_S: f64 = 1e-3;
-/// Delay variation from which on RACK's reordering window (RFC 8985, section 6.2), a quarter of the round trip, is exceeded.
+/// Delay variation as a share of the round trip beyond RACK's reordering window (RFC 8985, section 6.2).
 const RTT_SHARE: f64 = 0.25;
-/// Two numbers drawn at random from a uniform or a normal distribution differ by 0.37 of the range between its tenth and
-/// ninetieth percentiles in the median; half of that tells them from delays that drift, or step once.
+/// Two random numbers from a uniform or a normal distribution differ in the median by 0.37 of the range
+/// between its tenth and ninetieth percentiles; half of that separates them from delays that drift, or step
+/// once.
 const INDEPENDENT: f64 = 0.18;
 /// A transmission opportunity of 802.11 ends after ten milliseconds at most; a longer gap is no aggregation.
 const LONGEST_AGGREGATION_S: f64 = 10e-3;
-/// Released at one moment: in a quarter of the time in which they went in; and the last of them waited a quarter of the first's.
+/// Released together: within a quarter of the time in which they entered; and the last of them waited a
+/// quarter of the first's delay.
 const AT_ONCE: f64 = 0.25;
-/// Share of the packets that come in batches: where fewer do, some slow packet held the others up.
+/// Share of the packets that arrive in batches: with fewer, single slow packets delay the others.
 const BATCHED: f64 = 0.75;
 const SURE: f64 = 0.9;
 
@@ -88,7 +93,7 @@ fn spread(sorted: &[f64]) -> f64 {
     quantile(sorted, 0.9) - quantile(sorted, 0.1)
 }
 
-/// The median, and the ranks between which it lies with 95 % (the normal approximation of the binomial distribution).
+/// The median, and the ranks that bound it with 95 % (normal approximation of the binomial distribution).
 fn median(sorted: &[f64]) -> Quantity {
     let by = 1.96 * 0.5 / (sorted.len() as f64).sqrt();
     Quantity {
@@ -98,9 +103,9 @@ fn median(sorted: &[f64]) -> Quantity {
     }
 }
 
-/// A packet that found none of its group inside.
+/// A packet that found none of its group in transit.
 struct Alone {
-    /// Since the one before it had come out.
+    /// Time since the previous packet had left.
     pause_s: f64,
     wait_s: f64,
     bytes: f32,
@@ -120,7 +125,7 @@ fn alone(passages: &Passages) -> Vec<Alone> {
                 bytes: passages.bytes[index],
             });
         }
-        // one that never came out was inside for an unknown time
+        // one that never left was in transit for an unknown time
         let left_s = arrival_s + if wait_s.is_nan() { 0.0 } else { wait_s };
         out_s = if index == 0 {
             left_s
@@ -180,7 +185,7 @@ fn jitter(passages: &Passages, base_rtt_s: f64) -> Option<Variation> {
     })
 }
 
-/// Packets that came out at one moment.
+/// Packets that left together.
 struct Batch {
     packets: usize,
     held_s: f64,

@@ -6,7 +6,8 @@ use super::find;
 
 const MS: i64 = 1_000_000;
 
-/// Packets of 1500 bytes at these times, each with the transit that `takes_ns` says of its number and time.
+/// Packets of 1500 bytes at these times, each with the transit time that `takes_ns` gives for its number and
+/// time.
 fn passing(times_ns: &[i64], mut takes_ns: impl FnMut(usize, i64) -> i64) -> Passages {
     let passage = |(index, time_ns): (usize, &i64)| Passage {
         arrival_ns: *time_ns,
@@ -27,7 +28,7 @@ fn cause(passages: &Passages) -> Option<(Cause, Option<&'static str>)> {
     find(passages, 0.03).map(|found| (found.cause, found.detail))
 }
 
-/// Numbers that look drawn at random, below `below`.
+/// Scattered numbers below `below`.
 fn scattered(index: usize, below: i64) -> i64 {
     (index as i64 * 7919 + (index as i64).pow(2) * 104_729) % 1009 * below / 1009
 }
@@ -72,7 +73,7 @@ fn a_route_that_changes_is_no_jitter() {
 
 #[test]
 fn a_token_that_is_still_owed_is_no_jitter() {
-    // one packet each 20 ms leaves; they come after pauses of any length
+    // one packet leaves every 20 ms; they arrive after pauses of any length
     let mut time_ns = 0;
     let times: Vec<i64> = (0..600)
         .map(|index| {

@@ -1,4 +1,5 @@
-//! Verdicts on each part of the path for a group of flows: before the first point, between, beyond the second.
+//! Verdicts on each part of the path for a group of flows: before the first point, between them, beyond the
+//! second.
 
 use std::collections::HashMap;
 
@@ -43,11 +44,11 @@ pub(super) struct Judged {
     pub direction: Direction,
     pub ranked: Vec<Ranked>,
     pub causes: TransferCauses,
-    /// Why there is no verdict, where a defect cost the group its own.
+    /// The defect that left the group without a verdict, if there was one.
     pub defect: Option<String>,
 }
 
-/// Judges all groups on all cores; also gives a note on each that a defect cost its verdict.
+/// Judges all groups on all cores; also returns a note on each group without a verdict because of a defect.
 pub fn judge_all(
     pair: &Pair,
     timeline: &Timeline,
@@ -62,7 +63,7 @@ pub fn judge_all(
     let work: Vec<&(&PairGroup, Passages)> = worth_it.collect();
     let judge_one = |group: &PairGroup, passages: &Passages| {
         let (mut ranked, causes) = judge(pair, timeline, group, passages, keep_tables);
-        // other flows may share a queue, and what they do is not among these passages
+        // other flows may share a queue, and their effect is not among these packets
         let alike = |other: &&&(&PairGroup, Passages)| other.0.direction == group.direction;
         if work.iter().filter(alike).count() == 1 {
             ranked.extend(varying(pair, group, passages, &ranked));
@@ -96,7 +97,7 @@ pub fn judge_all(
     (verdicts, causes, notes)
 }
 
-/// The measurements of each group between the points, with the group's first flow for a name.
+/// The measurements of each group between the points, named by the group's first flow.
 pub fn hops(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]) -> Vec<(String, Hop)> {
     let passages = passages_of_groups(pair, timeline, groups);
     groups
@@ -130,7 +131,7 @@ fn judge(
             continue;
         };
         let mut verdict = outer_verdict(pair, group, place, &evidence, passages);
-        // without acknowledgments nobody knows which repetitions were needed
+        // without acknowledgments it is unknown which retransmissions were needed
         verdict.doubtful = !acknowledged
             && (cause_of(&verdict) == Cause::Unknown
                 || outer::repeated_amid_data(&group.at_downstream) < FEWEST_LOSSES);
@@ -152,10 +153,10 @@ fn judge(
         Judgement::new(cause_of(one), one.verdict.confidence)
     });
     let headline = match judgement {
-        // too few losses to tell anything hold nothing up for long, either
+        // losses too few to name a cause do not limit anything for long either
         _ if doubtful => {
             let (judgement, own, verdicts) = lossless(pair, group, passages);
-            // without acknowledgments that nothing waited is no more than that none was seen to
+            // without acknowledgments, "no delay" only means that none was visible
             if acknowledged || ranked.is_empty() || judgement.cause != Cause::None {
                 ranked.extend(verdicts);
             }
@@ -172,7 +173,7 @@ fn judge(
     (ranked, causes.unwrap_or_default())
 }
 
-/// A verdict by the capture that alone recorded what was lost.
+/// A verdict from the only capture that recorded the lost packets.
 fn by_one(mut one: Ranked) -> Ranked {
     if one.verdict.lost > 0 {
         one.verdict.facts.push(fact!("seen-by-one"));
@@ -180,7 +181,8 @@ fn by_one(mut one: Ranked) -> Ranked {
     one
 }
 
-/// Delays between the points that vary without the load. A shaper releases in ticks, and by its rate.
+/// Delays between the points that vary independently of the load; not for a shaper, which releases in ticks
+/// at its rate.
 fn varying(
     pair: &Pair,
     group: &PairGroup,
@@ -258,19 +260,19 @@ fn between_points(
     )
 }
 
-/// The losses of a group's member between the points, and how much of them the winning model drops.
+/// The losses of a group's member between the points, and how many of them the winning model drops.
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnLosses {
     lost: u32,
     predicted: u32,
 }
 
-/// A model places single losses if it drops this share of all of them in their places ...
+/// A model locates single losses if it drops this share of them exactly ...
 const PLACES: f64 = 0.6;
-/// ... or in that of a neighbour: when two come at once, which of them finds no room is a matter of nanoseconds.
+/// ... or drops a neighbour: if two arrive together, nanoseconds decide which of them finds no room.
 const NEIGHBOURS: usize = 1;
 
-/// By member; `None` where the model does not tell which packets are lost.
+/// By member; `None` if the model does not show which packets are lost.
 fn own_losses(group: &PairGroup, hop: &Hop, winner: &Replayed) -> Option<Vec<OwnLosses>> {
     let (packets, passages) = (&winner.replay.packets, &hop.passages);
     let mut own = vec![OwnLosses::default(); group.members.len()];
@@ -325,7 +327,7 @@ fn outer_verdict(
     Ranked::new(verdict, &evidence.totals)
 }
 
-/// The verdicts on a group that lost nothing anywhere.
+/// The verdicts on a group without losses.
 fn lossless(
     pair: &Pair,
     group: &PairGroup,
@@ -333,9 +335,9 @@ fn lossless(
 ) -> (Judgement, Bottleneck, Vec<Ranked>) {
     let mut hop = hop_of(group, pair, passages);
     let overtaken = group.overtaken(pair);
-    // the way back may be missing: then nobody says what was acknowledged out of order
+    // the return path may be missing: then no acknowledgment shows reordering ...
     hop.evidence.totals.reordered = hop.evidence.totals.reordered.max(overtaken);
-    // ... or of marks
+    // ... or marks
     hop.evidence.totals.ce_marked = hop.evidence.totals.ce_marked.max(hop.marked as u64);
     let mut evidence = measure(&group.at_upstream);
     let of = |evidence| Bottleneck::of(evidence).by_the_first_of_two();
@@ -407,8 +409,8 @@ fn lossless(
     (first, if at_hop { between } else { all }, ranked)
 }
 
-/// True if overtaking accounts for needless retransmissions. They are to reordering what losses are to drops, and come
-/// before what takes more time.
+/// True if overtaking explains the needless retransmissions. They are to reordering what losses are to drops,
+/// and come before causes that take more time.
 fn repeats_what_was_overtaken(flow: &Flow, overtaken: u64) -> bool {
     let counted = &flow.counters;
     let spurious = counted.spurious;
@@ -417,7 +419,7 @@ fn repeats_what_was_overtaken(flow: &Flow, overtaken: u64) -> bool {
         && spurious <= REPEATED_FOR_EACH * overtaken
 }
 
-/// Of `unknown` where nothing is there to be weighed.
+/// Confidence in `unknown` if there is nothing to weigh.
 const UNSEEN_CONFIDENCE: f64 = 0.5;
 
 fn paused_unseen(one: &Held<bool>) -> Option<Fact> {
@@ -479,7 +481,7 @@ fn held_outside(
     Ranked::new(verdict, &evidence.totals)
 }
 
-/// More of a flow's packets than this missing from a capture is worth a verdict of its own.
+/// Share of a flow's packets missing from a capture that deserves a verdict of its own.
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
 fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
@@ -546,8 +548,8 @@ fn measure_nothing(group: &PairGroup) -> Evidence {
     )
 }
 
-/// Losses anywhere on a transfer's way are the headline's, unless the model that accounts for the group's drops less than half of
-/// those of this flow; without any, what held it up.
+/// The cause of a transfer: losses on its path have the headline's cause, unless the model that explains the
+/// group's losses drops less than half of those of this flow; without losses, its limit.
 fn transfer_causes(
     group: &PairGroup,
     headline: &Judgement,

@@ -1,8 +1,8 @@
-//! Round trips that are long because acknowledgments wait: a queue between the points holds what goes back.
+//! Round trips that are long because acknowledgments wait in a queue between the points.
 //!
-//! Of data whose acknowledgments come late one direction alone tells that something waited, and not what. Where the packets
-//! of the other direction were seen to wait between the points for longer than a round trip, it is their queue: windows
-//! wait for what is in it, as they do for data (RFC 3449, section 2).
+//! If acknowledgments of data are late, one direction alone shows that something waited, but not what. If
+//! packets of the other direction waited between the points for longer than a round trip, the cause is their
+//! queue: windows are full because of it, as they are for data (RFC 3449, section 2).
 
 use whydrop_verdict::Cause;
 
@@ -10,7 +10,7 @@ use super::verdicts::Judged;
 use crate::document::Verdict;
 use crate::ranked::Ranked;
 
-/// The queue of the other direction takes the place of what nothing told.
+/// Replaces an unknown cause by the queue of the other direction.
 pub fn accounts_for_waits(groups: &mut [Judged]) {
     for waiting in 0..groups.len() {
         let Some((place, base_rtt_s)) = unexplained_wait(&groups[waiting]) else {
@@ -36,7 +36,7 @@ pub fn accounts_for_waits(groups: &mut [Judged]) {
     }
 }
 
-/// The verdict that nothing is known of packets that waited for a round trip, and how long that is, seconds.
+/// The verdict of an unknown cause for packets that waited for a round trip, and that delay in seconds.
 fn unexplained_wait(group: &Judged) -> Option<(usize, f64)> {
     let waited = |one: &Ranked| {
         let against = one.verdict.against.iter();
@@ -48,7 +48,7 @@ fn unexplained_wait(group: &Judged) -> Option<(usize, f64)> {
     verdicts.find_map(|(place, one)| Some((place, waited(one)?)))
 }
 
-/// The verdict on a queue between the points that held packets for longer than this.
+/// The verdict on a queue between the points that delayed packets for longer than this.
 fn queue(group: &Judged, longer_than_s: f64) -> Option<usize> {
     let longest_s = |verdict: &Verdict| {
         let fact = verdict
@@ -63,7 +63,7 @@ fn queue(group: &Judged, longer_than_s: f64) -> Option<usize> {
     })
 }
 
-/// Take in a verdict that waits for the queue's packets: it is limited by the queue, too.
+/// Merge a verdict of flows that wait for the queue's packets: the queue limits them too.
 fn take(held_back: &mut Ranked, waiting: Ranked) {
     let verdict = &mut held_back.verdict;
     verdict.flows.extend(waiting.verdict.flows);

@@ -1,4 +1,4 @@
-//! Captures of paths with one known cause get that cause as their headline.
+//! Captures of paths with one known cause have that cause as their headline.
 
 use crate::common::{MS, chunks, explained, flow, headline, holds, path, said};
 use whydrop_explain::document::Document;
@@ -61,7 +61,7 @@ fn the_same_bucket_as_a_queue_is_a_queue_because_packets_waited() {
     }
 }
 
-/// Few losses may lean towards anything, so some of many captures may be unknown; none may be called anything else.
+/// Few losses may resemble any pattern, so some of many captures may be unknown; none may get another name.
 fn assert_random_loss(documents: &[Document]) {
     let mut named = 0;
     for document in documents {
@@ -277,7 +277,7 @@ fn a_short_exchange_without_loss_has_no_cause() {
 
 #[test]
 fn losses_without_a_pattern_are_unknown() {
-    // two losses of some thousand packets fit anything
+    // two losses among some thousand packets fit any cause
     let document = with_losses(2, |seed| {
         let mut scenario = path(Box::new(RandomLoss::independent(0.0005, seed)), 30);
         scenario.flows[0].application = chunks(1_500_000, 2);
@@ -289,7 +289,7 @@ fn losses_without_a_pattern_are_unknown() {
     assert!(verdict.parameters.is_empty());
 }
 
-/// A scenario by the first seed with which so many packets are lost.
+/// A scenario with the first seed that loses this many packets.
 fn with_losses(lost: u64, scenario: impl Fn(u64) -> Scenario) -> Document {
     let found = (1..200).find_map(|seed| {
         let (document, truths) = explained(scenario(seed));
@@ -312,7 +312,7 @@ fn one_loss_while_packets_wait_is_no_queue_management() {
     });
     let causes: Vec<&str> = document.verdicts.iter().map(|v| v.cause.as_str()).collect();
     assert!(!causes.contains(&"aqm"), "{causes:?} {}", said(&document));
-    // what took the time stands before a loss that nothing can be said of
+    // the cause that took the time precedes a loss that cannot be judged
     assert_eq!(causes[0], "shaper", "{causes:?}");
     let unknown = document.verdicts.iter().find(|v| v.cause == "unknown");
     assert_eq!(unknown.map(|v| v.lost), Some(1), "{causes:?}");

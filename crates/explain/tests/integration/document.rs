@@ -21,12 +21,12 @@ fn elsewhere(mut scenario: Scenario) -> Scenario {
     scenario
 }
 
-/// The kind of value that a field may hold.
+/// The kind of value that a field may have.
 #[derive(Clone, Copy)]
 enum Is {
     Text,
     Whole,
-    /// A number; what is not finite would be `null`.
+    /// A number; one that is not finite would be `null`.
     Number,
     NumberOrNull,
     WholeOrNull,
@@ -210,7 +210,7 @@ fn assert_contract(json: &Value) {
     }
 }
 
-/// A code in the form of codes, and values of which each is known, but for those that a capture may not tell.
+/// A code of the right form, and known values, except for those that a capture may not show.
 fn assert_fact(fact: &Value) {
     let code = fact["code"].as_str().expect("a code");
     assert!(
@@ -330,7 +330,7 @@ fn every_flow_with_data_is_in_one_group() {
 
 #[test]
 fn a_transfer_with_two_losses_in_a_policed_connection_is_policed() {
-    // such chunks empty the bucket once, shortly before their end; the losses say nothing by themselves
+    // such chunks empty the bucket once, shortly before their end; the losses alone prove nothing
     let mut few = 0;
     for (burst_bytes, chunk_bytes, algorithm) in [
         (30_000, 150_000, Algorithm::NewReno),

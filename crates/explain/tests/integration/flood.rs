@@ -1,10 +1,11 @@
-//! A capture of a flood: the document is short, says what the flood was, and its sums are those of all packets.
+//! A capture of a flood: the document is short and describes the flood, and its sums are those of all
+//! packets.
 
 use crate::common::{captured, explain_bytes, headline, holds, joined, path};
 use whydrop_path::Policer;
 
 const TUPLES: u32 = 20_000;
-/// As many small connections are listed at most (`TrackerOptions::most_small`).
+/// Most small connections that are listed (`TrackerOptions::most_small`).
 const MOST_LISTED: usize = 1 << 14;
 const SYN: u8 = 2;
 const PUSH_ACK: u8 = 24;
@@ -34,7 +35,7 @@ fn record(pcap: &mut Vec<u8>, number: u32, tuple: u32, flags: u8, sequence: u32,
     pcap.extend(payload);
 }
 
-/// A SYN and a byte from each of so many hosts.
+/// A SYN and a byte from each of this many hosts.
 fn flood(tuples: u32) -> Vec<u8> {
     let mut pcap = Vec::new();
     for word in [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, 1u32] {

@@ -1,4 +1,4 @@
-//! Damaged, cut off, forged and foreign files: each ends in an answer or in one clear line.
+//! Damaged, truncated, forged and foreign files: each gives a result or one clear line.
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -37,7 +37,7 @@ fn small_capture() -> Vec<u8> {
     example("policed-download.pcap.zst", 64 * 1024)
 }
 
-/// Explains the bytes, and checks whatever comes of it. `None` where they are refused.
+/// Explains the bytes and checks the result. `None` if they are refused.
 fn explain_bytes(bytes: Vec<u8>) -> Option<Explanation> {
     let capture = Capture::from_reader("damaged.pcap", Cursor::new(bytes), OpenOptions::default());
     check(
@@ -63,11 +63,11 @@ fn check(result: Result<Explanation, ExplainError>) -> Option<Explanation> {
             None
         }
         Err(ExplainError::Pair(message)) => panic!("one capture is no pair: {message}"),
-        Err(ExplainError::Stopped) => panic!("nobody stopped it"),
+        Err(ExplainError::Stopped) => panic!("the callback never stops it"),
     }
 }
 
-/// JSON writes null for what is no number: only fields that may be unknown may be null.
+/// JSON has null for numbers that are not finite: only fields that may be unknown may be null.
 fn check_numbers(name: &str, value: &Value) {
     const MAY_BE_UNKNOWN: [&str; 27] = [
         "limits",
@@ -129,7 +129,7 @@ fn a_capture_cut_off_anywhere_is_explained_up_to_there() {
     let (mut packets_before, mut truncated) = (0, 0);
     for length in (0..=4096).chain(later) {
         let explained = explain_bytes(whole[..length].to_vec());
-        // the header of the file, 24 bytes, is what makes it a capture
+        // with the file header, 24 bytes, it is a capture
         assert_eq!(explained.is_some(), length >= 24, "{length} bytes");
         let Some(explained) = explained else { continue };
         let info = &explained.document.captures[0];
@@ -145,7 +145,7 @@ fn a_capture_cut_off_anywhere_is_explained_up_to_there() {
         truncated += usize::from(info.truncated);
     }
     assert!(packets_before > 10);
-    // only between two packets does the cut not show
+    // only a cut between two packets goes unnoticed
     assert!(truncated > 4000, "{truncated}");
 }
 
@@ -155,7 +155,7 @@ fn flipped_bits_change_what_is_found_but_not_that_it_ends() {
     let mut random = Random(2);
     for round in 0..1500 {
         let mut damaged = whole.clone();
-        // headers first, so that half of the rounds hit what the reader depends on most
+        // headers first, so that half of the rounds damage what the reader depends on most
         let reach = if round % 2 == 0 { 512 } else { damaged.len() };
         for _ in 0..1 + random.below(8) {
             damaged[random.below(reach)] ^= 1 << random.below(8);

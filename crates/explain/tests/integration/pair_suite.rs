@@ -1,5 +1,4 @@
-//! Pairs of captures drawn at random over every mechanism, as untidy as real ones, of a seed that no threshold was
-//! tuned with.
+//! Random pairs of captures for every mechanism, as untidy as real ones, with a seed that tuned no threshold.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +10,7 @@ use whydrop_simulate::pair::suite::{PairsConfig, play};
 use whydrop_simulate::pair::write;
 use whydrop_simulate::suite::Split;
 
-/// The day on which RFC 4737, which says what reordering is, was published: November 2006.
+/// The day on which RFC 4737, which defines reordering, was published: November 2006.
 const SEED: u64 = 20_061_101;
 const MECHANISMS: usize = 24;
 
@@ -22,7 +21,7 @@ struct Told {
     document: Document,
 }
 
-/// Plays, writes and explains so many pairs, one after the other.
+/// Simulates, writes and explains this many pairs, one after the other.
 fn each(folder: &str, count: usize, mut look: impl FnMut(Told)) -> usize {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let config = PairsConfig {
@@ -92,8 +91,8 @@ fn explains_drawn_pairs(folder: &str, count: usize) {
     });
     assert!(played >= count - 4, "{played}");
     assert!(accused.is_empty(), "{accused:#?}");
-    // not every mechanism shows through every untidiness: one direction only, a sniffer that misses a third, ...
-    // one in five of many, and of few one more
+    // not every mechanism shows in every untidy pair (one direction only, a sniffer that misses a third,
+    // ...): one in five of many may be wrong, and one more of few
     assert!(wrong.len() * 5 <= played + 5, "{wrong:#?}");
     assert!(miscounted.len() * 12 <= played, "{miscounted:#?}");
 }
@@ -106,7 +105,7 @@ fn one_direction_tells_of_overtaking_and_of_marks() {
         count: 160,
         only: None,
     };
-    // both drawn without what goes back
+    // both without the return direction
     for (index, cause) in [(92, "reordering"), (108, "aqm")] {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("one-way-{cause}"));
         let mut pair = play(&config, index).expect("it shows its mechanism");
@@ -127,7 +126,8 @@ fn one_capture_tells_a_full_queue_that_cross_traffic_shares_from_queue_managemen
         count: 120,
         only: None,
     };
-    // losses at many delays, since cross traffic fills the queue too; fourteen drops of a queue for each flow, at long delays
+    // losses at many delays, since cross traffic fills the queue too; fourteen drops of a queue per flow, at
+    // long delays
     for (index, is_managed) in [(93, false), (106, true)] {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("one-capture-{index}"));
         let mut pair = play(&config, index).expect("it shows its mechanism");

@@ -9,7 +9,7 @@ use whydrop_simulate::pair::published::{PublishedConfig, pair};
 use whydrop_simulate::pair::write;
 use whydrop_verdict::{Fact, Place, PlaceKind};
 
-/// A capture file as records, to be rewritten.
+/// The records of a capture file, to be rewritten.
 #[derive(Clone)]
 struct Pcap {
     header: Vec<u8>,
@@ -60,7 +60,7 @@ impl Pcap {
         }
     }
 
-    /// Every record from `from` on by so many seconds later.
+    /// The capture with every record from `from` on later by this many seconds.
     fn later(&self, from: usize, seconds: u32) -> Self {
         let mut moved = self.clone();
         for record in &mut moved.records[from..] {
@@ -212,7 +212,7 @@ fn a_clock_that_is_stepped_in_the_middle_loses_no_packet() {
 #[test]
 fn what_a_capture_missed_is_no_loss_of_the_path() {
     let (near, far) = near_and_far();
-    // three of ten, in no order that the packets have
+    // three of ten, in no order related to the packets
     let kept = |index: usize| (index * 7919 + index / 13) % 10 >= 3;
     let document =
         explain_files("missed", &[&near.bytes(), &far.keeping(kept).bytes()]).expect("they match");
@@ -282,7 +282,7 @@ fn one_capture_is_no_pair() {
 #[test]
 fn three_captures_are_put_in_order_and_the_loss_between_two_of_them() {
     let (near, far) = near_and_far();
-    // a third point 20 ms further on, which its microsecond stamps show, and nothing lost on the way to it
+    // a third point 20 ms further on, as its microsecond timestamps show, without losses before it
     let forth = |rest: &[u8]| rest[8 + 26..8 + 30] == [10, 0, 1, 1];
     let mut third = far.clone();
     for (seconds, fraction, rest) in &mut third.records {

@@ -1,9 +1,9 @@
-//! Paths drawn at random over a wide range of physics, of a seed that no threshold was tuned with.
+//! Random paths over a wide range of physics, with a seed that tuned no threshold.
 
 use whydrop_explain::document::Document;
 use whydrop_simulate::suite::{self, Kind, Played, Split, SuiteConfig};
 
-/// The day on which the paper on policers that this work stands on was presented: 22 August 2016.
+/// The day on which the paper on policers behind this work was presented: 22 August 2016.
 const SEED: u64 = 20_160_822;
 
 /// Some cases of each kind, one after the other: a suite in memory would be large.
@@ -31,7 +31,7 @@ fn each(kinds: &[Kind], count: usize, mut look: impl FnMut(&str, &Played, &Docum
     played
 }
 
-/// The worst mistake: a user would call the wrong people for days.
+/// The worst mistake: a user would complain to the wrong provider for days.
 #[test]
 fn no_policer_is_named_on_thirty_paths_without_one() {
     names_no_policer(2);
@@ -43,7 +43,7 @@ fn no_policer_is_named_on_sixty_paths_without_one() {
     names_no_policer(4);
 }
 
-/// On so many paths of each kind that has none.
+/// On this many paths of each kind without a policer.
 fn names_no_policer(count: usize) {
     let kinds: Vec<Kind> = Kind::ALL
         .iter()
@@ -65,7 +65,7 @@ fn names_no_policer(count: usize) {
 
 #[test]
 fn most_policers_are_named_and_their_rates_lie_in_the_intervals() {
-    // behind the hop there is little to go by
+    // behind the hop the evidence is weak
     let kinds = [Kind::Policer, Kind::PolicerShared];
     let (mut named, mut inside, mut missed) = (0, 0, Vec::new());
     let mut before_the_hop = 0;

@@ -1,14 +1,14 @@
-//! The offset: between the floors of both directions.
+//! The clocks' offset, from the floors of both directions.
 //!
-//! Above the line of the drift, forward transit bottoms out at `offset + smallest transit`, backward transit
-//! at `smallest transit - offset`. Their sum is the smallest round trip, half of it the smallest transit of
-//! each direction if both are equal. Two things are better than that assumption, where they are seen:
+//! Relative to the line of the drift, forward transit has its minimum at `offset + smallest transit`,
+//! backward transit at `smallest transit - offset`. Their sum is the smallest round trip; half of it is the
+//! smallest transit of each direction if both are equal. Two observations can replace that assumption:
 //!
-//! * *A direction without a sharp lower end.* Where jitter is bell-shaped the smallest transit seen is no
-//!   floor but the luckiest packet, and the path's own transit is less. What exceeds the other direction's
-//!   sharp floor then counts for jitter (see `tail`).
+//! * *A direction without a sharp lower end.* With bell-shaped jitter the smallest observed transit is no
+//!   floor but one lucky packet, and the path's own transit is shorter. The excess over the other direction's
+//!   sharp floor is then attributed to jitter (see `tail`).
 //! * *One clock.* Two captures of one machine share its clock: no drift, and an offset of zero that leaves
-//!   one direction a transit of next to nothing. Independent clocks do that only by a rare chance.
+//!   one direction a transit of almost zero. Independent clocks do that only by a rare chance.
 
 use super::envelope::Group;
 use super::level::median;
@@ -18,19 +18,18 @@ use super::track::Step;
 use super::track::{Tracks, sign};
 use super::{ClockFit, ClockInterval, clamp};
 
-/// A drift measured as finely as this, and found to be none, is that of one clock, nanoseconds for each
-/// nanosecond: NTP holds independent clocks within 0.1 ppm at best.
+/// A drift measured at least this precisely, and found to be zero, is that of one clock, nanoseconds per
+/// nanosecond: NTP disciplines independent clocks to within 0.1 ppm at best.
 const ONE_CLOCK_ERROR: f64 = 0.1e-6;
-/// With one clock, one direction's smallest transit is at most this: from one interface of a machine to
-/// another.
+/// With one clock, one direction's smallest transit is at most this: between two interfaces of a machine.
 const ONE_MACHINE_NS: f64 = 100e3;
 
 /// The floor of one direction in one interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Floor {
-    /// The smallest transit with the offset in it, at x = 0, nanoseconds.
+    /// The smallest transit including the offset, at x = 0, nanoseconds.
     pub lowest: f64,
-    /// The typical smallest transit of a window above that, nanoseconds: the spread of the floor.
+    /// The excess of a window's typical smallest transit over it, nanoseconds: the spread of the floor.
     spread: f64,
 }
 
@@ -45,7 +44,7 @@ pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Dri
         let bounds = bounds_at_start(tracks, steps, groups, drift, anchors[0]);
         return whole(tracks, drift, vec![line], bounds);
     }
-    // a luckiest packet that is no floor is taken down to where the floor may be
+    // a lucky packet that is no floor is lowered to where the floor may be
     let mut likely = floors.clone();
     if let Some(interval) = tightest(&floors) {
         let excess = tail::excess(
@@ -95,7 +94,7 @@ fn whole(
     }
 }
 
-/// Both captures may have been stamped by one clock, and two would agree so by chance only.
+/// True if both captures were apparently stamped by one clock: two would agree so well only by chance.
 fn is_one_clock(tracks: &Tracks, floors: &[[Option<Floor>; 2]], drift: &Drift) -> bool {
     let &[[Some(forward), Some(backward)]] = floors else {
         return false;
@@ -109,7 +108,7 @@ fn is_one_clock(tracks: &Tracks, floors: &[[Option<Floor>; 2]], drift: &Drift) -
         && forward.min(backward) <= ONE_MACHINE_NS
 }
 
-/// The interval whose floors leave the offset the least room.
+/// The interval in which the floors leave the offset the least room.
 fn tightest(floors: &[[Option<Floor>; 2]]) -> Option<usize> {
     let room = |floors: &[Option<Floor>; 2]| Some(floors[0]?.lowest + floors[1]?.lowest);
     (0..floors.len())
@@ -125,8 +124,7 @@ fn floor(group: &Group, rate: f64) -> Option<Floor> {
     Some(Floor { lowest, spread })
 }
 
-/// Of one direction, if both are equal: half of the smallest sum of both, in the interval where it is
-/// smallest.
+/// Of one direction, if both are equal: half of the smallest sum of both, in the interval with the smallest.
 fn smallest_transit(floors: &[[Option<Floor>; 2]]) -> f64 {
     let both = floors
         .iter()
@@ -140,9 +138,9 @@ fn anchor(floors: &[Option<Floor>; 2], transit: f64) -> f64 {
     match floors {
         [Some(forward), Some(backward)] => {
             let (high, low) = (forward.lowest - transit, transit - backward.lowest);
-            // What is left between both belongs to queues that never emptied in this interval: to the
-            // direction whose floor has a spread. (Negative, both contradict each other by a few stamps too
-            // early: likewise.)
+            // the rest between both belongs to queues that never emptied in this interval: to the direction
+            // with a spread floor (if negative, both contradict each other by a few early timestamps:
+            // likewise)
             let spread = forward.spread + backward.spread;
             let share = if spread > 0.0 {
                 forward.spread / spread
@@ -157,14 +155,14 @@ fn anchor(floors: &[Option<Floor>; 2], transit: f64) -> f64 {
     }
 }
 
-/// Rates within the drift's interval for which the bounds are looked at, in half-widths.
+/// Rates within the drift's interval for which the bounds are evaluated, in half-widths.
 const RATES: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 
-/// How far the offset could be from the first interval's line where that begins: backward packets bound it below,
-/// forward ones above, at any rate that the drift's interval leaves open and that does not make them contradict each
+/// Bounds of the offset relative to the first interval's line at its start: backward packets give the lower,
+/// forward ones the upper bound, at any rate within the drift's interval at which they do not contradict each
 /// other.
 ///
-/// `None` where the first interval has packets of one direction only.
+/// `None` if the first interval has packets of one direction only.
 fn bounds_at_start(
     tracks: &Tracks,
     steps: &[Step],
@@ -200,12 +198,12 @@ fn bounds_at_start(
         .iter()
         .filter_map(|widths| bounds_at(rate + widths * drift.error))
         .filter(|(low, high)| low - late_backward <= high + late_forward);
-    // directions that contradict each other show how wrong the stamps are: the offset is between what they say
+    // directions that contradict each other show the error of the timestamps: the offset is between both
     let (low, high) = possible.chain([known]).fold(
         (f64::INFINITY, f64::NEG_INFINITY),
         |(low, high), (one, other)| (low.min(one).min(other), high.max(one).max(other)),
     );
-    // each of the stamps is a step too late or too early at most
+    // each timestamp is at most one step late or early
     let step = tracks.resolution_ns;
     Some((
         low - late_backward - anchor - step,
@@ -213,7 +211,7 @@ fn bounds_at_start(
     ))
 }
 
-/// How far the offset could be from the lines: backward packets bound it below, forward ones above.
+/// Bounds of the offset relative to the lines: backward packets give the lower, forward ones the upper bound.
 fn bounds(floors: &[[Option<Floor>; 2]], anchors: &[f64]) -> Option<(f64, f64)> {
     let relative = |direction: usize, sign: f64| {
         floors
@@ -227,8 +225,8 @@ fn bounds(floors: &[[Option<Floor>; 2]], anchors: &[f64]) -> Option<(f64, f64)> 
     Some((low.min(high), low.max(high)))
 }
 
-/// An interval's line, and when it held by capture 1's clock: at the point where a clock was set, that is what
-/// the line makes of capture 2's stamps, if it was that clock.
+/// An interval's line, and its time span on capture 1's clock: if capture 2's clock was set, the line
+/// converts its timestamps.
 fn interval(
     tracks: &Tracks,
     steps: &[Step],

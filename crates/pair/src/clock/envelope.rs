@@ -1,27 +1,26 @@
 //! A direction's lower envelope, window by window.
 //!
 //! Each window keeps the lower convex hull of its points: whatever the slope turns out to be, the window's
-//! lowest point above a line of that slope is a corner of the hull, so that the samples themselves are read
-//! once only.
+//! lowest point above a line of that slope is a corner of the hull, so that the samples are read only once.
 
 use std::ops::Range;
 
 use super::track::Step;
 use super::track::{Point, Track, Tracks, sign};
 
-/// Windows for each direction and interval. More of them average the floor's scatter better, fewer are
-/// likelier to hold a packet that met no queue; the band of `slope` leaves out those that do not.
+/// Windows for each direction and interval. More of them average the floor's scatter better; fewer are more
+/// likely to contain a packet that met no queue. The band of `slope` leaves out those that do not.
 const WINDOWS: usize = 512;
-/// Packets that a window should hold at least, where there are enough for [`FEW_WINDOWS`].
+/// Packets that a window should contain at least, if there are enough for [`FEW_WINDOWS`].
 const PACKETS_PER_WINDOW: usize = 8;
 const FEW_WINDOWS: usize = 16;
 
-/// Slices of equal time for each direction and interval, and packets taken from each: for floors, and of sparse
-/// packets.
+/// Slices of equal time for each direction and interval, and packets taken from each: for floors, and for
+/// sparse packets.
 ///
-/// Where a transfer is over in a burst and stragglers follow for long, windows of as many packets tell of the
-/// burst; slices of time tell of the whole interval. The lowest of many packets is lower than that of few, so
-/// the same number is taken from each slice.
+/// If a transfer ends in a burst and stragglers follow for long, windows with equal numbers of packets
+/// describe the burst; slices of time describe the whole interval. The minimum of many packets is lower than
+/// that of few, so the same number is taken from each slice.
 const SLICES: [(usize, usize); 2] = [(256, 8), (1024, 1)];
 
 /// The envelope of one direction over one interval.
@@ -29,18 +28,18 @@ const SLICES: [(usize, usize); 2] = [(256, 8), (1024, 1)];
 pub(super) struct Group {
     pub interval: usize,
     pub direction: usize,
-    /// Of windows of as many packets each.
+    /// From windows of equal numbers of packets.
     even: Windows,
-    /// Of slices of equal time, as far as these hold packets enough.
+    /// From slices of equal time, if they contain enough packets.
     timed: [Windows; 2],
 }
 
 /// The hulls of windows.
 #[derive(Debug, Default)]
 struct Windows {
-    /// One hull after the other.
+    /// The hulls, one after the other.
     corners: Vec<Point>,
-    /// Where each window's corners end.
+    /// The end of each window's corners.
     ends: Vec<usize>,
 }
 
@@ -70,7 +69,7 @@ impl Group {
         self.even.floors(sign(self.direction) * drift)
     }
 
-    /// The same of slices of equal time: they tell the slope, not the lowest.
+    /// The same for slices of equal time: they show the slope, not the minimum.
     pub fn timed_floors(&self, drift: f64) -> [Vec<Point>; 2] {
         let slope = sign(self.direction) * drift;
         self.timed
@@ -114,7 +113,7 @@ impl Windows {
     }
 }
 
-/// The same number of packets from each slice of time that holds so many.
+/// The same number of packets from each slice of time that contains as many.
 fn sliced(points: &[Point], slices: usize, packets: usize) -> Windows {
     let mut windows = Windows::default();
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -122,7 +121,7 @@ fn sliced(points: &[Point], slices: usize, packets: usize) -> Windows {
     };
     let slice_ns = (last.x - first.x) / slices as f64;
     let number = |point: &Point| ((point.x - first.x) / slice_ns) as usize;
-    // times of a clock that was set back may fall: such a slice ends early
+    // times of a clock that was set back may decrease: such a slice ends early
     for slice in points.chunk_by(|a, b| number(a) == number(b)) {
         if slice.len() >= packets {
             let taken = (0..packets).map(|i| slice[i * slice.len() / packets]);
@@ -132,7 +131,7 @@ fn sliced(points: &[Point], slices: usize, packets: usize) -> Windows {
     windows
 }
 
-/// The envelopes of every interval and direction that has samples.
+/// The envelopes of every interval and direction with samples.
 pub(super) fn groups(tracks: &Tracks, steps: &[Step]) -> Vec<Group> {
     let mut groups = Vec::new();
     for interval in 0..=steps.len() {
@@ -153,7 +152,7 @@ fn append_hull(corners: &mut Vec<Point>, points: &[Point]) {
     let points = if sorted {
         points
     } else {
-        // a capture's own packets may be out of order by a little, and hostile ones by anything
+        // a capture's packets may be slightly out of order, and hostile ones arbitrarily
         copy.extend_from_slice(points);
         copy.sort_by(|a: &Point, b| a.x.total_cmp(&b.x));
         &copy

@@ -1,23 +1,23 @@
-//! Packets that contradict the other direction: a round trip cannot take less than nothing.
+//! Packets that contradict the other direction: a round trip cannot be negative.
 //!
-//! Such were taken for another (see `odd`), too, if most packets around them do not contradict and it is over
-//! after a short spell. After a clock was set contradictions go on.
+//! Such packets were mismatched (see `odd`) if most packets around them do not contradict and the
+//! contradictions are short-lived. After a clock was set, contradictions continue.
 
 use super::level::median;
 use super::slope::Drift;
 use super::steps::LEAST_STEP_NS;
 use super::track::{Point, Track, Tracks, sign};
 
-/// The other direction's smallest transit is looked for in so many parts, as the median of so many packets,
-/// which a few of them do not move.
+/// The other direction's smallest transit is determined in this many parts, as a median of this many packets,
+/// which a few mismatches do not affect.
 const PARTS: usize = 64;
 const TOGETHER: usize = 8;
-/// Packets on each side of a contradicting one of which most do not.
+/// Packets on each side of a contradicting one, most of which do not contradict.
 const AROUND: usize = 32;
-/// Contradictions are confined to one out of so many parts of the time.
+/// Contradictions are confined to one of this many parts of the time.
 const SPELL: f64 = 16.0;
 
-/// Takes what is impossible out of the tracks, as far as the drift is known, and says whether there was any.
+/// Removes impossible samples from the tracks, as far as the drift is known; returns true if there were any.
 pub(super) fn leave_out(tracks: &mut Tracks, drift: &Drift) -> bool {
     let [forward, backward] = &tracks.by_direction;
     let heights = [heights(forward, 0, drift), heights(backward, 1, drift)];
@@ -73,7 +73,7 @@ fn find(own: &[Point], others: &[Point], drift: &Drift) -> Vec<bool> {
         .collect()
 }
 
-/// The smallest median of packets that came together, and when.
+/// The smallest median of packets that arrived together, and its time.
 fn lowest_together(points: &[Point]) -> Option<Point> {
     let medians = points.chunks_exact(TOGETHER).map(|together| Point {
         x: together[0].x,
@@ -82,7 +82,7 @@ fn lowest_together(points: &[Point]) -> Option<Point> {
     medians.min_by(|a, b| a.z.total_cmp(&b.z))
 }
 
-/// From the first to the last of some points, nanoseconds.
+/// Time from the first to the last of some points, nanoseconds.
 fn span<'a>(points: impl Iterator<Item = &'a Point>) -> f64 {
     let ends = points.fold(
         (f64::INFINITY, f64::NEG_INFINITY),
@@ -95,7 +95,7 @@ fn span<'a>(points: impl Iterator<Item = &'a Point>) -> f64 {
 mod tests {
     use super::*;
 
-    /// A packet each millisecond, 5 ms on the way, some of them `shorter` by 20 ms.
+    /// A packet every millisecond, 5 ms in transit, some of them `shorter` by 20 ms.
     fn track(shorter: impl Fn(usize) -> bool) -> Track {
         let point = |i: usize| Point {
             x: i as f64 * 1e6,
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// How many packets are left of both directions.
+    /// Number of packets left of both directions.
     fn left(shorter: impl Fn(usize) -> bool) -> [usize; 2] {
         let mut tracks = Tracks {
             by_direction: [track(|_| false), track(shorter)],

@@ -1,26 +1,26 @@
-//! The level of one direction just before and just after a place in the capture.
+//! The level of one direction just before and just after a position in the capture.
 
 use super::track::{Point, Track, sign};
 
-/// Packets on each side that are compared: few where queues move fast, many where single packets jitter.
+/// Numbers of packets on each side to compare: few if queues change fast, many if single packets jitter.
 const SIDES: [usize; 4] = [8, 32, 128, 1024];
-/// Medians of normal scatter vary by this much more than means.
+/// Standard error of a median of normal values relative to that of a mean.
 const MEDIAN_FACTOR: f64 = 1.2533;
 const MAD_TO_DEVIATION: f64 = 1.4826;
 
-/// How far the clocks' difference moved in one direction's packets.
+/// Change of the clocks' difference in one direction's packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shift {
-    /// Of the difference of the clocks, whatever the direction, nanoseconds.
+    /// Change of the difference of the clocks, in either direction, nanoseconds.
     pub by_ns: f64,
-    /// How far that may be off: scatter, and how fast the level was moving anyway.
+    /// Uncertainty of the change: scatter, and the speed at which the level was changing anyway.
     pub tolerance_ns: f64,
-    /// From the middle of the one side to that of the other, by capture 1's clock, nanoseconds.
+    /// Time between the middles of both sides, on capture 1's clock, nanoseconds.
     pub apart_ns: f64,
 }
 
 /// The shift of a direction between sample `at - 1` and sample `at`, within the samples `from..to`, with the
-/// number of packets on each side that tells it best.
+/// number of packets on each side that gives the most precise result.
 pub(super) fn shift(
     track: &Track,
     direction: usize,

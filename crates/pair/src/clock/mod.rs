@@ -1,28 +1,28 @@
-//! How far apart two clocks are, and how they drift, from the packets that both captures hold.
+//! Offset and drift of two clocks, from the packets that both captures hold.
 //!
-//! A packet that went from point 1 to point 2 was stamped there `offset + transit` later, one that came back
-//! `offset - transit`; transit is never negative and, now and then, as small as the path allows. So the line
-//! of the clocks runs below every forward difference and above every backward one, and the *minimum
-//! envelopes* of both directions show its slope: V. Paxson, "On Calibrating Measurements of Packet Transit
-//! Times", SIGMETRICS 1998; S. Moon, P. Skelly and D. Towsley, "Estimation and Removal of Clock Skew from
-//! Network Delay Measurements", INFOCOM 1999.
+//! A packet from point 1 to point 2 was stamped there `offset + transit` later, one in the other direction
+//! `offset - transit`; transit is never negative and sometimes as small as the path allows. So the line of
+//! the clocks runs below every forward difference and above every backward one, and the *minimum envelopes*
+//! of both directions show its slope: V. Paxson, "On Calibrating Measurements of Packet Transit Times",
+//! SIGMETRICS 1998; S. Moon, P. Skelly and D. Towsley, "Estimation and Removal of Clock Skew from Network
+//! Delay Measurements", INFOCOM 1999.
 //!
-//! | module | what it does |
+//! | module | subject |
 //! |---|---|
-//! | `odd` | packets that were taken for another, by their order |
-//! | `impossible` | such packets, by what the other direction makes impossible |
-//! | `track` | the samples of one direction, as transit that still contains the offset |
-//! | `steps` | where a clock was set |
-//! | `moment` | when that was, and which packets of each direction were stamped afterwards |
-//! | `level` | the level of a direction before and after a place, with its tolerance |
-//! | `envelope` | a direction's lower envelope, window by window, and the hull's slope |
-//! | `slope` | one drift for both directions, each weighted by how sharp its envelope is, and its error |
-//! | `anchor` | the offset, between the floors of both directions |
-//! | `tail` | whether the smallest transit seen is a floor, or the luckiest packet |
+//! | `odd` | mismatched packets, from their order |
+//! | `impossible` | mismatched packets, from contradictions to the other direction |
+//! | `track` | the samples of one direction, as transit times that include the offset |
+//! | `steps` | steps of a clock |
+//! | `moment` | the time of a step, and the packets of each direction stamped afterwards |
+//! | `level` | the level of a direction before and after a position, with its tolerance |
+//! | `envelope` | a direction's lower envelope, window by window, and the slope of its hull |
+//! | `slope` | one drift for both directions, weighted by the sharpness of their envelopes, and its error |
+//! | `anchor` | the offset, from the floors of both directions |
+//! | `tail` | whether the smallest observed transit is a floor, or one lucky packet |
 //!
-//! What packets cannot tell: how the smallest transit is shared between the directions. The offset assumes
-//! equal shares, unless the packets speak for something better (see `anchor`);
-//! [`ClockFit::offset_bounds_ns`] says how wrong that can be.
+//! Packets cannot show how the smallest round trip divides between the directions. The offset assumes equal
+//! shares, unless the packets support another division (see `anchor`); [`ClockFit::offset_bounds_ns`] gives
+//! the possible error.
 
 mod anchor;
 mod envelope;
@@ -44,16 +44,16 @@ mod tests;
 
 use track::Tracks;
 
-/// Of two intervals that a packet may belong to, one that makes its transit shorter than the smallest is so much
-/// less likely than one that makes it longer: next to impossible.
+/// Cost of a transit below the smallest, relative to a longer one, in choosing the interval of a packet: it
+/// is almost impossible.
 const BELOW_SMALLEST: f64 = 100.0;
 
-/// A packet that both captures hold, as the clocks see it.
+/// Times of a packet that both captures hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
-    /// Time at capture 1 by its own clock, nanoseconds.
+    /// Time at capture 1 on its own clock, nanoseconds.
     pub first_ns: i64,
-    /// Time at capture 2 by its own clock, nanoseconds.
+    /// Time at capture 2 on its own clock, nanoseconds.
     pub second_ns: i64,
     /// The packet passed point 1 before point 2.
     pub forward: bool,
@@ -62,27 +62,26 @@ pub struct ClockSample {
 /// An interval over which both clocks ran without a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClockInterval {
-    /// First and last time of the interval, by capture 1's clock, nanoseconds.
+    /// First and last time of the interval, on capture 1's clock, nanoseconds.
     pub start_ns: i64,
     pub end_ns: i64,
-    /// How far capture 2's clock is ahead at `start_ns`, nanoseconds.
+    /// Lead of capture 2's clock at `start_ns`, nanoseconds.
     pub offset_ns: f64,
-    /// How much faster capture 2's clock runs, parts per million.
+    /// Excess rate of capture 2's clock, parts per million.
     pub drift_ppm: f64,
-    /// The clock that was set where the interval begins, and where it ends, was capture 2's: packets that were on
-    /// the way then belong to the interval in which they passed point 2, not point 1.
+    /// True if the clock that was set at the start (end) of the interval was capture 2's: packets in transit
+    /// then belong to the interval in which they passed point 2, not point 1.
     pub begins_at_second: bool,
     pub ends_at_second: bool,
 }
 
-/// The clocks as far as they are known.
+/// Relation of the clocks, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClockFit {
-    /// In order of time; more than one where a clock was stepped.
+    /// Sorted by time; more than one if a clock was stepped.
     pub intervals: Vec<ClockInterval>,
-    /// The offset's bounds relative to the intervals' lines, nanoseconds: no asymmetry of the path can move
-    /// the offset beyond them. `None` where only one direction was seen: then the smallest transit counts as
-    /// zero.
+    /// The offset's bounds relative to the intervals' lines, nanoseconds, for any asymmetry of the path.
+    /// `None` if only one direction was captured: then the smallest transit counts as zero.
     pub offset_bounds_ns: Option<(f64, f64)>,
     /// Half the width of the drift's 95 % interval, parts per million.
     pub drift_error_ppm: f64,
@@ -92,12 +91,12 @@ pub struct ClockFit {
 
 /// Fits offset, drift and steps to the packets that both captures hold, given in capture 1's packet order.
 ///
-/// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of a
-/// clock that nobody measured: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
+/// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of an
+/// unmeasured clock: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
 pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
     let mut tracks = Tracks::of(samples, &odd::find(samples))?;
-    // Only drift's known bounds tell a step from drift, and what is impossible; the drift is known better after
-    // the first look.
+    // steps and impossible samples are detected given the bounds of the drift, which are narrower after a
+    // first fit
     let mut drift = slope::Drift::unmeasured();
     impossible::leave_out(&mut tracks, &drift);
     let mut steps = steps::find(&tracks, &drift);
@@ -114,7 +113,7 @@ pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
 }
 
 impl ClockInterval {
-    /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
+    /// Lead of capture 2's clock when capture 1's shows `first_ns`, nanoseconds.
     pub fn offset_at(&self, first_ns: i64) -> f64 {
         self.offset_ns + self.drift_ppm * 1e-6 * less(first_ns, self.start_ns)
     }
@@ -125,7 +124,8 @@ impl ClockInterval {
             .unwrap_or_else(|| self.first_in_128_bits(second_ns))
     }
 
-    /// Where 64 bits hold the times and their differences, as nearly always: it is asked for several times for every packet.
+    /// `None` if the times or their differences exceed 64 bits, which is rare: this is called several times
+    /// for every packet.
     #[inline]
     fn first_in_64_bits(&self, second_ns: i64) -> Option<i64> {
         let whole = whole(self.offset_ns)?;
@@ -138,14 +138,14 @@ impl ClockInterval {
     #[cold]
     fn first_in_128_bits(&self, second_ns: i64) -> i64 {
         let since_start = i128::from(second_ns) - i128::from(self.start_ns);
-        // the whole part of a large offset is taken off as an integer, or the float would eat the nanoseconds
+        // the integer part of a large offset is subtracted first, or the float would lose nanoseconds
         let whole = self.offset_ns.trunc();
         let rest = (since_start - whole as i128) as f64 - (self.offset_ns - whole);
         let elapsed = rest / (1.0 + self.drift_ppm * 1e-6);
         clamp(i128::from(self.start_ns) + elapsed.round() as i128)
     }
 
-    /// How far from the interval this packet passed the points where the clocks were set, nanoseconds.
+    /// Distance of this packet from the interval, at the points with the clocks that were set, nanoseconds.
     fn distance_of(&self, sample: &ClockSample) -> u64 {
         let at = |at_second: bool| {
             if at_second {
@@ -164,7 +164,7 @@ impl ClockInterval {
         }
     }
 
-    /// How far `first_ns` lies outside of the interval, nanoseconds.
+    /// Distance of `first_ns` from the interval, nanoseconds.
     fn distance(&self, first_ns: i64) -> u64 {
         if first_ns < self.start_ns {
             self.start_ns.abs_diff(first_ns)
@@ -177,20 +177,20 @@ impl ClockInterval {
 }
 
 impl ClockFit {
-    /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
+    /// Lead of capture 2's clock when capture 1's shows `first_ns`, nanoseconds.
     ///
-    /// Between intervals the nearest one counts. Where capture 1's clock was set back, a time occurs twice
-    /// and the later interval counts; [`ClockFit::offset_of`] tells the two apart.
+    /// Between intervals the nearest one counts. If capture 1's clock was set back, a time occurs twice and
+    /// the later interval counts; [`ClockFit::offset_of`] distinguishes the two.
     pub fn offset_at(&self, first_ns: i64) -> f64 {
         self.nearest(|interval| interval.distance(first_ns))
             .map_or(0.0, |interval| interval.offset_at(first_ns))
     }
 
-    /// How far capture 2's clock was ahead when this packet passed, nanoseconds.
+    /// Lead of capture 2's clock when this packet passed, nanoseconds.
     ///
-    /// Like [`ClockFit::offset_at`], but as the points tell where the clocks were set: what was on the way then
-    /// was stamped before at one of them. Where a time occurs twice, the interval counts whose transit is the
-    /// likelier: possible, and small.
+    /// Like [`ClockFit::offset_at`], but using the points at which the clocks were set: packets in transit
+    /// then were stamped before the step at one of them. If a time occurs twice, the interval with the more
+    /// likely transit counts: possible, and small.
     pub fn offset_of(&self, sample: &ClockSample) -> f64 {
         if let [only] = self.intervals.as_slice() {
             return only.offset_at(sample.first_ns);
@@ -221,7 +221,7 @@ impl ClockFit {
     }
 
     /// The reading of capture 1's clock when capture 2's showed `second_ns`, nanoseconds: the inverse of
-    /// [`ClockFit::offset_at`]. Where capture 2's clock was set back, the later of both times.
+    /// [`ClockFit::offset_at`]. If capture 2's clock was set back, the later of both times.
     pub fn first_at(&self, second_ns: i64) -> i64 {
         if let [only] = self.intervals.as_slice() {
             return only.first_at(second_ns);
@@ -248,16 +248,17 @@ fn less(time_ns: i64, other_ns: i64) -> f64 {
     }
 }
 
-/// Every number of such a size that is no whole one is below it.
+/// Above this, floating-point numbers are integers.
 const WHOLE_FROM: f64 = (1u64 << 52) as f64;
 
-/// A number without its fraction; `None` where it is as large as times are.
+/// A number without its fraction; `None` above the range of times.
 #[inline]
 fn whole(number: f64) -> Option<i64> {
     (number.abs() < (1i64 << 62) as f64).then_some(number as i64)
 }
 
-/// The nearest whole number, halves away from zero, as [`f64::round`] has it, which is a call of a function on many processors.
+/// The nearest integer, halves away from zero, as by [`f64::round`], which is a function call on many
+/// processors.
 #[inline]
 fn rounded(number: f64) -> i64 {
     if number.is_nan() || number.abs() >= WHOLE_FROM {

@@ -1,41 +1,40 @@
-//! The moment at which a clock was set, and which packets of each direction were stamped afterwards.
+//! The time at which a clock was set, and the packets of each direction stamped afterwards.
 //!
-//! Capture 1's order tells it where capture 1's clock was set: all packets of both directions split at one
-//! place. Capture 2's clock was set while some packets were on the way: those forward had passed point 1
-//! before and point 2 after, those backward the other way round. Where the jump of one direction is known to
-//! the packet, its stamps at point 2 say when that was, and those of the other direction which of them came
-//! later.
+//! If capture 1's clock was set, capture 1's order splits the packets of both directions at one position. If
+//! capture 2's clock was set, some packets were in transit: forward ones had passed point 1 before and passed
+//! point 2 after, backward ones vice versa. If the jump of one direction is located exactly, its timestamps
+//! at point 2 give the time of the step, and that splits the other direction.
 
 use std::ops::Range;
 
 use super::track::{Point, Track, Tracks, sign};
 
-/// Packets of the other direction on each side that may have been on the way at the moment.
+/// Packets of the other direction on each side that may have been in transit at the step.
 const ON_THE_WAY: usize = 4096;
 
-/// A jump of one direction, known to the packet.
+/// A jump of one direction, located exactly.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Move {
     pub direction: usize,
     /// The first position in the direction's track after it.
     pub at: usize,
-    /// How far it moved the difference of the clocks, nanoseconds.
+    /// Change of the difference of the clocks, nanoseconds.
     pub by_ns: f64,
 }
 
-/// A packet's time at point 2 by capture 2's clock, from some moment on.
+/// A packet's time at point 2 on capture 2's clock, relative to an arbitrary origin.
 fn second_ns(point: &Point, direction: usize) -> f64 {
     point.x + sign(direction) * point.z
 }
 
-/// True if capture 2's clock was set, judged by the order of capture 1's stamps.
+/// True if capture 2's clock was set, judged by the order of capture 1's timestamps.
 ///
-/// That clock set back would have made them fall, set ahead left a gap in them. A pause as long as that may
-/// mislead; then hardly a packet is on the way either.
+/// If capture 1's clock was set back, its timestamps decrease; if it was set ahead, they have a gap. A pause
+/// of that length may mislead; then hardly any packet is in transit either.
 pub(super) fn is_of_second(tracks: &Tracks, moved: &Move) -> bool {
     let times = times_across(tracks, moved);
     let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
-    // a capture's packets may be out of order by a little, and drift widens a gap of hours
+    // a capture's packets may be slightly out of order, and drift widens a gap of hours
     let slack = 0.01 * moved.by_ns.abs();
     if moved.by_ns > 0.0 {
         gaps.fold(f64::INFINITY, f64::min) > -slack
@@ -44,8 +43,8 @@ pub(super) fn is_of_second(tracks: &Tracks, moved: &Move) -> bool {
     }
 }
 
-/// Capture 1's times from the last packet before the jump to the first one after it, those of the other
-/// direction that came between among them.
+/// Capture 1's times from the last packet before the jump to the first one after it, including those of the
+/// other direction in between.
 fn times_across(tracks: &Tracks, moved: &Move) -> Vec<f64> {
     let track = &tracks.by_direction[moved.direction];
     let others = &tracks.by_direction[1 - moved.direction];
@@ -59,8 +58,8 @@ fn times_across(tracks: &Tracks, moved: &Move) -> Vec<f64> {
         .collect()
 }
 
-/// Between which positions of the other direction's track, within `bounds`, its first packet after the jump
-/// lies.
+/// The positions in the other direction's track, within `bounds`, between which its first packet after the
+/// jump lies.
 pub(super) fn other_places(
     tracks: &Tracks,
     moved: &Move,
@@ -78,7 +77,7 @@ pub(super) fn other_places(
     if !of_second {
         return clamp(by_order);
     }
-    // the moment by the clock before it was set: not before the one packet, not after the other
+    // the step's time on the clock before it was set: not before the one packet, not after the other
     let first_ns = second_ns(&track.points[before], moved.direction);
     let last_ns = second_ns(&track.points[after], moved.direction) - moved.by_ns;
     let window = by_order.start.saturating_sub(ON_THE_WAY)..by_order.end + ON_THE_WAY;
@@ -117,7 +116,7 @@ fn split(
             best.end = i + 1;
         }
     }
-    // of a clock that was set back stamps repeat: it was where they fall
+    // timestamps of a clock that was set back repeat: the step is where they decrease
     if let Some(fall) = (by_ns < 0.0)
         .then(|| deepest_fall(&times, &best, by_ns))
         .flatten()

@@ -1,21 +1,21 @@
-//! Packets that were taken for another: of equal acknowledgments, say, of which either capture missed some.
+//! Mismatched packets: for example one of several equal acknowledgments, some of which a capture lacks.
 //!
-//! A false match from too early or too late makes transit too long or too short, and only the latter does harm,
-//! for it lowers a floor. Where a path keeps packets in order it shows: most packets leave in the order in which
-//! they came (the longest sequence of them that does), and the odd one seems to have overtaken many of these.
-//! Transit before it and after it is alike, for a clock that is set back makes all packets of a while seem out
-//! of order. A path on which overtaking is common is left alone.
+//! A mismatch makes the transit too long or too short; only the latter does harm, because it lowers a floor.
+//! If a path preserves packet order, it is visible: most packets leave in the order in which they arrived
+//! (the longest such sequence), and the mismatched one seems to have overtaken many of these. The transit
+//! times before and after it are alike, unlike after a clock is set back, when all packets for a while seem
+//! out of order. A path with frequent reordering is not corrected.
 
 use super::ClockSample;
 
-/// An odd packet seems to have overtaken at least this many of those in order.
+/// A mismatched packet seems to have overtaken at least this many of those in order.
 const OVERTAKEN: usize = 4;
-/// Packets in order on each side of it, from which an odd one stands apart.
+/// Packets in order on each side, from which a mismatched one differs.
 const BESIDE: usize = 8;
-/// One out of so many packets may be odd, or the path does not keep packets in order.
+/// One in this many packets may be mismatched; with more, the path does not preserve order.
 const ONE_OUT_OF: usize = 20;
 
-/// For each sample, whether it is odd.
+/// For each sample, true if it is mismatched.
 pub(super) fn find(samples: &[ClockSample]) -> Vec<bool> {
     let mut odd = vec![false; samples.len()];
     for forward in [true, false] {
@@ -31,7 +31,7 @@ pub(super) fn find(samples: &[ClockSample]) -> Vec<bool> {
     odd
 }
 
-/// Places of packets that overtook others, and by no clock's step, among those of one direction.
+/// Positions of packets that overtook others without a clock step, among those of one direction.
 fn overtakers(samples: &[ClockSample]) -> Vec<usize> {
     let stamps: Vec<i64> = samples.iter().map(|sample| sample.second_ns).collect();
     let in_order = longest_in_order(&stamps);
@@ -40,7 +40,7 @@ fn overtakers(samples: &[ClockSample]) -> Vec<usize> {
     }
     let kept: Vec<i64> = in_order.iter().map(|&i| stamps[i]).collect();
     let mut found = Vec::new();
-    // how many of those in order come before
+    // number of those in order before
     let mut before = 0;
     for (i, sample) in samples.iter().enumerate() {
         if in_order.get(before) == Some(&i) {
@@ -48,8 +48,8 @@ fn overtakers(samples: &[ClockSample]) -> Vec<usize> {
             continue;
         }
         let by_stamp = kept.partition_point(|&kept| kept <= sample.second_ns);
-        // a fast packet comes out earlier than others that went in before it: at capture 2 as data go forward,
-        // at capture 1 as they go back
+        // a fast packet leaves earlier than others that entered before it: at capture 2 in the forward
+        // direction, at capture 1 in the other
         let overtaken = if sample.forward {
             before.saturating_sub(by_stamp)
         } else {
@@ -65,18 +65,18 @@ fn overtakers(samples: &[ClockSample]) -> Vec<usize> {
     found
 }
 
-/// Transit is below that on either side by more than these differ: a clock that is set leaves it at the level of
-/// one of them.
+/// True if the transit is below that on either side by more than these differ: a clock step leaves it at the
+/// level of one of them.
 fn stands_apart(transit: i128, left: Option<i128>, right: Option<i128>) -> bool {
     let apart = |level: Option<i128>| level.map(|level| level - transit);
     match (apart(left), apart(right)) {
         (Some(left), Some(right)) => left.min(right) > (left - right).abs(),
-        // at an end of the capture it may as well be the first of another level
+        // at an end of the capture it may be the first of another level
         _ => false,
     }
 }
 
-/// With the clocks' difference in it.
+/// The transit time, including the clocks' difference.
 fn transit(sample: &ClockSample) -> i128 {
     let difference = i128::from(sample.second_ns) - i128::from(sample.first_ns);
     if sample.forward {
@@ -95,11 +95,12 @@ fn middle_transit(samples: &[ClockSample], places: &[usize]) -> Option<i128> {
     transits.get(transits.len() / 2).copied()
 }
 
-/// The places of the longest sequence of stamps that never fall (by patience sorting: C. Schensted, "Longest
-/// Increasing and Decreasing Subsequences", Canadian Journal of Mathematics 1961).
+/// The positions of the longest non-decreasing sequence of timestamps (by patience sorting: C. Schensted,
+/// "Longest Increasing and Decreasing Subsequences", Canadian Journal of Mathematics 1961).
 fn longest_in_order(stamps: &[i64]) -> Vec<usize> {
     const NONE: u32 = u32::MAX;
-    // the place of the least stamp that ends a sequence of each length, and what comes before each place
+    // the position of the smallest timestamp that ends a sequence of each length, and the predecessor of each
+    // position
     let mut ends: Vec<u32> = Vec::new();
     let mut previous = vec![NONE; stamps.len()];
     for (i, stamp) in stamps.iter().enumerate() {
@@ -132,7 +133,8 @@ fn longest_in_order(stamps: &[i64]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// A packet each millisecond in both directions, 20 ms on the way, the second clock set at packet `step`.
+    /// A packet every millisecond in both directions, 20 ms in transit, with the second clock set at packet
+    /// `step`.
     fn samples(step: usize, by_ns: i64) -> Vec<ClockSample> {
         (0..400)
             .map(|i| {

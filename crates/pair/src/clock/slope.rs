@@ -1,62 +1,62 @@
-//! One drift for both directions, each weighted by how sharp its envelope is.
+//! One drift for both directions, weighted by the sharpness of their envelopes.
 //!
-//! A direction's window floors lie in a *band*: narrow where packets met no queue (the acknowledgments of a
-//! bulk transfer: microseconds), wide where the queue never emptied. The band that tells most of the slope
-//! is chosen by the standard error it promises, a few floors below it are taken for stamps too early, all
-//! above it for queues, and a least-squares line through all bands at once, each with its own height, gives
-//! the next slope.
+//! A direction's window floors lie in a *band*: narrow if packets met no queue (the acknowledgments of a bulk
+//! transfer: microseconds), wide if the queue never emptied. The band that determines the slope best is
+//! chosen by its expected standard error; a few floors below it are taken for early timestamps, all above it
+//! for queues. A least-squares line through all bands at once, each with its own height, gives the next
+//! slope.
 
 use super::envelope::Group;
 use super::track::{Point, sign};
 
-/// Bound on a drift nobody measured, parts per million: the frequency tolerance of RFC 5905 (MAXFREQ), beyond which
-/// NTP takes a clock for broken.
+/// Bound on an unmeasured drift, parts per million: the frequency tolerance of RFC 5905 (MAXFREQ), beyond
+/// which NTP takes a clock for broken.
 pub(super) const UNMEASURED_PPM: f64 = 500.0;
-/// The share of window floors that may lie below the band: stamps too early by interrupt coalescing or a
+/// The share of window floors that may lie below the band: timestamps too early by interrupt coalescing or a
 /// slow reader.
 const BELOW_BAND: f64 = 0.03;
-/// So many shares of them are tried.
+/// Number of such shares that are tried.
 const BELOW_TRIED: usize = 8;
-/// Each of them makes a band this much less credible: what holds the line down from below is a floor, too.
+/// Loss of credibility of a band for each of them: floors below it may be the real floor.
 const DOUBT_BELOW: f64 = 0.25;
-/// How far below the band such stamps may lie, nanoseconds: interrupts and readers are held back for less
-/// than this. What lies deeper is where the queue was empty, and then the band is not the floor.
+/// Largest distance of such timestamps below the band, nanoseconds: interrupts and readers are delayed by
+/// less. Deeper values are times of an empty queue, and then the band is not the floor.
 const BELOW_BAND_NS: f64 = 2e6;
-/// So many neighbouring windows may be taken as one: in busier queues fewer, longer windows reach the floor.
+/// Numbers of neighbouring windows to merge: in busier queues fewer, longer windows reach the floor.
 const MERGED_WINDOWS: [usize; 3] = [1, 4, 16];
-/// The clocks of one path run at the same rate within this, or the line is no clock's: four times what NTP
-/// can steer.
+/// Largest difference between the rates of the clocks of one path: four times what NTP can correct. A steeper
+/// line is no clock's.
 const MOST_DRIFT: f64 = 4.0 * UNMEASURED_PPM * 1e-6;
 /// The smallest band: this many floors, or this share of them.
 const SMALLEST_BAND: usize = 8;
 const SMALLEST_BAND_SHARE: f64 = 0.05;
-/// Single packets are no floors: in jitter they lie anywhere, and a band of them promises this much less.
+/// Single packets are no floors: with jitter they lie anywhere, so a band of them has a larger error by this
+/// factor.
 const SINGLE_PACKETS: f64 = 2.0;
-/// Timestamps do not repeat better than this even where they are given in nanoseconds.
+/// Timestamps do not repeat better than this, even in units of nanoseconds.
 const LEAST_SCATTER_NS: f64 = 50.0;
-/// With one direction only, a floor may tilt by this many times its scatter: from one edge of its band to
-/// the other.
+/// With one direction only, a floor may tilt by this many times its scatter: from one edge of its band to the
+/// other.
 const ALONE_TILT: f64 = 4.0;
-/// A band that says less than this share of what the best one says is left out: it would add nothing but its
-/// ramps.
+/// A band with less than this share of the best one's weight is left out: it would only add its ramps.
 const LEAST_WEIGHT: f64 = 0.01;
-/// Bands contradict each other when their slopes are this many times apart of what either leaves open.
+/// Bands contradict each other if their slopes differ by this many times their uncertainty.
 const CONTRADICTION: f64 = 4.0;
-/// An interval has a rate of its own when it differs by so many times both errors: a short one misjudges its
-/// floor, and an oscillator does not change with the time that is set.
+/// An interval has its own rate if it differs by this many times both errors: a short interval misjudges its
+/// floor, and an oscillator does not change when the time is set.
 const OWN_RATE: f64 = 4.0;
 const ROUNDS: usize = 12;
 
-/// How fast the clocks part.
+/// Relative rate of the clocks.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Drift {
-    /// Of all intervals together, nanoseconds for each nanosecond.
+    /// For all intervals together, nanoseconds per nanosecond.
     pub rate: f64,
     /// Half the width of its 95 % interval.
     pub error: f64,
-    /// How much wider that is because a floor may be none.
+    /// Additional half width because a floor may be none.
     doubt: f64,
-    /// Intervals that run at a rate of their own.
+    /// Intervals with their own rate.
     pub own_rate: Vec<(usize, f64)>,
 }
 
@@ -80,7 +80,7 @@ impl Drift {
 
 /// The line of one direction within one interval.
 struct Band {
-    /// Floors in the band, by time.
+    /// Floors in the band, sorted by time.
     floors: Vec<Point>,
     mean: Point,
     /// Sums of squares about the mean: of time, and of time with height.
@@ -88,10 +88,9 @@ struct Band {
     xz: f64,
     /// The floors' scatter about the line.
     scatter: f64,
-    /// Standard deviation of how much higher the floor may be at the end than at the start, because it is none: see
-    /// [`wandering`].
+    /// Standard deviation of the rise of the floor from start to end, because it is none: see [`wandering`].
     wandering: f64,
-    /// How far the lowest floors of tenths of the time lie apart.
+    /// Spread of the lowest floors of tenths of the time.
     unsettled: f64,
     sign: f64,
 }
@@ -115,20 +114,20 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
             }
         }
     }
-    // the least of several errors is too small by chance: what another line says is left open, unless that is the rate of a
-    // interval of its own
+    // the smallest of several errors is too small by chance: the result of another line counts as
+    // uncertainty, unless it is the rate of an interval of its own
     if drift.own_rate.is_empty() {
         drift.error = drift.error.max(apart);
     }
-    // what is not known to better than any clock's is no drift to state, and yet the best there is to align by
+    // a drift no more certain than any clock's is not reported, but still used for alignment
     drift.error = (drift.error + drift.doubt).min(UNMEASURED_PPM * 1e-6);
     drift
 }
 
 /// The rate of an interval that differs from the others': a clock that is set may also be tuned.
 ///
-/// Every direction must say so by itself, for a queue that grows from the interval's start to its end looks
-/// like drift.
+/// Every direction must show it separately, since a queue that grows from the interval's start to its end
+/// looks like drift.
 fn own_rate(groups: &[&Group], common: &Drift, resolution_ns: f64) -> Option<f64> {
     let (own, _) = fit_one(groups, resolution_ns);
     let differs =
@@ -140,7 +139,7 @@ fn own_rate(groups: &[&Group], common: &Drift, resolution_ns: f64) -> Option<f64
     (differs(&own) && each.into_iter().all(|one| differs(&one) && agrees(&one))).then_some(own.rate)
 }
 
-/// The best line, and how far away another one is that promises nearly as much.
+/// The best line, and the distance to another one with nearly the same error.
 fn fit_one(groups: &[&Group], resolution_ns: f64) -> (Drift, f64) {
     let mut starts: Vec<f64> = groups
         .iter()
@@ -149,7 +148,7 @@ fn fit_one(groups: &[&Group], resolution_ns: f64) -> (Drift, f64) {
     starts.extend(groups.iter().filter_map(|group| median_slope(group)));
     starts.push(0.0);
     starts.retain(|rate| rate.abs() < MOST_DRIFT);
-    // with many intervals every one proposes: the middle and the quarters of the proposals are enough
+    // with many intervals every one proposes a slope: the median and the quartiles are enough
     starts.sort_by(f64::total_cmp);
     if starts.len() > 9 {
         starts = (0..9).map(|i| starts[i * (starts.len() - 1) / 8]).collect();
@@ -169,10 +168,10 @@ fn fit_one(groups: &[&Group], resolution_ns: f64) -> (Drift, f64) {
     (best.clone(), apart)
 }
 
-/// A line whose error is at most this many times the best one's is as credible.
+/// A line with an error of at most this many times the best one's is as credible.
 const RIVAL: f64 = 2.0;
 
-/// The median slope of pairs of window floors (Theil and Sen): hardly moved by a few odd ones.
+/// The median slope of pairs of window floors (Theil and Sen): robust against outliers.
 fn median_slope(group: &Group) -> Option<f64> {
     let floors: Vec<Point> = group.floors(group.hull_drift().unwrap_or(0.0)).collect();
     let thin: Vec<Point> = floors
@@ -197,7 +196,7 @@ fn median_slope(group: &Group) -> Option<f64> {
     Some(group.hull_drift().unwrap_or(0.0) + sign(group.direction) * median)
 }
 
-/// Bands, line through the bands, bands along that line, and so on.
+/// Alternates between the bands along a line and the line through the bands.
 fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
     let least = LEAST_SCATTER_NS.max(resolution_ns / 12f64.sqrt());
     let alone = groups
@@ -241,8 +240,8 @@ fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
     drift
 }
 
-/// The best band, and those that do not contradict it: the floor of a queue that never empties has a slope
-/// of its own.
+/// The best band, and those that do not contradict it: the floor of a queue that never empties has a slope of
+/// its own.
 fn credible(mut bands: Vec<Band>, resolution_ns: f64) -> Vec<Band> {
     let Some(best) = bands
         .iter()
@@ -314,7 +313,7 @@ impl Band {
         })
     }
 
-    /// The correction of the clocks' rate that the band asks for.
+    /// The correction to the clocks' rate from this band.
     fn slope(&self) -> f64 {
         self.sign * self.xz / self.xx
     }
@@ -324,22 +323,22 @@ impl Band {
         self.xx / self.scatter.powi(2)
     }
 
-    /// As long as its floors would be if they were spread evenly.
+    /// The duration if its floors were spread evenly.
     fn length(&self) -> f64 {
         (12.0 * self.xx / self.floors.len() as f64).sqrt()
     }
 
-    /// The slope of a floor that is higher at one end by its scatter and half of a timestamp's step together.
+    /// The slope of a floor that rises over its length by its scatter and half of a timestamp's step.
     ///
-    /// The line between the ends lies where most floors are: it is as long as they would spread evenly, for a
-    /// burst of packets and a few stragglers hours later are no more than two moments.
+    /// The length is that of evenly spread floors: a burst of packets and a few stragglers hours later are no
+    /// more than two moments.
     fn tilt(&self, resolution_ns: f64) -> f64 {
         let count = self.floors.len() as f64;
         (self.scatter + resolution_ns / (2.0 * count.sqrt())) / self.length()
     }
 
-    /// How much more the floors scatter from one tenth of the time to the next than within: a floor that
-    /// wanders (a queue that never empties) says less of the slope than its count of floors promises.
+    /// Excess scatter of the floors between tenths of the time over the scatter within: a floor that wanders
+    /// (a queue that never empties) determines the slope less well than its number of floors suggests.
     fn wander(&self, slope: f64) -> f64 {
         let chunk = self.floors.len().div_ceil(10).max(2);
         let slope = self.sign * slope;
@@ -363,15 +362,15 @@ impl Band {
     }
 }
 
-/// Half the width of the 95 % interval of a slope that still changes by `change`. `alone`: only one
-/// direction was seen.
+/// Half the width of the 95 % interval of a slope that still changes by `change`. `alone`: only one direction
+/// was captured.
 fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bool) -> f64 {
     let wander: f64 = bands
         .iter()
         .map(|band| band.weight() * band.wander(change))
         .sum::<f64>()
         / weight;
-    // bands that disagree are worth less than each says of itself (R. T. Birge, 1932)
+    // bands that disagree have larger errors than their own estimates (R. T. Birge, 1932)
     let apart: f64 = bands
         .iter()
         .map(|band| (band.slope() - change).powi(2) * band.weight() / wander)
@@ -390,25 +389,27 @@ fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bo
     if freedom < 0.5 {
         return f64::INFINITY;
     }
-    // What no count of floors averages out: a floor may be a little higher at the one end than at the other,
-    // by as much as it scatters, and all roundings may point one way at one end.
+    // errors that no number of floors averages out: a floor may be higher at one end than at the other by its
+    // scatter, and all roundings at one end may have the same sign
     let systematic: f64 = bands
         .iter()
         .map(|band| band.weight() * band.tilt(resolution_ns))
         .sum::<f64>()
         / weight;
-    // with one direction only, nothing tells a queue that grows from a clock that runs ahead
+    // with one direction only, a growing queue looks like a fast clock
     let directions = if alone { ALONE_TILT } else { 1.0 };
     student(freedom) * (wander * disagreement / weight).sqrt() + directions * systematic
 }
 
-/// The best of nine views of each envelope is taken (three kinds of windows, three widths): that each of them holds the truth
-/// with 95 % needs 2.77 standard deviations instead of 1.96 (C. E. Bonferroni, 1936).
+/// The best of nine views of each envelope is taken (three kinds of windows, three widths): for all of them
+/// to include the truth with 95 %, 2.77 standard deviations are needed instead of 1.96 (C. E. Bonferroni,
+/// 1936).
 const BEST_OF_VIEWS: f64 = 2.77 / 1.96;
 
-/// Half the width by which the slope may be off because the queue never was empty.
+/// Half the width by which the slope may be wrong because the queue never was empty.
 ///
-/// Where another direction has a floor that is one, a doubtful one moves the line by no more than what it differs from that.
+/// If another direction has a real floor, a doubtful one changes the line at most by its difference from
+/// that.
 fn doubt(bands: &[Band], weight: f64, alone: bool) -> f64 {
     let sound = bands.iter().find(|band| band.wandering == 0.0);
     let of = |band: &Band| {
@@ -426,33 +427,32 @@ fn doubt(bands: &[Band], weight: f64, alone: bool) -> f64 {
     bands.iter().map(of).sum::<f64>() / weight
 }
 
-/// The 97.5 % quantile of Student's t, within 4 % for every number of degrees of freedom from one on, made wider for the choice
-/// among views.
+/// The 97.5 % quantile of Student's t, within 4 % for every number of degrees of freedom from one on, widened
+/// for the choice among views.
 fn student(freedom: f64) -> f64 {
     BEST_OF_VIEWS * (1.96 + 2.4 / freedom + 8.3 / freedom.powi(3))
 }
 
-/// A floor is as many times denser than what lies above it; clusters by chance are not.
+/// Density of a floor relative to the values above it; clusters by chance are less dense.
 const DENSER: f64 = 4.0;
-/// This share of all floors in one band is no cluster either.
+/// Share of all floors in one band from which it is no chance cluster either.
 const MAJOR_SHARE: f64 = 0.3;
-/// Within this many widths of the band above it.
+/// Widths of the band above it that are compared.
 const ABOVE: f64 = 3.0;
-/// Tenths of the time whose means are compared, and the quotient of variances that chance exceeds once in forty times (Snedecor's
-/// F with 8 degrees of freedom over many).
+/// Number of parts of the time with compared means, and the quotient of variances that chance exceeds once in
+/// forty times (Snedecor's F with 8 degrees of freedom over many).
 const TENTHS: usize = 10;
 const NO_CHANCE: f64 = 2.2;
-/// Of a random walk about its best line: standard deviation of the line's rise, over that of the walk about the line
-/// (1.095 and 0.258 times the walk's own).
+/// For a random walk and its best line: standard deviation of the line's rise divided by that of the walk
+/// about the line (1.095 and 0.258 times the walk's own).
 const RISE_OF_WALK: f64 = 4.24;
 
-/// How much higher the lowest packets may be at the end than at the start because the queue that they met never was empty:
-/// one standard deviation, nanoseconds.
+/// Possible rise of the lowest packets' delay from start to end because the queue never was empty: one
+/// standard deviation, nanoseconds.
 ///
-/// Where the queue empties, the lowest of all floors lie in a band that is denser than what is above it, and where packets
-/// are struck each on its own, the means of tenths differ no more than chance lets them. If neither is so, the floor moves as
-/// the queue does. Of what moved evenly all the time nothing is left to see once a line is fitted; a random walk tells how much
-/// that is by what is left.
+/// If the queue empties, the lowest floors lie in a band that is denser than the values above it; if each
+/// packet is delayed independently, the means of tenths differ only by chance. Otherwise the floor moves with
+/// the queue. Even motion disappears when a line is fitted; for a random walk the rest shows how large it is.
 fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
     let within = |from: f64, to: f64| {
         let inside = floors.iter().filter(|p| p.z >= from && p.z <= to);
@@ -462,7 +462,7 @@ fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
     let inside = within(low, high);
     let chunk = floors.len().div_ceil(TENTHS).max(1);
     let reaches = |part: &&[Point]| part.iter().any(|p| p.z >= low && p.z <= high);
-    // a queue that turns round stays near its least for a while, but not all the time
+    // a queue that turns round stays near its minimum for a while, but not all the time
     let all_along = 2 * floors.chunks(chunk).filter(reaches).count() >= TENTHS;
     let dense = inside >= DENSER * above || inside > MAJOR_SHARE * floors.len() as f64;
     let is_floor = all_along && dense;
@@ -498,8 +498,8 @@ fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
     RISE_OF_WALK * between.sqrt()
 }
 
-/// How far the lowest floors of tenths of the time lie apart, nanoseconds: with one direction only, a queue that empties in
-/// each of them is all that tells a slope of the clocks from one of the queue.
+/// Spread of the lowest floors of tenths of the time, nanoseconds: with one direction only, a slope of the
+/// clocks differs from one of the queue only if the queue empties in each of them.
 fn unsettled(floors: &[Point]) -> f64 {
     let lowest = merge(floors, floors.len().div_ceil(TENTHS).max(1));
     let (low, high) = lowest.iter().fold((f64::MAX, f64::MIN), |(low, high), p| {
@@ -508,13 +508,13 @@ fn unsettled(floors: &[Point]) -> f64 {
     (high - low).max(0.0)
 }
 
-/// The lowest floor of every so many neighbouring windows.
+/// The lowest floor of each group of this many neighbouring windows.
 fn merge(floors: &[Point], windows: usize) -> Vec<Point> {
     let lowest = |part: &[Point]| part.iter().copied().min_by(|a, b| a.z.total_cmp(&b.z));
     floors.chunks(windows).filter_map(lowest).collect()
 }
 
-/// A band of heights, and the error of the slope that it promises.
+/// A band of heights, and its expected error of the slope.
 #[derive(Debug, Clone, Copy)]
 struct Narrowest {
     promised: f64,
@@ -522,7 +522,7 @@ struct Narrowest {
     high: f64,
 }
 
-/// The heights between which the floors promise the smallest error of the slope.
+/// The heights between which the floors give the smallest expected error of the slope.
 fn narrowest(floors: &[Point], least: f64) -> Option<Narrowest> {
     let mut sorted = floors.to_vec();
     sorted.sort_by(|a, b| a.z.total_cmp(&b.z));

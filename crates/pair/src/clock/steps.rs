@@ -1,24 +1,22 @@
-//! Where a clock was set: an NTP step, a virtual machine that slept.
+//! Steps of a clock: an NTP step, a virtual machine that slept.
 //!
-//! A step moves both directions' differences by the same amount between one packet and the next. Nothing
-//! else does: a queue or a route moves the directions on its own, and a path that grows longer both ways
-//! moves the differences *apart*. So a place is looked for where one direction's level jumps, and it is a
-//! step where
+//! A step changes both directions' differences by the same amount between one packet and the next. Nothing
+//! else does: a queue or a route affects one direction, and a path that becomes longer in both moves the
+//! differences *apart*. So the search is for a position at which one direction's level jumps; it is a step if
 //!
-//! * the other direction jumps there by the same amount, within what the scatter on both sides leaves open;
-//!   or
-//! * what was possible before and what is possible after have nothing in common: a packet forward before the
-//!   place and one backward after it contradict each other with any transit that is not negative (or the
-//!   other way round).
+//! * the other direction jumps there by the same amount, within the uncertainty given by the scatter on both
+//!   sides; or
+//! * the offsets possible before and after have nothing in common: a packet forward before the position and
+//!   one backward after it contradict each other with any transit that is not negative (or vice versa).
 //!
 //! With one direction only, a route change and a step look the same. A jump to *less* than the smallest
-//! transit seen before, from one packet to the next, is taken for a step: queues cannot do that. A jump to
-//! more is what queues do. It is a step if transit never comes back although the sender was silent, time and again, for a good part
-//! of what it jumped by: a queue is shorter after a silence by as long as that was. Without such silences it is one from
-//! [`ALONE_UPWARD_NS`] on.
+//! earlier transit, from one packet to the next, counts as a step: queues cannot do that. A jump to more is
+//! typical of queues. It is a step if transit never returns although the sender was silent, repeatedly, for a
+//! good part of the jump: a queue shrinks during a silence by its length. Without such silences it is one
+//! from [`ALONE_UPWARD_NS`] on.
 //!
-//! A step is one moment at one point. Packets that were on the way then had passed the other point before, so
-//! that each direction's packets split at a place of their own (see `moment`).
+//! A step happens at one time at one point. Packets in transit then had passed the other point before, so
+//! that each direction's packets split at a position of their own (see `moment`).
 
 use std::ops::Range;
 
@@ -27,45 +25,46 @@ use super::moment::{self, Move};
 use super::slope::Drift;
 use super::track::{Point, Step, Track, Tracks, sign};
 
-/// A smaller step is not looked for, nanoseconds.
+/// Smaller steps are not searched for, nanoseconds.
 pub(super) const LEAST_STEP_NS: f64 = 300e3;
-/// A jump is this many times what the level moves within either side.
+/// A jump is this many times the movement of the level within either side.
 const JUMP_OVER_SCATTER: f64 = 3.0;
-/// A step is this many times what its measurement leaves open.
+/// A step is this many times its measurement uncertainty.
 const STEP_OVER_TOLERANCE: f64 = 3.0;
-/// Both directions move by the same within this share of it, where their scatter leaves open less: a queue that
-/// changes by so nearly as much as the other way's route would be a rare chance.
+/// Both directions move by the same amount within this share of it, if their scatter is smaller: a queue that
+/// happens to match a route change in the other direction so closely is rare.
 const DIRECTIONS_AGREE: f64 = 0.1;
-/// The floors of both directions move by a step within this share of it, and within this, nanoseconds.
+/// The floors of both directions agree on a step within this share of it, and within this, nanoseconds.
 const FLOORS_AGREE: f64 = 0.05;
 const FLOORS_AGREE_NS: f64 = 50e3;
 /// With one direction only, transit must jump up by this to count as a step, nanoseconds: no queue in use
-/// holds a second of traffic from one packet to the next and never lets go of it.
+/// fills with a second of traffic from one packet to the next and never drains again.
 const ALONE_UPWARD_NS: f64 = 1e9;
-/// ... or outlast so many silences that are each longer than this share of it, and be no less by half of that: traffic of
-/// others, which would have to fill the queue in each of them, comes and goes.
+/// ... or outlast this many silences, each longer than this share of the jump, and not shrink by half of
+/// that: other traffic, which would have to fill the queue in each of them, varies.
 const SILENCES: usize = 8;
 const SILENT_SHARE: f64 = 0.25;
-/// Packets in a block of the finest scale; each coarser one has this many of the finer blocks.
+/// Packets in a block of the finest scale; each coarser one consists of this many finer blocks.
 const BLOCK: usize = 8;
 const SCALES: usize = 3;
-/// Jumps that are looked at; a capture with more of them is not a clock that was set a few times.
+/// Most jumps evaluated; a capture with more of them does not show a clock that was set a few times.
 const MOST_JUMPS: usize = 256;
-/// Packets of a direction on each side of a place that are looked at to find it exactly.
+/// Packets of a direction on each side of a position that are used to locate it exactly.
 const NEAR: usize = 16;
-/// A packet of a sharp direction counts for at most so many of a noisy one where they differ on the place.
+/// A packet of a sharp direction counts at most this many times one of a noisy direction if they disagree on
+/// the position.
 const MOST_WEIGHT: f64 = 1000.0;
-/// So many packets may contradict what is possible by stamps too early before it counts.
+/// Packets that may contradict because of early timestamps before it counts.
 const ODD_PACKETS: usize = 2;
 
-/// A place where one direction's level jumps.
+/// A position at which one direction's level jumps.
 #[derive(Debug, Clone, Copy)]
 struct Jump {
     direction: usize,
     /// The samples between which it lies.
     from: usize,
     to: usize,
-    /// Its size over the scatter on both sides.
+    /// Its size relative to the scatter on both sides.
     clear: f64,
 }
 
@@ -83,7 +82,7 @@ pub(super) fn find(tracks: &Tracks, drift: &Drift) -> Vec<Step> {
         .collect();
     found.sort_by(|a, b| b.clear.total_cmp(&a.clear));
     found.truncate(MOST_JUMPS);
-    // the clearest first: what is left between two steps is then measured without the steps in it
+    // the clearest first: the parts between two steps are then measured without the steps in them
     let mut steps: Vec<Step> = Vec::new();
     for jump in found {
         let inside =
@@ -114,7 +113,7 @@ fn around(steps: &[Step], jump: &Jump, samples: usize) -> Between {
     }
 }
 
-/// The step that the jump would be, as the direction whose level is sharper tells its moment.
+/// The step that the jump would be, timed by the direction with the sharper level.
 fn step_at(tracks: &Tracks, jump: &Jump, between: &Between, drift: &Drift) -> Option<Step> {
     let track = &tracks.by_direction[jump.direction];
     let region = track.position(jump.from)..track.position(jump.to);
@@ -145,7 +144,7 @@ fn step_in(
     let slope = sign(direction) * drift.rate;
     let within = track.position(between.left[direction])..track.position(between.right[direction]);
     let coarse = place(track, slope, region, within.clone())?;
-    // over a long region queues move on: once more, with the levels right beside the place
+    // over a long region queues change: repeated with the levels right beside the position
     let near = coarse.saturating_sub(NEAR)..coarse + NEAR;
     let at = place(track, slope, near, within.clone())?;
     if at <= within.start || at >= within.end {
@@ -164,7 +163,7 @@ fn step_in(
     Some(both_sides(tracks, &moved, between, drift))
 }
 
-/// The step with its place in the other direction as well.
+/// The step with its position in the other direction as well.
 fn both_sides(tracks: &Tracks, moved: &Move, between: &Between, drift: &Drift) -> Step {
     let other = 1 - moved.direction;
     let others = &tracks.by_direction[other];
@@ -182,7 +181,7 @@ fn both_sides(tracks: &Tracks, moved: &Move, between: &Between, drift: &Drift) -
     Step { at, of_second }
 }
 
-/// How far one direction's level moves at the step.
+/// Shift of one direction's level at the step.
 fn shift_at(
     tracks: &Tracks,
     direction: usize,
@@ -227,7 +226,7 @@ fn jumps(tracks: &Tracks, direction: usize, drift: &Drift) -> Vec<Jump> {
                 clear,
             };
             match &mut last {
-                // neighbours see the same jump: the clearest view of it counts
+                // neighbours include the same jump: the clearest one counts
                 Some(last) if last.to > from => {
                     if clear > last.clear {
                         *last = jump;
@@ -241,7 +240,7 @@ fn jumps(tracks: &Tracks, direction: usize, drift: &Drift) -> Vec<Jump> {
     found
 }
 
-/// How clearly the level jumps within block `middle` or at one of its ends.
+/// Clearness of a jump of the level within block `middle` or at one of its ends.
 fn clearness(levels: &[f64], middle: usize) -> f64 {
     let before = &levels[middle.saturating_sub(3)..middle];
     let after = &levels[middle + 1..levels.len().min(middle + 4)];
@@ -258,8 +257,8 @@ fn clearness(levels: &[f64], middle: usize) -> f64 {
     jump / ((a_high - a_low).max(b_high - b_low) + LEAST_STEP_NS / 100.0)
 }
 
-/// The position in a track, within `region`, where its packets split best between the levels on both sides.
-/// `None` where these levels do not differ.
+/// The position in a track, within `region`, that best splits its packets between the levels on both sides.
+/// `None` if these levels do not differ.
 fn place(track: &Track, slope: f64, region: Range<usize>, within: Range<usize>) -> Option<usize> {
     let (first, last) = (region.start.max(within.start), region.end.min(within.end));
     if first > last {
@@ -285,8 +284,8 @@ fn place(track: &Track, slope: f64, region: Range<usize>, within: Range<usize>) 
     if most < 2.0 * scatter {
         return None;
     }
-    // how much nearer each packet is to the level before than to the one after, in scatters: positive for
-    // "after", and the sum from the place on must be the largest
+    // by how many scatters each packet is nearer to the level before than to the one after: positive for
+    // "after", and the sum from the position on must be the largest
     let (mut sum, mut best, mut at) = (0.0, 0.0, last);
     for position in (first..last).rev() {
         let point = track.points[position];
@@ -307,7 +306,7 @@ fn is_step(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift) -> bo
     match (forward, backward) {
         (Some(forward), Some(backward)) => {
             let open = forward.tolerance_ns + backward.tolerance_ns;
-            // the sharper direction says how large it is
+            // the sharper direction gives the size
             let sharper = if forward.tolerance_ns < backward.tolerance_ns {
                 forward
             } else {
@@ -332,12 +331,12 @@ fn is_step(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift) -> bo
         (None, Some(shift)) if is_silent(tracks, 0) => {
             is_step_alone(tracks, 1, step, between, drift, &shift)
         }
-        // the other direction is there, with too few packets here to tell its level
+        // the other direction exists, with too few packets here to give its level
         _ => contradicts(tracks, step, between, drift),
     }
 }
 
-/// The direction has too few packets in all to bear witness against a step.
+/// True if the direction has too few packets in total to contradict a step.
 fn is_silent(tracks: &Tracks, direction: usize) -> bool {
     tracks.by_direction[direction].points.len() < 2 * BLOCK
 }
@@ -362,18 +361,18 @@ fn extremes(
     Some(lowest)
 }
 
-/// No offset is possible both before and after.
+/// True if no offset is possible both before and after.
 fn contradicts(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift) -> bool {
     let Some([before, after]) = extremes(tracks, step, between, drift) else {
         return false;
     };
-    // the transit that a packet forward and one backward share, negative where the difference of the clocks
-    // had to be less than the one and more than the other
+    // the transit that a packet forward and one backward share; negative if the difference of the clocks had
+    // to be less than the one and more than the other
     before[0] + after[1] < -LEAST_STEP_NS || after[0] + before[1] < -LEAST_STEP_NS
 }
 
-/// The smallest transits of both directions, over all of what lies before and after, moved by `by_ns` like
-/// the clocks: queues on one way or a longer route would not move those of the other.
+/// True if the smallest transits of both directions, over everything before and after, moved by `by_ns` like
+/// the clocks: queues in one direction or a longer route would not move those of the other.
 fn floors_move(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift, by_ns: f64) -> bool {
     let Some([before, after]) = extremes(tracks, step, between, drift) else {
         return false;
@@ -385,8 +384,8 @@ fn floors_move(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift, b
     })
 }
 
-/// The smallest transit among `samples`, a few odd ones left out, as seen from `here_ns`: what the clocks may
-/// have drifted since is given to the benefit of the doubt.
+/// The smallest transit among `samples` without a few outliers, as seen from `here_ns`: the possible drift
+/// since then is subtracted.
 fn extreme(
     track: &Track,
     direction: usize,
@@ -408,7 +407,7 @@ fn extreme(
         .then_some(lowest[ODD_PACKETS])
 }
 
-/// The one direction that was captured speaks for a step.
+/// True if the only captured direction shows a step.
 fn is_step_alone(
     tracks: &Tracks,
     direction: usize,

@@ -1,17 +1,17 @@
-//! The end of the distribution of transits: is the smallest one seen a floor, or only the luckiest packet?
+//! The lower end of the distribution of transit times: is the smallest one a floor, or only a lucky packet?
 //!
 //! The lowest values of a sample show how its distribution ends (order statistics; J. Pickands, "Statistical
 //! Inference Using Extreme Order Statistics", Annals of Statistics 1975). With a sharp end the k-th lowest
-//! value climbs in proportion to a power of k; with none (a bell's tail) it climbs with the logarithm of k.
+//! value grows in proportion to a power of k; without one (a bell's tail) it grows with the logarithm of k.
 //!
-//! A bell has two tails, and they are alike. Jitter that is spread evenly and keeps the packets in order has a
-//! long lower one, where a packet happened not to wait for any of those before it, but ends sharply above; so
-//! does a queue with a limit that is short now and then.
+//! A bell has two similar tails. Jitter that is spread evenly and preserves packet order has a long lower
+//! one, from packets that did not wait for any before them, but ends sharply above; so does a queue with a
+//! limit that is occasionally short.
 //!
-//! Order statistics speak of values drawn independently. Jitter nearly is: it strikes each packet on its own,
-//! if it does not have to wait for the one before it. The depth of a queue is not: a few packets from one
-//! that met a short queue stands another one. A queue's lowest values are those of its few emptiest moments,
-//! and say nothing of what lies below.
+//! Order statistics assume independent values. Jitter nearly is independent: it affects each packet
+//! separately, unless it has to wait for the one before it. The length of a queue is not: packets near one
+//! that met a short queue meet a short queue too. A queue's lowest values are those of its few emptiest
+//! moments, and show nothing about lower ones.
 
 use super::anchor::Floor;
 use super::level::median;
@@ -22,32 +22,32 @@ use super::track::{Tracks, sign};
 /// scatter most.
 const FIRST_RANK: usize = 4;
 const NEXT_RANK: usize = 4;
-/// Four ranks tell three climbs.
+/// Four ranks give three increments.
 const LEAST_RANKS: usize = 4;
-/// The ranks go up to this share of all values: further up it is the bell's body that climbs.
+/// The ranks go up to this share of all values: beyond it the body of the bell determines the increments.
 const TAIL_SHARE: usize = 16;
-/// The tails of a bell climb equally far within this factor.
+/// The increments of a bell's two tails agree within this factor.
 const ALIKE: f64 = 2.0;
-/// The ranks between which a climb is about one standard deviation of a bell of thousands.
+/// The ranks between which an increment is about one standard deviation of a bell of thousands.
 const CLIMB_RANKS: [usize; 2] = [1, 16];
-/// Without a sharp end equal logarithmic steps climb equally; with one each climbs at least twice as far as
-/// the last (fourfold where packets are spread evenly above the floor). Halfway, on a logarithmic scale:
+/// Without a sharp end equal logarithmic steps give equal increments; with one each is at least twice the
+/// last (four times if packets are spread evenly above the floor). Halfway, on a logarithmic scale:
 const SHARP_END: f64 = 1.4;
-/// A bell of jitter may end this many climbs below its luckiest packet: the bells that path emulators and
-/// radio links make end within four standard deviations of their middle, to which the luckiest packet owes
-/// them one or two.
+/// A bell of jitter may end this many increments below its luckiest packet: the bells of path emulators and
+/// radio links end within four standard deviations of their middle, and the luckiest packet is one or two
+/// short of that.
 const CLIMBS: f64 = 5.0;
-/// Packets closer than this to a lucky one, in the order in which they come, may have waited for it.
+/// Packets closer than this to a lucky one, in order of arrival, may have waited for it.
 const APART: usize = 64;
-/// So many of the lowest packets are compared with those at that distance, which must stand, on average,
-/// above this share of all packets: half of them if each packet is struck on its own. The average of 512 such
-/// shares scatters by 0.013.
+/// Number of the lowest packets to compare with those at that distance, the mean rank of which must be above
+/// this share of all packets: one half if each packet is affected independently. The mean of 512 such ranks
+/// scatters by 0.013.
 const COMPARED: usize = 256;
 const INDEPENDENT: f64 = 0.45;
 
-/// How far each direction's own smallest transit probably lies below the smallest seen, nanoseconds.
+/// Probable distance of each direction's own smallest transit below the smallest observed one, nanoseconds.
 ///
-/// Together never more than what both directions have in common: then the path itself takes no time.
+/// Their sum never exceeds the smallest round trip: then the path itself takes no time.
 pub(super) fn excess(
     tracks: &Tracks,
     steps: &[Step],
@@ -77,8 +77,8 @@ pub(super) fn excess(
     }
 }
 
-/// How far below the lowest value the distribution may go on; 0 where it ends sharply, and where the values
-/// (in order of time) hang together.
+/// Possible extent of the distribution below the lowest value; 0 if it ends sharply, and if the values
+/// (sorted by time) are correlated.
 fn open_end(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -98,24 +98,25 @@ fn open_end(values: &[f64]) -> f64 {
     CLIMBS * (high - low)
 }
 
-/// Ranks of the lowest values that tell the tail below a floor, each this many times the last.
+/// Ranks of the lowest values that show the tail below a floor, each this many times the last.
 const LATE_RANKS: [usize; 3] = [2, 8, 32];
 const LATE_RATIO: f64 = 4.0;
-/// Fewer values than so many times the last rank tell no tail.
+/// Fewer values than this many times the last rank show no tail.
 const VALUES_PER_RANK: usize = 8;
-/// Stamps are no later than this, nanoseconds: what holds interrupts and readers back.
+/// Largest delay of a timestamp, nanoseconds: the usual delay of interrupts and readers.
 const LATEST_NS: f64 = 2e6;
-/// No stamp is closer to its packet than a kernel takes to get through what came together with it, nanoseconds: 64 packets
-/// (the budget of a poll of Linux) in a fraction of a microsecond each.
+/// Least delay of a timestamp, nanoseconds: the time in which a kernel processes packets that arrived
+/// together, 64 of them (Linux's poll budget) at a fraction of a microsecond each.
 const LEAST_LATE_NS: f64 = 1e4;
 
-/// How far below the floor the lowest value may be because of stamps at the upstream point that were late, nanoseconds: the
-/// packets then seem to have taken less time than they did.
+/// Possible distance of the lowest value below the floor because of late timestamps at the upstream point,
+/// nanoseconds: the packets then seem to have taken less time than they did.
 ///
-/// Values that end in an exponential tail climb by its scale times the logarithm of the ratio between two ranks, and `k` times
-/// the spacing after the `k`-th is that scale (A. Rényi, 1953); at a sharp end both are next to nothing. Where one of two climbs
-/// is much longer, a queue begins there; the median of the spacings does not mind one. The larger counts: coarse stamps
-/// leave no spacings. The lowest of `n` lies the logarithm of `n` scales down.
+/// Values that end in an exponential tail grow by its scale times the logarithm of the ratio between two
+/// ranks, and `k` times the spacing after the `k`-th is that scale (A. Rényi, 1953); at a sharp end both are
+/// almost zero. If one of two increments is much longer, a queue begins there; the median of the spacings is
+/// robust against one. The larger counts: coarse timestamps leave no spacings. The lowest of `n` lies the
+/// logarithm of `n` scales down.
 pub(super) fn late_stamps(mut values: Vec<f64>) -> f64 {
     let count = values.len();
     let [first, middle, last] = LATE_RANKS;
@@ -141,8 +142,8 @@ pub(super) fn late_stamps(mut values: Vec<f64>) -> f64 {
     (scale * (count as f64).ln()).clamp(LEAST_LATE_NS, LATEST_NS)
 }
 
-/// True if the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own may lie
-/// below the sharp end of all others.
+/// True if the increments of the values at the ranks accelerate, from any rank on: a few packets of a special
+/// kind may lie below the sharp end of all others.
 fn ends_sharply(at_ranks: &[f64]) -> bool {
     at_ranks.windows(LEAST_RANKS).any(|at| {
         let (first, last) = (at[1] - at[0], at[LEAST_RANKS - 1] - at[LEAST_RANKS - 2]);
@@ -156,7 +157,7 @@ fn are_alike(lower: &[f64], upper: &[f64]) -> bool {
     lower.max(upper) <= ALIKE * lower.min(upper)
 }
 
-/// The share of all values that those at a distance from the lowest are above, on average.
+/// Mean rank, as a share of all values, of the values at a distance from the lowest ones.
 fn rank_nearby(values: &[f64], sorted: &[f64]) -> f64 {
     let low = sorted[COMPARED.min(sorted.len()) - 1];
     let (mut sum, mut count) = (0, 0);
@@ -176,11 +177,11 @@ fn rank_nearby(values: &[f64], sorted: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Values at the quantiles of a distribution, as if shuffled: a sample without luck.
+    /// Values at the quantiles of a distribution, shuffled: a sample without chance.
     fn quantiles(of: impl Fn(f64) -> f64) -> Vec<f64> {
         const COUNT: u64 = 20_000;
         (0..COUNT)
-            // 7 919 is prime: every quantile comes up once, and far from its neighbours
+            // 7 919 is prime: every quantile occurs once, far from its neighbours
             .map(|i| of(((i * 7919 % COUNT) as f64 + 0.5) / COUNT as f64))
             .collect()
     }
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn a_queue_that_is_seldom_short_is_no_bell_whatever_its_lowest_values() {
         let mut moments = quantiles(bell);
-        // the same values, packet after packet at almost the same depth
+        // the same values, packet after packet at almost the same queue length
         moments.sort_by(f64::total_cmp);
         assert_eq!(open_end(&moments), 0.0);
     }

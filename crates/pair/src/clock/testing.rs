@@ -1,4 +1,4 @@
-//! Packets over a synthetic path between two clocks whose truth is known.
+//! Packets over a synthetic path between two clocks with a known relation.
 
 use super::{ClockFit, ClockSample};
 
@@ -10,7 +10,7 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// From 0 to 1, 1 left out.
+    /// From 0 to 1, excluding 1.
     pub fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -28,14 +28,14 @@ impl Random {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Queue {
     Empty,
-    /// Fills and empties like a bulk transfer's: a sawtooth up to so many nanoseconds, empty for a tenth of
+    /// Fills and empties like a bulk transfer's: a sawtooth up to this many nanoseconds, empty for a tenth of
     /// it.
     Sawtooth(f64),
-    /// A standing queue of so many nanoseconds after a tenth of a second without, with a ripple.
+    /// A standing queue of this many nanoseconds after a tenth of a second without, with a ripple.
     Standing(f64),
-    /// Sawteeth of about so many nanoseconds that never come down to nothing, nor twice to the same.
+    /// Sawteeth of about this many nanoseconds that never return to zero, nor twice to the same value.
     NeverEmpty(f64),
-    /// Normal, of this deviation, four deviations above the base at its middle.
+    /// Normal, with this deviation, four deviations above the base at its middle.
     Jitter(f64),
 }
 
@@ -45,23 +45,23 @@ pub(super) struct Path {
     pub packets_per_second: f64,
     pub transit_ns: [f64; 2],
     pub queue: Queue,
-    /// The same on the way back.
+    /// The same in the return direction.
     pub queue_back: Queue,
     /// Scatter of every transit in both directions, nanoseconds.
     pub noise_ns: f64,
     pub offset_ns: f64,
     pub drift_ppm: f64,
-    /// Timestamps are cut to multiples of this.
+    /// Timestamps are truncated to multiples of this.
     pub resolution_ns: i64,
     pub seed: u64,
-    /// How often a packet runs backward rather than forward, 0 to 1.
+    /// Share of packets that run backward, 0 to 1.
     pub backward_share: f64,
-    /// At these seconds capture 2's clock is set forward by so many nanoseconds: packets on the way then are
-    /// stamped afterwards if they run forward.
+    /// At these seconds capture 2's clock is set forward by this many nanoseconds: forward packets in transit
+    /// then are stamped afterwards.
     pub steps_2: Vec<(f64, f64)>,
     /// The same for capture 1's clock.
     pub steps_1: Vec<(f64, f64)>,
-    /// At these seconds the forward route becomes longer by so many nanoseconds.
+    /// At these seconds the forward route becomes longer by this many nanoseconds.
     pub forward_routes: Vec<(f64, f64)>,
 }
 
@@ -130,7 +130,7 @@ impl Path {
             .collect()
     }
 
-    /// How far the fit's offset at this moment is from the truth, nanoseconds.
+    /// Error of the fit's offset at this time, nanoseconds.
     pub fn offset_error(&self, fit: &ClockFit, seconds: f64) -> f64 {
         let sum = |steps: &[(f64, f64)]| {
             steps

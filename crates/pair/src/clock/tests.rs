@@ -137,7 +137,7 @@ fn steps_of_either_clock_are_found_at_their_packet() {
                 let fit = fit(&samples).unwrap();
                 let what = format!("step {size} of first {of_first} transit {transit}: {fit:?}");
                 assert_eq!(fit.intervals.len(), 2, "{what}");
-                // every packet on its own side, but for those of the very moment
+                // every packet on its own side, except for those at the very moment
                 for (i, sample) in samples.iter().enumerate() {
                     let on_the_way = match (of_first, sample.forward) {
                         (true, _) => 0.0,
@@ -369,7 +369,7 @@ fn bounds_hold_the_offset_however_the_transit_is_shared() {
     let error = path.offset_error(&fit, 0.0);
     assert!((error - 4.5e6).abs() < 5e3, "{error}");
     assert!(low < -error && -error < high, "{low} {error} {high}");
-    // with room for late stamps both ways
+    // with room for late timestamps in both directions
     assert!((high - low - 15e6).abs() < 25e3, "{fit:?}");
 }
 
@@ -385,7 +385,7 @@ fn one_clock_is_recognised_behind_an_element_that_delays_one_direction() {
         0.0,
         "{fit:?}"
     );
-    // two clocks are not taken for one
+    // two clocks are not mistaken for one
     let path = Path {
         offset_ns: 1e6,
         ..Path::default()
@@ -454,7 +454,7 @@ fn hostile_times_neither_overflow_nor_stop_the_fit() {
 
 #[test]
 fn the_drifts_interval_holds_the_truth_as_often_as_it_says() {
-    let mut held = 0;
+    let mut covered = 0;
     let mut worst: f64 = 0.0;
     for seed in 0..300u64 {
         let mut random = super::testing::Random::new(seed + 1000);
@@ -478,11 +478,11 @@ fn the_drifts_interval_holds_the_truth_as_often_as_it_says() {
         let fit = fitted(&path);
         let error = (drift(&fit) - path.drift_ppm).abs() / fit.drift_error_ppm;
         worst = worst.max(error);
-        held += usize::from(error <= 1.0);
+        covered += usize::from(error <= 1.0);
     }
     assert!(
-        held >= 280,
-        "{held} of 300, the worst {worst} half-widths off"
+        covered >= 280,
+        "{covered} of 300, the worst {worst} half-widths off"
     );
     assert!(worst < 3.0, "{worst}");
 }
@@ -490,7 +490,7 @@ fn the_drifts_interval_holds_the_truth_as_often_as_it_says() {
 #[test]
 fn behind_queues_that_never_empty_and_jitter_both_intervals_hold_as_often_as_they_say() {
     const DRAWN: u64 = 80;
-    let mut held = [[0; 2]; 4];
+    let mut covered = [[0; 2]; 4];
     for seed in 0..DRAWN {
         let mut random = super::testing::Random::new(seed + 9000);
         let level = 1e6 * (3.0 * random.uniform()).exp2() * 4.0;
@@ -523,18 +523,19 @@ fn behind_queues_that_never_empty_and_jitter_both_intervals_hold_as_often_as_the
         let fit = fitted(&path);
         let (low, high) = fit.offset_bounds_ns.expect("both directions");
         let away = -path.offset_error(&fit, 0.0);
-        held[kind][0] += u64::from((drift(&fit) - path.drift_ppm).abs() <= fit.drift_error_ppm);
-        held[kind][1] += u64::from(low <= away && away <= high);
+        covered[kind][0] += u64::from((drift(&fit) - path.drift_ppm).abs() <= fit.drift_error_ppm);
+        covered[kind][1] += u64::from(low <= away && away <= high);
     }
-    // together as often as they say; jitter one way beside a queue that never empties the other way is the hardest kind
+    // together as often as claimed; the hardest case is jitter in one direction beside a queue that never
+    // empties in the other
     for what in 0..2 {
-        let sum: u64 = held.iter().map(|kind| kind[what]).sum();
-        assert!(100 * sum >= 93 * DRAWN, "{held:?} of {}", DRAWN / 4);
+        let sum: u64 = covered.iter().map(|kind| kind[what]).sum();
+        assert!(100 * sum >= 93 * DRAWN, "{covered:?} of {}", DRAWN / 4);
     }
     let least = DRAWN / 4 * 3 / 4;
     assert!(
-        held.iter().flatten().all(|held| *held >= least),
-        "{held:?} of {}",
+        covered.iter().flatten().all(|covered| *covered >= least),
+        "{covered:?} of {}",
         DRAWN / 4
     );
 }

@@ -1,25 +1,25 @@
-//! The samples of one direction, as transit that still contains the clocks' offset.
+//! The samples of one direction, as transit times that include the clocks' offset.
 
 use std::ops::Range;
 
 use super::ClockSample;
 
-/// A clock was set.
+/// A step of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
-    /// The sample of each direction from which on stamps were made afterwards.
+    /// The first sample of each direction that was stamped after the step.
     pub at: [usize; 2],
-    /// Capture 2's clock was set, not capture 1's.
+    /// True if capture 2's clock was set, not capture 1's.
     pub of_second: bool,
 }
 
-/// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a
-/// minimum in both directions.
+/// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a minimum
+/// in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
-    /// Time since the first sample by capture 1's clock, nanoseconds.
+    /// Time since the first sample on capture 1's clock, nanoseconds.
     pub x: f64,
-    /// Transit with the offset in it, relative to the first sample's, nanoseconds.
+    /// Transit including the offset, relative to the first sample's, nanoseconds.
     pub z: f64,
 }
 
@@ -27,18 +27,18 @@ pub(super) struct Point {
 #[derive(Debug, Default)]
 pub(super) struct Track {
     pub points: Vec<Point>,
-    /// Where each point stands among all samples.
+    /// Position of each point among all samples.
     pub index: Vec<u32>,
 }
 
 impl Track {
-    /// How many points come before sample `sample`.
+    /// Number of points before sample `sample`.
     pub fn position(&self, sample: usize) -> usize {
         self.index
             .partition_point(|&index| (index as usize) < sample)
     }
 
-    /// Without the points at the places marked.
+    /// Removes the marked points.
     pub fn leave_out(&mut self, marked: &[bool]) {
         let mut kept = marked.iter().map(|marked| !marked);
         self.points.retain(|_| kept.next().unwrap_or(true));
@@ -64,9 +64,9 @@ impl Track {
 pub(super) struct Tracks {
     /// From point 1 to 2, and back.
     pub by_direction: [Track; 2],
-    /// The time that `x` = 0 stands for, by capture 1's clock.
+    /// The time of `x` = 0 on capture 1's clock.
     pub origin_ns: i64,
-    /// The clocks' difference that `z` = 0 stands for.
+    /// The clocks' difference at `z` = 0.
     pub base_ns: i128,
     /// The coarser of both captures' timestamp steps, nanoseconds.
     pub resolution_ns: f64,
@@ -79,7 +79,7 @@ pub(super) fn sign(direction: usize) -> f64 {
 }
 
 impl Tracks {
-    /// Of all samples but the `odd` ones; `None` without samples.
+    /// Tracks of all samples except the `odd` ones; `None` without samples.
     pub fn of(samples: &[ClockSample], odd: &[bool]) -> Option<Tracks> {
         let first = samples.first()?;
         let base_ns = difference(first);
@@ -122,6 +122,6 @@ fn resolution(samples: &[ClockSample], time: impl Fn(&ClockSample) -> i64) -> f6
             break;
         }
     }
-    // few samples may be round by chance: ten at one step are proof enough
+    // few samples may be round by chance: ten at one step are enough
     if samples.len() < 10 { 1.0 } else { step as f64 }
 }

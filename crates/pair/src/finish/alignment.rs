@@ -5,16 +5,16 @@ use crate::clock::{self, ClockFit, ClockSample};
 use crate::flow::{Direction, PairFlow};
 use crate::packet::{PacketFlags, PairPacket};
 
-/// Samples that a fit gets at most.
+/// Most samples for a fit.
 const MOST_SAMPLES: usize = 200_000;
-/// Where there are more: windows of which the fastest and slowest packet of each direction are kept.
+/// With more: number of windows from which the fastest and slowest packet of each direction are kept.
 const WINDOWS: usize = MOST_SAMPLES / 4;
 
 /// Fits the clocks to the packets that both captures hold.
 pub(super) fn fit(flows: &[PairFlow], packets: &[PairPacket]) -> Option<ClockFit> {
     let sample = |packet: &PairPacket| {
         let direction = flows[packet.flow as usize].direction;
-        // later pieces of a super-segment have the time of the first, or of none
+        // later pieces of a super-segment have the time of the first, or none
         let tells = packet.is_matched()
             && !packet.flags.has(PacketFlags::LATER_PIECE)
             && direction != Direction::Unknown;
@@ -36,7 +36,7 @@ pub(super) fn fit(flows: &[PairFlow], packets: &[PairPacket]) -> Option<ClockFit
     clock::fit(&thinned(&samples))
 }
 
-/// The fastest and the slowest packet of each direction in each window of as many samples, in order.
+/// The fastest and the slowest packet of each direction in each window of equally many samples, in order.
 fn thinned(samples: &[ClockSample]) -> Vec<ClockSample> {
     let window = samples.len().div_ceil(WINDOWS);
     let mut kept = Vec::with_capacity(MOST_SAMPLES);
@@ -63,7 +63,7 @@ fn thinned(samples: &[ClockSample]) -> Vec<ClockSample> {
 /// Both captures' times on capture 1's clock.
 pub(super) struct Aligned<'a> {
     clock: Option<&'a ClockFit>,
-    /// In place of a fit.
+    /// Used without a fit.
     constant_offset_ns: i64,
 }
 

@@ -1,15 +1,15 @@
-//! Packets that nothing accounts for: lost on the way, or missed by a capture?
+//! Unexplained missing packets: lost on the path, or missing from a capture?
 
-/// How often a capture misses packets, by those that are known to have passed its point.
+/// The rate at which a capture misses packets, from those known to have passed its point.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MissRate {
     pub missed: u64,
     pub passed: u64,
-    /// Packets in the run of misses that a missed packet belongs to, on average; 0 where that was not looked at.
+    /// Mean length of the runs of misses, weighted by packets; 0 if not determined.
     pub in_a_row: f64,
 }
 
-/// Standard deviations beyond which chance does not explain what is missing (one case in 30 000).
+/// Standard deviations beyond which a count is not chance (one case in 30 000).
 const SIGNIFICANT_DEVIATIONS: f64 = 4.0;
 
 impl MissRate {
@@ -17,8 +17,8 @@ impl MissRate {
         self.missed as f64 / self.passed.max(1) as f64
     }
 
-    /// Of `absent` among `all` packets, how many were lost on the way: none if the capture's own rate explains them,
-    /// all if it is not known to miss any, else what is beyond its rate.
+    /// Number of the `absent` among `all` packets that were lost on the path: none if the capture's own rate
+    /// explains them, all if it misses none, otherwise the excess over its rate.
     pub(super) fn lost(self, absent: u64, all: u64) -> u64 {
         if self.missed == 0 {
             return absent;
@@ -27,8 +27,8 @@ impl MissRate {
         let expected = rate * all as f64;
         // the rate was itself measured on no more than `passed` packets
         let single = rate * (1.0 - rate) * all as f64 * (1.0 + all as f64 / self.passed as f64);
-        // a capture that is late drops what comes meanwhile: misses in runs vary more than single ones, which come in runs of
-        // (1 + rate) / (1 - rate) (a compound Poisson process)
+        // a slow capture drops consecutive packets: misses in runs vary more than single ones, which occur in
+        // runs of (1 + rate) / (1 - rate) (a compound Poisson process)
         let variance = single * (self.in_a_row * (1.0 - rate) / (1.0 + rate)).max(1.0);
         if absent as f64 <= expected + SIGNIFICANT_DEVIATIONS * variance.sqrt() {
             return 0;
@@ -37,7 +37,7 @@ impl MissRate {
     }
 }
 
-/// Runs of packets that each capture missed, in the order in which packets passed.
+/// Runs of packets missing from each capture, in the order in which packets passed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Runs {
     run: [u64; 2],
@@ -46,7 +46,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// The next packet that is known to have passed both points, and the capture that missed it.
+    /// Add the next packet that is known to have passed both points, and the capture that missed it.
     pub(super) fn take(&mut self, missed_by: Option<usize>) {
         for side in 0..2 {
             if missed_by == Some(side) {
@@ -63,7 +63,7 @@ impl Runs {
         self.squares[side] = self.squares[side].saturating_add(run.saturating_mul(run));
     }
 
-    /// Packets in the run of a missed one, on average, by capture.
+    /// Mean length of the runs of misses, weighted by packets, by capture.
     pub(super) fn in_a_row(mut self) -> [f64; 2] {
         [0, 1].map(|side| {
             self.end(side);

@@ -1,8 +1,8 @@
-//! Packets that came twice downstream and once upstream.
+//! Packets that arrived twice downstream but passed once upstream.
 //!
-//! A copy is like a packet that is matched, and comes shortly before or after it. But to be like it proves nothing unless
-//! packets of the flow are told apart by that: atomic datagrams may all have one identification (RFC 6864, section 4.1;
-//! of 0 it is certain that nobody counts), and many are of one length.
+//! A copy is identical to a matched packet, and arrives shortly before or after it. But identity proves
+//! nothing if packets of the flow are identical anyway: atomic datagrams may all have one identification (RFC
+//! 6864, section 4.1; 0 means that the sender does not count), and many have one length.
 
 use crate::hash::FoldMap;
 use crate::packet::{Crossing, PacketFlags, PairPacket};
@@ -10,7 +10,7 @@ use crate::packet::{Crossing, PacketFlags, PairPacket};
 /// Copies of one packet follow each other within this time.
 const COPIES_WITHIN_NS: i64 = 1_000_000_000;
 
-/// All that was captured of a packet and is the same in its copies.
+/// All captured fields of a packet that its copies share.
 type Identity = (u16, u32, u32, u32);
 
 fn identity(packet: &PairPacket) -> Identity {
@@ -22,15 +22,14 @@ fn identity(packet: &PairPacket) -> Identity {
     )
 }
 
-/// True if a packet is one that no other is like by habit: it has a number, or contents that do not come again.
+/// True if a packet is not identical to others by habit: it has a number, or contents that do not repeat.
 fn is_telling(packet: &PairPacket) -> bool {
     packet.identification != 0 || packet.content & 1 != 0
 }
 
-/// Marks the copies among the packets of a flow. Gives those, further, of which nothing tells whether they are copies or
-/// were missed upstream.
+/// Marks the copies among the packets of a flow. Returns those that may be copies or may be missing upstream.
 pub(super) fn mark(packets: &mut [PairPacket], places: &[u32], downstream: usize) -> Vec<u32> {
-    // TCP sends the same again when it takes it for lost: only the number tells that from a copy
+    // TCP retransmits identical packets: only the identification distinguishes these from copies
     let may_be_copy = |packet: &PairPacket| {
         !packet.is_matched()
             && packet.is_at(downstream)
@@ -69,7 +68,7 @@ pub(super) fn mark(packets: &mut [PairPacket], places: &[u32], downstream: usize
             .map_or(&[][..], Vec::as_slice);
         match near(times_ns, packet.time_ns[downstream]) {
             [] => {}
-            // of several packets with one identity none is known to be the same
+            // with several packets of one identity, the original is unknown
             [only] if is_telling(packet) && near(times_ns, *only).len() == 1 => {
                 packet.crossing = Crossing::Duplicated;
             }
@@ -79,7 +78,7 @@ pub(super) fn mark(packets: &mut [PairPacket], places: &[u32], downstream: usize
     unclear
 }
 
-/// Those of the sorted times that are near one.
+/// The sorted times near a given one.
 fn near(sorted_ns: &[i64], time_ns: i64) -> &[i64] {
     let until = |end_ns: i64| sorted_ns.partition_point(|&other_ns| other_ns < end_ns);
     let first = until(time_ns.saturating_sub(COPIES_WITHIN_NS - 1));
@@ -117,7 +116,7 @@ mod tests {
         }
     }
 
-    /// Find the fate of the last of the packets, and whether that is open.
+    /// Find the fate of the last of the packets, and whether that is uncertain.
     fn found(mut packets: Vec<PairPacket>) -> (Crossing, bool) {
         let places: Vec<u32> = (0..packets.len() as u32).collect();
         let unclear = mark(&mut packets, &places, 1);
@@ -148,7 +147,7 @@ mod tests {
         let packets = [(10, true), (20, true), (30, false)]
             .map(|(time_ns, matched)| datagram(time_ns, matched, 7, TELLING));
         assert_eq!(found(packets.to_vec()), (Crossing::Undecided, true));
-        // only one of them is near, but what it has in common with another one proves nothing
+        // only one of them is near, but its identity with another one proves nothing
         let packets = [(0, true), (700_000_000, true), (1_400_000_000, false)]
             .map(|(time_ns, matched)| datagram(time_ns, matched, 7, TELLING));
         assert_eq!(found(packets.to_vec()), (Crossing::Undecided, true));
@@ -170,7 +169,7 @@ mod tests {
 
     #[test]
     fn many_copies_of_many_alike_packets_are_looked_for_in_one_pass() {
-        // each with each would be 90 thousand million comparisons
+        // comparing every pair would take 90 thousand million comparisons
         const ALIKE: i64 = 300_000;
         let matched = (0..ALIKE).map(|number| datagram(number, true, 7, TELLING));
         let later = (0..ALIKE).map(|number| datagram((number + 2) * ALIKE, false, 7, TELLING));

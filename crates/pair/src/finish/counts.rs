@@ -3,7 +3,7 @@
 use crate::flow::{Direction, PairCounts, PairFlow};
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
-/// Counts the rows, in all and for each flow.
+/// Counts the rows, in total and for each flow.
 pub(super) fn count(flows: &mut [PairFlow], packets: &[PairPacket]) -> PairCounts {
     let mut counts = PairCounts::default();
     let mut votes = vec![HopVote::default(); flows.len()];
@@ -33,7 +33,7 @@ fn decrease(packet: &PairPacket) -> i16 {
     i16::from(packet.ttl[0]) - i16::from(packet.ttl[1])
 }
 
-/// The most common number, if one makes up more than half (R. S. Boyer, J S. Moore, "MJRTY", 1981).
+/// The most common number, if it has a majority (R. S. Boyer, J S. Moore, "MJRTY", 1981).
 #[derive(Debug, Clone, Copy, Default)]
 struct HopVote {
     candidate: i16,
@@ -76,7 +76,7 @@ fn count_in_flow(flow: &mut PairFlow, packet: &PairPacket) {
     }
 }
 
-/// The capture that missed such a packet.
+/// The capture that lacks such a packet.
 pub(super) fn missed_by(direction: Direction, crossing: Crossing) -> Option<usize> {
     let upstream = direction.upstream()?;
     match crossing {

@@ -1,9 +1,10 @@
-//! Which point each flow passes first, decided for hosts and not for single flows, without trusting the clocks.
+//! The point that each flow passes first, decided for hosts and not for single flows, without relying on the
+//! clocks.
 //!
-//! In the order of how much they prove: the TTL, which routers decrease; the sum of both directions' transit times,
-//! which does not depend on the clocks' offset and is positive one way round only; the side on which packets are
-//! missing (before the sum of transits where that is not sure: the points may be next to each other); the sign of the
-//! time difference, which depends on the clocks; where the captures were taken.
+//! In order of strength: the TTL, which routers decrement; the sum of both directions' transit times, which
+//! does not depend on the clocks' offset and is positive for one order of the points only; the side with
+//! missing packets (before the sum of transit times if that is uncertain: the points may be next to each
+//! other); the sign of the time difference, which depends on the clocks; the vantage points of the captures.
 
 use std::net::IpAddr;
 
@@ -13,14 +14,14 @@ use crate::flow::{Direction, PairFlow};
 use crate::hash::FoldMap;
 use crate::packet::{PacketFlags, PairPacket};
 
-/// Samples further apart than this say nothing of the transit at one time.
+/// Samples further apart than this do not share a transit time.
 const NEAR_NS: i64 = 1_000_000_000;
-/// Samples whose time difference is taken at its word where nothing else tells.
+/// Number of samples with a time difference that counts if there is no other evidence.
 const FIRST_SAMPLES: u64 = 64;
 /// Sums of transit times kept for one pair of hosts.
 const MOST_SUMS: usize = 4096;
 
-/// A matched packet: its time at point 1, and its time at point 2 less that, ns.
+/// A matched packet: its time at point 1, and its time at point 2 minus that, ns.
 type Sample = (i64, i64);
 
 /// Evidence on the packets between two hosts. Orientation 0 is from the host with the lower address.
@@ -28,13 +29,13 @@ type Sample = (i64, i64);
 struct Hosts {
     /// Matched packets by orientation.
     matched: [u64; 2],
-    /// Packets whose TTL decreased from point 1 to 2, and from 2 to 1, by orientation.
+    /// Packets with a TTL that decreased from point 1 to 2, and from 2 to 1, by orientation.
     ttl: [[u64; 2]; 2],
-    /// Packets that only one point has and that were retransmitted, by orientation and point: lost on the way. Those
-    /// that were not retransmitted may have been missed by the other capture.
+    /// Packets that only one point has and that were retransmitted, by orientation and point: lost on the
+    /// path. The other capture may simply lack those that were not retransmitted.
     only: [[u64; 2]; 2],
-    /// The points that hold super-segments, by orientation and point: what only the other has may be within one of those,
-    /// cut otherwise.
+    /// The points that hold super-segments, by orientation and point: a packet that only the other point has
+    /// may be within one of those, split differently.
     offloaded: [[bool; 2]; 2],
     /// Sum of the first time differences, by orientation, ns.
     delta_sum: [f64; 2],
@@ -61,7 +62,7 @@ impl Hosts {
             std::cmp::Ordering::Equal => {}
         }
         let delta = two - one;
-        // before drift adds up
+        // limited, so that drift does not add up
         if self.matched[orientation] <= FIRST_SAMPLES {
             self.delta_sum[orientation] += delta as f64;
         }
@@ -75,8 +76,8 @@ impl Hosts {
         self.latest[orientation] = Some(sample);
     }
 
-    /// `middle`, of `orientation`, between two samples of the other, which tell what its difference would have been:
-    /// so drift cancels.
+    /// Adds the sum for `middle`, of `orientation`, between two samples of the other: interpolating their
+    /// difference cancels drift.
     fn take_sum(&mut self, orientation: usize, before: Sample, middle: Sample, after: Sample) {
         let span = after.0 - before.0;
         if !(before.0..=after.0).contains(&middle.0) || span > NEAR_NS {
@@ -98,7 +99,7 @@ impl Hosts {
         if self.sums_ns.len() < MOST_SUMS {
             self.sums_ns.push(sum);
         } else {
-            // a reservoir whose choice is the same in every run
+            // reservoir sampling, with the same choice in every run
             let place = (self.sums_seen.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % self.sums_seen;
             if let Some(slot) = self.sums_ns.get_mut(place as usize) {
                 *slot = sum;
@@ -113,7 +114,7 @@ impl Hosts {
         match (by_ttl, by_time) {
             (Some(hops), Some((time, sure))) if hops != time && sure => Some(time),
             (Some(hops), _) => Some(hops),
-            // points next to each other, stamps that are late: what was lost on the way tells more
+            // with points next to each other and late timestamps, losses on the path are stronger evidence
             (None, Some((time, false))) => self.by_losses().or(Some(time)),
             (None, Some((time, true))) => Some(time),
             (None, None) => None,
@@ -128,7 +129,7 @@ impl Hosts {
         (most * 10 >= all * 9 && most > 20 * least).then_some(forward > backward)
     }
 
-    /// With whether it is beyond doubt.
+    /// Decision by time, and true if it is certain.
     fn by_time(&mut self) -> Option<(bool, bool)> {
         if self.sums_ns.is_empty() {
             return None;
@@ -144,7 +145,7 @@ impl Hosts {
         (median != 0.0).then_some((median > 0.0, sure))
     }
 
-    /// By the side that holds what was lost on the way and retransmitted.
+    /// By the side with packets that were lost on the path and retransmitted.
     fn by_losses(&self) -> Option<bool> {
         let only = |orientation: usize, side: usize| match self.offloaded[orientation][1 - side] {
             true => 0,
@@ -156,7 +157,7 @@ impl Hosts {
         (most >= 4 && most > 4 * least).then_some(only_first > only_second)
     }
 
-    /// Guess where neither TTL nor the sums of transit times tell.
+    /// A guess, if neither TTL nor the sums of transit times show the direction.
     fn guess(&self) -> Option<bool> {
         self.by_losses().or_else(|| self.by_clock())
     }
@@ -220,8 +221,8 @@ pub(super) fn decide(flows: &mut [PairFlow], packets: &[PairPacket], tracked: &[
     }
 }
 
-/// Decides the pairs of hosts that nothing tells of by the sides of their hosts, else by a guess: those with most packets
-/// first, so that one host is on one side whatever is guessed of its other peers.
+/// Decides the remaining pairs of hosts from the sides of their hosts, otherwise by a guess: those with the
+/// most packets first, so that a host is on one side for all its peers.
 fn guess_the_rest(
     all: &[Hosts],
     places: &[(u32, usize, [IpAddr; 2])],
@@ -256,7 +257,7 @@ fn vote(sides: &mut FoldMap<IpAddr, i64>, [source, destination]: [IpAddr; 2], fo
     *sides.entry(destination).or_default() -= vote;
 }
 
-/// By their names at point 1 if they have any, else at point 2.
+/// By their names at point 1 if there are any, otherwise at point 2.
 fn addresses(flow: &PairFlow) -> [IpAddr; 2] {
     let unnamed = IpAddr::from([0; 4]);
     flow.names[0]
@@ -266,7 +267,7 @@ fn addresses(flow: &PairFlow) -> [IpAddr; 2] {
         })
 }
 
-/// On which point's side a host is, by the flows whose direction is known: positive for point 1.
+/// The point on which side a host is, from the flows with a known direction: positive for point 1.
 fn sides_of_hosts(
     places: &[(u32, usize, [IpAddr; 2])],
     decided: &[Option<bool>],
@@ -286,7 +287,7 @@ fn by_sides(sides: &FoldMap<IpAddr, i64>, [source, destination]: [IpAddr; 2]) ->
     (difference != 0).then_some(difference > 0)
 }
 
-/// Positive where capture 1 is nearer to the flow's sender than capture 2.
+/// Positive if capture 1 is nearer to the flow's sender than capture 2.
 fn vantage(flow: &PairFlow, tracked: &[Tracked; 2]) -> i64 {
     let nearness = |side: usize| {
         let place = flow.tracked[side]?;
@@ -308,7 +309,7 @@ fn vantage(flow: &PairFlow, tracked: &[Tracked; 2]) -> i64 {
 mod tests {
     use super::*;
 
-    /// Points next to each other whose stamps vary by more than the way takes.
+    /// Points next to each other, with timestamps that vary by more than the transit time.
     fn neighbours(lost: [u64; 2]) -> Option<bool> {
         let mut hosts = Hosts {
             only: [lost, [0; 2]],
@@ -321,7 +322,7 @@ mod tests {
     #[test]
     fn a_host_stays_on_one_side_whatever_its_peers_are_guessed_to_be() {
         let [near, other, far] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
-        // one direction only: by the clocks alone the one pair goes forth and the other back
+        // one direction only: the clocks alone give opposite directions for the two pairs
         let guessed = |packets: u64, delta: f64| Hosts {
             matched: [packets, 0],
             delta_sum: [delta, 0.0],

@@ -1,9 +1,9 @@
 //! Fates of packets that only one capture holds.
 //!
-//! A packet that only the downstream capture holds was missed upstream, or is a second copy ([`copies`]). One that only the
-//! upstream capture holds was lost, or crossed and was missed downstream. For TCP data acknowledgments tell: what was
-//! acknowledged and never retransmitted has arrived. For the rest, counting tells: how often the downstream capture
-//! misses what certainly passed it.
+//! A packet that only the downstream capture holds is missing upstream, or is a second copy ([`copies`]). One
+//! that only the upstream capture holds was lost, or crossed and is missing downstream. For TCP data
+//! acknowledgments decide: data that was acknowledged and never retransmitted has arrived. For the rest,
+//! statistics decide: the rate at which the downstream capture lacks packets that certainly passed it.
 
 use std::collections::HashSet;
 
@@ -19,24 +19,25 @@ use super::transmissions::{self, Segments};
 use crate::flow::{Direction, PairFlow};
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
-/// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
+/// A flow with this many packets, none of them matched, takes another path even if its hosts have other
+/// flows.
 const MANY_UNMATCHED: u64 = 64;
-/// Senders repeat data sooner: a round trip after its loss, or after a timeout that is 200 ms longer than that in the
-/// systems in use. Only the end of a flow is judged by this, and only where no acknowledgment was captured; before it, a
-/// repetition would have been captured.
+/// Senders retransmit data sooner than this: a round trip after its loss, or after a timeout that exceeds it
+/// by 200 ms in common systems. Applied only to the end of a flow without captured acknowledgments; before
+/// it, a retransmission would have been captured.
 const LONG_NS: i64 = 600_000_000;
 
-/// Packets whose crossing is not known for certain, by their upstream point.
+/// Packets with an uncertain crossing, by their upstream point.
 #[derive(Debug, Default)]
 struct Open {
-    /// Nothing tells: data near the end of its flow, whose acknowledgments were not captured, and all else.
+    /// No evidence: data near the end of its flow without captured acknowledgments, and everything but data.
     unproven_data: [Vec<u32>; 2],
     unproven: [Vec<u32>; 2],
     /// Acknowledged, but so was another transmission that certainly crossed.
     ambiguous: [Vec<u32>; 2],
-    /// Like a packet that is matched, and nothing tells whether they are its copies.
+    /// Identical to a matched packet; possibly its copies.
     may_be_copies: HashSet<u32>,
-    /// How often each capture misses packets that certainly passed it.
+    /// The rate at which each capture lacks packets that certainly passed it.
     rates: [MissRate; 2],
     /// Matched packets of the same kinds, by upstream point.
     matched_unproven_data: [u64; 2],
@@ -89,7 +90,7 @@ pub(super) fn decide(
     decide_open(packets, &open);
 }
 
-/// How many packets each capture misses in a row, where it misses any.
+/// Determines the length of the runs of misses of each capture that has misses.
 fn look_for_runs(packets: &[PairPacket], flows: &[PairFlow], rates: &mut [MissRate; 2]) {
     if rates.iter().all(|rate| rate.missed == 0) {
         return;
@@ -106,7 +107,7 @@ fn look_for_runs(packets: &[PairPacket], flows: &[PairFlow], rates: &mut [MissRa
     }
 }
 
-/// Set a fate. A packet that was given up to bound memory stays so: nobody looked for it long enough.
+/// Set a fate. A packet that was given up to limit memory stays so: the search for it was incomplete.
 fn settle(packet: &mut PairPacket, crossing: Crossing) {
     if packet.crossing == Crossing::Undecided
         || packet.crossing == Crossing::Forgotten && crossing == Crossing::OtherPath
@@ -115,7 +116,7 @@ fn settle(packet: &mut PairPacket, crossing: Crossing) {
     }
 }
 
-/// Which captures hold packets of a flow: both hold some, and some only one of them.
+/// Which captures hold packets of a flow: both hold some, and only one of them holds some.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     by_both: bool,
@@ -171,7 +172,7 @@ fn host_pair(flow: &PairFlow, side: usize) -> Option<HostPair> {
     Some((one.min(other), one.max(other)))
 }
 
-/// Pairs of hosts, at either point, of which some packet was matched.
+/// Pairs of hosts, at either point, with a matched packet.
 fn matched_hosts(by_flow: &ByFlow, flows: &[PairFlow]) -> [HashSet<HostPair>; 2] {
     [0, 1].map(|side| {
         flows
@@ -183,8 +184,8 @@ fn matched_hosts(by_flow: &ByFlow, flows: &[PairFlow]) -> [HashSet<HostPair>; 2]
     })
 }
 
-/// Flows that may be one another with other sequence numbers: of hosts between which a device changes those of other flows,
-/// unmatched, and at both points. Nothing told which is which.
+/// Flows that may be the same with other sequence numbers: unmatched at both points, between hosts with other
+/// flows that a device renumbers. Which is which is unknown.
 fn unrecognised(by_flow: &ByFlow, flows: &[PairFlow]) -> Vec<usize> {
     let changed = [0, 1].map(|side| -> HashSet<HostPair> {
         let changed = flows.iter().filter(|flow| flow.sequence_added != 0);
@@ -215,8 +216,8 @@ fn goes_another_way(flow: &PairFlow, packets: u64, known: &[HashSet<HostPair>; 2
     !hosts_are_known || packets >= MANY_UNMATCHED
 }
 
-/// Settles what passed while the other capture was not running. A packet is taken to be on the way for as long as
-/// those before it, in its direction, that are known to have crossed.
+/// Settles packets that passed while the other capture was not running. Their transit time is assumed to be
+/// in the range of the packets before them, in their direction, that are known to have crossed.
 fn settle_outside(packets: &mut [PairPacket], flows: &[PairFlow], aligned: &Aligned) {
     let mut captures = [[i64::MAX, i64::MIN]; 2];
     let mut transits = [RecentTransits::default(), RecentTransits::default()];
@@ -230,7 +231,7 @@ fn settle_outside(packets: &mut [PairPacket], flows: &[PairFlow], aligned: &Alig
             && packet.is_matched()
             && transits[direction].count == 0
         {
-            // what comes before the first one is measured by it
+            // packets before the first one use its transit time
             transits[direction].take(transit_ns(packet, direction, aligned));
         }
     }
@@ -267,9 +268,9 @@ fn settle_outside(packets: &mut [PairPacket], flows: &[PairFlow], aligned: &Alig
     }
 }
 
-/// Positions of the packets in the order in which they passed their upstream point. Capture 1's order is that of arrival for
-/// what comes back: behind a queue those that are still inside at the end would be compared with what had left it when
-/// they went in, before the queue had grown.
+/// Positions of the packets in the order in which they passed their upstream point. For the return direction
+/// capture 1's order is that of arrival: behind a queue, packets still in it at the end would be compared
+/// with those that had left it when they entered, before the queue had grown.
 fn in_order_of_sending(packets: &[PairPacket], flows: &[PairFlow], aligned: &Aligned) -> Vec<u32> {
     let sent_ns = |packet: &PairPacket| {
         let upstream = flows[packet.flow as usize].direction.upstream();
@@ -285,10 +286,10 @@ fn in_order_of_sending(packets: &[PairPacket], flows: &[PairFlow], aligned: &Ali
     order.into_iter().map(|(_, at)| at).collect()
 }
 
-/// Flows in order: what passes between two matched packets of its flow passes while both captures run, whatever the
-/// clocks say.
+/// Flows in order: a packet between two matched packets of its flow passed while both captures were running,
+/// whatever the clocks show.
 struct Between {
-    /// First and last matched packet of each flow, by capture; none where packets overtake each other.
+    /// First and last matched packet of each flow, by capture; none if packets overtake each other.
     spans: Vec<[[u32; 2]; 2]>,
 }
 
@@ -323,7 +324,7 @@ impl Between {
 struct RecentTransits {
     ring_ns: [i64; 256],
     count: usize,
-    /// The fastest and the slowest of them; `None` while it must be looked for.
+    /// The fastest and the slowest of them; `None` if it must be determined again.
     range_ns: Option<[i64; 2]>,
 }
 
@@ -349,7 +350,7 @@ impl RecentTransits {
             .map(|[fastest, slowest]| [fastest.min(transit_ns), slowest.max(transit_ns)]);
     }
 
-    /// The fastest and the slowest; zeros where there are none.
+    /// The fastest and the slowest; zeros if there are none.
     fn range_ns(&mut self) -> [i64; 2] {
         let known = &self.ring_ns[..self.count.min(self.ring_ns.len())];
         if self.range_ns.is_none()
@@ -366,7 +367,7 @@ fn transit_ns(packet: &PairPacket, upstream: usize, aligned: &Aligned) -> i64 {
     times[1 - upstream].saturating_sub(times[upstream]).max(0)
 }
 
-/// TCP data: what acknowledgments of the upstream capture tell. The rest is left open.
+/// Decides TCP data by the acknowledgments in the upstream capture. The rest is left open.
 fn decide_flow(
     packets: &mut [PairPacket],
     places: &[u32],
@@ -394,7 +395,7 @@ fn decide_flow(
     let segments = flow.tracked[upstream]
         .map(|place| &tracked[upstream].connections[place.connection].flows[place.flow]);
     let mut segments = segments.map(Segments::of);
-    // where they were captured, what none of them acknowledged is still to be repaired
+    // if acknowledgments were captured, unacknowledged data still has to be repaired
     let acknowledged = segments.as_ref().is_some_and(Segments::are_acknowledged);
     let goes_on_after = |packet: &PairPacket| {
         let goes_on_ns = last_ns.map(|last| last.saturating_sub(packet.time_ns[upstream]));
@@ -413,14 +414,14 @@ fn decide_flow(
         }
         if packet.is_matched() {
             open.rates[upstream].passed += 1;
-            // of those that would be, were they not matched
+            // packets that would be unproven if they were not matched
             let unproven = match segment.map_or(Fate::Unknown, |segment| segment.fate) {
                 Fate::Unknown => Some(!goes_on_after(&packet)),
                 Fate::Delivered => Some(segment.is_some_and(repeats_delivered)),
                 Fate::Lost => None,
             };
             open.matched_unproven_data[upstream] += u64::from(is_data && unproven == Some(true));
-            // only where the lack of the packet would have proven the capture's miss
+            // only if the absence of the packet would have proved a miss by the capture
             open.rates[downstream].passed += u64::from(is_data && unproven == Some(false));
             open.matched_unproven[upstream] += u64::from(!is_data);
             continue;
@@ -470,12 +471,12 @@ enum Verdict {
     Ambiguous,
 }
 
-/// True if what it repeats has arrived: whether the repetition did as well, no acknowledgment of new data says.
+/// True if it repeats data that has arrived: no acknowledgment of new data shows whether it arrived as well.
 fn repeats_delivered(segment: &Segment) -> bool {
     segment.flags.has(SegmentFlags::SPURIOUS)
 }
 
-/// `goes_on`: the flow goes on for long after the packet.
+/// `goes_on`: the flow continues for long after the packet.
 fn data_verdict(others: &Others, segment: Option<&Segment>, goes_on: bool) -> Verdict {
     if others.missed_upstream {
         return Verdict::Lost;
@@ -485,7 +486,8 @@ fn data_verdict(others: &Others, segment: Option<&Segment>, goes_on: bool) -> Ve
         Fate::Delivered if segment.is_some_and(repeats_delivered) => Verdict::Unproven,
         Fate::Delivered if others.matched => Verdict::Ambiguous,
         Fate::Delivered => Verdict::Missed,
-        // no acknowledgment tells; but TCP repeats what is lost, and does not go on for long without
+        // no acknowledgment shows it; but TCP retransmits lost data, and does not continue for long without
+        // it
         Fate::Unknown if others.later => Verdict::Lost,
         Fate::Unknown if goes_on && !others.matched => Verdict::Missed,
         Fate::Unknown => Verdict::Unproven,
@@ -510,7 +512,7 @@ fn decide_open(packets: &mut [PairPacket], open: &Open) {
             let absent = unproven[upstream].len() as u64;
             let lost = rate.lost(absent, absent + matched[upstream]);
             for (number, &at) in (0u64..).zip(&unproven[upstream]) {
-                // nothing tells which ones: evenly among them
+                // spread evenly among them, since it is unknown which ones
                 let is_lost = (number + 1) * lost / absent > number * lost / absent;
                 packets[at as usize].crossing = match is_lost {
                     true => Crossing::Lost,

@@ -1,4 +1,4 @@
-//! The flows of both points put together, and where the TCP trackers keep them.
+//! The flows of both points joined, and their positions in the TCP trackers.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::matching::pending::NONE;
 
 const TCP: u8 = 6;
 
-/// Where each capture's numbers of flows went; [`NONE`] for those that were let go.
+/// New numbers of each capture's flows; [`NONE`] for those that were discarded.
 pub(super) type Numbers = [Vec<u32>; 2];
 
 pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>, Numbers) {
@@ -30,7 +30,8 @@ pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>,
             numbers[1].push(NONE);
             continue;
         }
-        // ports that were used again may have several flows at point 1 and one at point 2: the latest has it
+        // with reused ports, several flows at point 1 may have one partner at point 2: it belongs to the
+        // latest
         if state.partner != NONE {
             let number: u32 = numbers[0][state.partner as usize];
             numbers[1].push(number);
@@ -54,7 +55,7 @@ pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>,
     (flows, numbers)
 }
 
-/// The flows of a capture that were not let go, and where they went.
+/// The flows of a capture that were not discarded, and their new numbers.
 fn kept<'a>(
     states: &'a [FlowState],
     numbers: &'a [u32],
@@ -81,8 +82,8 @@ fn new_flow(side: usize, state: &FlowState) -> PairFlow {
     flow
 }
 
-/// Connections of the tracker by name and time. Where ports were used again the names repeat, in order of time on
-/// both sides.
+/// Connections of the tracker by name and time. With reused ports the names repeat, sorted by time on both
+/// sides.
 fn find_tracked(
     side: usize,
     flows: &mut [PairFlow],

@@ -1,4 +1,4 @@
-//! From matched packets to what became of each: flows, directions, clocks, fates, counts.
+//! From matched packets to the fate of each packet: flows, directions, clocks, fates, counts.
 
 mod alignment;
 mod capture_loss;

@@ -1,4 +1,4 @@
-//! The order of packets: for the result, and at the two points.
+//! The order of packets: in the result, and at the two points.
 
 use super::alignment::Aligned;
 use crate::flow::PairFlow;
@@ -20,30 +20,30 @@ pub(super) fn sort(packets: &mut [PairPacket], aligned: &Aligned) {
     if order.is_sorted() {
         return;
     }
-    // ties stay in the order of reading, pieces of super-segments in theirs
+    // ties keep the order of reading, pieces of super-segments theirs
     sort_mixed(&mut order, MOST_MIXED);
     let mut sources: Vec<u32> = order.into_iter().map(|(_, at)| at).collect();
     permute(packets, &mut sources);
 }
 
-/// Gives packets of captures that were put in order their positions in the file.
+/// Gives packets of sorted captures their positions in the file.
 pub(super) fn restore_positions(packets: &mut [PairPacket], positions: &[Vec<u32>; 2]) {
     for (side, positions) in positions.iter().enumerate() {
         if positions.is_empty() {
             continue;
         }
         for index in packets.iter_mut().map(|packet| &mut packet.index[side]) {
-            // what a capture does not hold has none
+            // a packet that is not in the capture has none
             *index = positions.get(*index as usize).copied().unwrap_or(*index);
         }
     }
 }
 
-/// Rising sequences that are looked for at most.
+/// Most increasing sequences that are searched for.
 pub(super) const MOST_MIXED: usize = 4;
 
-/// Sorts what is a few rising sequences mixed, as the packets of both directions are: what is no part of one is set aside,
-/// sorted in turn and merged.
+/// Sorts a mixture of a few increasing sequences, such as the packets of both directions: items outside of
+/// them are set aside, sorted and merged.
 pub(super) fn sort_mixed(keys: &mut [(i64, u32)], most: usize) {
     let all = keys.len();
     let mut aside = Vec::new();
@@ -75,12 +75,13 @@ pub(super) fn sort_mixed(keys: &mut [(i64, u32)], most: usize) {
     }
 }
 
-/// Puts the item at `sources[to]` to `to`, in place: the rows are most of the memory in use, and a copy would double it.
+/// Moves the item at `sources[to]` to `to`, in place: the rows use most of the memory, and a copy would
+/// double it.
 fn permute<T: Copy>(items: &mut [T], sources: &mut [u32]) {
     for start in 0..items.len() {
         let first = items[start];
         let mut to = start;
-        // around the cycle; places that are done point to themselves
+        // around the cycle; finished positions point to themselves
         loop {
             let from = std::mem::replace(&mut sources[to], to as u32) as usize;
             if from == start {
@@ -93,7 +94,8 @@ fn permute<T: Copy>(items: &mut [T], sources: &mut [u32]) {
     }
 }
 
-/// Positions of the chosen packets in the order of a capture that holds them; pieces of a super-segment in theirs.
+/// Positions of the chosen packets in the order of a capture that holds them; pieces of a super-segment in
+/// their own order.
 pub(super) fn by_index(
     packets: &[PairPacket],
     side: usize,
@@ -109,7 +111,7 @@ pub(super) fn by_index(
     }
     let last = chosen.iter().map(|(index, _)| *index as usize).max();
     let last = last.unwrap_or(0);
-    // few packets of a large capture are not worth an array of its length
+    // for few packets of a large capture an array of its length is not worthwhile
     if last / 8 > chosen.len() {
         chosen.sort_unstable();
         return chosen.into_iter().map(|(_, at)| at).collect();
@@ -131,7 +133,7 @@ pub(super) fn by_index(
     order
 }
 
-/// Marks what was reordered between the points. Order at a point is the order of its capture.
+/// Marks packets that were reordered between the points. The order at a point is that of its capture.
 pub(super) fn mark_overtaking(packets: &mut [PairPacket], flows: &[PairFlow]) {
     for upstream in 0..2 {
         let downstream = 1 - upstream;

@@ -2,7 +2,7 @@
 
 use crate::packet::{Crossing, PairPacket};
 
-/// Longer after each other than this, equal numbers are those of other bytes, or of a lost cause.
+/// Equal sequence numbers further apart than this belong to other bytes.
 const SAME_BYTES_NS: i64 = 120_000_000_000;
 
 /// Evidence on other transmissions of a packet's bytes.
@@ -16,11 +16,11 @@ pub(super) struct Others {
     pub later: bool,
 }
 
-/// For each data packet of a flow that only the upstream capture holds, its position and what is known of others that carry
-/// some of its bytes.
+/// For each data packet of a flow that only the upstream capture holds, its position and the evidence on
+/// other packets that carry some of its bytes.
 pub(super) struct Repeats(Vec<(u32, Others)>);
 
-/// A data packet: the bytes that it carries, on a number line that does not wrap, and its position.
+/// A data packet: its bytes on a number line that does not wrap, and its position.
 struct Range {
     start: i64,
     end: i64,
@@ -28,7 +28,7 @@ struct Range {
 }
 
 impl Repeats {
-    /// In `n log n` steps: ranges by their start, and a window of two minutes that moves over them in time.
+    /// In `n log n` steps: ranges sorted by their start, and a sliding window of two minutes.
     pub fn of(packets: &[PairPacket], places: &[u32], upstream: usize) -> Self {
         let ranges = ranges(packets, places);
         let packet = |rank: usize| &packets[ranges[rank].at as usize];
@@ -77,14 +77,14 @@ impl Repeats {
         Self(found)
     }
 
-    /// Of the packet at this position.
+    /// The evidence on the packet at this position.
     pub fn others(&self, at: u32) -> Others {
         let found = self.0.binary_search_by_key(&at, |(at, _)| *at);
         found.map_or_else(|_| Others::default(), |index| self.0[index].1)
     }
 }
 
-/// Sequence numbers of flows of more than 2 GiB repeat; times then tell transmissions apart.
+/// Sequence numbers of flows of more than 2 GiB repeat; times then distinguish transmissions.
 fn ranges(packets: &[PairPacket], places: &[u32]) -> Vec<Range> {
     let data = || {
         let data = places.iter().map(|&at| (at, &packets[at as usize]));
@@ -97,7 +97,7 @@ fn ranges(packets: &[PairPacket], places: &[u32]) -> Vec<Range> {
         Range { start, end, at }
     };
     let asked = merged(data().filter(|(_, packet)| !packet.is_matched()).map(range));
-    // most packets carry bytes of which nothing is asked
+    // for most packets' bytes there is no question
     let is_asked = |range: &Range| {
         let behind = asked.partition_point(|&(_, end)| end <= range.start);
         asked
@@ -113,7 +113,7 @@ fn ranges(packets: &[PairPacket], places: &[u32]) -> Vec<Range> {
     ranges
 }
 
-/// The bytes of some ranges: starts and ends in order, none overlapping another.
+/// The bytes of some ranges: starts and ends in order, without overlaps.
 fn merged(ranges: impl Iterator<Item = Range>) -> Vec<(i64, i64)> {
     let mut bytes: Vec<(i64, i64)> = ranges.map(|range| (range.start, range.end)).collect();
     bytes.sort_unstable();
@@ -127,7 +127,7 @@ fn merged(ranges: impl Iterator<Item = Range>) -> Vec<(i64, i64)> {
     bytes
 }
 
-/// The ends of ranges that are ranked by their start, and the highest end of all up to a rank: a tree of maxima.
+/// The ends of ranges that are ranked by their start, and the maximum end up to a rank: a tree of maxima.
 struct Ends(Vec<i64>);
 
 impl Ends {
@@ -149,7 +149,7 @@ impl Ends {
         self.set(rank, i64::MIN);
     }
 
-    /// Of the first so many ranks.
+    /// Among this many first ranks.
     fn highest(&self, ranks: usize) -> i64 {
         let leaves = self.0.len() / 2;
         let (mut low, mut high) = (leaves, leaves + ranks);
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Each packet beside each other one.
+    /// Every pair of packets compared.
     fn one_by_one(packets: &[PairPacket], of: usize) -> Others {
         let mut found = Others::default();
         let line =
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// That it ends is the test: comparing each with each would take hours.
+    /// The test is that it ends: comparing every pair would take hours.
     #[test]
     fn one_range_sent_a_million_times_is_survived() {
         let packets: Vec<PairPacket> = (0..1_000_000)

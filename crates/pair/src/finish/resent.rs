@@ -1,25 +1,26 @@
-//! Copies of a segment that nothing but time tells apart.
+//! Copies of a segment that only time distinguishes.
 //!
-//! Without identification (IPv6, or one of 0) and without timestamps a retransmission is the same packet as what it
-//! repeats. Where the first was lost, the matcher may have given it the arrival of the second: then it seems to have been
-//! on the way for as long as the sender took to repeat it, while those around it took as long as ever. Once all is known,
-//! the arrival goes to the later copy whose time on the way is that of its neighbours.
+//! Without identification (IPv6, or one of 0) and without timestamps a retransmission is identical to the
+//! original. If the original was lost, the matcher may have given it the arrival of the retransmission: then
+//! its transit time seems to be as long as the sender took to retransmit it, while the transit times of its
+//! neighbours are normal. At the end the arrival goes to the later copy with a transit time like that of its
+//! neighbours.
 
 use super::order::by_index;
 use crate::flow::PairFlow;
 use crate::hash::FoldMap;
 use crate::packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
 
-/// Neighbours on either side by whose times on the way one is judged, and how far they are looked for.
+/// Neighbours on either side with transit times for comparison, and the range in which they are searched for.
 const NEIGHBOURS: usize = 4;
 const WITHIN: usize = 64;
-/// Clocks of captures are no finer than this.
+/// Resolution of capture clocks.
 const CLOCK_GRAIN_NS: i64 = 5_000;
 
-/// The fields that copies have in common.
+/// The fields that copies share.
 type Identity = (u32, u32, u32, u32);
 
-/// `None` where more than time tells the packet from its copies.
+/// `None` if more than time distinguishes the packet from its copies.
 fn identity(packet: &PairPacket) -> Option<Identity> {
     let alike = packet.flags.has(PacketFlags::TCP)
         && packet.payload_bytes > 0
@@ -32,7 +33,7 @@ fn identity(packet: &PairPacket) -> Option<Identity> {
     ))
 }
 
-/// Gives arrivals to the copies that made them.
+/// Moves arrivals to the copies that caused them.
 pub(super) fn reassign(packets: &mut [PairPacket], flows: &[PairFlow]) {
     for upstream in 0..2 {
         let goes = |packet: &PairPacket| {
@@ -105,7 +106,8 @@ fn reassign_flow(
     }
 }
 
-/// The fastest and the slowest time on the way of what arrived around a packet and was not repeated.
+/// The fastest and the slowest transit time of packets that arrived around a packet and were not
+/// retransmitted.
 fn transits_near(
     packets: &[PairPacket],
     arrivals: &[u32],
@@ -128,7 +130,7 @@ fn transits_near(
     enough.then_some(range)
 }
 
-/// One packet was seen downstream where another one was said to be.
+/// Moves an arrival downstream from one packet to another.
 fn give_arrival(packets: &mut [PairPacket], from: u32, to: u32, downstream: usize) {
     let offloaded = PacketFlags::offloaded(downstream);
     let [from, to] = [from as usize, to as usize];
@@ -156,8 +158,8 @@ mod tests {
     const TRANSIT_NS: i64 = 1_000_000;
     const LATER_NS: i64 = 40_000_000;
 
-    /// Ten packets, the last one lost and retransmitted `later_ns` after; the arrival of its copy stands with the
-    /// first.
+    /// Ten packets, the last one lost and retransmitted `later_ns` after; the arrival of its copy is recorded
+    /// with the first.
     fn found(identification: u16, later_ns: i64) -> [bool; 2] {
         let packet = |number: u32, sent_ns: i64, arrived_ns: Option<i64>| PairPacket {
             flow: 0,

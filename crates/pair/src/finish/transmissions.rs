@@ -1,10 +1,11 @@
-//! Transmissions as the TCP tracker of the upstream capture knows them.
+//! Transmissions as recorded by the TCP tracker of the upstream capture.
 
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
 
 use crate::packet::{PacketFlags, PairPacket};
 
-/// Segments looked at before and after where one should be: reordered capture files and inferred segments lie between.
+/// Segments to search before and after the expected position: reordered capture files and inferred segments
+/// lie between.
 const NEIGHBOURS: usize = 256;
 
 /// Finds the segments of a flow one packet after the other, in the order of the capture.
@@ -24,13 +25,13 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// True if acknowledgments tell what was delivered.
+    /// True if acknowledgments show what was delivered.
     pub(super) fn are_acknowledged(&self) -> bool {
         let mut fates = self.segments.iter().map(|segment| segment.fate);
         fates.any(|fate| fate == Fate::Delivered)
     }
 
-    /// The segment that this data packet, seen at `side`, is.
+    /// The segment of this data packet, captured at `side`.
     pub(super) fn find(&mut self, packet: &PairPacket, side: usize) -> Option<&'a Segment> {
         let from = self.cursor;
         let found = self.scan(from, packet, side).or_else(|| {
@@ -66,7 +67,7 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Marks a packet as retransmission where its segment is one.
+/// Marks a packet as a retransmission if its segment is one.
 pub(super) fn mark(packet: &mut PairPacket, segment: &Segment) {
     if segment.kind != Kind::New {
         packet.flags.set(PacketFlags::RETRANSMISSION);

@@ -1,7 +1,8 @@
-//! The flows at both points, and which flow at point 1 is which at point 2.
+//! The flows at both points, and their correspondence.
 //!
-//! Addresses and ports may be rewritten between the points, so the map is learnt from the packets that match, one to
-//! one. Until a packet has matched, the flow with the same addresses and ports is taken to be the partner.
+//! Addresses and ports may be rewritten between the points, so the one-to-one map is learnt from the packets
+//! that match. Until a packet has matched, the flow with the same addresses and ports is assumed to be the
+//! partner.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
@@ -70,7 +71,7 @@ impl Tuple {
         }
     }
 
-    /// True if address and port of one end at least are the same.
+    /// True if address and port of at least one end are equal.
     pub(super) fn shares_an_end(&self, other: &Self) -> bool {
         let same_source = self.source == other.source && self.ports >> 16 == other.ports >> 16;
         let same_destination =
@@ -90,17 +91,17 @@ impl Tuple {
     }
 }
 
-/// One direction of a connection as one point sees it.
+/// One direction of a connection at one point.
 #[derive(Debug, Clone)]
 pub(crate) struct FlowState {
     pub tuple: Tuple,
     token: u32,
-    /// Number among all flows that ever were; [`LET_GO`] where it is none any more.
+    /// Number among all flows so far; [`LET_GO`] if it no longer exists.
     pub(super) birth: u64,
     pub(super) few_rows: FewRows,
     /// The flow of the other direction at this point.
     pub reverse: u32,
-    /// The flow at the other point; only a guess while nothing has matched.
+    /// The flow at the other point; only a guess before the first match.
     pub partner: u32,
     pub matched: u32,
     pub packets: u64,
@@ -110,22 +111,22 @@ pub(crate) struct FlowState {
     pub(super) syn: Option<u32>,
     announced_mss: u16,
     timestamps: bool,
-    /// Payload of the wire packets that super-segments become; 0 while unknown.
+    /// Payload of the wire packets of super-segments; 0 while unknown.
     pub segment_bytes: u32,
-    /// The largest payload of packets that are no super-segments, and how many had it.
+    /// The largest payload of packets that are no super-segments, and their number.
     plain: (u32, u32),
-    /// Holds super-segments whose segment size was unknown when they came.
+    /// Has super-segments that arrived while their segment size was unknown.
     pub whole_super_segments: bool,
-    /// Matched packets whose identifications were equal, and different, at the two points.
+    /// Matched packets with equal, and with different, identifications at the two points.
     ids: IdVotes,
-    /// Time at point 2 less time at point 1 of the latest match.
+    /// Time at point 2 minus time at point 1 of the latest match.
     pub delta_ns: Option<i64>,
-    /// How much that differs from one match to the next, smoothed.
+    /// Smoothed variation of that difference between matches.
     pub variation_ns: i64,
-    /// Matches put off since the latest one because their time on the way was unlikely.
+    /// Matches postponed since the latest one because of an unlikely transit time.
     pub doubts: u8,
     pub numbering: Numbering,
-    /// Acknowledgments whose SACK blocks a device that changes their numbers left as they were.
+    /// Acknowledgments with SACK blocks that a renumbering device left unchanged.
     pub sack_left: u32,
 }
 
@@ -147,7 +148,7 @@ impl IdVotes {
         }
     }
 
-    /// True if identifications cross unchanged; `None` while that is open.
+    /// True if identifications cross unchanged; `None` if undecided.
     fn preserved(self) -> Option<bool> {
         if self.equal >= 4 && self.different <= self.equal / 8 {
             Some(true)
@@ -164,9 +165,9 @@ struct Side {
     flows: Vec<FlowState>,
     by_tuple: FoldMap<Tuple, u32>,
     births: u64,
-    /// Numbers of flows that were let go, to be used again.
+    /// Numbers of discarded flows, for reuse.
     free: Vec<u32>,
-    /// Flows that may be of few packets, oldest first.
+    /// Flows that may have few packets, oldest first.
     candidates: VecDeque<Candidate>,
     /// Flows of the latest packets.
     recent: [u32; 8],
@@ -176,9 +177,9 @@ struct Side {
 pub(crate) struct Flows {
     sides: [Side; 2],
     ids: IdVotes,
-    /// The same for pieces of super-segments, whose identifications are counted up from the first's.
+    /// The same for pieces of super-segments, with identifications counted up from the first's.
     piece_ids: IdVotes,
-    /// A device changes the sequence numbers of some.
+    /// A device changes the sequence numbers of some flows.
     pub(super) renumbered: bool,
 }
 
@@ -193,7 +194,7 @@ impl Flows {
         &mut self.sides[side].flows[flow as usize]
     }
 
-    /// By number; those that were let go among them.
+    /// By number, including those that were discarded.
     pub(crate) fn all(&self, side: usize) -> &[FlowState] {
         &self.sides[side].flows
     }
@@ -207,7 +208,7 @@ impl Flows {
         &mut self.sides[side].candidates
     }
 
-    /// The flow of such a packet; `tcp` to notice that ports are used again.
+    /// The flow of such a packet; `tcp` serves to detect reused ports.
     #[inline]
     pub(crate) fn flow_of(
         &mut self,
@@ -256,7 +257,7 @@ impl Flows {
 
     fn add(&mut self, side: usize, tuple: Tuple) -> u32 {
         let other = &self.sides[1 - side];
-        // the partner that has the same name, unless it has another partner
+        // the partner with the same name, unless it has another partner
         let partner = other.by_tuple.get(&tuple).copied().filter(|&flow| {
             let state = &other.flows[flow as usize];
             state.partner == NONE && state.matched == 0
@@ -315,7 +316,7 @@ impl Flows {
         flow
     }
 
-    /// Forgets a flow; its number will be another one's.
+    /// Removes a flow; its number will be reused.
     pub(super) fn remove(&mut self, side: usize, flow: u32) {
         let FlowState {
             tuple,
@@ -338,7 +339,7 @@ impl Flows {
         self.get_mut(side, flow).birth = LET_GO;
     }
 
-    /// The token for the flow in keys: the same at both points once the flow is known at both.
+    /// The token for the flow in keys: equal at both points once the flow is known at both.
     #[inline]
     pub(crate) fn token(&self, side: usize, flow: u32) -> u32 {
         let state = self.get(side, flow);
@@ -359,13 +360,13 @@ impl Flows {
             let others_by_tuple = one.expects_same_tuple() || two.expects_same_tuple();
             return !others_by_tuple && self.reverses_agree(one, two);
         }
-        // ports used again, and one of the captures lacks the SYN that shows it
+        // reused ports, when one of the captures lacks the SYN that shows it
         let renewed_first = two.partner != NONE && self.get(0, two.partner).tuple == one.tuple;
         let renewed_second = one.partner != NONE && self.get(1, one.partner).tuple == two.tuple;
         renewed_first || renewed_second
     }
 
-    /// True if the other directions, as far as they are known, are of one connection too.
+    /// True if the other directions, as far as they are known, belong to one connection too.
     fn reverses_agree(&self, one: &FlowState, two: &FlowState) -> bool {
         let known = |side: usize, flow: u32| {
             let state = (flow != NONE).then(|| self.get(side, flow))?;
@@ -375,7 +376,7 @@ impl Flows {
             && known(1, two.reverse).is_none_or(|partner| partner == one.reverse)
     }
 
-    /// True if they are known, or by their names expected, to be one.
+    /// True if they are known, or expected from their names, to be one flow.
     #[inline]
     pub(crate) fn are_partners(&self, first: u32, second: u32) -> bool {
         self.get(0, first).partner == second
@@ -387,19 +388,20 @@ impl Flows {
         self.get(0, first).ids.preserved() == Some(true)
     }
 
-    /// True if a different identification is suspicious: this flow has not shown yet whether they are preserved, but
-    /// those of others are.
+    /// True if a different identification is suspicious: it is unknown for this flow, but other flows'
+    /// identifications are preserved.
     pub(crate) fn ids_should_be_preserved(&self, first: u32) -> bool {
         self.get(0, first).ids.preserved().is_none() && self.ids.preserved() == Some(true)
     }
 
-    /// True if the pieces of super-segments have the identifications that counting up gives.
+    /// True if the pieces of super-segments have consecutive identifications.
     #[inline]
     pub(crate) fn ids_of_pieces_are_counted(&self) -> bool {
         self.piece_ids.preserved() == Some(true)
     }
 
-    /// A packet of `first` at point 1 is one of `second` at point 2. `later_piece`: its identification is a guess.
+    /// Records that a packet of `first` at point 1 is one of `second` at point 2. `later_piece`: its
+    /// identification is a guess.
     #[inline]
     pub(crate) fn on_match(
         &mut self,
@@ -443,7 +445,7 @@ impl Flows {
         }
         self.get_mut(0, first).partner = second;
         self.get_mut(1, second).partner = first;
-        // the other directions belong together then, unless they are known to have other partners
+        // then the other directions belong together, unless they are known to have other partners
         let (reverse, opposite) = (self.get(0, first).reverse, self.get(1, second).reverse);
         if reverse != NONE
             && opposite != NONE
@@ -455,7 +457,7 @@ impl Flows {
         }
     }
 
-    /// Payload of the wire packets that a super-segment of this flow becomes, as far as it is known.
+    /// Payload of the wire packets of a super-segment of this flow, if known.
     pub(crate) fn segment_bytes(&mut self, side: usize, flow: u32) -> Option<u32> {
         let state = self.get(side, flow);
         if state.segment_bytes != 0 {
@@ -471,7 +473,7 @@ impl Flows {
         Some(known)
     }
 
-    /// By the handshake: the smaller of both maximum segment sizes, less the timestamp option (RFC 6691).
+    /// From the handshake: the smaller of both maximum segment sizes, less the timestamp option (RFC 6691).
     fn announced_segment_bytes(&self, side: usize, flow: u32) -> Option<u32> {
         /// NOP, NOP, timestamps.
         const TIMESTAMP_BYTES: u32 = 12;
@@ -495,19 +497,19 @@ impl Flows {
     }
 }
 
-/// Stands in [`FlowState::birth`] for a flow that was let go.
+/// Value of [`FlowState::birth`] for a discarded flow.
 const LET_GO: u64 = 0;
-/// So many packets of a flow's largest payload make it likely to be the segment size.
+/// Number of packets of a flow's largest payload that make it the likely segment size.
 const TELLING_PACKETS: u32 = 8;
-/// Taken for the variation of a flow's transit until matches show it, and at most.
+/// Initial and largest variation of a flow's transit time.
 const FIRST_VARIATION_NS: i64 = 250_000;
 const LARGEST_VARIATION_NS: i64 = 10_000_000;
-/// Packets after which a flow that has none in common with the flow of the same 5-tuple at the other point may be
+/// Packets after which a flow that shares none with the flow of the same 5-tuple at the other point may be
 /// another one there.
 const SAME_TUPLE_PACKETS: u64 = 16;
 
 impl FlowState {
-    /// A packet with so much payload that is no super-segment.
+    /// Records a packet of this payload that is no super-segment.
     #[inline]
     pub(crate) fn on_plain(&mut self, payload_bytes: u32) {
         if payload_bytes > self.plain.0 {
@@ -518,7 +520,7 @@ impl FlowState {
         }
     }
 
-    /// The segment size that packets which are no super-segments suggest.
+    /// The segment size that packets other than super-segments suggest.
     pub(crate) fn plain_segment_bytes(&self) -> Option<u32> {
         let (bytes, packets) = self.plain;
         (packets >= TELLING_PACKETS).then_some(bytes)
@@ -528,12 +530,13 @@ impl FlowState {
         self.birth == LET_GO
     }
 
-    /// True if it has, by its 5-tuple, a partner which may prove right yet.
+    /// True if the partner with the same 5-tuple may still prove right.
     fn expects_same_tuple(&self) -> bool {
         self.partner != NONE && self.packets < SAME_TUPLE_PACKETS
     }
 
-    /// A SYN with another sequence number than the flow's own opens a new connection on the same ports.
+    /// True for a SYN with another sequence number than the flow's own: it opens a new connection on the same
+    /// ports.
     fn is_reused_by(&self, tcp: &TcpSegment) -> bool {
         match self.syn {
             Some(syn) => syn != tcp.sequence,

@@ -1,4 +1,4 @@
-//! Matches that were put off because something better might have come, made when nothing else comes.
+//! Postponed matches, made when no better one can arrive any more.
 
 use super::Matcher;
 use super::likeness::Found;
@@ -7,13 +7,13 @@ use super::sighting::{Parts, Sighting};
 use crate::hash::FoldMap;
 use crate::packet::PacketFlags;
 
-/// Matched packets before and after one that are looked at.
+/// Matched packets to evaluate before and after one.
 const NEIGHBOURS: usize = 16;
 
 /// The order of a flow's matched packets at both points.
 ///
-/// Data that nothing but its contents tells from its repetition belongs where it keeps the order. The repetition of
-/// a packet, matched with the lost original, would have been overtaken by all that was sent in between.
+/// Data that only its contents distinguish from its retransmission is matched so that the order is preserved.
+/// A retransmission matched with the lost original would seem to be overtaken by all packets sent in between.
 #[derive(Debug, Default)]
 struct Order {
     /// Positions in both captures, in the order of the first.
@@ -21,8 +21,8 @@ struct Order {
 }
 
 impl Order {
-    /// True if a packet at these positions is in order with most of its neighbours: a few may be reordered, or matched
-    /// wrongly themselves.
+    /// True if a packet at these positions is in order with most of its neighbours: a few may be reordered,
+    /// or mismatched themselves.
     fn keeps(&self, [first, second]: [u32; 2]) -> bool {
         let before = self.matched.partition_point(|[other, _]| *other < first);
         let after = self.matched.partition_point(|[other, _]| *other <= first);
@@ -34,13 +34,13 @@ impl Order {
     }
 }
 
-/// By number of the flow at point 1: the flows of which both captures miss packets, so that the repetition of a packet
-/// may be captured at one point only.
+/// By number of the flow at point 1: the flows with packets missing from both captures, so that the
+/// retransmission of a packet may be captured at one point only.
 pub(super) struct Orders(FoldMap<u32, Order>);
 
 impl Orders {
     fn of(matcher: &Matcher) -> Self {
-        // data of each flow that waits at either point and has no equal at the other
+        // unmatched data of each flow at either point without an equal at the other
         let mut alone: FoldMap<u32, [bool; 2]> = FoldMap::default();
         for side in 0..2 {
             for (_, entry) in matcher.pending[side].iter() {
@@ -75,18 +75,18 @@ impl Orders {
     }
 }
 
-/// True if a packet may be retransmitted with nothing to tell it from the first.
+/// True if a packet may be retransmitted and be identical to the original.
 fn is_repeatable(parts: &Parts) -> bool {
     parts.has(Parts::DATA) && !parts.has_timestamps()
 }
 
 impl Matcher {
-    /// Matches what was put off for want of certainty: nothing better has come.
+    /// Makes the matches that were postponed as uncertain: no better one arrived.
     pub(crate) fn finish(&mut self) {
         self.nothing_else_comes = true;
         self.learn_numberings();
         let orders = Orders::of(self);
-        // from the side where fewer wait: each of them takes the likeliest of the other side
+        // from the side with fewer unmatched packets: each of them takes the most likely of the other side
         let side = usize::from(self.pending[1].len() < self.pending[0].len());
         let waiting: Vec<u32> = self.pending[side].iter().map(|(slot, _)| slot).collect();
         for slot in waiting {
@@ -95,7 +95,7 @@ impl Matcher {
         self.cut_like_the_other_point(Some(&orders));
     }
 
-    /// Matches a packet that waits with the likeliest of the other side. False if there is none.
+    /// Matches an unmatched packet with the most likely of the other side. False if there is none.
     pub(super) fn match_after_all(
         &mut self,
         side: usize,
@@ -126,7 +126,7 @@ impl Matcher {
         true
     }
 
-    /// A packet that waits, as it was seen.
+    /// An unmatched packet, as it was captured.
     pub(super) fn sighting_of(&self, side: usize, entry: &Entry) -> Sighting {
         let row = &self.rows[entry.row as usize];
         Sighting {

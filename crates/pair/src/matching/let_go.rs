@@ -1,8 +1,9 @@
-//! Flows of few packets that are let go, oldest first: a flood of addresses and ports must not fill the memory.
+//! Discarding of flows with few packets, oldest first: a flood of addresses and ports must not exhaust
+//! memory.
 //!
-//! A flow and its partner at the other point go together with their rows, and only once none of their packets waits for
-//! the other capture. So whatever is left out is left out as a whole: what stays is matched as if nothing had gone. A flow
-//! of many packets stays: its rows need more memory than itself.
+//! A flow and its partner at the other point are discarded together with their rows, and only once none of
+//! their packets waits for the other capture. So a flow is left out completely: the rest is matched as if it
+//! had never existed. A flow of many packets stays: its rows need more memory than itself.
 
 use super::Matcher;
 use super::pending::NONE;
@@ -11,14 +12,14 @@ use crate::packet::PacketFlags;
 
 /// A flow of more packets than this stays.
 const FEW: usize = 8;
-/// Flows looked at for each new one: those that must still stay are put behind the others.
+/// Flows to check for each new one: those that must stay are moved behind the others.
 const MOST_LOOKED_AT: usize = 4;
 
-/// The rows of a flow, as long as they are few.
+/// The rows of a flow, while they are few.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FewRows {
     rows: [u32; FEW],
-    /// One more than there is room for: many.
+    /// One more than fits means many.
     count: u8,
 }
 
@@ -31,7 +32,7 @@ impl FewRows {
         self.count = (self.count + 1).min(FEW as u8 + 1);
     }
 
-    /// Forgets a row that is withdrawn, as far as they are few.
+    /// Removes a withdrawn row, while they are few.
     pub(super) fn forget(&mut self, withdrawn: u32) {
         self.renumber(|row| if row == withdrawn { NONE } else { row });
     }
@@ -45,7 +46,7 @@ impl FewRows {
         self.rows.into_iter().take(few)
     }
 
-    /// Gives the rows other numbers, or none.
+    /// Renumbers the rows, or removes them.
     fn renumber(&mut self, number: impl Fn(u32) -> u32) {
         if self.are_many() {
             return;
@@ -59,27 +60,27 @@ impl FewRows {
     }
 }
 
-/// A flow that may be let go one day.
+/// A flow that may be discarded later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub flow: u32,
-    /// Tells it from other flows that had its number.
+    /// Distinguishes it from other flows with the same number.
     pub birth: u64,
-    /// Its packets when it was looked at last.
+    /// Its packets at the last check.
     pub packets: u64,
 }
 
 /// The decision on a candidate.
 enum Fate {
-    /// There is no such flow any more, or it is none of those that go.
+    /// The flow no longer exists, or must not be discarded.
     NoCandidate,
-    /// Not now.
+    /// Not yet.
     Stays,
     Goes,
 }
 
 impl Matcher {
-    /// Lets flows of few packets go if there are too many, but for `current`.
+    /// Discards flows of few packets if there are too many, except for `current`.
     #[inline]
     pub(super) fn bound_flows(&mut self, side: usize, current: u32) {
         if self.flows.candidates(side).len() > self.most_small_flows {
@@ -135,7 +136,7 @@ impl Matcher {
 
     /// True if all these packets are matched or given up.
     fn none_waits(&self, side: usize, rows: &FewRows) -> bool {
-        // rows come to wait in their order, and are given up in it
+        // rows start to wait in their order, and are given up in it
         let first_waiting = self.pending[side]
             .oldest()
             .map_or(NONE, |(_, entry)| entry.row);
@@ -152,7 +153,7 @@ impl Matcher {
         if partner != NONE {
             self.leave_out_rows(1 - side, partner);
             self.flows.remove(1 - side, partner);
-            // it has about the same place in its queue
+            // it has about the same position in its queue
             while let Some(first) = self.flows.candidates(1 - side).front().copied()
                 && self.flows.get(1 - side, first.flow).birth != first.birth
             {
@@ -183,7 +184,7 @@ impl Matcher {
         }
     }
 
-    /// Moves the rows together that are left, in their order: those of one super-segment stand together as before.
+    /// Compacts the remaining rows in their order: those of one super-segment stay adjacent.
     fn close_ranks(&mut self) {
         let mut numbers = Vec::with_capacity(self.rows.len());
         let mut next = 0;

@@ -1,4 +1,4 @@
-//! Likeness of packets: is the one that waits at one point the one just seen at the other?
+//! Comparison of packets: is the one that waits at one point the one just captured at the other?
 
 use super::Matcher;
 use super::flows::FlowState;
@@ -6,44 +6,46 @@ use super::pending::Entry;
 use super::sighting::{Parts, Sighting};
 use crate::packet::PacketFlags;
 
-/// Among equal packets the oldest is taken, unless the time on the way of another one is nearer to that of the packet
-/// before by more than so many times what it varies: then the older one was lost.
+/// Among equal packets the oldest is chosen, unless the transit time of another one is nearer to that of the
+/// previous packet by more than this many variations: then the older one was lost.
 const UNLIKELY_VARIATIONS: u64 = 4;
-/// Clocks of captures are no finer than this.
+/// Resolution of capture clocks.
 const CLOCK_GRAIN_NS: u64 = 5_000;
-/// A match that nothing but the contents proves, and whose time on the way is that unlikely, is put off: the right one
-/// may come yet. So many in a row show that the path or a clock has changed, and the next one is believed.
+/// A match that only the contents prove, with such an unlikely transit time, is postponed: the right one may
+/// still arrive. This many in a row show that the path or a clock has changed, and the next one is accepted.
 const MOST_DOUBTS: u8 = 32;
-/// Doubts in a row about packets with different identifications, while other flows' cross unchanged.
+/// Consecutive doubts about packets with different identifications, while those of other flows cross
+/// unchanged.
 const MOST_DOUBTS_OF_IDS: u8 = 4;
 
-/// How a waiting packet compares with one just seen at the other point.
+/// Comparison of a waiting packet with one just captured at the other point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Likeness {
     Different,
-    /// May be the same.
+    /// Possibly the same.
     Possible,
-    /// The same, by its identification too.
+    /// The same, including its identification.
     SameId,
-    /// The waiting one is a super-segment that begins like this packet: its segments are as long as this packet.
+    /// The waiting one is a super-segment that begins like this packet: its segments have the length of this
+    /// packet.
     CutTo(u32),
-    /// This packet is one that begins like the waiting one, which is so long.
+    /// This packet is a super-segment that begins like the waiting one, which has this length.
     CutSelfTo(u32),
 }
 
 /// The match of a packet at the other point.
 pub(super) enum Found {
     Nothing,
-    /// Slot of the same packet, and whether the identifications are equal where both have one.
+    /// Slot of the same packet, and whether the identifications are equal if both have one.
     Same(u32, Option<bool>),
-    /// Slot of a super-segment that begins with it, and how long its segments are.
+    /// Slot of a super-segment that begins with it, and the length of its segments.
     CutTo(u32, u32),
-    /// The packet is itself a super-segment, with segments so long.
+    /// The packet is itself a super-segment, with segments of this length.
     CutSelfTo(u32),
 }
 
 impl Matcher {
-    /// True if a packet should rather wait for a better match than this one.
+    /// True if a packet should wait for a better match than this one.
     pub(super) fn doubts(
         &mut self,
         side: usize,
@@ -69,7 +71,7 @@ impl Matcher {
         doubtful
     }
 
-    /// Time at point 2 less time at point 1 if these two are one packet.
+    /// Time at point 2 minus time at point 1 if these two are one packet.
     #[inline]
     pub(super) fn delta_to(&self, side: usize, sighting: &Sighting, entry: &Entry) -> i64 {
         let there = self.rows[entry.row as usize].time_ns[1 - side];
@@ -154,7 +156,7 @@ impl Matcher {
         if likeness == Likeness::Different || here == there {
             return likeness;
         }
-        // Linux joins small packets on receipt too: what is certainly the same transmission is cut like the other
+        // Linux joins small packets on receipt too: a certain match is split like the other
         let certain = likeness == Likeness::SameId
             || sighting.parts.has_timestamps()
                 && self.precision.agree(&sighting.parts, &entry.parts);
@@ -166,7 +168,7 @@ impl Matcher {
         }
     }
 
-    /// Two packets with equal keys that were captured as they were on the wire.
+    /// Compares two packets with equal keys that were captured as they were on the wire.
     #[inline]
     fn compare_wire(&self, first: u32, second: u32, one: &Parts, other: &Parts) -> Likeness {
         if self.precision.is_commonplace(one) && !self.flows.are_partners(first, second) {
@@ -185,8 +187,8 @@ impl Matcher {
         }
     }
 
-    /// Two packets of which one at least is a piece of a super-segment. What merges packets on receipt may take the
-    /// acknowledgment number and the timestamps of any of them.
+    /// Compares two packets, at least one of which is a piece of a super-segment. Receive offload may use the
+    /// acknowledgment number and the timestamps of any of the merged packets.
     fn compare_offloaded(&self, first: u32, second: u32, one: &Parts, other: &Parts) -> Likeness {
         let agree = self.precision.agree(one, other);
         if !agree && !self.flows.are_partners(first, second) {
@@ -211,7 +213,7 @@ impl Matcher {
     }
 }
 
-/// How far times on the way differ without being unlikely.
+/// Variation within which transit times are likely.
 fn tolerance_ns(flow: &FlowState) -> u64 {
     CLOCK_GRAIN_NS + UNLIKELY_VARIATIONS * flow.variation_ns.unsigned_abs()
 }

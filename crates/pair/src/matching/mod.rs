@@ -1,4 +1,4 @@
-//! Finds for each packet of one capture the same packet in the other, in one pass and bounded memory.
+//! Finds for each packet of one capture the same packet in the other, in one pass and limited memory.
 
 pub(crate) mod flows;
 mod leftovers;
@@ -24,14 +24,15 @@ use pending::Pending;
 use renumbered::Numbering;
 use sighting::{FRAGMENT, PAYLOAD_KEY_BYTES, Parts, Precision, Sighting};
 
-/// A packet that later ones have overtaken by this much, by its own clock, is not coming any more.
+/// A packet that later ones have overtaken by this much, on its own clock, will not arrive any more.
 const SETTLED_AFTER_NS: i64 = 10_000_000_000;
-/// Super-segments of one flow that wait for their segment size at most.
+/// Most super-segments of one flow that wait for their segment size.
 const MOST_WHOLE: usize = 1024;
 
-/// Broadcast or multicast: copies of such a packet reach both points side by side, so that one at each is no journey from
-/// the one to the other, and its times bound no clock. The broadcast address of most networks ends in 255 (RFC 922); a
-/// host may have such a one in a wider network, but then TCP goes there too, and that is never to many.
+/// True for broadcast and multicast: copies of such a packet reach both points independently, so that a copy
+/// at each is no transit from the one to the other, and its times do not constrain the clocks. The broadcast
+/// address of most networks ends in 255 (RFC 922); a host in a larger network may have such an address, but
+/// then TCP is sent to it too, which never has many receivers.
 fn is_to_many(network: &Network, transport: &Transport) -> bool {
     if network.destination.is_multicast() {
         return true;
@@ -48,24 +49,24 @@ pub(crate) struct Matcher {
     words: Words,
     precision: Precision,
     most_pending: usize,
-    /// Packets that came to wait since super-segments were cut like the other point.
+    /// Packets that started to wait since super-segments were split like the other point's.
     waited: usize,
-    /// Packets that may come to wait until flows with changed numbers are looked for.
+    /// Packets that may start to wait before the next search for renumbered flows.
     until_learning: usize,
     most_small_flows: usize,
     pending: [Pending; 2],
     pub(crate) flows: Flows,
     pub(crate) rows: Vec<PairPacket>,
-    /// Rows of super-segments whose segment size is not known yet, by flow.
+    /// Rows of super-segments with an unknown segment size, by flow.
     whole: [FoldMap<u32, Vec<(u32, Parts)>>; 2],
-    /// Time at point 2 less time at point 1 of the latest match.
+    /// Time at point 2 minus time at point 1 of the latest match.
     pub(crate) delta_ns: Option<i64>,
     /// Latest matched time at each point.
     matched_ns: [i64; 2],
     pub(crate) matches: u64,
     nothing_else_comes: bool,
     left_out: LeftOut,
-    /// Rows of flows that were let go, still in their places.
+    /// Rows of discarded flows that still take up space.
     left_out_rows: usize,
     /// Frames without an IP packet that could be matched.
     pub(crate) unmatchable: [u64; 2],
@@ -101,7 +102,7 @@ impl Matcher {
         self.pending[side].len()
     }
 
-    /// Takes the next packet of capture 1 (`side` 0) or 2.
+    /// Adds the next packet of capture 1 (`side` 0) or 2.
     #[inline]
     pub(crate) fn take(&mut self, side: usize, packet: &Packet) {
         let Some(network) = &packet.network else {
@@ -158,7 +159,7 @@ impl Matcher {
         }
     }
 
-    /// A packet that may be a super-segment.
+    /// Adds a packet that may be a super-segment.
     fn take_data(&mut self, side: usize, mut sighting: Sighting) {
         let known = self.flows.segment_bytes(side, sighting.flow);
         let suspect = match known {
@@ -272,7 +273,7 @@ impl Matcher {
         }
     }
 
-    /// Matches a packet with one that waits at the other point, or lets it wait itself.
+    /// Matches a packet with one that waits at the other point, or lets it wait.
     #[inline]
     fn place(&mut self, side: usize, sighting: &Sighting, may_cut: bool) {
         let mut key = self.key(sighting);
@@ -280,7 +281,7 @@ impl Matcher {
         if let Found::CutTo(slot, bytes) = found {
             found = Found::Nothing;
             if may_cut && self.cut(1 - side, slot, bytes) {
-                // which may have changed what keys are made of
+                // which may have changed the composition of keys
                 key = self.key(sighting);
                 found = self.find(side, sighting, key);
             }
@@ -356,7 +357,7 @@ impl Matcher {
     fn add_waiting(&mut self, side: usize, sighting: &Sighting, key: u64) {
         let row = self.rows.len() as u32;
         if row == pending::NONE {
-            return; // 2^32 packets: hundreds of gigabytes of rows would come first
+            return; // 2^32 packets: memory would be exhausted first
         }
         let content = self.precision.content(key, &sighting.parts);
         self.rows.push(new_row(side, sighting, content));
@@ -372,7 +373,7 @@ impl Matcher {
 
     #[cold]
     fn make_room(&mut self, side: usize) {
-        // which looks at all that wait: not for every packet
+        // which checks all waiting packets, so not for every packet
         if self.waited >= self.most_pending / 2 {
             self.waited = 0;
             self.cut_like_the_other_point(None);
@@ -391,14 +392,15 @@ impl Matcher {
         }
         let entry = self.pending[side].remove(slot);
         let row = &mut self.rows[entry.row as usize];
-        // what others have long overtaken was not captured there; the rest might still have come
+        // a packet that others have long overtaken was not captured there; the rest might still have arrived
         let settled = self.matched_ns[side].saturating_sub(row.time_ns[side]) > SETTLED_AFTER_NS;
         if !settled {
             row.crossing = Crossing::Forgotten;
         }
     }
 
-    /// A capture lacks what keys were made of so far: those of all waiting packets are made anew without it.
+    /// A capture lacks a field that keys included so far: the keys of all waiting packets are rebuilt without
+    /// it.
     #[inline]
     fn lower_precision(&mut self, precision: Precision) {
         if precision == self.precision {
@@ -417,7 +419,7 @@ impl Matcher {
     }
 }
 
-/// Which bytes of an ICMP message's body address translation leaves alone (RFC 5508): of an echo all but the
+/// The bytes of an ICMP message's body that address translation preserves (RFC 5508): of an echo all but the
 /// identifier; of an error the first eight of the header that it quotes, up to its TTL and checksum.
 fn lasting_icmp_bytes(kind: u8) -> std::ops::Range<usize> {
     match kind {
@@ -426,7 +428,7 @@ fn lasting_icmp_bytes(kind: u8) -> std::ops::Range<usize> {
     }
 }
 
-/// Times outside 1970 to 2116 are those of a broken clock or a damaged file; inside, differences fit 64 bits.
+/// Times outside 1970 to 2116 come from a broken clock or a damaged file; inside, differences fit 64 bits.
 #[inline]
 pub(crate) fn plausible(time_ns: i64) -> i64 {
     time_ns.clamp(0, 1 << 62)

@@ -1,10 +1,10 @@
-//! Super-segments, which segmentation offload makes of many wire packets, cut into what they became on the wire.
+//! Super-segments, which segmentation offload makes of many wire packets, split into these packets.
 
 use super::sighting::{Parts, Sighting};
 use crate::packet::PacketFlags;
 
-/// The smallest sensible maximum segment size by Linux (`TCP_MIN_MSS`): a smaller one would let one captured packet
-/// stand for thousands.
+/// The smallest sensible maximum segment size according to Linux (`TCP_MIN_MSS`): a smaller one would let one
+/// captured packet represent thousands.
 pub(crate) const SMALLEST_SEGMENT_BYTES: u32 = 88;
 /// The payload of an Ethernet frame less IPv4 and TCP headers without options: more may be a super-segment.
 pub(crate) const LARGEST_ETHERNET_PAYLOAD_BYTES: u32 = 1460;
@@ -12,12 +12,12 @@ pub(crate) const LARGEST_ETHERNET_PAYLOAD_BYTES: u32 = 1460;
 const ETHERNET_MTU_BYTES: u32 = 1500;
 /// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
 const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
-/// Pieces of one super-segment at most: Linux's `GSO_MAX_SIZE` in the smallest segments.
+/// Most pieces of one super-segment: Linux's `GSO_MAX_SIZE` in the smallest segments.
 const MOST_PIECES: u32 = 8 * 65_535 / SMALLEST_SEGMENT_BYTES;
 
-/// The segment size that a super-segment most likely has when neither the handshake nor the other point tells.
+/// The most likely segment size of a super-segment if neither the handshake nor the other point shows it.
 ///
-/// `plain_bytes` is the largest payload that the flow's other packets have.
+/// `plain_bytes` is the largest payload of the flow's other packets.
 pub(crate) fn likely_segment_bytes(sighting: &Sighting, plain_bytes: Option<u32>) -> Option<u32> {
     if let Some(bytes) = plain_bytes.filter(|bytes| can_cut(sighting.payload_bytes, *bytes)) {
         return Some(bytes);
@@ -31,9 +31,9 @@ pub(crate) fn likely_segment_bytes(sighting: &Sighting, plain_bytes: Option<u32>
         .then_some(guess)
 }
 
-/// True if a super-segment can be cut like this.
+/// True if a super-segment can be split like this.
 pub(crate) fn can_cut(payload_bytes: u32, segment_bytes: u32) -> bool {
-    /// So many small packets Linux joins at most on receipt (64 KiB in frames of the smallest size, rounded).
+    /// Most small packets that Linux joins on receipt (64 KiB in frames of the smallest size, rounded).
     const MOST_SMALL_PIECES: u32 = 64;
     let most = match segment_bytes {
         SMALLEST_SEGMENT_BYTES.. => MOST_PIECES,
@@ -44,8 +44,8 @@ pub(crate) fn can_cut(payload_bytes: u32, segment_bytes: u32) -> bool {
         && payload_bytes.div_ceil(segment_bytes) <= most
 }
 
-/// The wire packets of a super-segment. Hardware and Linux both count the identification up from piece to piece; FIN
-/// is on the last only.
+/// The wire packets of a super-segment. Hardware and Linux both count the identification up from piece to
+/// piece; only the last has FIN.
 pub(crate) fn pieces(
     whole: &Sighting,
     side: usize,
@@ -54,14 +54,14 @@ pub(crate) fn pieces(
     pieces_of(*whole, side, lengths(whole.payload_bytes, segment_bytes))
 }
 
-/// How long the segments are into which so many bytes are cut.
+/// The lengths of the segments into which these bytes are split.
 pub(crate) fn lengths(payload_bytes: u32, segment_bytes: u32) -> impl Iterator<Item = u32> + use<> {
     let count = payload_bytes.div_ceil(segment_bytes);
     (0..count).map(move |number| segment_bytes.min(payload_bytes - number * segment_bytes))
 }
 
-/// The same for pieces of given lengths, which together are as long as the whole. The whole may itself be the rest of a
-/// super-segment.
+/// The same for pieces of given lengths, which together are as long as the whole. The whole may itself be the
+/// rest of a super-segment.
 pub(crate) fn pieces_of(
     whole: Sighting,
     side: usize,

@@ -1,11 +1,11 @@
-//! Packets of one capture that wait for the other capture to come to them: found by key, given up in order of age.
+//! Packets of one capture that wait for the other capture: found by key, given up in order of age.
 
 use super::sighting::Parts;
 
-/// Stands for no slot.
+/// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Packets with equal keys that are looked at for one lookup: repeated acknowledgments without an identification are
-/// equal, floods of one packet must not make a lookup long.
+/// Most packets with equal keys that one lookup checks: repeated acknowledgments without an identification
+/// are equal, and floods of one packet must not make lookups slow.
 const MOST_EQUAL: usize = 512;
 
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,7 @@ pub(crate) struct Entry {
     /// Its row of the result.
     pub row: u32,
     pub parts: Parts,
-    /// Next in the bucket, later ones behind earlier ones, and those with a new key last.
+    /// Next in the bucket: later ones behind earlier ones, and those with a new key last.
     next: u32,
     older: u32,
     newer: u32,
@@ -97,7 +97,7 @@ impl Pending {
         &self.entries[slot as usize]
     }
 
-    /// Entries with this key in the order in which they got it, and no more than [`MOST_EQUAL`] of them.
+    /// Entries with this key in the order in which they got it, at most [`MOST_EQUAL`] of them.
     #[inline]
     pub(crate) fn with_key(&self, key: u64) -> impl Iterator<Item = (u32, &Entry)> {
         let mut slot = self.buckets[self.place(key)].head;
@@ -128,7 +128,7 @@ impl Pending {
         entry
     }
 
-    /// Makes an entry that of another packet, of the same age and in the same row.
+    /// Replaces the packet of an entry, with the same age and row.
     pub(crate) fn replace(&mut self, slot: u32, key: u64, parts: Parts) {
         let entry = self.entries[slot as usize];
         self.unlink(slot, &entry);
@@ -141,7 +141,7 @@ impl Pending {
         self.link(slot);
     }
 
-    /// All that wait and their slots, the oldest first.
+    /// All waiting packets and their slots, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
         let mut slot = self.oldest;
         std::iter::from_fn(move || {
@@ -156,7 +156,7 @@ impl Pending {
         self.iter().next()
     }
 
-    /// Tells all that wait where their rows are now.
+    /// Gives all waiting packets the new numbers of their rows.
     pub(crate) fn renumber_rows(&mut self, number: impl Fn(u32) -> u32) {
         let mut slot = self.oldest;
         while let Some(entry) = self.entries.get_mut(slot as usize) {
@@ -206,7 +206,7 @@ impl Pending {
         }
     }
 
-    /// Distributes all entries anew, in order of age so that buckets stay in that order.
+    /// Distributes all entries again, in order of age so that buckets stay in that order.
     fn rebuild(&mut self, buckets: usize, mut key_of: impl FnMut(&Entry) -> Option<u64>) {
         self.buckets.clear();
         self.buckets.resize(buckets, EMPTY);
@@ -240,12 +240,12 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Action {
         Insert(u64),
-        /// Removes the packet with this key that is so far from the oldest.
+        /// Remove the packet with this key at this distance from the oldest.
         Remove(u64, usize),
         RemoveOldest,
-        /// Makes the packet that is so far from the oldest one with a key of its own.
+        /// Give the packet at this distance from the oldest one a key of its own.
         Replace(usize),
-        /// Gives all packets keys modulo this.
+        /// Give all packets keys modulo this.
         Rekey(u64),
     }
 

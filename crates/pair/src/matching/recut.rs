@@ -1,4 +1,4 @@
-//! Finds out how long the segments of super-segments are, and cuts those that wait.
+//! Determines the segment length of super-segments, and splits those that wait.
 
 use super::pending::{Entry, NONE};
 use super::sighting::{Parts, Precision, Sighting};
@@ -6,7 +6,8 @@ use super::{Matcher, offload};
 use crate::packet::{PacketFlags, PairPacket};
 
 impl Matcher {
-    /// There are super-segments: their pieces need not agree in all that keys hold otherwise.
+    /// Called when super-segments appear: their pieces need not agree in all the fields that keys otherwise
+    /// include.
     pub(super) fn expect_offload(&mut self) {
         self.lower_precision(Precision {
             strict_data: false,
@@ -14,7 +15,7 @@ impl Matcher {
         });
     }
 
-    /// The length of the wire packet at the other point that begins as this super-segment does.
+    /// The length of the wire packet at the other point that begins like this super-segment.
     pub(super) fn first_piece_elsewhere(&self, side: usize, sighting: &Sighting) -> Option<u32> {
         let key = self.key(sighting);
         let entry = self.pending[1 - side].with_key(key).find(|(_, entry)| {
@@ -28,8 +29,8 @@ impl Matcher {
         Some(self.rows[entry.1.row as usize].payload_bytes)
     }
 
-    /// Where both points hold super-segments and no handshake, neither can tell the other: the likeliest size is
-    /// taken at both.
+    /// If both points hold super-segments and no handshake, neither shows the size: the most likely one is
+    /// used at both.
     pub(super) fn guess_for_both(&mut self, side: usize, sighting: &Sighting) -> Option<u32> {
         let partner = self.flows.get(side, sighting.flow).partner;
         if partner == NONE || !self.flows.get(1 - side, partner).whole_super_segments {
@@ -51,8 +52,9 @@ impl Matcher {
         Some(bytes)
     }
 
-    /// The first segment of a super-segment has become known, and so the segment size of its flow: all that waited for
-    /// it are cut. Unless the other point holds longer wire packets: then this one was short.
+    /// Called when the first segment of a super-segment, and so the segment size of its flow, has become
+    /// known: all that waited for it are split. Except if the other point holds longer wire packets: then
+    /// this one was short.
     pub(super) fn learn_segment_bytes(&mut self, side: usize, flow: u32, bytes: u32) {
         let partner = self.flows.get(side, flow).partner;
         let plain = (partner != NONE)
@@ -79,8 +81,8 @@ impl Matcher {
         }
     }
 
-    /// Where the packet of a row waits, if it still does. `parts` are its own, or those of another piece of the same
-    /// super-segment: their keys differ by what the row tells.
+    /// The slot of a row's packet, if it still waits. `parts` are its own, or those of another piece of the
+    /// same super-segment: the row gives the difference of their keys.
     fn slot_of(&self, side: usize, row: u32, parts: &Parts) -> Option<u32> {
         let waiting = &self.rows[row as usize];
         let (sequence, bytes) = (waiting.sequence, waiting.payload_bytes);
@@ -91,7 +93,8 @@ impl Matcher {
             .map(|(slot, _)| slot)
     }
 
-    /// Cuts a super-segment that waits, whole or cut otherwise, into segments of `bytes`. False if it cannot be.
+    /// Splits a waiting super-segment, whole or split differently, into segments of `bytes`. False if that is
+    /// impossible.
     #[cold]
     pub(super) fn cut(&mut self, side: usize, slot: u32, bytes: u32) -> bool {
         let entry = *self.pending[side].entry(slot);
@@ -99,7 +102,7 @@ impl Matcher {
             return false;
         };
         self.expect_offload();
-        // no super-segment at all, but a packet larger than was announced
+        // no super-segment, but a packet larger than announced
         let is_one = bytes == whole.payload_bytes && entry.parts.has(Parts::PIECE);
         if !is_one && !offload::can_cut(whole.payload_bytes, bytes) {
             return false;
@@ -129,8 +132,8 @@ impl Matcher {
         true
     }
 
-    /// The super-segment that a waiting entry is, or is a piece of, with its first row; `None` if a piece of it has
-    /// been matched already.
+    /// The super-segment of a waiting entry or piece, with its first row; `None` if a piece of it has been
+    /// matched already.
     fn reassembled(&self, side: usize, entry: &Entry) -> Option<(u32, Sighting)> {
         let own = self.rows[entry.row as usize];
         let belongs = |row: &PairPacket| {

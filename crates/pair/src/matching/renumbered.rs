@@ -1,13 +1,14 @@
-//! Connections whose sequence numbers a device between the points changes.
+//! Connections with sequence numbers that a device between the points changes.
 //!
-//! Firewalls that make initial sequence numbers hard to guess (sequence number randomization of Cisco's, `modulate state`
-//! of pf) add a constant to the sequence numbers of one direction of a connection, or of both, and take it from what the
-//! other direction acknowledges. Keys hold these numbers, so that nothing of such a connection matches. What the
-//! device leaves alone tells which packets are the same: timestamps, identifications, lengths, windows and flags. Where
-//! several of them, and no others, differ by one constant, it is taken off at point 2.
+//! Firewalls that make initial sequence numbers hard to guess (sequence number randomization of Cisco's,
+//! `modulate state` of pf) add a constant to the sequence numbers of one direction of a connection, or of
+//! both, and subtract it from the acknowledgments of the other direction. Keys include these numbers, so that
+//! no packet of such a connection matches. Fields that the device leaves unchanged identify equal packets:
+//! timestamps, identifications, lengths, windows and flags. If several of them, without exception, differ by
+//! one constant, it is subtracted at point 2.
 //!
-//! A proxy that ends connections and opens others carries the same bytes, too, but sends packets of its own: with
-//! timestamps and identifications of its own.
+//! A proxy that ends connections and opens others carries the same bytes, but sends packets of its own: with
+//! its own timestamps and identifications.
 
 use std::collections::HashSet;
 
@@ -17,18 +18,20 @@ use super::pending::{Entry, NONE};
 use super::sighting::{Parts, Sighting};
 use crate::packet::PacketFlags;
 
-/// So many packets come to wait before changed numbers are looked for again, and never fewer than wait already.
+/// Number of packets that start to wait before the next search for changed numbers, and never fewer than wait
+/// already.
 pub(super) const LEARNT_AFTER: usize = 1024;
-/// So many times in a row they are looked for while some are found.
+/// Most consecutive searches while some are found.
 const MOST_ROUNDS: usize = 8;
-/// Packets alike that are told apart by their identifications; more say nothing.
+/// Most identical packets that identifications can distinguish; more are not used.
 const MOST_ALIKE: usize = 64;
-/// Packets with equal timestamps that prove a constant: of flows of one name, and of others. Timestamps of connections
-/// are apart by random numbers in most systems, and their echoes are the other end's.
+/// Packets with equal timestamps that prove a constant: for flows of one name, and for others. Most systems
+/// offset the timestamps of connections by random numbers, and their echoes come from the other end.
 const BY_TIMESTAMPS: [u32; 2] = [2, 3];
-/// Without timestamps: packets with equal identifications, in both directions. These have 16 bits, and count up.
+/// Without timestamps: packets with equal identifications, in both directions. These have 16 bits, and count
+/// up.
 const BY_IDENTIFICATIONS: [u32; 2] = [2, 2];
-/// The same where the handshake was captured at both points and shows the same constant.
+/// The same if the handshake was captured at both points and shows the same constant.
 const BY_IDENTIFICATIONS_AND_SYN: u32 = 3;
 
 /// The constants that a device adds to the numbers of a flow between point 1 and point 2, modulo 2^32.
@@ -46,7 +49,7 @@ impl Added {
         }
     }
 
-    /// Gives a packet of point 2 the numbers that it has at point 1.
+    /// Converts a packet of point 2 to the numbers that it has at point 1.
     pub(super) fn undo(self, side: usize, sighting: &mut Sighting) {
         sighting.parts.bits |= Parts::RENUMBERED;
         if side == 0 {
@@ -60,18 +63,18 @@ impl Added {
     }
 }
 
-/// The numbers of a flow: the same at both points, or changed.
+/// The numbers of a flow: equal at both points, or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Numbering {
     #[default]
     Unknown,
-    /// Packets with sequence number and acknowledgment matched as they are.
+    /// Packets with sequence number and acknowledgment matched without a change.
     Kept,
     Changed(Added),
 }
 
 impl Numbering {
-    /// That of a flow whose other direction has this one, as far as it follows.
+    /// The numbering of the other direction of a flow with this one, as far as it follows.
     pub(super) fn of_reverse(self) -> Self {
         match self {
             Numbering::Changed(added) => Numbering::Changed(added.of_reverse()),
@@ -79,7 +82,7 @@ impl Numbering {
         }
     }
 
-    /// The constant added to sequence numbers; 0 where nothing is known.
+    /// The constant added to sequence numbers; 0 if unknown.
     pub(crate) fn sequence_added(self) -> u32 {
         match self {
             Numbering::Changed(added) => added.sequence,
@@ -89,7 +92,7 @@ impl Numbering {
 }
 
 impl Flows {
-    /// Learns from a match, and counts what became of SACK blocks.
+    /// Learns from a match, and counts SACK blocks that were changed or not.
     #[inline]
     pub(super) fn on_numbers(&mut self, first: u32, second: u32, one: &Parts, other: &Parts) {
         if one.has(Parts::RENUMBERED) {
@@ -110,7 +113,7 @@ impl Flows {
         }
     }
 
-    /// True if the numbers of a flow may be changed, for all that is known.
+    /// True if the numbers of a flow may be changed.
     fn may_be_renumbered(&self, side: usize, flow: u32) -> bool {
         let state = self.get(side, flow);
         let is_unknown = |numbering| numbering == Numbering::Unknown;
@@ -126,16 +129,16 @@ impl Flows {
     }
 }
 
-/// A packet that waits, of a flow whose numbers may be changed.
+/// An unmatched packet of a flow with numbers that may be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Trace {
-    /// Hash of what such a device leaves alone.
+    /// Hash of the fields that such a device preserves.
     lasting: u64,
     slot: u32,
     flow: u32,
 }
 
-/// A connection at both points: its first flow at each, and whether these are of one direction.
+/// A connection at both points: its first flow at each, and whether these have one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidates {
     leads: [u32; 2],
@@ -148,7 +151,7 @@ struct Vote {
     candidates: Candidates,
     /// Of the first flow, or of the other.
     direction: usize,
-    /// Added to the sequence numbers of the first flow and of the other.
+    /// Constants added to the sequence numbers of the first flow and of the other.
     added: [Option<u32>; 2],
     lasting: u64,
     by_timestamps: bool,
@@ -196,7 +199,7 @@ impl Ballot {
     }
 }
 
-/// The constant that most votes are for.
+/// The constant with the most votes.
 fn most_common(votes: &[Vote], direction: usize) -> Option<u32> {
     let mut added: Vec<u32> = votes
         .iter()
@@ -210,8 +213,8 @@ fn most_common(votes: &[Vote], direction: usize) -> Option<u32> {
 }
 
 impl Matcher {
-    /// Looks for connections whose numbers are changed, and matches what waits of them. What is matched no longer makes
-    /// others ambiguous, so that more may be found then.
+    /// Searches for connections with changed numbers, and matches their waiting packets. Matched packets no
+    /// longer make others ambiguous, so that more may be found then.
     #[cold]
     pub(super) fn learn_numberings(&mut self) {
         let waiting = self.pending[0].len() + self.pending[1].len();
@@ -228,7 +231,7 @@ impl Matcher {
         }
     }
 
-    /// The ballots that convince, one for a connection.
+    /// The convincing ballots, one for each connection.
     fn ballots(&self) -> Vec<Ballot> {
         let second = self.traces(1);
         if second.is_empty() {
@@ -261,7 +264,7 @@ impl Matcher {
         ballots
     }
 
-    /// Packets that wait at a point and may be the same with other numbers at the other point.
+    /// Unmatched packets at a point that may be equal to packets with other numbers at the other point.
     fn traces(&self, side: usize) -> Vec<Trace> {
         let waiting = self.pending[side].iter();
         waiting
@@ -278,7 +281,7 @@ impl Matcher {
             .collect()
     }
 
-    /// Hash of what such a device leaves alone; `None` where that is too little to know a packet by.
+    /// Hash of the fields that such a device preserves; `None` if they are too few to identify a packet.
     fn lasting(&self, parts: &Parts, payload_bytes: u32) -> Option<u64> {
         if !parts.is_tcp() {
             return None;
@@ -294,7 +297,7 @@ impl Matcher {
         Some(self.words.hash([value | echo << 32, sizes, kind]))
     }
 
-    /// The vote of a packet of point 2, if only one of point 1 is like it.
+    /// The vote of a packet of point 2, if exactly one of point 1 is identical.
     fn vote(&self, first: &[Trace], trace: &Trace) -> Option<Vote> {
         let from = first.partition_point(|other| other.lasting < trace.lasting);
         let alike = first[from..].iter();
@@ -345,20 +348,21 @@ impl Matcher {
             direction: usize::from(!is_first),
             added,
             lasting: trace.lasting,
-            // a clock that is common to connections may have had that value in another, but not with that echo too
+            // a clock that connections share may have had that value in another one, but not with the same
+            // echo
             by_timestamps: entry.parts.has_timestamps()
                 && (entry.parts.material[2] != 0 || same_id(there)),
         })
     }
 
-    /// Flow and numbers of a packet at point 1: equal for copies of it.
+    /// Flow and numbers of a packet at point 1: equal for its copies.
     fn numbers(&self, trace: &Trace) -> (u32, u32, u32) {
         let entry = self.pending[0].entry(trace.slot);
         let sequence = self.rows[entry.row as usize].sequence;
         (trace.flow, sequence, entry.parts.material[0])
     }
 
-    /// True if chance cannot have made such a ballot, nor a proxy.
+    /// True if neither chance nor a proxy can produce such a ballot.
     fn is_convincing(&self, ballot: &Ballot) -> bool {
         let added = ballot.added.map(Option::unwrap_or_default);
         let is_complete = ballot.added.iter().all(Option::is_some) || self.nothing_else_comes;
@@ -379,7 +383,7 @@ impl Matcher {
         if are_translated && !one.shares_an_end(&two) {
             return false;
         }
-        // beside others that are changed, a connection of one packet is, too
+        // beside others that are changed, a connection of one packet is too
         let beside_others = self.nothing_else_comes && self.flows.renumbered && ballot.against == 0;
         if beside_others && (ballot.by_timestamps > 0 || !are_translated) {
             return true;
@@ -391,19 +395,19 @@ impl Matcher {
             || with_syn && ballot.agreeing() >= BY_IDENTIFICATIONS_AND_SYN
     }
 
-    /// The constant that the SYNs of a flow show, where both points saw it.
+    /// The constant that the SYNs of a flow show, if both points captured it.
     fn added_to_syn(&self, [first, second]: [u32; 2]) -> Option<u32> {
         let syn = |side, flow| (flow != NONE).then(|| self.flows.get(side, flow).syn)?;
         Some(syn(1, second)?.wrapping_sub(syn(0, first)?))
     }
 
-    /// Addresses and ports at a point of the first of two directions.
+    /// Addresses and ports at a point for the first of two directions.
     fn tuple_of(&self, side: usize, [there, back]: [[u32; 2]; 2]) -> Option<Tuple> {
         let tuple = |flow| (flow != NONE).then(|| self.flows.get(side, flow).tuple);
         tuple(there[side]).or_else(|| Some(tuple(back[side])?.reversed()))
     }
 
-    /// The flows of both points in each direction, [`NONE`] where a point has not seen it.
+    /// The flows of both points in each direction, [`NONE`] if a point has not captured it.
     fn flows_of(&self, candidates: Candidates) -> [[u32; 2]; 2] {
         let [first, second] = candidates.leads;
         let (back, other) = (
@@ -416,7 +420,7 @@ impl Matcher {
         }
     }
 
-    /// Notes what is added to the numbers of a connection.
+    /// Records the constants of a connection.
     fn renumber(&mut self, ballot: &Ballot) {
         let [sequence, acknowledgment] = ballot.added.map(Option::unwrap_or_default);
         let added = Added {
@@ -442,7 +446,7 @@ impl Matcher {
         self.flows.renumbered = true;
     }
 
-    /// Takes what waits of connections with changed numbers once more, in the order in which it came.
+    /// Processes waiting packets of renumbered connections again, in order of arrival.
     fn match_renumbered(&mut self) {
         let mut again: Vec<(u32, usize, u32)> = Vec::new();
         for side in 0..2 {
@@ -473,7 +477,7 @@ impl Matcher {
         }
     }
 
-    /// Takes a packet back that waits.
+    /// Withdraws a waiting packet.
     fn withdraw(&mut self, side: usize, slot: u32) -> Sighting {
         let entry = self.pending[side].remove(slot);
         let sighting = self.sighting_of(side, &entry);

@@ -1,25 +1,27 @@
-//! A packet as seen at one point, and the key by which it is found at the other.
+//! A packet at one point, and the key by which it is found at the other.
 //!
-//! The key is a hash of what neither routers nor address translation rewrite. Of TCP these are the sequence and
-//! acknowledgment numbers, the timestamps, SYN, RST, whether there is data, and without data the window, SACK blocks
-//! and FIN. Not so the length, PSH and FIN of data (segmentation offload moves them), addresses, ports, TTL, DSCP and
-//! ECN. Of other protocols these are the length and the first bytes of the payload.
+//! The key is a hash of fields that neither routers nor address translation rewrite. For TCP these are the
+//! sequence and acknowledgment numbers, the timestamps, SYN, RST, whether there is data, and without data the
+//! window, SACK blocks and FIN. Excluded are the length, PSH and FIN of data (segmentation offload moves
+//! them), addresses, ports, TTL, DSCP and ECN. For other protocols these are the length and the first bytes
+//! of the payload.
 
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 
 use crate::hash::{Words, fold};
 
-/// Bytes of payload that tell packets without sequence numbers apart.
+/// Bytes of payload that distinguish packets without sequence numbers.
 pub(crate) const PAYLOAD_KEY_BYTES: usize = 16;
 /// In place of a protocol number: IP fragments other than the first.
 pub(crate) const FRAGMENT: u8 = 255;
 const TCP: u8 = 6;
 
-/// The parts of the key, kept so that it can be made again with less precision.
+/// The parts of the key, stored so that it can be rebuilt with less precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// TCP: acknowledgment, TSval, TSecr, window or 0, hash of the SACK blocks (of a SYN: the MSS option, which is
-    /// no part of the key). Others: 16 bytes of payload, token of the flow where the payload says little.
+    /// TCP: acknowledgment, TSval, TSecr, window or 0, hash of the SACK blocks (for a SYN: the MSS option,
+    /// which is no part of the key). Others: 16 bytes of payload, and the token of the flow if the payload is
+    /// commonplace.
     pub material: [u32; 5],
     pub identification: u16,
     pub protocol: u8,
@@ -31,14 +33,14 @@ impl Parts {
     pub(crate) const RST: u8 = 2;
     pub(crate) const DATA: u8 = 4;
     pub(crate) const BARE_FIN: u8 = 8;
-    /// A device between the points changes the numbers of its flow; those of capture 2 are as capture 1 would have them.
-    /// SACK blocks may be changed or not, so they are no part of the key.
+    /// A device between the points changes the numbers of its flow; those of capture 2 are converted to
+    /// capture 1's. SACK blocks may be changed or not, so they are no part of the key.
     pub(crate) const RENUMBERED: u8 = 16;
     /// A piece of a super-segment.
     pub(crate) const PIECE: u8 = 32;
     /// A piece of a super-segment other than the first: its identification is a guess.
     pub(crate) const LATER_PIECE: u8 = 64;
-    /// A super-segment whose segment size is not known yet.
+    /// A super-segment with an unknown segment size.
     pub(crate) const WHOLE: u8 = 128;
     const IN_KEY: u8 = Self::SYN | Self::RST | Self::DATA | Self::BARE_FIN;
 
@@ -52,7 +54,7 @@ impl Parts {
         self.protocol == TCP
     }
 
-    /// True if a TCP packet acknowledges something. One in 2^32 that does has the number 0.
+    /// True if a TCP packet acknowledges data. One in 2^32 that does has the number 0.
     #[inline]
     pub(crate) fn acknowledges(&self) -> bool {
         self.protocol == TCP && self.material[0] != 0
@@ -63,7 +65,7 @@ impl Parts {
         self.bits & Self::IN_KEY
     }
 
-    /// True if timestamps tell a packet from its retransmission.
+    /// True if timestamps distinguish a packet from its retransmission.
     #[inline]
     pub(crate) fn has_timestamps(&self) -> bool {
         self.protocol == TCP && (self.material[1], self.material[2]) != (0, 0)
@@ -106,7 +108,7 @@ impl Parts {
         }
     }
 
-    /// `payload` is what was captured of it and is not rewritten on the way.
+    /// `payload` is the captured part that is not rewritten on the path.
     pub(crate) fn of_other(
         network: &Network,
         protocol: u8,
@@ -128,7 +130,7 @@ impl Parts {
     }
 }
 
-/// True if chance or habit produces such a payload again: fewer than six different bytes.
+/// True if chance or habit repeats such a payload: fewer than six different bytes.
 fn is_commonplace(words: [u64; 2]) -> bool {
     let mut seen = [0u64; 4];
     for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
@@ -138,14 +140,14 @@ fn is_commonplace(words: [u64; 2]) -> bool {
     different < 6
 }
 
-/// The fields that the captures hold of every packet, and so what keys may be made of.
+/// The fields that the captures hold for every packet, of which keys may consist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Precision {
     pub timestamps: bool,
     pub sack: bool,
     pub payload_bytes: u8,
-    /// No super-segments have come yet: keys of data packets hold all that those of others do, not only the sequence
-    /// number.
+    /// No super-segments so far: keys of data packets include all fields that those of others do, not only
+    /// the sequence number.
     pub strict_data: bool,
 }
 
@@ -161,7 +163,7 @@ impl Default for Precision {
 }
 
 impl Precision {
-    /// The precision left where a snapshot length cut the options of such a packet off.
+    /// The precision left if a snapshot length cut the options of such a packet off.
     pub(crate) fn without_options(self, tcp: &TcpSegment) -> Self {
         Self {
             timestamps: self.timestamps && tcp.options.timestamps.is_some(),
@@ -199,9 +201,9 @@ impl Precision {
         ])
     }
 
-    /// The mark of copies of a packet among other packets of its flow: its key's hash, odd where chance or habit does
-    /// not produce such contents again. TCP does, when it repeats data, and what merges packets on receipt changes all
-    /// but the numbers of the bytes: its data have no other contents.
+    /// The mark of copies of a packet among other packets of its flow: its key's hash, odd unless chance or
+    /// habit repeats such contents. TCP repeats them in retransmissions, and receive offload changes
+    /// everything but the numbers of the bytes: its data has no other contents.
     #[inline]
     pub(crate) fn content(self, key: u64, parts: &Parts) -> u32 {
         if parts.protocol == TCP {
@@ -214,15 +216,15 @@ impl Precision {
         key as u32 & !1 | u32::from(!self.is_commonplace(parts))
     }
 
-    /// True if acknowledgment numbers and timestamps are equal: no part of the keys of data packets that may be pieces
-    /// of super-segments.
+    /// True if acknowledgment numbers and timestamps are equal: they are no part of the keys of data packets
+    /// that may be pieces of super-segments.
     #[inline]
     pub(crate) fn agree(self, one: &Parts, other: &Parts) -> bool {
         one.material[0] == other.material[0]
             && (!self.timestamps || one.material[1..3] == other.material[1..3])
     }
 
-    /// True if the timestamps are so near each other that both packets can be of one super-segment.
+    /// True if the timestamps are close enough for both packets to belong to one super-segment.
     pub(crate) fn are_near(self, one: &Parts, other: &Parts) -> bool {
         /// Clocks for timestamps tick once per millisecond in most systems (RFC 7323, section 5.4: 1 ms to 1 s).
         const NEAR_TICKS: i32 = 50;
@@ -230,7 +232,7 @@ impl Precision {
         !self.timestamps || (-NEAR_TICKS..=NEAR_TICKS).contains(&apart)
     }
 
-    /// So little tells this packet apart that it matches only within its own flow.
+    /// True if this packet has so few distinguishing fields that it matches only within its own flow.
     pub(crate) fn is_commonplace(self, parts: &Parts) -> bool {
         let [a, b, c, d, _] = parts.material.map(u64::from);
         parts.protocol != TCP && is_commonplace(self.masked([a | b << 32, c | d << 32]))
@@ -262,6 +264,6 @@ pub(crate) struct Sighting {
     pub ip_bytes: u32,
     pub ttl: u8,
     pub tos: u8,
-    /// [`crate::PacketFlags`] to begin with.
+    /// Initial [`crate::PacketFlags`].
     pub flags: u16,
 }

@@ -1,9 +1,9 @@
-//! Super-segments whose segments are not of one length, cut as the packets at the other point are.
+//! Super-segments with segments of different lengths, split like the packets at the other point.
 //!
-//! A sender's segments are full ones but for the last of what it had to send, and segmentation offload may join what was
-//! sent before and after such a short one. Cut into full segments, the pieces from there on are packets that never were.
-//! What waits of such a super-segment is covered with the packets that wait at the other point and are of its bytes. What
-//! they leave open was lost, or missed there.
+//! A sender's segments are full except for the last of its data, and segmentation offload may join data
+//! before and after such a short one. Split into full segments, the pieces after it are packets that never
+//! existed. The unmatched parts of such a super-segment are covered with the unmatched packets at the other
+//! point that contain its bytes. Uncovered parts were lost, or are missing there.
 
 use super::leftovers::Orders;
 use super::pending::NONE;
@@ -11,7 +11,7 @@ use super::sighting::{Parts, Sighting};
 use super::{Matcher, new_row, offload};
 use crate::packet::{PacketFlags, PairPacket};
 
-/// Packets with one sequence number that are looked at for one place.
+/// Most packets with one sequence number that are checked for one position.
 const MOST_ALIKE: usize = 16;
 
 /// A packet with data that waits at the other point.
@@ -22,7 +22,7 @@ struct Mark {
     slot: u32,
 }
 
-/// A super-segment or a piece of one that waits.
+/// A waiting super-segment or piece of one.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     slot: u32,
@@ -32,14 +32,15 @@ struct Piece {
 /// A packet of the other point that covers part of a super-segment.
 #[derive(Debug, Clone, Copy)]
 struct Tile {
-    /// From the beginning of what is covered.
+    /// From the beginning of the covered part.
     offset: u32,
     payload_bytes: u32,
     slot: u32,
 }
 
 impl Matcher {
-    /// Cuts what waits of super-segments along the packets that wait at the other point, and matches those.
+    /// Splits the waiting parts of super-segments along the packets that wait at the other point, and matches
+    /// those.
     pub(super) fn cut_like_the_other_point(&mut self, orders: Option<&Orders>) {
         for side in 0..2 {
             let pieces = self.waiting_pieces(side);
@@ -75,7 +76,7 @@ impl Matcher {
             .collect()
     }
 
-    /// Data at the other point of the flows that these are of.
+    /// Data at the other point that belongs to the flows of these pieces.
     fn marks(&self, side: usize, pieces: &[Piece]) -> Vec<Mark> {
         let mut flows: Vec<u32> = pieces
             .iter()
@@ -103,7 +104,7 @@ impl Matcher {
         &self.rows[piece.row as usize]
     }
 
-    /// Its place may be another one's by now.
+    /// True if it still waits: its slot may have been reused.
     fn still_waits(&self, side: usize, piece: &Piece) -> bool {
         let waits = waits(self.row(piece));
         waits && self.pending[side].entry(piece.slot).row == piece.row
@@ -117,7 +118,7 @@ impl Matcher {
             && one.sequence.wrapping_add(one.payload_bytes) == next.sequence
     }
 
-    /// Cuts consecutive pieces of one super-segment anew.
+    /// Splits consecutive pieces of one super-segment again.
     fn cut_run(&mut self, side: usize, run: &[Piece], marks: &[Mark], orders: Option<&Orders>) {
         let whole = self.joined(side, run);
         let tiles = self.tiles(side, &whole, marks);
@@ -152,13 +153,13 @@ impl Matcher {
             self.pending[side].remove(slot);
             self.rows[row as usize].flags.set(PacketFlags::WITHDRAWN);
         }
-        // from the other side: what is matched keeps the rows of this one, and so the order of the pieces
+        // from the other side: a match keeps the rows of this one, and so the order of the pieces
         for tile in tiles {
             self.match_after_all(1 - side, tile.slot, orders);
         }
     }
 
-    /// Consecutive pieces as one.
+    /// Consecutive pieces joined.
     fn joined(&self, side: usize, run: &[Piece]) -> Sighting {
         let head = self.sighting_of(side, self.pending[side].entry(run[0].slot));
         let rest = &run[1..];
@@ -172,15 +173,15 @@ impl Matcher {
         }
     }
 
-    /// Packets of the other point that cover a super-segment, or the rest of one, as far as they wait: in order, and none
-    /// over another.
+    /// Waiting packets of the other point that cover a super-segment, or the rest of one: in order, without
+    /// overlaps.
     fn tiles(&self, side: usize, whole: &Sighting, marks: &[Mark]) -> Vec<Tile> {
         let flow = self.flows.get(side, whole.flow).partner;
         let mut tiles = Vec::new();
         if flow == NONE {
             return tiles;
         }
-        // many transmissions of the same bytes must not make this long
+        // many transmissions of the same bytes must not make this slow
         let mut looks_left =
             MOST_ALIKE + 4 * (whole.payload_bytes / offload::SMALLEST_SEGMENT_BYTES) as usize;
         let mut covered = 0;
@@ -205,7 +206,7 @@ impl Matcher {
         tiles
     }
 
-    /// Of packets that begin alike the one that is likeliest part of a super-segment, with its length.
+    /// Among packets that begin alike the most likely part of a super-segment, with its length.
     fn likeliest(
         &self,
         side: usize,
@@ -232,19 +233,19 @@ impl Matcher {
     }
 }
 
-/// True if the packet of a row, which came to wait, still does.
+/// True if the packet of a row still waits.
 fn waits(row: &PairPacket) -> bool {
     !row.is_matched() && !row.flags.has(PacketFlags::WITHDRAWN)
 }
 
-/// The first packets, all with one sequence number, that begin in a super-segment past what is covered of it.
+/// The first packets, all with one sequence number, that begin in a super-segment after its covered part.
 fn first_marks<'a>(
     marks: &'a [Mark],
     flow: u32,
     whole: &Sighting,
     covered: u32,
 ) -> Option<&'a [Mark]> {
-    // from there, or after sequence numbers have begun again
+    // from there, or after sequence numbers wrapped
     [whole.sequence.wrapping_add(covered), 0]
         .into_iter()
         .find_map(|sequence| {
@@ -260,7 +261,7 @@ fn first_marks<'a>(
         })
 }
 
-/// How long the pieces are into which tiles cut: what they leave open is cut into full segments.
+/// Lengths of the pieces made by tiles: uncovered parts are split into full segments.
 fn lengths(tiles: &[Tile], payload_bytes: u32, segment_bytes: u32) -> Vec<u32> {
     let mut all = Vec::with_capacity(tiles.len() + 1);
     let mut covered = 0;

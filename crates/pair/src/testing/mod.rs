@@ -1,4 +1,4 @@
-//! Two captures of one path made by hand, with what became of every packet known.
+//! Two synthetic captures of one path, with the known fate of every packet.
 
 mod path;
 mod wire;
@@ -12,15 +12,15 @@ use whydrop_capture::{Capture, OpenOptions};
 
 use crate::{Crossing, NOT_CAPTURED, Pair, PairError, PairOptions, read_pair};
 
-/// A packet's way past both points: what each capture would hold of it, and the expected verdict.
+/// A packet's transit past both points: its contents in each capture, and the expected verdict.
 #[derive(Debug, Clone)]
 pub(crate) struct Journey {
-    /// As it passed each point; `None` if it did not come that far, or the capture does not hold it.
+    /// At each point; `None` if it did not get that far, or the capture does not hold it.
     pub seen: [Option<Passing>; 2],
     pub crossing: Crossing,
 }
 
-/// Packets of one test: their captures, and the verdicts to compare with.
+/// Packets of one test: their captures, and the expected verdicts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scene {
     pub journeys: Vec<Journey>,
@@ -35,7 +35,7 @@ impl Scene {
         }
     }
 
-    /// Changes how packets look at one point.
+    /// Changes the packets at one point.
     pub(crate) fn at(mut self, side: usize, change: impl Fn(&mut Passing)) -> Self {
         for journey in &mut self.journeys {
             if let Some(passing) = &mut journey.seen[side] {
@@ -108,8 +108,8 @@ impl Scene {
         pair
     }
 
-    /// Packets whose verdict is not the expected one, or that were matched with another one. Only for captures
-    /// without super-segments.
+    /// Packets with an unexpected verdict, or matched with another one. Only for captures without
+    /// super-segments.
     pub(crate) fn wrong(&self, pair: &Pair) -> Vec<String> {
         let (_, orders) = self.files();
         let mut found: Vec<Option<(Crossing, [u32; 2])>> = vec![None; self.journeys.len()];

@@ -31,18 +31,18 @@ impl Random {
     }
 }
 
-/// Events that befall packets between the points and at them.
+/// Events that affect packets between the points and at them.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
     /// Time from point 1 to 2, and from 2 to 1.
     pub transit_ns: [i64; 2],
-    /// Added to it: up to this, at random, in order.
+    /// Random addition of up to this, in order.
     pub jitter_ns: i64,
-    /// Probability that a packet is held up so that others overtake it.
+    /// Probability that a packet is delayed so that others overtake it.
     pub reordered: f64,
     /// Probabilities of loss between the points, by direction.
     pub lost: [f64; 2],
-    /// Probability of loss beyond point 2, of data.
+    /// Probability of loss beyond point 2, for data.
     pub lost_beyond: f64,
     /// Probability that a capture misses a packet.
     pub missed: [f64; 2],
@@ -71,13 +71,13 @@ pub(crate) struct Transfer {
     pub start_ns: i64,
     pub segments: u32,
     pub segment_bytes: u32,
-    /// Every so many segments, one is shorter by [`SHORTER_BYTES`]; 0 for none.
+    /// After this many segments, one is shorter by [`SHORTER_BYTES`]; 0 for none.
     pub short_every: u32,
-    /// One segment each.
+    /// Interval between segments.
     pub gap_ns: i64,
     pub handshake: bool,
     pub timestamps: bool,
-    /// Number packets, or leave the identification 0.
+    /// Number packets; otherwise the identification is 0.
     pub numbered: bool,
     pub first_sequence: u32,
 }
@@ -100,7 +100,7 @@ impl Default for Transfer {
     }
 }
 
-/// Bytes that short segments lack.
+/// Difference of short segments from full ones.
 const SHORTER_BYTES: u32 = 24;
 
 /// The next event.
@@ -112,7 +112,7 @@ enum Event {
     Acknowledged(u32, Vec<u32>),
     /// The sender sends segment `0` for the first time.
     Sends(u32),
-    /// Nothing was heard of segment `0`, sent `1` times.
+    /// No acknowledgment of segment `0`, sent `1` times, arrived.
     TimesOut(u32, u32),
 }
 
@@ -124,7 +124,7 @@ struct Simulation<'a> {
     events: BinaryHeap<Reverse<(i64, u64, Event)>>,
     event_number: u64,
     identifications: [u16; 2],
-    /// Latest time at which a packet left the path, by direction: it keeps the order.
+    /// Latest time at which a packet left the path, by direction: it preserves the order.
     left_ns: [i64; 2],
     received: BTreeSet<u32>,
     expected: u32,
@@ -135,12 +135,12 @@ struct Simulation<'a> {
     sent: Vec<(u32, i64)>,
 }
 
-/// One millisecond to a point from its end.
+/// Time between a point and its end.
 const ACCESS_NS: i64 = 500 * US;
 const RESEND_AFTER_NS: i64 = 12 * MS;
 
 impl Path {
-    /// Sends the transfers over the path and says what each capture holds.
+    /// Sends the transfers over the path and returns what each capture holds.
     pub(crate) fn carry(&self, transfers: &[Transfer]) -> Scene {
         let mut journeys = Vec::new();
         for (number, transfer) in transfers.iter().enumerate() {
@@ -201,7 +201,7 @@ impl Simulation<'_> {
                 }
             }
         }
-        // both captures go on past the last data
+        // both captures continue past the last data
         for (direction, after) in [(0, 20), (1, 25), (0, 30)] {
             let body = self.closing_body(direction);
             self.pass(direction, end + after * MS, body, true);
@@ -338,7 +338,7 @@ impl Simulation<'_> {
             return;
         };
         let below = self.below;
-        // three segments above a hole, and no news of the hole for a round trip
+        // three segments above a hole, and no information about the hole for a round trip
         for hole in below..highest.saturating_sub(3) {
             let (_, sent) = self.sent[hole as usize];
             if !self.is_acknowledged(hole) && now - sent > RESEND_AFTER_NS {
@@ -347,7 +347,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// A packet leaves its end at `now`; when it arrives at the other, if it does. Direction 0 is the client's.
+    /// A packet leaves its end at `now`; returns when it arrives at the other, if it does. Direction 0 is the
+    /// client's.
     fn pass(&mut self, direction: usize, now: i64, body: Body, safe: bool) -> Option<i64> {
         let identification = &mut self.identifications[direction];
         *identification = identification.wrapping_add(1);
@@ -378,7 +379,7 @@ impl Simulation<'_> {
         if !safe && self.random.chance(path.reordered) {
             after_ns += MS;
         } else {
-            // queues keep the order
+            // queues preserve the order
             after_ns = after_ns.max(self.left_ns[direction] + 1);
             self.left_ns[direction] = after_ns;
         }

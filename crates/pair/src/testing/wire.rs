@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// An IP packet's header fields and what it carries.
+/// An IP packet's header fields and its contents.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wire {
     pub source: (IpAddr, u16),
@@ -27,7 +27,7 @@ pub(crate) enum Body {
         payload_bytes: u32,
     },
     Udp(Vec<u8>),
-    /// Type, code and what follows the checksum.
+    /// Type, code and the bytes after the checksum.
     Icmp(u8, u8, Vec<u8>),
     /// A fragment of a UDP packet: its offset, the flag that more follow, its bytes.
     Fragment(u16, bool, Vec<u8>),
@@ -36,14 +36,14 @@ pub(crate) enum Body {
 /// A packet at a point.
 #[derive(Debug, Clone)]
 pub(crate) struct Passing {
-    /// As the point's clock says.
+    /// On the point's clock.
     pub time_ns: i64,
-    /// True time, which decides the order in the file.
+    /// True time, which determines the order in the file.
     pub order_ns: i64,
     pub wire: Wire,
 }
 
-/// How one point captures.
+/// Capture settings of one point.
 #[derive(Debug, Clone)]
 pub(crate) struct Encoding {
     pub snaplen_bytes: usize,
@@ -116,7 +116,7 @@ impl Wire {
         match (self.source.0, self.destination.0) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 bytes.extend([0x45, self.tos]);
-                // super-segments longer than that have the length 0, as Linux writes them
+                // longer super-segments have the length 0, as Linux writes them
                 let length = u16::try_from(total).unwrap_or(0);
                 bytes.extend(length.to_be_bytes());
                 bytes.extend(self.identification.to_be_bytes());

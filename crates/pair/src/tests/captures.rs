@@ -1,4 +1,4 @@
-//! Captures that are odd as wholes: of other paths, of other times, damaged, the same twice, too large for the memory.
+//! Unusual captures: of other paths, of other times, damaged, the same twice, too large for the memory.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -150,7 +150,7 @@ fn losses_that_a_long_path_has_not_repaired_when_both_captures_end_are_losses() 
         ..Transfer::default()
     };
     let mut scene = path.carry(&[transfer]);
-    // in the midst of traffic
+    // amid traffic
     let end_ns = Transfer::default().start_ns + 2500 * MS;
     for journey in &mut scene.journeys {
         for seen in &mut journey.seen {
@@ -181,7 +181,7 @@ fn one_direction_without_hop_counts_is_known_by_its_losses() {
         let passing = journey.seen.iter().flatten().next();
         passing.is_some_and(|passing| passing.wire.source.1 == 40_000)
     });
-    // the clocks say the opposite
+    // the clocks show the opposite
     let scene = scene.at(1, |passing| passing.time_ns -= 1000 * MS);
     let pair = scene.read().unwrap();
     assert_eq!(pair.flows[0].direction, Direction::FirstToSecond);
@@ -228,7 +228,7 @@ fn the_progress_function_can_stop_the_reading() {
 
 #[test]
 fn snapshot_lengths_may_differ() {
-    // without TCP options; with part of them; the other capture is whole
+    // without TCP options; with part of them; the other capture is complete
     for snaplen_bytes in [40, 52, 54, 60, 64] {
         for side in 0..2 {
             let encoding = Encoding {
@@ -267,7 +267,7 @@ fn a_packet_duplicated_between_the_points_is_counted_as_such() {
             let mut copy = journey.clone();
             copy.seen[0] = None;
             copy.crossing = Crossing::Duplicated;
-            // later than the reader takes for a copy made by the capture
+            // later than a copy made by the capture could be
             if let Some(passing) = &mut copy.seen[1] {
                 passing.time_ns += 150 * MS;
                 passing.order_ns += 150 * MS;

@@ -1,4 +1,4 @@
-//! Clocks that are wrong.
+//! Wrong clocks.
 
 use crate::testing::{Path, Random, Scene, Transfer};
 use crate::{Direction, PairOptions};
@@ -52,7 +52,7 @@ fn a_clock_stepped_on_the_way_does_not_matter() {
 fn drift_of_hundreds_of_parts_per_million_does_not_hide_the_direction() {
     let start = Transfer::default().start_ns;
     for drift in [-400e-6, 400e-6] {
-        // hop counts say nothing
+        // hop counts show nothing
         let pair = scene()
             .at(1, |passing| {
                 let since = (passing.time_ns - start) as f64;
@@ -95,7 +95,7 @@ fn a_transit_of_microseconds_under_jittery_clocks_still_shows_the_direction() {
 
 #[test]
 fn a_long_time_before_the_overlap_is_read_through() {
-    // capture 1 has run for 300 000 packets of other connections before the common ones
+    // capture 1 has 300 000 packets of other connections before the common ones
     let early = Transfer {
         client: ("10.0.1.99".parse().unwrap(), 1234),
         start_ns: Transfer::default().start_ns - 100 * S,

@@ -1,4 +1,4 @@
-//! Losses on the way and packets missed by captures.
+//! Losses on the path and packets missing from captures.
 
 use crate::testing::{Path, Transfer};
 use crate::{Crossing, Direction, PacketFlags};
@@ -138,7 +138,7 @@ fn what_was_overtaken_and_what_overtook_are_marked() {
     };
     let pair = one(&path).check();
     assert_eq!(pair.counts.lost, [0, 0]);
-    // a packet held up by 1 ms is overtaken by those of 1 ms, one every 200 µs
+    // a packet delayed by 1 ms is overtaken by those of 1 ms, one every 200 µs
     let flow = &pair.flows[0];
     assert!(
         flow.overtaken >= 3 && flow.overtook > 3 * flow.overtaken,

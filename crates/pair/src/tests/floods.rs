@@ -1,4 +1,4 @@
-//! Floods of addresses and ports: memory stays bounded, and what is left out is counted.
+//! Floods of addresses and ports: memory stays limited, and discarded flows are counted.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,7 +11,7 @@ use crate::{Crossing, PairOptions, PairPacket};
 const US: i64 = 1000;
 const TTL: u8 = 60;
 
-/// Datagrams of as many sources, one each, during the transfer and after it.
+/// Datagrams of this many sources, one each, during the transfer and after it.
 fn flood(flows: u32, crosses: impl Fn(u32) -> bool) -> Vec<Journey> {
     let passing = |number: u32, time_ns: i64, ttl: u8| Passing {
         time_ns,
@@ -81,7 +81,7 @@ fn the_rest_is_matched_as_if_there_was_no_flood() {
     assert_eq!(pair.flows.len() as u64, alone.flows.len() as u64 + kept);
     assert_eq!(pair.counts.lost, alone.counts.lost);
     assert_eq!(pair.counts.matched, alone.counts.matched + kept);
-    // row by row, but for the numbers of packets in files with a flood
+    // row by row, except for the numbers of packets in files with a flood
     let row = |packet: &PairPacket| {
         (
             packet.time_ns,
@@ -96,7 +96,7 @@ fn the_rest_is_matched_as_if_there_was_no_flood() {
 
 #[test]
 fn a_flood_needs_no_more_memory_however_long_it_is() {
-    // some pass both points, some the first one only
+    // some pass both points, some only the first one
     let memory = |flows: u32| {
         let (files, _) = flooded(transfer(), flood(flows, |number| number % 3 > 0)).files();
         let matcher = read_through(opened(files), few(100, 200)).unwrap().matcher;

@@ -1,4 +1,4 @@
-//! Whole pairs of captures, written by hand, with every packet's crossing known.
+//! Complete pairs of synthetic captures, with every packet's crossing known.
 
 mod captures;
 mod clocks;

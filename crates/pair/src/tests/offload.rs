@@ -7,8 +7,8 @@ use crate::{Crossing, Direction, Pair, PairOptions, PairPacket};
 
 const MSS: u32 = 1448;
 
-/// Merges runs of consecutive data packets at one point into super-segments of up to `most` packets, as they come or
-/// as a network card would hand them over. The first packet's header stays.
+/// Merges runs of consecutive data packets at one point into super-segments of up to `most` packets, as a
+/// network card passes them on. The first packet's header stays.
 fn merge(scene: &mut Scene, side: usize, most: usize, first: usize, within_ns: i64) {
     let mut order: Vec<usize> = (0..scene.journeys.len())
         .filter(|&number| scene.journeys[number].seen[side].is_some())
@@ -188,7 +188,8 @@ fn packets_without_numbers_or_timestamps_survive_offload() {
         };
         let (mut scene, lost) = lab.scene();
         merge(&mut scene, 0, 30, 30, 3_000_000);
-        // without timestamps the announced size would be 1460: the wire packets at the other point know better
+        // without timestamps the announced size would be 1460: the wire packets at the other point show the
+        // real one
         check(&scene, &lost);
     }
 }
@@ -206,7 +207,7 @@ fn merged_packets_have_the_numbers_that_counting_up_gives_or_their_timestamps_de
     check(&scene, &lost);
 }
 
-/// A sender that often has less to send than fills a segment.
+/// A sender that often has less to send than a full segment.
 fn with_short_segments(transfer: Transfer, lost: f64) -> Lab {
     Lab {
         lost,
@@ -307,7 +308,7 @@ fn short_segments_alone_are_lost_as_one_packet_each() {
     assert_eq!(lost.len(), 54);
     merge(&mut scene, 0, 30, 30, 10_000_000);
     let pair = scene.read().unwrap();
-    // the path did not resend them: that capture 2 missed them is all that acknowledgments tell
+    // the path did not retransmit them: acknowledgments only show that capture 2 lacks them
     assert_eq!(pair.counts.lost[0] + pair.counts.missed[1], 54);
     assert_eq!(pair.counts.missed[0], 0);
 }

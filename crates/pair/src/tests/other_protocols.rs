@@ -1,4 +1,4 @@
-//! UDP, ICMP and fragments: nothing acknowledges them.
+//! UDP, ICMP and fragments: there are no acknowledgments.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +16,7 @@ fn server() -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7))
 }
 
-/// Packets from the client, one each 100 µs, some lost; the first and the last are not.
+/// Packets from the client, one every 100 µs, some lost; the first and the last are not.
 fn stream(count: u64, lost: f64, body: impl Fn(u64) -> (Body, u16)) -> Vec<Journey> {
     let mut random = Random(4711);
     (0..count)
@@ -90,13 +90,13 @@ fn as_many_datagrams_are_lost_as_are_missing_even_if_nothing_tells_them_apart() 
         .filter(|journey| journey.crossing == Crossing::Lost)
         .count() as u64;
     let pair = Scene::new(journeys).read().unwrap();
-    // which one was lost first is anyone's guess, so at the end one may be taken for still on the way
+    // which one was lost first is unknown, so at the end one may count as still in transit
     let found = pair.counts.lost[0];
     assert!((lost - 1..=lost).contains(&found), "{:?}", pair.counts);
     assert_eq!(found + pair.counts.outside_overlap[0], lost);
 }
 
-/// Lets only one capture hold one in twenty packets, which are then `crossing`.
+/// Removes one in twenty packets from one capture; the fate of these is then `crossing`.
 fn seen_once(journeys: &mut [Journey], missing_at: usize, crossing: Crossing) -> u64 {
     let within = 50..journeys.len() - 50;
     let some = journeys[within].iter_mut().step_by(20);
@@ -124,7 +124,7 @@ fn nothing_is_said_of_more_datagrams_downstream_where_all_are_alike() {
     for identification in [0, 7] {
         let mut journeys = stream(1000, 0.0, |_| (Body::Udp(vec![0; 200]), identification));
         let more = seen_once(&mut journeys, 0, Crossing::Undecided);
-        // further apart than the reader takes for copies made by a capture; both captures go on past them
+        // further apart than copies made by a capture could be; both captures continue past them
         journeys.extend(stream(1, 0.0, |_| (Body::Icmp(8, 0, payload(1)), 1)));
         for (number, journey) in (0..).zip(&mut journeys) {
             for passing in journey.seen.iter_mut().flatten() {
@@ -149,7 +149,7 @@ fn nothing_is_said_of_more_datagrams_downstream_where_all_are_alike() {
 fn copies_of_datagrams_without_identification_are_known_by_their_contents() {
     let mut journeys = stream(1000, 0.0, |number| (Body::Udp(payload(number)), 0));
     let mut copies = journeys[100..].to_vec();
-    // later than the reader takes for a copy made by the capture
+    // later than a copy made by the capture could be
     for copy in &mut copies {
         if let Some(passing) = &mut copy.seen[1] {
             passing.time_ns += 150_000 * US;
@@ -221,8 +221,8 @@ fn fragments_match_by_their_number() {
     assert!(pair.counts.lost[0] > 30);
 }
 
-/// A router between the points announces itself on both links by the same datagram, at times that have nothing to do with
-/// the path's.
+/// A router between the points announces itself on both links by the same datagram, at times unrelated to the
+/// path's.
 fn announcements(destination: IpAddr) -> Vec<Journey> {
     (0..50)
         .map(|number: u16| {
@@ -240,7 +240,7 @@ fn announcements(destination: IpAddr) -> Vec<Journey> {
             };
             let time_ns = START + i64::from(number) * 4_000 * US;
             Journey {
-                // 40 ms before it could have come from there
+                // 40 ms before it could have arrived from there
                 seen: [Some(passing(time_ns + 40_000 * US)), Some(passing(time_ns))],
                 crossing: Crossing::Matched,
             }
@@ -269,7 +269,7 @@ fn broadcast_and_multicast_are_never_matched_and_bound_no_clock() {
         assert_eq!(pair.clock, alone.clock);
         assert_eq!(pair.flows.len(), alone.flows.len());
     }
-    // the same from one host to another is a flow like any
+    // from one host to another the same is an ordinary flow
     let unicast = announcements(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)));
     let pair = Scene::new(both_ways().chain(unicast).collect())
         .read()
@@ -278,7 +278,7 @@ fn broadcast_and_multicast_are_never_matched_and_bound_no_clock() {
     assert_eq!(pair.counts.matched, alone.counts.matched + 50);
 }
 
-/// Packets from the server, one each 400 µs, that take 2 ms.
+/// Packets from the server, one every 400 µs, that take 2 ms.
 fn answers(count: u64) -> impl Iterator<Item = Journey> {
     (0..count).map(|number| {
         let time_ns = START + number as i64 * 400 * US;

@@ -1,4 +1,4 @@
-//! Random paths: the crossing of every packet is what happened to it.
+//! Random paths: the crossing of every packet is its true fate.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ proptest! {
         let scene = path.carry(&transfers(3, true, true));
         let pair = scene.read().unwrap();
         prop_assert_eq!(pair.counts.lost[0], 0, "{:?}", pair.counts);
-        // of acknowledgments only counting tells, and that fails by chance once in some thousand cases
+        // acknowledgments are judged only by counting, which fails by chance once in some thousand cases
         prop_assert!(pair.counts.lost[1] <= 25 + pair.counts.missed[0] / 3, "{:?}", pair.counts);
         let packets: u64 = pair.flows.iter().map(|flow| flow.crossings.iter().sum::<u64>()).sum();
         prop_assert_eq!(packets as usize, pair.packets.len());

@@ -1,4 +1,4 @@
-//! A device between the points changes sequence numbers; and what only looks like one.
+//! A device between the points changes sequence numbers; and similar cases.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -62,7 +62,7 @@ fn translate(passing: &mut Passing) {
     }
 }
 
-/// Every packet has the fate that it has without the device.
+/// Every packet has the same fate as without the device.
 #[track_caller]
 fn assert_added(pair: &Pair, by: [u32; 2]) {
     for (flow, added) in pair.flows.iter().zip(by) {
@@ -133,7 +133,7 @@ fn each_connection_has_constants_of_its_own() {
         })
         .collect();
     let client_port = |passing: &Passing| passing.wire.source.1.max(passing.wire.destination.1);
-    // hosts begin to count packets of each connection at a number of its own
+    // hosts number the packets of each connection from a separate start
     let number = |passing: &mut Passing| {
         let port = client_port(passing);
         let id = &mut passing.wire.identification;
@@ -275,7 +275,7 @@ fn flows_with_the_same_numbers_at_both_points_stay_as_they_are() {
     }
 }
 
-/// One packet of the client's to a port that nobody listens on, and none back.
+/// One packet of the client's to a closed port, and no answer.
 fn unanswered(port: u16, id: u16) -> Scene {
     let transfer = Transfer {
         client: (Transfer::default().client.0, port),

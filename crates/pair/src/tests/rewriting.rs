@@ -1,4 +1,4 @@
-//! Packets rewritten on the way by routers, translators and tunnels.
+//! Packets rewritten on the path by routers, translators and tunnels.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,7 +13,7 @@ fn scene(transfer: Transfer) -> Scene {
     path.carry(&[transfer])
 }
 
-/// The client's private address becomes a public one, its port another.
+/// The client's private address becomes a public one, with another port.
 fn translate(passing: &mut Passing) {
     let public = (IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 61_001);
     let wire = &mut passing.wire;

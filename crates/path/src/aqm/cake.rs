@@ -21,9 +21,10 @@ pub(super) struct CakeQueues {
     random: Random,
 }
 
-/// COBALT: CoDel that leaves its state by counting down instead of forgetting, and BLUE (W. Feng and others, The BLUE
-/// active queue management algorithms, IEEE/ACM Transactions on Networking 10(4), 2002) for flows that do not respond:
-/// a drop probability that an overflow raises and an empty queue lowers. As Linux `sch_cake`.
+/// COBALT: CoDel that leaves its state by counting down instead of resetting, and BLUE (W. Feng and others,
+/// The BLUE active queue management algorithms, IEEE/ACM Transactions on Networking 10(4), 2002) for flows
+/// that do not respond: a drop probability that an overflow raises and an empty queue lowers. As in Linux
+/// `sch_cake`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cobalt {
     count: u32,
@@ -35,12 +36,13 @@ pub(super) struct Cobalt {
 
 const FLOWS: usize = 1_024;
 const QUANTUM_BYTES: u32 = 1_514;
-/// `sch_cake`: the probability rises by 1/256 and falls by 1/4096, at most once in a target.
+/// `sch_cake`: the probability rises by 1/256 and falls by 1/4096, at most once per target.
 const BLUE_UP: f64 = 1.0 / 256.0;
 const BLUE_DOWN: f64 = 1.0 / 4_096.0;
 
 impl Cake {
-    /// With the defaults of `rtt internet`: target 5 ms, interval 100 ms. ECN is marked always, as in Linux.
+    /// With the defaults of `rtt internet`: target 5 ms, interval 100 ms. ECN-capable packets are always
+    /// marked, as in Linux.
     pub fn new(rate_bps: u64, limit_bytes: u64, seed: u64) -> Self {
         // At low rates the target is one and a half packets' time (`cake_set_rate`).
         let packet_ns = (f64::from(QUANTUM_BYTES) * 12e9 / rate_bps.max(1) as f64) as i64;
@@ -74,7 +76,7 @@ impl Cobalt {
         due
     }
 
-    /// The queue overflowed.
+    /// Called when the queue overflows.
     fn on_full(&mut self, now_ns: i64, target_ns: i64, interval_ns: i64) {
         if self.blue_may_move(now_ns, target_ns) {
             self.blue_probability = (self.blue_probability + BLUE_UP).min(1.0);
@@ -87,7 +89,7 @@ impl Cobalt {
         }
     }
 
-    /// The queue ran empty.
+    /// Called when the queue becomes empty.
     fn on_empty(&mut self, now_ns: i64, target_ns: i64, interval_ns: i64) {
         if self.blue_probability > 0.0 && self.blue_may_move(now_ns, target_ns) {
             self.blue_probability = (self.blue_probability - BLUE_DOWN).max(0.0);
@@ -104,7 +106,7 @@ impl Cobalt {
         from_ns.saturating_add((step_ns as i64).max(1))
     }
 
-    /// `cobalt_should_drop`: (drop, mark) this packet.
+    /// `cobalt_should_drop`: whether to drop, and to mark, this packet.
     fn judge(
         &mut self,
         now_ns: i64,
@@ -131,7 +133,7 @@ impl Cobalt {
             self.count = self.count.saturating_add(1);
             self.drop_next_ns = self.next_ns(self.drop_next_ns, interval_ns);
         } else if !self.dropping {
-            // Count down as many steps as time has passed for.
+            // Count down one step for each interval that has passed.
             while due && self.count > 0 {
                 self.count -= 1;
                 self.drop_next_ns = self.next_ns(self.drop_next_ns, interval_ns);

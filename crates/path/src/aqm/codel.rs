@@ -5,11 +5,12 @@ use crate::element::with_overhead;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Backlog, Decision, Header, Limit, Outcome, PathElement};
 
-/// CoDel (RFC 8289, section 5): a FIFO that, once packets have waited longer than `target` for a whole `interval`,
-/// drops at its head, at first one packet in an interval and then ever faster (by the square root of the count)
-/// until the wait is short again.
+/// CoDel (RFC 8289, section 5): a FIFO that, once packets have waited longer than `target` for a whole
+/// `interval`, drops at its head, at first one packet per interval and then at a rising rate (by the square
+/// root of the count) until the delay is short again.
 ///
-/// It decides when a packet's transmission begins, so it answers [`Outcome::Queued`] to every packet that enters.
+/// It decides when a packet's transmission begins, so it answers [`Outcome::Queued`] to every packet that
+/// enters.
 #[derive(Debug, Clone)]
 pub struct CoDel {
     line: Transmitter,
@@ -43,7 +44,7 @@ impl CoDel {
         self
     }
 
-    /// Mark packets that are capable of ECN where they would be dropped early: see [`Header`].
+    /// Mark ECN-capable packets instead of dropping them early: see [`Header`].
     pub fn marking(mut self) -> Self {
         self.settings.marks = true;
         self
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_burst_that_drains_within_an_interval_is_not_touched() {
-        // 90 packets at once: the last waits 89 ms, above the target for less than the interval of 100 ms.
+        // 90 packets at once: the last waits 89 ms, so delays exceed the target for less than the interval of
+        // 100 ms.
         let arrivals = vec![
             Arrival {
                 time_ns: 0,
@@ -166,9 +168,9 @@ mod tests {
 
     #[test]
     fn the_first_drops_come_one_interval_after_the_target_is_passed_and_then_by_the_square_root() {
-        // 20 % overload: the queue grows by 1/6 ms in each 0.8333 ms; packet k starts at k ms and has waited k/6 ms.
-        // The wait reaches 5 ms with k = 30 (30 ms); the first drop is at 130 ms, the next at +100 ms / sqrt(1), then
-        // + 100 ms / sqrt(2), at the first start of a transmission from then on.
+        // 20 % overload: the queue grows by 1/6 ms in each 0.8333 ms; packet k starts at k ms and has waited
+        // k/6 ms. The delay reaches 5 ms with k = 30 (30 ms); the first drop is at 130 ms, the next at +100
+        // ms / sqrt(1), then + 100 ms / sqrt(2), always at the next start of a transmission.
         let arrivals = steady(1_000, 833_333);
         let mut codel = CoDel::new(12_000_000, Limit::packets(10_000));
         let mut decided = Vec::new();
@@ -188,7 +190,7 @@ mod tests {
         let gaps: Vec<i64> = drops_ms.windows(2).map(|w| w[1] - w[0]).collect();
         assert!(
             gaps.windows(2).all(|g| g[1] <= g[0] + 1),
-            "ever faster: {gaps:?}"
+            "the gaps shrink: {gaps:?}"
         );
     }
 

@@ -1,12 +1,13 @@
-//! The dual queue of the low latency, low loss, scalable throughput service.
+//! The dual queue of the service with low latency, low loss and scalable throughput (L4S).
 
 use super::served::{Discipline, Served, served_element};
 use super::sojourn::{SojournQueue, Waiting};
 use crate::{Ecn, Header, Random};
 
-/// DualPI2 (RFC 9332, section 2 and appendix A): a queue for packets that ask for the low latency service (ECT(1) or
-/// CE) and one for the others. A PI controller moves one probability p by the wait of both; the classic queue drops (or
-/// marks) with p squared, the other one marks with K times p, K = 2, or more where it waits itself.
+/// DualPI2 (RFC 9332, section 2 and appendix A): a queue for packets that request the low latency service
+/// (ECT(1) or CE) and one for the others. A PI controller adjusts one probability p to the delay of both; the
+/// classic queue drops (or marks) with p squared, the other one marks with K times p, K = 2, or more if it is
+/// itself delayed.
 #[derive(Debug, Clone)]
 pub struct DualPi2(Served<DualQueues>);
 
@@ -19,7 +20,7 @@ pub(super) struct DualQueues {
     probability: f64,
     wait_before_ns: i64,
     next_update_ns: Option<i64>,
-    /// Bytes that the low latency queue has sent beyond its share since the classic one last was served.
+    /// Bytes that the low latency queue has sent beyond its share since the classic one was last served.
     ahead_bytes: i64,
     random: Random,
 }
@@ -33,11 +34,12 @@ const COUPLING: f64 = 2.0;
 /// The ramp of the low latency queue's own marks: from 0.8 ms over 0.4 ms.
 const RAMP_FROM_NS: i64 = 800_000;
 const RAMP_NS: i64 = 400_000;
-/// Above this the low latency queue drops, too (section 2.5.1): the classic drop probability where its marks reach 1.
+/// Above this the low latency queue drops too (section 2.5.1): the classic drop probability at which its
+/// marks reach 1.
 const MOST_CLASSIC: f64 = 1.0 / (COUPLING * COUPLING);
-/// The classic queue is served at least a tenth of the time (section 2.5.1.1: protection against starving).
+/// The classic queue is served at least a tenth of the time (section 2.5.1.1: protection against starvation).
 const CLASSIC_SHARE: i64 = 10;
-/// After this many updates without a packet nothing is left of any state.
+/// After this many updates without a packet the state has decayed to zero.
 const UPDATES_TO_FORGET: i64 = 10_000;
 
 impl DualPi2 {
@@ -101,14 +103,15 @@ impl DualQueues {
         (self.probability * self.probability).min(1.0)
     }
 
-    /// Of the low latency queue, for a packet that has waited so long: its own ramp, or what is coupled.
+    /// Mark probability of the low latency queue for a packet with this delay: its own ramp, or the coupled
+    /// probability.
     fn mark_probability(&self, wait_ns: i64) -> f64 {
         let own = (wait_ns - RAMP_FROM_NS) as f64 / RAMP_NS as f64;
         own.clamp(0.0, 1.0)
             .max((COUPLING * self.probability).min(1.0))
     }
 
-    /// True if the low latency queue is next.
+    /// True if the low latency queue is served next.
     fn low_latency_is_next(&self) -> bool {
         match (self.low_latency.len(), self.classic.len()) {
             (0, _) => false,

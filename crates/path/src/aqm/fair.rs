@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::sojourn::{SojournQueue, Waiting};
 use crate::Random;
 
-/// A queue for each bucket of flows, with what its discipline keeps beside it.
+/// A queue for each bucket of flows, with the state of its discipline.
 #[derive(Debug, Clone)]
 pub(super) struct FlowQueue<S> {
     pub queue: SojournQueue,
@@ -14,7 +14,8 @@ pub(super) struct FlowQueue<S> {
     listed: bool,
 }
 
-/// DRR++ (RFC 8290, section 4.2): each queue may send a quantum in its turn; a queue that was empty comes first, once.
+/// DRR++ (RFC 8290, section 4.2): each queue may send a quantum in its turn; a queue that was empty goes
+/// first, once.
 #[derive(Debug, Clone)]
 pub(super) struct FlowQueues<S> {
     queues: Vec<FlowQueue<S>>,
@@ -59,7 +60,7 @@ impl<S: Default + Clone> FlowQueues<S> {
         self.bytes
     }
 
-    /// The queue of a flow.
+    /// The index of a flow's queue.
     pub fn place(&self, flow: u64) -> usize {
         // The generator's output is a good hash of its seed.
         (Random::new(flow ^ self.salt).next_u64() % self.queues.len() as u64) as usize
@@ -81,7 +82,7 @@ impl<S: Default + Clone> FlowQueues<S> {
         }
     }
 
-    /// The queue with the most bytes: who is to lose when there is no room (RFC 8290, section 4.1).
+    /// The queue with the most bytes, which drops when there is no room (RFC 8290, section 4.1).
     pub fn fattest(&self) -> Option<usize> {
         let full = self.queues.iter().enumerate();
         full.filter(|(_, queue)| queue.queue.len() > 0)
@@ -96,7 +97,8 @@ impl<S: Default + Clone> FlowQueues<S> {
         Some(head)
     }
 
-    /// After a round in which no queue could send: give all of them the quanta of the rounds that would go the same way.
+    /// After a round in which no queue could send: give all of them the quanta of the rounds with the same
+    /// result.
     fn skip_rounds(&mut self) {
         let listed = self.new.iter().chain(&self.old);
         let nearest = listed
@@ -113,8 +115,8 @@ impl<S: Default + Clone> FlowQueues<S> {
         }
     }
 
-    /// The next packet to send, taken from its queue by `take`, which is given the bytes in the other queues and puts what
-    /// it drops on the way into `dropped`.
+    /// The next packet to send. `take` removes it from its queue, given the bytes in the other queues, and
+    /// adds packets that it drops to `dropped`.
     pub fn next(
         &mut self,
         dropped: &mut Vec<Waiting>,
@@ -150,7 +152,8 @@ impl<S: Default + Clone> FlowQueues<S> {
             }
             let Some((sent, marked)) = sent else {
                 list.pop_front();
-                // A new queue that runs empty passes through the old ones first, or it could come first for ever.
+                // A new queue that becomes empty passes through the old ones first, or it could always be
+                // first.
                 if from_new {
                     self.old.push_back(place);
                 } else {

@@ -5,8 +5,9 @@ use super::served::{Discipline, Served, served_element};
 use super::sojourn::{Settings, Waiting};
 use crate::Header;
 
-/// FQ-CoDel (RFC 8290): a queue for each of 1024 buckets of flows, served by deficit round robin with new flows first,
-/// each kept short by a CoDel of its own. A packet that finds no room makes the fattest queue drop from its head.
+/// FQ-CoDel (RFC 8290): a queue for each of 1024 buckets of flows, served by deficit round robin with new
+/// flows first, each kept short by its own CoDel. A packet that finds no room makes the fattest queue drop
+/// from its head.
 #[derive(Debug, Clone)]
 pub struct FqCoDel(Served<FqCoDelQueues>);
 
@@ -20,7 +21,7 @@ pub(super) struct FqCoDelQueues {
 /// RFC 8290, sections 5.2.1 to 5.2.4.
 const FLOWS: usize = 1_024;
 const QUANTUM_BYTES: u32 = 1_514;
-/// Section 4.1: half of the fattest queue goes, but at most so many packets at a time.
+/// Section 4.1: half of the fattest queue is dropped, but at most this many packets at a time.
 const DROP_BATCH: usize = 64;
 
 impl FqCoDel {
@@ -43,7 +44,7 @@ impl FqCoDel {
         self
     }
 
-    /// Mark packets that are capable of ECN where they would be dropped early: see [`Header`].
+    /// Mark ECN-capable packets instead of dropping them early: see [`Header`].
     pub fn marking(mut self) -> Self {
         self.0.discipline.settings.marks = true;
         self
@@ -82,7 +83,7 @@ impl Discipline for FqCoDelQueues {
     fn dequeue(&mut self, now_ns: i64, dropped: &mut Vec<Waiting>) -> Option<(Waiting, bool)> {
         let settings = self.settings;
         self.flows.next(dropped, |flow, beside_bytes, dropped| {
-            // as Linux counts: what waits in all queues is the backlog that lets a drop be
+            // as in Linux: packets in all queues count as the backlog that allows drops
             let settings = Settings {
                 beside_bytes,
                 ..settings

@@ -6,8 +6,8 @@ use super::served::{Discipline, Served, served_element};
 use super::sojourn::Waiting;
 use crate::{Header, Random};
 
-/// FQ-PIE (draft-tahiliani-tsvwg-fq-pie; Linux `fq_pie`): the flow queues of FQ-CoDel, with a PIE for each that drops
-/// at arrival. The wait that moves it is that of the head of its queue.
+/// FQ-PIE (draft-tahiliani-tsvwg-fq-pie; Linux `fq_pie`): the flow queues of FQ-CoDel, with a PIE for each
+/// that drops at arrival. Its input is the delay at the head of its queue.
 #[derive(Debug, Clone)]
 pub struct FqPie(Served<FqPieQueues>);
 
@@ -20,7 +20,7 @@ pub(super) struct FqPieQueues {
     random: Random,
 }
 
-/// As Linux: 1024 queues, a quantum of one frame.
+/// As in Linux: 1024 queues, a quantum of one frame.
 const FLOWS: usize = 1_024;
 const QUANTUM_BYTES: u32 = 1_514;
 
@@ -44,7 +44,7 @@ impl FqPie {
         self
     }
 
-    /// Mark packets that are capable of ECN where they would be dropped early, as long as that is rare.
+    /// Mark ECN-capable packets instead of dropping them early, while the probability is low.
     pub fn marking(mut self) -> Self {
         self.0.discipline.marks = true;
         self

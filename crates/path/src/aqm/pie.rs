@@ -5,11 +5,12 @@ use crate::queue::Places;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
 
-/// PIE (RFC 8033, sections 4 and 5.1): packets that arrive are dropped with a probability that a controller moves
-/// every 15 ms, so that the wait stays near a target of 15 ms; after a quiet time 150 ms of burst are let through.
+/// PIE (RFC 8033, sections 4 and 5.1): arriving packets are dropped with a probability that a controller
+/// adjusts every 15 ms, so that the delay stays near a target of 15 ms; after a quiet time bursts of 150 ms
+/// pass.
 ///
-/// Drops are spread as section 5.4 proposes and Linux and FreeBSD do. The wait is the exact one of the modelled link, not
-/// an estimate of it. Left out of the optional parts of the RFC: turning off when idle (section 5.3).
+/// Drops are spread as in section 5.4, Linux and FreeBSD. The delay is the exact one of the modelled link,
+/// not an estimate. Of the optional parts of the RFC, turning off when idle (section 5.3) is left out.
 #[derive(Debug, Clone)]
 pub struct Pie {
     line: Transmitter,
@@ -22,13 +23,13 @@ pub struct Pie {
     control: Control,
 }
 
-/// The variables of RFC 8033, section 4; FQ-PIE keeps them for each flow queue.
+/// The variables of RFC 8033, section 4; FQ-PIE has them for each flow queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Control {
     pub drop_probability: f64,
     wait_before_ns: i64,
     burst_allowance_ns: i64,
-    /// Sum of the probabilities of the packets since the last one that was chosen.
+    /// Sum of the probabilities of the packets since the last dropped one.
     accumulated: f64,
     /// `None` before the first packet.
     next_update_ns: Option<i64>,
@@ -52,11 +53,12 @@ const MAX_BURST_NS: i64 = 150_000_000;
 const ALPHA_HZ: f64 = 0.125;
 const BETA_HZ: f64 = 1.25;
 const MEAN_PACKET_BYTES: u64 = 1_500;
-/// Above this drop probability packets are dropped although they could be marked (RFC 8033, section 5.2).
+/// Above this drop probability even ECN-capable packets are dropped (RFC 8033, section 5.2).
 const MARK_LIMIT: f64 = 0.1;
-/// No packet is chosen before the probabilities add up to the first of these, and each from the second on (section 5.4).
+/// No packet is dropped before the probabilities add up to the first of these, and each from the second on
+/// (section 5.4).
 const ACCUMULATED: [f64; 2] = [0.85, 8.5];
-/// After this many updates without a packet, 30 s, nothing is left of any state: 0.98^2000 is 10^-18.
+/// After this many updates without a packet, 30 s, the state has decayed to zero: 0.98^2000 is 10^-18.
 const UPDATES_TO_FORGET: i64 = 2_000;
 
 impl Pie {
@@ -78,7 +80,7 @@ impl Pie {
         self
     }
 
-    /// Mark packets where they would be dropped early, as long as that is rare; see [`Header`].
+    /// Mark packets instead of dropping them early, while the probability is low; see [`Header`].
     pub fn marking(mut self) -> Self {
         self.marks = true;
         self
@@ -88,8 +90,9 @@ impl Pie {
 }
 
 impl Control {
-    /// Run the updates that fell due since the last time; `wait_ns` says how long a packet would wait at each. It is called
-    /// with each arrival, so that in between waits only fall: what is at rest by an empty queue stays so.
+    /// Run the updates that are due; `wait_ns` returns the delay of a packet at a given time. It is called
+    /// with each arrival, so that in between delays only fall, and the state of an empty queue does not
+    /// change.
     pub fn advance(&mut self, now_ns: i64, target_ns: i64, mut wait_ns: impl FnMut(i64) -> i64) {
         let mut due_ns = self
             .next_update_ns
@@ -113,14 +116,14 @@ impl Control {
         self.next_update_ns = Some(due_ns);
     }
 
-    /// True where updates by an empty queue change nothing.
+    /// True if updates with an empty queue change nothing.
     fn is_at_rest(&self) -> bool {
         self.drop_probability == 0.0
             && self.wait_before_ns == 0
             && self.burst_allowance_ns == MAX_BURST_NS
     }
 
-    /// Move the drop probability (RFC 8033, section 4.2, with the scaling of appendix A).
+    /// Adjust the drop probability (RFC 8033, section 4.2, with the scaling of appendix A).
     fn update(&mut self, wait_ns: i64, target_ns: i64) {
         let seconds = |ns: i64| ns as f64 / 1e9;
         let mut step = ALPHA_HZ * seconds(wait_ns.saturating_sub(target_ns))
@@ -150,7 +153,7 @@ impl Control {
         self.wait_before_ns = wait_ns;
     }
 
-    /// True if a packet that comes to `backlog_bytes` is the one to drop early.
+    /// True if a packet that arrives at `backlog_bytes` is to be dropped early.
     pub fn chooses(&mut self, target_ns: i64, backlog_bytes: u64, random: &mut Random) -> bool {
         self.count(target_ns, backlog_bytes);
         let chosen = random.chance(self.spread(target_ns, backlog_bytes));
@@ -160,7 +163,7 @@ impl Control {
         chosen
     }
 
-    /// A packet came to `backlog_bytes`: it counts for the spreading of drops.
+    /// Counts a packet that arrived at `backlog_bytes`, for spreading drops.
     pub fn count(&mut self, target_ns: i64, backlog_bytes: u64) {
         if !self.rests(target_ns, backlog_bytes) {
             self.accumulated = if self.drop_probability > 0.0 {
@@ -171,7 +174,7 @@ impl Control {
         }
     }
 
-    /// How likely it is dropped where drops are spread.
+    /// Its drop probability if drops are spread.
     pub fn spread(&self, target_ns: i64, backlog_bytes: u64) -> f64 {
         match self.alone(target_ns, backlog_bytes) {
             _ if self.accumulated < ACCUMULATED[0] => 0.0,
@@ -180,7 +183,7 @@ impl Control {
         }
     }
 
-    /// How likely it is dropped where each packet is drawn for alone.
+    /// Its drop probability if each packet is drawn independently.
     pub fn alone(&self, target_ns: i64, backlog_bytes: u64) -> f64 {
         if self.rests(target_ns, backlog_bytes) {
             0.0
@@ -189,18 +192,18 @@ impl Control {
         }
     }
 
-    /// It was dropped or marked.
+    /// Called after it was dropped or marked.
     pub fn chosen(&mut self) {
         self.accumulated = 0.0;
     }
 
-    /// Nothing is dropped early: a burst is let through, the wait is short, or the queue (section 4.1).
+    /// True if no packet is dropped early: a burst passes, the delay is short, or the queue is (section 4.1).
     fn rests(&self, target_ns: i64, backlog_bytes: u64) -> bool {
         let calm = self.wait_before_ns < target_ns / 2 && self.drop_probability < 0.2;
         self.burst_allowance_ns > 0 || calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES
     }
 
-    /// True if a packet that was chosen may be marked instead: as long as that is rare (section 5.1).
+    /// True if a packet may be marked instead of dropped: while the probability is low (section 5.1).
     pub fn may_mark(&self) -> bool {
         self.drop_probability <= MARK_LIMIT
     }
@@ -281,7 +284,8 @@ mod tests {
 
     #[test]
     fn under_steady_overload_it_drops_the_excess_and_holds_the_wait_near_its_target() {
-        // 1500 bytes each 0.9 ms into 1 ms of service: 10 % must go. 60 s, the first 20 for the controller to settle.
+        // 1500 bytes every 0.9 ms into 1 ms of service: 10 % must be dropped. 60 s, the first 20 for the
+        // controller to settle.
         let arrivals = steady(66_667, 900_000);
         let outcomes = replay(
             &mut Pie::new(12_000_000, Limit::packets(1_000), 1),
@@ -321,7 +325,7 @@ mod tests {
 
     #[test]
     fn drops_keep_apart() {
-        // 2 % too much: one of fifty is dropped, and none within 0.85 times fifty of the one before
+        // 2 % overload: one of fifty is dropped, and none within 0.85 times fifty of the one before
         let outcomes = replay(
             &mut Pie::new(12_000_000, Limit::NONE, 1),
             &steady(60_000, 980_000),

@@ -61,14 +61,14 @@ impl Red {
         self
     }
 
-    /// Let the share rise on to 1 at twice the upper threshold, instead of a step (S. Floyd, Recommendation on using
-    /// the gentle variant of RED, 2000).
+    /// Let the share rise to 1 at twice the upper threshold, instead of a step (S. Floyd, Recommendation on
+    /// using the gentle variant of RED, 2000).
     pub fn gentle(mut self) -> Self {
         self.gentle = true;
         self
     }
 
-    /// Mark packets where they would be dropped early; see [`Header`].
+    /// Mark packets instead of dropping them early; see [`Header`].
     pub fn marking(mut self) -> Self {
         self.marks = true;
         self
@@ -76,7 +76,7 @@ impl Red {
 
     with_overhead!();
 
-    /// Move the average, as the paper's figure 2 does at each arrival.
+    /// Update the average, as the paper's figure 2 does at each arrival.
     fn measure(&mut self, now_ns: i64) {
         let queued = self.places.backlog().packets;
         let idle_since_ns = self.line.free_ns();
@@ -103,7 +103,7 @@ impl Red {
         }
     }
 
-    /// True if this packet is the one to drop early.
+    /// True if this packet is to be dropped early.
     fn chooses(&mut self) -> bool {
         let probability = self.probability();
         if probability <= 0.0 {
@@ -111,7 +111,8 @@ impl Red {
             return false;
         }
         self.count += 1;
-        // Packets since the last drop count towards the next, so that drops come neither in clusters nor far apart.
+        // Packets since the last drop count towards the next, so that drops are neither clustered nor far
+        // apart.
         let left = 1.0 - self.count as f64 * probability;
         let chosen = left <= 0.0 || self.random.chance(probability / left);
         if chosen {
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn under_steady_overload_the_average_stays_between_the_thresholds() {
-        // 1500 bytes each 0.95 ms into 1 ms of service: 5 % must go, half the greatest early share.
+        // 1500 bytes every 0.95 ms into 1 ms of service: 5 % must be dropped, half the maximum early share.
         let arrivals = steady(40_000, 950_000);
         let mut red = red();
         let outcomes = replay(&mut red, &arrivals);
@@ -204,7 +205,8 @@ mod tests {
 
     #[test]
     fn drops_are_evenly_spaced() {
-        // With the probability held at p = 0.05 the gap is uniform on 1..1/p = 20 packets (the paper, section IV).
+        // With a constant probability p = 0.05 the gap is uniform on 1..1/p = 20 packets (the paper, section
+        // IV).
         let mut red = red();
         red.average = 10.0;
         let mut gaps = Vec::new();

@@ -1,19 +1,20 @@
-//! The common part of queues that decide when a transmission begins: the line, the clock, and open decisions.
+//! The common part of queues that decide when a transmission begins: the line, the clock, and pending
+//! decisions.
 
 use super::sojourn::Waiting;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Decision, Header, Outcome, PathElement};
 
-/// A queue in front of a line. Times never go backwards; packets are numbered from 0.
+/// A queue in front of a line. Times never decrease; packets are numbered from 0.
 pub(super) trait Discipline: Clone {
-    /// Take a packet, or say that there is no room. What is dropped in its stead goes to `dropped`.
+    /// Add a packet; returns whether there is room. Packets dropped in its place are added to `dropped`.
     fn enqueue(&mut self, waiting: Waiting, header: Header, dropped: &mut Vec<Waiting>) -> bool;
 
-    /// The packet whose transmission begins now, and whether it is to be marked; what is dropped goes to `dropped`.
-    /// Nothing only if nothing waits any more.
+    /// The packet with the next transmission, starting now, and whether it is to be marked; dropped packets
+    /// are added to `dropped`. `None` only if no packet waits any more.
     fn dequeue(&mut self, now_ns: i64, dropped: &mut Vec<Waiting>) -> Option<(Waiting, bool)>;
 
-    /// Packets that wait.
+    /// Number of waiting packets.
     fn waiting(&self) -> usize;
 
     fn reset(&mut self);
@@ -28,7 +29,8 @@ pub(super) struct Served<D> {
     decided: Vec<Decision>,
     arrivals: u64,
     now_ns: i64,
-    /// When the oldest of what waits came, if it came after the line was free: the next transmission begins then.
+    /// Arrival of the oldest waiting packet, if it arrived after the line was free: the next transmission
+    /// begins then.
     first_wait_ns: i64,
 }
 
@@ -126,7 +128,7 @@ impl<D: Discipline> PathElement for Served<D> {
     }
 }
 
-/// Let a public element be its [`Served`] discipline.
+/// Make a public element of its [`Served`] discipline.
 macro_rules! served_element {
     ($element:ty) => {
         impl $element {

@@ -1,18 +1,18 @@
-//! The queue of CoDel, which every discipline that drops by sojourn time shares: packets, and the control law.
+//! The queue of CoDel, which all disciplines that drop by sojourn time share: packets, and the control law.
 
 use std::collections::VecDeque;
 
 use crate::{Decision, Outcome};
 
-/// A packet that waits.
+/// A waiting packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     pub packet: u64,
     pub arrived_ns: i64,
     pub bytes: u64,
-    /// Capable of ECN.
+    /// ECN-capable.
     pub capable: bool,
-    /// Marked when it came.
+    /// Marked on arrival.
     pub marked: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Settings {
     pub target_ns: i64,
     pub interval_ns: i64,
     pub marks: bool,
-    /// Bytes that wait in other queues and count as backlog.
+    /// Bytes in other queues that count as backlog.
     pub beside_bytes: u64,
 }
 
@@ -68,7 +68,7 @@ struct Control {
     dropping: bool,
 }
 
-/// Below this much in the queue nothing is dropped: the RFC's "maximum packet size".
+/// With less than this in the queue no packet is dropped: the RFC's "maximum packet size".
 const MAX_PACKET_BYTES: u64 = 1_514;
 
 /// A FIFO with the state of CoDel (RFC 8289, section 5).
@@ -97,7 +97,7 @@ impl SojournQueue {
         self.bytes
     }
 
-    /// Take the head away, whatever the law says.
+    /// Remove the head, regardless of the law.
     pub fn pop(&mut self) -> Option<Waiting> {
         let head = self.queue.pop_front()?;
         self.bytes -= head.bytes;
@@ -126,7 +126,8 @@ impl SojournQueue {
         }
     }
 
-    /// The RFC's `dequeue`: what is dropped goes to `dropped`; the packet to send, and whether it is to be marked.
+    /// The RFC's `dequeue`: the packet to send, and whether it is to be marked; dropped packets are added to
+    /// `dropped`.
     pub fn dequeue(
         &mut self,
         now_ns: i64,
@@ -177,7 +178,7 @@ impl SojournQueue {
         from_ns.saturating_add((step_ns as i64).max(1))
     }
 
-    /// Enter the dropping state; if it was left only a little while ago, at about the rate that worked then.
+    /// Enter the dropping state; if it was left recently, at about the rate that worked then.
     fn start_dropping(&mut self, now_ns: i64, settings: Settings) {
         let control = &mut self.control;
         let delta = control.count.saturating_sub(control.last_count);

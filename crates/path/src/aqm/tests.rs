@@ -1,4 +1,4 @@
-//! The disciplines against properties of their standards.
+//! The disciplines compared with properties of their standards.
 
 use super::pie::Control;
 use super::*;
@@ -27,7 +27,7 @@ fn together(flows: Vec<Packets>) -> Packets {
     all
 }
 
-/// Of a flow: how long each packet that passed took.
+/// Transit times of a flow's packets that passed.
 fn waits_ns(packets: &Packets, outcomes: &[Outcome], flow: u64) -> Vec<i64> {
     let of = packets
         .iter()
@@ -75,7 +75,7 @@ fn a_sparse_flow_overtakes_one_that_fills_the_queue() {
         let outcomes = replay_with(&mut queue, &packets);
         let (sent, dropped, _) = counted(&packets, &outcomes, 2, 0);
         assert_eq!((sent, dropped), (200.0, 0.0));
-        // At most a packet in service, one of the quantum's, and its own 67 us.
+        // At most a packet in service, one for the quantum, and its own 67 us.
         let most_ns = waits_ns(&packets, &outcomes, 2).into_iter().max();
         assert!(most_ns.unwrap() <= 2_100_000, "{most_ns:?}");
         assert!(waits_ns(&packets, &outcomes, 1).into_iter().max().unwrap() > 10 * MS);
@@ -85,7 +85,8 @@ fn a_sparse_flow_overtakes_one_that_fills_the_queue() {
 
 #[test]
 fn flows_with_packets_of_different_sizes_share_bytes_evenly() {
-    // Deficit round robin (M. Shreedhar and G. Varghese, 1996): never apart by more than a quantum and a packet.
+    // Deficit round robin (M. Shreedhar and G. Varghese, 1996): never apart by more than a quantum and a
+    // packet.
     let packets = together(vec![
         vec![packet(0, 1_500, 1, Ecn::NotCapable); 60],
         vec![packet(0, 300, 2, Ecn::NotCapable); 300],
@@ -98,7 +99,7 @@ fn flows_with_packets_of_different_sizes_share_bytes_evenly() {
         .collect();
     sent.sort_unstable();
     let mut ahead = 0;
-    // Both are there for the first 100 ms, before any drop.
+    // Both send for the first 100 ms, before any drop.
     for (_, flow, bytes) in sent.into_iter().filter(|s| s.0 < 100 * MS) {
         ahead += if flow == 1 { bytes } else { -bytes };
         assert!(ahead.abs() <= 1_514 + 1_500, "{ahead}");
@@ -130,8 +131,8 @@ fn cake_marks_what_is_capable_and_drops_what_is_not() {
 
 #[test]
 fn cake_answers_a_flood_that_overflows_it_with_blue() {
-    // Twice the rate, deaf: the limit of 60 kB overflows again and again, and the probability rises by 1/256 each time
-    // that the target of 5 ms has passed since.
+    // Twice the rate, unresponsive: the limit of 60 kB overflows repeatedly, and the probability rises by
+    // 1/256 each time that the target of 5 ms has passed since.
     let packets = steady(20_000, 500_000, 1_500, 1, Ecn::Ect0);
     let outcomes = replay_with(&mut Cake::new(RATE_BPS, 60_000, 1), &packets);
     let (sent, dropped, _) = counted(&packets, &outcomes, 1, 0);
@@ -174,13 +175,14 @@ fn an_overload_beyond_a_quarter_is_dropped_from_the_low_latency_queue_too() {
 
 #[test]
 fn pie_moves_its_probability_as_the_rfc_computes_it() {
-    // RFC 8033, section 4.2: alpha (30 - 15) ms + beta (30 - 0) ms, an 2048th of it while the probability is below 10^-6.
+    // RFC 8033, section 4.2: alpha (30 - 15) ms + beta (30 - 0) ms, divided by 2048 while the probability is
+    // below 10^-6.
     let mut control = Control::default();
     control.advance(0, 15 * MS, |_| 30 * MS);
     control.advance(15 * MS, 15 * MS, |_| 30 * MS);
     let first = (0.125 * 0.015 + 1.25 * 0.030) / 2_048.0;
     assert!((control.drop_probability - first).abs() < 1e-12);
-    // Then the wait stays: only alpha's part, a 512th from 10^-6 on, a 128th from 10^-5 on.
+    // Then the delay stays: only alpha's part, a 512th from 10^-6 on, a 128th from 10^-5 on.
     control.advance(30 * MS, 15 * MS, |_| 30 * MS);
     let second = first + 0.125 * 0.015 / 128.0;
     assert!((control.drop_probability - second).abs() < 1e-12);

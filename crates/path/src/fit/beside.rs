@@ -1,4 +1,4 @@
-//! A bucket that is not the only one to drop: what others lost is set apart, and paid for as chance.
+//! A bucket that is not the only element that drops: other losses are separated, and cost as much as chance.
 
 use super::bucket::BucketFit;
 use super::exact::{Refined, refine_exact};
@@ -6,17 +6,17 @@ use super::rows::RateAndLimit;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::binomial_log_likelihood;
 
-/// Times that the losses are told apart anew.
+/// Rounds of separating the losses.
 const ROUNDS: usize = 5;
-/// A loss that leaves room for so many packets is not the bucket's: more than corrections of timestamps make.
+/// A loss despite room for this many packets is not the bucket's: corrections of timestamps are smaller.
 const ROOM_PACKETS: f64 = 1.5;
-/// Of the losses the bucket must have at least this share: a bucket for the lesser part of them is chance's.
+/// Least share of the losses for the bucket: a bucket for a smaller part may be chance.
 pub(super) const LEAST_SHARE: f64 = 0.5;
 
-/// Fits the bucket near `known` again, with the losses that found room in it taken for others': they cost what losses by
-/// chance cost, and the bucket is not corrected to drop them.
+/// Fits the bucket near `known` again, attributing losses that found room in it to other causes: they cost as
+/// much as random losses, and the bucket is not corrected to drop them.
 ///
-/// `None` where they are no part of the losses, or the greater one. See [`refine_exact`] for `noise_bytes`.
+/// `None` if there are no such losses, or if they are the majority. See [`refine_exact`] for `noise_bytes`.
 pub fn refine_beside(
     trace: &Trace,
     known: &BucketFit,
@@ -41,12 +41,12 @@ pub fn refine_beside(
     Some((refined, others.len()))
 }
 
-/// Log-likelihood of so many losses that no bucket made, nats.
+/// Log-likelihood of this many losses without a bucket, nats.
 pub(super) fn chance(trace: &Trace, others: usize) -> f64 {
     binomial_log_likelihood(others as f64, trace.passed as f64)
 }
 
-/// Others' losses cost what losses by chance cost.
+/// Adds the cost of other losses, which is that of random losses.
 pub(super) fn pay_for_others(fit: &mut BucketFit, trace: &Trace, others: usize) {
     fit.agreement.log_likelihood += chance(trace, others);
     fit.agreement.lost[0] += others as u32;
@@ -54,17 +54,18 @@ pub(super) fn pay_for_others(fit: &mut BucketFit, trace: &Trace, others: usize) 
         binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
 }
 
-/// A loss, and which of the buckets had least room for it: none, where all had room.
+/// A loss, and the bucket with the least room for it: none, if all had room.
 pub(super) struct Claim {
     index: usize,
     pub bucket: Option<usize>,
-    /// No other bucket was short of room.
+    /// No other bucket lacked room.
     pub alone: bool,
-    /// The bytes that the packet lacks in the bucket that has least room; negative where there is room.
+    /// The bytes that the packet lacks in the bucket with the least room; negative if there is room.
     pub short_bytes: f64,
 }
 
-/// Which bucket each loss belongs to. Losses for which all had room took their tokens: whatever lost them may be behind.
+/// The bucket to which each loss belongs. Losses for which all had room took their tokens: the element that
+/// dropped them may be behind.
 pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) -> Vec<Claim> {
     let near_limit_bytes = -ROOM_PACKETS * trace.typical_bytes;
     let (mut queues, mut last_s) = ([0.0f64; N], 0.0f64);
@@ -98,13 +99,13 @@ pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) 
     found
 }
 
-/// Losses that are no bucket's.
+/// Losses that belong to no bucket.
 pub(super) fn unclaimed(claims: &[Claim]) -> Vec<usize> {
     let others = claims.iter().filter(|claim| claim.bucket.is_none());
     others.map(|claim| claim.index).collect()
 }
 
-/// The trace with some losses taken for packets of which nothing is known.
+/// The trace with some losses changed to packets of unknown fate.
 pub(super) fn without(trace: &Trace, others: &[usize]) -> Trace {
     let mut trace = trace.clone();
     for &index in others {

@@ -1,7 +1,7 @@
 //! The rate and the limit of a token bucket (or of a drop-tail queue) from the losses alone.
 //!
-//! In three steps: a coarse search over the densest losses, a climb from its best points over the same, and a fine
-//! adjustment over the whole trace by what the virtual queue had to be corrected.
+//! In three steps: a coarse search over the densest losses, a climb from its best points over the same, and a
+//! fine adjustment over the whole trace by the corrections of the virtual queue.
 
 use super::lanes::follow_many;
 use super::profile::{Interval, Profile};
@@ -23,17 +23,17 @@ pub struct BucketFit {
     pub limit_bytes: Interval,
     pub agreement: Agreement,
     pub packet_bytes: f64,
-    /// Log-likelihood of the outcomes if losses had nothing to do with the queue, nats.
+    /// Log-likelihood of the outcomes if losses were unrelated to the queue, nats.
     pub independent_log_likelihood: f64,
 }
 
 impl BucketFit {
-    /// Rate, bytes/s, and limit, bytes.
+    /// Rate in bytes/s and limit in bytes.
     pub(super) fn rate_and_limit(&self) -> RateAndLimit {
         (self.rate_bps.value / 8.0, self.limit_bytes.value)
     }
 
-    /// To start a refinement from; nothing is known of how it agrees.
+    /// A starting point for a refinement; its agreement is unknown.
     pub(super) fn start(trace: &Trace, (rate_bytes_per_s, limit_bytes): RateAndLimit) -> Self {
         let sharp = |value: f64| Interval {
             value,
@@ -58,8 +58,8 @@ impl BucketFit {
         }
     }
 
-    /// Share of the uncertainty about which packets were lost that the model removes, 0 to 1 (Theil's uncertainty
-    /// coefficient).
+    /// Share of the uncertainty about which packets were lost that the model removes, 0 to 1 (Theil's
+    /// uncertainty coefficient).
     pub fn certainty(&self) -> f64 {
         if self.independent_log_likelihood == 0.0 {
             return 0.0;
@@ -77,35 +77,35 @@ impl BucketFit {
     }
 }
 
-/// Rates of the coarse search, as multiples of the mean rate of what passed: from the rate of a bucket that was
-/// always empty to that of one whose packets come in rare bursts.
+/// Rates of the coarse search, as multiples of the mean rate of passed traffic: from that of a bucket that
+/// was always empty to that of one with rare bursts.
 const RATE_MULTIPLES: (f64, f64) = (0.5, 100.0);
-/// Steps of the coarse search. A rate that is off by half a step shifts the queue by 4 % of what passes between
-/// two fillings, which the corrections can bridge.
+/// Ratio of successive rates of the coarse search. A rate that is wrong by half a step shifts the queue by 4
+/// % of the traffic between two fillings, which corrections can bridge.
 const RATE_RATIO: f64 = 1.08;
-/// Steps of the limits that are tried over the whole trace.
+/// Ratio of successive limits that are tried over the whole trace.
 const LIMIT_RATIO: f64 = 1.4;
-/// Runs of losses in the interval that the coarse search looks at.
+/// Runs of losses in the interval of the coarse search.
 const RUNS_SEARCHED: usize = 100;
-/// Packets that share a row at most: in the search, and in what follows it.
+/// Most packets that share a row: in the search, and after it.
 const MOST_IN_A_ROW: (u16, u16) = (16, 4);
 /// Points of the coarse search from which the climbs start.
 const STARTS: usize = 8;
-/// Tops of the climbs that are tried over the whole trace.
+/// Optima of the climbs that are tried over the whole trace.
 const FINISHED: usize = 3;
-/// Times that a climb may look around: from a start of the coarse search, and over the whole trace.
+/// Most iterations of a climb: from a start of the coarse search, and over the whole trace.
 const LOOKS: (u32, u32) = (20, 30);
-/// Finest steps of the rate, relative: of the climb, and of the adjustment.
+/// Smallest relative steps of the rate: of the climb, and of the adjustment.
 const CLIMB_STEP: f64 = 5e-4;
 const FINEST_STEP: f64 = 2e-5;
 
-/// Fits a token bucket to the losses. `None` when nothing was lost or nothing passed, or when no bucket makes the
-/// losses more likely than chance does.
+/// Fits a token bucket to the losses. `None` if no packet was lost or none passed, or if no bucket explains
+/// the losses better than chance.
 pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     search_bucket(trace, None).map(|found| found.complete(trace))
 }
 
-/// The result of a search over a trace, before its intervals are worked out.
+/// The result of a search over a trace, before its intervals are calculated.
 pub struct Found {
     rows: Rows,
     best: Point,
@@ -113,12 +113,12 @@ pub struct Found {
 }
 
 impl Found {
-    /// See [`BucketFit::score`]; to compare variants of one trace by.
+    /// See [`BucketFit::score`]; for comparing variants of one trace.
     pub fn score(&self) -> f64 {
         self.best.score
     }
 
-    /// Share of the uncertainty about the losses that is left, corrections counted with it: 0 for a perfect fit.
+    /// Share of the uncertainty about the losses that is left, including corrections: 0 for a perfect fit.
     pub fn left_open(&self) -> f64 {
         self.best.score / self.independent_log_likelihood
     }
@@ -134,8 +134,8 @@ impl Found {
     }
 }
 
-/// The search of [`fit_bucket`] alone. Near what is `known` of a variant of the trace, if that was a good fit; from
-/// nothing otherwise.
+/// The search of [`fit_bucket`] alone. Starts near the result `known` for a variant of the trace, if that was
+/// a good fit; otherwise from the beginning.
 pub fn search_bucket(trace: &Trace, known: Option<&Found>) -> Option<Found> {
     if !can_be_fitted(trace) {
         return None;
@@ -154,11 +154,11 @@ pub fn search_bucket(trace: &Trace, known: Option<&Found>) -> Option<Found> {
     best_over_all(trace, tops_of_climbs(&dense, start, &rates))
 }
 
-/// A fit is good when it leaves less than this share of the uncertainty about the losses.
+/// A fit is good if it leaves less than this share of the uncertainty about the losses.
 const GOOD_ENOUGH: f64 = 0.15;
 
-/// How well a bucket near a known one suits a variant of its trace, by the densest losses: a score to compare
-/// variants by, cheaper than fitting each.
+/// Score of a bucket near a known one for a variant of its trace, from the densest losses: for comparing
+/// variants, cheaper than fitting each.
 pub fn score_near(trace: &Trace, known: &Found) -> f64 {
     let (from, to) = Rows::window(trace, RUNS_SEARCHED);
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
@@ -184,7 +184,8 @@ fn can_be_fitted(trace: &Trace) -> bool {
     trace.lost > 0 && trace.passed > 1 && trace.duration_s() > 0.0
 }
 
-/// From the best points over a part of the trace to the best over the whole. `None` where chance does as well.
+/// From the best points over a part of the trace to the best over the whole. `None` if chance explains it as
+/// well.
 fn best_over_all(trace: &Trace, tops: Vec<Point>) -> Option<Found> {
     let rows = Rows::condense(trace, 0, trace.len(), MOST_IN_A_ROW.1);
     let steps = (RATE_RATIO.ln() / 4.0, LIMIT_RATIO.ln() / 2.0);
@@ -220,7 +221,7 @@ fn complete(trace: &Trace, all: &Rows, best: Point) -> BucketFit {
     let pattern = follow(&single, whole(best), f64::MAX).expect("nothing bounds the corrections");
     let best = adjust(all, best);
     let adjusted = follow(&single, whole(best), f64::MAX).expect("nothing bounds the corrections");
-    // how well a bucket tells lost packets from others is a question to the point that does it best
+    // agreement comes from the point at which the bucket separates lost packets from others best
     let agreement = if adjusted.log_likelihood > pattern.log_likelihood {
         adjusted
     } else {
@@ -241,7 +242,7 @@ fn complete(trace: &Trace, all: &Rows, best: Point) -> BucketFit {
     }
 }
 
-/// The score of a rate and a limit, or `None` when it is certainly below a bound.
+/// The score of a rate and a limit, or `None` if it is certainly below a bound.
 fn scorer(rows: &Rows, start: Start) -> impl Fn(&[RateAndLimit], f64) -> Scores {
     move |candidates, below| {
         follow_many(rows, candidates, start, -below * rows.packet_bytes)
@@ -249,7 +250,7 @@ fn scorer(rows: &Rows, start: Start) -> impl Fn(&[RateAndLimit], f64) -> Scores 
     }
 }
 
-/// The best points that climbs reach, a few per cent of rate apart; best first.
+/// The best points that climbs reach, at least a few per cent of rate apart; best first.
 fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
     let score = scorer(rows, start);
     let steps = (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0);
@@ -275,10 +276,10 @@ fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
     apart
 }
 
-/// A top this share of the uncertainty about the losses below the best is no rival over the whole trace.
+/// An optimum this share of the uncertainty about the losses below the best is no rival over the whole trace.
 const WORSE_TOP: f64 = 0.4;
 
-/// From nothing, the rates to look at.
+/// The rates to try without a known fit.
 fn rates_on_a_grid(rows: &Rows) -> Vec<f64> {
     let lowest = RATE_MULTIPLES.0 * rows.passed_bytes / rows.duration_s.max(1e-9);
     let steps = ((RATE_MULTIPLES.1 / RATE_MULTIPLES.0).ln() / RATE_RATIO.ln()) as i32;
@@ -287,8 +288,8 @@ fn rates_on_a_grid(rows: &Rows) -> Vec<f64> {
         .collect()
 }
 
-/// For each of the rates the best of a few limits: those that the queue has when packets are lost. Of these the points
-/// whose score is a local maximum along the rates, and the rates that passed between losses; best first.
+/// For each rate the best of a few limits, namely the queue lengths at losses. Returns the points with a
+/// local maximum of the score along the rates, and the rates that passed between losses; best first.
 fn starts(
     rows: &Rows,
     rates: &[f64],
@@ -313,19 +314,19 @@ fn starts(
             ..nothing
         })
     };
-    // far worse than chance is no start, whatever is near it
+    // a score far below chance is no start, whatever is near it
     let hopeless = 3.0 * independent - 100.0;
     let mut starts: Vec<Point> = limits_at_losses(rows, &rates_between_losses(rows))
         .map(|limits| best_limit_at(limits, hopeless))
         .collect();
-    // with a good start in hand, others must be better than chance would let them be
+    // given a good start, others must be better than chance
     let best = starts
         .iter()
         .map(|start| start.score)
         .fold(f64::MIN, f64::max);
     let hopeless = hopeless.max(best + HOPELESS_BELOW_BEST * independent);
     let fastest = fastest_arrivals(rows);
-    // with an excellent one, they need not be looked for
+    // given an excellent one, no further search is needed
     let rates = if best > GOOD_ENOUGH * independent {
         &[]
     } else {
@@ -352,7 +353,7 @@ fn starts(
 /// A start this share of the uncertainty about the losses behind the best one is given up.
 const HOPELESS_BELOW_BEST: f64 = 1.5;
 
-/// The rate of the fastest few packets in a row: a bucket that fills faster is never spent.
+/// The rate of the fastest few consecutive packets: a bucket that fills faster is never empty.
 fn fastest_arrivals(rows: &Rows) -> f64 {
     const IN_A_ROW: usize = 4;
     let rate = |rows: &[Row]| {
@@ -366,8 +367,8 @@ fn fastest_arrivals(rows: &Rows) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The rates of what passed between two losses: the rate itself, to within a packet, wherever the bucket did not fill
-/// up in between. Quantiles over all pairs of losses some apart.
+/// The rates of passed traffic between two losses: the rate of the bucket to within a packet, unless it
+/// filled up in between. Quantiles over all pairs of losses at some distance.
 fn rates_between_losses(rows: &Rows) -> Vec<f64> {
     const APART: [usize; 3] = [1, 5, 25];
     const SHARES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
@@ -387,7 +388,7 @@ fn rates_between_losses(rows: &Rows) -> Vec<f64> {
             let (first, last) = (pair[0], pair[apart]);
             (last.1 - first.1, last.0 - first.0)
         };
-        // over fewer packets, one more or less says nothing
+        // over fewer packets, one more or less matters too much
         let long_enough =
             |&(bytes, lasted_s): &(f64, f64)| bytes > 8.0 * rows.packet_bytes && lasted_s > 0.0;
         let mut found: Vec<f64> = at_losses
@@ -404,14 +405,15 @@ fn rates_between_losses(rows: &Rows) -> Vec<f64> {
     rates
 }
 
-/// Each rate with limits that would have made some of the losses: quantiles of the queue without limit that they find.
+/// Each rate with limits that would explain some of the losses: quantiles of the unlimited queue that they
+/// find.
 fn limits_at_losses<'a>(
     rows: &'a Rows,
     rates: &'a [f64],
 ) -> impl Iterator<Item = (f64, Vec<f64>)> + 'a {
     const TOGETHER: usize = 4;
     rates.chunks(TOGETHER).flat_map(move |rates| {
-        // places to spare repeat the last rate
+        // unused lanes repeat the last rate
         let rate = |index: usize| rates[index.min(rates.len() - 1)];
         let found: [Vec<f64>; TOGETHER] = uncorrected_at_losses(rows, std::array::from_fn(rate));
         let limits = found.map(|queues| limits_of(rows, queues));
@@ -426,7 +428,7 @@ fn limits_of(rows: &Rows, mut found: Vec<f64>) -> Vec<f64> {
     let mut limits: Vec<f64> = [0.02, 0.2, 0.5, 0.9]
         .map(|share| found[(share * last as f64).round() as usize].max(largest))
         .to_vec();
-    // a small bucket leaves no trace in a queue without limit that has grown past it
+    // a small bucket leaves no trace in an unlimited queue that has grown past it
     limits.extend([1.5, 3.0, 6.0, 12.0, 30.0, 100.0].map(|packets| packets * largest));
     limits.sort_by(f64::total_cmp);
     limits.dedup_by(|a, b| (*a / *b - 1.0).abs() < 0.1);
@@ -455,7 +457,7 @@ fn best_limit(rows: &Rows, known: Point) -> Option<Point> {
     )
 }
 
-/// The last adjustment: near the best score, the rate and limit that need the least correction. Classes of margins
+/// The last adjustment: near the best score, the rate and limit with the least correction. Classes of margins
 /// have steps; corrections are smooth.
 fn adjust(rows: &Rows, best: Point) -> Point {
     let far = |value: f64, center: f64| (value / center).ln().abs() > 0.05;

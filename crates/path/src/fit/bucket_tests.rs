@@ -1,4 +1,4 @@
-//! A token bucket's parameters come out of its fit.
+//! A fit recovers a token bucket's parameters.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -11,7 +11,7 @@ use super::virtual_queue::{Candidate, Start, corrected, follow};
 use super::{fit_bucket, search_bucket};
 use crate::{Arrival, Fifo, InService, Limit, PathElement, Policer, RandomLoss};
 
-/// A bucket and what is sent through it.
+/// A bucket and the traffic through it.
 #[derive(Debug, Clone)]
 struct Case {
     rate_bps: u64,
@@ -80,7 +80,7 @@ fn holds(interval: Interval, truth: f64) -> bool {
     interval.low.is_none_or(|low| low <= truth) && interval.high.is_none_or(|high| truth <= high)
 }
 
-/// Enough to tell a pattern from chance.
+/// Enough to distinguish a pattern from chance.
 const ENOUGH_LOSSES: usize = 30;
 
 fn reproducible(cases: u32) -> ProptestConfig {
@@ -100,8 +100,8 @@ proptest! {
         prop_assume!(trace.lost >= ENOUGH_LOSSES);
         let fit = fit_bucket(&trace).expect("the losses follow a bucket");
         let (rate, limit) = (case.rate_bps as f64, case.limit_bytes as f64);
-        prop_assert!(holds(fit.rate_bps, rate), "{:?} holds no {rate}", fit.rate_bps);
-        prop_assert!(holds(fit.limit_bytes, limit), "{:?} holds no {limit}", fit.limit_bytes);
+        prop_assert!(holds(fit.rate_bps, rate), "{:?} does not contain {rate}", fit.rate_bps);
+        prop_assert!(holds(fit.limit_bytes, limit), "{:?} does not contain {limit}", fit.limit_bytes);
         prop_assert!(f64::from(fit.agreement.expected_losses()) > 0.95 * trace.lost as f64, "{:?}", fit.agreement);
         prop_assert!(fit.certainty() > 0.5, "{}", fit.certainty());
     }
@@ -114,7 +114,7 @@ proptest! {
     fn the_true_rate_and_limit_need_hardly_any_correction(case in case()) {
         let trace = policed(&case);
         let agreement = follow(&Rows::single(&trace), truth(&case), f64::MAX).unwrap();
-        // what rounding of times leaves
+        // only rounding of times is left
         prop_assert!(agreement.corrected_bytes() < 1.0, "{agreement:?}");
         prop_assert_eq!(agreement.expected_losses() as usize, trace.lost);
     }
@@ -138,8 +138,9 @@ proptest! {
             fifo.arrive(arrival);
             let deficit = case.limit_bytes as f64 - policer.level_bytes_at(arrival.time_ns);
             let backlog = fifo.wait_ns_at(arrival.time_ns) as f64 * 1e-9 * case.rate_bps as f64 / 8.0;
-            // the queue counts the whole packet in service where the bucket counts what is left of it, so that it may
-            // refuse one that the bucket takes (up to two packets more in the bucket), and then the other way round
+            // the queue counts the whole packet in service, the bucket only the rest of it, so that the queue
+            // may refuse a packet that the bucket takes (up to two packets more in the bucket), and then vice
+            // versa
             let (packet, rounding) = (f64::from(case.full_bytes), 100.0);
             let more = deficit - backlog;
             prop_assert!(-packet - rounding < more && more < 2.0 * packet + rounding, "{deficit} and {backlog}");
@@ -168,8 +169,8 @@ fn a_drop_tail_queue_is_found_by_its_losses_as_a_bucket_is() {
 
 #[test]
 fn a_bucket_that_never_fills_again_has_no_upper_end() {
-    // one burst of 100 packets at once, of which the last 40 are dropped: any bucket that was not full at the start
-    // may have done it, as long as it held 60 packets then
+    // one burst of 100 packets at once, the last 40 of which are dropped: any bucket that was not full at the
+    // start explains it, if it contained 60 packets then
     let arrivals: Vec<Arrival> = (0..100)
         .map(|i| Arrival {
             time_ns: i * 1_000,
@@ -179,7 +180,7 @@ fn a_bucket_that_never_fills_again_has_no_upper_end() {
     let fit = fit_bucket(&observed(&mut Policer::new(1_000_000, 90_000), &arrivals)).unwrap();
     assert_eq!(fit.limit_bytes.high, None, "{:?}", fit.limit_bytes);
     assert!(holds(fit.limit_bytes, 90e3), "{:?}", fit.limit_bytes);
-    // ... and any rate that adds little in a tenth of a millisecond
+    // ... and so does any rate that adds little in a tenth of a millisecond
     assert_eq!(fit.rate_bps.low, None, "{:?}", fit.rate_bps);
     assert!(holds(fit.rate_bps, 1e6), "{:?}", fit.rate_bps);
 }
@@ -212,7 +213,7 @@ fn seen() -> impl Strategy<Value = Seen> {
     prop_oneof![Just(Seen::Passed), Just(Seen::Lost), Just(Seen::Unknown)]
 }
 
-/// Traces that no path made: any clock, any size, any fate.
+/// Arbitrary traces: any clock, any size, any fate.
 fn odd_trace() -> impl Strategy<Value = Trace> {
     let time_ns = prop_oneof![
         Just(0i64),

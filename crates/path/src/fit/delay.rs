@@ -1,22 +1,23 @@
-//! Delays as evidence: is there a queue behind the losses, how fast does it drain, and do losses come when it is full?
+//! Delays as evidence: is there a queue behind the losses, how fast does it drain, and do losses occur when
+//! it is full?
 
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{corrected, uncorrected};
 
-/// Delays around the losses of a trace, against those of all packets.
+/// Delays around the losses of a trace, compared with those of all packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DelayAtLoss {
     pub losses: usize,
-    /// Different measured delays that losses follow: losses in a row after one of them are one event.
+    /// Number of different measured delays before losses: consecutive losses after one of them are one event.
     pub events: usize,
-    /// Delays measured in all.
+    /// Number of all measured delays.
     pub samples: usize,
-    /// Mean share of all delays that are smaller than the one measured just before a loss: one half if losses have
-    /// nothing to do with delay, near one if they come when the queue is longest.
+    /// Mean share of all delays that are smaller than the one measured just before a loss: one half if losses
+    /// are unrelated to delay, near one if they occur when the queue is longest.
     pub mean_rank: f64,
     /// Natural logarithm of the probability of such ranks or higher ones by chance, for independent losses.
     pub log_chance: f64,
-    /// Natural logarithm of the probability that so few events would fall into the lowest quarter of all delays by
+    /// Natural logarithm of the probability that so few events fall into the lowest quarter of all delays by
     /// chance.
     pub log_chance_of_so_few_low: f64,
     /// Delay just before a loss above the smallest round-trip time, seconds: lower fifth, median, upper fifth.
@@ -25,12 +26,13 @@ pub struct DelayAtLoss {
     pub high_s: f64,
     /// Share of all delays above the upper fifth of those at losses.
     pub share_above: f64,
-    /// Median of the shorter of the last two delays before each loss, seconds. The packet just before a loss may wait
-    /// for its acknowledgment until a second packet comes (RFC 1122), which is the lost one.
+    /// Median of the shorter of the last two delays before each loss, seconds. The packet just before a loss
+    /// may wait for its acknowledgment until a second packet arrives (RFC 1122), which is the lost one.
     pub shorter_median_s: f64,
-    /// Packets after which a second one, too, waited longer than that, by a tenth and by the spread at the losses.
+    /// Packets that waited longer than that, by a tenth and by the spread at the losses, followed by a second
+    /// such packet.
     pub longer_waits: usize,
-    /// Share of the losses with at least half the upper fifth's delay before them.
+    /// Share of the losses after at least half the upper fifth's delay.
     pub share_delayed: f64,
     /// 99.5 % quantile of all delays, seconds.
     pub largest_s: f64,
@@ -38,7 +40,7 @@ pub struct DelayAtLoss {
     pub typical_s: f64,
 }
 
-/// Delays measured with fewer samples than this say nothing.
+/// Fewer delays are not evaluated.
 const FEWEST_SAMPLES: usize = 20;
 
 /// Compares the delay measured just before each loss with all delays. `None` without losses or with too few delays.
@@ -120,13 +122,14 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
     })
 }
 
-/// Logarithm of the upper tail at `x` of a gamma distribution of integer shape `n`: the sum of `n` exponential
-/// variables, which is what `-ln` of uniform ranks are. It is `e^-x` times the first `n` terms of the series of `e^x`.
+/// Logarithm of the upper tail at `x` of a gamma distribution of integer shape `n`: the distribution of the
+/// sum of `n` exponential variables, such as `-ln` of uniform ranks. It is `e^-x` times the first `n` terms
+/// of the series of `e^x`.
 pub(super) fn log_gamma_tail(n: usize, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
-    // the largest of the terms comes first out of the sum, so that nothing overflows
+    // the largest term is factored out of the sum to avoid overflow
     let term = |k: usize| k as f64 * x.ln() - (1..=k).map(|i| (i as f64).ln()).sum::<f64>();
     if x <= n as f64 {
         return 0.0;
@@ -152,14 +155,14 @@ pub(super) fn log_binomial_tail(n: usize, k: usize, p: f64) -> f64 {
     -n * (term(share, p) + term(1.0 - share, 1.0 - p))
 }
 
-/// How delays grow with the virtual queue.
+/// Growth of delays with the virtual queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DelayByOccupancy {
     /// Lower quartile of the delays when the virtual queue is nearly empty, seconds.
     pub empty_s: f64,
     /// The same when it is nearly at the limit.
     pub near_limit_s: f64,
-    /// The delay that a queue that drains at the rate would add between the two, seconds.
+    /// The difference of the two for a queue that drains at the rate, seconds.
     pub expected_s: f64,
     pub samples_empty: usize,
     pub samples_near_limit: usize,
@@ -168,7 +171,8 @@ pub struct DelayByOccupancy {
 }
 
 impl DelayByOccupancy {
-    /// 0 for a policer, which delays nothing; 1 for a queue; in between for a shaper that first spends a burst.
+    /// 0 for a policer, which does not delay; 1 for a queue; in between for a shaper that first sends a
+    /// burst.
     pub fn ratio(&self) -> f64 {
         (self.near_limit_s - self.empty_s) / self.expected_s
     }
@@ -180,8 +184,9 @@ impl DelayByOccupancy {
     }
 }
 
-/// Compares the delays of packets that find the virtual queue nearly at its limit with those that find it nearly
-/// empty. The lower quartile is taken because delayed acknowledgments (RFC 1122) only ever add.
+/// Compares the delays of packets that find the virtual queue nearly at its limit with those that find it
+/// nearly empty. The lower quartile is used because delayed acknowledgments (RFC 1122) can only add to
+/// delays.
 pub fn delay_by_occupancy(
     trace: &Trace,
     rate_bps: f64,
@@ -199,8 +204,8 @@ pub fn delay_by_occupancy(
     if samples.len() < FEWEST_SAMPLES {
         return None;
     }
-    // "nearly": within two packets, or within a tenth for a large limit; a bucket that is never nearly full is
-    // compared at the lowest fiftieth of what its packets found
+    // "nearly": within two packets, or within a tenth for a large limit; a bucket that is never nearly full
+    // is compared at the lowest fiftieth of the fill levels
     let near = (2.0 * packet).max(0.1 * limit_bytes);
     let near_limit_from = (limit_bytes - near).max(limit_bytes * 0.5) as f32;
     let lowest = samples.len() / 50;
@@ -236,24 +241,24 @@ pub fn delay_by_occupancy(
     })
 }
 
-/// A queue's drain rate, found from delays alone.
+/// A queue's drain rate, determined from delays alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DrainFit {
     pub rate_bps: f64,
     /// Bounds of the rates that explain the delays nearly as well.
     pub low_bps: f64,
     pub high_bps: f64,
-    /// Bytes that pass before the queue begins to delay: the token burst of a shaper, 0 for a plain queue.
+    /// Bytes that pass before queueing begins: the token burst of a shaper, 0 for a plain queue.
     pub burst_bytes: f64,
-    /// Share of the spread of the delays that the queue accounts for, 0 to 1.
+    /// Share of the spread of the delays that the queue explains, 0 to 1.
     pub explained: f64,
     /// Median distance between delays and the model, seconds.
     pub residual_s: f64,
-    /// Longest delay that the model accounts for, seconds.
+    /// Longest delay that the model explains, seconds.
     pub largest_s: f64,
 }
 
-/// Rates that leave at most this much more of the spread unexplained are as good.
+/// Rates that leave at most this much more of the spread unexplained are equally good.
 const DRAIN_TOLERANCE: f64 = 0.05;
 
 /// Finds the drain rate at which the virtual queue explains the measured delays best. `None` with too few delays.
@@ -320,7 +325,8 @@ pub fn fit_drain_rate(trace: &Trace) -> Option<DrainFit> {
     })
 }
 
-/// Bytes that pass before a queue which drains at a known rate begins to delay: the burst of a shaper, by the delays.
+/// Bytes that pass before a queue with a known drain rate begins to delay: the burst of a shaper, from the
+/// delays.
 pub fn burst_bytes_at(trace: &Trace, rate_bps: f64) -> f64 {
     let measured: Vec<usize> = (0..trace.len())
         .filter(|i| !trace.delay_s[*i].is_nan())
@@ -332,12 +338,12 @@ pub fn burst_bytes_at(trace: &Trace, rate_bps: f64) -> f64 {
     misfit(trace, &measured, rate).1 * rate
 }
 
-/// Sum of the distances between the measured delays and `max(0, queue / rate - burst)`, with the burst (seconds) that
-/// suits them best, the median distance, and the longest modelled delay.
+/// Sum of the distances between the measured delays and `max(0, queue / rate - burst)` with the best burst
+/// (seconds), the median distance, and the longest modelled delay.
 fn misfit(trace: &Trace, measured: &[usize], rate: f64) -> (f64, f64, f64, f64) {
     let queue = uncorrected(trace, rate);
     let wait = |i: usize| queue[i] / rate as f32;
-    // where there is a delay, the wait exceeds it by the burst
+    // if there is a delay, the wait exceeds it by the burst
     let longest = measured.iter().map(|i| wait(*i)).fold(0.0, f32::max);
     let mut excess: Vec<f32> = measured
         .iter()
@@ -373,7 +379,7 @@ pub(crate) fn quantile(sorted: &[f32], share: f64) -> f32 {
         .unwrap_or(0.0)
 }
 
-/// The same of values whose order need not last; there must be some.
+/// The same for values that may be reordered; there must be some.
 fn quantile_in(values: &mut [f32], share: f64) -> f32 {
     let rank = nearest_rank(values, share);
     *values.select_nth_unstable_by(rank, f32::total_cmp).1

@@ -1,4 +1,4 @@
-//! Delays tell of the queue that made them.
+//! Delays show the queue that caused them.
 
 use super::delay::{log_binomial_tail, log_gamma_tail};
 use super::testing::{Pattern, arrivals, observed};
@@ -113,7 +113,7 @@ fn the_chance_of_ranks_is_that_of_a_gamma_distribution() {
     // shape 1: e^-x; shape 3 at 5: e^-5 (1 + 5 + 12.5)
     assert!((log_gamma_tail(1, 4.0) + 4.0).abs() < 1e-12);
     assert!((log_gamma_tail(3, 5.0) - (18.5f64.ln() - 5.0)).abs() < 1e-12);
-    // below its mean nothing is surprising, and large shapes do not overflow
+    // below its mean the tail is one, and large shapes do not overflow
     assert_eq!(log_gamma_tail(10, 3.0), 0.0);
     let large = log_gamma_tail(100_000, 200_000.0);
     assert!(large.is_finite() && large < -10_000.0);

@@ -1,9 +1,10 @@
-//! One token bucket, or the two of a dual-rate policer, from the envelope of what passed.
+//! One token bucket, or the two of a dual-rate policer, from the envelope of the passed traffic.
 //!
-//! What passes a bucket never asks more of it than it holds. So for each rate there is a least burst size: the most that
-//! the packets which passed ever asked of a bucket of that rate (the arrival envelope of network calculus, Cruz 1991). A
-//! bucket that dropped packets lies on that curve, and the packets which it dropped lie above it. The two buckets
-//! of a dual-rate policer (RFC 2698) are two points of the curve that have the lost packets above one or the other.
+//! Traffic that passes a bucket never needs more than the bucket contains. So for each rate there is a least
+//! burst size: the most that the packets which passed ever needed from a bucket of that rate (the arrival
+//! envelope of network calculus, Cruz 1991). A bucket that dropped packets lies on that curve, and the
+//! dropped packets lie above it. The two buckets of a dual-rate policer (RFC 2698) are two points of the
+//! curve with the lost packets above one or the other.
 //!
 //! This needs exact fates, and finds the best of all rates instead of the nearest.
 
@@ -14,14 +15,14 @@ use super::trace::{Seen, Trace};
 #[derive(Debug, Clone)]
 struct Point {
     rate_bytes_per_s: f64,
-    /// The most that the packets that passed asked for, but for a few.
+    /// The most that the packets that passed needed, except for a few.
     limit_bytes: f64,
-    /// Which losses ask for more, in the order of the losses.
+    /// For each loss, true if it needs more.
     above: Vec<bool>,
     count: usize,
 }
 
-/// The envelope of what passed: a bucket for each rate.
+/// The envelope of the passed traffic: a bucket for each rate.
 #[derive(Debug, Clone)]
 pub struct Envelope {
     curve: Vec<Point>,
@@ -29,22 +30,22 @@ pub struct Envelope {
     step: f64,
 }
 
-/// Rates that are looked at, as multiples of the mean rate of what passed, and their steps; and how many packets times
-/// rates that may take.
+/// Rates to try, as multiples of the mean rate of the passed traffic, and their steps; and the largest
+/// product of packets and rates.
 const RATES: (f64, f64) = (0.5, 200.0);
 const STEP: f64 = 0.012;
 const MOST_STEPS: usize = 60_000_000;
-/// Steps of the final look around.
+/// Steps of the final search.
 const FINE_STEP: f64 = 4e-4;
 const FINE_STEPS: i32 = 40;
-/// Share of the losses that many packets may pass above the envelope: fates mistaken, timestamps that jitter.
+/// Packets that may pass above the envelope, as a share of the losses: errors in fates, timestamp jitter.
 const STRAYS: f64 = 0.01;
-/// A bucket for no more than one packet has every packet near its limit, and accounts for any losses.
+/// A bucket for only one packet has every packet near its limit, and explains any losses.
 const SMALLEST_PACKETS: f64 = 1.1;
-/// A second bucket must account for so many losses by itself.
+/// A second bucket must explain this many losses alone.
 const SECOND_LOSSES: usize = 3;
 
-/// Finds the envelope of what passed. `None` without losses.
+/// Determines the envelope of the passed traffic. `None` without losses.
 pub fn envelope(trace: &Trace) -> Option<Envelope> {
     if trace.lost == 0 || trace.passed < 2 || trace.duration_s() <= 0.0 {
         return None;
@@ -65,21 +66,21 @@ impl Envelope {
         best.expect("a curve has points")
     }
 
-    /// The one bucket that has most of the lost packets above it, and how many those are.
+    /// The single bucket with the most losses above it, and their number.
     pub fn single(&self, trace: &Trace) -> (BucketFit, usize) {
         let point = finer(trace, self.best(), self.step);
         (point.to_fit(trace), point.count)
     }
 
-    /// Two buckets that have more of the lost packets above one or the other than one has: the slower one first.
+    /// Two buckets with more losses above one or the other than one has: the slower one first.
     pub fn pair(&self, trace: &Trace) -> Option<[BucketFit; 2]> {
         let (pair, union) = best_pair(&self.curve)?;
         (union > self.best().count + SECOND_LOSSES)
             .then(|| pair.map(|place| self.curve[place].to_fit(trace)))
     }
 
-    /// Buckets that have most of some of the losses above them: the slowest, the fastest and one between. `theirs` is by
-    /// loss.
+    /// Buckets with the most of some losses above them: the slowest, the fastest and one between. `theirs`
+    /// selects the losses.
     pub fn of_losses(&self, trace: &Trace, theirs: &[bool]) -> [BucketFit; 3] {
         let count = |point: &Point| {
             let both = point.above.iter().zip(theirs);
@@ -95,7 +96,8 @@ impl Envelope {
     }
 }
 
-/// Between two points of the curve is a better one: this share of the most losses is as good.
+/// Share of the most losses that counts as equally good, since a better point may lie between two points of
+/// the curve.
 const MOST_OF_THEM: f64 = 0.9;
 
 impl Point {
@@ -105,21 +107,21 @@ impl Point {
         both.filter(|(own, theirs)| **own || **theirs).count()
     }
 
-    /// As a fit to start a refinement from.
+    /// Converts it to a fit, as the start of a refinement.
     fn to_fit(&self, trace: &Trace) -> BucketFit {
         BucketFit::start(trace, (self.rate_bytes_per_s, self.limit_bytes))
     }
 }
 
-/// Rates that are followed together: each is a chain in which every packet waits for the one before, and a processor
-/// works on several chains in the time of one.
+/// Rates that are followed together: each is a chain in which every packet depends on the one before, and a
+/// processor computes several chains in the time of one.
 const LANES: usize = 8;
 
 /// The envelope at each of the rates (bytes/s).
 fn points(trace: &Trace, rates: &[f64]) -> Vec<Point> {
     let mut points = Vec::with_capacity(rates.len());
     for rates in rates.chunks(LANES) {
-        // lanes to spare repeat the last rate
+        // unused lanes repeat the last rate
         let lane = |index: usize| rates[index.min(rates.len() - 1)];
         let found = points_of_lanes(trace, std::array::from_fn(lane));
         points.extend(found.into_iter().take(rates.len()));
@@ -127,11 +129,11 @@ fn points(trace: &Trace, rates: &[f64]) -> Vec<Point> {
     points
 }
 
-/// The envelope at some rates, and the losses above each. Only what passed enters the buckets' debts.
+/// The envelope at some rates, and the losses above each. Only passed packets enter the buckets' debts.
 fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
     let (mut queues, mut last_s) = ([0.0f64; LANES], 0.0f64);
     let strays = (STRAYS * trace.lost as f64) as usize;
-    // the largest few that passed, as a heap with the smallest of them first; and the smallest of them again
+    // the largest few that passed, as a heap with the smallest of them first; and a copy of that smallest
     let mut largest = vec![vec![0.0; strays + 1]; LANES];
     let mut limits = [0.0f64; LANES];
     let mut asked: Vec<[f64; LANES]> = Vec::with_capacity(trace.lost);
@@ -175,8 +177,8 @@ fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
     (0..LANES).map(point).collect()
 }
 
-/// Puts a value among the largest ones in place of the smallest, which comes first: a binary heap, since the strays grow
-/// with the losses and every packet may be one.
+/// Replaces the smallest of the largest values, which comes first, by another value: a binary heap, since the
+/// strays grow with the losses and every packet may be one.
 fn keep_largest(largest: &mut [f64], value: f64) {
     if value <= largest[0] {
         return;
@@ -194,15 +196,15 @@ fn keep_largest(largest: &mut [f64], value: f64) {
     largest[place] = value;
 }
 
-/// Two rates are further apart than this factor: nearer, they are one rate between two points of the curve.
+/// Two rates differ by more than this factor: closer ones are one rate between two points of the curve.
 const APART: f64 = 1.1;
 
-/// The two points that have most losses above one or the other, the slower first, and how many those are.
+/// The two points with the most losses above one or the other, the slower first, and their number.
 fn best_pair(curve: &[Point]) -> Option<([usize; 2], usize)> {
     let mut best: Option<([usize; 2], usize)> = None;
     for (slow, first) in curve.iter().enumerate() {
         for (offset, second) in curve[slow + 1..].iter().enumerate() {
-            // no union is larger than both together
+            // no union is larger than the sum of both
             let most = best.map_or(0, |(_, union)| union);
             let apart = second.rate_bytes_per_s > APART * first.rate_bytes_per_s;
             if !apart || first.count + second.count <= most {
@@ -217,7 +219,7 @@ fn best_pair(curve: &[Point]) -> Option<([usize; 2], usize)> {
     best
 }
 
-/// The middle of the rates near a point that account for most of the losses.
+/// The middle of the rates near a point that explain the most losses.
 fn finer(trace: &Trace, near: &Point, step: f64) -> Point {
     let fine = FINE_STEP.max(step / f64::from(FINE_STEPS));
     let factor = |position: i32| (f64::from(position) * fine).exp();
@@ -267,7 +269,7 @@ mod tests {
         assert_eq!(largest[0], 2.0 * KEPT as f64);
     }
 
-    /// Bursts of random length at 1 Gbit/s in random pauses.
+    /// Bursts of random length at 1 Gbit/s with random pauses.
     fn bursts(seed: u64) -> Vec<Arrival> {
         let mut random = Random::new(seed);
         let (mut time_ns, mut arrivals) = (0i64, Vec::new());

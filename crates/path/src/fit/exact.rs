@@ -1,8 +1,9 @@
-//! A bucket fitted to fates that are known exactly, as two captures know them.
+//! A bucket fitted to exactly known fates, as from two captures.
 //!
-//! From one capture a fate is a conclusion, and a correction of the virtual queue of less than a packet proves
-//! nothing. Between two captures it is a fact: what passed had room and what was lost had none, at times known to
-//! microseconds. A right rate and limit then need next to no correction, and their interval is a matter of bytes.
+//! From one capture a fate is a conclusion, and a correction of the virtual queue by less than a packet
+//! proves nothing. Between two captures it is a fact: passed packets had room and lost ones had none, at
+//! times known to microseconds. A correct rate and limit then need almost no correction, and their interval
+//! is a matter of bytes.
 
 use super::bucket::BucketFit;
 use super::lanes::follow_many;
@@ -13,19 +14,19 @@ use super::search::{Point, Scores, Width, best_of, climb};
 use super::trace::Trace;
 use super::virtual_queue::Start;
 
-/// Half the 95 % quantile of chi-squared with two degrees of freedom, and with four for a dual-rate policer: how much
-/// more, in units of the timestamp noise, may have to be corrected inside the joint interval of rates and limits.
+/// Half the 95 % quantile of chi-squared with two degrees of freedom, and with four for a dual-rate policer:
+/// the additional correction, in units of the timestamp noise, inside the joint interval of rates and limits.
 const REFUTED_BY: [f64; 2] = [3.0, 4.74];
-/// First relative steps of rate and limit, and the smallest of the rate.
+/// Initial relative steps of rate and limit, and the smallest of the rate.
 const CLIMB: (f64, f64) = (4e-3, 1.6e-2);
 pub(super) const FINEST: f64 = 1e-5;
-/// Times that a climb may look around.
+/// Most iterations of a climb.
 const LOOKS: u32 = 60;
-/// An interval that reaches further than this factor has an open end.
+/// An interval that extends beyond this factor has an open end.
 pub(super) const OPEN_END: f64 = 3.0;
 
-/// Fits the bucket again, near `known`, to fates that are exact. `noise_bytes` is what passes in the time by which the
-/// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
+/// Fits the bucket again, near `known`, to exact fates. `noise_bytes` is the traffic that passes within the
+/// timestamp error: corrections are assumed to be errors with a Laplace distribution of that scale.
 pub fn refine_exact(trace: &Trace, known: &BucketFit, noise_bytes: f64) -> Refined {
     let best = |fates: &ExactFates| fates.look_around(fates.climb(known.rate_and_limit()));
     let fates = ExactFates::new(trace, noise_bytes);
@@ -40,12 +41,12 @@ pub fn refine_exact(trace: &Trace, known: &BucketFit, noise_bytes: f64) -> Refin
     }
 }
 
-/// Gain of a start that is not a full bucket, nats: one parameter more, so fates must be less likely by this without it for it to have
-/// been anything but full. Half the 95 % quantile of chi-squared with two degrees of freedom.
+/// Gain of a start with a partly filled bucket, nats: it has one parameter more, so fates must be less likely
+/// by this without it. Half the 95 % quantile of chi-squared with two degrees of freedom.
 const UNSEEN_GAIN: f64 = 3.0;
 
-/// A refined bucket whose intervals are still to be worked out, which takes as long again as to find it: of several only the
-/// one that is used is completed.
+/// A refined bucket without its intervals, which take as long as the search: of several only the one that is
+/// used is completed.
 pub struct Refined {
     fates: ExactFates,
     fit: BucketFit,
@@ -67,12 +68,14 @@ impl Refined {
     }
 }
 
-/// The input of a bucket's fit: fates that are exact, and maybe a second bucket in which a packet must also find room.
+/// The input of a bucket's fit: exact fates, and optionally a second bucket in which a packet must also find
+/// room.
 #[derive(Clone)]
 pub(super) struct ExactFates {
     rows: Rows,
     start: Start,
-    /// The other case: packets that nobody saw pass spent tokens, and the bucket is known from the first loss on.
+    /// The alternative: packets outside of the trace took tokens, and the bucket is known from the first loss
+    /// on.
     unseen: Option<(Rows, Start)>,
     noise_bytes: f64,
 }
@@ -92,7 +95,7 @@ impl ExactFates {
         }
     }
 
-    /// The same, if what nobody saw spent tokens. `None` where all was seen.
+    /// The same if unseen packets took tokens. `None` if there were none.
     fn with_tokens_spent(&self) -> Option<Self> {
         let (rows, start) = self.unseen.clone()?;
         Some(Self {
@@ -103,7 +106,8 @@ impl ExactFates {
         })
     }
 
-    /// Fits one bucket of a dual-rate policer from now on; `second_bucket` is the other: rate (bytes/s) and limit.
+    /// Fits one bucket of a dual-rate policer from now on; `second_bucket` is the other: rate (bytes/s) and
+    /// limit.
     pub fn set_second_bucket(&mut self, second_bucket: RateAndLimit) {
         self.rows.second_bucket = Some(second_bucket);
         if let Some((rows, _)) = &mut self.unseen {
@@ -117,7 +121,7 @@ impl ExactFates {
             .map(|agreement| agreement.map(|agreement| agreement.score(self.noise_bytes)))
     }
 
-    /// The best point that is uphill from a rate and a limit.
+    /// The best point uphill from a rate and a limit.
     pub fn climb(&self, (rate, limit): RateAndLimit) -> Point {
         let start = Point {
             x: rate,
@@ -136,7 +140,7 @@ impl ExactFates {
         }))
     }
 
-    /// A ridge is followed by steps in its direction only, which depends on how long bursts last.
+    /// Follows a ridge by steps in its direction only, which depends on the duration of bursts.
     pub fn along_the_ridge(&self, top: Point) -> Point {
         // one that leaves nothing to correct is as good as any
         if top.score > -UNSEEN_GAIN {
@@ -149,13 +153,13 @@ impl ExactFates {
         })
     }
 
-    /// The fit at a top, without intervals.
+    /// The fit at an optimum, without intervals.
     pub fn fit(self, top: Point, known: &BucketFit) -> Refined {
         let fit = self.at(top, known);
         Refined { fates: self, fit }
     }
 
-    /// The fit at a top, with its intervals.
+    /// The fit at an optimum, with its intervals.
     pub fn complete(&self, top: Point, known: &BucketFit) -> BucketFit {
         self.with_intervals(&self.at(top, known))
     }
@@ -182,11 +186,11 @@ impl ExactFates {
         let own = own.expect("nothing bounds the corrections");
         let noise_bytes = self.noise_bytes.max(own.typical_correction_bytes());
         let noise_bytes = noise_bytes.min(self.rows.packet_bytes);
-        // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
+        // classes of margins are no likelihood for an interval: only corrections refute
         let refuted_by = REFUTED_BY[usize::from(self.rows.second_bucket.is_some())];
         let tolerated_bytes = own.corrected_bytes() + refuted_by * noise_bytes;
         let suits = |rows: &Rows, start: Start, candidates: &[RateAndLimit; NEAR]| {
-            // a loss tells what was in the bucket to within a packet
+            // a loss shows the contents of the bucket to within a packet
             let known_to_bytes = match start {
                 Start::Empty => 0.0,
                 Start::Unknown => rows.packet_bytes,
@@ -216,7 +220,7 @@ impl ExactFates {
                 high: rate_edge(1.0).map(|high| high * 8.0),
                 ..fit.rate_bps
             },
-            // what one stamp or tick of the bucket is wrong by, all may be
+            // the error of one timestamp or tick of the bucket may apply to all
             limit_bytes: Interval {
                 low: limit_edge(-1.0).map(|low| (low - noise_bytes).max(0.0)),
                 high: limit_edge(1.0).map(|high| high + noise_bytes),
@@ -227,15 +231,15 @@ impl ExactFates {
     }
 }
 
-/// Half the width of the neighbourhood that is looked through, and its steps, relative.
+/// Half the width of the searched neighbourhood, and its steps, relative.
 const AROUND: f64 = 0.08;
 const RATE_STEP: f64 = 0.004;
 const LIMIT_STEP: f64 = 0.01;
-/// Places of the neighbourhood to climb from.
+/// Points of the neighbourhood from which to climb.
 const STARTS: usize = 3;
 
-/// Rate and limit compensate for each other: the best points lie along ridges, too narrow to climb along. So the whole
-/// neighbourhood is looked through, and its best places are climbed from.
+/// Rate and limit compensate for each other: the best points lie along ridges that are too narrow for
+/// climbing. So the whole neighbourhood is searched, with climbs from its best points.
 fn best_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Point {
     starts_nearby(best, score)
         .into_iter()
@@ -258,21 +262,22 @@ fn best_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> 
         })
 }
 
-/// Relative changes of the limit that make up for one of the rate: the bytes that pass while a bucket is spent, in limits.
+/// Relative changes of the limit that compensate for one of the rate: the bytes that pass while a bucket is
+/// empty, in limits.
 const RIDGES: [f64; 4] = [0.1, 0.5, 2.5, 12.5];
-/// First relative step of the rate along a ridge.
+/// Initial relative step of the rate along a ridge ...
 const RIDGE_STEP: f64 = 1e-3;
-/// ... and the smallest: of a bucket of megabytes it is as much as stamps are wrong by.
+/// ... and the smallest: for a bucket of megabytes it equals the timestamp error.
 const FINEST_ON_RIDGE: f64 = 1e-6;
 
-/// The best limits of the best rates, best first; of rates that are as good the lowest first.
+/// The best limits of the best rates, best first; among equally good rates the lowest first.
 fn starts_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Vec<Point> {
     let steps = |step: f64| {
         let half = (AROUND / step).round() as i32;
         (-half..=half).map(move |position| (f64::from(position) * step).exp())
     };
     let rates: Vec<f64> = steps(RATE_STEP).map(|factor| best.x * factor).collect();
-    // far worse than what is known is no start
+    // a point far worse than the known one is no start
     let hopeless = 4.0 * best.score - 100.0;
     let mut starts: Vec<(usize, Point)> = Vec::new();
     for place in from_the_middle(rates.len()) {
@@ -280,7 +285,7 @@ fn starts_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -
         let limits: Vec<RateAndLimit> = steps(LIMIT_STEP)
             .map(|factor| (rate, best.y * factor))
             .collect();
-        // nor is what is worse than as many as are wanted, so that most need not be followed to their ends
+        // nor is one worse than as many as are needed, so that most need not be evaluated completely
         let worst = starts.get(STARTS - 1).map(|(_, start)| start.score);
         let nothing = Point {
             score: worst.map_or(hopeless, |worst| hopeless.max(just_below(worst))),
@@ -298,12 +303,12 @@ fn starts_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -
     starts.into_iter().map(|(_, start)| start).collect()
 }
 
-/// Less than a score by so little that one as good passes, whatever was rounded.
+/// Slightly less than a score, so that an equally good one passes despite rounding.
 fn just_below(score: f64) -> f64 {
     (score - 1e-9 * score.abs()).next_down()
 }
 
-/// All places, the middle one first: what is best is likely to be near.
+/// All positions, the middle one first: the best is likely to be near.
 fn from_the_middle(count: usize) -> impl Iterator<Item = usize> {
     let middle = count.saturating_sub(1) / 2;
     (0..count).map(move |number| match number % 2 {
@@ -315,8 +320,8 @@ fn from_the_middle(count: usize) -> impl Iterator<Item = usize> {
 /// Values of the other parameter that are tried with one.
 const NEAR: usize = 8;
 
-/// Walks from the best value of one parameter in growing steps until no near value of the other suits it, and back in
-/// shrinking ones. `suits` tells which of a few values of the other does.
+/// Walks from the best value of one parameter in growing steps until no near value of the other fits, and
+/// back in shrinking ones. `suits` returns which of a few values of the other fits.
 fn edge(
     direction: f64,
     (start, other): (f64, f64),
@@ -352,7 +357,7 @@ mod tests {
     use crate::{Arrival, Policer, Random, replay};
     use proptest::prelude::*;
 
-    /// Bursts of full packets at a gigabit with a few small ones, through a policer.
+    /// Bursts of full packets at 1 Gbit/s with a few small ones, through a policer.
     fn policed(rate_bps: u64, burst_bytes: u64) -> Trace {
         let mut arrivals = Vec::new();
         for burst in 0..60i64 {
@@ -384,7 +389,7 @@ mod tests {
     }
 
     proptest! {
-        /// A bound on what is looked at changes nothing of what is found, also where scores are equal.
+        /// A bound on the search does not change its result, also if scores are equal.
         #[test]
         fn the_starts_are_the_best_limits_of_the_three_best_rates(
             seed in any::<u64>(),
@@ -425,7 +430,7 @@ mod tests {
             let trace = policed(rate, burst);
             let known = fit_bucket(&trace).expect("there are losses");
             let fit = refine_exact(&trace, &known, 30.0).complete();
-            // where the bucket fills up between bursts, the rate has room inside its interval
+            // if the bucket fills up between bursts, the interval of the rate has some room
             if rate < 100_000_000 {
                 let off = |value: f64, truth: u64| (value / truth as f64 - 1.0).abs();
                 assert!(off(fit.rate_bps.value, rate) < 0.005, "{:?}", fit.rate_bps);
@@ -444,7 +449,7 @@ mod tests {
         }
     }
 
-    /// A trace of packets and of their fates, as two captures show them.
+    /// A trace of packets and their fates, as from two captures.
     fn seen(arrivals: &[Arrival], fate: impl Fn(usize) -> Seen) -> Trace {
         let observe = |(index, arrival): (usize, &Arrival)| Observation {
             time_ns: arrival.time_ns,
@@ -460,7 +465,7 @@ mod tests {
             && interval.high.is_none_or(|high| high >= truth)
     }
 
-    /// Bursts of full packets at 800 Mbit/s, of random length and in random pauses.
+    /// Bursts of full packets at 800 Mbit/s, of random length and with random pauses.
     fn random_bursts(random: &mut Random, bursts: usize) -> Vec<Arrival> {
         let (mut time_ns, mut arrivals) = (0i64, Vec::new());
         for _ in 0..bursts {
@@ -534,7 +539,7 @@ mod tests {
 
     #[test]
     fn a_bucket_that_was_not_full_when_both_captures_saw_it_first_is_no_smaller_for_that() {
-        // always spent from the first loss on: its size shows only in how much passes before
+        // always empty from the first loss on: only the traffic before shows its size
         let arrivals: Vec<Arrival> = (0..3000i64)
             .map(|number| Arrival {
                 time_ns: number * 300_000 + number * 7919 % 9_000,

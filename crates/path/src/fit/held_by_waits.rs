@@ -1,8 +1,10 @@
-//! The packets in a full queue, counted: by the waits of the packets around a loss, those are inside that have come and not gone.
+//! Counts the packets in a full queue from the delays of packets around a loss: those that have arrived and
+//! not left.
 //!
-//! Counting needs no size of a packet, and hardly a rate: who leaves when is seen. Before the queue waits are those of round
-//! trips. They come late (receivers hold acknowledgments back and hosts are busy), and never early; by how much shows where
-//! nothing waits. Behind the queue it is seen who leaves, and clocks of senders tell when who came.
+//! Counting needs no packet sizes, and hardly a rate: departures are observed. Before the queue delays are
+//! those of round trips. They are sometimes too long (receivers delay acknowledgments and hosts are busy),
+//! and never too short; packets that find no queue show by how much. Behind the queue departures are
+//! captured, and clocks of senders show the arrivals.
 
 use super::delay::quantile;
 use super::never_nan::{larger, smaller};
@@ -10,30 +12,30 @@ use super::profile::Interval;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::uncorrected;
 
-/// The packets that lost ones found waiting, themselves not counted.
+/// The packets that lost ones found queued, excluding themselves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeldByWaits {
     /// Packets: the median over the losses, the lowest twentieth and the highest fifth.
     pub packets: Interval,
     /// IP bytes, likewise.
     pub bytes: Interval,
-    /// By how much the waits of packets that find nothing inside come late, seconds: of four in five at least, and of half.
+    /// Excess of the delays of packets that find no queue, seconds: of at least four in five, and of half.
     pub mostly_late_s: f64,
     pub typically_late_s: f64,
 }
 
-/// Fewer packets that find nothing inside do not tell how late waits come.
+/// Fewer packets without a queue do not show the excess of delays.
 const FEWEST_ALONE: usize = 5;
 
 impl HeldByWaits {
-    /// Mean size of what waits, IP bytes.
+    /// Mean size of queued packets, IP bytes.
     pub fn mean_bytes(&self) -> f64 {
         self.bytes.value / self.packets.value.max(1.0)
     }
 }
 
-/// Counts what lost packets found in a queue that drains at a rate. Each packet of the trace is as many on the wire as
-/// `pieces` says. `None` without losses, or where half of them found nothing waiting.
+/// Counts the packets that lost packets found in a queue with a drain rate. Each packet of the trace consists
+/// of `pieces` wire packets. `None` without losses, or if half of them found no queue.
 pub fn held_by_waits(
     trace: &Trace,
     rate_bps: f64,
@@ -74,8 +76,9 @@ pub fn held_by_waits(
     (found.packets.value > 0.0).then_some(found)
 }
 
-/// Counts what lost packets found, where those that leave are seen, and clocks tell when packets came: what leaves after a lost
-/// one came, and before it would have. What was delivered though nobody saw it leave may have been inside, or lost as well.
+/// Counts the packets that lost packets found, from observed departures and from arrivals known by clocks:
+/// packets that leave after a lost one arrived, and before it would have left. Packets that were delivered
+/// without an observed departure may have been queued, or lost as well.
 pub fn held_by_departures(trace: &Trace) -> Option<HeldByWaits> {
     let leaves_s: Vec<f64> = (trace.time_s.iter().zip(&trace.delay_s))
         .map(|(time_s, delay_s)| time_s + f64::from(*delay_s))
@@ -86,7 +89,7 @@ pub fn held_by_departures(trace: &Trace) -> Option<HeldByWaits> {
     for (index, leaves_s) in leaves_s.into_iter().enumerate() {
         let bytes = f64::from(trace.bytes[index]);
         let is_seen = !leaves_s.is_nan();
-        // of a number and NaN the number is the larger
+        // max ignores NaN
         last_s = last_s.max(leaves_s);
         if trace.outcome[index] == Seen::Lost {
             losses.push((trace.time_s[index], last_s));
@@ -120,7 +123,7 @@ pub fn held_by_departures(trace: &Trace) -> Option<HeldByWaits> {
     (!losses.is_empty() && found.packets.value > 0.0).then_some(found)
 }
 
-/// Packets in the order in which they left, with the bytes up to each.
+/// Packets in the order of departure, with the bytes up to each.
 struct Departures {
     left_s: Vec<f64>,
     until_bytes: Vec<f64>,
@@ -141,7 +144,7 @@ impl Departures {
         }
     }
 
-    /// Packets and bytes that left after one time, until another.
+    /// Packets and bytes that left between two times.
     fn between(&self, from_s: f64, to_s: f64) -> (f64, f64) {
         let upto = |time_s: f64| self.left_s.partition_point(|left_s| *left_s <= time_s);
         let (from, to) = (upto(from_s), upto(to_s).max(upto(from_s)));
@@ -154,15 +157,16 @@ impl Departures {
     }
 }
 
-/// When the transmission of each packet begins, or would have. A queue keeps the order: who is behind and known to be gone was
-/// let out later. One that nobody saw go went as soon as those before it had been sent. Never before it comes, and in order.
+/// Start of each packet's transmission, or when it would have been. A queue preserves the order: a packet
+/// further back with a known departure left later. One with an unknown departure left as soon as those before
+/// it had been sent. Never before its arrival, and in order.
 fn turns_s(trace: &Trace, rate: f64) -> Vec<f64> {
     let mut turns_s: Vec<f64> = (trace.time_s.iter().zip(&trace.delay_s))
         .map(|(time_s, delay_s)| time_s + f64::from(*delay_s))
         .collect();
     let mut behind_s = f64::INFINITY;
     for turn_s in turns_s.iter_mut().rev() {
-        // of NaN and a number the number is the smaller
+        // min ignores NaN
         behind_s = behind_s.min(*turn_s);
         *turn_s = behind_s;
     }
@@ -181,8 +185,8 @@ fn turns_s(trace: &Trace, rate: f64) -> Vec<f64> {
     turns_s
 }
 
-/// The time by which waits of packets that find no more than one inside are longer than they take by what came and the rate:
-/// the lowest fifth, and the median.
+/// Excess of the delays of packets that find at most one packet queued, given arrivals and rate: the lowest
+/// fifth, and the median.
 fn late_s(trace: &Trace, rate: f64, turns_s: &[f64]) -> (f64, f64) {
     let alone = |index: &usize| !trace.delay_s[*index].is_nan();
     let found = uncorrected(trace, rate);
@@ -219,8 +223,8 @@ mod tests {
 
     const RATE_BPS: u64 = 12_000_000;
 
-    /// Packets of two sizes, a quarter faster than a queue of 40 packets drains, in bursts; every third is measured, and late
-    /// by what `late_s` draws.
+    /// Packets of two sizes, a quarter faster than a queue of 40 packets drains, in bursts; every third delay
+    /// is measured, with an excess drawn by `late_s`.
     fn through_a_queue(late_s: impl Fn(&mut Random) -> f64) -> Trace {
         let mut random = Random::new(3);
         let mut now_s = 0.0;

@@ -1,19 +1,20 @@
-//! The virtual queue of several candidates at once.
+//! The virtual queues of several candidates at once.
 //!
-//! Following one queue is a chain in which every step waits for the one before. Several candidates have chains of their
-//! own, so a processor works on all of them in the time of one: each lane of its vector registers follows another.
+//! Following one queue is a chain in which every step depends on the one before. Several candidates form
+//! independent chains, so a processor computes all of them in the time of one: each lane of its vector
+//! registers follows another.
 
 use super::never_nan::{larger, smaller};
 use super::rows::{CLASSES, RateAndLimit, Row, Rows};
 use super::trace::Seen;
 use super::virtual_queue::{Agreement, Start, log_likelihood};
 
-/// Candidates that are followed together at most. Eight fill a vector register of 512 bits; what each step waits for
-/// leaves time for a second one.
+/// Most candidates that are followed together. Eight fill a vector register of 512 bits; latencies leave time
+/// for a second one.
 pub const LANES: usize = 16;
 
-/// Follows the virtual queue of up to [`LANES`] candidates as [`follow`](super::virtual_queue::follow) does that of
-/// one. A candidate gets `None` when more than `most_corrected_bytes` would have to be corrected.
+/// Follows the virtual queue of up to [`LANES`] candidates, as [`follow`](super::virtual_queue::follow) does
+/// for one. A candidate gets `None` if more than `most_corrected_bytes` would have to be corrected.
 ///
 /// # Panics
 ///
@@ -46,7 +47,7 @@ fn spread<const L: usize>(
     let Some(last) = candidates.last() else {
         return found;
     };
-    // lanes to spare repeat the last candidate
+    // unused lanes repeat the last candidate
     let lane = |index: usize| *candidates.get(index).unwrap_or(last);
     let rate = std::array::from_fn(|index| lane(index).0);
     let limit = std::array::from_fn(|index| lane(index).1);
@@ -96,7 +97,7 @@ impl<const L: usize> Queues<L> {
     }
 }
 
-/// Picks the widest registers that this processor has.
+/// Uses the widest registers of this processor.
 fn follow_on_this_processor<const L: usize>(
     rows: &Rows,
     rate: [f64; L],
@@ -107,13 +108,13 @@ fn follow_on_this_processor<const L: usize>(
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has AVX-512F, which is all that the function asks for beyond the baseline
+            // SAFETY: the processor has AVX-512F, which is all that the function needs beyond the baseline
             return unsafe {
                 follow_with_avx512::<L>(rows, rate, limit, start, most_corrected_bytes)
             };
         }
         if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2, which is all that the function asks for beyond the baseline
+            // SAFETY: the processor has AVX2, which is all that the function needs beyond the baseline
             return unsafe {
                 follow_with_avx2::<L>(rows, rate, limit, start, most_corrected_bytes)
             };
@@ -146,7 +147,7 @@ unsafe fn follow_with_avx512<const L: usize>(
     follow_lanes::<L>(rows, rate, limit, start, most_corrected_bytes)
 }
 
-/// Rows near a limit between two looks at whether every candidate is beyond hope.
+/// Rows near a limit between two checks whether all candidates are hopeless.
 const ROWS_BETWEEN_LOOKS: u32 = 8;
 
 #[inline(always)]
@@ -189,10 +190,12 @@ struct Bucket<const L: usize> {
     limit: [f64; L],
 }
 
-/// Follows each candidate's queue, and with `TWO` that of the second bucket: a packet passes if both have room, and
-/// enters both. A loss is accounted for by whichever is fuller, and that one is corrected. With `SINGLE` every row is one packet.
+/// Follows each candidate's queue, and with `TWO` that of the second bucket: a packet passes if both have
+/// room, and enters both. A loss is attributed to the fuller one, which is corrected. With `SINGLE` every row
+/// is one packet.
 ///
-/// Most rows are far from every limit: a loop of their own needs few enough registers that none has to wait for memory.
+/// Most rows are far from every limit: a separate loop for them needs so few registers that none spills to
+/// memory.
 #[inline(always)]
 fn follow_buckets<const L: usize, const TWO: bool, const SINGLE: bool>(
     rows: &Rows,
@@ -247,7 +250,7 @@ fn follow_buckets<const L: usize, const TWO: bool, const SINGLE: bool>(
                 };
                 for lane in 0..L {
                     let missing = larger(limit[lane] - reach[lane], 0.0);
-                    // what was there at the start has drained when a whole limit's worth of time has passed
+                    // the initial contents have drained after the time of a whole limit
                     let excused = start_is_unknown && elapsed_s * one.rate[lane] < limit[lane];
                     queues.added[lane] += if excused { 0.0 } else { missing };
                     let full = larger(queue[lane], larger(limit[lane] - row.bytes, 0.0));
@@ -281,8 +284,8 @@ fn follow_buckets<const L: usize, const TWO: bool, const SINGLE: bool>(
     }
 }
 
-/// Follows rows that passed far from every limit, up to the next one that did not: that is returned, with what it makes of the
-/// queues, which are drained until its last packet has come.
+/// Follows passed rows far from every limit, up to the next other row: returns that row and the queues with
+/// it, which are drained until the arrival of its last packet.
 #[inline(always)]
 fn skip_far_rows<'a, const L: usize, const TWO: bool, const SINGLE: bool>(
     rest: &mut std::slice::Iter<'a, Row>,
@@ -307,14 +310,15 @@ fn skip_far_rows<'a, const L: usize, const TWO: bool, const SINGLE: bool>(
     found
 }
 
-/// The queues with the row's last packet, and how far that is up either limit, in terms of the first one.
+/// The queues with the row's last packet, and its position relative to the nearer limit, in terms of the
+/// first one.
 struct Step<const L: usize> {
     with_packet: [f64; L],
     with_other: [f64; L],
     reach: [f64; L],
 }
 
-/// Drains the queues until a row's last packet has come, before its outcome is known.
+/// Drains the queues until the arrival of a row's last packet, before its outcome is applied.
 #[inline(always)]
 fn step<const L: usize, const TWO: bool, const SINGLE: bool>(
     [queue, other]: [&mut [f64; L]; 2],
@@ -337,8 +341,9 @@ fn step<const L: usize, const TWO: bool, const SINGLE: bool>(
     step
 }
 
-/// The queues when the row's last packet has come, before its outcome is known. Each step waits for the one before, so what a
-/// queue that ran dry holds then is worked out beside it: rounding keeps the order of numbers, and the sums are the same.
+/// The queues at the arrival of the row's last packet, before its outcome is applied. Each step depends on
+/// the one before, so the contents of a queue that ran empty are calculated in parallel: rounding preserves
+/// the order of numbers, and the sums are the same.
 #[inline(always)]
 fn drain_and_add<const L: usize, const SINGLE: bool>(
     queue: &mut [f64; L],
@@ -404,7 +409,7 @@ mod tests {
     use crate::fit::virtual_queue::{Candidate, follow};
 
     proptest! {
-        /// Lanes are only a faster way to the same numbers.
+        /// Lanes give the same numbers, faster.
         #[test]
         fn every_lane_agrees_with_following_its_candidate_alone(
             packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..8), 2..300),
@@ -436,7 +441,7 @@ mod tests {
             }
         }
 
-        /// A second bucket that has room for everything changes nothing; the order of two does not matter.
+        /// A second bucket with room for everything changes nothing; the order of two does not matter.
         #[test]
         fn two_buckets_are_one_where_one_has_room_for_everything(
             packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..4), 2..300),

@@ -1,8 +1,8 @@
-//! Which law of queue management the drops and marks of a queue follow, given the waits that its packets had.
+//! The law of queue management that the drops and marks of a queue follow, given the delays of its packets.
 //!
-//! Nothing is replayed: each law is led along what was seen. Its state follows the waits and the drops that happened,
-//! and at every packet it says how likely the next drop is. The likelihood of all drops, and of all packets that passed,
-//! is compared with that of a queue that drops when it is full, and of chance.
+//! Nothing is simulated: each law is replayed along the observations. Its state follows the observed delays
+//! and drops, and at every packet it gives the probability of a drop. The likelihood of all drops and passes
+//! is compared with that of a queue that drops when it is full, and with chance.
 
 mod controlled;
 mod laws;
@@ -20,11 +20,12 @@ use queue::Queue;
 /// The law by which a queue drops or marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
-    /// The wait above a target for an interval, then the interval over the square root of the count (RFC 8289).
+    /// The delay exceeds a target for an interval, then drops follow at the interval over the square root of
+    /// the count (RFC 8289).
     CoDel,
-    /// The same law, which counts down again instead of starting anew (cake's COBALT).
+    /// The same law, counting down again instead of restarting (cake's COBALT).
     Cobalt,
-    /// A probability that a controller moves with the wait (RFC 8033).
+    /// A probability that a controller adjusts to the delay (RFC 8033).
     Pie,
     /// The square of such a probability (RFC 9332, for the classic queue).
     DualPi2,
@@ -32,36 +33,36 @@ pub enum Law {
     Red,
 }
 
-/// A law with the parameters that suit best.
+/// A law with its best parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LawFit {
     pub law: Law,
-    /// How much likelier the law makes the drops and marks than chance does, nats, less what its parameters cost.
+    /// Gain of the law in nats over chance for the drops and marks, less the cost of its parameters.
     pub nats: f64,
-    /// Wait that it aims at, seconds; of RED the average wait from which on it drops.
+    /// Target delay in seconds; for RED the average delay from which it drops.
     pub target_s: Interval,
-    /// CoDel's, seconds.
+    /// The interval of CoDel, seconds.
     pub interval_s: Option<Interval>,
 }
 
 /// The laws in competition.
 #[derive(Debug, Clone)]
 pub struct Management {
-    /// Drops and marks that were looked at.
+    /// Drops and marks that were evaluated.
     pub events: usize,
     /// The best first.
     pub laws: Vec<LawFit>,
-    /// How much likelier a queue that drops when it is full makes them than chance, nats.
+    /// Gain in nats of a queue that drops when it is full, over chance.
     pub tail_drop_nats: f64,
 }
 
 impl Management {
-    /// By how much the best law beats a queue that drops when it is full, nats.
+    /// Lead of the best law over a queue that drops when it is full, nats.
     pub fn margin_nats(&self) -> f64 {
         self.laws[0].nats - self.tail_drop_nats.max(0.0)
     }
 
-    /// By how much COBALT beats CoDel, nats.
+    /// Lead of COBALT over CoDel, nats.
     pub fn cobalt_nats(&self) -> f64 {
         let nats = |law: Law| {
             self.laws
@@ -72,7 +73,7 @@ impl Management {
         nats(Law::Cobalt) - nats(Law::CoDel).max(0.0)
     }
 
-    /// By how much the best law beats the best of the others, nats.
+    /// Lead of the best law over the best of the others, nats.
     pub fn lead_nats(&self) -> f64 {
         let own = self.laws[0].law.kin();
         let rival = self.laws.iter().find(|fit| fit.law.kin() != own);
@@ -81,7 +82,7 @@ impl Management {
 }
 
 impl Law {
-    /// COBALT is CoDel but for what it does between overloads.
+    /// COBALT is CoDel except between overloads.
     fn kin(self) -> Self {
         match self {
             Self::Cobalt => Self::CoDel,
@@ -90,23 +91,23 @@ impl Law {
     }
 }
 
-/// How the queue is seen.
+/// Properties of the observation of the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Seeing {
-    /// Bit/s at which it drains.
+    /// Drain rate, bit/s.
     pub rate_bps: f64,
-    /// By how much stamps vary, seconds.
+    /// Variation of timestamps, seconds.
     pub noise_s: f64,
     /// Flows have queues of their own.
     pub isolated: bool,
-    /// Waits are those of acknowledgments, which come late at times and never early.
+    /// Delays are those of acknowledgments, which are sometimes late and never early.
     pub by_acknowledgments: bool,
 }
 
-/// Fewer drops and marks tell no law.
+/// Fewer drops and marks identify no law.
 const FEWEST_EVENTS: usize = 5;
 
-/// Lets the laws compete. `None` where too little was dropped or marked.
+/// Lets the laws compete. `None` if too few packets were dropped or marked.
 pub fn fit_management(passages: &Passages, seeing: Seeing) -> Option<Management> {
     if !(seeing.rate_bps.is_finite() && seeing.rate_bps > 0.0) {
         return None;

@@ -1,8 +1,9 @@
-//! Dual-rate policers: two token buckets, of a committed and of a peak rate (RFC 2698, RFC 4115), fitted together.
+//! Dual-rate policers: two token buckets, of a committed and of a peak rate (RFC 2698, RFC 4115), fitted
+//! together.
 //!
-//! A packet passes if both have tokens for it, and takes them from both; what is dropped takes none. So a loss is proof
-//! against one of the two only, and either bucket can be fitted while the other stays as it is, in turns, until neither
-//! moves. What found room in both is another's loss, and is paid for as chance.
+//! A packet passes if both have tokens for it, and takes them from both; a dropped packet takes none. So a
+//! loss needs only one of the two, and the buckets can be fitted in turns, with the other fixed, until
+//! neither moves. A loss with room in both has another cause, and costs as much as chance.
 
 use super::beside::{LEAST_SHARE, chance, claims, pay_for_others, unclaimed, without};
 use super::bucket::BucketFit;
@@ -13,20 +14,20 @@ use super::rows::RateAndLimit;
 use super::search::Point;
 use super::trace::Trace;
 
-/// Two buckets, and how well they account for the losses together.
+/// Two buckets, and how well they explain the losses together.
 #[derive(Debug, Clone, Copy)]
 pub struct PairFit {
     /// The slower one, and the faster. Each has the agreement of both.
     pub committed: BucketFit,
     pub peak: BucketFit,
-    /// Losses that were short of tokens in this one alone: of the committed bucket, and of the peak one.
+    /// Losses that lacked tokens in this one alone: of the committed bucket, and of the peak one.
     pub alone: [usize; 2],
-    /// Losses that are one or the other's.
+    /// Losses that either explains.
     pub explained: usize,
 }
 
-/// A bucket, and others that account best for the losses that find room in it: starts for [`climb_pair`], the slower one
-/// first. None where no loss finds room.
+/// A bucket, and others that best explain the losses that find room in it: starts for [`climb_pair`], the
+/// slower one first. None if no loss finds room.
 pub fn with_second_buckets(
     trace: &Trace,
     envelope: &Envelope,
@@ -49,27 +50,27 @@ pub fn with_second_buckets(
     envelope.of_losses(trace, &theirs).map(in_order).to_vec()
 }
 
-/// A loss finds room where this share of a packet more would have passed.
+/// A loss found room if this share of a packet more would have passed.
 const ROOM: f64 = 0.1;
 
-/// Times that both buckets are fitted in turn, at most.
+/// Most rounds of fitting both buckets in turn.
 const ROUNDS: usize = 8;
 /// A round that gains less, nats, is the last.
 const ROUND_GAIN: f64 = 0.5;
 
-/// Two buckets of a dual-rate policer on the way up: rates (bytes/s) and limits, the slower one first, and how well
-/// they account for the losses.
+/// Two buckets of a dual-rate policer during a climb: rates (bytes/s) and limits, the slower one first, and
+/// how well they explain the losses.
 #[derive(Debug, Clone, Copy)]
 pub struct Ascent {
     buckets: [RateAndLimit; 2],
     pub score: f64,
 }
 
-/// Timestamp noise to climb with first, in packets: where corrections are cheap, hills are wide.
+/// Timestamp noise of the first climbs, in packets: cheap corrections widen the optima.
 const FIRST_NOISE_PACKETS: [f64; 2] = [1.0, 0.25];
 
-/// Climbs from two buckets, each in turn while the other stays. `None` where most of the losses find room in both. See
-/// [`refine_exact`](super::refine_exact) for `noise_bytes`.
+/// Climbs from two buckets, fitting each in turn with the other fixed. `None` if most of the losses find room
+/// in both. See [`refine_exact`](super::refine_exact) for `noise_bytes`.
 pub fn climb_pair(trace: &Trace, known: [&BucketFit; 2], noise_bytes: f64) -> Option<Ascent> {
     let start = known.map(BucketFit::rate_and_limit);
     let first = FIRST_NOISE_PACKETS.map(|packets| packets * trace.typical_bytes);
@@ -84,9 +85,9 @@ pub fn climb_pair(trace: &Trace, known: [&BucketFit; 2], noise_bytes: f64) -> Op
         .max_by(|a, b| a.score.total_cmp(&b.score))
 }
 
-/// How well one bucket accounts for the losses, by the measure of [`Ascent::score`].
+/// How well one bucket explains the losses, in the units of [`Ascent::score`].
 pub fn score_alone(trace: &Trace, fit: &BucketFit, noise_bytes: f64) -> Option<f64> {
-    // a bucket that has room for everything
+    // a bucket with room for everything
     const ROOMY: RateAndLimit = (1e15, 1e15);
     let others = others(trace, [fit.rate_and_limit(), ROOMY])?;
     let mut fates = ExactFates::new(&without(trace, &others), noise_bytes);
@@ -124,22 +125,22 @@ fn ascend(
     best
 }
 
-/// Losses that find room in both; `None` where they are most.
+/// Losses that find room in both; `None` if these are the majority.
 fn others(trace: &Trace, buckets: [RateAndLimit; 2]) -> Option<Vec<usize>> {
     let others = unclaimed(&claims(trace, buckets));
     (others.len() as f64 <= LEAST_SHARE * trace.lost as f64).then_some(others)
 }
 
-/// Scores of tops that are as good as each other differ by less, nats: half the 95 % quantile of chi-squared with four
+/// Scores of equally good optima differ by less, nats: half the 95 % quantile of chi-squared with four
 /// degrees of freedom.
 const AS_GOOD: f64 = 4.74;
-/// Tops that are compared, the highest first.
+/// Optima to compare, the highest first.
 const MOST_TOPS: usize = 4;
-/// Tops that are as near as this, relative, are one.
+/// Optima closer than this, relative, are one.
 const ONE_TOP: f64 = 0.01;
 
-/// The best of some tops. Where others are as good, it is the one with most room around it (Occam's factor: the one that
-/// had to be hit least exactly), and its intervals hold the others.
+/// The best of some optima. If others are as good, it is the one with the most room around it (Occam's
+/// factor: the one that needs the least exact parameters), and its intervals include the others.
 pub fn best_of_tops(trace: &Trace, mut tops: Vec<Ascent>, noise_bytes: f64) -> Option<PairFit> {
     tops.sort_by(|a, b| b.score.total_cmp(&a.score));
     let highest = tops.first()?.score;
@@ -168,7 +169,7 @@ pub fn best_of_tops(trace: &Trace, mut tops: Vec<Ascent>, noise_bytes: f64) -> O
 }
 
 impl PairFit {
-    /// Logarithm of the share of all rates and limits (each by its logarithm) that do as well.
+    /// Logarithm of the share of all rates and limits (each by its logarithm) that are as good.
     fn room(&self) -> f64 {
         let log_width = |interval: Interval| {
             let (low, high) = (
@@ -181,7 +182,7 @@ impl PairFit {
         bucket(&self.committed) + bucket(&self.peak)
     }
 
-    /// Widens the intervals to hold those of another.
+    /// Widens the intervals to include those of another.
     fn hold(&mut self, other: &Self) {
         let widen = |own: &mut Interval, other: Interval| *own = own.holding(other);
         for (own, other) in [
@@ -201,7 +202,7 @@ impl Ascent {
         pairs.all(|(a, b)| near(a.0, b.0) && near(a.1, b.1))
     }
 
-    /// Looks around each bucket too, and completes the fit with intervals.
+    /// Searches around each bucket too, and completes the fit with intervals.
     fn complete(self, trace: &Trace, noise_bytes: f64) -> Option<PairFit> {
         let around = |fates: &ExactFates, from| fates.look_around(fates.climb(from));
         let top = ascend(trace, self.buckets, noise_bytes, around)?;
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
     use crate::{Arrival, PathElement, Policer, Random};
 
-    /// Bursts of random length at a gigabit in random pauses, through a policer, with a few losses by chance.
+    /// Bursts of random length at 1 Gbit/s with random pauses, through a policer, with a few random losses.
     fn policed(mut policer: Policer, lost_by_chance: f64) -> Trace {
         let mut random = Random::new(11);
         let (mut time_ns, mut seen) = (0i64, Vec::new());

@@ -1,22 +1,23 @@
-//! Patterns of losses, before any mechanism is asked: Bayes factors against a loss rate that is the same for every
-//! packet.
+//! Patterns of losses, independent of any mechanism: Bayes factors against a loss rate that is the same for
+//! every packet.
 //!
-//! Under the alternative a packet is lost at a rate `c g(x)`, where `x` is known before the packet comes (the delay that
-//! was measured last; its place in the trace) and `g` is 1 in a part of the range and lower outside. With a scale-free
-//! prior for `c`, which the constant rate shares, the factor is the product over the losses of `g(x) / mean(g)`, the mean
-//! taken over all packets. It holds whatever the senders made of earlier losses, since it only asks how likely each
-//! packet is to be lost given what came before it; and since parts and depths are averaged over and not chosen, chance
-//! brings about a factor of `b` less often than once in `b` times (Ville 1939).
+//! Under the alternative a packet is lost at a rate `c g(x)`, where `x` is known before the packet arrives
+//! (the last measured delay; its position in the trace) and `g` is 1 in a part of the range and lower
+//! outside. With a scale-free prior for `c`, which the constant rate shares, the factor is the product over
+//! the losses of `g(x) / mean(g)`, the mean taken over all packets. It is valid whatever the senders'
+//! reaction to earlier losses was, since it only uses the probability that each packet is lost given those
+//! before it; and since parts and depths are averaged over and not chosen, chance produces a factor of `b`
+//! less often than once in `b` times (Ville 1939).
 
 use super::delay::quantile;
 use super::trace::{Seen, Trace};
 
-/// How losses lie in a trace. Losses of one clump count once: what the first of them met, the others met with it.
+/// The pattern of losses in a trace. Losses of one clump count once: they have one cause.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossPattern {
-    /// Runs of losses, those that lie closer together than chance puts them joined.
+    /// Runs of losses, where those closer together than by chance are joined.
     pub clumps: usize,
-    /// Log Bayes factor, nats: losses come with longer delays. Zero where too few delays were measured.
+    /// Log Bayes factor, nats: losses occur at longer delays. Zero if too few delays were measured.
     pub by_delay_nats: f64,
     /// Log Bayes factor, nats: losses are more frequent in one part of the trace than in the rest.
     pub by_time_nats: f64,
@@ -24,31 +25,32 @@ pub struct LossPattern {
     pub silence: Silence,
 }
 
-/// A time in which all that was sent was lost.
+/// A time in which all sent packets were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Silence {
     pub from_s: f64,
     pub until_s: f64,
     pub lost: usize,
-    /// How much more likely its losses are if nothing passes than at the loss rate of the rest, nats, the search paid.
+    /// How much more likely its losses are if nothing passes than at the loss rate of the rest, nats, less
+    /// the cost of the search.
     pub nats: f64,
 }
 
-/// Runs of losses are joined when less than this share of their mean distance lies between them: by chance one in eight
-/// does.
+/// Runs of losses are joined if less than this share of their mean distance lies between them: by chance one
+/// in eight does.
 const CLUMPED_SHARE: f64 = 0.125;
-/// Parts of the range of delays that are tried: the longest this share of them.
+/// Parts of the range of delays to try: this share of the longest.
 const LONGEST: [f64; 9] = [0.9, 0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005];
 /// Loss rates outside a part, as shares of those inside.
 const DEPTHS: [f64; 3] = [0.4, 0.1, 0.01];
-/// The trace is halved so many times for the parts of time that are tried.
+/// Number of times that the trace is halved for the parts of time to try.
 const HALVINGS: u32 = 6;
-/// Fewer delays than this do not tell long ones from short ones.
+/// With fewer delays, long and short ones are not distinguished.
 const FEWEST_DELAYS: usize = 20;
 
-/// How the losses of a trace lie. `None` where nothing was lost.
+/// The pattern of the losses of a trace. `None` without losses.
 pub fn loss_pattern(trace: &Trace) -> Option<LossPattern> {
-    // what is not known speaks neither for nor against
+    // packets of unknown fate are no evidence
     let known = (0..trace.len()).filter(|index| trace.outcome[*index] != Seen::Unknown);
     let known: Vec<usize> = known.collect();
     let first = clumps(trace, &known);
@@ -79,7 +81,7 @@ fn silence(trace: &Trace) -> Silence {
                 });
             }
             (Seen::Lost, Some(run)) => (run.until_s, run.lost) = (now_s, run.lost + 1),
-            // a packet that no one retransmitted, and whose acknowledgment was not captured, will rather have passed
+            // a packet without a retransmission or a captured acknowledgment has more likely passed
             (Seen::Passed | Seen::Unknown, _) => run = None,
         }
         if let Some(run) = run
@@ -94,7 +96,7 @@ fn silence(trace: &Trace) -> Silence {
     longest
 }
 
-/// Positions, among the packets whose fate is known, of the first losses of all clumps.
+/// Positions, among the packets with known fates, of the first losses of all clumps.
 fn clumps(trace: &Trace, known: &[usize]) -> Vec<usize> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let lost = |place: &usize| trace.outcome[known[*place]] == Seen::Lost;
@@ -116,8 +118,8 @@ fn join(runs: &mut Vec<(usize, usize)>, run: (usize, usize), apart: usize) {
     }
 }
 
-/// By the shorter of the last two delays measured before each packet: the one before a loss may have waited for its
-/// acknowledgment until a second packet came (RFC 1122), which is the lost one.
+/// By the shorter of the last two delays measured before each packet: the one before a loss may have waited
+/// for its acknowledgment until a second packet arrived (RFC 1122), which is the lost one.
 fn by_delay(trace: &Trace, known: &[usize], first: &[usize]) -> f64 {
     let (mut newest, mut older) = (f32::NAN, f32::NAN);
     let before: Vec<f32> = trace
@@ -151,7 +153,7 @@ fn by_delay(trace: &Trace, known: &[usize], first: &[usize]) -> f64 {
     averaged(&parts, lost.len())
 }
 
-/// By the part of the trace, in halves, quarters and so on: packets are counted, not seconds, since packets are lost.
+/// By the part of the trace, in halves, quarters and so on: in packets, not seconds, since packets are lost.
 fn by_time(packets: usize, first: &[usize]) -> f64 {
     let mut parts = Vec::new();
     for halving in 1..=HALVINGS {
@@ -258,7 +260,7 @@ mod tests {
     fn a_silence_is_no_longer_than_the_time_in_which_all_is_known_to_be_lost() {
         let fate = |index: usize| match index {
             100..160 => Seen::Lost,
-            // retransmitted one packet in ten, and of the others nothing was captured
+            // retransmitted one packet in ten; of the others nothing was captured
             500..900 if index.is_multiple_of(10) => Seen::Lost,
             500..900 => Seen::Unknown,
             _ => Seen::Passed,

@@ -15,7 +15,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Its value, and bounds that hold those of another one too.
+    /// Its value, with bounds that include those of another one.
     pub fn holding(self, other: Self) -> Self {
         Self {
             value: self.value,
@@ -25,20 +25,19 @@ impl Interval {
     }
 }
 
-/// Corrections that a wrong value may need beyond those of the best one before it is refuted, in packets: half the
-/// 95 % quantile of chi-squared with two degrees of freedom, corrections being counted in nats (see
-/// [`Agreement::score`]).
+/// Corrections in excess of those of the best value that refute a value, in packets: half the 95 % quantile
+/// of chi-squared with two degrees of freedom, with corrections counted in nats (see [`Agreement::score`]).
 const REFUTED_BY_PACKETS: f64 = 3.0;
-/// ... and as a share of what the best one needs: a model that leaves out jitter, token granularity and cross
-/// traffic must not be trusted beyond what it explains.
+/// ... and as a share of those of the best one: a model without jitter, token granularity and cross traffic
+/// is reliable only to the extent that it explains the data.
 const REFUTED_BY_SHARE: f64 = 0.1;
-/// An interval that reaches this far (a factor of e^2.5 = 12) has an open end.
+/// An interval that extends this far (a factor of e^2.5 = 12) has an open end.
 const OPEN_END: f64 = 2.5;
 /// Relative precision of an interval's end.
 const EDGE_PRECISION: f64 = 2e-3;
 
-/// The corrections around the best point. Profile likelihood: how far one parameter can move, the other following as
-/// it likes best, before more has to be corrected than is tolerated.
+/// The corrections around the best point. Profile likelihood: how far one parameter can move, with the other
+/// at its best value, before more than the tolerated amount has to be corrected.
 pub(super) struct Profile<'a> {
     rows: &'a Rows,
     best: Point,
@@ -64,7 +63,7 @@ impl<'a> Profile<'a> {
         }
     }
 
-    /// The first of the candidates that needs no more correction than is tolerated.
+    /// The first of the candidates with no more than the tolerated corrections.
     fn tolerated(&self, candidates: &[RateAndLimit], start: Start) -> Option<usize> {
         follow_many(self.rows, candidates, start, self.tolerated_bytes)
             .iter()
@@ -78,7 +77,7 @@ impl<'a> Profile<'a> {
                 self.tolerated(&limits.map(|limit| (rate, limit)), Start::Empty)
             })
         };
-        // a bucket that never fills again while it is watched may be larger than what it held at the start
+        // a bucket that never fills up within the trace may be larger than its contents at the start
         let limit_edge = |direction: f64, start: Start| {
             edge(direction, (self.best.y, self.best.x), |limit, rates| {
                 self.tolerated(&rates.map(|rate| (rate, limit)), start)
@@ -88,7 +87,7 @@ impl<'a> Profile<'a> {
         let per_loss = self.corrected.corrected_bytes() / self.rows.lost.max(1) as f64;
         let rate = Interval {
             value: self.best.x,
-            // what had to be taken out may not have passed, what had to be added may be cross traffic
+            // removed bytes may not have passed, added ones may be cross traffic
             low: rate_edge(-1.0).map(|low| low - self.corrected.removed_bytes / duration_s),
             high: rate_edge(1.0).map(|high| high + self.corrected.added_bytes / duration_s),
         };
@@ -110,8 +109,9 @@ impl<'a> Profile<'a> {
 /// Values of the other parameter that are tried with one.
 const NEAR: usize = 8;
 
-/// Walks from the best value of one parameter until no near value of the other is tolerated with it: `tolerated` gets
-/// the value and a few of the other's, and tells the first that is. `None` where no end comes.
+/// Walks from the best value of one parameter until no near value of the other is tolerated with it:
+/// `tolerated` gets the value and a few of the other's, and returns the first tolerated one. `None` if there
+/// is no end.
 fn edge(
     direction: f64,
     (start, other): (f64, f64),

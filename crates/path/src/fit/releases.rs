@@ -1,29 +1,31 @@
-//! Packets that a shaper lets out together, at each tick of its timer: what they leave open of its rate.
+//! Packets that a shaper releases together, at each tick of its timer, and the resulting uncertainty of its
+//! rate.
 
 use super::delay::quantile;
 use super::trace::{Seen, Trace};
 
-/// Shorter than this a tick is not told from what gathers packets on their way: interrupts, and lines.
+/// A shorter tick may be another cause that groups packets: interrupts, and lines.
 const SHORTEST_TICK_S: f64 = 5e-4;
-/// Packets let out together leave within this share of a tick.
+/// Packets released together leave within this share of a tick.
 const TOGETHER: f64 = 0.25;
-/// Fewer ticks in a row say nothing.
+/// Fewer consecutive ticks are not evaluated.
 const FEWEST_TICKS: usize = 20;
-/// Most gaps between what leaves apart are one tick: the middle half of them lies within this share of it.
+/// Most gaps between separate releases are one tick: the middle half of them lies within this share of it.
 const STEADY: f64 = 0.25;
-/// So many departures are seen at a tick, on average.
+/// Least mean number of departures at a tick.
 const FEWEST_TOGETHER: usize = 2;
-/// So many packets above the mean may the most at a tick be while the bucket cuts tokens off.
+/// Largest ratio of the most packets at a tick to the mean while the bucket cuts tokens off.
 const CUT_WITHIN: f64 = 1.2;
 
-/// By what factor a shaper's nominal rate may lie above the rate at which it lets packets out, because the tokens of a tick do
-/// not all fit into its bucket, which is known to hold `held_bytes` at the least. 1 where packets do not leave in ticks, or
-/// where no tokens can be lost.
+/// The factor by which a shaper's nominal rate may exceed its release rate, because the tokens of a tick do
+/// not all fit into its bucket, which holds at least `held_bytes`. 1 if packets do not leave in ticks, or if
+/// no tokens can be lost.
 ///
-/// Let the bucket hold `c` packets, and `p` more come with each tick, `p` at most `c`. Less than one packet's tokens are
-/// left when a packet waits. So tokens are only lost where `p` is above `c - 1`, and each tick lets out the whole packets in
-/// `c`, or one fewer. If it is always as many, `p` may be anything up to one more; if it is sometimes one fewer, `p` is less than
-/// the most at a tick: as many tokens would let out as many packets each time.
+/// Let the bucket hold `c` packets, and let `p` more arrive with each tick, `p` at most `c`. Less than one
+/// packet's tokens are left when a packet waits. So tokens are lost only if `p` is above `c - 1`, and each
+/// tick releases the whole packets in `c`, or one fewer. If the number is constant, `p` may be anything up to
+/// one more; if it is sometimes one fewer, `p` is less than the most at a tick: otherwise as many packets
+/// would be released each time.
 pub fn rate_cut_off(trace: &Trace, held_bytes: f64) -> f64 {
     let Some(mut together) = let_out_at_ticks(trace) else {
         return 1.0;
@@ -41,7 +43,7 @@ pub fn rate_cut_off(trace: &Trace, held_bytes: f64) -> f64 {
     f64::from(may_come / mean).max(1.0)
 }
 
-/// Bytes that left at each of the ticks that follow another one.
+/// Bytes that left at each tick that follows another one.
 fn let_out_at_ticks(trace: &Trace) -> Option<Vec<f32>> {
     let left = departures(trace);
     let mut gaps_s: Vec<f32> = left
@@ -66,21 +68,21 @@ fn let_out_at_ticks(trace: &Trace) -> Option<Vec<f32>> {
             _ => ticks.push((left_s, bytes)),
         }
     }
-    // one at a time leaves any line, and one acknowledgment tells of two packets
+    // any line sends one at a time, and one acknowledgment covers two packets
     if departures < FEWEST_TOGETHER * ticks.len() {
         return None;
     }
     let follows = |pair: &[(f64, f32)]| ((pair[1].0 - pair[0].0) / tick_s - 1.0).abs() < TOGETHER;
-    // the last may be cut short by what came next
+    // the last may be cut short by the next packets
     let full = ticks
         .windows(3)
         .filter(|three| follows(&three[..2]) && follows(&three[1..]));
     let found: Vec<f32> = full.map(|three| three[1].1).collect();
-    // where they are few among all that leaves, what leaves together does so for another reason
+    // if they are few among all departures, they leave together for another reason
     (found.len() >= FEWEST_TICKS && 2 * found.len() > ticks.len() / 2).then_some(found)
 }
 
-/// When packets left that had to wait, in order. One of which nobody knows left with the next.
+/// Departures of packets that had to wait, in order. One with an unknown departure left with the next.
 fn departures(trace: &Trace) -> Vec<(f64, f32)> {
     let mut left = Vec::new();
     let mut before = 0.0;
@@ -107,7 +109,7 @@ mod tests {
 
     const TICK_NS: i64 = 5_000_000;
 
-    /// Twice what the shaper lets out, for a while, of full packets.
+    /// Full packets at twice the shaper's rate, for a while.
     fn through(mut shaper: impl PathElement, rate_bps: f64) -> Trace {
         let arrivals: Vec<Arrival> = (0..1_500)
             .map(|number| Arrival {
@@ -134,7 +136,7 @@ mod tests {
         through(shaper, rate_bps)
     }
 
-    /// By what factor the nominal rate is above that of what leaves.
+    /// The factor by which the nominal rate exceeds that of the departures.
     fn cut(trace: &Trace, packets_a_tick: f64) -> f64 {
         let last_s = trace.time_s[trace.len() - 1] + f64::from(trace.delay_s[trace.len() - 1]);
         let first_s = trace.time_s[0] + f64::from(trace.delay_s[0]);
@@ -159,7 +161,7 @@ mod tests {
     fn one_that_holds_more_and_one_without_ticks_leave_nothing_open() {
         let plain = through(Shaper::new(5_000_000, 6_000, Limit::NONE), 5e6);
         assert_eq!(rate_cut_off(&plain, 0.0), 1.0);
-        // between ten and eleven packets, if nobody knows that it holds fourteen
+        // between ten and eleven packets, unless it is known that it holds fourteen
         let trace = ticking(10.3, 14.0);
         assert_eq!(rate_cut_off(&trace, 14.0 * 1_500.0), 1.0);
         assert!(rate_cut_off(&trace, 0.0) < 11.0 / 10.2);

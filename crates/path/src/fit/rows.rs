@@ -1,13 +1,14 @@
-//! A trace condensed for searching: packets that pass in a row between two losses become one row.
+//! A trace condensed for searching: packets that pass consecutively between two losses become one row.
 //!
-//! A search follows the virtual queue some hundred times. Between losses it only matters how much passed in how much
-//! time, as long as the packets come evenly; near a loss every packet counts.
+//! A search follows the virtual queue some hundred times. Between losses only the amount of traffic and its
+//! time matter, as long as the packets arrive evenly; near a loss every packet counts.
 
 use std::ops::Range;
 
 use super::trace::{Seen, Trace};
 
-/// Margins, in typical packets, at which predictions are counted apart: `(queue with the packet - limit) / packet`.
+/// Margins, in typical packets, of the classes in which predictions are counted: `(queue with the packet -
+/// limit) / packet`.
 pub(super) const MARGINS: [f64; 4] = [-1.0, -0.25, 0.25, 1.0];
 /// Number of classes that [`MARGINS`] makes.
 pub const CLASSES: usize = MARGINS.len() + 1;
@@ -15,7 +16,7 @@ pub const CLASSES: usize = MARGINS.len() + 1;
 /// A rate (bytes/s) and a limit (bytes).
 pub type RateAndLimit = (f64, f64);
 
-/// Packets that came evenly, all with one outcome.
+/// Packets that arrived evenly, all with one outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
     /// Time from the end of the row before to the first packet of this one, seconds.
@@ -31,7 +32,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Packets of a trace, of which the one before the first came at `last_s`.
+    /// Packets of a trace; the one before the first arrived at `last_s`.
     #[inline(always)]
     fn of(trace: &Trace, packets: Range<usize>, mut last_s: f64) -> Self {
         let (first, last) = (packets.start, packets.end - 1);
@@ -50,7 +51,7 @@ impl Row {
     }
 }
 
-/// Rows, and what a fit needs to know of the trace that they come from.
+/// Rows, and further properties of their trace that a fit needs.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     pub rows: Vec<Row>,
@@ -62,23 +63,23 @@ pub struct Rows {
     pub duration_s: f64,
     pub largest_bytes: f64,
     pub packet_bytes: f64,
-    /// Margins over the limit, bytes, between which predictions are counted apart.
+    /// Margins relative to the limit, bytes, of the classes in which predictions are counted.
     pub(super) margins_bytes: [f64; MARGINS.len()],
-    /// Rate (bytes/s) and limit of a second bucket, where each packet must find room in both.
+    /// Rate (bytes/s) and limit of a second bucket, if each packet must find room in both.
     pub(super) second_bucket: Option<RateAndLimit>,
 }
 
 /// Packets that pass just before and just after a loss stay single.
 const SINGLE_NEAR_LOSS: usize = 3;
-/// A gap this many times the mean of the gaps before it ends a row: the packets no longer come evenly.
+/// A gap this many times the mean of the gaps before it ends a row: the packets no longer arrive evenly.
 const UNEVEN: f64 = 4.0;
-/// A packet that just finds room, after sums of floating point numbers.
+/// Tolerance for a packet that just fits, after floating-point sums.
 const ROUNDING_BYTES: f64 = 1e-6;
 /// Weight of the newest gap in that mean.
 const NEWEST_GAP: f64 = 1.0 / 16.0;
 
 impl Rows {
-    /// Condenses packets `from..to` of a trace, `most` of them at most into one row.
+    /// Condenses packets `from..to` of a trace, at most `most` of them into one row.
     pub fn condense(trace: &Trace, from: usize, to: usize, most: u16) -> Self {
         let mut rows = Self::of_packets(trace);
         if from >= to {
@@ -141,15 +142,15 @@ impl Rows {
         }
     }
 
-    /// With margins for fates that are exact: an error of the timestamps moves the queue by no more than `noise_bytes`,
-    /// and beyond that a bucket is either full or not. With packets that come evenly every one is near the limit.
+    /// With margins for exact fates: an error of the timestamps changes the queue by at most `noise_bytes`,
+    /// and beyond that a bucket is either full or not. If packets arrive evenly, every one is near the limit.
     pub fn with_exact_margins(mut self, noise_bytes: f64) -> Self {
         let near = noise_bytes.min(0.25 * self.packet_bytes);
         self.margins_bytes = [-self.packet_bytes, -near, ROUNDING_BYTES, near];
         self
     }
 
-    /// The smallest interval of a trace that holds this many runs of losses, with as much again before it.
+    /// The smallest interval of a trace with this many runs of losses, with as much again before it.
     pub fn window(trace: &Trace, runs: usize) -> (usize, usize) {
         let mut starts: Vec<usize> = Vec::new();
         let mut before = Seen::Passed;
@@ -171,7 +172,8 @@ impl Rows {
     }
 }
 
-/// Which of the packets `from..to` may share a row with the one before: both passed, far from any loss, and came evenly.
+/// For each of the packets `from..to`, true if it may share a row with the one before: both passed, far from
+/// any loss, and arrived evenly.
 fn joining(trace: &Trace, from: usize, to: usize) -> Vec<bool> {
     let mut joining = come_evenly(&trace.time_s[from..to]);
     let mut part = |from: usize, end: usize| {
@@ -192,13 +194,13 @@ fn joining(trace: &Trace, from: usize, to: usize) -> Vec<bool> {
     joining
 }
 
-/// Which packets come no later after the one before than others did until then.
+/// For each packet, true if its gap is no longer than those before.
 fn come_evenly(times_s: &[f64]) -> Vec<bool> {
     let gaps_s = times_s.windows(2).map(|pair| pair[1] - pair[0]);
     let mut gaps_s = gaps_s.peekable();
     let mut even = Vec::with_capacity(times_s.len());
     even.push(true);
-    // the mean begins with the first packet that comes later at all
+    // the mean begins with the first gap that is not zero
     while gaps_s.next_if_eq(&0.0).is_some() {
         even.push(true);
     }

@@ -11,12 +11,12 @@ pub(super) struct Point {
     pub score: f64,
 }
 
-/// How many points are scored together.
+/// Number of points that are scored together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
-    /// A register of them: where many rows are near a limit, each of a second one takes its time.
+    /// One register of them: if many rows are near a limit, each further register takes time.
     One,
-    /// As many as there are [`LANES`]: where most rows are far from it, the second one takes next to none.
+    /// As many as there are [`LANES`]: if most rows are far from it, a second register costs almost nothing.
     All,
 }
 
@@ -29,7 +29,7 @@ impl Width {
     }
 }
 
-/// Scores of up to [`LANES`] points; `None` where the score is certainly below a bound.
+/// Scores of up to [`LANES`] points; `None` if the score is certainly below a bound.
 pub(super) type Scores = [Option<f64>; LANES];
 
 /// The best of `points`, if it is better than `best`.
@@ -64,14 +64,15 @@ const DIRECTIONS: [(f64, f64); 8] = [
     (-1.0, 1.0),
 ];
 const STRIDES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
-/// Steps where nothing is better become this much shorter.
+/// Factor by which steps shrink if nothing is better.
 const SHORTER: f64 = 0.4;
 
-/// Pattern search (Hooke and Jeeves 1961) in the logarithms of both parameters: looks in eight directions at once,
-/// goes on in the best one with growing strides while that pays, and shortens the steps when nothing is better.
+/// Pattern search (Hooke and Jeeves 1961) in the logarithms of both parameters: evaluates eight directions at
+/// once, continues in the best one with growing strides while that pays, and shortens the steps if nothing is
+/// better.
 ///
-/// Stops after looking `looks` times. With [`Width::All`] the points that the next look needs if this one finds nothing are
-/// scored with its own.
+/// Stops after `looks` iterations. With [`Width::All`] the points that the next iteration needs if this one
+/// finds nothing are scored with its own.
 pub(super) fn climb(
     start: Point,
     (mut step_x, mut step_y): (f64, f64),
@@ -126,7 +127,7 @@ fn around(best: Point, step_x: f64, step_y: f64) -> [RateAndLimit; DIRECTIONS.le
     DIRECTIONS.map(|(dx, dy)| (best.x * (dx * step_x).exp(), best.y * (dy * step_y).exp()))
 }
 
-/// The best of some points, and of those of the next look, where they are better than `best`.
+/// The best of some points, and of those of the next iteration, if they are better than `best`.
 fn look(
     points: &[RateAndLimit],
     next: Option<[RateAndLimit; DIRECTIONS.len()]>,

@@ -1,41 +1,42 @@
-//! The waits of all packets, where those of a few are known and a queue that drains at one rate accounts for them.
+//! Estimates the delays of all packets, if a few are known and a queue with one drain rate explains them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::trace::{Seen, Trace};
 
-/// Fewer waits tell no rate.
+/// Fewer delays give no rate.
 const FEWEST_WAITS: usize = 3;
-/// More packets than these tell the rate no better, and take too long.
+/// More packets do not improve the rate, and take too long.
 const MOST_PACKETS: usize = 200_000;
-/// Senders that are tried, those with most waits first: of many, each takes a while.
+/// Senders to try, those with the most known delays first: each takes a while.
 const MOST_SOURCES: usize = 4;
-/// A wait as short as this may be the receiver's or the sender's ...
+/// A delay this short may be the receiver's or the sender's ...
 const SHORTEST_WAIT_S: f64 = 2e-3;
 /// ... and a longer one may be wrong by this share of it.
 const WRONG_SHARE: f64 = 0.1;
-/// The queue accounts for this share of the waits at the least: of others, what made a sender go on was something else.
+/// Least share of the delays that the queue explains: for the others, something else made a sender continue.
 const ACCOUNTED_SHARE: f64 = 0.7;
-/// Rates looked at, as multiples of the one at which packets passed, and the steps between them.
+/// Rates to try, as multiples of the rate of passed packets, and the steps between them.
 const SLOWEST: f64 = 0.5;
 const FASTEST: f64 = 200.0;
 const STEP: f64 = 1.04;
 const FINER_STEPS: [f64; 2] = [1.008, 1.0015];
 
-/// Waits that were filled.
+/// Estimated delays.
 #[derive(Debug, Clone)]
 pub struct Filled {
-    /// Of the packets that passed; NaN for the others.
+    /// For the packets that passed; NaN for the others.
     pub waits_s: Vec<f32>,
-    /// A queue that holds packets for no longer may have been overlooked, seconds.
+    /// Queues with shorter delays may have been missed, seconds.
     pub unsure_s: f64,
 }
 
-/// The delays of a trace of which few are known, filled: as long as packets wait for those before them in a queue that accounts
-/// for the known ones, put right wherever one is known; or nothing, where hardly any waited. `sources` tells the senders of the
-/// packets apart: by how much the least delay of one is too long, nobody knows, so that those of one sender must suffice for a
-/// queue, and those of none may show one where there is none. `None` where neither is so.
+/// The delays of a trace with few known ones, completed: those of a queue that explains the known ones,
+/// corrected at each known one; or zero, if hardly any packet was delayed. `sources` distinguishes the
+/// senders of the packets: the error of the minimum delay of each is unknown, so that the delays of one
+/// sender must be enough for a queue, and a sender's delays alone may show a queue that does not exist.
+/// `None` if neither applies.
 pub fn fill_waits(trace: &Trace, sources: &[usize]) -> Option<Filled> {
     let mut known: HashMap<usize, usize> = HashMap::new();
     for (source, delay_s) in sources.iter().zip(&trace.delay_s) {
@@ -60,7 +61,7 @@ pub fn fill_waits(trace: &Trace, sources: &[usize]) -> Option<Filled> {
     by_queue.or_else(|| by_no_queue(trace))
 }
 
-/// Where hardly any packet behind a loss has waited.
+/// The result if hardly any packet behind a loss was delayed.
 fn by_no_queue(trace: &Trace) -> Option<Filled> {
     let behind = behind_losses_s(trace);
     let most = ACCOUNTED_SHARE * behind.len() as f64;
@@ -69,7 +70,8 @@ fn by_no_queue(trace: &Trace) -> Option<Filled> {
     if behind.len() < FEWEST_WAITS || (short as f64) < most {
         return None;
     }
-    // a queue drains no faster than time passes: what was lost found no more than is left, and what may have gone since
+    // a queue drains no faster than time passes: a lost packet found at most the rest, and the traffic that
+    // may have left since
     let bounds = behind.iter().map(|(wait_s, since_s)| wait_s + since_s);
     let mut bounds_s: Vec<f64> = bounds.collect();
     bounds_s.sort_by(f64::total_cmp);
@@ -83,7 +85,7 @@ fn by_no_queue(trace: &Trace) -> Option<Filled> {
     })
 }
 
-/// The first wait that is known behind each lost packet, and how long after that it began.
+/// The first known delay behind each lost packet, and the time until that packet was sent.
 fn behind_losses_s(trace: &Trace) -> Vec<(f64, f64)> {
     let mut lost_s = None;
     let mut waits_s = Vec::new();
@@ -102,7 +104,7 @@ fn behind_losses_s(trace: &Trace) -> Vec<(f64, f64)> {
 }
 
 fn by_a_queue(trace: &Trace) -> Option<Filled> {
-    // what an empty queue would do as well says nothing
+    // delays that an empty queue explains are no evidence
     let waits = |wait_s: f64| wait_s > 2.0 * SHORTEST_WAIT_S;
     let known_s = trace.delay_s.iter().copied().map(f64::from);
     if known_s.filter(|wait_s| waits(*wait_s)).count() < FEWEST_WAITS {
@@ -122,7 +124,7 @@ fn by_a_queue(trace: &Trace) -> Option<Filled> {
     })
 }
 
-/// The rate, bytes per second, by which the queue misses the waits that are known by least from each to the next.
+/// The rate in bytes per second at which the queue best predicts each known delay from the one before.
 fn best_rate(trace: &Trace) -> Option<f64> {
     let passed_bytes_per_s = trace.passed_bytes / trace.duration_s().max(1e-3);
     let missed_s = |rate: f64| Followed::along(trace, rate, |_, _| true).missed_s();
@@ -147,16 +149,16 @@ fn best_rate(trace: &Trace) -> Option<f64> {
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// A wait that is known.
+/// A known delay.
 struct Known {
     index: usize,
     wait_s: f64,
-    /// How much longer than the queue says.
+    /// Excess over the queue's prediction.
     missed_s: f64,
     is_believed: bool,
 }
 
-/// A queue along a trace, put right where a wait is known and believed.
+/// A queue along a trace, corrected at each known delay that is accepted.
 struct Followed {
     waits_s: Vec<f64>,
     known: Vec<Known>,
@@ -196,7 +198,8 @@ impl Followed {
         self.known.iter().map(|known| known.missed_s.abs()).sum()
     }
 
-    /// The waits of packets that passed; what was missed by the next wait that is known grew on the way to it.
+    /// The delays of packets that passed; the error at the next known delay is assumed to grow linearly until
+    /// then.
     fn waits_s(&self, trace: &Trace) -> Vec<f32> {
         let mut waits_s = self.waits_s.clone();
         let (mut from_s, mut first) = (0.0, 0);
@@ -223,8 +226,8 @@ mod tests {
     use super::*;
     use crate::fit::trace::Observation;
 
-    /// Bursts of 60 packets each 100 ms into a queue of 30 ms at 10 Mbit/s, of which the last packets of each are lost; the
-    /// waits of all, and a trace in which `knows` says of which they are known.
+    /// Bursts of 60 packets every 100 ms into a queue of 30 ms at 10 Mbit/s, with the last packets of each
+    /// lost; returns the delays of all, and a trace in which `knows` selects the known ones.
     fn bursts(knows: impl Fn(usize, bool) -> bool) -> (Vec<f64>, Trace) {
         let (packet_s, mut queue_s, mut last_s) = (1.2e-3, 0.0f64, 0.0);
         let (mut waits_s, mut observations) = (Vec::new(), Vec::new());
@@ -267,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Another sender's waits are all too long by half a second: those of the first suffice.
+    /// Another sender's delays are all too long by half a second: those of the first are enough.
     #[test]
     fn the_waits_of_one_sender_suffice() {
         let (_, mut trace) = bursts(|_, behind_a_loss| behind_a_loss);
@@ -289,7 +292,7 @@ mod tests {
         let waits = || filled.waits_s.iter().filter(|wait_s| !wait_s.is_nan());
         assert_eq!(waits().count(), trace.passed);
         assert!(waits().all(|wait_s| *wait_s == 0.0));
-        // nobody knows of a queue that is shorter
+        // a shorter queue stays unknown
         assert_eq!(filled.unsure_s, SHORTEST_WAIT_S);
     }
 

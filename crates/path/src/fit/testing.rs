@@ -10,12 +10,13 @@ pub enum Pattern {
     Steady,
     /// Independently of each other.
     Poisson,
-    /// As a window-based sender emits them: a burst at ten times the rate in each round trip, growing by a packet a
+    /// Like a window-based sender: a burst at ten times the rate in each round trip, growing by a packet per
     /// round until it is half as large again as at the beginning.
     Windows { round_trip_ms: u32 },
 }
 
-/// `packets` packets of up to `full_bytes`, nine in ten of them full, whose mean rate is `load` times `rate_bps`.
+/// `packets` packets of up to `full_bytes`, nine in ten of them full, with a mean rate of `load` times
+/// `rate_bps`.
 pub fn arrivals(
     pattern: Pattern,
     rate_bps: f64,
@@ -101,7 +102,7 @@ impl Windows {
     }
 }
 
-/// The trace that a capture before an element shows: which packets it dropped, and how long it held the others.
+/// The trace of a capture before an element: the packets that it dropped, and the delays of the others.
 pub fn observed(element: &mut impl PathElement, arrivals: &[Arrival]) -> Trace {
     let outcomes = replay(element, arrivals);
     let observe = |(arrival, outcome): (&Arrival, &crate::Outcome)| Observation {

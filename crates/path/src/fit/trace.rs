@@ -1,4 +1,4 @@
-//! The input of a fit: packets in the order of their time, with fates and delays.
+//! The input of a fit: packets sorted by time, with fates and delays.
 
 use super::never_nan::larger;
 
@@ -7,7 +7,7 @@ use super::never_nan::larger;
 pub enum Seen {
     Passed,
     Lost,
-    /// Taken to have passed, but neither for nor against any model.
+    /// Assumed to have passed, but no evidence for or against any model.
     Unknown,
 }
 
@@ -18,11 +18,11 @@ pub struct Observation {
     /// IP bytes.
     pub bytes: u32,
     pub outcome: Seen,
-    /// Round-trip time above the smallest of its flow, where this packet's own acknowledgment measured it.
+    /// Round-trip time above the minimum of its flow, if this packet's own acknowledgment measured it.
     pub delay_s: Option<f32>,
 }
 
-/// A full packet on Ethernet, where no packet tells.
+/// A full packet on Ethernet, if no packet shows the size.
 const ETHERNET_BYTES: f64 = 1500.0;
 
 fn median(mut sizes: Vec<f32>) -> Option<f64> {
@@ -30,8 +30,9 @@ fn median(mut sizes: Vec<f32>) -> Option<f64> {
     (!sizes.is_empty()).then(|| f64::from(*sizes.select_nth_unstable_by(middle, f32::total_cmp).1))
 }
 
-/// Packets at the start of whose fates nothing is known, where they are more than a handshake (a full packet): one of two
-/// captures began later. What they took of a bucket's tokens nobody knows, nor what came before them.
+/// Number of packets of unknown fate at the start, if they are more than a handshake (a full packet): one of
+/// two captures began later. The tokens that they took from a bucket are unknown, and so is the traffic
+/// before them.
 pub fn unseen_at_start(outcome: &[Seen], bytes: &[f32], full_bytes: f64) -> usize {
     let unseen = outcome.iter().take_while(|seen| **seen == Seen::Unknown);
     let unseen = unseen.count();
@@ -42,15 +43,15 @@ pub fn unseen_at_start(outcome: &[Seen], bytes: &[f32], full_bytes: f64) -> usiz
     }
 }
 
-/// Observations as columns, in order of time.
+/// Observations as columns, sorted by time.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
-    /// Time of the first packet; `time_s` counts from here.
+    /// Time of the first packet, the origin of `time_s`.
     pub start_ns: i64,
     pub time_s: Vec<f64>,
     pub bytes: Vec<f32>,
     pub outcome: Vec<Seen>,
-    /// NaN where no delay was measured.
+    /// NaN if no delay was measured.
     pub delay_s: Vec<f32>,
     pub lost: usize,
     pub passed: usize,
@@ -62,7 +63,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Sorts by time; packets of one time keep their order.
+    /// Sorts by time; packets with equal times keep their order.
     pub fn new(mut observations: Vec<Observation>) -> Self {
         if !observations.is_sorted_by_key(|observation| observation.time_ns) {
             observations.sort_by_key(|observation| observation.time_ns);
@@ -85,7 +86,7 @@ impl Trace {
 
     fn push(&mut self, observation: &Observation) {
         let bytes = observation.bytes as f32;
-        // a damaged clock may claim more than the 292 years that fit
+        // a damaged clock may exceed the range of 292 years
         let since_start_ns = observation.time_ns.saturating_sub(self.start_ns);
         self.time_s.push(since_start_ns as f64 * 1e-9);
         self.bytes.push(bytes);
@@ -102,9 +103,9 @@ impl Trace {
         }
     }
 
-    /// The same packets as they leave a line of `rate_bps` behind the capture point: each waits for those before it.
-    /// Their delays lose what they waited for the line. A sender's capture shows packets before its own interface
-    /// queues them, and super-segments before they are cut up.
+    /// The same packets as they leave a line of `rate_bps` behind the capture point: each waits for those
+    /// before it. Their delays no longer include the wait for the line. A sender's capture shows packets
+    /// before its own interface queues them, and super-segments before they are split.
     pub fn through_line(&self, rate_bps: f64) -> Self {
         let mut free_s = f64::MIN;
         let arrivals = self.time_s.iter().zip(&self.bytes);
@@ -117,7 +118,7 @@ impl Trace {
         let delays =
             times.map(|((leaves_s, arrival_s), delay_s)| delay_s - (leaves_s - arrival_s) as f32);
         let mut delay_s: Vec<f32> = delays.collect();
-        // the smallest delay is zero again: what is left of the path's own time
+        // the smallest delay is zero again: the rest is the path's own time
         let measured = delay_s.iter().copied().filter(|delay_s| !delay_s.is_nan());
         let least_s = measured.fold(f32::INFINITY, f32::min);
         delay_s.iter_mut().for_each(|delay_s| *delay_s -= least_s);
@@ -130,7 +131,7 @@ impl Trace {
         }
     }
 
-    /// The first packets, `most` of them at most.
+    /// The first packets, at most `most` of them.
     pub fn first(mut self, most: usize) -> Self {
         if self.len() <= most {
             return self;
@@ -142,7 +143,7 @@ impl Trace {
         self.counted()
     }
 
-    /// The packets from one on; times count from there.
+    /// The packets from one on; times are relative to it.
     pub(super) fn starting_at(mut self, first: usize) -> Self {
         self.time_s.drain(..first);
         let start_s = self.time_s.first().copied().unwrap_or(0.0);
@@ -180,7 +181,7 @@ impl Trace {
         self.time_s.last().copied().unwrap_or(0.0)
     }
 
-    /// Runs of packets that were lost one after the other.
+    /// Runs of consecutively lost packets.
     pub fn loss_runs(&self) -> usize {
         let starts = |pair: &&[Seen]| pair[0] != Seen::Lost && pair[1] == Seen::Lost;
         let first = usize::from(self.outcome.first() == Some(&Seen::Lost));

@@ -1,4 +1,4 @@
-//! Rows and lines keep the parts of a trace that they must.
+//! Rows and lines preserve the relevant parts of a trace.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ proptest! {
         let trace = Trace::new(observations);
         let through = trace.through_line(line_bps);
         let service_s = |index: usize| f64::from(trace.bytes[index]) * 8.0 / line_bps;
-        // a double of some hundred seconds is good to a tenth of a picosecond
+        // a double of some hundred seconds is precise to a tenth of a picosecond
         let rounding_s = 1e-12 * (1.0 + through.duration_s());
         for index in 0..trace.len() {
             let leaves_s = through.time_s[index];

@@ -1,18 +1,18 @@
-//! The virtual queue, and how well a limit on it tells the lost packets from the others.
+//! The virtual queue, and how well a limit on it separates the lost packets from the others.
 
 use super::never_nan::{larger, smaller};
 use super::rows::{CLASSES, Rows};
 use super::trace::{Seen, Trace};
 
-/// How the outcomes agree with a rate and a limit.
+/// Agreement of the outcomes with a rate and a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Agreement {
     /// Log-likelihood of the outcomes given the margin class of each packet, nats.
     pub log_likelihood: f64,
-    /// Bytes that had to be put into the queue for packets that were lost below the limit: as if cross traffic had sent
-    /// them.
+    /// Bytes that had to be added to the queue for packets that were lost below the limit: as if from cross
+    /// traffic.
     pub added_bytes: f64,
-    /// Bytes that had to be taken out of it for packets that passed above the limit.
+    /// Bytes that had to be removed from it for packets that passed above the limit.
     pub removed_bytes: f64,
     /// Lost and passed packets by margin class, from far below the limit to far above it.
     pub lost: [u32; CLASSES],
@@ -20,13 +20,14 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// By how much the queue had to be corrected to agree with the outcomes, bytes.
+    /// Corrections of the queue needed to agree with the outcomes, bytes.
     pub fn corrected_bytes(&self) -> f64 {
         self.added_bytes + self.removed_bytes
     }
 
-    /// Mean size of the corrections, where the margins part at the limit (see [`Rows::with_exact_margins`]): the scale of what
-    /// stamps are wrong by, as the packets near the limit show it. The others show nothing of theirs.
+    /// Mean size of the corrections, if the margins are split at the limit (see
+    /// [`Rows::with_exact_margins`]): the scale of timestamp errors, as the packets near the limit show it.
+    /// The others do not show theirs.
     pub(super) fn typical_correction_bytes(&self) -> f64 {
         let corrected = self.lost[..=CLASSES / 2]
             .iter()
@@ -34,25 +35,26 @@ impl Agreement {
         self.corrected_bytes() / f64::from(corrected.sum::<u32>().max(1))
     }
 
-    /// Log-likelihood less what the corrections cost: they are taken as errors with a Laplace distribution whose
-    /// scale is one packet, since a jump of less than a packet is what jitter and another byte basis bring about.
+    /// Log-likelihood less the cost of the corrections: they are assumed to be errors with a Laplace
+    /// distribution and a scale of one packet, since jitter and another byte basis cause deviations of less
+    /// than a packet.
     pub fn score(&self, packet_bytes: f64) -> f64 {
         self.log_likelihood - self.corrected_bytes() / packet_bytes
     }
 
-    /// Losses that the model expects, or misses by less than a packet.
+    /// Losses that the model predicts, or misses by less than a packet.
     pub fn expected_losses(&self) -> u32 {
         self.lost[1..].iter().sum()
     }
 }
 
-/// The content of the virtual queue when the trace begins.
+/// The contents of the virtual queue at the start of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Nothing: the bucket is full.
     Empty,
-    /// Nobody knows: traffic before the trace may have left something. The first loss sets it, free of charge,
-    /// unless what was there has certainly drained since.
+    /// Unknown: traffic before the trace may have left some. The first loss sets it at no cost, unless the
+    /// initial contents have certainly drained since.
     Unknown,
 }
 
@@ -64,9 +66,9 @@ pub struct Candidate {
     pub start: Start,
 }
 
-/// Follows the virtual queue over what was observed. After every packet the queue is corrected to agree with the
-/// packet's outcome, so that an error (a packet that others put into the same bucket, a fate mistaken, jitter) does
-/// not spoil what follows; the corrections are what a wrong rate or limit cannot do without.
+/// Follows the virtual queue over the observations. After every packet the queue is corrected to agree with
+/// the packet's outcome, so that an error (a packet of other traffic in the same bucket, a wrong fate,
+/// jitter) does not distort the rest; a wrong rate or limit needs large corrections.
 ///
 /// Returns `None` as soon as more than `most_corrected_bytes` have been corrected.
 pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> Option<Agreement> {
@@ -133,8 +135,8 @@ pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> 
     })
 }
 
-/// Log-likelihood of the outcomes when each class has a loss probability of its own that does not fall with the
-/// margin (isotonic regression by pooling adjacent violators, Ayer et al. 1955).
+/// Log-likelihood of the outcomes if each class has a loss probability of its own that does not decrease with
+/// the margin (isotonic regression by pooling adjacent violators, Ayer et al. 1955).
 pub(super) fn log_likelihood(lost: &[u32; CLASSES], passed: &[u32; CLASSES]) -> f64 {
     let mut pools: [(f64, f64); CLASSES] = [(0.0, 0.0); CLASSES];
     let mut count = 0;
@@ -156,7 +158,7 @@ pub(super) fn log_likelihood(lost: &[u32; CLASSES], passed: &[u32; CLASSES]) -> 
         .sum()
 }
 
-/// Log-likelihood of `lost` losses among `lost + passed` at the probability that fits them best, nats.
+/// Log-likelihood of `lost` losses among `lost + passed` at the best probability, nats.
 pub fn binomial_log_likelihood(lost: f64, passed: f64) -> f64 {
     let total = lost + passed;
     let term = |part: f64| {
@@ -169,8 +171,8 @@ pub fn binomial_log_likelihood(lost: f64, passed: f64) -> f64 {
     term(lost) + term(passed)
 }
 
-/// The virtual queue that each packet finds, bytes, when only the packets that were seen to pass enter it and nothing
-/// is corrected: what a queue without limit at this rate would hold.
+/// The virtual queue that each packet finds, bytes, if only passed packets enter it without corrections: the
+/// contents of an unlimited queue at this rate.
 pub fn uncorrected(trace: &Trace, rate_bytes_per_s: f64) -> Vec<f32> {
     let mut queue = 0.0f64;
     let mut last_s = 0.0f64;
@@ -186,8 +188,9 @@ pub fn uncorrected(trace: &Trace, rate_bytes_per_s: f64) -> Vec<f32> {
     found
 }
 
-/// The virtual queue with each packet that was lost, bytes, at each of some rates, when only the packets that passed enter
-/// it and nothing is corrected. Together, since each rate is a chain in which every step waits for the one before.
+/// The virtual queue including each lost packet, bytes, at each of some rates, if only passed packets enter
+/// it without corrections. Together, since each rate is a chain in which every step depends on the one
+/// before.
 pub fn uncorrected_at_losses<const RATES: usize>(
     trace: &Rows,
     rates_bytes_per_s: [f64; RATES],
@@ -279,13 +282,13 @@ mod tests {
             (agreement.passed, agreement.lost),
             ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2])
         );
-        // every class is pure: nothing is left to chance
+        // every class is pure: no uncertainty is left
         assert_eq!(agreement.log_likelihood, 0.0);
     }
 
     #[test]
     fn a_packet_lost_below_the_limit_costs_the_distance_to_it() {
-        // the lost packet finds 1000 and would make 2000: 1000 short; the queue is then taken to be 2000
+        // the lost packet finds 1000 and would make 2000: 1000 short; the queue is then corrected to 2000
         let seen = [
             (0, 1000, Passed),
             (0, 1000, Lost),
@@ -303,7 +306,8 @@ mod tests {
 
     #[test]
     fn an_unknown_start_explains_the_first_loss_until_it_must_have_drained() {
-        // a loss at once may find what cross traffic left; one after 4 ms may not: 3000 bytes drain in 3 ms
+        // a loss at once may be due to earlier cross traffic; one after 4 ms may not: 3000 bytes drain in 3
+        // ms
         let early = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Lost)];
         let late = [(0, 1000, Passed), (4, 1000, Lost), (4, 1000, Lost)];
         let cost = |seen: &[_]| {

@@ -1,7 +1,9 @@
-//! Large packets that never arrive, where the capture is behind whatever swallows them: what is missing is all that it shows.
+//! Large packets that never arrive, if the capture was taken behind the device that drops them and shows only
+//! their absence.
 //!
-//! The receiver asks for data that stays missing to the end, though what was sent behind it came. Packets too large leave holes of
-//! whole full segments, and no full segment ever arrives. Otherwise the cause stays open; but nothing can be said to have gone well.
+//! The receiver asks for data that stays missing to the end, although later data arrived. Packets too large
+//! leave holes of whole full-size segments, and no full-size segment ever arrives. Otherwise the cause stays
+//! unknown; but "nothing was lost" would be untrue.
 
 use whydrop_tcp::{Flow, OpenHole, Segment, SegmentFlags};
 use whydrop_verdict::{Cause, Fact, fact};
@@ -10,9 +12,11 @@ use super::{Condition, between, condition as named};
 use crate::conditions::seconds;
 use crate::group::FlowRef;
 
-/// The first timeout of who has measured no round trip (RFC 6298, section 2.1): by then the data was sent again.
+/// First retransmission timeout of a sender without a measured round trip (RFC 6298, section 2.1): by then
+/// the data was retransmitted.
 const FIRST_TIMEOUT_NS: i64 = 1_000_000_000;
-/// The path passes packets of that sender all the while, so neither it nor the sender is dead.
+/// Confidence if the path passes packets of that sender all the while, so that neither it nor the sender is
+/// dead.
 const SURE_WHERE_HEARD: f64 = 0.9;
 const LIKELY: f64 = 0.7;
 
@@ -31,7 +35,7 @@ pub(super) fn find(flows: &[FlowRef]) -> Vec<(usize, Condition)> {
     found.collect()
 }
 
-/// The data that was missing for so long that it was sent again.
+/// The data that was missing for so long that it was retransmitted.
 fn open(flow: &Flow) -> Option<&OpenHole> {
     let hole = flow.signs.as_ref()?.open_hole.as_ref()?;
     (hole.until_ns.saturating_sub(hole.since_ns) >= FIRST_TIMEOUT_NS).then_some(hole)

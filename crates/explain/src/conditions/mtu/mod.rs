@@ -1,11 +1,12 @@
 //! Packets too large for the path.
 //!
-//! A router that cannot pass a packet on says so, with the MTU of the next link (RFC 1191, RFC 8201): [`told`]. Where its message
-//! is filtered, or nobody sends one, all packets above a size are lost for ever while smaller ones pass at the same time:
-//! a black hole (RFC 2923, section 2.1; RFC 4821), seen from the sender's side in [`vanished`] and from the receiver's in [`missing`].
+//! A router that cannot forward a packet reports this, with the MTU of the next link (RFC 1191, RFC 8201):
+//! [`reported`]. If its message is filtered or never sent, all packets above a size are lost permanently
+//! while smaller ones pass: a black hole (RFC 2923, section 2.1; RFC 4821), seen from the sender's side in
+//! [`vanished`] and from the receiver's in [`missing`].
 
 mod missing;
-mod told;
+mod reported;
 mod vanished;
 
 use whydrop_tcp::Segment;
@@ -14,12 +15,12 @@ use whydrop_verdict::{Cause, Quantity};
 use super::{Condition, seconds};
 use crate::group::{FlowRef, Group};
 
-/// Packets that were too large, and the flows that they were of, by number in the document.
+/// Packets that were too large, and their flows, by number in the document.
 #[derive(Debug, Default)]
 pub(super) struct TooLarge {
     pub conditions: Vec<Condition>,
     pub flows: Vec<usize>,
-    /// Flows whose data is missing at the end, for whatever reason, and what is said of each.
+    /// Flows with data missing at the end for any reason, with the cause given for each.
     pub missing: Vec<(usize, Cause, f64)>,
 }
 
@@ -28,7 +29,7 @@ impl TooLarge {
         self.flows.contains(&flow.index)
     }
 
-    /// Conditions of one detail are one.
+    /// Conditions of one detail are merged.
     fn add(&mut self, flows: impl IntoIterator<Item = usize>, one: Condition) {
         self.flows.extend(flows);
         let alike = |known: &&mut Condition| known.detail == one.detail && known.cause == one.cause;
@@ -44,18 +45,18 @@ impl TooLarge {
     }
 }
 
-/// Find what packets of a group were too large for.
+/// Find packets of a group that were too large, and the limit.
 pub(super) fn find(group: &Group) -> TooLarge {
     let mut found = TooLarge::default();
-    let (told, untold): (Vec<FlowRef>, Vec<FlowRef>) =
-        (group.flows.iter()).partition(|flow| told::notice(flow.flow).is_some());
-    for flow in &told {
-        found.add([flow.index], told::condition(flow.flow));
+    let (reported, unreported): (Vec<FlowRef>, Vec<FlowRef>) =
+        (group.flows.iter()).partition(|flow| reported::notice(flow.flow).is_some());
+    for flow in &reported {
+        found.add([flow.index], reported::condition(flow.flow));
     }
-    if let Some((flows, one)) = vanished::find(&untold) {
+    if let Some((flows, one)) = vanished::find(&unreported) {
         found.add(flows, one);
     }
-    for (flow, one) in missing::find(&untold) {
+    for (flow, one) in missing::find(&unreported) {
         found.missing.push((flow, one.cause(), one.confidence));
         let too_large = Some(flow).filter(|_| one.cause == Some(Cause::Mtu));
         found.add(too_large, one);
@@ -63,7 +64,7 @@ pub(super) fn find(group: &Group) -> TooLarge {
     found
 }
 
-/// The largest packet that passes, where the largest that did and the smallest that did not are known.
+/// The size of the largest packet that passes, from the largest that did and the smallest that did not.
 fn between(largest_passed_bytes: u32, smallest_failed_bytes: u32) -> Quantity {
     Quantity {
         value: f64::from(largest_passed_bytes),

@@ -1,4 +1,4 @@
-//! Flows whose large packets do not pass, and flows like them whose do, written by hand.
+//! Hand-written flows with large packets that do not pass, and similar flows with large packets that do.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
@@ -14,7 +14,8 @@ use crate::testing::{MS, delivered, flow, group, lost};
 
 const BLACK_HOLE: (Cause, Option<&str>) = (Cause::Mtu, Some("black-hole"));
 
-/// Ten small packets that arrived and one large one that was sent `times` times and never did; one small one between.
+/// Ten small packets that arrived and one large one that was sent `times` times and never arrived; one small
+/// one between.
 fn large_ones_vanish(times: i64, small_between: bool) -> Flow {
     let small = |at_ms: i64| Segment {
         payload_bytes: 100,
@@ -39,9 +40,9 @@ fn sizes_that_tell_what_vanishes_are_a_black_hole() {
     assert_eq!((mtu.low, mtu.high), (Some(152.0), Some(1499.0)));
     // a dead path lets nothing through
     assert_eq!(found(&large_ones_vanish(5, false)), []);
-    // three times may be chance
+    // three losses may be chance
     assert_eq!(found(&large_ones_vanish(3, true)), []);
-    // larger than was announced: not as it was sent
+    // larger than announced: not as it was sent
     let mut joined = flow;
     joined.offers[1] = Some(Offer {
         mss: NonZeroU16::new(1400),
@@ -77,7 +78,7 @@ fn a_router_that_says_so_explains_what_was_too_large() {
     assert_eq!(found(&flow), []);
 }
 
-/// One segment that never passes, sent `times` times, and the last 452 bytes of the same message, which do.
+/// One segment that never passes, sent `times` times, and the last 452 bytes of the same message, which pass.
 fn one_message(port: u16, at_ms: i64, times: i64) -> Flow {
     let tail = Segment {
         sequence: 1448,
@@ -177,10 +178,10 @@ fn whole_segments_that_never_arrive_were_too_large() {
         judged(&waits_for(2896, 40)),
         (vec![(cause, detail)], Some(cause))
     );
-    // any other size tells nothing but that it is missing
+    // any other size shows only that data is missing
     let other = (vec![(Cause::Unknown, None)], Some(Cause::Unknown));
     assert_eq!(judged(&waits_for(2000, 40)), other);
-    // not long enough to be sent again
+    // not missing long enough for a retransmission
     assert_eq!(judged(&waits_for(2896, 9_500)), (vec![], None));
 }
 

@@ -1,9 +1,10 @@
-//! Large packets that never arrive while smaller ones do, where the capture shows how often they were sent.
+//! Large packets that never arrive while smaller ones do, if the capture shows how often they were sent.
 //!
-//! Silent where segments exceed what the other side announced (the capture shows them as an interface cut or joined them, not as
-//! they were sent), and unless sizes tell the lost from the delivered without exception, one segment having failed four times or
-//! more, and something small arrived in between: a dead peer answers none of them. Also where a sender that gets no answer sends
-//! the same bytes in smaller packets, as path MTU discovery without messages does (RFC 4821), and all of those arrive.
+//! A verdict needs sizes that separate the lost from the delivered packets without exception, one segment
+//! that failed at least four times, and a small packet that arrived in between: a dead peer answers none of
+//! them. It is also given if a sender without answers sends the same bytes in smaller packets, as path MTU
+//! discovery without messages does (RFC 4821), and all of those arrive. No verdict if segments exceed the
+//! announced size (the capture then shows them as an interface split or joined them, not as they were sent).
 
 use whydrop_tcp::{Fate, Flow, Segment, SegmentFlags};
 use whydrop_verdict::fact;
@@ -12,31 +13,34 @@ use super::{Condition, between, condition as named, seconds_of, span};
 use crate::conditions::{CHANCE_NATS, SURE};
 use crate::group::FlowRef;
 
-/// Retransmissions of one segment after which something is wrong with the path (R1 of RFC 9293, section 3.8.3).
+/// Retransmissions of one segment that indicate a defective path (R1 of RFC 9293, section 3.8.3).
 const REPEATS: usize = 3;
-/// Of a few packets sizes tell by more than chance alone: that the same one fails for so long while what is sent with it arrives.
-/// For a dead peer to look so, it has to die within that round trip, and just the large packet must have been lost before.
+/// Sizes of a few packets mean more than chance: the same packet fails for long while packets sent with it
+/// arrive. A dead peer looks like that only if it dies within that round trip, just after the large packet
+/// was lost.
 const LIKELY: f64 = 0.8;
-/// Every host takes packets of so many bytes (RFC 791, section 3.1), so every link in use passes them.
+/// Every host accepts packets of this size (RFC 791, section 3.1), so every link in use passes them.
 const ALWAYS_PASSES_BYTES: u32 = 576;
-/// Connections that fail alike, where what arrived in between was of others: one may have been forgotten on the way.
+/// Connections that fail alike, if the packets that arrived in between belong to other connections: a single
+/// one may have expired on the path.
 const FEWEST_ALIKE: usize = 2;
 
-/// Bounds of what a path passes, and what it did not.
+/// Bounds of the sizes that a path passes, and those that it did not.
 struct Sizes {
     largest_passed_bytes: u32,
-    /// Of the packets above it, which all failed.
+    /// The smallest of the packets above it, all of which failed.
     smallest_lost_bytes: u32,
     lost: u64,
-    /// Transmissions of them, and how many packets passed.
+    /// Transmissions of them, and the number of packets that passed.
     failed: u64,
     passed: u64,
-    /// Their sender came to send less, and what it then sent arrived.
+    /// Their sender reduced its packet size, and the smaller packets arrived.
     lowered: bool,
     limited_s: f64,
 }
 
-/// The flows whose large packets vanished, if sizes alone tell those from what arrived of all these flows to one host.
+/// The flows with vanished large packets, if size alone separates them from the packets that arrived of all
+/// these flows to one host.
 pub(super) fn find(flows: &[FlowRef]) -> Option<(Vec<usize>, Condition)> {
     let as_sent = flows.iter().copied().filter(|flow| is_as_sent(flow.flow));
     let flows: Vec<FlowRef> = as_sent.collect();
@@ -145,7 +149,7 @@ fn seen(flow: &Flow) -> impl Iterator<Item = &Segment> {
     flow.segments.iter().filter(is_seen)
 }
 
-/// None is larger than the other side announced.
+/// True if no segment is larger than the other side announced.
 fn is_as_sent(flow: &Flow) -> bool {
     let announced = flow.offers[1].and_then(|offer| offer.mss);
     let announced = announced.map(|mss| u32::from(mss.get()));
@@ -156,21 +160,21 @@ fn arrived(segment: &&Segment) -> bool {
     segment.fate == Fate::Delivered
 }
 
-/// Of a flow's data, else of the SYN that was answered.
+/// Of a flow's data, otherwise of the SYN that was answered.
 fn largest_passed(flow: &Flow) -> Option<u32> {
     const SYN_BYTES: u32 = 60;
     let data = seen(flow).filter(arrived).map(Segment::ip_bytes).max();
     data.or(flow.offers[0].map(|_| SYN_BYTES))
 }
 
-/// When packets were sent that arrived: data, and the SYN, without which there were no data.
+/// Times at which packets were sent that arrived: data, and the SYN, which precedes all data.
 fn passed_ns(flow: &Flow) -> impl Iterator<Item = i64> {
     let syn = flow.offers[0].map(|_| flow.first_ns);
     let data = seen(flow).filter(arrived).map(|segment| segment.time_ns);
     syn.into_iter().chain(data)
 }
 
-/// Transmissions of that segment which was sent most often.
+/// Number of transmissions of the segment that was sent most often.
 fn most_transmissions<'a>(segments: impl Iterator<Item = &'a Segment>) -> usize {
     let mut starts: Vec<i64> = segments.map(|segment| segment.sequence).collect();
     starts.sort_unstable();
@@ -178,7 +182,8 @@ fn most_transmissions<'a>(segments: impl Iterator<Item = &'a Segment>) -> usize 
     runs.map(<[i64]>::len).max().unwrap_or(0)
 }
 
-/// Small data behind one of the large packets was sent before that was repeated, and arrived, and no repeat did.
+/// True if small data after one of the large packets was sent before its first repeat and arrived, and no
+/// repeat did.
 fn overtaken(flow: &Flow, largest_passed_bytes: u32) -> bool {
     let large = || seen(flow).filter(|segment| segment.ip_bytes() > largest_passed_bytes);
     let Some(first) = large().next() else {
@@ -191,7 +196,8 @@ fn overtaken(flow: &Flow, largest_passed_bytes: u32) -> bool {
     behind && repeats.count() > REPEATS
 }
 
-/// Bytes that failed over and over in a large packet arrived as soon as they were sent in a smaller one, and no large one was sent since.
+/// True if bytes that failed repeatedly in a large packet arrived as soon as they were sent in a smaller one,
+/// and no large one was sent since.
 fn is_lowered(flow: &Flow, largest_passed_bytes: u32) -> bool {
     let is_large = |segment: &Segment| segment.ip_bytes() > largest_passed_bytes;
     let Some(last) = seen(flow).filter(|segment| is_large(segment)).last() else {
@@ -204,7 +210,8 @@ fn is_lowered(flow: &Flow, largest_passed_bytes: u32) -> bool {
     }) && after.all(|segment| segment.fate != Fate::Lost)
 }
 
-/// The chance that those which failed are just the largest of all, in nats: one over the number of ways to choose them.
+/// The chance that the failed packets are exactly the largest of all, in nats: one over the number of
+/// possible choices.
 fn chance_nats(failed: u64, passed: u64) -> f64 {
     let few = failed.min(passed);
     let all = failed + passed;

@@ -12,7 +12,7 @@ use whydrop_simulate::{
 };
 
 pub const MS: i64 = 1_000_000;
-/// The stages of [`path`]: the card, the hop, the rest of the way.
+/// The index in the stages of [`path`], which are the card, the hop, and the rest of the path.
 pub const HOP: usize = 1;
 
 pub type Hop = Box<dyn PathElement + Send>;
@@ -58,7 +58,7 @@ pub fn path(hop: Hop, rtt_ms: i64) -> Scenario {
             stage("card", Box::new(card), 0),
             stage("hop", hop, 0),
             stage(
-                "way",
+                "distance",
                 Box::new(Delay::new(rtt_ms * MS / 2)),
                 rtt_ms * MS / 2,
             ),
@@ -71,7 +71,7 @@ pub fn path(hop: Hop, rtt_ms: i64) -> Scenario {
     }
 }
 
-/// The capture that a sniffer wrote, and what really happened.
+/// The capture that a sniffer wrote, and the truth.
 pub struct Captured {
     pub pcap: Vec<u8>,
     pub truths: Vec<FlowTruth>,
@@ -114,7 +114,7 @@ pub fn explain_bytes(pcap: Vec<u8>, keep_tables: bool) -> Explanation {
         keep_tables,
         ..Options::default()
     };
-    explain(capture, options).expect("nobody stops it")
+    explain(capture, options).expect("the callback never stops it")
 }
 
 pub fn document_of(pcap: Vec<u8>) -> Document {
@@ -131,7 +131,7 @@ pub fn headline(document: &Document) -> &Verdict {
     document.verdicts.first().expect("data was sent")
 }
 
-/// True if the named parameter of a verdict has an interval that holds the true value.
+/// True if the interval of the named parameter of a verdict contains the true value.
 pub fn holds(verdict: &Verdict, name: &str, truth: f64) -> bool {
     let parameter = verdict
         .parameters
@@ -140,7 +140,7 @@ pub fn holds(verdict: &Verdict, name: &str, truth: f64) -> bool {
     parameter.low.is_none_or(|low| low <= truth) && parameter.high.is_none_or(|high| truth <= high)
 }
 
-/// Shows what was said when an assertion fails.
+/// The verdicts, for the message of a failed assertion.
 pub fn said(document: &Document) -> String {
     let verdict = headline(document);
     format!(

@@ -1,8 +1,9 @@
-//! Laws that move a probability with the wait: PIE, and the classic queue of DualPI2.
+//! Laws with a probability that is adjusted to the delay: PIE, and the classic queue of DualPI2.
 //!
-//! Nobody sees the probability, when the controller looks, nor exactly what it sees; and it adds up what it sees. So it is
-//! followed by a particle filter (Gordon, Salmond and Smith 1993): many controllers look at times of their own, each with
-//! errors of its own, and those go on that made likely what happened.
+//! The probability, the times of the controller's updates, and its exact inputs are not observable; and it
+//! accumulates its inputs. So it is followed by a particle filter (Gordon, Salmond and Smith 1993): many
+//! controllers update at different times, each with errors of its own, and those that made the observations
+//! likely are continued.
 
 use super::laws::{Hazards, REFUTED_NATS, STRAY_SHARE, TARGETS_S, spread};
 use super::queue::{Item, Queue};
@@ -14,30 +15,31 @@ use crate::aqm::PieControl;
 const PIE_UPDATE_S: f64 = 0.015;
 // RFC 9332, appendix A.1.
 const DUAL_UPDATE_S: f64 = 0.016;
-/// Nothing is left of any state after so long without a packet.
+/// The state has decayed to zero after this time without a packet.
 const DUAL_FORGETS_S: f64 = 60.0;
 const DUAL_ALPHA_HZ: f64 = 0.16;
 const DUAL_BETA_HZ: f64 = 3.2;
 
 const PARTICLES: usize = 48;
-/// By so much, in the logarithm, the share of packets that one drawn anew chooses may differ: without it all are soon
-/// alike (the paper's "roughening", and its constant). With more, any share that changes slowly is followed, RED's too.
+/// Spread, in the logarithm, of the drop share of resampled particles: without it all become equal (the
+/// paper's "roughening", and its constant). With more, any share that changes slowly is followed, including
+/// RED's.
 const ROUGHENING: f64 = 0.2;
-/// They are drawn anew when as few as this share of them carries the weight.
+/// Particles are resampled if this share of them or less carries the weight.
 const FEWEST_SHARE: f64 = 0.5;
-/// A law that is so much less likely than another is out of the question, nats: odds of 1 to 10^13.
+/// A law is excluded if it is less likely than another by this many nats: odds of 1 to 10^13.
 const HOPELESS_NATS: f64 = 30.0;
-/// A target that is so much less likely than another is none of those that may be right, nats.
+/// A target is excluded if it is less likely than another by this many nats.
 const AS_GOOD_NATS: f64 = 2.0 * REFUTED_NATS;
-/// A controller looks no more often at a queue that is followed than this: 50 minutes, without the pauses in which it forgets.
-/// Each look is taken for every particle, form and target, two thousand of them.
+/// Most updates of a controller that are followed: 50 minutes, without the pauses in which its state decays.
+/// Each update is calculated for every particle, form and target, two thousand in all.
 const MOST_LOOKS: f64 = 200_000.0;
-/// Shorter targets are below what a controller that looks every 15 ms can hold.
+/// Shorter targets are below those that a controller with updates every 15 ms can maintain.
 const SHORTEST_TARGET_S: f64 = 4e-3;
 
 impl Hazards<'_> {
-    /// PIE and the like: a controller that looks at the wait every few milliseconds. What makes the drops far less likely
-    /// than another law does, by which they are `rival_nats` above chance, is not led to its end.
+    /// Fits PIE and similar laws: a controller that updates every few milliseconds. If it explains the drops
+    /// far less well than another law, which is `rival_nats` above chance, it is stopped early.
     pub fn controlled(&self, law: Law, rival_nats: f64) -> LawFit {
         let stray = STRAY_SHARE * self.events / self.packets;
         let mut hopeless = self.chance_nats() + rival_nats - HOPELESS_NATS;
@@ -85,7 +87,7 @@ impl Hazards<'_> {
     }
 }
 
-/// How often a controller looks at a queue, pauses in which it forgets apart.
+/// Number of updates of a controller over a queue, without pauses in which its state decays.
 fn looks(queue: &Queue) -> f64 {
     let spans = queue.items.windows(2).map(|two| {
         let (came_s, turned_s) = (
@@ -98,11 +100,12 @@ fn looks(queue: &Queue) -> f64 {
     watched.sum::<f64>() / PIE_UPDATE_S
 }
 
-/// How a law is put to work.
+/// Variants of the implementation of a law.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Pie {
-        /// The wait is that of the head, as Linux has it; else what is inside over the rate, as the RFC.
+        /// Uses the delay at the head, as Linux does; otherwise the backlog divided by the rate, as the RFC
+        /// does.
         by_head: bool,
         /// Drops are spread (RFC 8033, section 5.4).
         spread: bool,
@@ -130,21 +133,21 @@ impl Form {
     }
 }
 
-/// A law with its parameters, and how it is seen.
+/// A law with its parameters, and the observation noise.
 struct Controlled {
     form: Form,
     target_s: f64,
     noise_s: f64,
     unsure_packets: u32,
-    /// How likely a packet is dropped for another cause.
+    /// Probability of a drop by another cause.
     stray: f64,
 }
 
-/// A controller that may be the one.
+/// A possible state of the controller.
 #[derive(Clone, Copy)]
 struct Particle {
     state: State,
-    /// The first packet of the queue that it has not looked past.
+    /// The first packet of the queue that it has not processed.
     from: usize,
     weight: f64,
 }
@@ -160,7 +163,7 @@ enum State {
 }
 
 impl State {
-    /// With the share of packets that it chooses times `factor`: DualPI2 chooses by the square of its probability.
+    /// With the drop share multiplied by `factor`: DualPI2 drops with the square of its probability.
     fn times(mut self, factor: f64) -> Self {
         let (probability, factor) = match &mut self {
             Self::Pie(control) => (&mut control.drop_probability, factor),
@@ -172,7 +175,7 @@ impl State {
 }
 
 impl Controlled {
-    /// Nats of what was dropped and what was not, as far as they stay above `hopeless`.
+    /// Log-likelihood of drops and passes, as long as it stays above `hopeless`.
     fn nats(&self, queue: &Queue, hopeless: f64) -> f64 {
         let Some(first) = queue.items.first() else {
             return 0.0;
@@ -208,7 +211,7 @@ impl Controlled {
         nats
     }
 
-    /// One that looks first at this `phase` of the time between two looks.
+    /// A state with the first update at this `phase` of the interval.
     fn begin(&self, first: &Item, phase: f64) -> Particle {
         let state = match self.form {
             Form::DualPi2 => State::DualPi2 {
@@ -229,7 +232,7 @@ impl Controlled {
         }
     }
 
-    /// How likely this one chooses the packet.
+    /// Probability that this one drops the packet.
     fn probability(
         &self,
         particle: &mut Particle,
@@ -281,7 +284,7 @@ impl Controlled {
     }
 }
 
-/// The probability by which the controller of RFC 8033 drops a packet.
+/// Drop probability of the controller of RFC 8033.
 fn pie(
     control: &mut PieControl,
     target_ns: i64,
@@ -298,7 +301,7 @@ fn pie(
     }
 }
 
-/// As many, drawn by their weights, in even steps.
+/// As many particles, resampled by weight, in even steps.
 fn drawn_anew(particles: &[Particle], random: &mut Random) -> Vec<Particle> {
     let share = 1.0 / particles.len() as f64;
     let begin = random.unit() * share;

@@ -1,29 +1,30 @@
-//! The laws led along what was seen, each with its parameters searched.
+//! The laws replayed along the observations, with a search for the parameters of each.
 
 use super::queue::{Item, Queue};
 use super::{Law, LawFit, Seeing};
 use crate::fit::profile::Interval;
 
-/// How likely drops and marks are by law, over all queues.
+/// Likelihoods of drops and marks by law, over all queues.
 pub(super) struct Hazards<'a> {
     pub(super) queues: &'a [Queue],
     pub(super) events: f64,
     pub(super) packets: f64,
-    /// By how much a time at which a drop falls due is uncertain: the head may be taken out before its turn, and stamps
-    /// vary.
+    /// Uncertainty of the time at which a drop is due: the head may be removed before its turn, and
+    /// timestamps vary.
     pub(super) near_s: f64,
-    /// By how much waits are uncertain, seconds.
+    /// Uncertainty of delays, seconds.
     pub(super) noise_s: f64,
-    /// The time to send a full packet, seconds.
+    /// Transmission time of a full packet, seconds.
     pub(super) packet_s: f64,
-    /// So many more may have waited than were seen: what rests while hardly anything waits must not hang on one packet.
+    /// Packets that may have been queued beyond the observed ones: whether a law is idle with a short queue
+    /// must not depend on one packet.
     pub(super) unsure_packets: u32,
 }
 
-/// A parameter is known to within what makes the drops e^2 times less likely: half the 95 % quantile of chi-squared
-/// with one degree of freedom.
+/// A parameter's interval ends where the drops become e^2 times less likely: half the 95 % quantile of
+/// chi-squared with one degree of freedom.
 pub(super) const REFUTED_NATS: f64 = 1.92;
-/// The share of all drops that a law leaves to other causes: it falls on any packet.
+/// The share of all drops attributed to other causes: they affect any packet.
 pub(super) const STRAY_SHARE: f64 = 0.05;
 
 pub(super) const TARGETS_S: [f64; 13] = [
@@ -33,9 +34,9 @@ const INTERVALS_S: [f64; 13] = [
     10e-3, 20e-3, 30e-3, 45e-3, 60e-3, 80e-3, 100e-3, 125e-3, 160e-3, 200e-3, 250e-3, 300e-3,
     500e-3,
 ];
-/// The time at which a drop falls due is known to within this share of an interval, or every drop is due.
+/// Largest uncertainty of the due time as a share of an interval: beyond it every drop would be due.
 const UNTOLD_APART: f64 = 2.0;
-/// A finer search around the best: each parameter times these.
+/// Factors of each parameter in a finer search around the best.
 const FINER: [f64; 9] = [0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2];
 
 impl<'a> Hazards<'a> {
@@ -56,7 +57,7 @@ impl<'a> Hazards<'a> {
         }
     }
 
-    /// Nats of drops at one rate for all packets.
+    /// Log-likelihood of drops at one rate for all packets.
     pub(super) fn chance_nats(&self) -> f64 {
         nats_of_rate(self.events, self.packets)
     }
@@ -65,9 +66,9 @@ impl<'a> Hazards<'a> {
         0.5 * parameters * self.events.ln()
     }
 
-    /// CoDel or COBALT; `in_all` says that what waits in other queues is backlog too, as in Linux's fq_codel.
+    /// CoDel or COBALT; `in_all`: packets in other queues count as backlog too, as in Linux's fq_codel.
     pub fn codel(&self, law: Law, in_all: bool) -> LawFit {
-        // a law whose drops do not come when they are due is none
+        // a law is excluded if its drops do not occur when they are due
         let come = |due: (f64, f64)| {
             due.0 >= 0.3 * self.events && due.0 / due.1.max(1.0) >= self.events / self.packets
         };
@@ -84,7 +85,7 @@ impl<'a> Hazards<'a> {
             if come(table[DUE]) {
                 strict_nats = nats.max(strict_nats);
             }
-            // with the true parameters all may seem a little early, as waits are seen
+            // with the true parameters all may seem slightly early, because of the measurement of delays
             match come(near_due(&table)) {
                 true => nats,
                 false => f64::MIN,
@@ -115,8 +116,8 @@ impl<'a> Hazards<'a> {
         );
         let refuted_nats = REFUTED_NATS + doubt_nats(&self.led(law, in_all, best.1, best.2));
         let likely = || tried.iter().filter(|one| one.0 > best.0 - refuted_nats);
-        // the law looks when a packet's turn comes: from one to the next waits change by what a packet takes; and a target is
-        // known no better than the waits are
+        // the law is evaluated at a packet's turn: successive delays differ by a packet's service time; and a
+        // target is known no better than the delays
         let unsure_s = self.packet_s + self.noise_s;
         let between_looks =
             |one: &(f64, f64, f64)| [-unsure_s, unsure_s].map(|step_s| (one.1 + step_s).max(0.0));
@@ -128,7 +129,7 @@ impl<'a> Hazards<'a> {
         }
     }
 
-    /// Drops and packets by the states of CoDel's time.
+    /// Drops and packets by the states of CoDel's timing.
     fn led(&self, law: Law, in_all: bool, target_s: f64, interval_s: f64) -> Table {
         let mut table = [(0.0, 0.0); CODEL_STATES];
         for queue in self.queues {
@@ -148,7 +149,7 @@ impl<'a> Hazards<'a> {
         table
     }
 
-    /// Of the probability of each packet, with a little for what has another cause.
+    /// Log-likelihood from the drop probability of each packet, with a small share for other causes.
     pub(super) fn likelihood(&self, queue: &Queue, probabilities: Vec<f64>) -> f64 {
         let stray = STRAY_SHARE * self.events / self.packets;
         let of = |(item, probability): (&Item, f64)| {
@@ -164,7 +165,7 @@ impl<'a> Hazards<'a> {
     }
 }
 
-/// Nats of `events` among `packets` at their own rate.
+/// Log-likelihood of `events` among `packets` at their own rate.
 pub(super) fn nats_of_rate(events: f64, packets: f64) -> f64 {
     let part = |count: f64| {
         if count > 0.0 {
@@ -180,7 +181,7 @@ pub(super) fn spread(value: f64, likely: impl Iterator<Item = f64>) -> Interval 
     let (low, high) = likely.fold((value, value), |(low, high), one| {
         (low.min(one), high.max(one))
     });
-    // the search has steps of its own
+    // the search has discrete steps
     Interval {
         value,
         low: Some(0.95 * low),
@@ -188,7 +189,7 @@ pub(super) fn spread(value: f64, likely: impl Iterator<Item = f64>) -> Interval 
     }
 }
 
-/// Of CoDel's time: nothing is due, a drop is nearly due, due, or long due.
+/// States of CoDel's timing: no drop is due, one is nearly due, due, or overdue.
 const CODEL_STATES: usize = 4;
 const NEARLY: usize = 1;
 const DUE: usize = 2;
@@ -202,13 +203,13 @@ fn near_due(table: &Table) -> (f64, f64) {
     (events + more_events, packets + more_packets)
 }
 
-/// By how many standard deviations of the drops that come at other times than they are due a likelihood may be wrong.
+/// Standard deviations of the number of drops at other than due times by which a likelihood may be wrong.
 const DOUBT: f64 = 3.0;
 
-/// The difference of the likelihoods of two parameters that chance makes though both are as good, nats. Parameters differ by the
-/// drops that are due with one of them and not with the other. Each of those weighs as much as the rates of drops do when they
-/// are due and else; and where the law, as it is led along noisy waits, leaves drops unexplained, which ones is chance: so
-/// their number varies by its square root, and by one where it is none.
+/// The difference of the likelihoods of two parameters that chance causes although both are equally good,
+/// nats. Parameters differ by the drops that are due with one of them and not with the other. Each of those
+/// has a weight from the drop rates in and out of due times. Drops that the law, replayed along noisy delays,
+/// leaves unexplained are random: so their number varies by its square root, and by at least one.
 fn doubt_nats(table: &Table) -> f64 {
     let due = near_due(table);
     let (events, packets) = table
@@ -221,7 +222,7 @@ fn doubt_nats(table: &Table) -> f64 {
     DOUBT * weighs_nats.max(0.0) * (events + 1.0).sqrt()
 }
 
-/// Which of the states that is, `late_s` after the time at which a drop falls due.
+/// The state at `late_s` after a drop is due.
 fn state(late_s: Option<f64>, near_s: f64) -> usize {
     match late_s {
         Some(late_s) if late_s > 2.0 * near_s => 3,
@@ -231,7 +232,7 @@ fn state(late_s: Option<f64>, near_s: f64) -> usize {
     }
 }
 
-/// Of the state in which it comes: chosen, and in all.
+/// Counts an item in its state: chosen, and in total.
 fn count(state: &mut (f64, f64), item: &Item) {
     if !item.hidden {
         state.0 += f64::from(u8::from(item.chosen));
@@ -239,13 +240,13 @@ fn count(state: &mut (f64, f64), item: &Item) {
     }
 }
 
-/// A count that is wrong by one in eight, as after drops that no capture holds, moves the next drop by this share of the
-/// time to it ...
+/// A count that is wrong by one in eight, as after drops that no capture holds, moves the next drop by this
+/// share of the time to it ...
 const COUNT_NOISE: f64 = 0.06;
-/// ... and lower counts are not wrong.
+/// ... and smaller counts are not wrong.
 const DOUBTFUL_COUNT: f64 = 8.0;
 
-/// By how much the time of a drop is uncertain, `step_s` after the one before.
+/// Uncertainty of the time of a drop, `step_s` after the one before.
 fn noise_s(stamps_s: f64, count: f64, step_s: f64) -> f64 {
     if count < DOUBTFUL_COUNT {
         stamps_s
@@ -257,7 +258,7 @@ fn noise_s(stamps_s: f64, count: f64, step_s: f64) -> f64 {
 /// Less than this behind a packet is no queue: the RFC's "maximum packet size".
 const MAX_PACKET_BYTES: f64 = 1_514.0;
 
-/// RFC 8289, section 5, led along drops that happened.
+/// RFC 8289, section 5, replayed along the observed drops.
 #[derive(Default)]
 struct CoDel {
     in_all: bool,
@@ -307,7 +308,7 @@ impl CoDel {
                     since_s
                 }
             });
-            // where nobody saw what happened, what the law says
+            // if the outcome is unknown, the law's own decision
             let chosen = item.chosen || (item.hidden && late_s.is_some_and(|late_s| late_s >= 0.0));
             count(&mut table[state(late_s, near_s)], item);
             if !chosen {
@@ -315,7 +316,7 @@ impl CoDel {
             }
             if self.dropping {
                 self.count += 1.0;
-                // what came at another time begins anew
+                // a drop at another time restarts the law
                 let on_time = (now_s - self.drop_next_s).abs() <= 2.0 * near_s;
                 let from_s = if on_time { self.drop_next_s } else { now_s };
                 self.drop_next_s = from_s + interval_s / self.count.sqrt();
@@ -365,7 +366,7 @@ impl Cobalt {
             let late_s = self.dropping.then_some(now_s - self.drop_next_s);
             let chosen = item.chosen || (item.hidden && late_s.is_some_and(|late_s| late_s >= 0.0));
             count(&mut table[state(late_s, near_s)], item);
-            // the last packet of a queue is never dropped; its drop counts all the same
+            // the last packet of a queue is never dropped; its drop counts nevertheless
             let spared =
                 !chosen && item.behind_bytes <= 0.0 && late_s.is_some_and(|late_s| late_s >= 0.0);
             if chosen || spared {
@@ -391,10 +392,10 @@ mod tests {
 
     #[test]
     fn drops_that_are_not_due_make_a_law_doubtful() {
-        // 40 drops in 60 packets when they are due, and with the same rates 36 more at other times
+        // 40 drops in 60 packets when they are due, and at the same rates 36 more at other times
         let sure = doubt_nats(&[(0.0, 3_000.0), (10.0, 20.0), (30.0, 40.0), (0.0, 0.0)]);
         let unsure = doubt_nats(&[(20.0, 3_000.0), (10.0, 20.0), (30.0, 40.0), (16.0, 900.0)]);
-        // by one drop, or six, each of which weighs as much as the logarithm of how much likelier drops are when due
+        // by one drop, or six, each with a weight of the logarithm of the likelihood ratio of due drops
         assert!((20.0..30.0).contains(&sure), "{sure}");
         assert!((65.0..90.0).contains(&unsure), "{unsure}");
         assert_eq!(
@@ -415,7 +416,7 @@ mod tests {
             chosen,
             hidden: false,
         };
-        // the second drop comes an interval over the square root of two after the first was due
+        // the second drop occurs an interval over the square root of two after the first was due
         let items = vec![
             item(0.0, 1_500.0, false),
             item(0.1, 0.0, false),

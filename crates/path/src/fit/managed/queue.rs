@@ -1,4 +1,4 @@
-//! A queue as two points show it: what each packet met when it came and when its turn was.
+//! A queue as two points show it: its state at the arrival of each packet and at its turn.
 
 use super::Seeing;
 use crate::fit::passage::Passages;
@@ -8,17 +8,17 @@ use crate::fit::trace::Seen;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     pub arrival_s: f64,
-    /// Its turn: when its transmission began, or would have.
+    /// Its turn: the start of its transmission, or when it would have been.
     pub turn_s: f64,
-    /// None for what was dropped.
+    /// 0 for a dropped packet.
     pub service_s: f64,
-    /// Bytes that waited behind it at its turn, in its queue and in all, and packets before it when it came.
+    /// Bytes queued behind it at its turn, in its queue and in all, and packets before it at its arrival.
     pub behind_bytes: f64,
     pub behind_in_all_bytes: f64,
     pub before: u32,
     /// Dropped or marked.
     pub chosen: bool,
-    /// Nobody knows whether it was.
+    /// True if its outcome is unknown.
     pub hidden: bool,
 }
 
@@ -28,13 +28,13 @@ impl Item {
     }
 }
 
-/// Packets in the order in which they came.
+/// Packets in order of arrival.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
     pub items: Vec<Item>,
 }
 
-/// So many drops and marks tell all that can be told, and more packets than this take too long.
+/// Enough drops and marks for any conclusion; and the most packets, since more take too long.
 const ENOUGH_EVENTS: usize = 400;
 const MOST_PACKETS: usize = 200_000;
 
@@ -83,7 +83,7 @@ impl Queue {
             let chosen = lost || passages.marked[index];
             let turn_s = if seen_turn_s.is_nan() {
                 let free_s = before_s.max(arrival_s);
-                // other queues may have their turns first; who waits behind it is sent in its stead
+                // other queues may have their turns first; a packet behind it is sent instead
                 let (next_arrival_s, next_turn_s) = next_turns_s[place];
                 if lost && next_arrival_s <= free_s {
                     free_s.max(next_turn_s)
@@ -125,12 +125,12 @@ impl Queue {
         self.items.iter().filter(|item| !item.hidden).count()
     }
 
-    /// Who is before and behind whom. What was dropped when it came was never before another; laws that look behind drop
-    /// at the head, and until its turn it was there.
+    /// Counts packets before and bytes behind each item. A packet dropped on arrival was never before
+    /// another; laws that use the bytes behind drop at the head, and until its turn the packet was there.
     fn count(&mut self, bytes: &[f64]) {
         let (mut come, mut come_bytes, mut gone_bytes) = (0, 0.0, 0.0);
         let (mut first_inside, mut inside) = (0, 0);
-        // what was dropped takes no room
+        // a dropped packet takes no room
         let takes_room = |item: &Item| item.service_s > 0.0;
         for index in 0..self.items.len() {
             let item = self.items[index];
@@ -149,7 +149,7 @@ impl Queue {
         }
     }
 
-    /// The wait that a controller sees when it looks at `due_s`: that of the head, or of who came now.
+    /// The delay that a controller uses at `due_s`: that of the head, or of the packet that arrived then.
     pub fn looked_at(&self, due_s: f64, from: &mut usize, by_head: bool) -> f64 {
         if by_head {
             while *from < self.items.len() && self.items[*from].turn_s <= due_s {
@@ -166,7 +166,7 @@ impl Queue {
     }
 }
 
-/// Of so many packets, from the first.
+/// Number of packets to evaluate, from the first.
 fn looked_at(passages: &Passages) -> usize {
     let most = passages.len().min(MOST_PACKETS);
     let is_event =
@@ -175,20 +175,20 @@ fn looked_at(passages: &Passages) -> usize {
     last.map_or(most, |last| last + 1)
 }
 
-/// Time that a packet takes to be sent, seconds.
+/// Transmission time of a packet, seconds.
 fn service_s(passages: &Passages, index: usize, seeing: Seeing) -> f64 {
     f64::from(passages.bytes[index]) * 8.0 / seeing.rate_bps
 }
 
-/// Wait of a packet less the time that it took to be sent, which its transit holds and a small packet's hardly; NaN where it
-/// was not seen.
+/// Queueing delay of a packet without its transmission time, which its transit time includes and a small
+/// packet's hardly; NaN if unknown.
 fn before_service_s(passages: &Passages, index: usize, seeing: Seeing) -> f64 {
     passages.wait_s[index] - service_s(passages, index, seeing)
 }
 
-/// When the turn of each member of a queue was; NaN where that was not seen. Packets that find the queue empty wait for
-/// `empty_s` before they are sent. An acknowledgment may be held back, and is never early: who is behind in the queue and
-/// known to be gone was let out later.
+/// Turn of each member of a queue; NaN if unknown. Packets that find the queue empty wait for `empty_s`
+/// before they are sent. An acknowledgment may be late, never early: a packet further back with a known
+/// departure left later.
 fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64) -> Vec<f64> {
     let turn_s = |index: &usize| {
         let wait_s = before_service_s(passages, *index, seeing) - empty_s;
@@ -199,7 +199,7 @@ fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64)
     if seeing.by_acknowledgments {
         let mut gone_s = f64::INFINITY;
         for (turn_s, index) in turns_s.iter_mut().zip(members).rev() {
-            // of NaN and a number the number is the smaller
+            // min ignores NaN
             gone_s = gone_s.min(*turn_s);
             if !turn_s.is_nan() {
                 *turn_s = gone_s.max(passages.arrival_s[*index]);
@@ -209,8 +209,8 @@ fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64)
     turns_s
 }
 
-/// Arrival and turn of the first packet behind each member whose turn was seen; infinite where none was, or where one comes
-/// before it of which nothing is known.
+/// Arrival and turn of the first packet behind each member with a known turn; infinite if there is none, or
+/// if an unknown one comes before it.
 fn next_seen(passages: &Passages, members: &[usize], turns_s: &[f64]) -> Vec<(f64, f64)> {
     const NONE: (f64, f64) = (f64::INFINITY, f64::INFINITY);
     let mut next = NONE;

@@ -1,23 +1,26 @@
-//! Random early detection (S. Floyd and V. Jacobson 1993), led along what was seen.
+//! Random early detection (S. Floyd and V. Jacobson 1993), replayed along the observations.
 //!
-//! The average is that of the packets which each one finds; the waits tell them. The share to drop rises from a lower threshold
-//! on, and from an upper one on more steeply, to 1 at twice that one ("gentle", S. Floyd 2000) or at once.
+//! The average is that of the packets that each arrival finds, derived from the delays. The drop share rises
+//! from a lower threshold, and from an upper one more steeply, to 1 at twice that one ("gentle", S. Floyd
+//! 2000) or at once.
 
 use super::laws::{Hazards, REFUTED_NATS, spread};
 use super::queue::{Item, Queue};
 use super::{Law, LawFit};
 
-/// Of the average: the paper's 0.002, and what others set.
+/// Weights of the average: the paper's 0.002, and others in use.
 const WEIGHTS: [f64; 4] = [0.0005, 0.002, 0.008, 0.03];
-/// The lower threshold is at these shares of what nearly all drops found.
+/// The lower threshold, as shares of the average at nearly all drops.
 const LEAST_SHARES: [f64; 8] = [0.3, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98];
-/// RED never drops what finds but one packet.
+/// RED never drops packets that find only one packet.
 const SMALLEST_THRESHOLD_PACKETS: f64 = 1.0;
-/// Of the slope that gives as many drops as there were: evenly spaced, drops come twice as often as the share says.
+/// Shares of the slope that gives the observed number of drops: evenly spaced, drops are twice as frequent as
+/// the share.
 const SLOPES: [f64; 4] = [0.35, 0.5, 0.7, 1.0];
-/// The upper threshold, over the lower one: the paper asks for twice at least, later advice is three times.
+/// The upper threshold relative to the lower one: the paper requires at least twice, later advice is three
+/// times.
 const UPPER: [f64; 5] = [1.5, 2.0, 3.0, 4.0, 6.0];
-/// Around the best, each of threshold and slope times these, so often.
+/// Factors of threshold and slope around the best, and the number of repetitions.
 const FINER: [f64; 4] = [0.85, 0.93, 1.08, 1.18];
 const ROUNDS: usize = 2;
 
@@ -25,11 +28,11 @@ const ROUNDS: usize = 2;
 #[derive(Clone, Copy)]
 struct Curve {
     least: f64,
-    /// Of the share over the average, from there on.
+    /// Increase of the share per unit of the average, from there on.
     slope: f64,
-    /// Where everything changes.
+    /// The second part of the curve.
     upper: Option<Upper>,
-    /// Drops keep apart, as the paper has it.
+    /// Drops are spaced evenly, as in the paper.
     even: bool,
 }
 
@@ -89,7 +92,7 @@ impl Curve {
 }
 
 impl Hazards<'_> {
-    /// RED: a share that rises with the average of the queue from a lower threshold on, drops evenly spaced.
+    /// RED: a drop share that rises with the average queue from a lower threshold, with evenly spaced drops.
     pub fn red(&self) -> LawFit {
         let mut tried: Vec<(f64, f64)> = Vec::new();
         let mut best = f64::MIN;
@@ -112,7 +115,8 @@ impl Hazards<'_> {
         }
     }
 
-    /// Nats of the curve that suits these averages best; all that were tried, with their lower thresholds, go to `tried`.
+    /// Log-likelihood of the best curve for these averages; all tried ones are added to `tried` with their
+    /// lower thresholds.
     fn best_curve(&self, averages: &[Vec<f64>], tried: &mut Vec<(f64, f64)>) -> f64 {
         let mut best_of = |curves: Vec<Curve>, best: Option<(f64, Curve)>| {
             let worthwhile = |curve: &Curve| curve.least >= SMALLEST_THRESHOLD_PACKETS;
@@ -136,7 +140,7 @@ impl Hazards<'_> {
         best.map_or(f64::MIN, |best| best.0)
     }
 
-    /// Without an upper threshold.
+    /// Curves without an upper threshold.
     fn plain_curves(&self, averages: &[Vec<f64>]) -> Vec<Curve> {
         let least_at_drops = self.least_at_drops(averages);
         let with_threshold = |share: f64| {
@@ -158,7 +162,7 @@ impl Hazards<'_> {
         even.iter().copied().chain(alone).collect()
     }
 
-    /// Average from which on drops begin: a stray one may lie below it.
+    /// Average from which drops begin, ignoring a stray one.
     fn least_at_drops(&self, averages: &[Vec<f64>]) -> f64 {
         let items = self.queues.iter().map(|queue| &queue.items);
         let mut at_drops: Vec<f64> = items
@@ -171,7 +175,7 @@ impl Hazards<'_> {
         at_drops[at_drops.len() / 20]
     }
 
-    /// The slope that gives as many drops as there were.
+    /// The slope that gives the observed number of drops.
     fn steepest(&self, averages: &[Vec<f64>], least: f64) -> f64 {
         let above = averages
             .iter()
@@ -188,7 +192,7 @@ impl Hazards<'_> {
     }
 }
 
-/// The average of the packets that each one finds, as RED keeps it.
+/// The average of the packets that each arrival finds, as in RED.
 fn averages(queue: &Queue, weight: f64) -> Vec<f64> {
     let mut average = 0.0;
     let mut free_s = f64::MIN;
@@ -216,7 +220,7 @@ fn hazards(queue: &Queue, averages: &[f64], curve: Curve) -> Vec<f64> {
             return 0.0;
         }
         if item.hidden {
-            // the mean age of spaces that are evenly spread up to one over the share, at any moment
+            // the mean age of evenly spread gaps up to one over the share, at any time
             since = 1.0 / (3.0 * share);
             return 0.0;
         }

@@ -1,23 +1,23 @@
-//! A queue that drops when it is full, as the rival of every law.
+//! A queue that drops when it is full: the rival of every law.
 //!
-//! Where waits are seen exactly, drops come at the longest. From afar waits are noisy, so what the queue holds is also
-//! counted from what arrived and how fast it drains: that is the virtual queue of [`virtual_queue`](crate::fit::virtual_queue),
-//! here at the rate that the waits have shown.
+//! If delays are measured exactly, drops occur at the longest. From a distance delays are noisy, so the
+//! contents of the queue are also calculated from arrivals and drain rate: this is the
+//! [`virtual_queue`](crate::fit::virtual_queue), at the rate that the delays show.
 
 use super::laws::{Hazards, nats_of_rate};
 use super::queue::Item;
 use crate::fit::rows::{CLASSES, MARGINS};
 use crate::fit::virtual_queue::log_likelihood;
 
-/// Shares of the rate, around it: a frame may add 38 bytes to a packet, or to small ones much more, and a rate that was
+/// Multiples of the rate to try: a frame may add 38 bytes to a packet, or to small ones much more, and a rate
 /// fitted to delays may be wrong by a few per cent.
 const AROUND: [f64; 9] = [0.92, 0.95, 0.97, 0.985, 1.0, 1.015, 1.03, 1.05, 1.08];
-/// Finer steps around the best, relative, of rate and limit.
+/// Finer relative steps of rate and limit around the best.
 const FINER: [f64; 3] = [0.006, 0.002, 0.0007];
-/// The limit is looked for where this share of the losses finds less.
+/// Shares of the losses that find less than the limits to try.
 const SHARES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 
-/// A rate, relative to the one that the queue drains at, and a limit, as seconds at that one.
+/// A rate relative to the drain rate, and a limit in seconds at the drain rate.
 #[derive(Clone, Copy)]
 struct Full {
     speed: f64,
@@ -25,13 +25,13 @@ struct Full {
 }
 
 impl Hazards<'_> {
-    /// How much likelier a queue that drops when it is full makes the drops than chance does, nats.
+    /// Gain in nats of a queue that drops when it is full, over chance.
     pub fn tail_drop(&self) -> f64 {
         self.when_long().max(self.when_full())
     }
 
-    /// Two rates, on either side of the wait that parts them best: seen from afar, the noise of waits
-    /// hides the limit.
+    /// Two drop rates, on either side of the delay that separates them best: from a distance, the noise of
+    /// delays hides the limit.
     fn when_long(&self) -> f64 {
         let mut items: Vec<(f64, bool)> = self
             .queues
@@ -54,7 +54,7 @@ impl Hazards<'_> {
         best - self.chance_nats() - self.cost(2.0)
     }
 
-    /// By what it holds: chance at rates of its own far below the limit, near it, and above.
+    /// From its contents: separate drop rates far below the limit, near it, and above.
     fn when_full(&self) -> f64 {
         let of = |full: Full| (self.nats_of_full(full), full);
         let better = |a: (f64, Full), b: (f64, Full)| if b.0 > a.0 { b } else { a };
@@ -79,7 +79,7 @@ impl Hazards<'_> {
         best.0 - self.chance_nats() - self.cost(3.0)
     }
 
-    /// Backlogs found by losses, where nothing is corrected, seconds at the drain rate: some quantiles.
+    /// Backlogs found by losses, without corrections, seconds at the drain rate: some quantiles.
     fn held_at_losses_s(&self, speed: f64) -> impl Iterator<Item = f64> + use<> {
         let mut held_s: Vec<f64> = Vec::new();
         for queue in self.queues {
@@ -98,8 +98,8 @@ impl Hazards<'_> {
         SHARES.into_iter().map(at)
     }
 
-    /// Nats of what became of the packets, by how far the queue with each of them lies above the limit. After a surprise it
-    /// holds what it must have held.
+    /// Log-likelihood of the outcomes, from the position of the queue with each packet relative to the limit.
+    /// After an unexpected outcome the queue is corrected.
     fn nats_of_full(&self, full: Full) -> f64 {
         let (mut lost, mut passed) = ([0; CLASSES], [0; CLASSES]);
         let Full { speed, limit_s } = full;
@@ -127,7 +127,7 @@ impl Hazards<'_> {
     }
 }
 
-/// The backlog of a queue, counted from what came in: seconds at the drain rate.
+/// The backlog of a queue calculated from arrivals: seconds at the drain rate.
 #[derive(Default)]
 struct Backlog {
     held_s: f64,
@@ -135,7 +135,7 @@ struct Backlog {
 }
 
 impl Backlog {
-    /// When the packet comes.
+    /// The backlog at the packet's arrival.
     fn at(&mut self, item: &Item, speed: f64) -> f64 {
         let since_s = item.arrival_s - self.last_s;
         self.last_s = item.arrival_s;

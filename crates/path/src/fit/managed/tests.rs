@@ -5,7 +5,7 @@ use crate::{Arrival, CoDel, DualPi2, Limit, Outcome, PathElement, Pie, Random, R
 
 const RATE_BPS: u64 = 12_000_000;
 
-/// Full packets whose rate swings by some per cent around that of the link, as that of a sender that saws.
+/// Full packets at a rate that swings by some per cent around that of the link, like a sender's sawtooth.
 fn sawing(seconds: f64) -> Vec<Arrival> {
     let mut random = Random::new(5);
     let mut now_s = 0.0;
@@ -146,7 +146,7 @@ fn a_full_queue_follows_no_law() {
     assert!(found.margin_nats() < 0.0, "{found:?}");
 }
 
-/// As acknowledgments tell: every other packet is answered late, by up to so many seconds.
+/// As from acknowledgments: every other packet is answered late, by up to this many seconds.
 fn seen_late(passages: &mut Passages, most_s: f64) {
     let mut random = Random::new(8);
     for wait_s in passages.wait_s.iter_mut().step_by(2) {
@@ -189,7 +189,7 @@ fn a_full_queue_that_is_seen_from_afar_follows_no_law() {
 
 #[test]
 fn red_is_told_above_its_upper_threshold() {
-    // steady overload: the average stays near the threshold above which every packet goes
+    // steady overload: the average stays near the threshold above which every packet is dropped
     let red = Red::new(RATE_BPS, Limit::NONE, 5.0, 8.0, 0.02, 3);
     let found = told(red);
     assert_eq!(found.laws[0].law, Law::Red, "{found:?}");

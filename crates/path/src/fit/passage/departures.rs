@@ -1,9 +1,9 @@
-//! The rate of a hop from the times between departures while packets wait.
+//! The rate of a hop, from the times between departures while packets are queued.
 
 use super::Passages;
 use crate::fit::Interval;
 
-/// The service of the hop that packets waited for, by their departures.
+/// The service of a hop with a queue, from departures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Departures {
     /// Rate of service, bit/s, each packet counted with `overhead_bytes`.
@@ -11,43 +11,43 @@ pub struct Departures {
     /// Bytes that the hop counts on top of each IP packet, with the bounds of its 95 % interval; `None` where no
     /// small packets were served among large ones.
     pub overhead_bytes: Option<Interval>,
-    /// Mean size of the full packets by which the rate is told.
+    /// Mean size of the full packets that give the rate.
     pub full_bytes: f64,
-    /// Departures that followed another one while packets waited.
+    /// Departures that followed another one while packets were queued.
     pub served: usize,
-    /// Share of the service that went to packets that were not seen: traffic that joins and leaves between the points.
+    /// Share of the service that went to unseen packets: traffic that joins and leaves between the points.
     pub unseen_share: f64,
-    /// Wait of a packet that found nothing before it, seconds: timestamps and lines vary by so much.
+    /// Delay of a packet that found the hop idle, seconds: the variation of timestamps and lines.
     pub idle_wait_s: f64,
-    /// Spread of those waits (from the 10 % to the 90 % quantile), seconds.
+    /// Spread of those delays (from the 10 % to the 90 % quantile), seconds.
     pub idle_spread_s: f64,
-    /// 99 % quantile of all waits, seconds.
+    /// 99 % quantile of all delays, seconds.
     pub long_wait_s: f64,
 }
 
-/// Fewer gaps between departures than this say nothing.
+/// Fewer gaps between departures are not evaluated.
 const FEWEST_GAPS: usize = 20;
-/// A queue shows where packets wait for longer than this, or several times the scatter of idle waits.
+/// A queue shows if packets wait for longer than this, or several times the scatter of idle delays.
 const SHORTEST_QUEUE_S: f64 = 10e-6;
-/// Service times are known when a quarter of them lies within this share of each other ...
+/// Service times are known if a quarter of them lies within this share of each other ...
 const CONCENTRATED: f64 = 0.03;
-/// ... and gaps that are this much longer on average hold packets that were not seen.
+/// ... and gaps that are this much longer on average include unseen packets ...
 const UNSEEN: f64 = 0.04;
-/// ... and more than this share of unseen service cannot be told from delays that vary for another reason.
+/// ... but more than this share of unseen service may be delays that vary for another reason.
 const MOST_UNSEEN: f64 = 0.7;
 /// A packet of less than this share of a full one is small.
 const SMALL: f64 = 0.6;
-/// All of so few lie on one side of their median by chance once in 32 times: between them it lies with 97 %.
+/// With this many values, the median lies between the smallest and the largest with 97 %.
 const FEWEST_SMALL: usize = 6;
 
-/// A departure that followed another one while both packets were inside.
+/// A departure that followed another one while both packets were in the hop.
 #[derive(Clone, Copy)]
 struct Gap {
     seconds: f64,
     bytes: f64,
 }
 
-/// Measures the hop that packets wait for. `None` where too few had to wait.
+/// Measures a hop with a queue. `None` if too few packets were queued.
 pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     let order = passages.in_departure_order();
     let mut waits: Vec<f64> = order
@@ -61,7 +61,7 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     if long_wait_s < SHORTEST_QUEUE_S {
         return None;
     }
-    // packets deep in the queue first: there the scatter of idle waits matters least
+    // packets deep in the queue first: there the scatter of idle delays matters least
     let deep = gaps(passages, &order, 0.3 * long_wait_s);
     let rough = mean_rate(&deep)?;
     let (idle_wait_s, idle_spread_s) = idle_waits(passages, rough).unwrap_or((0.0, 0.0));
@@ -96,7 +96,7 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
 }
 
 impl Departures {
-    /// The rate when each packet counts with `overhead_bytes` more, bit/s, `packet_bytes` being the size of the
+    /// The rate if each packet counts with `overhead_bytes` more, bit/s; `packet_bytes` is the size of the
     /// packets that it was measured with.
     pub fn rate_with_overhead(&self, overhead_bytes: f64, packet_bytes: f64) -> Interval {
         let raise = (packet_bytes + overhead_bytes) / packet_bytes;
@@ -108,7 +108,8 @@ impl Departures {
     }
 }
 
-/// Gaps between departures during which the later packet was inside and still had to wait for `least_s` or longer.
+/// Gaps between departures during which the later packet was in the hop and still had to wait for `least_s`
+/// or longer.
 fn gaps(passages: &Passages, order: &[u32], least_s: f64) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for pair in order.windows(2) {
@@ -126,11 +127,11 @@ fn gaps(passages: &Passages, order: &[u32], least_s: f64) -> Vec<Gap> {
     gaps
 }
 
-/// Waits that vary for another reason than a queue are not explained by one: it must account for this share of them.
+/// Share of the delays that a queue must explain; otherwise they vary for another reason.
 const LEAST_EXPLAINED: f64 = 0.1;
 
-/// Share of the spread of the waits that a queue which drains at `rate_bps` accounts for (Lindley's recursion), at most
-/// 1; below 0 if it is worse than none.
+/// Share of the spread of the delays that a queue with the drain rate `rate_bps` explains (Lindley's
+/// recursion), at most 1; below 0 if it is worse than no queue.
 fn explained(passages: &Passages, rate_bps: f64, idle_wait_s: f64) -> f64 {
     let mut waits: Vec<f64> = passages
         .wait_s
@@ -153,14 +154,14 @@ fn explained(passages: &Passages, rate_bps: f64, idle_wait_s: f64) -> f64 {
     1.0 - left / spread.max(1e-12)
 }
 
-/// Bytes over time in all gaps together, bit/s.
+/// Bytes divided by time for all gaps together, bit/s.
 fn mean_rate(gaps: &[Gap]) -> Option<f64> {
     let bytes: f64 = gaps.iter().map(|gap| gap.bytes).sum();
     let seconds: f64 = gaps.iter().map(|gap| gap.seconds).sum();
     (gaps.len() >= FEWEST_GAPS && seconds > 0.0).then(|| bytes * 8.0 / seconds)
 }
 
-/// Median and spread of the waits of packets that find the hop idle, if it drains at `rate_bps`.
+/// Median and spread of the delays of packets that find the hop idle, if it drains at `rate_bps`.
 fn idle_waits(passages: &Passages, rate_bps: f64) -> Option<(f64, f64)> {
     let mut free_s = f64::MIN;
     let mut idle = Vec::new();
@@ -185,15 +186,16 @@ fn idle_waits(passages: &Passages, rate_bps: f64) -> Option<(f64, f64)> {
     })
 }
 
-/// Packets over which waits are smoothed, so that the jitter of one timestamp does not decide whether it waited.
+/// Packets over which delays are smoothed, so that the jitter of one timestamp does not decide whether a
+/// packet was queued.
 const SMOOTHED: usize = 15;
-/// Runs are cut into blocks of so many packets, and shorter ones than these left out.
+/// Packets in a block of a run; shorter runs are left out.
 const BLOCK: usize = 100;
 const SHORTEST_BLOCK: usize = 40;
 
-/// The rate from blocks of packets that had to wait: how far apart their departures are over the bytes between them, by
-/// least squares in each block, so that the jitter of single timestamps averages out; the median over the blocks, since
-/// a hop may now and then not serve at all.
+/// The rate from blocks of packets that were queued: the least-squares slope of departures over bytes in each
+/// block, so that the jitter of single timestamps averages out; the median over the blocks, since a hop may
+/// pause occasionally.
 fn rate_of_runs(passages: &Passages, least_s: f64) -> Option<Interval> {
     let seen: Vec<usize> = (0..passages.len())
         .filter(|index| !passages.wait_s[*index].is_nan())
@@ -224,8 +226,8 @@ fn rate_of_runs(passages: &Passages, least_s: f64) -> Option<Interval> {
     })
 }
 
-/// True where the median around each value exceeds `least`. It does where at most as many values do not as lie below
-/// it: no need to find it.
+/// True if the median around each value exceeds `least`: that is, if at most as many values do not exceed it
+/// as lie below a median, so that the median itself is not needed.
 fn running_medians_exceed(values: &[f64], least: f64) -> Vec<bool> {
     let around = |position: usize| {
         let from = position.saturating_sub(SMOOTHED / 2);
@@ -251,7 +253,7 @@ fn running_medians_exceed(values: &[f64], least: f64) -> Vec<bool> {
         .collect()
 }
 
-/// Bit/s over a block of packets; a packet's departure goes with the bytes up to its own end.
+/// Bit/s over a block of packets; a packet's departure corresponds to the bytes up to its own end.
 fn rate_of_block(passages: &Passages, block: &[usize]) -> Option<f64> {
     let mut bytes = 0.0;
     let points: Vec<(f64, f64)> = block
@@ -273,9 +275,9 @@ fn rate_of_block(passages: &Passages, block: &[usize]) -> Option<f64> {
     (product > 0.0).then(|| 8.0 * square / product)
 }
 
-/// Rate and its interval, and the share of the service that unseen packets took, where service times of full packets
-/// agree with each other: their mode is the service time, and longer gaps hold packets of others. `None` where they do
-/// not (timestamps that jitter, interrupts that coalesce) and only whole runs tell.
+/// Rate with its interval, and the share of the service that unseen packets took, if service times of full
+/// packets agree: their mode is the service time, and longer gaps include packets of other traffic. `None` if
+/// they do not agree (timestamp jitter, interrupt coalescing) and only whole runs are usable.
 fn service_rate(gaps: &[Gap]) -> Option<(Interval, f64)> {
     let mean = mean_rate(gaps)?;
     let mut per_byte: Vec<f64> = full_gaps(gaps).map(|gap| gap.seconds / gap.bytes).collect();
@@ -302,7 +304,7 @@ fn full_gaps(gaps: &[Gap]) -> impl Iterator<Item = &Gap> {
     gaps.iter().filter(move |gap| gap.bytes > 0.9 * largest)
 }
 
-/// Bytes over time of all gaps, with an interval from how they differ: twenty blocks of them, taken in turns.
+/// Bytes divided by time over all gaps, with an interval from their variation: twenty interleaved blocks.
 fn rate_over_gaps(gaps: &[Gap]) -> Interval {
     const BLOCKS: usize = 20;
     let mut blocks = [(0.0f64, 0.0f64); BLOCKS];
@@ -337,9 +339,9 @@ struct Mode {
     width: f64,
 }
 
-/// Where sorted values lie most densely: the shortest interval that holds a quarter of them (Grübel 1988, "the length
-/// of the shorth", there with one half). Of several about as dense the one of the smallest values: gaps that hold
-/// others' packets are longer.
+/// The densest part of sorted values: the shortest interval with a quarter of them (Grübel 1988, "the length
+/// of the shorth", there with one half). Of several equally dense ones that of the smallest values: gaps that
+/// include other packets are longer.
 fn mode(sorted: &[f64]) -> Option<Mode> {
     if sorted.len() < FEWEST_GAPS {
         return None;
@@ -360,7 +362,8 @@ fn mode(sorted: &[f64]) -> Option<Mode> {
     }
 }
 
-/// Estimate what the hop counts on top of each packet: small packets take longer than their share of the bytes.
+/// Estimate the bytes that the hop counts on top of each packet: small packets take longer than their share
+/// of the bytes.
 ///
 /// With `s` and `S` the service times of a small packet of `b` bytes and of a full one of `B`, the overhead `o`
 /// satisfies `s / (b + o) = S / (B + o)`.
@@ -383,11 +386,11 @@ fn overhead(gaps: &[Gap]) -> Option<Interval> {
         return None;
     }
     found.sort_by(f64::total_cmp);
-    // what the service time of a full packet is off by is counted for each byte of a small one
+    // the error of a full packet's service time counts for each byte of a small one
     let small_bytes: f64 = gaps.iter().filter(small).map(|gap| gap.bytes).sum();
     let small_count = gaps.iter().filter(small).count().max(1) as f64;
     let unsure = small_bytes / small_count * full.width / full.center / 2.0;
-    // the median's interval by order statistics: half the count, less or more than a standard deviation's worth
+    // the median's interval from order statistics: half the count, plus or minus a standard deviation's worth
     let half = (found.len() as f64 / 2.0 - 0.98 * (found.len() as f64).sqrt()).max(0.0) as usize;
     Some(Interval {
         value: quantile(&found, 0.5),
@@ -396,7 +399,7 @@ fn overhead(gaps: &[Gap]) -> Option<Interval> {
     })
 }
 
-/// As [`quantile`], without sorting: the values are left in another order.
+/// Like [`quantile`], without sorting: the values are left in another order.
 fn quantile_of_unsorted(values: &mut [f64], share: f64) -> f64 {
     let last = values.len().saturating_sub(1);
     let place = (share * last as f64).round() as usize;
@@ -419,8 +422,8 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Full packets served at 12 Mbit/s with 15 bytes on top, and small ones among them; service times of full ones differ by
-    /// `spread` in all.
+    /// Full packets served at 12 Mbit/s with 15 bytes on top, and small ones among them; the service times of
+    /// full ones differ by `spread` in total.
     fn gaps(small: usize, spread: f64) -> Vec<Gap> {
         let full = (0..200).map(|number| Gap {
             seconds: 1.01e-3 * (1.0 + spread * (f64::from(number) / 199.0 - 0.5)),

@@ -1,10 +1,10 @@
-//! Packets and bytes that lost packets found inside: counted from arrivals and departures.
+//! Packets and bytes that lost packets found queued: counted from arrivals and departures.
 
 use super::Passages;
 use super::departures::quantile;
 use crate::fit::{Interval, Seen};
 
-/// Packets and bytes inside when a packet comes, the packet not counted.
+/// Packets and bytes in the hop at the arrival of a packet, without that packet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Held {
     pub packets: f64,
@@ -12,33 +12,35 @@ pub struct Held {
     pub bytes: f64,
 }
 
-/// Packets and bytes that lost packets found inside, against what others found.
+/// Packets and bytes that lost packets found queued, compared with those that others found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeldAtLosses {
-    /// Packets inside: the median over the losses, and their lowest and highest tenth.
+    /// Packets in the hop: the median over the losses, and their lowest and highest tenth.
     pub packets: Interval,
-    /// IP bytes inside together with the packet that did not get in: likewise.
+    /// IP bytes in the hop including the packet that was not admitted: likewise.
     pub with_packet_bytes: Interval,
-    /// Most packets inside that a packet found which passed.
+    /// Most packets in the hop that a passed packet found.
     pub most_passed_packets: f64,
-    /// Packets (lost with less inside, passed with more or as much) that a limit in packets does not explain.
+    /// Packets (lost with fewer, or passed with as many or more in the hop) that a limit in packets does not
+    /// explain.
     pub misfits_packets: usize,
     /// The same for a limit in bytes.
     pub misfits_bytes: usize,
-    /// The limit in bytes that suits best, IP bytes, and the range of those that suit as well.
+    /// The best limit in bytes, IP bytes, and the range of equally good ones.
     pub limit_bytes: Interval,
     pub losses: usize,
-    /// Packets that passed though more was inside than the median of the losses found, in packets and in bytes: by more
-    /// than two of them and than a twentieth.
+    /// Packets that passed although more was queued than the median of the losses found, in packets and in
+    /// bytes: by more than two packets and more than a twentieth.
     pub passed_with_more: usize,
-    /// Mean share of all arrivals that found less inside than a lost one did: 0.5 by chance.
+    /// Mean share of all arrivals that found less queued than a lost one did: 0.5 by chance.
     pub mean_rank: f64,
-    /// Share of the losses that found no more than one packet inside.
+    /// Share of the losses that found at most one packet queued.
     pub found_empty: f64,
-    /// Share of the losses that found as many packets inside as their median, to within two or a twentieth.
+    /// Share of the losses that found as many packets queued as their median, to within two or a twentieth.
     pub near_median: f64,
-    /// By how many standard deviations the first losses of each run found more inside than arrivals do by chance; and
-    /// the same for the average queue that random early detection looks at (Floyd and Jacobson 1993, weight 0.002).
+    /// Number of standard deviations by which the first losses of each run found more queued than arrivals do
+    /// by chance; and the same for the average queue that random early detection uses (Floyd and Jacobson
+    /// 1993, weight 0.002).
     pub deviations: f64,
     pub average_deviations: f64,
 }
@@ -46,9 +48,9 @@ pub struct HeldAtLosses {
 /// Weight of the newest queue length in the average of random early detection.
 const AVERAGE_WEIGHT: f64 = 0.002;
 
-/// Count what every packet finds inside, a packet being inside from its arrival to its departure, less the
-/// `idle_wait_s` that an idle path takes. One whose departure was not seen, though it passed, left right after the one
-/// before it.
+/// Count the packets that every packet finds in the hop. A packet is in the hop from its arrival to its
+/// departure, less the `idle_wait_s` of an idle path. One that passed with an unknown departure left right
+/// after the one before it.
 pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
     let departures = departures(passages, idle_wait_s);
     let mut order: Vec<u32> = (0..passages.len() as u32)
@@ -58,7 +60,7 @@ pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
     order.sort_by(|a, b| departure(a).total_cmp(&departure(b)));
     let mut next = 0;
     let (mut inside, mut found) = (Held::default(), Vec::with_capacity(passages.len()));
-    // where timestamps jitter a packet may leave before it comes: it was never inside
+    // with timestamp jitter a packet may leave before it arrives: it was never in the hop
     let mut gone = vec![false; passages.len()];
     for index in 0..passages.len() {
         let now_s = passages.arrival_s[index];
@@ -102,7 +104,7 @@ fn departures(passages: &Passages, idle_wait_s: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The packets that lost ones found inside.
+/// The number of packets that lost ones found queued.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PacketsHeld {
     /// As in [`HeldAtLosses::packets`].
@@ -112,7 +114,7 @@ pub struct PacketsHeld {
     pub losses: usize,
 }
 
-/// The part of [`held_at_losses`] that is about packets, which takes a third of the time: for trying many ways to place them.
+/// The part of [`held_at_losses`] about packets, in a third of the time: for trying many placements.
 pub fn packets_held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<PacketsHeld> {
     let held = held(passages, idle_wait_s);
     let lost = packets_of(passages, &held, Seen::Lost);
@@ -125,7 +127,7 @@ pub fn packets_held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<P
     })
 }
 
-/// The packets that those with one fate found inside, sorted.
+/// The number of packets that those with one fate found queued, sorted.
 fn packets_of(passages: &Passages, held: &[Held], wanted: Seen) -> Vec<f64> {
     let outcomes = passages.outcome.iter().zip(held);
     let own = outcomes.filter(|(outcome, _)| **outcome == wanted);
@@ -134,7 +136,7 @@ fn packets_of(passages: &Passages, held: &[Held], wanted: Seen) -> Vec<f64> {
     packets
 }
 
-/// Compares what lost packets found inside with what the others found. `None` where nothing was lost.
+/// Compares the queue that lost packets found with that of the others. `None` without losses.
 pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLosses> {
     let held = held(passages, idle_wait_s);
     let of = |wanted: Seen| {
@@ -196,7 +198,7 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
     })
 }
 
-/// The first packet of each run of losses: those after it are no new evidence.
+/// The first packet of each run of losses: those after it are no additional evidence.
 fn first_losses(passages: &Passages) -> Vec<usize> {
     let lost = |index: usize| passages.outcome[index] == Seen::Lost;
     (0..passages.len())
@@ -216,8 +218,8 @@ fn average(queue: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// How far the mean rank of the chosen values among all lies above one half, in standard deviations of the mean of as
-/// many uniform ranks (the rank-sum test of Wilcoxon 1945, and Mann and Whitney 1947).
+/// Excess of the mean rank of the chosen values over one half, in standard deviations of the mean of as many
+/// uniform ranks (the rank-sum test of Wilcoxon 1945, and Mann and Whitney 1947).
 fn deviations(values: &[f64], chosen: &[usize]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -239,8 +241,9 @@ fn spread(sorted: &[f64]) -> Interval {
     }
 }
 
-/// The limit between what passed and what was lost that leaves the fewest on the wrong side: the middle of the range
-/// of such limits, the range, and how many it leaves. A lost packet belongs above the limit, a passed one not.
+/// The limit between passed and lost packets that leaves the fewest on the wrong side: the middle of the
+/// range of such limits, the range, and their number. A lost packet belongs above the limit, a passed one
+/// below.
 fn best_limit(lost: &[f64], passed: &[f64]) -> (Interval, usize) {
     let mut best: Option<(usize, f64, f64)> = None;
     for &limit in lost {

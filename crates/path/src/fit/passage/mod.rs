@@ -1,8 +1,8 @@
-//! The path between two points: when each packet went in, and when it came out or that it did not.
+//! The path between two points: when each packet entered, and when it left or that it was lost.
 //!
-//! From one point a queue has to be inferred from acknowledgments. Between two it is seen: a packet is inside from its
-//! arrival to its departure, so what a lost packet found inside is counted, not fitted, and the times between
-//! departures while packets wait are the service times of the hop.
+//! From one point a queue has to be inferred from acknowledgments. Between two it is observed: a packet is in
+//! the hop from its arrival to its departure, so the contents that a lost packet found are counted, not
+//! fitted, and the times between departures while packets are queued are the service times of the hop.
 
 mod departures;
 mod held;
@@ -17,42 +17,42 @@ pub use overtaking::{FlowOvertaking, flow_overtaking};
 
 use super::trace::{Observation, Seen, Trace};
 
-/// One packet's way between two points.
+/// One packet's transit between two points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Passage {
-    /// When it passed the first point, nanoseconds.
+    /// Time at the first point, nanoseconds.
     pub arrival_ns: i64,
     /// IP bytes.
     pub bytes: u32,
     pub outcome: Seen,
-    /// Time to the second point; `None` where it never came there, or was not seen.
+    /// Time to the second point; `None` if it never arrived there, or was not captured.
     pub transit_ns: Option<i64>,
     /// Number of its flow.
     pub flow: u32,
-    /// Congestion Experienced was set on the way.
+    /// Congestion Experienced was set between the points.
     pub marked: bool,
 }
 
-/// Passages as columns, in order of arrival.
+/// Passages as columns, sorted by arrival.
 #[derive(Debug, Clone, Default)]
 pub struct Passages {
-    /// Arrival of the first packet; the times count from here.
+    /// Arrival of the first packet, the origin of the times.
     pub start_ns: i64,
     pub arrival_s: Vec<f64>,
     pub bytes: Vec<f32>,
     pub outcome: Vec<Seen>,
-    /// Transit above the smallest one; NaN where none was seen.
+    /// Transit above the smallest one; NaN if unknown.
     pub wait_s: Vec<f64>,
     pub flow: Vec<u32>,
     pub marked: Vec<bool>,
-    /// The smallest transit, which the waits are counted from.
+    /// The smallest transit, relative to which delays are counted.
     pub shortest_transit_s: f64,
     pub lost: usize,
     pub passed: usize,
 }
 
 impl Passages {
-    /// Sorts by arrival; packets of one time keep their order.
+    /// Sorts by arrival; packets with equal times keep their order.
     pub fn new(mut passages: Vec<Passage>) -> Self {
         if !passages.is_sorted_by_key(|passage| passage.arrival_ns) {
             passages.sort_by_key(|passage| passage.arrival_ns);
@@ -97,14 +97,14 @@ impl Passages {
         self.arrival_s.last().copied().unwrap_or(0.0)
     }
 
-    /// When packet `index` left, seconds; NaN where that was not seen.
+    /// Departure of packet `index`, seconds; NaN if unknown.
     #[inline]
     pub fn departure_s(&self, index: usize) -> f64 {
         self.arrival_s[index] + self.wait_s[index]
     }
 
     /// The same packets as they leave a line of `rate_bps` behind the first point, one after the other: see
-    /// [`Trace::through_line`]. What they waited for the line is no wait of what follows it.
+    /// [`Trace::through_line`]. Delays no longer include the wait for that line.
     pub fn through_line(&self, rate_bps: f64) -> Self {
         let mut through = self.clone();
         let mut free_s = f64::MIN;
@@ -132,7 +132,7 @@ impl Passages {
         (bytes / self.len().max(1) as f64).max(1.0)
     }
 
-    /// The trace for fits of losses and delays, every packet with `overhead_bytes` on top of its IP bytes.
+    /// The trace for fits of losses and delays, with `overhead_bytes` added to every packet.
     pub fn trace(&self, overhead_bytes: u32) -> Trace {
         let observation = |index: usize| Observation {
             time_ns: self
@@ -145,7 +145,7 @@ impl Passages {
         Trace::new((0..self.len()).map(observation).collect())
     }
 
-    /// Positions of the packets whose departure was seen, in the order of their departures.
+    /// Positions of the packets with a known departure, sorted by departure.
     pub(super) fn in_departure_order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.len() as u32)
             .filter(|index| !self.wait_s[*index as usize].is_nan())

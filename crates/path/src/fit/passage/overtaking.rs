@@ -1,22 +1,22 @@
-//! Flows that overtake each other inside: the mark of a scheduler that keeps a queue for each.
+//! Flows that overtake each other in the hop: the mark of a scheduler with a queue for each.
 
 use super::Passages;
 
-/// How often packets overtook packets of other flows, and of their own.
+/// Number of times that packets overtook packets of other flows, and of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowOvertaking {
-    /// Packets that came out before one of another flow that had come in earlier.
+    /// Packets that left before one of another flow that had entered earlier.
     pub between_flows: usize,
-    /// Packets that came out before one of their own flow that had come in earlier.
+    /// Packets that left before one of their own flow that had entered earlier.
     pub within_flows: usize,
-    /// Packets that came in while one of another flow was inside.
+    /// Packets that entered while one of another flow was in the hop.
     pub chances: usize,
 }
 
-/// Overtaking by less than this is timestamps of one moment.
+/// Overtaking by less than this is noise of simultaneous timestamps.
 const SAME_MOMENT_S: f64 = 2e-6;
 
-/// Counts overtaking. `least_s` is what timestamps vary by: overtaking by less does not count.
+/// Counts overtaking. `least_s` is the variation of timestamps: overtaking by less does not count.
 pub fn flow_overtaking(passages: &Passages, least_s: f64) -> FlowOvertaking {
     let least_s = least_s.max(SAME_MOMENT_S);
     let mut found = FlowOvertaking::default();

@@ -1,4 +1,4 @@
-//! Hops replayed over arrivals and looked at from both sides: what was put in is found again.
+//! Hops replayed over arrivals and measured from both sides: their parameters are recovered.
 
 use super::{Passage, Passages, flow_overtaking, held_at_losses, measure_departures};
 use crate::fit::Seen;
@@ -6,7 +6,7 @@ use crate::{Arrival, Fifo, InService, Limit, Outcome, PathElement, Random, overh
 
 const MBIT: u64 = 1_000_000;
 
-/// Bursts of mostly full packets in pauses, at 1 Gbit/s; every eleventh packet is small.
+/// Bursts of mostly full packets with pauses, at 1 Gbit/s; every eleventh packet is small.
 fn bursts(seed: u64, most_in_burst: u64, pause_ns: u64) -> Vec<Arrival> {
     let mut random = Random::new(seed);
     let (mut time_ns, mut arrivals) = (0i64, Vec::new());
@@ -21,8 +21,8 @@ fn bursts(seed: u64, most_in_burst: u64, pause_ns: u64) -> Vec<Arrival> {
     arrivals
 }
 
-/// The passages that two points see of arrivals that pass an element; `seen` picks those that they see at all,
-/// `late_ns` is added to each departure.
+/// The passages that two points see of arrivals that pass an element; `seen` selects those that they see at
+/// all, `late_ns` is added to each departure.
 fn passages(
     arrivals: &[Arrival],
     element: &mut dyn PathElement,
@@ -96,7 +96,7 @@ fn full(mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
 #[test]
 fn every_lost_packet_finds_the_queue_full() {
     for limit in [3, 20, 47] {
-        // a link takes the next packet out of its queue: the one in service has no place in it
+        // a link takes the next packet out of its queue: the one in service takes up no place in it
         let mut hop = Fifo::new(60 * MBIT, Limit::packets(limit));
         let passages = passages(&full(bursts(2, 120, 30_000_000)), &mut hop, |_| true, || 0);
         let held = held_at_losses(&passages, 0.0).expect("packets are lost");
@@ -105,7 +105,7 @@ fn every_lost_packet_finds_the_queue_full() {
             (low, held.packets.value, high),
             (limit as f64, limit as f64, limit as f64)
         );
-        // a place may be freed at the very nanosecond at which another packet comes
+        // a place may become free in the very nanosecond in which another packet arrives
         assert!(held.most_passed_packets <= limit as f64, "{held:?}");
         assert!(held.misfits_packets * 50 < held.losses, "{held:?}");
         assert!(held.deviations > 4.0, "{}", held.deviations);
@@ -135,7 +135,7 @@ fn timestamp_noise_moves_the_rate_by_less_than_a_hundredth() {
 #[test]
 fn packets_that_neither_point_sees_show_in_the_gaps_that_they_leave() {
     let arrivals = bursts(5, 100, 20_000_000);
-    // every third packet belongs to others and leaves before the second point; all are of one size
+    // every third packet is other traffic and leaves before the second point; all are of one size
     let arrivals: Vec<Arrival> = arrivals
         .iter()
         .map(|arrival| Arrival {
@@ -159,7 +159,7 @@ fn transits_that_scatter_for_no_reason_are_no_queue() {
     let arrivals = bursts(6, 60, 20_000_000);
     let (mut last_ns, rows) = (0i64, arrivals.iter());
     let scattered = rows.map(|arrival| {
-        // in order, as jitter on one path is
+        // in order, like jitter on one path
         last_ns = (last_ns + 1_000).max(arrival.time_ns + random.below(2_000_000) as i64);
         passage(arrival, Outcome::Departs { time_ns: last_ns }, 0)
     });
@@ -169,7 +169,8 @@ fn transits_that_scatter_for_no_reason_are_no_queue() {
 
 #[test]
 fn a_queue_for_each_flow_lets_flows_overtake_and_packets_of_one_flow_not() {
-    // a bulk flow's packets leave every 200 us from a backlog; another flow's packet passes at once now and then
+    // a bulk flow's packets leave every 200 us from a backlog; another flow's packets occasionally pass at
+    // once
     let mut rows = Vec::new();
     for packet in 0..500i64 {
         let arrival_ns = packet * 190_000;

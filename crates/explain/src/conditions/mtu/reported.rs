@@ -1,7 +1,7 @@
-//! Routers that say that packets are too large.
+//! Routers that report packets as too large.
 //!
-//! A router that quotes a packet larger than those that were sent did not get what was sent: something before it joined packets
-//! (large or generic receive offload, which has no place where packets are forwarded).
+//! A router that quotes a packet larger than those sent received something else: a device before it joined
+//! packets (large or generic receive offload, which must not be used where packets are forwarded).
 
 use whydrop_capture::IcmpErrorKind;
 use whydrop_tcp::{Flow, Notice, Quoted, Segment, SegmentFlags};
@@ -9,7 +9,7 @@ use whydrop_verdict::{Fact, Quantity, Value, fact};
 
 use super::{Condition, condition as named, seconds_of, span};
 
-/// A message about the size of this flow's packets.
+/// A message about the packet size of this flow.
 pub(super) fn notice(flow: &Flow) -> Option<&Notice> {
     let about_size = |notice: &&Notice| notice.kind == IcmpErrorKind::TooBig;
     flow.notices().iter().find(about_size)
@@ -27,7 +27,7 @@ pub(super) fn condition(flow: &Flow) -> Condition {
 }
 
 fn by_size(flow: &Flow, notice: &Notice) -> Condition {
-    let mtu_bytes = told_bytes(notice);
+    let mtu_bytes = mtu_bytes_of(notice);
     let large = || {
         let segments = flow.segments.iter();
         segments.filter(|segment| segment.ip_bytes() > mtu_bytes)
@@ -48,14 +48,14 @@ fn by_size(flow: &Flow, notice: &Notice) -> Condition {
     condition
 }
 
-/// Runs of packets that came to the router as one.
+/// Runs of packets that reached the router as one.
 fn by_joining(flow: &Flow, notice: &Notice, joined: &[Vec<&Segment>]) -> Condition {
     let mut condition = named("joined", vec![flow.name()]);
     let lost = joined.iter().flatten().filter(|segment| segment.is_lost());
     condition.lost = lost.count() as u64;
     let waits = joined.iter().map(|run| seconds_of(repaired(flow, run)));
     condition.limited_s = waits.sum();
-    let mtu_bytes = told_bytes(notice);
+    let mtu_bytes = mtu_bytes_of(notice);
     condition.quantities.insert(
         "mtu_bytes".to_owned(),
         Quantity {
@@ -75,7 +75,7 @@ fn by_joining(flow: &Flow, notice: &Notice, joined: &[Vec<&Segment>]) -> Conditi
     condition
 }
 
-/// From the first of these segments until the last of their bytes was sent for the last time.
+/// From the first of these segments to the last transmission of their last bytes.
 fn repaired(flow: &Flow, run: &[&Segment]) -> (i64, i64) {
     let (first_ns, _) = span(run.iter().copied());
     let start = run.first().map_or(0, |segment| segment.sequence);
@@ -85,14 +85,15 @@ fn repaired(flow: &Flow, run: &[&Segment]) -> (i64, i64) {
     (first_ns, last_ns)
 }
 
-/// The packets that make up each one that was quoted, where it is larger than the largest of them.
+/// The packets that were joined into each quoted one, if it is larger than the largest of them.
 fn joined<'a>(flow: &'a Flow, notice: &Notice) -> Vec<Vec<&'a Segment>> {
     let quoted = notice.quoted.iter();
     let parts = quoted.map(|quoted| parts(flow, quoted));
     parts.filter(|run| run.len() > 1).collect()
 }
 
-/// Contiguous packets that were sent one by one before the message, and begin where the quoted one does and are no longer together.
+/// Contiguous packets that were sent individually before the message, the first of which begins with the
+/// quoted one and which are no longer than it together.
 fn parts<'a>(flow: &'a Flow, quoted: &Quoted) -> Vec<&'a Segment> {
     let end = quoted.sequence + i64::from(quoted.ip_bytes);
     let sent = flow.segments.iter().filter(|segment| {
@@ -120,13 +121,13 @@ fn parts<'a>(flow: &'a Flow, quoted: &Quoted) -> Vec<&'a Segment> {
     }
 }
 
-/// It left its host as a part of a super-segment, which this capture cut.
+/// True if it left its host as a part of a super-segment, which the reader split.
 fn is_cut(segment: &Segment) -> bool {
     segment.flags.has(SegmentFlags::OFFLOADED)
 }
 
-/// The MTU of the router's word, else less than what it quotes.
-fn told_bytes(notice: &Notice) -> u32 {
+/// The MTU that the router reports; otherwise less than the packet that it quotes.
+fn mtu_bytes_of(notice: &Notice) -> u32 {
     notice
         .mtu_bytes
         .unwrap_or(notice.ip_bytes.saturating_sub(1))
