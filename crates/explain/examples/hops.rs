@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             hop.passages.len()
         );
         println!("  departures  {:?}", hop.departures);
-        println!("  queue       {:?}", hop.held);
+        println!("  queue       {:?}", hop.backlog);
         println!("  overtaking  {:?}", hop.overtaking);
         println!("  bucket      {:?}", hop.bucket);
         println!("  two buckets {:?}", hop.two_buckets);

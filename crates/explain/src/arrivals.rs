@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_full_brings_packets_at_its_rate_all_the_time() {
+    fn a_saturated_line_delivers_packets_at_its_rate_all_the_time() {
         let full = arrivals(1000, |_| 1.2e-3).unwrap();
         assert!((full.rate_bps - 1e7).abs() < 1e4, "{full:?}");
         assert_eq!(full.steady_share, 1.0);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_grows_brings_packets_at_no_steady_rate() {
+    fn a_growing_window_delivers_packets_at_no_steady_rate() {
         // windows of ten more packets in each round trip of 50 ms
         let window = |number: usize| ((number as f64 / 5.0).sqrt() as usize).max(1) * 10;
         let grows = arrivals(1000, |number| {
@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_stands_brings_bursts_and_no_steady_rate() {
+    fn a_constant_window_delivers_bursts_and_no_steady_rate() {
         let stands = arrivals(1000, |number| if number % 16 == 0 { 0.02 } else { 1e-4 });
         assert!(!stands.unwrap().are_steady(1.0), "{stands:?}");
     }
 
     #[test]
-    fn a_few_packets_tell_nothing() {
+    fn a_few_packets_give_no_result() {
         assert_eq!(arrivals(100, |_| 1e-3), None);
     }
 }

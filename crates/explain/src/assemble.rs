@@ -11,9 +11,9 @@ use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
 use crate::error::{Judging, or_note};
 use crate::failures;
-use crate::felt;
 use crate::group::{FlowRef, by_destination};
 use crate::limits;
+use crate::noticeable;
 use crate::one_group::judge_contained;
 use crate::parallel::on_all_cores;
 use crate::ranked::{Ranked, sort_verdicts};
@@ -72,7 +72,7 @@ pub fn assemble(
     }));
     sort_verdicts(&mut verdicts);
     or_note(notes, Judging::RoundTrips, || {
-        felt::tell(tracked, &mut verdicts);
+        noticeable::add(tracked, &mut verdicts);
     });
     if verdicts.is_empty() {
         verdicts.extend(or_note(notes, Judging::Capture, || {

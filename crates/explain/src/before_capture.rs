@@ -19,8 +19,8 @@ pub fn arrivals_ns(flow: &Flow) -> Vec<i64> {
     let mut spacings_ns = [i64::MAX; SPACINGS];
     let mut missing = 0;
     for segment in &flow.segments {
-        let never_came = segment.flags.has(SegmentFlags::INFERRED) && segment.is_lost();
-        if never_came {
+        let never_arrived = segment.flags.has(SegmentFlags::INFERRED) && segment.is_lost();
+        if never_arrived {
             missing += 1;
             arrivals_ns.push(segment.time_ns);
             continue;
@@ -69,7 +69,7 @@ pub fn spent_at_once(trace: &Trace, fit: &BucketFit) -> Option<Burst> {
 /// timestamp before it.
 fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<(Burst, f64)> {
     // sorted by rising lead
-    let mut starts: VecDeque<Came> = VecDeque::new();
+    let mut starts: VecDeque<Arrived> = VecDeque::new();
     let mut largest = None::<(Burst, f64)>;
     for end in stamps(trace, rate_bytes_per_s) {
         while starts
@@ -101,20 +101,20 @@ fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<
 
 /// Bytes that arrived up to a timestamp, and their lead over a rate.
 #[derive(Debug, Clone, Copy)]
-struct Came {
+struct Arrived {
     time_s: f64,
     bytes: f64,
     lead_bytes: f64,
 }
 
 /// A row for each timestamp of packets that arrived.
-fn stamps(trace: &Trace, rate_bytes_per_s: f64) -> Vec<Came> {
-    let mut rows: Vec<Came> = Vec::new();
+fn stamps(trace: &Trace, rate_bytes_per_s: f64) -> Vec<Arrived> {
+    let mut rows: Vec<Arrived> = Vec::new();
     let mut bytes = 0.0;
     for (index, _) in (trace.outcome.iter().enumerate()).filter(|(_, seen)| **seen != Seen::Lost) {
         let time_s = trace.time_s[index];
         bytes += f64::from(trace.bytes[index]);
-        let row = Came {
+        let row = Arrived {
             time_s,
             bytes,
             lead_bytes: bytes - rate_bytes_per_s * time_s,
@@ -178,17 +178,17 @@ const AROUND: usize = 8;
 /// Looks for gaps where packets are missing. A busy link sends the contents of its queue without a pause,
 /// whatever was dropped before the queue; a packet lost by chance, or by a policer, leaves its place empty.
 pub fn holes(trace: &Trace) -> Holes {
-    let came: Vec<usize> = (0..trace.len())
+    let arrived: Vec<usize> = (0..trace.len())
         .filter(|index| trace.outcome[*index] != Seen::Lost)
         .collect();
     // time per byte of each packet since the one before it, and the number of packets lost between them
     let per_byte = |at: usize| {
-        let (before, index) = (came[at - 1], came[at]);
+        let (before, index) = (arrived[at - 1], arrived[at]);
         (trace.time_s[index] - trace.time_s[before]) / f64::from(trace.bytes[index]).max(1.0)
     };
-    let lost = |at: usize| came[at] - came[at - 1] - 1;
+    let lost = |at: usize| arrived[at] - arrived[at - 1] - 1;
     let mut holes = Holes { runs: 0, empty: 0 };
-    for at in (AROUND + 1)..came.len().saturating_sub(AROUND) {
+    for at in (AROUND + 1)..arrived.len().saturating_sub(AROUND) {
         if lost(at) == 0 {
             continue;
         }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_a_burst_would_have_come_with_the_burst() {
+    fn the_missing_end_of_a_burst_is_placed_with_the_burst() {
         let missing = |time_ns| {
             let mut segment = lost(time_ns);
             segment.flags.set(SegmentFlags::INFERRED);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_what_comes_beyond_the_rate() {
+    fn a_burst_is_the_excess_over_the_rate() {
         // a packet of 1000 bytes every 1 ms; after 50 ms 20 of them every 50 us, 19 of those after the first
         let steady = (0..50).map(|number| number * MS);
         let burst = (0..20).map(|number| 50 * MS + number * 50_000);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_were_handed_over_together_are_no_burst() {
+    fn packets_delivered_together_are_no_burst() {
         // ten at a time every 10 ms with one timestamp: the rate of a packet every millisecond
         let batches = (0..50).flat_map(|batch| (0..10).map(move |_| batch * 10 * MS));
         let (_, beyond_bytes) = largest_burst(&passed(batches), 1e6, 20e-3).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_line_closes_the_holes_of_what_was_lost_before_it() {
+    fn a_busy_line_closes_the_gaps_of_earlier_losses() {
         let closed = holes(&each_twentieth_lost(true));
         assert_eq!((closed.runs, closed.empty), (20, 0));
         assert!(closed.are_closed() && !closed.are_left());
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_loss_leaves_it_open_what_closes_holes() {
+    fn a_single_loss_does_not_show_whether_gaps_are_closed() {
         for empty in [0, 1] {
             let holes = Holes { runs: 1, empty };
             assert!(!holes.are_left() && !holes.are_closed());

@@ -30,9 +30,9 @@ fn through_a_fifo() -> Vec<(i64, Option<i64>)> {
     passed.collect()
 }
 
-fn with_clocks(flow: Flow, told: ByClocks) -> Flow {
+fn with_clocks(flow: Flow, clocks: ByClocks) -> Flow {
     let account = Some(Box::new(Account {
-        by_clocks: Some(Box::new(told)),
+        by_clocks: Some(Box::new(clocks)),
         ..Account::default()
     }));
     Flow { account, ..flow }
@@ -44,7 +44,7 @@ fn wait_back_ms(sent_ns: i64) -> i64 {
 }
 
 #[test]
-fn a_full_queue_is_told_beside_one_on_the_way_back_by_the_clock_of_acknowledgments() {
+fn a_full_queue_is_found_beside_one_on_the_return_path_by_the_clock_of_acknowledgments() {
     let mut waits_back = Vec::new();
     let segments = through_a_fifo().into_iter().map(|(sent_ns, left_ns)| {
         let Some(left_ns) = left_ns else {
@@ -61,11 +61,11 @@ fn a_full_queue_is_told_beside_one_on_the_way_back_by_the_clock_of_acknowledgmen
     let plain = flow(1, segments.collect());
     let cause = |flow: Flow| judge_losses(&measure(&group(&[flow]))).cause;
     waits_back.sort_by_key(|wait| wait.time_ns);
-    let told = ByClocks {
+    let clocks = ByClocks {
         waits_back,
         ..ByClocks::default()
     };
-    assert_eq!(cause(with_clocks(plain, told)), Cause::DeepQueue);
+    assert_eq!(cause(with_clocks(plain, clocks)), Cause::DeepQueue);
 }
 
 /// The packets that pass after the queue: each at its departure, a lost one as a gap before the next.
@@ -96,14 +96,14 @@ fn behind_the_queue() -> (Vec<Segment>, Vec<ClockedWait>) {
 }
 
 #[test]
-fn a_full_queue_before_the_capture_is_told_by_the_clock_of_data() {
+fn a_full_queue_before_the_capture_is_found_by_the_clock_of_data() {
     let (segments, waits_before) = behind_the_queue();
     let plain = flow(1, segments);
-    let told = ByClocks {
+    let clocks = ByClocks {
         waits_before,
         ..ByClocks::default()
     };
-    let behind = with_clocks(plain.clone(), told);
+    let behind = with_clocks(plain.clone(), clocks);
     let flows = [behind];
     let evidence = measure(&group(&flows));
     assert!(evidence.by_clocks);
@@ -121,32 +121,32 @@ fn behind_a_queue_no_policer_is_named() {
     for wait in &mut waits_before {
         wait.wait_ns = (wait_back_ms(wait.time_ns) + 50) * MS;
     }
-    let told = ByClocks {
+    let clocks = ByClocks {
         waits_before,
         ..ByClocks::default()
     };
-    let flows = [with_clocks(flow(1, segments), told)];
+    let flows = [with_clocks(flow(1, segments), clocks)];
     assert_ne!(judge_losses(&measure(&group(&flows))).cause, Cause::Policer);
 }
 
 #[test]
-fn a_flow_that_never_saw_the_queue_empty_waits_as_long_as_its_round_trip_is_longer() {
+fn a_flow_that_never_saw_the_queue_empty_waits_by_the_excess_of_its_round_trip() {
     let (segments, mut waits_before) = behind_the_queue();
-    let told = ByClocks {
+    let clocks = ByClocks {
         waits_before: waits_before.clone(),
         near_rtt_ns: Some(10 * MS),
         ..ByClocks::default()
     };
-    let first = with_clocks(flow(1, segments.clone()), told);
+    let first = with_clocks(flow(1, segments.clone()), clocks);
     for wait in &mut waits_before {
         wait.wait_ns -= 30 * MS;
     }
-    let told = ByClocks {
+    let clocks = ByClocks {
         waits_before,
         near_rtt_ns: Some(40 * MS),
         ..ByClocks::default()
     };
-    let late = with_clocks(flow(1, segments), told);
+    let late = with_clocks(flow(1, segments), clocks);
     let flows = [first, late];
     let trace = group(&flows).trace_as_sent().trace;
     for pair in trace.delay_s.chunks(2).filter(|pair| !pair[0].is_nan()) {

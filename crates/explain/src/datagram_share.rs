@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_flow_the_time_that_the_group_sent_counts() {
+    fn only_the_part_of_a_flow_while_the_group_sent_counts() {
         assert_eq!(share_within((10, 20), (0, 30)), 1.0);
         assert_eq!(share_within((10, 20), (15, 30)), 0.5);
         assert_eq!(share_within((10, 20), (20, 30)), 0.0);

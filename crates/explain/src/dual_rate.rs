@@ -115,9 +115,10 @@ mod tests {
     use whydrop_path::{Arrival, PathElement, Policer, Random};
 
     use super::*;
-    use crate::evidence::{Totals, measure_trace};
+    use crate::evidence::measure_trace;
     use crate::group::GroupTrace;
     use crate::parameters::most_counted;
+    use crate::totals::Totals;
 
     /// Bursts of random length at 1 Gbit/s with random pauses, through a policer.
     fn measured(mut policer: Policer) -> Evidence {
@@ -171,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn one_bucket_may_have_room_for_no_loss_and_misfit_all_the_same() {
+    fn one_bucket_may_have_room_for_no_loss_and_still_misfit() {
         check((20_000_000, 160_000), (50_000_000, 30_000));
     }
 
     #[test]
-    fn where_nobody_knows_the_one_buckets_interval_holds_the_other_explanation() {
+    fn with_two_explanations_the_single_buckets_interval_covers_both() {
         let evidence = measured(Policer::new(20_000_000, 160_000).with_peak(50_000_000, 30_000));
         let second = dual_rate(&evidence).expect("two buckets");
         let two = second.clear().expect("they are clear");

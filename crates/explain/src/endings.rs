@@ -11,11 +11,11 @@ use whydrop_tcp::{Connection, Endpoint, Outcome};
 use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
 
 use crate::document::Verdict;
-use crate::evidence::Totals;
 use crate::failures::{MOST_ENDPOINTS, MOST_NAMED, MOST_PACKETS};
 use crate::ranked::Ranked;
-use crate::requests::{FELT_NS, GaveUp, OpenRequest, open_request};
+use crate::requests::{GaveUp, NOTICEABLE_NS, OpenRequest, open_request};
 use crate::seconds::seconds;
+use crate::totals::Totals;
 use crate::waits::{self, Waits};
 
 /// Confidence in a fact that the capture holds ...
@@ -62,7 +62,7 @@ impl Ending {
                 () => None,
             },
             (Outcome::Closed, Some(_)) if connection.carries_load => None,
-            (Outcome::Closed, Some(reset)) if comes_after_close(connection, reset.by) => {
+            (Outcome::Closed, Some(reset)) if arrives_after_close(connection, reset.by) => {
                 Some(Self::ResetAfterClose)
             }
             _ => request.map(|_| Self::Unanswered),
@@ -118,7 +118,7 @@ fn is_mid_stream(connection: &Connection) -> bool {
 }
 
 /// True if data arrived for the side that had closed, and was never acknowledged.
-fn comes_after_close(connection: &Connection, closed_by: usize) -> bool {
+fn arrives_after_close(connection: &Connection, closed_by: usize) -> bool {
     let sender = 1 - closed_by;
     let last_ns = connection.flows[sender]
         .segments
@@ -139,7 +139,7 @@ fn set_up_late_ns(connection: &Connection) -> Option<i64> {
         .syn_ns
         .filter(|_| connection.setup.syn_acks > 0)?;
     let late_ns = answered_ns.saturating_sub(first_ns);
-    (connection.setup.syns > 1 && late_ns >= FELT_NS).then_some(late_ns)
+    (connection.setup.syns > 1 && late_ns >= NOTICEABLE_NS).then_some(late_ns)
 }
 
 fn has_withdrawn_ecn(connection: &Connection) -> bool {
@@ -165,7 +165,7 @@ struct Count {
     /// capture ended.
     by_asking: u64,
     by_asked: u64,
-    by_nobody: u64,
+    by_neither: u64,
     other_responders: u64,
     payload_bytes: u64,
     packets: Vec<u64>,
@@ -206,7 +206,7 @@ impl Count {
             match request.gave_up {
                 GaveUp::Asking => self.by_asking += 1,
                 GaveUp::Asked => self.by_asked += 1,
-                GaveUp::Nobody => self.by_nobody += 1,
+                GaveUp::Neither => self.by_neither += 1,
             }
         }
         if self.names.len() < MOST_NAMED {
@@ -235,7 +235,7 @@ impl Count {
         self.by_receiver += other.by_receiver;
         self.by_asking += other.by_asking;
         self.by_asked += other.by_asked;
-        self.by_nobody += other.by_nobody;
+        self.by_neither += other.by_neither;
         self.payload_bytes += other.payload_bytes;
         self.packets.extend(other.packets);
         self.packets.truncate(MOST_PACKETS);
@@ -258,7 +258,7 @@ impl Count {
                 .with("longest_s", self.longest_s)
                 .with("by_asking", self.by_asking)
                 .with("by_asked", self.by_asked)
-                .with("by_nobody", self.by_nobody),
+                .with("by_nobody", self.by_neither),
             Ending::SetUpRepeated => about
                 .with("syns", self.syns)
                 .with("waited_s", self.waited_s)
@@ -273,7 +273,7 @@ impl Count {
 
     fn verdict(self, ending: Ending, responder: Endpoint) -> Ranked {
         let sure = match ending {
-            Ending::Unanswered if self.by_nobody == self.connections => LIKELY,
+            Ending::Unanswered if self.by_neither == self.connections => LIKELY,
             _ => SURE,
         };
         let facts = vec![self.headline(ending, responder)];

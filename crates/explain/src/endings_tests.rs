@@ -38,7 +38,7 @@ fn connection(asks_again_ms: Option<i64>) -> Connection {
 }
 
 /// The cause and detail of the verdict if the capture continues for a minute.
-fn said(connection: &Connection) -> Option<(String, String)> {
+fn verdict(connection: &Connection) -> Option<(String, String)> {
     let mut endings = Endings::default();
     endings.take(connection, 60_000 * MS, &mut Waits::default());
     let found = endings.verdicts().pop()?.verdict;
@@ -61,33 +61,33 @@ fn is(cause: &str, detail: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn whoever_closes_after_its_answer_waited_for_nothing() {
+fn a_side_that_closes_after_its_answer_waited_for_nothing() {
     let mut done = connection(None);
     done.closed_ns[0] = Some(30_000 * MS);
-    assert_eq!(said(&done), None);
+    assert_eq!(verdict(&done), None);
 }
 
 #[test]
-fn a_request_that_is_given_up_had_no_answer() {
+fn an_abandoned_request_had_no_answer() {
     let mut asking = connection(Some(100));
     asking.closed_ns[0] = Some(2_000 * MS);
-    assert_eq!(said(&asking), is("peer-application", "unanswered"));
+    assert_eq!(verdict(&asking), is("peer-application", "unanswered"));
     // one that closes while it asks continues to wait
     asking.closed_ns[0] = Some(112 * MS);
-    assert_eq!(said(&asking), None);
+    assert_eq!(verdict(&asking), None);
 }
 
 #[test]
-fn what_is_smaller_than_all_that_had_answers_may_ask_for_none() {
+fn data_smaller_than_all_answered_requests_may_need_no_answer() {
     let mut asking = connection(Some(100));
     asking.closed_ns[0] = Some(2_000 * MS);
     asking.flows[0].transfers[1].payload_bytes = 31;
-    assert_eq!(said(&asking), None);
+    assert_eq!(verdict(&asking), None);
 }
 
 #[test]
 fn an_open_connection_that_had_answers_may_be_idle() {
-    assert_eq!(said(&connection(Some(100))), None);
+    assert_eq!(verdict(&connection(Some(100))), None);
 }
 
 #[test]
@@ -96,36 +96,36 @@ fn a_request_without_any_answer_waits_to_the_end_of_the_capture() {
     let answering = &mut asking.flows[1];
     (answering.segments, answering.transfers) = (Vec::new(), Vec::new());
     asking.flows[0].transfers[0].end_ns = 10 * MS;
-    assert_eq!(said(&asking), is("peer-application", "unanswered"));
+    assert_eq!(verdict(&asking), is("peer-application", "unanswered"));
 }
 
 #[test]
-fn what_is_written_now_and_then_waits_for_nobody() {
+fn occasional_writes_wait_for_no_answer() {
     let mut writing = connection(None);
     writing.flows[1].segments.clear();
     writing.flows[1].transfers.clear();
     writing.flows[0] = flow(1, vec![delivered(0, 10), delivered(5_000 * MS, 10)]);
     writing.flows[0].transfers[0].end_ns = 5_010 * MS;
-    assert_eq!(said(&writing), None);
+    assert_eq!(verdict(&writing), None);
 }
 
 #[test]
-fn a_reset_in_place_of_an_answer_is_told_from_one_after_it() {
+fn a_reset_in_place_of_an_answer_is_distinguished_from_one_after_it() {
     let mut asking = connection(Some(100));
     reset(&mut asking, 1, 120, 5);
-    assert_eq!(said(&asking), is("reset", "in-place-of-answer"));
+    assert_eq!(verdict(&asking), is("reset", "in-place-of-answer"));
     let mut done = connection(None);
     reset(&mut done, 1, 30, 5);
-    assert_eq!(said(&done), None);
+    assert_eq!(verdict(&done), None);
 }
 
 #[test]
-fn the_side_that_accepted_resets_what_was_idle_and_the_other_is_free_to() {
+fn only_a_reset_of_an_idle_connection_by_the_accepting_side_is_reported() {
     let mut idle = connection(None);
     reset(&mut idle, 1, 30_000, 29_000);
-    assert_eq!(said(&idle), is("reset", "idle"));
+    assert_eq!(verdict(&idle), is("reset", "idle"));
     reset(&mut idle, 0, 30_000, 29_000);
-    assert_eq!(said(&idle), None);
+    assert_eq!(verdict(&idle), None);
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn a_stream_of_full_segments_does_not_end_by_a_reset() {
     answering.transfers[0].end = stream.len();
     answering.segments = stream;
     reset(&mut streaming, 0, 40, 5);
-    assert_eq!(said(&streaming), is("reset", "mid-stream"));
+    assert_eq!(verdict(&streaming), is("reset", "mid-stream"));
     streaming.flows[1].segments[19].payload_bytes = 500;
-    assert_eq!(said(&streaming), None);
+    assert_eq!(verdict(&streaming), None);
 }
 
 #[test]
@@ -151,24 +151,24 @@ fn data_for_a_side_that_closed_is_answered_by_a_reset() {
     reset(&mut closing, 0, 30, 5);
     closing.outcome = Outcome::Closed;
     closing.unanswered[1].bytes = 3_000;
-    assert_eq!(said(&closing), is("reset", "after-close"));
+    assert_eq!(verdict(&closing), is("reset", "after-close"));
     // a TLS alert
     closing.unanswered[1].bytes = 31;
-    assert_eq!(said(&closing), None);
+    assert_eq!(verdict(&closing), None);
 }
 
 #[test]
-fn a_connection_whose_first_syns_had_no_answer_came_up_late() {
+fn a_connection_with_unanswered_first_syns_started_late() {
     let mut late = connection(None);
     (late.setup.syns, late.setup.syn_acks) = (3, 1);
     late.setup.first_syn_ns = Some(-3_000 * MS);
-    assert_eq!(said(&late), is("unknown", "set-up"));
+    assert_eq!(verdict(&late), is("unknown", "set-up"));
     late.setup.first_syn_ns = Some(-100 * MS);
-    assert_eq!(said(&late), None);
+    assert_eq!(verdict(&late), None);
 }
 
 #[test]
-fn a_syn_that_offered_ecn_to_a_host_that_gets_none_of_those_was_not_lost_otherwise() {
+fn a_syn_with_ecn_to_a_host_that_drops_these_is_no_other_loss() {
     let mut late = connection(None);
     (late.setup.syns, late.setup.syn_acks) = (2, 1);
     late.setup.first_syn_ns = Some(-1_000 * MS);
@@ -178,7 +178,7 @@ fn a_syn_that_offered_ecn_to_a_host_that_gets_none_of_those_was_not_lost_otherwi
         time_ns: 0,
         packet: 2,
     });
-    assert_eq!(said(&late), is("unknown", "set-up"));
+    assert_eq!(verdict(&late), is("unknown", "set-up"));
     let responder = late.flows[late.responder()].source.address;
     let mut endings = Endings::new(HashSet::from([responder]));
     endings.take(&late, 60_000 * MS, &mut Waits::default());

@@ -21,7 +21,7 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
                 .as_ref()
                 .map_or(0.0, |at_loss| at_loss.largest_s)
         ),
-        Cause::Shaper if on_the_way_back(evidence) => {
+        Cause::Shaper if on_return_path(evidence) => {
             fact!(
                 "held-on-the-way-back",
                 typical_wait_s = totals.typical_wait_back_s,
@@ -48,7 +48,7 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
             "held-by-window",
             window_share = totals.window_share(),
             closed_s = totals.window_closed_s,
-            closed_share = totals.window_closed_s / totals.held_by_window_s().max(1e-9),
+            closed_share = totals.window_closed_s / totals.window_limited_s().max(1e-9),
             lost_besides = totals.lost_besides
         ),
         Cause::Sender => fact!(
@@ -97,7 +97,7 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
 }
 
 /// True if no queue on the forward path explains the delays, and the delays of the return path are known.
-pub fn on_the_way_back(evidence: &Evidence) -> bool {
+pub fn on_return_path(evidence: &Evidence) -> bool {
     !queue_explains_delays(evidence)
         && !evidence.delays_are_own
         && evidence.totals.typical_wait_back_s > 0.0
@@ -129,7 +129,7 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
         Cause::Policer => policer(evidence),
         Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm if totals.lost > 0 => queue(evidence),
         Cause::RandomLoss => random_loss(evidence),
-        Cause::Shaper if !on_the_way_back(evidence) => vec![drain(evidence)],
+        Cause::Shaper if !on_return_path(evidence) => vec![drain(evidence)],
         Cause::ReceiverWindow => vec![
             Some(fact!(
                 "window-full",

@@ -11,10 +11,10 @@ use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, redu
 use crate::conditions::{ecn, lost_unanswered};
 use crate::document::Verdict;
 use crate::endings::Endings;
-use crate::evidence::Totals;
 use crate::ranked::Ranked;
 use crate::requests::lacks_much;
 use crate::seconds::seconds;
+use crate::totals::Totals;
 use crate::waits::{self, Waits};
 
 /// Most flows named in a verdict: a scan has thousands that fail alike.
@@ -201,7 +201,7 @@ struct Count {
     went_on: u64,
     /// Number of resets, and fields of the first one next to those that the host used before.
     resets: u64,
-    likeness: Option<Fact>,
+    field_comparison: Option<Fact>,
     /// Longest pause before a connection was forgotten, and the longest that it survived.
     idle_s: f64,
     survived_s: f64,
@@ -246,7 +246,8 @@ impl Count {
             self.other_distance += u64::from(reset.has_other_distance());
             self.went_on += u64::from(reset.packets_after > 0);
             self.resets += 1;
-            self.likeness.get_or_insert_with(|| likeness(reset));
+            self.field_comparison
+                .get_or_insert_with(|| field_comparison(reset));
         }
         if let Some(pause) = connection.pauses().unanswered {
             self.idle_s = self.idle_s.max(pause.idle_ns as f64 * 1e-9);
@@ -302,7 +303,7 @@ impl Count {
         self.other_distance += other.other_distance;
         self.went_on += other.went_on;
         self.resets += other.resets;
-        self.likeness = self.likeness.take().or(other.likeness);
+        self.field_comparison = self.field_comparison.take().or(other.field_comparison);
         self.idle_s = self.idle_s.max(other.idle_s);
         self.survived_s = self.survived_s.max(other.survived_s);
         self.notice = self.notice.or(other.notice);
@@ -322,7 +323,7 @@ impl Count {
             failure,
             Failure::Forgotten | Failure::Interfered | Failure::Reset
         ) {
-            facts.extend(self.likeness.clone());
+            facts.extend(self.field_comparison.clone());
         }
         facts.extend(self.notice.map(|(kind, from)| {
             let from = Value::Text(from.to_string().into());
@@ -391,7 +392,7 @@ impl Count {
 }
 
 /// The fields of a reset next to those of earlier packets from that side.
-fn likeness(reset: &whydrop_tcp::Reset) -> Fact {
+fn field_comparison(reset: &whydrop_tcp::Reset) -> Fact {
     let (least, largest) = reset.usual_ttls.unzip();
     Fact {
         packets: [Some(reset.packet), reset.first_after]
@@ -504,7 +505,7 @@ pub(crate) fn verdicts(tracked: &Tracked, too_large: &Named) -> (Vec<Ranked>, Wa
                 ranked.verdict.limited_share *= waits::share(waited_s, active_s);
             }
             match failure == Failure::Silent && all_closed {
-                true => nobody_waited(ranked),
+                true => without_delay(ranked),
                 // a side that ends a download, as tests do when their time is over, waits for nothing
                 false if unwanted => ranked,
                 false => ranked.failed(),
@@ -540,7 +541,7 @@ fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count>
 }
 
 /// The verdict without a delay: the side that fell silent had closed before.
-fn nobody_waited(ranked: Ranked) -> Ranked {
+fn without_delay(ranked: Ranked) -> Ranked {
     Ranked {
         harm_s: 0.0,
         ..ranked

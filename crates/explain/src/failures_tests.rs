@@ -41,11 +41,11 @@ fn attempts_without_an_answer_are_counted_together() {
 }
 
 #[test]
-fn a_reset_after_all_was_acknowledged_is_no_failure() {
+fn a_reset_with_all_data_acknowledged_is_no_failure() {
     assert!(of(vec![connection(Outcome::Reset)]).is_empty());
-    let mut under_way = connection(Outcome::Reset);
-    under_way.unanswered[0].bytes = 1;
-    let found = of(vec![under_way]);
+    let mut in_flight = connection(Outcome::Reset);
+    in_flight.unanswered[0].bytes = 1;
+    let found = of(vec![in_flight]);
     assert_eq!(found[0].verdict.cause, "reset");
     assert_eq!(found[0].limited_s, 0.0);
 }
@@ -79,7 +79,7 @@ fn cause(connections: Vec<Connection>) -> String {
 }
 
 #[test]
-fn a_reset_of_an_unknown_connection_after_a_pause_tells_that_it_was_forgotten() {
+fn a_reset_of_an_unknown_connection_after_a_pause_shows_an_idle_timeout() {
     assert_eq!(cause(vec![paused(true)]), "idle-timeout");
     let mut aborted = paused(true);
     aborted.unanswered[0].bytes = 1;
@@ -110,7 +110,7 @@ fn silence_after_a_pause_is_a_timeout_only_where_the_host_lives() {
 }
 
 #[test]
-fn an_icmp_error_tells_who_rejected_a_connection() {
+fn an_icmp_error_names_the_host_that_rejected_a_connection() {
     let mut rejected = connection(Outcome::NoAnswer);
     rejected.flows[0].signs_mut().notices.push(Notice {
         kind: IcmpErrorKind::Prohibited,
@@ -142,7 +142,7 @@ fn an_icmp_error_tells_who_rejected_a_connection() {
 }
 
 #[test]
-fn a_host_that_goes_on_after_its_reset_has_not_sent_it() {
+fn a_host_that_continues_after_a_reset_did_not_send_it() {
     let mut forged = connection(Outcome::Reset);
     forged.reset = Some(Box::new(whydrop_tcp::Reset {
         by: 1,
@@ -157,7 +157,7 @@ fn a_host_that_goes_on_after_its_reset_has_not_sent_it() {
 }
 
 #[test]
-fn a_connection_that_ended_well_is_no_failure() {
+fn a_connection_that_ended_normally_is_no_failure() {
     assert!(of(vec![connection(Outcome::Closed), connection(Outcome::Open)]).is_empty());
 }
 
@@ -181,7 +181,7 @@ fn a_scan_of_many_ports_is_one_verdict() {
 }
 
 #[test]
-fn what_a_side_leaves_unanswered_that_had_closed_delays_nobody() {
+fn data_unanswered_by_a_closed_side_delays_no_one() {
     let mut silent = connection(Outcome::DataUnanswered);
     silent.unanswered[0].repeats = 5;
     let waited = |silent: &Connection| of(vec![silent.clone()]).remove(0).harm_s;

@@ -69,8 +69,8 @@ impl Group<'_> {
 
     /// True if acknowledgments were not captured: round-trip times are known for few packets.
     pub fn is_by_echoes(&self) -> bool {
-        let told = |flow: &FlowRef| flow.flow.account().by_echoes();
-        self.flows.iter().any(told)
+        let by_echoes = |flow: &FlowRef| flow.flow.account().by_echoes();
+        self.flows.iter().any(by_echoes)
     }
 
     pub fn lost(&self) -> u64 {
@@ -105,7 +105,7 @@ impl Group<'_> {
     /// The data packets for which `outcome` returns an outcome, sorted by time.
     pub fn trace_of(&self, outcome: impl Fn(&Segment) -> Option<Seen>) -> GroupTrace {
         self.gathered(|flow| {
-            let way_out_s = way_out_s(flow, self.echoed_rtt_ns(flow));
+            let forward_s = forward_s(flow, self.echoed_rtt_ns(flow));
             let arrivals_ns = arrivals_ns(flow);
             let outcome = &outcome;
             move |number, segment| {
@@ -113,7 +113,7 @@ impl Group<'_> {
                     time_ns: arrivals_ns[number],
                     bytes: segment.ip_bytes(),
                     outcome: outcome(segment)?,
-                    delay_s: way_out_s(segment),
+                    delay_s: forward_s(segment),
                 })
             }
         })
@@ -200,20 +200,20 @@ fn fate(segment: &Segment) -> Seen {
 
 /// Excess time of a segment from the capture point to the receiver over the fastest one, seconds; `None` if
 /// no round-trip time shows it.
-fn way_out_s(flow: &Flow, echoed_rtt_ns: Option<i64>) -> impl Fn(&Segment) -> Option<f32> {
+fn forward_s(flow: &Flow, echoed_rtt_ns: Option<i64>) -> impl Fn(&Segment) -> Option<f32> {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     let measured = flow.segments.iter().filter(exact);
     let least_ns = measured.map(|s| s.rtt_ns).min().unwrap_or(0);
     // the part of a round trip by which the return path exceeds its minimum is not queueing on the forward
     // path
-    let way_out_ns =
+    let forward_ns =
         move |segment: &Segment| segment.rtt_ns - wait_back_ns(flow, segment, least_ns);
     let measured = flow.segments.iter().filter(exact);
-    let fastest_ns = measured.map(way_out_ns).chain(echoed_rtt_ns).min();
+    let fastest_ns = measured.map(forward_ns).chain(echoed_rtt_ns).min();
     let fastest_ns = fastest_ns.unwrap_or(0);
     move |segment| {
         let measured = exact(&segment) && segment.kind == Kind::New;
-        measured.then(|| (way_out_ns(segment) - fastest_ns).max(0) as f32 * 1e-9)
+        measured.then(|| (forward_ns(segment) - fastest_ns).max(0) as f32 * 1e-9)
     }
 }
 

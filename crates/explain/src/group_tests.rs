@@ -21,7 +21,7 @@ fn flows_to_one_host_are_one_group_in_the_order_of_their_first_appearance() {
 }
 
 #[test]
-fn the_trace_of_a_group_is_in_the_order_of_time_and_remembers_whose_packets_are_whose() {
+fn the_trace_of_a_group_is_sorted_by_time_and_keeps_the_flow_of_each_packet() {
     let flows = [
         flow(1, vec![delivered(MS, 10), lost(5 * MS)]),
         flow(1, vec![delivered(0, 10), delivered(3 * MS, 10)]),

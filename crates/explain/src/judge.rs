@@ -2,7 +2,7 @@
 
 use whydrop_verdict::{Cause, Fact};
 
-pub use crate::held::{Bottleneck, judge_lossless};
+pub use crate::limited::{Bottleneck, judge_lossless};
 pub use crate::losses::judge_losses;
 
 /// A cause and its confidence, 0 to 1.

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`group`] | flows that share a path, and the trace of their packets |
 //! | [`evidence`] | measurements of a group: fitted buckets and queues, delays at losses |
+//! | [`totals`], [`replay_check`] | its counters and times, and the agreement of a replayed policer with the losses |
 //! | `senders_line` | the line on which super-segments are split |
 //! | [`judge`], `losses`, `contest`, `thresholds` | the cause that explains the measurements |
 //! | [`hop`] | the same for the hop between two captures |
@@ -43,20 +44,21 @@ mod error;
 pub mod evidence;
 mod facts;
 mod failures;
-mod felt;
 pub mod group;
-mod held;
 pub mod hop;
 pub mod judge;
+mod limited;
 mod limits;
 mod losses;
 mod management;
+mod noticeable;
 mod one_group;
 mod pair;
 mod parallel;
 mod parameters;
 mod queue_limit;
 mod ranked;
+pub mod replay_check;
 mod requests;
 mod seconds;
 mod senders_line;
@@ -65,6 +67,7 @@ mod standing;
 pub mod tables;
 mod tabulate;
 mod thresholds;
+pub mod totals;
 mod transfers;
 mod verdict;
 mod waits;

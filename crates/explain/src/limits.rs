@@ -74,21 +74,21 @@ fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
 /// True if the limit of the flight size is known to be outside of the capture: a window that only
 /// acknowledgments state, or the reason why they are late.
 pub(crate) fn is_unseen(flow: &Flow) -> bool {
-    let told = flow.account().by_clocks.as_deref();
-    told.is_some_and(|told| told.stands || is_late(told))
+    let clocks = flow.account().by_clocks.as_deref();
+    clocks.is_some_and(|clocks| clocks.stands || is_late(clocks))
 }
 
-fn is_late(told: &ByClocks) -> bool {
-    seconds(told.late_ns) > SHORTEST_LATE_S
+fn is_late(clocks: &ByClocks) -> bool {
+    seconds(clocks.late_ns) > SHORTEST_LATE_S
 }
 
 /// The facts that acknowledgments were not captured, and that round-trip times come from echoed timestamps
 /// alone, and the consequences.
 pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
     let flows = || group.flows.iter();
-    let told = || flows().filter_map(|flow| flow.flow.account().by_clocks.as_deref());
+    let clocks = || flows().filter_map(|flow| flow.flow.account().by_clocks.as_deref());
     let mut facts = Vec::new();
-    if told().any(|told| told.echoed_rtt_ns.is_some()) {
+    if clocks().any(|clocks| clocks.echoed_rtt_ns.is_some()) {
         facts.push(fact!("acknowledgments-by-echoes"));
         let exact = |s: &&Segment| s.flags.has(SegmentFlags::RTT_EXACT);
         let of_flow = |flow: &FlowRef| flow.flow.segments.iter().filter(exact).count();
@@ -97,10 +97,10 @@ pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
             facts.push(fact!("round-trips-by-retransmissions", packets = packets));
         }
     }
-    if told().any(|told| told.stands) {
+    if clocks().any(|clocks| clocks.stands) {
         facts.push(fact!("stands-unseen"));
     }
-    if let Some(late) = told().find(|told| is_late(told)) {
+    if let Some(late) = clocks().find(|clocks| is_late(clocks)) {
         facts.push(fact!("echoes-late", late_s = seconds(late.late_ns)));
     }
     facts
@@ -150,17 +150,17 @@ pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
 
 /// Time in seconds for which acknowledgments were delayed without a consequence: they ended a transfer, or
 /// its sender had nothing to send when they arrived.
-pub(crate) fn held_in_vain_s(flow: &Flow) -> f64 {
+pub(crate) fn needless_delay_s(flow: &Flow) -> f64 {
     let spans = &flow.account().spans;
     let next = spans.iter().skip(1).map(|span| Some(span.limiter));
     let pairs = spans.iter().zip(next.chain([None]));
-    let held_ns = pairs.filter_map(|(span, next)| {
+    let delayed_ns = pairs.filter_map(|(span, next)| {
         let waits = next
             .is_some_and(|next| !matches!(next, Limiter::Application | Limiter::PeerApplication));
-        let is_held = span.limiter == Limiter::DelayedAck;
-        (is_held && !waits).then(|| span.until_ns.saturating_sub(span.from_ns))
+        let is_delayed = span.limiter == Limiter::DelayedAck;
+        (is_delayed && !waits).then(|| span.until_ns.saturating_sub(span.from_ns))
     });
-    held_ns.map(seconds).sum()
+    delayed_ns.map(seconds).sum()
 }
 
 /// The cause of a transfer without losses, if one of the ends limits it. Windows that are full on the path

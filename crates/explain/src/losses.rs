@@ -11,8 +11,9 @@ use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::before_capture::{Burst, spent_at_once};
 use crate::contest::Contest;
-use crate::evidence::{Evidence, ReplayCheck};
+use crate::evidence::Evidence;
 use crate::judge::Judgement;
+use crate::replay_check::ReplayCheck;
 use crate::standing::stood_s;
 use crate::thresholds::*;
 
@@ -89,8 +90,8 @@ struct Patterns {
     clumps: usize,
     /// So few losses, or one clump of them, cannot show chance.
     few: bool,
-    delays_tell: bool,
-    holes_tell: bool,
+    are_delays_measurable: bool,
+    has_gaps: bool,
     /// Confidence that a fitting bucket gives, 0 to 1.
     sharpness: f64,
 }
@@ -137,8 +138,8 @@ impl Patterns {
             outage,
             clumps,
             few: few || clumps < 2 || runs < 2,
-            delays_tell: delays_told(evidence),
-            holes_tell: evidence.holes.runs > 0,
+            are_delays_measurable: are_delays_measured(evidence),
+            has_gaps: evidence.holes.runs > 0,
             sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
         }
     }
@@ -165,8 +166,8 @@ impl Patterns {
         let chance = match () {
             // a pattern that cannot be identified is a part of the unknown
             () if self.few => 0.0,
-            () if self.delays_tell => -CHANCE_NATS,
-            () if self.holes_tell => -HOLES_CHANCE_NATS,
+            () if self.are_delays_measurable => -CHANCE_NATS,
+            () if self.has_gaps => -HOLES_CHANCE_NATS,
             () => -UNSEEN_CHANCE_NATS,
         };
         let parts = [
@@ -208,14 +209,14 @@ fn enter_random_loss(
                 lost = evidence.totals.lost
             ),
         );
-    } else if !delays_told(evidence) && !losses_come_singly(evidence) {
+    } else if !are_delays_measured(evidence) && !losses_are_single(evidence) {
         let mean_run = trace.lost as f64 / runs as f64;
         let code = match holes.are_left() {
             true => "losses-in-runs-without-queue",
             false => "losses-in-runs",
         };
         contest.rule_out(Cause::RandomLoss, fact!(code, mean_run = mean_run));
-    } else if !delays_told(evidence) {
+    } else if !are_delays_measured(evidence) {
         // queue management drops single packets too, and its evidence in delays is not visible here
         contest.support(Cause::Aqm, holes.closed_nats() - background - UNSEEN_NATS);
     }
@@ -229,7 +230,7 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
     let at_once = burst_before(evidence);
     let replayed = |check: &ReplayCheck| match at_once {
         Some(_) => check.holds_before(fit),
-        None => check.holds(fit, delays_tell(evidence)),
+        None => check.holds(fit, are_delays_measurable(evidence)),
     };
     let queue = match evidence.lost_mostly_before() {
         true => at_once.map(|_| false),
@@ -282,11 +283,11 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
 
 fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns, background: f64) {
     let depth = queue_depth(evidence);
-    if depth == Cause::Unknown || !delays_tell(evidence) {
+    if depth == Cause::Unknown || !are_delays_measurable(evidence) {
         return;
     }
     let overflows = queue_shows(evidence) == Some(true)
-        && drains_as_it_drops(evidence)
+        && drains_at_drop_rate(evidence)
         && (again(evidence) && evidence.bucket.as_ref().is_some_and(bucket_fits)
             || bucket_fits_a_queue(evidence));
     let at_the_top = tail_drop_shows(evidence);
@@ -351,7 +352,7 @@ pub fn queue_explains_delays(evidence: &Evidence) -> bool {
 
 /// True if a queue drains at the rate at which it drops, and, when full, delays packets by the time that its
 /// size takes. If the delays are shorter, their own rate must agree: shapers let a burst pass first.
-fn drains_as_it_drops(evidence: &Evidence) -> bool {
+fn drains_at_drop_rate(evidence: &Evidence) -> bool {
     let as_full = |occupancy: &DelayByOccupancy| occupancy.ratio_bounds().1 > FULL_QUEUE_RATIO;
     let alike = |fit: &BucketFit, drain: &DrainFit| {
         (drain.rate_bps / fit.rate_bps.value).ln().abs() < ALIKE_RATES
@@ -370,7 +371,7 @@ fn again(evidence: &Evidence) -> bool {
 /// True if delays can be measured at the losses: packets lost before the capture point leave none, nor do
 /// data without acknowledgments, nor timestamps too coarse for the shortest delay that queue management aims
 /// at.
-fn delays_tell(evidence: &Evidence) -> bool {
+fn are_delays_measurable(evidence: &Evidence) -> bool {
     let measured = || {
         evidence
             .group_trace
@@ -383,14 +384,14 @@ fn delays_tell(evidence: &Evidence) -> bool {
 }
 
 /// True if they were measured: near few losses there may be none.
-fn delays_told(evidence: &Evidence) -> bool {
-    delays_tell(evidence) && evidence.at_loss.is_some()
+fn are_delays_measured(evidence: &Evidence) -> bool {
+    are_delays_measurable(evidence) && evidence.at_loss.is_some()
 }
 
 fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {
     let packets = fit.limit_bytes.value / fit.packet_bytes;
     packets
-        >= if delays_tell(evidence) {
+        >= if are_delays_measurable(evidence) {
             SMALLEST_BUCKET_PACKETS
         } else {
             SEEN_BUCKET_PACKETS
@@ -404,10 +405,11 @@ fn delays_contradict(fit: &BucketFit, evidence: &Evidence) -> bool {
     if evidence.by_clocks {
         return true;
     }
-    let held_s = fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
+    let drain_s = fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
     let at_loss = evidence.at_loss.as_ref();
-    at_loss
-        .is_some_and(|at_loss| related_to_delay(at_loss) && at_loss.shorter_median_s > held_s / 2.0)
+    at_loss.is_some_and(|at_loss| {
+        related_to_delay(at_loss) && at_loss.shorter_median_s > drain_s / 2.0
+    })
 }
 
 fn within_reach(fit: &BucketFit, evidence: &Evidence) -> bool {
@@ -486,20 +488,20 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
 
 /// True if a full queue of the bucket's size delays for longer than a tick of the timestamps.
 fn queue_would_show(evidence: &Evidence) -> bool {
-    let held_s = |fit: &BucketFit| fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
+    let drain_s = |fit: &BucketFit| fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
     let least_s = TICKS_THAT_SHOW * evidence.tick_s;
     evidence
         .bucket
         .as_ref()
-        .is_none_or(|fit| held_s(fit) >= least_s)
+        .is_none_or(|fit| drain_s(fit) >= least_s)
 }
 
 /// The same for a bucket that is always nearly empty, so that there is no other fill level to compare with:
 /// from the delay at the losses alone, relative to that of a full queue.
 fn queue_shows_at_losses(evidence: &Evidence) -> Option<bool> {
     let (bucket, at_loss) = (evidence.bucket.as_ref()?, evidence.at_loss.as_ref()?);
-    let held_s = bucket.limit_bytes.value * 8.0 / bucket.rate_bps.value;
-    let ratio = at_loss.shorter_median_s / held_s;
+    let drain_s = bucket.limit_bytes.value * 8.0 / bucket.rate_bps.value;
+    let ratio = at_loss.shorter_median_s / drain_s;
     (ratio < NO_QUEUE_RATIO).then_some(false)
 }
 
@@ -571,7 +573,7 @@ fn delays_are_one_queues(evidence: &Evidence) -> bool {
 
 /// True if losses before the capture point, which leave no delays to evaluate, occur singly. Independent
 /// losses rarely form runs; a full queue drops several packets of one burst.
-fn losses_come_singly(evidence: &Evidence) -> bool {
+fn losses_are_single(evidence: &Evidence) -> bool {
     let runs = evidence.group_trace.trace.loss_runs() as f64;
     let trace = &evidence.group_trace.trace;
     let chance_of_a_second = trace.lost as f64 / trace.len().max(1) as f64;

@@ -30,15 +30,15 @@ pub struct Family {
 
 impl Family {
     pub fn of(management: Option<&Management>, isolates: bool) -> Option<Self> {
-        let told =
+        let found_law =
             management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
         // queues per flow run CoDel or PIE; RED is only the nearest approximation of another law there
-        let told = told.filter(|found| !(isolates && found.laws[0].law == Law::Red));
+        let found_law = found_law.filter(|found| !(isolates && found.laws[0].law == Law::Red));
         let family = Self {
-            law: told.map(|found| found.laws[0]),
+            law: found_law.map(|found| found.laws[0]),
             isolates,
-            cobalt: told.is_some_and(|found| found.cobalt_nats() > FAMILY_NATS),
-            nats: told.map_or(0.0, |found| found.laws[0].nats),
+            cobalt: found_law.is_some_and(|found| found.cobalt_nats() > FAMILY_NATS),
+            nats: found_law.map_or(0.0, |found| found.laws[0].nats),
             events: management.map_or(0, |found| found.events),
         };
         (isolates || family.law.is_some()).then_some(family)
@@ -108,7 +108,7 @@ pub fn of_one_capture(
     let family = || Family::of(Some(&laws.best), laws.isolates);
     let by_drops = evidence.totals.lost > 0;
     if judgement.cause != Cause::Aqm {
-        let proved = by_drops && laws.margin_nats > LAW_NATS && laws.can_be_led(evidence);
+        let proved = by_drops && laws.margin_nats > LAW_NATS && laws.is_replayable(evidence);
         return match proved {
             true => (
                 proved_by_law(judgement),
@@ -211,7 +211,7 @@ impl Laws {
     /// True if the queue is known well enough. Laws of probability need its rate, which determines the delays
     /// of one queue. CoDel drops at times set by its own clock (RFC 8289, section 5.3): delays only need to
     /// be visible, as with a queue for each flow.
-    fn can_be_led(&self, evidence: &Evidence) -> bool {
+    fn is_replayable(&self, evidence: &Evidence) -> bool {
         let by_clock = matches!(self.best.laws[0].law, Law::CoDel | Law::Cobalt);
         evidence.queue_rate_is_seen() || (by_clock && evidence.drain.is_some())
     }
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     /// One law with a large lead.
-    fn led_by(law: Law) -> Management {
+    fn leading(law: Law) -> Management {
         let at = |value: f64| Interval {
             value,
             low: None,
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn red_is_not_named_where_flows_have_queues_of_their_own() {
         let name =
-            |law: Law, isolates: bool| Family::of(Some(&led_by(law)), isolates).unwrap().name();
+            |law: Law, isolates: bool| Family::of(Some(&leading(law)), isolates).unwrap().name();
         assert_eq!(name(Law::Red, false), "red");
         assert_eq!(name(Law::Red, true), "flow-queueing");
         assert_eq!(name(Law::CoDel, true), "fq-codel");

@@ -74,7 +74,7 @@ fn a_policer_is_judged_by_losses_and_the_absence_of_delay() {
 
 /// A FIFO of one second that overflows each time the sender has probed for more, while the queue of the
 /// return path, in which acknowledgments wait, grows and shrinks independently.
-fn overflows_beside_a_long_way_back() -> Flow {
+fn overflows_beside_a_long_return_path() -> Flow {
     let mut queue = Fifo::new(10_000_000, Limit::packets(850));
     let mut time_ns = 0;
     let segments = (0..20_000i64)
@@ -102,8 +102,8 @@ fn overflows_beside_a_long_way_back() -> Flow {
 }
 
 #[test]
-fn no_queue_management_is_named_where_half_of_all_packets_wait_for_longer_than_it_lets_any() {
-    let flows = [overflows_beside_a_long_way_back()];
+fn no_queue_management_is_named_if_half_of_all_packets_wait_longer_than_it_allows() {
+    let flows = [overflows_beside_a_long_return_path()];
     let evidence = evidence_of(&flows);
     assert!(evidence.totals.lost > 100, "{}", evidence.totals.lost);
     let judgement = judge_losses(&evidence);
@@ -153,7 +153,7 @@ fn a_loss_probability_has_wilsons_interval() {
 }
 
 #[test]
-fn delays_that_hardly_were_measured_speak_for_no_random_loss() {
+fn few_measured_delays_do_not_support_random_loss() {
     let confidence = |packets: i64| {
         let at = [packets / 5, packets / 2, packets * 4 / 5];
         let segments = (0..packets).map(|number| {
@@ -257,7 +257,7 @@ fn cause_of(flow: &Flow, (first, end): (usize, usize)) -> Cause {
 }
 
 #[test]
-fn losses_of_a_transfer_are_the_policers_only_if_they_find_its_bucket_spent() {
+fn losses_of_a_transfer_are_the_policers_only_if_its_bucket_is_empty() {
     let mut flow = policed();
     let first_lost = flow.segments.iter().position(Segment::is_lost).unwrap();
     let expected = (first_lost, first_lost + 5);
@@ -288,7 +288,7 @@ fn a_transfer_without_loss_may_wait_for_the_window_in_a_policed_connection() {
 }
 
 #[test]
-fn the_round_trip_is_told_from_the_sender_on_or_not_at_all() {
+fn the_round_trip_is_given_from_the_sender_or_not_at_all() {
     let flow_at = |near_rtt_ns| {
         let mut flow = flow(1, vec![delivered(0, 5)]);
         flow.account = Some(Box::new(Account {

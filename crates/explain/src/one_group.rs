@@ -9,7 +9,7 @@ use whydrop_verdict::Cause;
 use crate::conditions;
 use crate::datagram_share::datagrams_beside;
 use crate::error::without_verdict;
-use crate::evidence::{Evidence, Totals, measure, totals};
+use crate::evidence::{Evidence, measure};
 use crate::group::{FlowRef, Group};
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
@@ -19,7 +19,8 @@ use crate::ranked::Ranked;
 use crate::tables::ModelTable;
 use crate::tabulate;
 use crate::thresholds::FEWEST_BY_CHANCE;
-use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer};
+use crate::totals::{Totals, totals};
+use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer};
 use crate::verdict::{Found, verdict};
 
 /// Share of acknowledged packets missing from the capture that deserves a verdict of its own: counts of
@@ -62,11 +63,11 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
     let bottleneck = Bottleneck::of(&evidence);
     let lossy = evidence.totals.lost > 0;
-    let mut held = match lossy {
+    let mut limited = match lossy {
         true => Vec::new(),
-        false => held_up(group, &bottleneck),
+        false => limited_flows(group, &bottleneck),
     };
-    let judgement = match held.first() {
+    let judgement = match limited.first() {
         Some(most) => most.judgement.clone(),
         None => judge_losses(&evidence),
     };
@@ -94,10 +95,10 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     let few = judgement.cause == Cause::Unknown && evidence.totals.lost < FEWEST_BY_CHANCE;
     let on_losses = lossy.then_some(OnLosses { few });
     if lossy {
-        held = beside_losses(group, &bottleneck, judgement, few);
+        limited = beside_losses(group, &bottleneck, judgement, few);
     }
     let all = evidence.totals;
-    let on_load = on_load(&mut evidence, held, on_losses, family.as_ref(), model);
+    let on_load = on_load(&mut evidence, limited, on_losses, family.as_ref(), model);
     evidence.totals = all;
     let too_large = conditions.too_large.clone();
     let missing = conditions.missing_flows();
@@ -144,14 +145,14 @@ struct OnLosses {
 /// the other flows.
 fn on_load(
     evidence: &mut Evidence,
-    held: Vec<Held<()>>,
+    limited: Vec<LimitedFlows<()>>,
     on_losses: Option<OnLosses>,
     family: Option<&Family>,
     mut model: Option<ModelTable>,
 ) -> Vec<(Cause, Ranked)> {
     let all = evidence.totals;
-    let mut verdicts = Vec::with_capacity(held.len());
-    for (number, one) in held.into_iter().enumerate() {
+    let mut verdicts = Vec::with_capacity(limited.len());
+    for (number, one) in limited.into_iter().enumerate() {
         let losses = on_losses.filter(|_| number == 0);
         let cause = one.judgement.cause;
         evidence.totals = match losses {
@@ -203,8 +204,8 @@ fn on_capture_loss(group: &Group, evidence: &Evidence) -> Option<Ranked> {
 }
 
 /// The flows by limit.
-fn held_up<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<Held<'a, ()>> {
-    by_what_held(group, |flow| {
+fn limited_flows<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<LimitedFlows<'a, ()>> {
+    by_limit(group, |flow| {
         let times_s = limits::times_of_flow_s(flow);
         (bottleneck.of_flow(flow).judge(&times_s), ())
     })
@@ -218,23 +219,23 @@ fn beside_losses<'a>(
     bottleneck: &Bottleneck,
     judgement: Judgement,
     few: bool,
-) -> Vec<Held<'a, ()>> {
+) -> Vec<LimitedFlows<'a, ()>> {
     let (lossy, lossless): (Vec<FlowRef>, Vec<FlowRef>) =
         (group.flows.iter()).partition(|flow| flow.flow.counters.lost > 0);
     let judged = match few {
         true => group.flows.clone(),
         false => lossless,
     };
-    let held = held_up(&Group { flows: judged }, bottleneck);
+    let limited = limited_flows(&Group { flows: judged }, bottleneck);
     // an outage is described by its losses
-    let (alike, others): (Vec<_>, Vec<_>) = (held.into_iter())
+    let (alike, others): (Vec<_>, Vec<_>) = (limited.into_iter())
         .filter(|one| !matches!(one.judgement.cause, Cause::None | Cause::Outage))
         .partition(|one| one.judgement.cause == judgement.cause);
     let of_losses = alike.into_iter().flat_map(|one| one.flows.flows);
     let mut flows: Vec<FlowRef> = lossy.into_iter().chain(of_losses).collect();
     flows.sort_by_key(|flow| flow.index);
     flows.dedup_by_key(|flow| flow.index);
-    let first = Held {
+    let first = LimitedFlows {
         judgement,
         place: (),
         flows: Group { flows },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whydrop_path::fit::{BucketFit, Interval, Trace, rate_cut_off};
 
 use crate::evidence::{Evidence, MostCounted};
-use crate::facts::on_the_way_back;
+use crate::facts::on_return_path;
 use crate::queue_limit::queue_limit;
 use whydrop_verdict::{Cause, Quantity};
 
@@ -45,7 +45,7 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
             }
         }
         // packets that wait on the return path show no rate of the forward path
-        Cause::Shaper if on_the_way_back(evidence) => {}
+        Cause::Shaper if on_return_path(evidence) => {}
         Cause::Shaper => {
             // round-trip times are too imprecise for bursts to show the size of the bucket
             let trace = &evidence.group_trace.trace;
@@ -125,10 +125,10 @@ fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
 }
 
 /// The configured rate of a shaper, from the rate at which it releases packets: some tokens may not fit into
-/// its bucket, which holds at least `held_bytes`.
-pub fn nominal(rate: Quantity, trace: &Trace, held_bytes: f64) -> Quantity {
+/// its bucket, which holds at least `bucket_bytes`.
+pub fn nominal(rate: Quantity, trace: &Trace, bucket_bytes: f64) -> Quantity {
     Quantity {
-        high: (rate.high).map(|high| high * rate_cut_off(trace, held_bytes)),
+        high: (rate.high).map(|high| high * rate_cut_off(trace, bucket_bytes)),
         ..rate
     }
 }
@@ -169,11 +169,12 @@ mod tests {
     use whydrop_path::{Arrival, Chain, Limit, Policer, Random, Shaper, TickShaper, replay};
 
     use super::*;
-    use crate::evidence::{Totals, measure_trace};
+    use crate::evidence::measure_trace;
     use crate::group::GroupTrace;
+    use crate::totals::Totals;
 
     #[test]
-    fn what_waits_before_a_bucket_finds_the_tokens_of_that_time() {
+    fn packets_that_wait_before_a_bucket_find_the_tokens_of_that_time() {
         let mut random = Random::new(5);
         let (mut time_ns, mut arrivals) = (0i64, Vec::new());
         for _ in 0..120 {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shaper_whose_bucket_holds_little_more_than_a_tick_may_be_set_to_more_than_it_lets_out() {
+    fn a_shaper_with_a_bucket_of_about_a_tick_may_be_set_to_more_than_it_releases() {
         // tokens for 3.3 packets every 5 ms, in a bucket for 3.5: always three packets leave
         let arrivals: Vec<Arrival> = (0..600)
             .map(|number| Arrival {

@@ -6,10 +6,10 @@
 //! matters little for a queue that is short and often empty, and much for a long one. The more precise result
 //! is used.
 
-use whydrop_path::fit::{HeldByWaits, Interval, held_by_departures, held_by_waits};
+use whydrop_path::fit::{BacklogByWaits, Interval, backlog_by_departures, backlog_by_waits};
 use whydrop_verdict::Quantity;
 
-use crate::evidence::{Evidence, LOSSES_TELL, MostCounted};
+use crate::evidence::{Evidence, MostCounted, NEEDED_LOSS_SHARE};
 use crate::thresholds::USUAL_TICK_S;
 
 /// A limit in packets and in IP bytes: one capture hardly shows which of the two it is.
@@ -38,18 +38,18 @@ pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit>
             1.0
         }
     };
-    let held = match evidence.by_clocks {
-        true => held_by_departures(trace)?,
-        false => held_by_waits(trace, rate_bps, pieces)?,
+    let backlog = match evidence.by_clocks {
+        true => backlog_by_departures(trace)?,
+        false => backlog_by_waits(trace, rate_bps, pieces)?,
     };
-    let unseen = Unseen::of(evidence, rate_bps, &held);
+    let unseen = Unseen::of(evidence, rate_bps, &backlog);
     let unsure_s = if evidence.by_clocks {
         USUAL_TICK_S
     } else {
         0.0
     };
-    let by_waits = by_waits(&held, unsure_s, rate_bps);
-    let by_losses = by_losses(evidence, held.mean_bytes());
+    let by_waits = by_waits(&backlog, unsure_s, rate_bps);
+    let by_losses = by_losses(evidence, backlog.mean_bytes());
     let sharper = |of: fn(&Inside) -> Interval| match by_losses {
         Some(by_losses) if width(of(&by_losses)) < width(of(&by_waits)) => of(&by_losses),
         _ => of(&by_waits),
@@ -81,11 +81,11 @@ struct Inside {
 /// The packets that lost ones found queued: at most one more is admitted, namely the one in service if it
 /// counts until it has left completely. In bytes the limit is anywhere between the queued bytes and those
 /// plus one packet. Clocks are uncertain by a tick.
-fn by_waits(held: &HeldByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
-    let packet_bytes = held.mean_bytes().max(1.0);
+fn by_waits(backlog: &BacklogByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
+    let packet_bytes = backlog.mean_bytes().max(1.0);
     let packets = |time_s: f64| time_s * rate_bps / 8.0 / packet_bytes;
-    let mostly = packets(held.mostly_late_s);
-    let typically = packets(held.typically_late_s.max(unsure_s));
+    let mostly = packets(backlog.mostly_late_s);
+    let typically = packets(backlog.typically_late_s.max(unsure_s));
     let unsure = packets(unsure_s);
     // each in packets
     let counted = |interval: Interval, unit: f64, value_more: f64, high_more: f64| Interval {
@@ -94,8 +94,8 @@ fn by_waits(held: &HeldByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
         high: interval.high.map(|high| high + (high_more + unsure) * unit),
     };
     Inside {
-        packets: counted(held.packets, 1.0, 0.0, 1.0),
-        bytes: counted(held.bytes, packet_bytes, 0.5, 2.0),
+        packets: counted(backlog.packets, 1.0, 0.0, 1.0),
+        bytes: counted(backlog.bytes, packet_bytes, 0.5, 2.0),
     }
 }
 
@@ -106,7 +106,7 @@ fn by_losses(evidence: &Evidence, packet_bytes: f64) -> Option<Inside> {
     let fit = evidence.bucket.as_ref()?;
     let seen_bps = evidence.queue_rate_bps().value;
     let same_rate = (fit.rate_bps.value / seen_bps - 1.0).abs() < SAME_RATE;
-    if !same_rate || fit.certainty() < LOSSES_TELL {
+    if !same_rate || fit.certainty() < NEEDED_LOSS_SHARE {
         return None;
     }
     let limit = fit.limit_bytes;
@@ -141,14 +141,14 @@ struct Unseen {
 }
 
 impl Unseen {
-    fn of(evidence: &Evidence, rate_bps: f64, held: &HeldByWaits) -> Self {
+    fn of(evidence: &Evidence, rate_bps: f64, backlog: &BacklogByWaits) -> Self {
         let trace = &evidence.group_trace.trace;
         let passed = (trace.len() - trace.lost).max(1) as f64;
         let stood_bytes = evidence.stood_s * rate_bps / 8.0;
         Self {
             packets_share: evidence.beside.packets / passed,
             bytes_share: evidence.beside.bytes / trace.passed_bytes.max(1.0),
-            stood_packets: stood_bytes / held.mean_bytes().max(1.0),
+            stood_packets: stood_bytes / backlog.mean_bytes().max(1.0),
             stood_bytes,
         }
     }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn small_packets_count_as_others_do() {
+    fn small_packets_count_like_others() {
         let (limit, _) = limit_of(overflows(0));
         let packets = limit.packets;
         assert!((packets.value - 30.0).abs() <= 1.0, "{limit:?}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_that_come_late_leave_the_limit_within() {
+    fn late_round_trips_leave_the_limit_within_its_interval() {
         let (limit, _) = limit_of(overflows(6_000_000));
         let (low, high) = (limit.packets.low.unwrap(), limit.packets.high.unwrap());
         assert!(
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_stood_and_datagrams_raise_the_upper_end() {
+    fn a_possible_standing_queue_and_datagrams_raise_the_upper_end() {
         let interval = Interval {
             value: 100.0,
             low: Some(98.0),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_show_that_a_queue_was_empty_and_without_one_it_may_have_stood() {
+    fn pauses_show_an_empty_queue_and_without_one_it_may_be_standing() {
         let (_, stood_s) = limit_of(overflows(0));
         assert_eq!(stood_s, 0.0);
         let mut no_pause = overflows(0);

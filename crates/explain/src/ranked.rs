@@ -3,15 +3,15 @@
 use whydrop_tcp::Limiter;
 
 use crate::document::Verdict;
-use crate::evidence::Totals;
 use crate::limits;
 use crate::tables::ModelTable;
+use crate::totals::Totals;
 
 /// No data waits for an application that has nothing to send, so a second of it counts less than one in which
 /// data waited: a tenth, since a person may be waiting nevertheless.
 const IDLE_WEIGHT: f64 = 0.1;
 /// Harms below this are not noticeable (Nielsen 1993), and count as equal.
-const FELT_S: f64 = 0.1;
+const NOTICEABLE_S: f64 = 0.1;
 /// After a connection failed, or broke off, a person starts again: this takes at least this long.
 pub(crate) const FAILED_S: f64 = 1.0;
 
@@ -89,7 +89,7 @@ fn harm_s(verdict: &Verdict, totals: &Totals, limited_s: f64) -> f64 {
             repair_s(totals) + times_s[Limiter::CongestionWindow as usize]
         }
         // a side that has sent all its data does not wait for acknowledgments
-        "delayed-ack" => (of_account_s - totals.held_in_vain_s).max(0.0),
+        "delayed-ack" => (of_account_s - totals.needless_delay_s).max(0.0),
         "sender" | "peer-application" | "receiver-window" => of_account_s,
         "unknown" => totals.busy_s,
         _ if verdict.lost > 0 => totals.busy_s,
@@ -100,7 +100,7 @@ fn harm_s(verdict: &Verdict, totals: &Totals, limited_s: f64) -> f64 {
 /// Order of magnitude: harms that differ by less than a factor of two are equal, and so are all that are not
 /// noticeable.
 fn magnitude(harm_s: f64) -> i32 {
-    (harm_s / FELT_S).max(1.0).log2() as i32
+    (harm_s / NOTICEABLE_S).max(1.0).log2() as i32
 }
 
 /// Sorts by harm, the most first; equal harms by the losses that a verdict explains, then by the share of
@@ -124,11 +124,11 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         }
     };
     let harm = |ranked: &Ranked| {
-        let is_told = ranked.verdict.limited_share > 0.0;
+        let is_reported = ranked.verdict.limited_share > 0.0;
         // an application that writes in small pieces may have had nothing to send meanwhile
         let is_vague = ranked.weight < 1.0
             || ranked.verdict.cause == "delayed-ack"
-            || is_unknown(ranked) && ranked.verdict.lost == 0 && !is_told;
+            || is_unknown(ranked) && ranked.verdict.lost == 0 && !is_reported;
         // of limits that may have delayed no one, the one that concerns the most data counts
         let share = match is_vague {
             true => ranked.payload_bytes as f64 / most_bytes,

@@ -31,7 +31,7 @@ fn first(mut verdicts: Vec<Ranked>) -> String {
 }
 
 #[test]
-fn a_few_explained_losses_come_behind_many_that_took_more_time() {
+fn a_few_explained_losses_come_after_many_that_took_more_time() {
     let few = || ranked(Cause::RandomLoss, 9, 1.0, &[(Limiter::LossRecovery, 0.4)]);
     let many = ranked(Cause::Unknown, 529, 0.0, &[(Limiter::LossRecovery, 9.0)]);
     assert_eq!(first(vec![few(), many]), "unknown");
@@ -48,7 +48,7 @@ fn a_long_wait_comes_before_losses_that_took_no_time() {
 }
 
 #[test]
-fn a_failed_connection_comes_before_a_wait_that_nobody_feels() {
+fn a_failed_connection_comes_before_an_unnoticeable_delay() {
     let waited = || {
         ranked(
             Cause::PeerApplication,
@@ -70,7 +70,7 @@ fn a_failed_connection_comes_before_a_wait_that_nobody_feels() {
 }
 
 #[test]
-fn an_application_that_has_nothing_to_say_counts_by_its_share_of_the_data() {
+fn an_idle_application_counts_by_its_share_of_the_data() {
     let mut idle = ranked(Cause::Sender, 0, 1.0, &[(Limiter::Application, 10.0)]);
     idle.payload_bytes = 1_000;
     let lost = ranked(Cause::RandomLoss, 30, 1.0, &[(Limiter::LossRecovery, 0.5)]);
@@ -78,7 +78,7 @@ fn an_application_that_has_nothing_to_say_counts_by_its_share_of_the_data() {
 }
 
 #[test]
-fn a_capture_that_lacks_most_says_so_first() {
+fn a_verdict_that_most_packets_are_missing_comes_first() {
     let lost = ranked(Cause::Policer, 99, 1.0, &[(Limiter::LossRecovery, 9.0)]);
     let lacking = Ranked {
         lacks_most: true,

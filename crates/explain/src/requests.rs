@@ -5,7 +5,7 @@ use whydrop_tcp::{Connection, Flow, Segment, SegmentFlags, Transfer};
 
 /// A delay that a person notices (Nielsen 1993: after a second a train of thought breaks; half of it is
 /// noticed).
-pub(crate) const FELT_NS: i64 = 500_000_000;
+pub(crate) const NOTICEABLE_NS: i64 = 500_000_000;
 /// A server normally answers within this time; before it has passed, an answer may still come.
 const OPEN_NS: i64 = 3_000_000_000;
 /// More than this is an upload, which may need no answer.
@@ -17,7 +17,7 @@ pub(crate) enum GaveUp {
     Asking,
     Asked,
     /// Neither: the wait continued to the end of the capture.
-    Nobody,
+    Neither,
 }
 
 /// The last request of a connection, which was acknowledged and never answered.
@@ -83,11 +83,11 @@ pub(crate) fn open_request(connection: &Connection, last_ns: i64) -> Option<Open
         .as_deref()
         .is_some_and(|reset| reset.by == asked);
     let is_due = match gave_up {
-        GaveUp::Asking => waited_ns >= FELT_NS && (!ever_answered || is_as_large()),
+        GaveUp::Asking => waited_ns >= NOTICEABLE_NS && (!ever_answered || is_as_large()),
         // data that a side sends just before it closes is no request
         GaveUp::Asked if is_reset => !ever_answered || is_as_large(),
-        GaveUp::Asked => waited_ns >= FELT_NS && (!ever_answered || is_as_large()),
-        GaveUp::Nobody => waited_ns >= OPEN_NS && !ever_answered && connection.from_start,
+        GaveUp::Asked => waited_ns >= NOTICEABLE_NS && (!ever_answered || is_as_large()),
+        GaveUp::Neither => waited_ns >= OPEN_NS && !ever_answered && connection.from_start,
     };
     is_due.then_some(request)
 }
@@ -107,7 +107,7 @@ fn end_of_wait(connection: &Connection, asked: usize, last_ns: i64) -> (i64, Gav
         (Some(asking_ns), Some(asked_ns)) if asked_ns < asking_ns => (asked_ns, GaveUp::Asked),
         (Some(asking_ns), _) => (asking_ns, GaveUp::Asking),
         (None, Some(asked_ns)) => (asked_ns, GaveUp::Asked),
-        (None, None) => (last_ns, GaveUp::Nobody),
+        (None, None) => (last_ns, GaveUp::Neither),
     }
 }
 
@@ -121,7 +121,7 @@ fn own_segments<'a>(flow: &'a Flow, transfer: &Transfer) -> &'a [Segment] {
 fn is_written_at_once(request: &[Segment]) -> bool {
     request
         .windows(2)
-        .all(|pair| pair[1].time_ns.saturating_sub(pair[0].time_ns) < FELT_NS)
+        .all(|pair| pair[1].time_ns.saturating_sub(pair[0].time_ns) < NOTICEABLE_NS)
 }
 
 /// Share of a flow's missing packets beyond which an absence in the capture proves nothing.

@@ -4,7 +4,7 @@ use whydrop_path::fit::{
     BucketFit, DrainFit, Found, Trace, fit_drain_rate, score_near, search_bucket,
 };
 
-use crate::evidence::LOSSES_TELL;
+use crate::evidence::NEEDED_LOSS_SHARE;
 use crate::group::{Group, GroupTrace, line_rate_bps};
 
 /// A trace as it leaves the line behind the capture point, if there is one, and the fits to it.
@@ -129,8 +129,8 @@ fn behind_line_of_super_segments(
     }
     if is_refuted(&plain.trace, &trace, line_bps) {
         let fast = plain.trace.through_line(slowest_bps * FAST_LINE);
-        let told = |found: &Found| found.left_open() < 1.0 - LOSSES_TELL;
-        if !found.as_ref().is_some_and(told) {
+        let is_good = |found: &Found| found.left_open() < 1.0 - NEEDED_LOSS_SHARE;
+        if !found.as_ref().is_some_and(is_good) {
             found = search_bucket(&fast, None);
             (line_bps, trace) = (slowest_bps * FAST_LINE, fast);
         }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_refuted_where_packets_would_wait_for_it_longer_than_they_did() {
+    fn a_line_is_refuted_if_packets_would_wait_for_it_longer_than_they_did() {
         let trace = super_segments(|place| Some(place as f32 * 1e-3));
         // at 8 Mbit/s 3 ms of every 15 remain for the next burst, and accumulate
         assert!(refuted(&trace, 8e6));

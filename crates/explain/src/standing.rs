@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_stands_from_the_first_long_wait_to_the_last() {
+    fn a_standing_queue_lasts_from_the_first_long_delay_to_the_last() {
         let stood_s = stood(|number| Some(if number < 100 { 0.1 } else { 0.5 }));
         assert!((stood_s - 2.99).abs() < 1e-9, "{stood_s}");
     }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_a_packet_neither_ends_nor_begins_it() {
+    fn a_packet_of_unknown_fate_neither_ends_nor_begins_it() {
         let known = stood(|number| Some(if number % 3 == 0 { 0.5 } else { f32::NAN }));
         assert!(known > 3.9, "{known}");
         assert_eq!(stood(|_| Some(f32::NAN)), 0.0);

@@ -3,10 +3,11 @@
 use whydrop_path::fit::{Seen, virtual_queue};
 use whydrop_tcp::{Flow, Transfer};
 
-use crate::evidence::{Evidence, minor};
+use crate::evidence::Evidence;
 use crate::group::{FlowRef, Group};
 use crate::judge::{Bottleneck, Judgement};
 use crate::limits;
+use crate::totals::minor;
 use whydrop_verdict::Cause;
 
 /// Losses that the fitted bucket predicts, by flow of the group and segment.
@@ -55,7 +56,7 @@ pub fn lost(flow: &Flow, transfer: &Transfer) -> usize {
 }
 
 /// Flows of a group without losses, and their limit.
-pub struct Held<'a, P> {
+pub struct LimitedFlows<'a, P> {
     pub judgement: Judgement,
     /// Where the limit shows.
     pub place: P,
@@ -64,32 +65,34 @@ pub struct Held<'a, P> {
 
 /// The flows of a group without losses by limit, those with the most payload first. Small flows with another
 /// limit deserve no verdict.
-pub fn by_what_held<'a, P: PartialEq>(
+pub fn by_limit<'a, P: PartialEq>(
     group: &Group<'a>,
     judge: impl Fn(&Flow) -> (Judgement, P),
-) -> Vec<Held<'a, P>> {
+) -> Vec<LimitedFlows<'a, P>> {
     let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
     let is_minor = minor(group);
     let mut flows = group.flows.clone();
     flows.sort_by_key(|flow| std::cmp::Reverse(payload(flow)));
-    let mut held: Vec<Held<P>> = Vec::new();
+    let mut limited: Vec<LimitedFlows<P>> = Vec::new();
     for flow in flows {
         let (judgement, place) = judge(flow.flow);
-        let alike = |one: &Held<P>| (one.judgement.cause, &one.place) == (judgement.cause, &place);
-        match held.iter().position(alike) {
-            Some(known) => held[known].flows.flows.push(flow),
+        let alike =
+            |one: &LimitedFlows<P>| (one.judgement.cause, &one.place) == (judgement.cause, &place);
+        match limited.iter().position(alike) {
+            Some(known) => limited[known].flows.flows.push(flow),
             None if is_minor(flow.flow) => {}
-            None => held.push(Held {
+            None => limited.push(LimitedFlows {
                 judgement,
                 place,
                 flows: Group { flows: vec![flow] },
             }),
         }
     }
-    held.sort_by_key(|one| std::cmp::Reverse(one.flows.flows.iter().map(payload).sum::<u64>()));
-    held.iter_mut()
+    limited.sort_by_key(|one| std::cmp::Reverse(one.flows.flows.iter().map(payload).sum::<u64>()));
+    limited
+        .iter_mut()
         .for_each(|one| one.flows.flows.sort_by_key(|flow| flow.index));
-    held
+    limited
 }
 
 /// The cause of one transfer of a member, and its confidence: the element that dropped its packets, otherwise

@@ -251,7 +251,7 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
     let share = match cause {
         Cause::ReceiverWindow => {
             let share = limits::share_at_the_ends(&totals.limited_s, cause);
-            share.max(totals.held_by_window_s() / time)
+            share.max(totals.window_limited_s() / time)
         }
         Cause::Sender | Cause::PeerApplication | Cause::DelayedAck => {
             let share = limits::share_at_the_ends(&totals.limited_s, cause);

@@ -60,9 +60,9 @@ mod tests {
     use whydrop_verdict::Cause;
 
     use super::*;
-    use crate::evidence::Totals;
     use crate::judge::Judgement;
     use crate::testing::{MS, delivered, flow, group};
+    use crate::totals::Totals;
     use crate::verdict::{Found, verdict};
 
     /// In one of its two seconds the sender had nothing to send.
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_besides_is_part_of_the_time() {
+    fn additional_waiting_times_are_part_of_the_time() {
         let flows = [half_idle()];
         let group = group(&flows);
         let evidence = crate::evidence::measure(&group);
         let judgement = Judgement::new(Cause::Sender, 0.9);
         let found = Found::new(Cause::Sender, &evidence, group.names(), group.mss_bytes());
-        let held = Ranked::new(verdict(&judgement, &evidence, found), &Totals::default());
-        let mut verdicts = [held];
+        let limited = Ranked::new(verdict(&judgement, &evidence, found), &Totals::default());
+        let mut verdicts = [limited];
         let limited = |verdicts: &[Ranked; 1]| verdicts[0].verdict.limited_share;
         assert!((limited(&verdicts) - 0.5).abs() < 1e-9);
         Waits::default().lengthen(&group.flows, &mut verdicts);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_never_active_waited_for_all_of_the_time() {
+    fn a_flow_that_was_never_active_waited_all_of_the_time() {
         assert!((share(3.0, 0.0) - 1.0).abs() < 1e-9);
         assert!(share(0.0, 0.0).abs() < 1e-9);
     }

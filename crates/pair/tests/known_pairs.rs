@@ -56,7 +56,7 @@ fn flow_of<'a>(pair: &'a Pair, flow: &Value) -> &'a PairFlow {
 }
 
 #[test]
-fn lost_packets_are_counted_exactly_where_nothing_was_missed() {
+fn lost_packets_are_counted_exactly_if_no_packet_is_missing() {
     for folder in pairs() {
         let truth = truth(&folder);
         let pair = read(&folder, ["b.pcap.zst", "y.pcap.zst"]);
@@ -93,7 +93,7 @@ fn packets_that_overtook_others_are_counted_exactly() {
 }
 
 #[test]
-fn captures_given_the_other_way_round_say_the_same() {
+fn captures_given_in_either_order_give_the_same_result() {
     for folder in pairs().into_iter().step_by(4) {
         let pair = read(&folder, ["b.pcap.zst", "y.pcap.zst"]);
         let swapped = read(&folder, ["y.pcap.zst", "b.pcap.zst"]);

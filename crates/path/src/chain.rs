@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shaper_behind_a_policer_never_sees_what_was_dropped() {
+    fn a_shaper_behind_a_policer_never_sees_dropped_packets() {
         let policer = Policer::new(6_000_000, 3_000);
         let shaper = Shaper::new(12_000_000, 1_500, Limit::NONE);
         let mut chain = Chain::new(vec![Box::new(policer), Box::new(shaper)]);

@@ -4,7 +4,7 @@ use crate::queue::Places;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Backlog, Limit, Outcome, PathElement};
 
-/// Whether the packet in service takes up a place in the queue, which changes its capacity by one packet.
+/// Place of the packet in service, inside the queue or not: the capacity differs by one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InService {
     /// Its place is free once its transmission begins: a queue in front of a link, which passes the packet to
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packet_in_service_can_hold_a_place_until_it_is_gone() {
+    fn the_packet_in_service_can_take_up_a_place_until_it_is_gone() {
         let mut fifo = Fifo::new(12_000_000, Limit::packets(2)).with_in_service(InService::Counted);
         let arrivals = [
             at(0, 1_500),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_limits_the_first_reached_holds() {
+    fn the_first_of_two_limits_to_be_reached_applies() {
         let limit = Limit {
             packets: Some(3),
             bytes: Some(2_000),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_backwards_is_taken_as_no_time() {
+    fn decreasing_time_counts_as_no_time() {
         let mut fifo = Fifo::new(12_000_000, Limit::packets(1));
         let arrivals = [at(5_000_000, 1_500), at(0, 1_500), at(i64::MIN, 1_500)];
         assert_eq!(

@@ -8,12 +8,12 @@
 //! losses; only the queue delays. [`bucket`] therefore determines the rate and the limit from the losses, and
 //! [`delay`] determines which of the two it was.
 
+mod backlog_by_waits;
 mod beside;
 pub mod bucket;
 pub mod delay;
 pub mod envelope;
 pub mod exact;
-mod held_by_waits;
 mod lanes;
 pub mod managed;
 mod never_nan;
@@ -37,6 +37,7 @@ mod testing;
 #[cfg(test)]
 mod trace_tests;
 
+pub use backlog_by_waits::{BacklogByWaits, backlog_by_departures, backlog_by_waits};
 pub use beside::refine_beside;
 pub use bucket::{BucketFit, Found, fit_bucket, score_near, search_bucket};
 pub use delay::{
@@ -45,7 +46,6 @@ pub use delay::{
 };
 pub use envelope::{Envelope, envelope};
 pub use exact::{Refined, refine_exact};
-pub use held_by_waits::{HeldByWaits, held_by_departures, held_by_waits};
 pub use pair::{Ascent, PairFit, best_of_tops, climb_pair, score_alone, with_second_buckets};
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;

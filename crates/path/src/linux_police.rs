@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn it_passes_what_a_plain_policer_passes_but_for_rounding() {
+    fn it_equals_a_plain_policer_except_for_rounding() {
         // 8 Mbit/s are one byte in 1000 ns, without rounding: no difference at all.
         let arrivals: Vec<Arrival> = (0..500)
             .map(|i| at(i * 900_000, 40 + 13 * (i as u32 % 110)))
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_backwards_neither_panics_nor_mints_tokens() {
+    fn decreasing_time_neither_panics_nor_adds_tokens() {
         let mut police = LinuxPolice::new(12_000_000, 1_500);
         let arrivals = [
             at(1_000_000, 1_500),

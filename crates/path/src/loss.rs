@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_losses_come_at_their_rate_and_alone() {
+    fn independent_losses_occur_at_their_rate_and_singly() {
         let (share, burst) = measure(RandomLoss::independent(0.01, 7), 1_000_000);
         // Standard deviation of the share: sqrt(0.01 * 0.99 / 10^6) = 0.0001; mean run of losses 1 / (1 - 0.01).
         assert!((share - 0.01).abs() < 0.0005, "{share}");

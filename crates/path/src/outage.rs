@@ -53,7 +53,7 @@ mod tests {
     use crate::replay;
 
     #[test]
-    fn exactly_what_comes_in_an_outage_is_lost() {
+    fn exactly_the_arrivals_during_an_outage_are_lost() {
         let mut outage = Outage::new(vec![(50, 60), (10, 20), (15, 30), (40, 40)]);
         let arrivals =
             [9, 10, 29, 30, 40, 49, 50, 59, 60].map(|time_ns| Arrival { time_ns, bytes: 1 });

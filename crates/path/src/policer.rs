@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_others_took_are_gone() {
+    fn tokens_taken_by_other_traffic_are_gone() {
         let mut policer = Policer::new(8_000_000, 10_000);
         policer.spend_to(999, 0);
         // 1000 bytes a millisecond
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_backwards_neither_panics_nor_mints_tokens() {
+    fn decreasing_time_neither_panics_nor_adds_tokens() {
         let mut policer = Policer::new(12_000_000, 1_500);
         let arrivals = [
             at(1_000_000, 1_500),

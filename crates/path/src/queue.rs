@@ -54,7 +54,7 @@ pub struct Backlog {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     /// (when the place is free, bytes), in that order.
-    held: VecDeque<(i64, u64)>,
+    places: VecDeque<(i64, u64)>,
     bytes: u64,
     /// The latest time so far.
     now_ns: Option<i64>,
@@ -62,7 +62,7 @@ pub(crate) struct Places {
 
 impl Places {
     pub fn clear(&mut self) {
-        self.held.clear();
+        self.places.clear();
         self.bytes = 0;
         self.now_ns = None;
     }
@@ -73,11 +73,11 @@ impl Places {
     pub fn advance(&mut self, time_ns: i64) -> i64 {
         let now_ns = self.now_ns.map_or(time_ns, |seen| seen.max(time_ns));
         self.now_ns = Some(now_ns);
-        while let Some(&(free_ns, bytes)) = self.held.front() {
+        while let Some(&(free_ns, bytes)) = self.places.front() {
             if free_ns > now_ns {
                 break;
             }
-            self.held.pop_front();
+            self.places.pop_front();
             self.bytes -= bytes;
         }
         now_ns
@@ -86,14 +86,14 @@ impl Places {
     /// Take up a place until `free_ns`, which is not before that of any packet ahead.
     #[inline]
     pub fn hold(&mut self, free_ns: i64, bytes: u64) {
-        self.held.push_back((free_ns, bytes));
+        self.places.push_back((free_ns, bytes));
         self.bytes += bytes;
     }
 
     #[inline]
     pub fn backlog(&self) -> Backlog {
         Backlog {
-            packets: self.held.len() as u64,
+            packets: self.places.len() as u64,
             bytes: self.bytes,
         }
     }

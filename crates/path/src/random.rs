@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_come_out_as_often_as_they_should() {
+    fn outcomes_occur_with_their_probability() {
         let mut random = Random::new(1);
         let n = 100_000;
         let hits = (0..n).filter(|_| random.chance(0.01)).count();

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_queue_full_is_dropped_and_takes_no_tokens() {
+    fn packets_that_find_the_queue_full_are_dropped_and_take_no_tokens() {
         let mut shaper = Shaper::new(12_000_000, 1_500, Limit::packets(1));
         let arrivals = [
             at(0, 1_500),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_backwards_mints_no_tokens() {
+    fn decreasing_time_adds_no_tokens() {
         let mut shaper = Shaper::new(12_000_000, 1_500, Limit::NONE);
         let arrivals = [at(5_000_000, 1_500), at(0, 1_500), at(i64::MIN, 1_500)];
         assert_eq!(

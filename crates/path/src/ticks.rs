@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_tokens_leaves_with_the_ticks_and_at_the_rate() {
+    fn packets_that_wait_for_tokens_leave_with_the_ticks_and_at_the_rate() {
         // 12 Mbit/s in ticks of 4 ms: four packets with each. The bucket begins full.
         let mut shaper = TickShaper::new(12_000_000, 4_000_000, 6_000, Limit::NONE);
         let departures = departures_ms(&mut shaper, &[at_ms(1); 12]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_shaper_counts_what_its_queue_cannot_take_as_dropped() {
+    fn a_tick_shaper_drops_packets_that_do_not_fit_its_queue() {
         let mut shaper = TickShaper::new(12_000_000, 4_000_000, 6_000, Limit::packets(2));
         let dropped = replay(&mut shaper, &[at_ms(1); 10])
             .iter()

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_small_refills_give_what_one_large_one_gives() {
+    fn many_small_refills_equal_one_large_one() {
         // 7 bit/s for 1 s is 7 bit = 0.875 byte; in steps of 1 ns each is 7e-9 bit, which a float would lose.
         let mut small = TokenBucket::new(7, 100).with_initial_bytes(0);
         let mut large = small.clone();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_backwards_mints_no_tokens() {
+    fn decreasing_time_adds_no_tokens() {
         let mut bucket = TokenBucket::new(8_000_000_000, 100).with_initial_bytes(0);
         bucket.refill(1_000);
         for _ in 0..100 {

@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn three_colours_bound_what_is_not_red(arrivals in arrivals(), rate_bps in rate(), burst_bytes in 1u64..30_000) {
+    fn three_colours_limit_the_packets_that_are_not_red(arrivals in arrivals(), rate_bps in rate(), burst_bytes in 1u64..30_000) {
         let single = replay(&mut SingleRateThreeColour::new(rate_bps, burst_bytes, 4_000), &arrivals);
         assert_conforms(&passed(&arrivals, &single, 0), rate_bps, burst_bytes + 4_000);
         let two = replay(&mut TwoRateThreeColour::new(rate_bps, 2_000, rate_bps, burst_bytes), &arrivals);
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn what_leaves_a_shaper_conforms_and_keeps_its_order(
+    fn departures_of_a_shaper_conform_and_keep_their_order(
         arrivals in arrivals(), rate_bps in 100_000u64..1_000_000_000, burst_bytes in 100u64..50_000, limit in limit(),
     ) {
         let mut shaper = Shaper::new(rate_bps, burst_bytes, limit).with_peak(2 * rate_bps, 3_000);
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn a_shaper_without_a_limit_drops_only_what_its_bucket_can_never_hold(
+    fn a_shaper_without_a_limit_drops_only_packets_larger_than_its_bucket(
         arrivals in arrivals(), rate_bps in rate(), burst_bytes in 100u64..5_000,
     ) {
         let outcomes = replay(&mut Shaper::new(rate_bps, burst_bytes, Limit::NONE), &arrivals);
@@ -235,9 +235,9 @@ proptest! {
             let now = i128::from(packet.time_ns) * rate;
             places.retain(|place| place.0 > packet.time_ns);
             let bytes = u64::from(packet.bytes);
-            let held: u64 = places.iter().map(|place| place.1).sum();
+            let waiting: u64 = places.iter().map(|place| place.1).sum();
             let fits = limit.packets.is_none_or(|limit| (places.len() as u64) < limit)
-                && limit.bytes.is_none_or(|limit| held + bytes <= limit);
+                && limit.bytes.is_none_or(|limit| waiting + bytes <= limit);
             let idle = free <= now;
             let accepted = fits || (idle && !counted);
             prop_assert_eq!(outcome.is_dropped(), !accepted);
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn no_packet_is_forgotten_and_none_leaves_before_it_came(arrivals in arrivals()) {
+    fn no_packet_is_forgotten_and_none_leaves_before_its_arrival(arrivals in arrivals()) {
         for (name, mut element) in every_element() {
             for (packet, outcome) in arrivals.iter().zip(replay(&mut element, &arrivals)) {
                 prop_assert!(!matches!(outcome, Outcome::Queued { .. }), "{}", name);
@@ -286,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn time_that_goes_backwards_mints_no_tokens(
+    fn decreasing_time_adds_no_tokens(
         steps in prop::collection::vec((-3_000_000i64..3_000_000, 1u32..=1_500), 1..150),
         rate_bps in rate(), burst_bytes in 1_500u64..9_000,
     ) {
@@ -310,7 +310,7 @@ proptest! {
     }
 
     #[test]
-    fn driving_by_events_gives_what_replay_gives(arrivals in arrivals()) {
+    fn driving_by_events_equals_replay(arrivals in arrivals()) {
         for (name, mut element) in every_element() {
             let expected = replay(&mut element, &arrivals);
             element.reset();

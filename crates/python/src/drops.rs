@@ -28,8 +28,8 @@ impl DropMonitor {
 
 #[pymethods]
 impl DropMonitor {
-    /// Starts the monitor. `way` is `program`, `drop-monitor`, `tracepoint`, or `auto`: the first of them
-    /// that the kernel allows. Raises `OSError` where it allows none.
+    /// Starts the monitor: `program`, `drop-monitor`, `tracepoint`, or `auto`, the first of them that the kernel
+    /// allows. Raises `OSError` where it allows none.
     #[new]
     fn new(py: Python<'_>, way: &str) -> PyResult<DropMonitor> {
         let wanted = match way {
@@ -67,13 +67,12 @@ impl DropMonitor {
         .map_err(|error: ArrowError| PyValueError::new_err(error.to_string()))
     }
 
-    /// State of the monitor: `way`, `tells_sent_again`, `shortfall`, `lost`, `not_looked_at`, `lost_rows`,
-    /// `cpu_ns`.
+    /// State of the monitor, as a dictionary.
     fn standing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let told = PyDict::new(py);
+        let state = PyDict::new(py);
         self.with(|monitor| {
             let standing = monitor.standing();
-            told.set_item(
+            state.set_item(
                 "way",
                 match monitor.way {
                     Way::Program => "program",
@@ -81,14 +80,14 @@ impl DropMonitor {
                     Way::DropMonitor => "drop-monitor",
                 },
             )?;
-            told.set_item("tells_sent_again", monitor.tells_sent_again)?;
-            told.set_item("shortfall", monitor.shortfall.as_deref())?;
-            told.set_item("lost", standing.lost)?;
-            told.set_item("not_looked_at", standing.not_looked_at)?;
-            told.set_item("lost_rows", standing.lost_rows)?;
-            told.set_item("cpu_ns", standing.cpu_ns)
+            state.set_item("tells_sent_again", monitor.tells_sent_again)?;
+            state.set_item("shortfall", monitor.shortfall.as_deref())?;
+            state.set_item("lost", standing.lost)?;
+            state.set_item("not_looked_at", standing.not_looked_at)?;
+            state.set_item("lost_rows", standing.lost_rows)?;
+            state.set_item("cpu_ns", standing.cpu_ns)
         })?;
-        Ok(told)
+        Ok(state)
     }
 
     /// Stops after a last count; its rows can still be taken.

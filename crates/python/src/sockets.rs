@@ -145,13 +145,13 @@ impl SocketSampler {
             ends_told,
             processes_gone,
         } = self.with(|sampler| sampler.standing());
-        let told = PyDict::new(py);
-        told.set_item("connections", connections)?;
-        told.set_item("problem", problem)?;
-        told.set_item("ends_lost", ends_lost)?;
-        told.set_item("ends_told", ends_told)?;
-        told.set_item("processes_gone", processes_gone)?;
-        Ok(told)
+        let values = PyDict::new(py);
+        values.set_item("connections", connections)?;
+        values.set_item("problem", problem)?;
+        values.set_item("ends_lost", ends_lost)?;
+        values.set_item("ends_told", ends_told)?;
+        values.set_item("processes_gone", processes_gone)?;
+        Ok(values)
     }
 
     /// Stops after a last poll; its rows can still be taken.
@@ -170,12 +170,12 @@ pub fn socket_owners(
     found
         .into_iter()
         .map(|(inode, owner)| {
-            let told = (
+            let values = (
                 owner.pid(),
                 owner.name().to_owned(),
                 owner.cgroup().map(str::to_owned),
             );
-            (inode, told)
+            (inode, values)
         })
         .collect()
 }
@@ -197,29 +197,29 @@ pub(crate) fn raised(error: &io::Error) -> PyErr {
 
 /// For speed with thousands of connections: each key is created once and found by its address.
 fn described<'py>(py: Python<'py>, one: &Connection) -> PyResult<Bound<'py, PyDict>> {
-    let told = PyDict::new(py);
-    told.set_item(intern!(py, "flow"), one.flow)?;
-    told.set_item(intern!(py, "seen_ns"), one.seen_ns)?;
-    told.set_item(intern!(py, "older"), one.older)?;
-    told.set_item(intern!(py, "local_address"), one.local.ip().to_string())?;
-    told.set_item(intern!(py, "local_port"), one.local.port())?;
-    told.set_item(intern!(py, "remote_address"), one.remote.ip().to_string())?;
-    told.set_item(intern!(py, "remote_port"), one.remote.port())?;
-    told.set_item(intern!(py, "cookie"), one.cookie)?;
-    told.set_item(intern!(py, "uid"), one.uid)?;
-    told.set_item(intern!(py, "inode"), one.inode)?;
-    told.set_item(intern!(py, "interface"), one.interface)?;
-    told.set_item(
+    let values = PyDict::new(py);
+    values.set_item(intern!(py, "flow"), one.flow)?;
+    values.set_item(intern!(py, "seen_ns"), one.seen_ns)?;
+    values.set_item(intern!(py, "older"), one.older)?;
+    values.set_item(intern!(py, "local_address"), one.local.ip().to_string())?;
+    values.set_item(intern!(py, "local_port"), one.local.port())?;
+    values.set_item(intern!(py, "remote_address"), one.remote.ip().to_string())?;
+    values.set_item(intern!(py, "remote_port"), one.remote.port())?;
+    values.set_item(intern!(py, "cookie"), one.cookie)?;
+    values.set_item(intern!(py, "uid"), one.uid)?;
+    values.set_item(intern!(py, "inode"), one.inode)?;
+    values.set_item(intern!(py, "interface"), one.interface)?;
+    values.set_item(
         intern!(py, "congestion_control"),
         one.congestion_control.as_deref(),
     )?;
-    told.set_item(intern!(py, "ecn"), one.ecn)?;
-    told.set_item(intern!(py, "traffic_class"), one.traffic_class)?;
-    told.set_item(intern!(py, "mark"), one.mark)?;
-    told.set_item(intern!(py, "cgroup_id"), one.cgroup_id)?;
-    told.set_item(intern!(py, "upper_layer"), one.upper_layer.as_deref())?;
-    told.set_item(intern!(py, "mptcp_token"), one.mptcp_token)?;
-    Ok(told)
+    values.set_item(intern!(py, "ecn"), one.ecn)?;
+    values.set_item(intern!(py, "traffic_class"), one.traffic_class)?;
+    values.set_item(intern!(py, "mark"), one.mark)?;
+    values.set_item(intern!(py, "cgroup_id"), one.cgroup_id)?;
+    values.set_item(intern!(py, "upper_layer"), one.upper_layer.as_deref())?;
+    values.set_item(intern!(py, "mptcp_token"), one.mptcp_token)?;
+    Ok(values)
 }
 
 /// The tables that have rows, by their names in a recording; `datagrams` does not exist there.

@@ -308,10 +308,10 @@ impl Responder {
 fn described_by(call: Py<PyAny>, raised: std::sync::Arc<Mutex<Option<String>>>) -> Describe {
     Box::new(move |address| {
         Python::attach(|py| {
-            let told = call
+            let described = call
                 .call1(py, (address.to_string(),))
                 .and_then(|text| text.extract::<String>(py));
-            told.unwrap_or_else(|error| {
+            described.unwrap_or_else(|error| {
                 if let Ok(mut raised) = raised.lock() {
                     *raised = Some(error.to_string());
                 }

@@ -175,7 +175,7 @@ fn compete(mut findings: Vec<Finding>) -> Verdict {
         posterior,
         against,
         lost: lost.unwrap_or(0),
-        ..told(winner, subject, place)
+        ..verdict_of(winner, subject, place)
     }
 }
 
@@ -190,7 +190,7 @@ fn posterior(cases: &[Case]) -> BTreeMap<Cause, f64> {
 }
 
 /// The winner: its strongest finding, completed with values that only its other findings have.
-fn told(winner: Case, subject: Subject, place: Option<Place>) -> Verdict {
+fn verdict_of(winner: Case, subject: Subject, place: Option<Place>) -> Verdict {
     let mut verdict = Verdict {
         subject,
         place,

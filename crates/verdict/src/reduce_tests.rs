@@ -49,7 +49,7 @@ fn without_a_likely_cause_the_background_remains() {
 }
 
 #[test]
-fn two_sources_together_are_surer_than_each_and_tell_the_facts_of_both() {
+fn two_sources_together_raise_the_confidence_and_keep_the_facts_of_both() {
     let mut one = finding("capture", Cause::Policer, 2.0);
     one.facts.push(fact!("bucket-followed", lost = 3_u64));
     let mut other = finding("recording", Cause::Policer, 1.0);
@@ -77,7 +77,7 @@ fn a_veto_of_one_source_rules_out_what_another_found() {
 }
 
 #[test]
-fn other_subjects_and_places_do_not_compete_nor_does_what_the_record_missed() {
+fn other_subjects_and_places_do_not_compete_nor_do_packets_missing_from_the_record() {
     let elsewhere = Finding {
         subject: subject("c > d"),
         ..finding("capture", Cause::Shaper, 1.0)
@@ -128,7 +128,7 @@ fn hostile_numbers_are_refused() {
 }
 
 #[test]
-fn findings_come_and_go_as_json() {
+fn findings_and_verdicts_are_read_and_written_as_json() {
     let text = r#"{"subject": {"flows": ["a > b"]}, "cause": "random-loss", "nats": 2.5, "source": "recording",
         "place": {"kind": "between", "points": [1, 2]}, "quantities": {"loss_share": {"value": 0.01, "low": null, "high": 0.02}},
         "facts": [{"code": "x", "values": {"a": null, "b": true, "c": 3, "d": 0.5, "e": "text", "f": [1, 2]}}]}"#;

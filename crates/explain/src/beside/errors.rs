@@ -18,7 +18,7 @@ use crate::conditions::Condition;
 
 /// Services that ask all hosts, many of which have the port closed: NetBIOS names, SSDP, WS-Discovery, mDNS,
 /// LLMNR.
-const ASKED_OF_ANYBODY: [u16; 6] = [137, 138, 1900, 3702, 5353, 5355];
+const ASKED_OF_ALL: [u16; 6] = [137, 138, 1900, 3702, 5353, 5355];
 /// Ports of system services end here (RFC 6335, section 6) ...
 const FIRST_USER_PORT: u16 = 1_024;
 /// ... and ephemeral ports of clients begin here.
@@ -26,7 +26,7 @@ const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
 /// Kinds of failure that errors report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Saying {
+enum Failure {
     Rejected,
     Unreachable,
     Looped,
@@ -34,7 +34,7 @@ enum Saying {
     NotReassembled,
 }
 
-impl Saying {
+impl Failure {
     fn of(kind: IcmpErrorKind) -> Option<Self> {
         Some(match kind {
             IcmpErrorKind::PortUnreachable | IcmpErrorKind::Prohibited => Self::Rejected,
@@ -79,14 +79,15 @@ struct Errors<'a> {
 
 /// Find the failures that they report.
 pub(super) fn find(datagrams: &Datagrams, seen: &Seen) -> Vec<Condition> {
-    let mut by_saying: BTreeMap<Saying, Vec<Errors>> = BTreeMap::new();
+    let mut by_failure: BTreeMap<Failure, Vec<Errors>> = BTreeMap::new();
     for report in &datagrams.reports {
-        let Some(saying) = Saying::of(report.kind).filter(|_| is_failure(report, datagrams, seen))
+        let Some(failure) =
+            Failure::of(report.kind).filter(|_| is_failure(report, datagrams, seen))
         else {
             continue;
         };
-        let of_saying = by_saying.entry(saying).or_default();
-        let known = of_saying.iter_mut().find(|known| {
+        let of_failure = by_failure.entry(failure).or_default();
+        let known = of_failure.iter_mut().find(|known| {
             let known = known.report;
             (known.router, known.destination, known.destination_port)
                 == (report.router, report.destination, report.destination_port)
@@ -94,16 +95,16 @@ pub(super) fn find(datagrams: &Datagrams, seen: &Seen) -> Vec<Condition> {
         let errors = Errors::of(report, seen);
         match known {
             Some(known) => known.take_in(errors),
-            None => of_saying.push(errors),
+            None => of_failure.push(errors),
         }
     }
     let mut found = Vec::new();
-    for (saying, errors) in by_saying {
+    for (failure, errors) in by_failure {
         let together = gathered(errors, |errors| errors.messages, Errors::take_in);
         found.extend(
             together
                 .into_iter()
-                .map(|(errors, others)| condition(saying, errors, others)),
+                .map(|(errors, others)| condition(failure, errors, others)),
         );
     }
     found
@@ -135,16 +136,16 @@ fn is_failure(report: &Report, datagrams: &Datagrams, seen: &Seen) -> bool {
 
 /// True for services that ask all hosts, and for clients that no longer wait.
 fn is_noise(report: &Report) -> bool {
-    let asks_anybody = report
+    let asks_all = report
         .destination_port
-        .is_some_and(|port| ASKED_OF_ANYBODY.contains(&port));
+        .is_some_and(|port| ASKED_OF_ALL.contains(&port));
     let is_answer = report.is_udp()
         && report.source_port < FIRST_USER_PORT
         && report
             .destination_port
             .is_some_and(|port| port >= FIRST_EPHEMERAL_PORT)
         && report.kind == IcmpErrorKind::PortUnreachable;
-    asks_anybody || is_answer
+    asks_all || is_answer
 }
 
 /// True if the packet was sent to find the routers on the path: its own hop limit shows it, or that of other
@@ -190,16 +191,16 @@ impl<'a> Errors<'a> {
     }
 }
 
-fn condition(saying: Saying, errors: Errors, others: u64) -> Condition {
+fn condition(failure: Failure, errors: Errors, others: u64) -> Condition {
     let report = errors.report;
-    let mut condition = Condition::new(saying.cause(), errors.names.clone());
-    condition.detail = Some(saying.detail());
+    let mut condition = Condition::new(failure.cause(), errors.names.clone());
+    condition.detail = Some(failure.detail());
     // after a report that a packet is too large the sender sends smaller ones
-    condition.limited_s = match saying {
-        Saying::TooLarge => 0.0,
+    condition.limited_s = match failure {
+        Failure::TooLarge => 0.0,
         _ => errors.lasted_s,
     };
-    if saying == Saying::TooLarge {
+    if failure == Failure::TooLarge {
         let mtu_bytes = report
             .mtu_bytes
             .unwrap_or(report.ip_bytes.saturating_sub(1));
@@ -212,17 +213,17 @@ fn condition(saying: Saying, errors: Errors, others: u64) -> Condition {
         condition.facts = too_large(&errors);
         return condition;
     }
-    condition.facts = vec![headline(saying, errors, others)];
+    condition.facts = vec![headline(failure, errors, others)];
     condition
 }
 
-fn headline(saying: Saying, errors: Errors, others: u64) -> Fact {
+fn headline(failure: Failure, errors: Errors, others: u64) -> Fact {
     let report = errors.report;
-    let code = match saying {
-        Saying::Rejected => "datagrams-rejected",
-        Saying::Unreachable => "datagrams-unreachable",
-        Saying::Looped => "datagrams-looped",
-        Saying::NotReassembled | Saying::TooLarge => "datagrams-not-reassembled",
+    let code = match failure {
+        Failure::Rejected => "datagrams-rejected",
+        Failure::Unreachable => "datagrams-unreachable",
+        Failure::Looped => "datagrams-looped",
+        Failure::NotReassembled | Failure::TooLarge => "datagrams-not-reassembled",
     };
     let what = match () {
         () if report.is_tcp() => "TCP segment",

@@ -14,7 +14,7 @@ const MANY_QUESTIONS: u64 = 8;
 const ASKED_AGAIN_SHARE: f64 = 0.2;
 /// The number of answers of one kind worth reporting: this many, or this share of all.
 const SEVERAL: u64 = 3;
-const WORTH_A_WORD: f64 = 0.1;
+const WORTH_REPORTING: f64 = 0.1;
 /// Share of lost requests worth reporting, among those that got an answer in the end.
 const LOST_SHARE: f64 = 0.01;
 
@@ -94,7 +94,7 @@ fn failings(server: &Server, datagrams: &Datagrams) -> Vec<Failing> {
     let many = |count: u64| {
         count > 0
             && (count as f64 >= 0.5 * server.answered as f64
-                || count >= SEVERAL && count as f64 >= WORTH_A_WORD * server.answered as f64)
+                || count >= SEVERAL && count as f64 >= WORTH_REPORTING * server.answered as f64)
     };
     if many(server.refused) {
         found.push(Failing::Refusing);
@@ -135,9 +135,9 @@ fn silence(server: &Server, datagrams: &Datagrams) -> Option<Failing> {
     }
     // a request that was not repeated may no longer have mattered
     let share = server.unanswered_repeated as f64 / server.requests as f64;
-    let is_worth_a_word = server.unanswered_repeated > 0
-        && (server.unanswered_repeated >= SEVERAL || share >= WORTH_A_WORD);
-    is_worth_a_word.then_some(Failing::InPart)
+    let is_worth_reporting = server.unanswered_repeated > 0
+        && (server.unanswered_repeated >= SEVERAL || share >= WORTH_REPORTING);
+    is_worth_reporting.then_some(Failing::InPart)
 }
 
 /// True if ICMP errors give the reason for the missing answer.

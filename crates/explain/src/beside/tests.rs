@@ -125,7 +125,7 @@ fn verdict(cause: &str, detail: &str, code: &str) -> (String, String, String) {
 const RADIUS_REQUEST: &[u8] = &[1, 7, 0, 20];
 
 #[test]
-fn a_request_that_is_repeated_without_an_answer_is_a_verdict_and_an_answered_one_is_none() {
+fn repeated_unanswered_requests_give_a_verdict_and_answered_ones_none() {
     let mut talk = Talk::new();
     talk.udp(0.0, (CLIENT, SERVER), (40_000, 1812), RADIUS_REQUEST);
     talk.udp(3.0, (CLIENT, SERVER), (40_000, 1812), RADIUS_REQUEST);
@@ -140,7 +140,7 @@ fn a_request_that_is_repeated_without_an_answer_is_a_verdict_and_an_answered_one
 }
 
 #[test]
-fn a_port_that_is_closed_refuses_and_one_that_was_closed_after_an_answer_does_not() {
+fn a_closed_port_refuses_but_not_one_closed_after_an_answer() {
     let mut talk = Talk::new();
     talk.udp(0.0, (CLIENT, SERVER), (40_000, 1812), RADIUS_REQUEST);
     talk.error(0.1, SERVER, (3, 3), 1812);
@@ -182,7 +182,7 @@ fn the_end_of_a_trace_is_no_refusal() {
 }
 
 #[test]
-fn a_router_that_forbids_or_knows_no_way_is_named() {
+fn a_router_that_rejects_or_has_no_route_is_named() {
     let of = |code| {
         let mut talk = Talk::new();
         talk.udp(0.0, (CLIENT, SERVER), (40_000, 6000), b"x");
@@ -197,7 +197,7 @@ fn a_router_that_forbids_or_knows_no_way_is_named() {
 }
 
 #[test]
-fn echo_requests_without_a_reply_are_told_by_how_they_lie() {
+fn lost_echo_requests_are_judged_by_their_pattern() {
     let of = |is_answered: fn(u16) -> bool| {
         let mut talk = Talk::new();
         for number in 0..40 {
@@ -217,7 +217,7 @@ fn echo_requests_without_a_reply_are_told_by_how_they_lie() {
 }
 
 #[test]
-fn marks_are_a_queues_only_where_the_sender_sets_others() {
+fn marks_come_from_a_queue_only_if_the_sender_sets_other_code_points() {
     let of = |ecn: fn(u16) -> u8| {
         let mut talk = Talk::new();
         for number in 0..20_u16 {
@@ -249,7 +249,7 @@ fn many_endpoints_that_fail_alike_are_one_verdict() {
 }
 
 #[test]
-fn many_questions_that_nobody_asks_again_had_answers() {
+fn many_unrepeated_questions_had_answers() {
     let mut talk = Talk::new();
     for number in 0..20_u8 {
         let mut query = vec![

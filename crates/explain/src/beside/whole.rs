@@ -8,7 +8,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 use crate::conditions::Condition;
 use crate::ranked::Ranked;
 
-/// Whether a datagram arrived is unknown if it is neither answered nor numbered.
+/// Confidence, since datagrams without an answer or a number may not have arrived.
 const CONFIDENCE: f64 = 0.8;
 
 /// The verdict on a capture without other verdicts; `None` without packets.
@@ -30,7 +30,7 @@ pub(crate) fn verdict(
     let (cause, fact) = match () {
         () if kinds.tcp + kinds.udp + kinds.icmp == 0 => (Cause::Unknown, unread(summary)),
         () if lost > 0 => (Cause::Unknown, lost_of_streams(datagrams)),
-        () => (Cause::None, held(summary, tracked, datagrams)),
+        () => (Cause::None, contents(summary, tracked, datagrams)),
     };
     let mut condition = Condition::new(cause, Vec::new());
     condition.confidence = CONFIDENCE;
@@ -62,7 +62,7 @@ fn lost_of_streams(datagrams: &Datagrams) -> Fact {
     )
 }
 
-fn held(summary: &Summary, tracked: &Tracked, datagrams: &Datagrams) -> Fact {
+fn contents(summary: &Summary, tracked: &Tracked, datagrams: &Datagrams) -> Fact {
     let kinds = &summary.kinds;
     let servers = &datagrams.exchanged.servers;
     let requests: u64 = servers.iter().map(|server| server.requests).sum();
@@ -75,7 +75,7 @@ fn held(summary: &Summary, tracked: &Tracked, datagrams: &Datagrams) -> Fact {
         .iter()
         .map(|flow| (flow.source, flow.destination))
         .collect();
-    let one_way = |flow: &&whydrop_datagrams::Flow| {
+    let unanswered = |flow: &&whydrop_datagrams::Flow| {
         !flow.asks_many() && !places.contains(&(flow.destination, flow.source))
     };
     fact!(
@@ -84,7 +84,7 @@ fn held(summary: &Summary, tracked: &Tracked, datagrams: &Datagrams) -> Fact {
         connections_without_data = tracked.without_data,
         udp_packets = kinds.udp,
         udp_flows = datagrams.flows.len(),
-        udp_flows_one_way = datagrams.flows.iter().filter(one_way).count(),
+        udp_flows_one_way = datagrams.flows.iter().filter(unanswered).count(),
         requests = requests,
         answered = answered,
         rtp_streams = datagrams.rtp.iter().flatten().count(),

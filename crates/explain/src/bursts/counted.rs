@@ -34,7 +34,7 @@ pub struct CountedTrain {
 const FEWEST_LOSSES: u64 = 8;
 
 /// The findings of one train.
-struct Told {
+struct Measured {
     ip_bytes: u32,
     losses: u64,
     /// Packets per second, with the 95 % interval as a share of it.
@@ -47,7 +47,7 @@ struct Told {
 }
 
 impl CountedTrain {
-    fn told(&self) -> Option<Told> {
+    fn measured(&self) -> Option<Measured> {
         let losses = self.sent.checked_sub(self.received)?;
         let (rate_pps, rate_error) = self.rate()?;
         if losses < FEWEST_LOSSES {
@@ -67,7 +67,7 @@ impl CountedTrain {
             low: Some((value - error).max(0.0)),
             high: Some((value + error).max(0.0)),
         };
-        Some(Told {
+        Some(Measured {
             ip_bytes: self.ip_bytes,
             losses,
             rate_pps,
@@ -122,7 +122,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some((sorted[low] + sorted[high]) / 2.0)
 }
 
-impl Told {
+impl Measured {
     fn rate_bps(&self) -> Quantity {
         let value = self.rate_pps * 8.0 * f64::from(self.ip_bytes);
         Quantity {
@@ -161,20 +161,20 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
     if received == 0 {
         return None;
     }
-    let told = sharpest_by_size(trains);
-    let large = told.last();
-    let drain_rate_bps = large.map(Told::rate_bps);
-    let basis = told.first().zip(large).and_then(|(small, large)| {
+    let measured = sharpest_by_size(trains);
+    let large = measured.last();
+    let drain_rate_bps = large.map(Measured::rate_bps);
+    let basis = measured.first().zip(large).and_then(|(small, large)| {
         basis_of_rates(
             (small.ip_bytes, small.rate_bps()),
             (large.ip_bytes, large.rate_bps()),
         )
     });
-    let buckets: Vec<Option<bool>> = told.iter().map(Told::is_bucket).collect();
-    let all = |wanted: bool| !told.is_empty() && buckets.iter().all(|one| *one == Some(wanted));
-    let limit = all(false).then(|| queue(&told, basis)).flatten();
+    let buckets: Vec<Option<bool>> = measured.iter().map(Measured::is_bucket).collect();
+    let all = |wanted: bool| !measured.is_empty() && buckets.iter().all(|one| *one == Some(wanted));
+    let limit = all(false).then(|| queue(&measured, basis)).flatten();
     let lost = sent.saturating_sub(received);
-    let held = large.map_or(0.0, |large| large.after.value.max(0.0));
+    let contents = large.map_or(0.0, |large| large.after.value.max(0.0));
     let line_bps = |train: &CountedTrain| {
         (train.sending_s > 0.0)
             .then(|| train.sent as f64 * 8.0 * f64::from(train.ip_bytes) / train.sending_s)
@@ -187,10 +187,10 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
         arrival_rate_bps: drain_rate_bps.map(|rate| rate.value),
         drain_rate_bps,
         burst_bytes: None,
-        bucket: large.filter(|_| all(true)).map(Told::bucket),
-        longest_wait_s: large.map_or(0.0, |large| held / large.rate_pps),
-        most_packets: held,
-        most_bytes: large.map_or(0.0, |large| held * f64::from(large.ip_bytes)),
+        bucket: large.filter(|_| all(true)).map(Measured::bucket),
+        longest_wait_s: large.map_or(0.0, |large| contents / large.rate_pps),
+        most_packets: contents,
+        most_bytes: large.map_or(0.0, |large| contents * f64::from(large.ip_bytes)),
         lost_found_packets: limit.as_ref().map(|limit| limit.packets.value),
         passed_with_more: 0,
         verdict: (lost > 0 && limit.is_none())
@@ -201,22 +201,23 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
 }
 
 /// The train with the most precise rate of each size, the smallest size first.
-fn sharpest_by_size(trains: &[CountedTrain]) -> Vec<Told> {
-    let mut told: Vec<Told> = trains.iter().filter_map(CountedTrain::told).collect();
-    told.sort_by(|a, b| (a.ip_bytes.cmp(&b.ip_bytes)).then(a.rate_error.total_cmp(&b.rate_error)));
-    told.dedup_by_key(|one| one.ip_bytes);
-    told
+fn sharpest_by_size(trains: &[CountedTrain]) -> Vec<Measured> {
+    let mut measured: Vec<Measured> = trains.iter().filter_map(CountedTrain::measured).collect();
+    measured
+        .sort_by(|a, b| (a.ip_bytes.cmp(&b.ip_bytes)).then(a.rate_error.total_cmp(&b.rate_error)));
+    measured.dedup_by_key(|one| one.ip_bytes);
+    measured
 }
 
-fn queue(told: &[Told], basis: Option<ByteBasis>) -> Option<Limit> {
-    let full = |one: &Told| Full {
+fn queue(measured: &[Measured], basis: Option<ByteBasis>) -> Option<Limit> {
+    let full = |one: &Measured| Full {
         ip_bytes: f64::from(one.ip_bytes),
         packets: one.after,
         losses: one.losses as usize,
         misfits: 0,
         passed_with_more: 0,
     };
-    of_sizes(told.iter().map(full).collect(), basis)
+    of_sizes(measured.iter().map(full).collect(), basis)
 }
 
 fn times(one: Quantity, factor: f64) -> Quantity {
@@ -228,7 +229,7 @@ fn times(one: Quantity, factor: f64) -> Quantity {
 }
 
 /// A policer if the large packets show one; otherwise an unknown cause.
-fn verdict(policer: Option<&Told>, basis: Option<ByteBasis>, lost: u64) -> Verdict {
+fn verdict(policer: Option<&Measured>, basis: Option<ByteBasis>, lost: u64) -> Verdict {
     let mut found = Verdict {
         cause: "unknown".to_owned(),
         confidence: 0.5,

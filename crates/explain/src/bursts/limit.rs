@@ -1,7 +1,7 @@
 //! Contents of a full queue, from the packets ahead of each lost packet.
 
 use whydrop_path::fit::Seen;
-use whydrop_path::fit::passage::{Held, Passages};
+use whydrop_path::fit::passage::{Contents, Passages};
 use whydrop_verdict::Quantity;
 
 use super::Limit;
@@ -47,7 +47,7 @@ const MOST_MISFITS: f64 = 0.2;
 /// Packets in the hop, and the queue that each found.
 pub(super) struct Inside<'a> {
     pub passages: &'a Passages,
-    pub held: &'a [Held],
+    pub contents: &'a [Contents],
     /// Share of the service that went to other traffic.
     pub unseen_share: f64,
 }
@@ -64,7 +64,7 @@ pub(super) fn limit(
 ) -> Met {
     let Inside {
         passages,
-        held,
+        contents,
         unseen_share,
     } = *seen;
     let shared = drain_rate_bps.filter(|_| unseen_share > 0.0);
@@ -72,8 +72,8 @@ pub(super) fn limit(
         .into_iter()
         .filter_map(|ip_bytes| {
             let of = |outcome| match shared {
-                Some(rate) => held_by_waits(passages, (ip_bytes, outcome), rate.value),
-                None => held_by_count(passages, (ip_bytes, outcome), held),
+                Some(rate) => backlog_by_waits(passages, (ip_bytes, outcome), rate.value),
+                None => contents_by_count(passages, (ip_bytes, outcome), contents),
             };
             let jitter = gap_deviation(trains, ip_bytes, 0.9);
             Full::of(
@@ -160,9 +160,12 @@ impl Full {
         let same = SAME_PACKETS.max(2.0 * jitter).max(others);
         let differ = lost
             .iter()
-            .filter(|held| (*held - median).abs() > same)
+            .filter(|contents| (*contents - median).abs() > same)
             .count();
-        let more = passed.iter().filter(|held| **held > median + same).count();
+        let more = passed
+            .iter()
+            .filter(|contents| **contents > median + same)
+            .count();
         // interval of a median from order statistics
         let half = lost.len() as f64 / 2.0;
         let reach = 0.98 * (lost.len() as f64).sqrt();
@@ -188,10 +191,10 @@ impl Full {
 const AGREE: f64 = 0.25;
 
 /// Median number of packets of any size that lost packets found queued.
-pub(super) fn lost_found_packets(passages: &Passages, inside: &[Held]) -> Option<f64> {
+pub(super) fn lost_found_packets(passages: &Passages, inside: &[Contents]) -> Option<f64> {
     let lost = inside.iter().zip(&passages.outcome);
     let lost = lost.filter(|(_, seen)| **seen == Seen::Lost);
-    let mut found: Vec<f64> = lost.map(|(held, _)| held.packets).collect();
+    let mut found: Vec<f64> = lost.map(|(contents, _)| contents.packets).collect();
     found.sort_by(f64::total_cmp);
     found.get(found.len() / 2).copied()
 }
@@ -202,7 +205,7 @@ fn of_kind(passages: &Passages, (ip_bytes, outcome): (u32, Seen)) -> impl Iterat
     })
 }
 
-fn held_by_count(passages: &Passages, kind: (u32, Seen), inside: &[Held]) -> Vec<f64> {
+fn contents_by_count(passages: &Passages, kind: (u32, Seen), inside: &[Contents]) -> Vec<f64> {
     of_kind(passages, kind)
         .map(|index| inside[index].packets)
         .collect()
@@ -211,7 +214,7 @@ fn held_by_count(passages: &Passages, kind: (u32, Seen), inside: &[Held]) -> Vec
 /// If other traffic shares the queue, its contents follow from the waiting time at the queue's drain rate, in
 /// packets of that size: for a lost packet, from the wait of the last packet before it, which occupied a
 /// place itself.
-fn held_by_waits(passages: &Passages, kind: (u32, Seen), rate_bps: f64) -> Vec<f64> {
+fn backlog_by_waits(passages: &Passages, kind: (u32, Seen), rate_bps: f64) -> Vec<f64> {
     let per_second = rate_bps / 8.0 / f64::from(kind.0);
     of_kind(passages, kind)
         .filter_map(|index| match kind.1 {

@@ -25,12 +25,12 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use whydrop_path::fit::Seen;
-use whydrop_path::fit::passage::{Held, Passage, Passages, held};
+use whydrop_path::fit::passage::{Contents, Passage, Passages, contents};
 use whydrop_verdict::{Cause, Place, PlaceKind, Quantity};
 
 use crate::document::Verdict;
-use crate::evidence::Totals;
 use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
+use crate::totals::Totals;
 pub use bucket::Bucket;
 use bucket::bucket;
 pub use counted::{CountedTrain, explain_counted_trains};
@@ -116,9 +116,9 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     // here
     let waits = passages.wait_s.iter().filter(|wait| !wait.is_nan());
     let longest_wait_s = waits.fold(0.0, |most: f64, wait| most.max(*wait));
-    let inside = held(&passages, 0.0);
-    let most = |of: fn(&Held) -> f64| inside.iter().map(of).fold(0.0, f64::max);
-    let most_packets = most(|held| held.packets);
+    let inside = contents(&passages, 0.0);
+    let most = |of: fn(&Contents) -> f64| inside.iter().map(of).fold(0.0, f64::max);
+    let most_packets = most(|contents| contents.packets);
     let unseen_share = hop
         .departures
         .map_or(0.0, |departures| departures.unseen_share);
@@ -126,7 +126,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let basis = byte_basis(&trains, &hop);
     let seen = Inside {
         passages: &passages,
-        held: &inside,
+        contents: &inside,
         unseen_share,
     };
     let met = limit(&seen, &trains, arrival_rate, basis);
@@ -154,7 +154,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         bucket: bucket(&trains),
         longest_wait_s,
         most_packets,
-        most_bytes: most(|held| held.bytes),
+        most_bytes: most(|contents| contents.bytes),
         verdict,
     })
 }

@@ -41,7 +41,7 @@ fn parameter(bursts: &Bursts, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_limit_in_packets_is_found_to_the_packet_and_told_from_one_in_bytes() {
+fn a_limit_in_packets_is_found_to_the_packet_and_distinguished_from_one_in_bytes() {
     for (limit, step) in [(20, 10.0), (45, 1.1), (300, 1.1)] {
         let mut hop = Fifo::new((100e6 / step) as u64, Limit::packets(limit));
         let found = through(&mut hop, 3 * (limit as f64 / (1.0 - 1.0 / step)) as u32);
@@ -73,7 +73,7 @@ fn a_queue_of_a_few_packets_has_its_rate_though_hardly_any_of_a_burst_passes() {
 }
 
 #[test]
-fn a_limit_in_bytes_is_found_to_the_packet_and_told_from_one_in_packets() {
+fn a_limit_in_bytes_is_found_to_the_packet_and_distinguished_from_one_in_packets() {
     for (limit, step) in [(30_000, 10.0), (70_000, 1.1), (250_000, 1.1)] {
         let mut hop = Fifo::new((100e6 / step) as u64, Limit::bytes(limit));
         let large = (limit / 1500) as f64;
@@ -86,7 +86,7 @@ fn a_limit_in_bytes_is_found_to_the_packet_and_told_from_one_in_packets() {
 }
 
 #[test]
-fn a_policer_is_told_from_a_queue_with_its_rate_and_burst() {
+fn a_policer_is_distinguished_from_a_queue_with_its_rate_and_burst() {
     for burst_bytes in [15_000, 60_000, 250_000] {
         let mut hop = Policer::new(20_000_000, burst_bytes);
         let found = through(&mut hop, 4 * burst_bytes as u32 / 1500);
@@ -123,7 +123,7 @@ fn a_queue_that_was_never_full_has_a_rate_and_a_lower_bound() {
 }
 
 #[test]
-fn a_path_as_fast_as_its_line_holds_nothing_up() {
+fn a_path_as_fast_as_its_line_delays_nothing() {
     let mut hop = Fifo::new(1_000_000_000, Limit::packets(3));
     let found = through(&mut hop, 100);
     assert_eq!((found.lost, found.drain_rate_bps.is_none()), (0, true));
@@ -173,7 +173,7 @@ fn counted_through(hop: &mut impl PathElement, rate_bps: f64) -> Bursts {
 }
 
 #[test]
-fn counts_alone_tell_a_limit_in_packets_from_one_in_bytes_and_both_from_a_policer() {
+fn counts_distinguish_a_limit_in_packets_one_in_bytes_and_a_policer() {
     let within = |one: &whydrop_verdict::Quantity, truth: f64| {
         one.low.unwrap() <= truth && truth <= one.high.unwrap()
     };
@@ -285,8 +285,8 @@ fn mistaken(seed: u64, draws: u32) -> (Vec<String>, u32) {
             true => Limit::packets(draw.limit),
             false => Limit::bytes(draw.limit * 1500),
         };
-        let told = through_a_busy_host(&mut Fifo::new(rate_bps, fifo), &draw, &mut random);
-        match told.limit {
+        let found = through_a_busy_host(&mut Fifo::new(rate_bps, fifo), &draw, &mut random);
+        match found.limit {
             Some(limit)
                 if (limit.packets.value - draw.limit as f64).abs()
                     > 3.0_f64.max(0.03 * draw.limit as f64) =>
@@ -320,8 +320,8 @@ fn mistaken(seed: u64, draws: u32) -> (Vec<String>, u32) {
             ),
         ];
         for (name, hop) in &mut managed {
-            let told = through_a_busy_host(hop, &draw, &mut random);
-            if told.limit.is_some() {
+            let found = through_a_busy_host(hop, &draw, &mut random);
+            if found.limit.is_some() {
                 wrong.push(format!("{name} at a step of {} called full", draw.step));
             }
         }
@@ -330,7 +330,7 @@ fn mistaken(seed: u64, draws: u32) -> (Vec<String>, u32) {
 }
 
 #[test]
-fn queue_management_is_no_full_queue_and_full_queues_are_told_on_busy_hosts() {
+fn queue_management_is_no_full_queue_and_full_queues_are_found_on_busy_hosts() {
     let (wrong, missed) = mistaken(71, 1);
     assert!(wrong.is_empty(), "{wrong:?}");
     assert_eq!(missed, 0);
@@ -338,7 +338,7 @@ fn queue_management_is_no_full_queue_and_full_queues_are_told_on_busy_hosts() {
 
 #[test]
 #[ignore = "exhaustive"]
-fn of_many_hops_no_managed_queue_is_called_full() {
+fn no_managed_queue_among_many_hops_is_called_full() {
     let (wrong, missed) = mistaken(72, 25);
     assert!(wrong.is_empty(), "{wrong:?}");
     // timestamps delayed this much hide a few

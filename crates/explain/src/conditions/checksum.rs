@@ -21,7 +21,7 @@ const MOST_NUMBERS: usize = 16;
 
 /// The checksums of a flow's segments.
 #[derive(Default)]
-struct Looked {
+struct Checked {
     right: u64,
     /// Lost segments with a wrong checksum, by number.
     wrong_lost: Vec<u64>,
@@ -34,9 +34,9 @@ pub(crate) fn look(capture: &Capture, tracked: &mut Tracked) {
         .connections
         .iter_mut()
         .flat_map(|connection| &mut connection.flows);
-    let mut flows: HashMap<(Endpoint, Endpoint), (&mut Flow, Looked)> = flows
+    let mut flows: HashMap<(Endpoint, Endpoint), (&mut Flow, Checked)> = flows
         .filter(|flow| is_worth_a_look(flow))
-        .map(|flow| ((flow.source, flow.destination), (flow, Looked::default())))
+        .map(|flow| ((flow.source, flow.destination), (flow, Checked::default())))
         .collect();
     // a stream cannot be read again
     let again = || capture.again();
@@ -44,20 +44,20 @@ pub(crate) fn look(capture: &Capture, tracked: &mut Tracked) {
         return;
     };
     while let Some((packet, checksum)) = capture.next_checked() {
-        if let Some((flow, looked)) = ends(&packet).and_then(|ends| flows.get_mut(&ends)) {
+        if let Some((flow, checked)) = ends(&packet).and_then(|ends| flows.get_mut(&ends)) {
             match checksum {
-                Checksum::Right => looked.right += 1,
+                Checksum::Right => checked.right += 1,
                 Checksum::Wrong if is_lost(flow, packet.time_ns) => {
-                    looked.wrong_lost.push(packet.index + 1);
+                    checked.wrong_lost.push(packet.index + 1);
                 }
-                Checksum::Wrong => looked.wrong_delivered += 1,
+                Checksum::Wrong => checked.wrong_delivered += 1,
                 Checksum::Unknown => {}
             }
         }
     }
-    for (flow, looked) in flows.into_values() {
-        if looked.wrong_delivered == 0 && looked.right >= MANY && !looked.wrong_lost.is_empty() {
-            flow.signs_mut().damaged = looked.wrong_lost;
+    for (flow, checked) in flows.into_values() {
+        if checked.wrong_delivered == 0 && checked.right >= MANY && !checked.wrong_lost.is_empty() {
+            flow.signs_mut().damaged = checked.wrong_lost;
         }
     }
 }

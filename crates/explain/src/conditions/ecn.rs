@@ -41,12 +41,12 @@ fn found(flows: &[&Flow], detail: &'static str, facts: Vec<Fact>) -> Condition {
 /// A receiver repeats the echo until its sender answers (RFC 3168, section 6.1.3), or counts (RFC 9768).
 fn is_not_echoed(flow: &Flow) -> bool {
     let counters = &flow.counters;
-    let told = match flow.ecn {
+    let echoed = match flow.ecn {
         Ecn::Classic => counters.ecn_echoes,
         Ecn::Accurate => counters.ce_reported,
         Ecn::Off | Ecn::Unknown => return false,
     };
-    counters.ce_marked >= SEVERAL && told == 0
+    counters.ce_marked >= SEVERAL && echoed == 0
 }
 
 fn is_bleached(flow: &Flow) -> bool {

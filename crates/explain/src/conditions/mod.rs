@@ -19,9 +19,10 @@ use whydrop_tcp::{Flow, Segment, Tracked};
 use whydrop_verdict::{Cause, Fact, Finding, Quantity, Subject, fact, log_odds, reduce};
 
 use crate::document::Verdict;
-use crate::evidence::{Evidence, Totals};
+use crate::evidence::Evidence;
 use crate::group::Group;
 use crate::ranked::Ranked;
+use crate::totals::Totals;
 
 /// Confidence in a fact that the capture holds.
 const SURE: f64 = 0.95;

@@ -55,7 +55,7 @@ pub(super) fn window_scaling(
     }
     let mut found = scaling(group, is_capped);
     found.detail = Some("missing");
-    found.limited_s = evidence.totals.held_by_window_s();
+    found.limited_s = evidence.totals.window_limited_s();
     let without = Value::Text(unscaled_side(flow).to_string().into());
     found.facts = vec![
         fact!("window-unscaled").with("side", without.clone()),

@@ -88,7 +88,7 @@ fn as_many_failures_are_chance_where_every_third_packet_is_lost() {
 }
 
 #[test]
-fn what_arrived_all_the_while_was_only_answered_late() {
+fn data_that_kept_arriving_was_only_answered_late() {
     let mut flow = silent(&[2005, 2250, 2700, 3600]);
     let late = flow
         .segments
@@ -99,7 +99,7 @@ fn what_arrived_all_the_while_was_only_answered_late() {
 }
 
 #[test]
-fn what_other_flows_to_the_host_brought_through_was_no_outage() {
+fn deliveries_of_other_flows_to_the_host_exclude_an_outage() {
     let silent = silent(&[2005, 2250, 2700, 3600]);
     let other = |at_ms: i64| [silent.clone(), flow(1, vec![delivered(at_ms * MS, 20)])];
     let found = |flows: &[Flow]| {
@@ -150,7 +150,7 @@ fn a_window_at_its_ceiling_without_a_scale_is_no_small_buffer() {
 }
 
 #[test]
-fn a_receiver_that_scales_what_its_sender_does_not_is_misread() {
+fn a_window_scaled_only_by_the_receiver_is_misread() {
     let mut flow = flow(1, steady(&[]));
     flow.mss_bytes = Some(1448);
     flow.offers = [

@@ -2,7 +2,7 @@
 
 use super::buckets::{EXACT, refine};
 use super::models::bucket_over;
-use crate::evidence::ReplayCheck;
+use crate::replay_check::ReplayCheck;
 use crate::thresholds::SMALLEST_BUCKET_PACKETS;
 use whydrop_path::Arrival;
 use whydrop_path::fit::passage::{Departures, Passages};

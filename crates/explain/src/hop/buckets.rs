@@ -128,7 +128,7 @@ fn two_buckets(
     let trace = counting_more(0);
     let (ip, noise) = refine_two(&trace, starts, single, noise_s)?;
     let mut by_basis = vec![(ip.committed.agreement.score(noise), None, ip)];
-    if tells_bytes(passages, ip.committed.packet_bytes) {
+    if shows_byte_basis(passages, ip.committed.packet_bytes) {
         for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
             let raised = [&ip.committed, &ip.peak].map(|fit| counting(basis, fit));
             let trace = counting_more(basis.overhead_bytes());
@@ -311,7 +311,7 @@ const ENOUGH_SMALL: f64 = 0.0005;
 const BASIS_GAIN: f64 = 5.0;
 
 /// True if packets of other sizes show what a bucket counts on top of each.
-fn tells_bytes(passages: &Passages, packet_bytes: f64) -> bool {
+fn shows_byte_basis(passages: &Passages, packet_bytes: f64) -> bool {
     let is_small = |bytes: &&f32| f64::from(**bytes) < 0.8 * packet_bytes;
     let small = passages.bytes.iter().filter(is_small).count();
     small as f64 >= ENOUGH_SMALL * passages.len() as f64 && passages.len() <= MOST_REFINED / 4
@@ -329,7 +329,7 @@ fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
 /// The bytes that the bucket counts for each packet: the basis with the least correction, if it is clearly
 /// the best.
 fn basis(passages: &Passages, fit: &BucketFit, noise_s: f64) -> Option<(ByteBasis, BucketFit)> {
-    if !tells_bytes(passages, fit.packet_bytes) {
+    if !shows_byte_basis(passages, fit.packet_bytes) {
         return None;
     }
     let (_, noise) = refine(&passages.trace(0), fit, noise_s);

@@ -1,7 +1,7 @@
 //! Detection of full queues from the contents that lost packets found.
 
 use whydrop_path::fit::Interval;
-use whydrop_path::fit::passage::HeldAtLosses;
+use whydrop_path::fit::passage::BacklogAtLosses;
 
 /// Lost packets found the queue full if all found equal contents: within this many packets, or this share ...
 const FULL_PACKETS: f64 = 2.0;
@@ -16,7 +16,7 @@ pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
 /// True if every lost packet found the same number of packets (or bytes) queued, and that was the maximum;
 /// `lost_share` of all packets were lost.
-pub fn full_queue(held: &HeldAtLosses, lost_share: f64) -> bool {
+pub fn full_queue(backlog: &BacklogAtLosses, lost_share: f64) -> bool {
     let spread = |interval: Interval, unit: f64| {
         let (low, high) = (
             interval.low.unwrap_or(0.0),
@@ -24,11 +24,11 @@ pub fn full_queue(held: &HeldAtLosses, lost_share: f64) -> bool {
         );
         high - low <= (FULL_PACKETS * unit).max(FULL_SHARE * interval.value)
     };
-    let packet_bytes = held.with_packet_bytes.value / (held.packets.value + 1.0);
-    let alike = spread(held.packets, 1.0) || spread(held.with_packet_bytes, packet_bytes);
-    held.losses >= 3
+    let packet_bytes = backlog.with_packet_bytes.value / (backlog.packets.value + 1.0);
+    let alike = spread(backlog.packets, 1.0) || spread(backlog.with_packet_bytes, packet_bytes);
+    backlog.losses >= 3
         && alike
-        && held.packets.value >= FEWEST_INSIDE
-        && held.mean_rank > FULL_RANK * (1.0 - lost_share / 2.0)
-        && held.packets.value >= FULL_OF_MOST * held.most_passed_packets
+        && backlog.packets.value >= FEWEST_INSIDE
+        && backlog.mean_rank > FULL_RANK * (1.0 - lost_share / 2.0)
+        && backlog.packets.value >= FULL_OF_MOST * backlog.most_passed_packets
 }

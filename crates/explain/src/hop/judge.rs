@@ -4,7 +4,7 @@
 //! need two captures: the queue that lost packets found, flows that overtake each other, and rates that
 //! differ between the element that drops and the one that delays.
 
-use whydrop_path::fit::passage::HeldAtLosses;
+use whydrop_path::fit::passage::BacklogAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, PairFit, Seen};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
@@ -14,10 +14,10 @@ use super::management::{early_reason, queue_management};
 use super::measure::Hop;
 use super::models::{Element, bucket_replayed, replay_over};
 use crate::contest::Contest;
-use crate::evidence::ReplayCheck;
 use crate::judge::Judgement;
 use crate::losses::{contest, queue_depth};
 use crate::management::Family;
+use crate::replay_check::ReplayCheck;
 use crate::thresholds::{EXACT_FATES_NATS, NEEDED_CERTAINTY};
 
 /// A judgement on a hop, with evidence that needs two captures.
@@ -103,24 +103,24 @@ fn refute(contest: &mut Contest, hop: &Hop) {
         .departures
         .as_ref()
         .is_some_and(|departures| departures.unseen_share == 0.0);
-    if let Some(held) = hop.held.as_ref().filter(|_| seen)
-        && held.passed_with_more > held.losses
+    if let Some(backlog) = hop.backlog.as_ref().filter(|_| seen)
+        && backlog.passed_with_more > backlog.losses
     {
         for queue in [Cause::ShallowQueue, Cause::DeepQueue] {
             contest.rule_out(queue, early_reason(hop));
         }
         contest.allow(Cause::Aqm);
     }
-    if let Some(held) = hop
-        .held
+    if let Some(backlog) = hop
+        .backlog
         .as_ref()
-        .filter(|held| !managed_has_something(held))
+        .filter(|backlog| !managed_has_something(backlog))
     {
-        let why = fact!("found-nothing-inside", share = held.found_empty);
+        let why = fact!("found-nothing-inside", share = backlog.found_empty);
         contest.rule_out(Cause::Aqm, why);
     }
     if contest.standing(Cause::Outage).is_some()
-        && let Some(fact) = came_out_in_silence(hop)
+        && let Some(fact) = departures_in_silence(hop)
     {
         contest.rule_out(Cause::Outage, fact);
     }
@@ -171,7 +171,7 @@ const NEARLY_ALL: f64 = 0.9;
 
 /// An outage lets nothing out. If packets left for most of the time in which all arrivals were lost, a queue
 /// was full. Returns the last of them after the first loss, and the length of that time.
-fn came_out_in_silence(hop: &Hop) -> Option<Fact> {
+fn departures_in_silence(hop: &Hop) -> Option<Fact> {
     let silence = hop.evidence.pattern.as_ref()?.silence;
     let passages = &hop.passages;
     let departures = (0..passages.len()).map(|index| passages.departure_s(index));
@@ -185,8 +185,8 @@ fn came_out_in_silence(hop: &Hop) -> Option<Fact> {
 }
 
 /// No law drops while less than a packet is queued (RFC 8289, section 4.4; RFC 8033, section 4.1).
-pub(super) fn managed_has_something(held: &HeldAtLosses) -> bool {
-    held.packets.value >= 1.0
+pub(super) fn managed_has_something(backlog: &BacklogAtLosses) -> bool {
+    backlog.packets.value >= 1.0
 }
 
 fn drops_when_full(hop: &Hop) -> Fact {
@@ -213,9 +213,9 @@ fn neither_queue_nor_bucket(hop: &Hop) -> bool {
     let again = hop.evidence.group_trace.trace.loss_runs() >= 2
         && pattern.is_none_or(|pattern| pattern.clumps >= 2);
     let on_empty = hop
-        .held
+        .backlog
         .as_ref()
-        .is_some_and(|held| held.found_empty > FOUND_NOTHING);
+        .is_some_and(|backlog| backlog.found_empty > FOUND_NOTHING);
     let refuted = hop.bucket.as_ref().is_none_or(|fit| {
         let wrong_by = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
         let poor = fit.certainty() < NEEDED_CERTAINTY;
@@ -273,20 +273,20 @@ fn fullness_varies(hop: &Hop) -> bool {
         .departures
         .as_ref()
         .is_none_or(|departures| departures.unseen_share > 0.0);
-    let held = hop.held.as_ref();
-    !unseen && held.is_some_and(|held| held.losses >= 10 && held.near_median < 0.4)
+    let backlog = hop.backlog.as_ref();
+    !unseen && backlog.is_some_and(|backlog| backlog.losses >= 10 && backlog.near_median < 0.4)
 }
 
 fn full_queue_shows(hop: &Hop) -> bool {
     let lost_share = hop.passages.lost as f64 / hop.passages.len().max(1) as f64;
-    let is_full = |held: &HeldAtLosses| full_queue(held, lost_share);
-    hop.departures.is_some() && hop.held.as_ref().is_some_and(is_full)
+    let is_full = |backlog: &BacklogAtLosses| full_queue(backlog, lost_share);
+    hop.departures.is_some() && hop.backlog.as_ref().is_some_and(is_full)
 }
 
 fn full_queue_confidence(hop: &Hop) -> f64 {
-    let held = hop.held.as_ref().expect("there were losses");
-    let misfits = held.misfits_packets.min(held.misfits_bytes) as f64;
-    (1.0 - misfits / (misfits + held.losses as f64)).clamp(0.6, 0.99)
+    let backlog = hop.backlog.as_ref().expect("there were losses");
+    let misfits = backlog.misfits_packets.min(backlog.misfits_bytes) as f64;
+    (1.0 - misfits / (misfits + backlog.losses as f64)).clamp(0.6, 0.99)
 }
 
 fn queued_reason(hop: &Hop) -> Fact {
@@ -295,7 +295,10 @@ fn queued_reason(hop: &Hop) -> Fact {
         .at_loss
         .as_ref()
         .map_or(0.0, |at_loss| at_loss.median_s);
-    let inside = hop.held.as_ref().map_or(0.0, |held| held.packets.value);
+    let inside = hop
+        .backlog
+        .as_ref()
+        .map_or(0.0, |backlog| backlog.packets.value);
     fact!(
         "packets-waited-inside",
         waited_s = waited_s,

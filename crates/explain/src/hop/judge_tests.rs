@@ -6,7 +6,7 @@ use whydrop_path::{Arrival, Fifo, InService, Limit, PathElement, Policer, replay
 
 use super::super::measure::{HopInput, measure_hop};
 use super::*;
-use crate::evidence::Totals;
+use crate::totals::Totals;
 
 const RATE_BPS: u64 = 20_000_000;
 const BYTES: u32 = 1_500;
@@ -85,7 +85,7 @@ fn a_policer_is_named_with_its_bucket() {
 }
 
 #[test]
-fn a_full_queue_is_no_policer_since_packets_wait_for_what_the_bucket_has_spent() {
+fn a_full_queue_is_no_policer_because_packets_wait() {
     let hop = queued();
     let found = judge_hop(&hop).judgement;
     assert_eq!(found.cause, Cause::DeepQueue, "{found:?}");
@@ -95,7 +95,7 @@ fn a_full_queue_is_no_policer_since_packets_wait_for_what_the_bucket_has_spent()
 }
 
 #[test]
-fn a_bucket_that_lets_nothing_pass_for_longer_than_it_takes_to_fill_is_none() {
+fn a_bucket_without_passes_for_longer_than_its_fill_time_is_rejected() {
     let hop = policed();
     let fit = hop.bucket.expect("a bucket is fitted");
     // every third burst is lost as a whole, and the end of the burst before it
@@ -108,7 +108,7 @@ fn a_bucket_that_lets_nothing_pass_for_longer_than_it_takes_to_fill_is_none() {
 }
 
 #[test]
-fn losses_with_the_longest_waits_of_a_queue_are_no_buckets_that_drops_others() {
+fn losses_at_the_longest_queueing_delays_are_not_those_of_a_bucket_with_other_drops() {
     let policed = policed();
     let fit = policed.bucket.expect("a bucket is fitted");
     assert!(drops_what_waits(&policed, &fit).is_none());

@@ -5,7 +5,7 @@
 //! losses within each super-segment do.
 
 use whydrop_path::fit::passage::{
-    Passages, held_at_losses, measure_departures, packets_held_at_losses,
+    Passages, backlog_at_losses, measure_departures, packets_at_losses,
 };
 use whydrop_path::fit::{score_near, search_bucket};
 
@@ -23,7 +23,7 @@ const FASTEST: f64 = 12.0;
 const STEP: f64 = 1.1;
 /// A bucket that leaves more than this share of the uncertainty about the losses shows nothing about the
 /// line.
-const BUCKET_TELLS: f64 = 0.6;
+const BUCKET_DECIDES: f64 = 0.6;
 /// Final steps around the best rate.
 const FINE: [f64; 4] = [0.955, 0.98, 1.02, 1.045];
 
@@ -76,9 +76,9 @@ fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
     let spread = |rate_bps: f64| {
         let through = passages.through_line(rate_bps);
         let departures = measure_departures(&through)?;
-        let held = packets_held_at_losses(&through, departures.idle_wait_s)?;
-        let spread = held.packets.high? - held.packets.low?;
-        Some(spread + held.misfits as f64 / held.losses as f64)
+        let backlog = packets_at_losses(&through, departures.idle_wait_s)?;
+        let spread = backlog.packets.high? - backlog.packets.low?;
+        Some(spread + backlog.misfits as f64 / backlog.losses as f64)
     };
     let coarse_bps = least(rates, spread)?;
     let near: Vec<f64> = FINE
@@ -89,8 +89,8 @@ fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
     let best_bps = least(&near, spread)?;
     let through = passages.through_line(best_bps);
     let departures = measure_departures(&through)?;
-    let held = held_at_losses(&through, departures.idle_wait_s)?;
-    full_queue(&held, lost_share(&through)).then_some(best_bps)
+    let backlog = backlog_at_losses(&through, departures.idle_wait_s)?;
+    full_queue(&backlog, lost_share(&through)).then_some(best_bps)
 }
 
 fn lost_share(passages: &Passages) -> f64 {
@@ -129,7 +129,7 @@ fn best_for_a_bucket(passages: &Passages, rates: &[f64]) -> Option<f64> {
         .step_by(4)
         .filter_map(|rate| search_bucket(&trace(*rate), None))
         .max_by(|a, b| a.score().total_cmp(&b.score()))?;
-    if known.left_open() > BUCKET_TELLS {
+    if known.left_open() > BUCKET_DECIDES {
         return None;
     }
     // ... then those between them, and finally those around the best

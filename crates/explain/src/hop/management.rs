@@ -62,16 +62,17 @@ const SELDOM: usize = 20;
 
 /// The verdict on drops of a queue that is not full: the law that manages it.
 pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
-    let held = hop
-        .held
+    let backlog = hop
+        .backlog
         .as_ref()
-        .filter(|held| managed_has_something(held))?;
+        .filter(|backlog| managed_has_something(backlog))?;
     // half of the packets wait less than this; on a path without queue management, losses with a queue ahead
     // are rare
-    let queued =
-        held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;
-    let not_full = held.packets.value < FULL_OF_MOST * held.most_passed_packets;
-    let deviations = held.deviations.max(held.average_deviations);
+    let queued = backlog.mean_rank > 0.8
+        && backlog.found_empty < 0.2
+        && backlog.packets.value >= 2.0 * FEWEST_INSIDE;
+    let not_full = backlog.packets.value < FULL_OF_MOST * backlog.most_passed_packets;
+    let deviations = backlog.deviations.max(backlog.average_deviations);
     let related = judgement.cause == Cause::Aqm || deviations > RELATED_DEVIATIONS;
     let management = management(hop);
     let lawful = management
@@ -116,11 +117,11 @@ const RELATED_DEVIATIONS: f64 = 5.0;
 
 /// The fact that a queue that lets other packets in at the same fill level is not full.
 pub fn early_reason(hop: &Hop) -> Fact {
-    let held = hop.held.as_ref().expect("there were losses");
+    let backlog = hop.backlog.as_ref().expect("there were losses");
     fact!(
         "queue-not-full",
-        low = held.packets.low.unwrap_or(0.0) as u64,
-        high = held.packets.high.unwrap_or(0.0) as u64,
-        most = held.most_passed_packets as u64
+        low = backlog.packets.low.unwrap_or(0.0) as u64,
+        high = backlog.packets.high.unwrap_or(0.0) as u64,
+        most = backlog.most_passed_packets as u64
     )
 }

@@ -1,7 +1,7 @@
 //! Measurements of a hop before a mechanism is named.
 
 use whydrop_path::fit::passage::{
-    Departures, FlowOvertaking, HeldAtLosses, Passages, flow_overtaking, held_at_losses,
+    BacklogAtLosses, Departures, FlowOvertaking, Passages, backlog_at_losses, flow_overtaking,
     measure_departures,
 };
 use whydrop_path::fit::{Agreement, BucketFit};
@@ -11,8 +11,9 @@ use super::buckets::{Buckets, TwoBuckets, noise_bytes, sharper};
 use super::byte_basis::ByteBasis;
 use super::line;
 use super::thinning::{self, Thinning};
-use crate::evidence::{Evidence, Totals, measure_trace};
+use crate::evidence::{Evidence, measure_trace};
 use crate::group::GroupTrace;
+use crate::totals::Totals;
 
 /// The input of a hop's measurement.
 pub struct HopInput {
@@ -34,7 +35,7 @@ pub struct Hop {
     /// Losses and delays, as for one capture, but exact.
     pub evidence: Evidence,
     pub departures: Option<Departures>,
-    pub held: Option<HeldAtLosses>,
+    pub backlog: Option<BacklogAtLosses>,
     pub overtaking: FlowOvertaking,
     /// The bucket fitted to the losses, refined.
     pub bucket: Option<BucketFit>,
@@ -138,7 +139,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         .flatten()
         .map(|behind| behind.holding(bucket.as_ref()));
     Hop {
-        held: held_at_losses(&passages, idle_wait_s),
+        backlog: backlog_at_losses(&passages, idle_wait_s),
         overtaking: flow_overtaking(&passages, 3.0 * noise_s.min(MOST_NOISE_S)),
         // a bucket that fits behind a queue also fits two buckets before it for a while
         two_buckets: buckets.two.filter(|_| behind_queue.is_none()),

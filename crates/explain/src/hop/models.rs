@@ -75,7 +75,7 @@ pub struct Replay {
     pub seen_longest_wait_s: f64,
     pub seen_longer: usize,
     /// Packets that the model delays for longer than that.
-    pub held_too_long: usize,
+    pub delayed_too_long: usize,
     /// Median distance between modelled and measured delays, seconds.
     pub wait_error_s: Option<f64>,
 }
@@ -282,7 +282,7 @@ fn compare(
             .iter()
             .map(|packet| packet.wait_s)
             .fold(0.0, f64::max),
-        held_too_long: packets
+        delayed_too_long: packets
             .iter()
             .filter(|packet| packet.wait_s > 1.1 * seen_longest_wait_s)
             .count(),
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_that_may_have_been_spent_before_both_captures_ran_is_spent_at_the_first_loss() {
+    fn a_bucket_possibly_emptied_before_both_captures_ran_is_empty_at_the_first_loss() {
         use Seen::{Lost, Passed, Unknown};
         // 1000 bytes a millisecond; one of every two packets passes
         let fates = [Unknown, Unknown, Passed, Lost, Passed, Lost, Passed, Lost];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_path::fit::passage::HeldAtLosses;
+use whydrop_path::fit::passage::BacklogAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
 use super::buckets::TwoBuckets;
@@ -204,20 +204,20 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
         .departures
         .as_ref()
         .is_some_and(|departures| departures.unseen_share > 0.0);
-    match &hop.held {
-        Some(held) if !unseen => {
+    match &hop.backlog {
+        Some(backlog) if !unseen => {
             // a limit in packets and one in bytes are indistinguishable if all packets are full: then both
             // are given
-            let in_packets = held.misfits_packets <= 2 * held.misfits_bytes;
-            let in_bytes = held.misfits_bytes <= 2 * held.misfits_packets;
-            let packets = held.packets.value.max(1.0);
+            let in_packets = backlog.misfits_packets <= 2 * backlog.misfits_bytes;
+            let in_bytes = backlog.misfits_bytes <= 2 * backlog.misfits_packets;
+            let packets = backlog.packets.value.max(1.0);
             if in_packets || !in_bytes {
                 parameters.insert(
                     "limit_packets".to_owned(),
                     Quantity {
                         value: packets,
-                        low: Some((held.packets.low.unwrap_or(packets) - 1.0).max(1.0)),
-                        high: Some((held.packets.high.unwrap_or(packets) * missed).ceil() + 1.0),
+                        low: Some((backlog.packets.low.unwrap_or(packets) - 1.0).max(1.0)),
+                        high: Some((backlog.packets.high.unwrap_or(packets) * missed).ceil() + 1.0),
                     },
                 );
             }
@@ -228,7 +228,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                 let drained = rate.value / 8.0 * hop.noise_s.min(MOST_NOISE_S);
                 let packet_bytes = f64::from(hop.evidence.group_trace.trace.largest_bytes);
                 let seen = LimitSeen {
-                    held,
+                    backlog,
                     packet_bytes,
                     drained: drained.min(packet_bytes),
                     missed,
@@ -244,7 +244,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
 
 /// A limit in bytes, from the queue that lost packets found.
 struct LimitSeen<'a> {
-    held: &'a HeldAtLosses,
+    backlog: &'a BacklogAtLosses,
     /// The largest packet.
     packet_bytes: f64,
     /// Bytes that leave within the timestamp variation.
@@ -256,10 +256,10 @@ struct LimitSeen<'a> {
 impl LimitSeen<'_> {
     /// The limit if the element counts `overhead` bytes on top of each packet, or up to `most`.
     fn limit(&self, overhead: f64, most: f64) -> Quantity {
-        let limit = self.held.limit_bytes;
+        let limit = self.backlog.limit_bytes;
         // the packets in a full queue, and the one that was not admitted: they are larger than others
-        let packets = self.held.packets.value + 1.0;
-        let mean_bytes = self.held.with_packet_bytes.value / packets;
+        let packets = self.backlog.packets.value + 1.0;
+        let mean_bytes = self.backlog.with_packet_bytes.value / packets;
         let mean_bytes = mean_bytes.clamp(1.0, self.packet_bytes);
         let counted = |bytes: f64, overhead: f64| bytes * (1.0 + overhead / mean_bytes);
         // other traffic may have been in the queue at times, but no larger packets
@@ -284,12 +284,12 @@ fn limits_by_wait(hop: &Hop, rate: Quantity) -> Vec<(String, Quantity)> {
         return Vec::new();
     };
     let packet_bytes = hop.packet_bytes();
-    let held =
+    let backlog =
         |wait_s: f64| (wait_s - hop.idle_wait_s()).max(0.0) * rate.value / 8.0 + packet_bytes;
     let bytes = Quantity {
-        value: held(at_loss.median_s),
-        low: Some((held(at_loss.low_s) - packet_bytes).max(0.0)),
-        high: Some(held(at_loss.high_s) + packet_bytes),
+        value: backlog(at_loss.median_s),
+        low: Some((backlog(at_loss.low_s) - packet_bytes).max(0.0)),
+        high: Some(backlog(at_loss.high_s) + packet_bytes),
     };
     let packets = Quantity {
         value: (bytes.value / packet_bytes).round(),
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_limit_counts_the_overhead_of_the_packets_that_fill_it() {
-        let held = HeldAtLosses {
+        let backlog = BacklogAtLosses {
             packets: interval(98.0, 99.0, 99.0),
             with_packet_bytes: interval(149e3, 150e3, 150e3),
             limit_bytes: interval(149e3, 149.5e3, 150e3),
@@ -383,7 +383,7 @@ mod tests {
             average_deviations: 0.0,
         };
         let seen = LimitSeen {
-            held: &held,
+            backlog: &backlog,
             packet_bytes: 1_500.0,
             drained: 100.0,
             missed: 1.0,
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_buckets_is_known_to_a_packet_and_what_fills_it_while_stamps_are_off() {
+    fn one_of_two_buckets_is_known_to_a_packet_and_its_refill_within_the_timestamp_error() {
         let arrivals: Vec<Arrival> = (0..2_000i64)
             .map(|packet| Arrival {
                 time_ns: packet / 50 * 20_000_000 + packet * 12_000,

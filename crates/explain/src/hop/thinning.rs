@@ -96,21 +96,21 @@ fn in_step(passages: &Passages, service_s: f64) -> f64 {
 /// The most frequent time between departures, and its accuracy: a packet never leaves sooner after the
 /// previous one, and, while packets are queued, never later.
 fn service_s(passages: &Passages) -> Option<(f64, f64)> {
-    let came = |index: &usize| !passages.wait_s[*index].is_nan();
+    let is_known = |index: &usize| !passages.wait_s[*index].is_nan();
     let departures: Vec<f64> = (0..passages.len())
-        .filter(came)
+        .filter(is_known)
         .map(|index| passages.departure_s(index))
         .collect();
     let mut gaps: Vec<f64> = departures.windows(2).map(|two| two[1] - two[0]).collect();
     gaps.retain(|gap| *gap > 0.0);
     gaps.sort_by(f64::total_cmp);
-    let held = gaps.len() / 4;
-    if held < FEWEST_LOSSES {
+    let quarter = gaps.len() / 4;
+    if quarter < FEWEST_LOSSES {
         return None;
     }
-    let width = |from: &usize| gaps[from + held - 1] - gaps[*from];
-    let densest = (0..=gaps.len() - held).min_by(|a, b| width(a).total_cmp(&width(b)))?;
-    let (middle, width) = (gaps[densest + held / 2], width(&densest));
+    let width = |from: &usize| gaps[from + quarter - 1] - gaps[*from];
+    let densest = (0..=gaps.len() - quarter).min_by(|a, b| width(a).total_cmp(&width(b)))?;
+    let (middle, width) = (gaps[densest + quarter / 2], width(&densest));
     (width < CONCENTRATED * middle).then_some((middle, width))
 }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_acknowledgment_supersedes_on_a_slow_link_is_found_to_the_packet() {
+    fn acknowledgments_superseded_on_a_slow_link_are_found_exactly() {
         let found = find(&over_a_slow_link(400, |_, superseded| superseded)).unwrap();
         assert!(found.agreement() > 0.97, "{found:?}");
         assert!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgments_that_are_lost_by_chance_are_no_link_that_thins() {
+    fn randomly_lost_acknowledgments_are_no_thinning_link() {
         let by_chance = over_a_slow_link(1_300, |index, _| index * 7_919 % 10 < 3);
         let found = find(&by_chance);
         assert!(

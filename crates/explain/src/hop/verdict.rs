@@ -40,9 +40,9 @@ pub fn hop_verdict(
         .into_iter()
         .collect();
     replays.extend(rivals(cause, hop));
-    let mut told = vec![where_lost(hop)];
-    told.extend(goodness(replays.first()));
-    told.extend(describe(judged, hop));
+    let mut evidence = vec![where_lost(hop)];
+    evidence.extend(goodness(replays.first()));
+    evidence.extend(describe(judged, hop));
     let judgement = Judgement {
         confidence: judged.judgement.confidence.max(borne_out(replays.first())),
         ..judged.judgement.clone()
@@ -57,7 +57,7 @@ pub fn hop_verdict(
             Some(thinning) => thinning.hits as f64 / thinning.lost.max(1) as f64,
             None => explained_between(cause, hop),
         },
-        facts: told,
+        facts: evidence,
         rivals: replays.iter().filter_map(ruled_out).collect(),
         mss_bytes,
     };
@@ -70,7 +70,7 @@ pub fn hop_verdict(
 
 /// Share of the losses that the cause explains.
 fn explained_between(cause: Cause, hop: &Hop) -> f64 {
-    match (cause, &hop.held) {
+    match (cause, &hop.backlog) {
         (Cause::Policer, _) => {
             let expected = |fit: BucketFit| f64::from(fit.agreement.expected_losses());
             let alone = dropping_bucket(hop).map_or(0.0, expected);
@@ -79,8 +79,8 @@ fn explained_between(cause: Cause, hop: &Hop) -> f64 {
                 .map_or(share, |two| two.explained_share)
                 .min(1.0)
         }
-        (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(held)) => {
-            explained(cause, &hop.evidence).max(1.0 - held.found_empty)
+        (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(backlog)) => {
+            explained(cause, &hop.evidence).max(1.0 - backlog.found_empty)
         }
         _ => explained(cause, &hop.evidence),
     }
@@ -134,12 +134,17 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
         ));
         return facts;
     }
-    if let (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(held)) = (cause, &hop.held) {
+    if let (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(backlog)) =
+        (cause, &hop.backlog)
+    {
         let (low, high) = (
-            held.packets.low.unwrap_or(0.0),
-            held.packets.high.unwrap_or(0.0),
+            backlog.packets.low.unwrap_or(0.0),
+            backlog.packets.high.unwrap_or(0.0),
         );
-        let (median, most) = (held.packets.value as u64, held.most_passed_packets as u64);
+        let (median, most) = (
+            backlog.packets.value as u64,
+            backlog.most_passed_packets as u64,
+        );
         facts.push(if high - low < 0.5 {
             fact!("found-as-much-inside", inside = median, most = most)
         } else {
@@ -336,13 +341,15 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
             }
         });
     }
-    if let (false, Some(held), Some(departures)) =
-        (queue || cause == Cause::Policer, &hop.held, &hop.departures)
-        && held.packets.value >= 2.0
+    if let (false, Some(backlog), Some(departures)) = (
+        queue || cause == Cause::Policer,
+        &hop.backlog,
+        &hop.departures,
+    ) && backlog.packets.value >= 2.0
     {
         let fifo = Element::Fifo {
             rate_bps: departures.rate_bps.value,
-            limit_packets: Some(held.packets.value),
+            limit_packets: Some(backlog.packets.value),
             limit_bytes: None,
             in_service: InService::Counted,
         };
@@ -356,7 +363,7 @@ fn fifo_why(replay: &Replay) -> Fact {
         "fifo-would-hold",
         rate_bps = replay.element.rate_bps(),
         longest_wait_s = replay.longest_wait_s,
-        held_too_long = replay.held_too_long,
+        held_too_long = replay.delayed_too_long,
         seen_longest_wait_s = replay.seen_longest_wait_s,
         seen_longer = replay.seen_longer
     )

@@ -152,7 +152,7 @@ impl PairGroup<'_> {
 
     /// For each capture, the share of the packets that passed its point and that it lacks.
     pub fn missed_share(&self, pair: &Pair) -> [f64; 2] {
-        let held = |side: usize| {
+        let present = |side: usize| {
             let members = self
                 .members
                 .iter()
@@ -160,14 +160,14 @@ impl PairGroup<'_> {
             members.map(|flow| flow.packets[side]).sum::<u64>()
         };
         let missed = self.missed(pair);
-        [0, 1].map(|side| missed[side] as f64 / (held(side) + missed[side]).max(1) as f64)
+        [0, 1].map(|side| missed[side] as f64 / (present(side) + missed[side]).max(1) as f64)
     }
 
     /// True if gaps prove losses. A loss before the upstream point shows there as a gap that a retransmission
     /// fills. A packet that this capture lacks, and that its sender retransmitted for another reason, looks
     /// the same: the share is that of retransmitted packets of which the capture lacks the first copy. More
     /// gaps than that by chance are losses.
-    pub fn gaps_tell(&self, pair: &Pair, evidence: &Evidence) -> bool {
+    pub fn gaps_prove_losses(&self, pair: &Pair, evidence: &Evidence) -> bool {
         let upstream = self.direction.upstream().unwrap_or(0);
         let lost = evidence.totals.lost_before_capture;
         let of_others = evidence.totals.retransmitted.saturating_sub(lost) as f64;

@@ -6,7 +6,7 @@
 //! | [`groups`] | flows of one direction to one host, and their packets between the points |
 //! | [`outer`] | losses before and beyond the points |
 //! | [`verdicts`] | the effect of each part of the path on a group |
-//! | `way_back` | round trips made long by the queue of the other direction |
+//! | `return_path` | round trips made long by the queue of the other direction |
 //! | `variation` | jitter and batching between the points |
 //! | [`info`] | the pair in the form of the JSON contract |
 //! | [`chain`] | more than two captures |
@@ -17,10 +17,10 @@ mod crossings;
 mod groups;
 mod info;
 mod outer;
+mod return_path;
 mod timeline;
 mod variation;
 mod verdicts;
-mod way_back;
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ pub fn explain_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, 
         [first, second] => explain_two([first, second], [0, 1], options),
         [_, _, _, ..] => chain::explain(paths, options),
         _ => Err(ExplainError::Pair(
-            "one capture is not enough: give two or more captures of one path".to_owned(),
+            "one capture is not enough: give two captures of one path, or more".to_owned(),
         )),
     }
 }

@@ -15,9 +15,10 @@ use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
 
 use super::groups::PairGroup;
 use super::timeline::Timeline;
-use crate::evidence::{Evidence, Totals, base_rtt_s, measure_trace, totals};
+use crate::evidence::{Evidence, measure_trace};
 use crate::group::Group;
 use crate::thresholds::FEWEST_LOSSES;
+use crate::totals::{Totals, base_rtt_s, totals};
 
 /// True if either capture holds packets of the return direction.
 pub fn has_acknowledgments(pair: &Pair, group: &PairGroup) -> bool {
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_pauses_if_it_waits_for_longer_than_round_trips_and_held_acknowledgments_take() {
+    fn a_pause_is_longer_than_round_trips_and_delayed_acknowledgments() {
         assert_eq!(paused_share(&sent_every(50)), None);
         assert_eq!(paused_share(&sent_every(100)), Some(1.0));
     }

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_one_time_packets_that_only_the_other_capture_holds_keep_its_order() {
+    fn packets_with_equal_times_only_in_the_other_capture_keep_its_order() {
         // of several flows: a third of the sequence space apart, each precedes the next, and the last the
         // first
         let mut places: Vec<([u32; 2], u32)> = (0..60)

@@ -188,26 +188,26 @@ fn jitter(passages: &Passages, base_rtt_s: f64) -> Option<Variation> {
 /// Packets that left together.
 struct Batch {
     packets: usize,
-    held_s: f64,
+    waited_s: f64,
     released_s: f64,
 }
 
 fn batches(passages: &Passages) -> Vec<Batch> {
-    let came: Vec<usize> = (0..passages.len())
+    let arrived: Vec<usize> = (0..passages.len())
         .filter(|index| !passages.wait_s[*index].is_nan())
         .collect();
-    let together =
-        came.chunk_by(|a, b| (passages.departure_s(*b) - passages.departure_s(*a)).abs() < HOST_S);
+    let together = arrived
+        .chunk_by(|a, b| (passages.departure_s(*b) - passages.departure_s(*a)).abs() < HOST_S);
     let as_batch = |clump: &[usize]| {
         let (first, last) = (clump[0], *clump.last()?);
         let went_in_s = passages.arrival_s[last] - passages.arrival_s[first];
-        let came_out_s = passages.departure_s(last) - passages.departure_s(first);
-        let held_s = passages.wait_s[first];
-        let at_once = went_in_s > HOST_S && came_out_s.abs() < AT_ONCE * went_in_s;
-        let none_left = passages.wait_s[last] < AT_ONCE.mul_add(held_s, HOST_S);
+        let departed_s = passages.departure_s(last) - passages.departure_s(first);
+        let waited_s = passages.wait_s[first];
+        let at_once = went_in_s > HOST_S && departed_s.abs() < AT_ONCE * went_in_s;
+        let none_left = passages.wait_s[last] < AT_ONCE.mul_add(waited_s, HOST_S);
         (clump.len() > 2 && at_once && none_left).then(|| Batch {
             packets: clump.len(),
-            held_s,
+            waited_s,
             released_s: passages.departure_s(first),
         })
     };
@@ -226,8 +226,8 @@ fn batching(passages: &Passages) -> Option<Variation> {
             .windows(2)
             .map(|two| two[1].released_s - two[0].released_s),
     );
-    let held_s = sorted(batches.iter().map(|batch| batch.held_s));
-    let (interval_s, longest_s) = (quantile(&apart_s, 0.5), quantile(&held_s, 0.9));
+    let waited_s = sorted(batches.iter().map(|batch| batch.waited_s));
+    let (interval_s, longest_s) = (quantile(&apart_s, 0.5), quantile(&waited_s, 0.9));
     Some(Variation {
         cause: Cause::Batching,
         detail: Some(if interval_s > LONGEST_AGGREGATION_S {

@@ -44,13 +44,13 @@ fn delays_that_vary_after_pauses_are_jitter() {
 }
 
 #[test]
-fn delays_that_vary_by_less_than_a_quarter_of_the_round_trip_are_none() {
+fn delay_variation_below_a_quarter_of_the_round_trip_is_no_jitter() {
     let passages = passing(&every(100 * MS, 200), |index, _| scattered(index, 6 * MS));
     assert_eq!(cause(&passages), None);
 }
 
 #[test]
-fn a_queue_that_its_own_load_fills_is_no_jitter() {
+fn queueing_of_the_own_load_is_no_jitter() {
     // flights of 20 packets, each of which takes a millisecond to send
     let times: Vec<i64> = (0..2000)
         .map(|n| n / 20 * 50 * MS + n % 20 * MS / 100)
@@ -72,7 +72,7 @@ fn a_route_that_changes_is_no_jitter() {
 }
 
 #[test]
-fn a_token_that_is_still_owed_is_no_jitter() {
+fn a_bucket_that_is_not_full_is_no_jitter() {
     // one packet leaves every 20 ms; they arrive after pauses of any length
     let mut time_ns = 0;
     let times: Vec<i64> = (0..600)
@@ -91,7 +91,7 @@ fn a_token_that_is_still_owed_is_no_jitter() {
 }
 
 #[test]
-fn packets_that_a_link_lets_go_at_one_moment_are_batches_named_by_their_interval() {
+fn packets_that_a_link_releases_together_are_batches_with_their_interval() {
     for (interval_ms, detail) in [(4, "aggregation"), (8, "aggregation"), (102, "power-save")] {
         let interval_ns = interval_ms * MS;
         let step_ns = interval_ns / 7;
@@ -107,7 +107,7 @@ fn packets_that_a_link_lets_go_at_one_moment_are_batches_named_by_their_interval
 }
 
 #[test]
-fn bursts_that_the_sender_made_and_coalescing_of_a_host_are_no_batches() {
+fn bursts_of_the_sender_and_interrupt_coalescing_are_no_batches() {
     let bursts: Vec<i64> = (0..700)
         .map(|n| n / 7 * 10 * MS + n % 7 * MS / 1000)
         .collect();

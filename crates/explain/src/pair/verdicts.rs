@@ -13,11 +13,11 @@ use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use super::groups::{PairGroup, passages_of_groups};
 use super::outer;
+use super::return_path;
 use super::timeline::Timeline;
 use super::variation;
-use super::way_back;
 use crate::error::without_verdict;
-use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
+use crate::evidence::{Evidence, measure, measure_trace};
 use crate::group::Group;
 use crate::hop::{
     Hop, HopInput, HopJudgement, Replayed, family, hop_verdict, judge_hop, measure_hop,
@@ -33,7 +33,8 @@ use crate::thresholds::{
     FEWEST_BY_CHANCE, FEWEST_LOSSES, HOLES_CONFIDENCE, REORDERED_SHARE, REPEATED_CONFIDENCE,
     REPEATED_FOR_EACH,
 };
-use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
+use crate::totals::{Totals, base_rtt_s, totals};
+use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
 
 /// Cause and confidence of each transfer, by flow number.
@@ -86,7 +87,7 @@ pub fn judge_all(
             defect,
         }
     });
-    way_back::accounts_for_waits(&mut judged);
+    return_path::accounts_for_waits(&mut judged);
     let (mut verdicts, mut notes) = (Vec::new(), Vec::new());
     let mut causes = TransferCauses::new();
     for group in judged {
@@ -127,7 +128,8 @@ fn judge(
         judgement
     });
     for (place, evidence) in group.outer_places().into_iter().zip(outer) {
-        let Some(evidence) = evidence.filter(|evidence| group.gaps_tell(pair, evidence)) else {
+        let Some(evidence) = evidence.filter(|evidence| group.gaps_prove_losses(pair, evidence))
+        else {
             continue;
         };
         let mut verdict = outer_verdict(pair, group, place, &evidence, passages);
@@ -357,30 +359,30 @@ fn lossless(
         }
     };
     let unseen = !outer::has_acknowledgments(pair, group);
-    let mut held = by_what_held(&group.at_upstream, |flow| {
+    let mut limited = by_limit(&group.at_upstream, |flow| {
         if repeats_what_was_overtaken(flow, overtaken) {
             return (Judgement::new(Cause::Reordering, REPEATED_CONFIDENCE), true);
         }
         let times_s = limits::times_of_flow_s(flow);
         let (judgement, place) = judge(&between.of_flow(flow), &all.of_flow(flow), &times_s);
-        let nothing_told = unseen && !flow.account().by_echoes();
-        let nothing_held = nothing_told && judgement.cause == Cause::None;
-        match nothing_held && outer::paused_share(flow).is_some() {
+        let is_unknown = unseen && !flow.account().by_echoes();
+        let is_unlimited = is_unknown && judgement.cause == Cause::None;
+        match is_unlimited && outer::paused_share(flow).is_some() {
             true => (Judgement::new(Cause::Unknown, UNSEEN_CONFIDENCE), place),
             false => (judgement, place),
         }
     });
-    if held.is_empty() {
+    if limited.is_empty() {
         let (judgement, place) = judge(&between, &all, &[0.0; 11]);
         let flows = Group { flows: Vec::new() };
-        held.push(Held {
+        limited.push(LimitedFlows {
             judgement,
             place,
             flows,
         });
     }
-    let (first, at_hop) = (held[0].judgement.clone(), held[0].place);
-    let ranked = held.into_iter().map(|one| {
+    let (first, at_hop) = (limited[0].judgement.clone(), limited[0].place);
+    let ranked = limited.into_iter().map(|one| {
         let paused = unseen.then(|| paused_unseen(&one)).flatten();
         let names = match one.flows.flows.is_empty() {
             true => group.names(pair),
@@ -396,10 +398,10 @@ fn lossless(
                 ce_marked: totals.ce_marked.max(hop.marked as u64),
                 ..totals
             };
-            held_between(pair, group, &hop, one.judgement, names)
+            limited_between(pair, group, &hop, one.judgement, names)
         } else {
             evidence.totals = totals;
-            let mut ranked = held_outside(pair, group, &evidence, &one.judgement, names);
+            let mut ranked = limited_outside(pair, group, &evidence, &one.judgement, names);
             ranked.verdict.facts.extend(paused);
             ranked.verdict.facts.extend(limits::unseen(&one.flows));
             ranked
@@ -422,7 +424,7 @@ fn repeats_what_was_overtaken(flow: &Flow, overtaken: u64) -> bool {
 /// Confidence in `unknown` if there is nothing to weigh.
 const UNSEEN_CONFIDENCE: f64 = 0.5;
 
-fn paused_unseen(one: &Held<bool>) -> Option<Fact> {
+fn paused_unseen(one: &LimitedFlows<bool>) -> Option<Fact> {
     let flows = one.flows.flows.iter().map(|flow| flow.flow);
     let flows = flows.filter(|flow| !flow.account().by_echoes());
     let shares = flows.filter_map(outer::paused_share);
@@ -431,7 +433,7 @@ fn paused_unseen(one: &Held<bool>) -> Option<Fact> {
         .then(|| fact!("paused-unseen", paused_share = paused_share))
 }
 
-fn held_between(
+fn limited_between(
     pair: &Pair,
     group: &PairGroup,
     hop: &Hop,
@@ -460,7 +462,7 @@ fn held_between(
     }
 }
 
-fn held_outside(
+fn limited_outside(
     pair: &Pair,
     group: &PairGroup,
     evidence: &Evidence,

@@ -1,6 +1,6 @@
 //! Captures of paths with one known cause have that cause as their headline.
 
-use crate::common::{MS, chunks, explained, flow, headline, holds, path, said};
+use crate::common::{MS, chunks, explained, flow, headline, holds, path, text};
 use whydrop_explain::document::Document;
 use whydrop_path::{Chain, CoDel, Fifo, InService, Jitter, Limit, Policer, RandomLoss, Shaper};
 use whydrop_simulate::{Algorithm, Application, FlowConfig, Pacing, Scenario};
@@ -18,38 +18,38 @@ fn a_policer_is_named_with_rate_and_burst_inside_their_intervals() {
         scenario.flows[0].sender.algorithm = algorithm;
         let (document, truths) = explained(scenario);
         let verdict = headline(&document);
-        assert_eq!(verdict.cause, "policer", "{}", said(&document));
+        assert_eq!(verdict.cause, "policer", "{}", text(&document));
         assert!(
             holds(verdict, "rate_bps", rate_bps as f64),
             "{}",
-            said(&document)
+            text(&document)
         );
         assert!(
             holds(verdict, "burst_bytes", burst_bytes as f64),
             "{}",
-            said(&document)
+            text(&document)
         );
         assert_eq!(verdict.lost, truths[0].lost());
-        assert!(verdict.explained > 0.9, "{}", said(&document));
+        assert!(verdict.explained > 0.9, "{}", text(&document));
     }
 }
 
 #[test]
-fn the_same_bucket_as_a_queue_is_a_queue_because_packets_waited() {
+fn a_queue_with_a_buckets_rate_and_limit_is_a_queue_because_packets_waited() {
     for (rate_bps, bytes, rtt_ms) in [(3_000_000, 30_000, 20), (10_000_000, 64_000, 40)] {
         let queue = Fifo::new(rate_bps, Limit::bytes(bytes)).with_in_service(InService::Counted);
         let (document, _) = explained(path(Box::new(queue), rtt_ms));
         let verdict = headline(&document);
-        assert!(verdict.cause.ends_with("-queue"), "{}", said(&document));
+        assert!(verdict.cause.ends_with("-queue"), "{}", text(&document));
         assert!(
             holds(verdict, "drain_rate_bps", rate_bps as f64),
             "{}",
-            said(&document)
+            text(&document)
         );
         assert!(
             holds(verdict, "limit_bytes", bytes as f64),
             "{}",
-            said(&document)
+            text(&document)
         );
         let why = &verdict
             .against
@@ -69,7 +69,7 @@ fn assert_random_loss(documents: &[Document]) {
         assert!(
             ["random-loss", "unknown"].contains(&cause),
             "{}",
-            said(document)
+            text(document)
         );
         assert!(document.verdicts.iter().all(|v| v.cause != "policer"));
         assert!(document.transfers.iter().all(|t| t.cause != "policer"));
@@ -95,7 +95,7 @@ fn random_loss_is_never_a_policer() {
                 assert!(
                     holds(verdict, "loss_probability", share),
                     "{share}: {}",
-                    said(&document)
+                    text(&document)
                 );
             }
             documents.push(document);
@@ -152,12 +152,12 @@ fn a_queue_of_a_dozen_packets_is_shallow_and_one_of_many_round_trips_is_deep() {
         let shallow = Fifo::new(20_000_000, Limit::packets(12));
         let (document, _) = explained(path(Box::new(shallow), rtt_ms));
         let verdict = headline(&document);
-        assert_eq!(verdict.cause, "shallow-queue", "{}", said(&document));
-        assert!(holds(verdict, "limit_packets", 12.0), "{}", said(&document));
+        assert_eq!(verdict.cause, "shallow-queue", "{}", text(&document));
+        assert!(holds(verdict, "limit_packets", 12.0), "{}", text(&document));
         assert!(
             holds(verdict, "drain_rate_bps", 20e6),
             "{}",
-            said(&document)
+            text(&document)
         );
     }
     for (packets, rtt_ms) in [(250, 20), (400, 60)] {
@@ -167,16 +167,16 @@ fn a_queue_of_a_dozen_packets_is_shallow_and_one_of_many_round_trips_is_deep() {
         scenario.flows[0].sender.hystart = false;
         let (document, _) = explained(scenario);
         let verdict = headline(&document);
-        assert_eq!(verdict.cause, "deep-queue", "{}", said(&document));
+        assert_eq!(verdict.cause, "deep-queue", "{}", text(&document));
         assert!(
             holds(verdict, "limit_packets", packets as f64),
             "{}",
-            said(&document)
+            text(&document)
         );
         assert!(
             holds(verdict, "drain_rate_bps", 20e6),
             "{}",
-            said(&document)
+            text(&document)
         );
     }
 }
@@ -187,9 +187,9 @@ fn a_shaper_delays_at_its_rate_and_drops_nothing() {
     let (document, truths) = explained(path(Box::new(shaper), 30));
     let verdict = headline(&document);
     assert_eq!((verdict.lost, truths[0].lost()), (0, 0));
-    assert_eq!(verdict.cause, "shaper", "{}", said(&document));
-    assert!(holds(verdict, "rate_bps", 8e6), "{}", said(&document));
-    assert!(holds(verdict, "burst_bytes", 40e3), "{}", said(&document));
+    assert_eq!(verdict.cause, "shaper", "{}", text(&document));
+    assert!(holds(verdict, "rate_bps", 8e6), "{}", text(&document));
+    assert!(holds(verdict, "burst_bytes", 40e3), "{}", text(&document));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn queue_management_is_no_policer() {
         assert!(
             document.verdicts.iter().all(|v| v.cause != "policer"),
             "{}",
-            said(&document)
+            text(&document)
         );
     }
 }
@@ -215,7 +215,7 @@ fn a_small_receive_buffer_is_the_receivers_window() {
     scenario.flows[0].receiver.initial_window_bytes = 60_000;
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "receiver-window", "{}", said(&document));
+    assert_eq!(verdict.cause, "receiver-window", "{}", text(&document));
     assert!(verdict.limited_share > 0.5);
     assert!(
         document
@@ -234,12 +234,12 @@ fn packets_that_overtake_each_other_are_reordering_and_not_loss() {
     let (document, truths) = explained(path(Box::new(chain), 30));
     assert_eq!(truths[0].lost(), 0);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "reordering", "{}", said(&document));
+    assert_eq!(verdict.cause, "reordering", "{}", text(&document));
     assert_eq!(verdict.lost, 0);
 }
 
 #[test]
-fn what_the_capture_missed_is_not_lost() {
+fn packets_missing_from_the_capture_are_not_lost() {
     let mut scenario = path(Box::new(Fifo::new(50_000_000, Limit::NONE)), 20);
     scenario.capture.missed = 0.02;
     let (document, _) = explained(scenario);
@@ -262,7 +262,7 @@ fn an_application_that_delivers_little_at_a_time_is_the_sender() {
         interval_ns: 100 * MS,
     };
     let (document, _) = explained(scenario);
-    assert_eq!(headline(&document).cause, "sender", "{}", said(&document));
+    assert_eq!(headline(&document).cause, "sender", "{}", text(&document));
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_short_exchange_without_loss_has_no_cause() {
     scenario.flows[0].application = chunks(30_000, 1);
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "none", "{}", said(&document));
+    assert_eq!(verdict.cause, "none", "{}", text(&document));
     assert!(verdict.parameters.is_empty());
 }
 
@@ -284,7 +284,7 @@ fn losses_without_a_pattern_are_unknown() {
         scenario
     });
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "unknown", "{}", said(&document));
+    assert_eq!(verdict.cause, "unknown", "{}", text(&document));
     assert_eq!((verdict.lost, verdict.explained), (2, 0.0));
     assert!(verdict.parameters.is_empty());
 }
@@ -311,7 +311,7 @@ fn one_loss_while_packets_wait_is_no_queue_management() {
         scenario
     });
     let causes: Vec<&str> = document.verdicts.iter().map(|v| v.cause.as_str()).collect();
-    assert!(!causes.contains(&"aqm"), "{causes:?} {}", said(&document));
+    assert!(!causes.contains(&"aqm"), "{causes:?} {}", text(&document));
     // the cause that took the time precedes a loss that cannot be judged
     assert_eq!(causes[0], "shaper", "{causes:?}");
     let unknown = document.verdicts.iter().find(|v| v.cause == "unknown");
@@ -319,7 +319,7 @@ fn one_loss_while_packets_wait_is_no_queue_management() {
 }
 
 #[test]
-fn of_flows_to_one_host_those_without_losses_are_named_by_what_held_them_up() {
+fn flows_without_losses_to_one_host_are_named_by_their_limit() {
     let mut scenario = path(Box::new(Policer::new(8_000_000, 60_000)), 30);
     scenario.flows.push(FlowConfig {
         client_port: 40_001,
@@ -340,12 +340,12 @@ fn of_flows_to_one_host_those_without_losses_are_named_by_what_held_them_up() {
             .unwrap_or_default()
     };
     let (policed, paused) = (flows_of("policer"), flows_of("sender"));
-    assert_eq!((policed.len(), paused.len()), (1, 1), "{}", said(&document));
+    assert_eq!((policed.len(), paused.len()), (1, 1), "{}", text(&document));
     assert!(paused[0].contains(":40001"), "{paused:?}");
 }
 
 #[test]
-fn an_outage_is_no_policer_however_many_packets_it_takes() {
+fn an_outage_is_no_policer_however_many_packets_are_lost() {
     for seed in [1, 2, 3] {
         let link = Fifo::new(20_000_000, Limit::NONE);
         let outages = RandomLoss::outages(0.03, 30 * MS, seed);
@@ -354,7 +354,7 @@ fn an_outage_is_no_policer_however_many_packets_it_takes() {
         scenario.flows[0].application = chunks(4_000_000, 5);
         let (document, truths) = explained(scenario);
         assert!(truths[0].lost() > 5);
-        assert_ne!(headline(&document).cause, "policer", "{}", said(&document));
+        assert_ne!(headline(&document).cause, "policer", "{}", text(&document));
     }
 }
 
@@ -369,9 +369,9 @@ fn flows_to_one_destination_share_a_policer_and_a_verdict() {
     });
     let (document, truths) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "policer", "{}", said(&document));
+    assert_eq!(verdict.cause, "policer", "{}", text(&document));
     assert_eq!(verdict.flows.len(), 2, "{:?}", verdict.flows);
-    assert!(holds(verdict, "rate_bps", 8e6), "{}", said(&document));
+    assert!(holds(verdict, "rate_bps", 8e6), "{}", text(&document));
     assert_eq!(
         verdict.lost,
         truths.iter().map(|truth| truth.lost()).sum::<u64>()
@@ -390,8 +390,8 @@ fn a_sender_that_paces_just_above_the_rate_is_still_policed() {
     sender.hystart = false;
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "policer", "{}", said(&document));
-    assert!(holds(verdict, "rate_bps", 6e6), "{}", said(&document));
+    assert_eq!(verdict.cause, "policer", "{}", text(&document));
+    assert!(holds(verdict, "rate_bps", 6e6), "{}", text(&document));
 }
 
 #[test]
@@ -400,6 +400,6 @@ fn super_segments_do_not_hide_the_policer_behind_them() {
     scenario.capture.segmentation_offload = true;
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "policer", "{}", said(&document));
-    assert!(holds(verdict, "rate_bps", 10e6), "{}", said(&document));
+    assert_eq!(verdict.cause, "policer", "{}", text(&document));
+    assert!(holds(verdict, "rate_bps", 10e6), "{}", text(&document));
 }

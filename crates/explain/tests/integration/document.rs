@@ -1,7 +1,7 @@
 //! The document as a whole: the contract of its JSON, the order of its verdicts, its transfers and tables.
 
 use crate::common::{
-    MS, captured, chunks, document_of, explain_bytes, explained, headline, joined, path, said,
+    MS, captured, chunks, document_of, explain_bytes, explained, headline, joined, path, text,
 };
 use serde_json::Value;
 use whydrop_capture::{Capture, OpenOptions};
@@ -280,7 +280,7 @@ fn the_same_capture_is_explained_in_the_same_words_every_time() {
 }
 
 #[test]
-fn verdicts_stand_in_the_order_of_the_losses_that_they_explain() {
+fn verdicts_are_sorted_by_the_losses_that_they_explain() {
     let policed = captured(policed());
     let lossy = captured(elsewhere(path(
         Box::new(RandomLoss::independent(0.01, 4)),
@@ -342,7 +342,7 @@ fn a_transfer_with_two_losses_in_a_policed_connection_is_policed() {
         scenario.flows[0].application = chunks(chunk_bytes, 20);
         scenario.flows[0].sender.algorithm = algorithm;
         let (document, _) = explained(scenario);
-        assert_eq!(headline(&document).cause, "policer", "{}", said(&document));
+        assert_eq!(headline(&document).cause, "policer", "{}", text(&document));
         for transfer in &document.transfers {
             if (1..=2).contains(&transfer.lost) {
                 assert_eq!(transfer.cause, "policer", "{transfer:?}");
@@ -423,7 +423,7 @@ fn tables_are_filled_when_asked_for_and_agree_with_the_document() {
 }
 
 #[test]
-fn whoever_watches_the_progress_can_stop_it() {
+fn the_progress_callback_can_stop_the_analysis() {
     let pcap = captured(policed()).pcap;
     let open = |pcap: Vec<u8>| {
         Capture::from_reader(

@@ -73,7 +73,7 @@ fn a_flood_is_summed_up_beside_the_connections_that_are_listed() {
 }
 
 #[test]
-fn where_every_connection_is_listed_the_document_has_nothing_summed_up() {
+fn if_all_connections_are_listed_the_document_has_no_totals() {
     let found = explain_bytes(flood(1000), true);
     assert_eq!(found.document.flows.len(), 1000);
     assert!(found.document.captures[0].notes.is_empty());

@@ -150,7 +150,7 @@ fn a_capture_cut_off_anywhere_is_explained_up_to_there() {
 }
 
 #[test]
-fn flipped_bits_change_what_is_found_but_not_that_it_ends() {
+fn flipped_bits_change_the_result_but_the_analysis_ends() {
     let whole = small_capture();
     let mut random = Random(2);
     for round in 0..1500 {
@@ -165,7 +165,7 @@ fn flipped_bits_change_what_is_found_but_not_that_it_ends() {
 }
 
 #[test]
-fn flipped_bits_in_a_compressed_file_are_survived() {
+fn flipped_bits_in_a_compressed_file_are_handled() {
     let name = "shallow-queue.pcap.zst";
     let whole = fs::read(room().join("../../examples").join(name)).expect("the example");
     let mut random = Random(3);
@@ -178,7 +178,7 @@ fn flipped_bits_in_a_compressed_file_are_survived() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused_in_one_line() {
+fn other_files_are_refused_in_one_line() {
     let texts: [&[u8]; 6] = [
         b"",
         b"\n",
@@ -226,7 +226,7 @@ fn odd_captures() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_odd_capture_ends_in_an_answer_or_in_one_clear_line() {
+fn every_unusual_capture_gives_a_result_or_one_clear_line() {
     let mut explained = 0;
     let paths = odd_captures();
     for path in &paths {

@@ -14,7 +14,7 @@ use whydrop_simulate::suite::Split;
 const SEED: u64 = 20_061_101;
 const MECHANISMS: usize = 24;
 
-struct Told {
+struct Explained {
     name: String,
     kind: String,
     truth: serde_json::Value,
@@ -22,7 +22,7 @@ struct Told {
 }
 
 /// Simulates, writes and explains this many pairs, one after the other.
-fn each(folder: &str, count: usize, mut look: impl FnMut(Told)) -> usize {
+fn each(folder: &str, count: usize, mut look: impl FnMut(Explained)) -> usize {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let config = PairsConfig {
         split: Split::Validation,
@@ -39,7 +39,7 @@ fn each(folder: &str, count: usize, mut look: impl FnMut(Told)) -> usize {
         let truth = write(&mut pair, &folder).expect("the target folder can be written to");
         let paths = ["b.pcap", "y.pcap"].map(|name| folder.join(name));
         let explanation = explain_pair(&paths, Options::default()).expect("they match");
-        look(Told {
+        look(Explained {
             name: format!("{index} {}", truth["name"]),
             kind: truth["kind"].as_str().unwrap_or("").to_owned(),
             truth,
@@ -51,42 +51,50 @@ fn each(folder: &str, count: usize, mut look: impl FnMut(Told)) -> usize {
 }
 
 #[test]
-fn drawn_pairs_are_explained_and_no_policer_is_named_where_there_is_none() {
+fn random_pairs_are_explained_and_no_policer_is_named_without_one() {
     explains_drawn_pairs("pair-suite", MECHANISMS);
 }
 
 #[test]
 #[ignore = "exhaustive"]
-fn two_of_each_mechanism_are_explained_and_no_policer_is_named_where_there_is_none() {
+fn two_of_each_mechanism_are_explained_and_no_policer_is_named_without_one() {
     explains_drawn_pairs("pair-suite-of-two", 2 * MECHANISMS);
 }
 
 fn explains_drawn_pairs(folder: &str, count: usize) {
     let (mut accused, mut wrong, mut miscounted) = (Vec::new(), Vec::new(), Vec::new());
-    let played = each(folder, count, |told| {
-        let verdicts = &told.document.verdicts;
-        if told.kind != "policer" {
+    let played = each(folder, count, |explained_pair| {
+        let verdicts = &explained_pair.document.verdicts;
+        if explained_pair.kind != "policer" {
             let policers = verdicts.iter().filter(|verdict| verdict.cause == "policer");
-            accused
-                .extend(policers.map(|verdict| {
-                    format!("{}: {} {:?}", told.name, verdict.cause, verdict.facts)
-                }));
+            accused.extend(policers.map(|verdict| {
+                format!(
+                    "{}: {} {:?}",
+                    explained_pair.name, verdict.cause, verdict.facts
+                )
+            }));
         }
         let cause = verdicts
             .first()
             .map_or("none", |verdict| verdict.cause.as_str());
-        if !right_causes(&told.kind).contains(&cause) {
-            wrong.push(format!("{} ({}): {cause}", told.name, told.kind));
+        if !right_causes(&explained_pair.kind).contains(&cause) {
+            wrong.push(format!(
+                "{} ({}): {cause}",
+                explained_pair.name, explained_pair.kind
+            ));
         }
-        let pair = told.document.pair.as_ref().expect("two captures");
-        let lost = told.truth["forward_packets_lost_between"]
+        let pair = explained_pair.document.pair.as_ref().expect("two captures");
+        let lost = explained_pair.truth["forward_packets_lost_between"]
             .as_u64()
             .unwrap_or(0);
-        let tolerance = told.truth["realism"]["lost_tolerance"]
+        let tolerance = explained_pair.truth["realism"]["lost_tolerance"]
             .as_f64()
             .unwrap_or(0.0);
         if pair.lost_1_to_2.abs_diff(lost) as f64 > tolerance * lost.max(30) as f64 {
-            miscounted.push(format!("{}: {} of {lost}", told.name, pair.lost_1_to_2));
+            miscounted.push(format!(
+                "{}: {} of {lost}",
+                explained_pair.name, pair.lost_1_to_2
+            ));
         }
     });
     assert!(played >= count - 4, "{played}");
@@ -98,7 +106,7 @@ fn explains_drawn_pairs(folder: &str, count: usize) {
 }
 
 #[test]
-fn one_direction_tells_of_overtaking_and_of_marks() {
+fn one_direction_shows_overtaking_and_marks() {
     let config = PairsConfig {
         split: Split::Train,
         seed: 3131,
@@ -119,7 +127,7 @@ fn one_direction_tells_of_overtaking_and_of_marks() {
 }
 
 #[test]
-fn one_capture_tells_a_full_queue_that_cross_traffic_shares_from_queue_management() {
+fn one_capture_distinguishes_a_shared_full_queue_from_queue_management() {
     let config = PairsConfig {
         split: Split::Train,
         seed: 9102,

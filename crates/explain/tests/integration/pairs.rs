@@ -166,7 +166,7 @@ fn replayed(verdict: &Verdict) -> &Fact {
 }
 
 #[test]
-fn a_queue_tells_among_how_many_variants_the_losses_chose_it() {
+fn a_queue_verdict_states_the_number_of_variants() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let names = ["shallow-queue.pcap.zst", "shallow-queue-far.pcap.zst"];
     let explained = explain_pair(&names.map(|name| examples.join(name)), Options::default());
@@ -210,7 +210,7 @@ fn a_clock_that_is_stepped_in_the_middle_loses_no_packet() {
 }
 
 #[test]
-fn what_a_capture_missed_is_no_loss_of_the_path() {
+fn packets_missing_from_a_capture_are_no_losses_of_the_path() {
     let (near, far) = near_and_far();
     // three of ten, in no order related to the packets
     let kept = |index: usize| (index * 7919 + index / 13) % 10 >= 3;
@@ -259,7 +259,7 @@ fn a_truncated_capture_is_compared_as_far_as_it_goes() {
 }
 
 #[test]
-fn captures_of_different_paths_are_refused_with_what_each_holds() {
+fn captures_of_different_paths_are_refused_with_the_contents_of_each() {
     let (near, _) = near_and_far();
     let other = Pcap::example("shallow-queue-far.pcap.zst");
     let error =
@@ -273,14 +273,14 @@ fn captures_of_different_paths_are_refused_with_what_each_holds() {
 }
 
 #[test]
-fn one_capture_is_no_pair() {
+fn one_capture_is_not_enough() {
     let (near, _) = near_and_far();
     let error = explain_files("alone", &[&near.bytes()]).expect_err("there is one");
     assert!(error.to_string().contains("two captures"), "{error}");
 }
 
 #[test]
-fn three_captures_are_put_in_order_and_the_loss_between_two_of_them() {
+fn three_captures_are_sorted_and_the_loss_is_located_between_two() {
     let (near, far) = near_and_far();
     // a third point 20 ms further on, as its microsecond timestamps show, without losses before it
     let forth = |rest: &[u8]| rest[8 + 26..8 + 30] == [10, 0, 1, 1];

@@ -1,6 +1,6 @@
 //! Packets that contradict the other direction: a round trip cannot be negative.
 //!
-//! Such packets were mismatched (see `odd`) if most packets around them do not contradict and the
+//! Such packets were mismatched (see `mismatched`) if most packets around them do not contradict and the
 //! contradictions are short-lived. After a clock was set, contradictions continue.
 
 use super::level::median;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_that_go_on_are_left_to_steps() {
+    fn lasting_contradictions_are_left_to_steps() {
         assert_eq!(left(|i| i >= 3900), [4000, 4000]);
         assert_eq!(left(|i| i >= 2000 && i % 3 == 0), [4000, 4000]);
     }

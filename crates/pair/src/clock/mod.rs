@@ -9,7 +9,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `odd` | mismatched packets, from their order |
+//! | `mismatched` | mismatched packets, from their order |
 //! | `impossible` | mismatched packets, from contradictions to the other direction |
 //! | `track` | the samples of one direction, as transit times that include the offset |
 //! | `steps` | steps of a clock |
@@ -28,8 +28,8 @@ mod anchor;
 mod envelope;
 mod impossible;
 mod level;
+mod mismatched;
 mod moment;
-mod odd;
 mod slope;
 mod steps;
 mod tail;
@@ -94,7 +94,7 @@ pub struct ClockFit {
 /// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of an
 /// unmeasured clock: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
 pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
-    let mut tracks = Tracks::of(samples, &odd::find(samples))?;
+    let mut tracks = Tracks::of(samples, &mismatched::find(samples))?;
     // steps and impossible samples are detected given the bounds of the drift, which are narrower after a
     // first fit
     let mut drift = slope::Drift::unmeasured();

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::track::{Point, Track, Tracks, sign};
 
 /// Packets of the other direction on each side that may have been in transit at the step.
-const ON_THE_WAY: usize = 4096;
+const IN_TRANSIT: usize = 4096;
 
 /// A jump of one direction, located exactly.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ pub(super) fn other_places(
     // the step's time on the clock before it was set: not before the one packet, not after the other
     let first_ns = second_ns(&track.points[before], moved.direction);
     let last_ns = second_ns(&track.points[after], moved.direction) - moved.by_ns;
-    let window = by_order.start.saturating_sub(ON_THE_WAY)..by_order.end + ON_THE_WAY;
+    let window = by_order.start.saturating_sub(IN_TRANSIT)..by_order.end + IN_TRANSIT;
     split(
         others,
         1 - moved.direction,

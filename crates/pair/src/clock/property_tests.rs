@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn clean_acknowledgments_tell_drift_and_offset_whatever_the_queue_forward(path in path()) {
+    fn clean_acknowledgments_give_drift_and_offset_despite_a_forward_queue(path in path()) {
         let fit = fit(&path.samples()).unwrap();
         prop_assert_eq!(fit.intervals.len(), 1, "{:?}", fit);
         let error = fit.intervals[0].drift_ppm - path.drift_ppm;
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn one_clean_direction_tells_the_drift(path in path(), forward in any::<bool>()) {
+    fn one_clean_direction_gives_the_drift(path in path(), forward in any::<bool>()) {
         let path = Path { queue: Queue::Empty, backward_share: if forward { 0.0 } else { 1.0 }, ..path };
         let fit = fit(&path.samples()).unwrap();
         prop_assert_eq!(fit.intervals.len(), 1, "{:?}", fit);
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_at_all_is_answered_with_finite_numbers(
+    fn any_trace_gives_finite_numbers(
         samples in proptest::collection::vec(any_sample(), 1..300), time in any::<i64>(),
     ) {
         let fit = fit(&samples).unwrap();

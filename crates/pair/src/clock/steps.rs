@@ -55,7 +55,7 @@ const NEAR: usize = 16;
 /// the position.
 const MOST_WEIGHT: f64 = 1000.0;
 /// Packets that may contradict because of early timestamps before it counts.
-const ODD_PACKETS: usize = 2;
+const CONTRADICTING_PACKETS: usize = 2;
 
 /// A position at which one direction's level jumps.
 #[derive(Debug, Clone, Copy)]
@@ -394,17 +394,17 @@ fn extreme(
     drift: &Drift,
 ) -> Option<f64> {
     let slope = sign(direction) * drift.rate;
-    let mut lowest = [f64::INFINITY; ODD_PACKETS + 1];
+    let mut lowest = [f64::INFINITY; CONTRADICTING_PACKETS + 1];
     for point in &track.points[track.position(samples.start)..track.position(samples.end)] {
         let z = point.z - slope * point.x + drift.error * (point.x - here_ns).abs();
-        if z < lowest[ODD_PACKETS] {
-            lowest[ODD_PACKETS] = z;
+        if z < lowest[CONTRADICTING_PACKETS] {
+            lowest[CONTRADICTING_PACKETS] = z;
             lowest.sort_by(f64::total_cmp);
         }
     }
-    lowest[ODD_PACKETS]
+    lowest[CONTRADICTING_PACKETS]
         .is_finite()
-        .then_some(lowest[ODD_PACKETS])
+        .then_some(lowest[CONTRADICTING_PACKETS])
 }
 
 /// True if the only captured direction shows a step.

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_seldom_short_is_no_bell_whatever_its_lowest_values() {
+    fn a_queue_that_is_seldom_short_has_no_bell_shaped_tail() {
         let mut moments = quantiles(bell);
         // the same values, packet after packet at almost the same queue length
         moments.sort_by(f64::total_cmp);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_say_nothing_of_their_tail() {
+    fn few_values_show_no_tail() {
         assert_eq!(open_end(&[0.0, 1.0, 1.1, 1.2]), 0.0);
     }
 }

@@ -17,7 +17,7 @@ fn no_samples_give_no_fit() {
 }
 
 #[test]
-fn few_samples_give_no_drift_and_say_so() {
+fn few_samples_give_no_drift_with_a_large_error() {
     for count in [1, 2, 3] {
         let samples: Vec<ClockSample> = Path {
             drift_ppm: 50.0,
@@ -32,7 +32,7 @@ fn few_samples_give_no_drift_and_say_so() {
 }
 
 #[test]
-fn ten_samples_give_an_error_that_holds() {
+fn ten_samples_give_a_valid_error() {
     for seed in 0..50 {
         let path = Path {
             packets_per_second: 1.25,
@@ -139,12 +139,12 @@ fn steps_of_either_clock_are_found_at_their_packet() {
                 assert_eq!(fit.intervals.len(), 2, "{what}");
                 // every packet on its own side, except for those at the very moment
                 for (i, sample) in samples.iter().enumerate() {
-                    let on_the_way = match (of_first, sample.forward) {
+                    let in_transit = match (of_first, sample.forward) {
                         (true, _) => 0.0,
                         (false, true) => transit * 1e-9,
                         (false, false) => -transit * 1e-9,
                     };
-                    let late = i as f64 / 2000.0 + on_the_way - 3.3;
+                    let late = i as f64 / 2000.0 + in_transit - 3.3;
                     let interval = &fit.intervals[usize::from(late >= 0.0)];
                     let outside = interval.distance_of(sample);
                     assert!(outside == 0 || late.abs() <= 1e-3, "{i} {what}");
@@ -161,7 +161,7 @@ fn steps_of_either_clock_are_found_at_their_packet() {
 }
 
 #[test]
-fn packets_on_the_way_when_the_second_clock_is_set_keep_their_transit() {
+fn packets_in_transit_when_the_second_clock_is_set_keep_their_transit() {
     for size in [-60e6, -9e6, 9e6, 60e6] {
         let path = Path {
             queue: Queue::Sawtooth(40e6),
@@ -305,8 +305,7 @@ fn an_idle_gap_with_drift_is_not_a_step() {
 }
 
 #[test]
-fn with_one_direction_transit_below_the_smallest_seen_is_a_step_and_above_it_only_from_a_second_on()
-{
+fn with_one_direction_a_transit_below_the_minimum_is_a_step_and_above_it_only_from_a_second_on() {
     for (backward_share, down) in [(0.0, -20e6), (1.0, 20e6)] {
         for (size, intervals) in [(down, 2), (-down, 1), (-100.0 * down, 2)] {
             let path = Path {
@@ -358,7 +357,7 @@ fn with_one_direction_the_smallest_transit_counts_as_zero() {
 }
 
 #[test]
-fn bounds_hold_the_offset_however_the_transit_is_shared() {
+fn bounds_include_the_offset_however_the_transit_is_shared() {
     let path = Path {
         transit_ns: [12e6, 3e6],
         offset_ns: 50e6,
@@ -410,7 +409,7 @@ fn each_lookup_is_the_others_inverse() {
 }
 
 #[test]
-fn where_a_time_occurs_twice_a_packet_tells_which_interval_it_belongs_to() {
+fn if_a_time_occurs_twice_the_packet_decides_the_interval() {
     let path = Path {
         steps_1: vec![(4.0, -2e9)],
         transit_ns: [1e6; 2],
@@ -453,7 +452,7 @@ fn hostile_times_neither_overflow_nor_stop_the_fit() {
 }
 
 #[test]
-fn the_drifts_interval_holds_the_truth_as_often_as_it_says() {
+fn the_drift_interval_has_its_stated_coverage() {
     let mut covered = 0;
     let mut worst: f64 = 0.0;
     for seed in 0..300u64 {
@@ -488,7 +487,7 @@ fn the_drifts_interval_holds_the_truth_as_often_as_it_says() {
 }
 
 #[test]
-fn behind_queues_that_never_empty_and_jitter_both_intervals_hold_as_often_as_they_say() {
+fn with_standing_queues_and_jitter_both_intervals_have_their_stated_coverage() {
     const DRAWN: u64 = 80;
     let mut covered = [[0; 2]; 4];
     for seed in 0..DRAWN {

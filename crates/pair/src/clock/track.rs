@@ -79,13 +79,13 @@ pub(super) fn sign(direction: usize) -> f64 {
 }
 
 impl Tracks {
-    /// Tracks of all samples except the `odd` ones; `None` without samples.
-    pub fn of(samples: &[ClockSample], odd: &[bool]) -> Option<Tracks> {
+    /// Tracks of all samples except the `mismatched` ones; `None` without samples.
+    pub fn of(samples: &[ClockSample], mismatched: &[bool]) -> Option<Tracks> {
         let first = samples.first()?;
         let base_ns = difference(first);
         let mut by_direction: [Track; 2] = Default::default();
         for (index, sample) in samples.iter().enumerate().take(u32::MAX as usize) {
-            if odd[index] {
+            if mismatched[index] {
                 continue;
             }
             let direction = usize::from(!sample.forward);

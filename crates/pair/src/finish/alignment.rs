@@ -15,10 +15,10 @@ pub(super) fn fit(flows: &[PairFlow], packets: &[PairPacket]) -> Option<ClockFit
     let sample = |packet: &PairPacket| {
         let direction = flows[packet.flow as usize].direction;
         // later pieces of a super-segment have the time of the first, or none
-        let tells = packet.is_matched()
+        let is_sample = packet.is_matched()
             && !packet.flags.has(PacketFlags::LATER_PIECE)
             && direction != Direction::Unknown;
-        tells.then(|| ClockSample {
+        is_sample.then(|| ClockSample {
             first_ns: packet.time_ns[0],
             second_ns: packet.time_ns[1],
             forward: direction == Direction::FirstToSecond,

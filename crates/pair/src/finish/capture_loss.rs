@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_capture_misses_anyway_is_no_loss() {
+    fn misses_at_a_captures_usual_rate_are_no_losses() {
         let busy = MissRate {
             missed: 300,
             passed: 1000,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_rate_significantly_is_lost() {
+    fn a_significant_excess_over_the_rate_is_lost() {
         let busy = MissRate {
             missed: 50,
             passed: 10_000,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_that_misses_many_in_a_row_may_have_missed_a_run_more() {
+    fn a_capture_with_runs_of_misses_may_have_one_more_run() {
         let busy = |in_a_row| MissRate {
             missed: 1000,
             passed: 20_000,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_with_a_packet_that_the_capture_holds() {
+    fn a_run_of_misses_ends_with_a_captured_packet() {
         let mut runs = Runs::default();
         for missed_by in [Some(0), Some(0), Some(1), Some(0), Some(0), None, Some(0)] {
             runs.take(missed_by);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_known_by_its_identification_or_by_telling_contents() {
+    fn a_copy_is_recognised_by_its_identification_or_distinctive_contents() {
         for (identification, content, expected) in [
             (7, COMMONPLACE, (Crossing::Duplicated, false)),
             (0, TELLING, (Crossing::Duplicated, false)),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_several_packets_are_alike() {
+    fn several_identical_packets_stay_undecided() {
         let packets = [(10, true), (20, true), (30, false)]
             .map(|(time_ns, matched)| datagram(time_ns, matched, 7, TELLING));
         assert_eq!(found(packets.to_vec()), (Crossing::Undecided, true));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn many_copies_of_many_alike_packets_are_looked_for_in_one_pass() {
+    fn copies_of_many_identical_packets_are_found_in_one_pass() {
         // comparing every pair would take 90 thousand million comparisons
         const ALIKE: i64 = 300_000;
         let matched = (0..ALIKE).map(|number| datagram(number, true, 7, TELLING));

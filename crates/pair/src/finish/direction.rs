@@ -336,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_on_the_way_outweighs_transit_times_that_are_not_sure() {
+    fn losses_on_the_path_outweigh_uncertain_transit_times() {
         assert_eq!(neighbours([0, 0]), Some(true));
         assert_eq!(neighbours([0, 600]), Some(false));
         assert_eq!(neighbours([300, 600]), Some(true));
     }
 
     #[test]
-    fn what_may_be_within_a_super_segment_that_the_other_point_holds_is_not_lost() {
+    fn a_packet_possibly_inside_a_super_segment_of_the_other_point_is_not_lost() {
         let mut hosts = Hosts {
             only: [[0, 8], [0, 0]],
             ..Hosts::default()

@@ -59,14 +59,14 @@ pub(super) fn decide(
     let mut open = Open::default();
     for (number, flow) in flows.iter().enumerate() {
         let places = by_flow.places(number);
-        if !by_flow.held[number].by_both
-            && goes_another_way(flow, places.len() as u64, &known_hosts)
+        if !by_flow.holders[number].by_both
+            && takes_other_path(flow, places.len() as u64, &known_hosts)
         {
             for &at in places {
                 settle(&mut packets[at as usize], Crossing::OtherPath);
             }
         } else if let Some(upstream) = flow.direction.upstream()
-            && by_flow.held[number].by_one[1 - upstream]
+            && by_flow.holders[number].by_one[1 - upstream]
         {
             open.may_be_copies
                 .extend(copies::mark(packets, places, 1 - upstream));
@@ -75,8 +75,8 @@ pub(super) fn decide(
     settle_outside(packets, flows, aligned);
     for (number, flow) in flows.iter().enumerate() {
         if flow.direction.upstream().is_some() {
-            let (places, held) = (by_flow.places(number), by_flow.held[number]);
-            decide_flow(packets, places, held, flow, tracked, &mut open);
+            let (places, holders) = (by_flow.places(number), by_flow.holders[number]);
+            decide_flow(packets, places, holders, flow, tracked, &mut open);
         }
     }
     if !open
@@ -118,7 +118,7 @@ fn settle(packet: &mut PairPacket, crossing: Crossing) {
 
 /// Which captures hold packets of a flow: both hold some, and only one of them holds some.
 #[derive(Debug, Clone, Copy, Default)]
-struct Held {
+struct Holders {
     by_both: bool,
     by_one: [bool; 2],
 }
@@ -127,19 +127,19 @@ struct Held {
 struct ByFlow {
     starts: Vec<u32>,
     places: Vec<u32>,
-    held: Vec<Held>,
+    holders: Vec<Holders>,
 }
 
 impl ByFlow {
     fn of(packets: &[PairPacket], flows: usize) -> Self {
         let mut starts = vec![0u32; flows + 1];
-        let mut held = vec![Held::default(); flows];
+        let mut holders = vec![Holders::default(); flows];
         for packet in packets {
             starts[packet.flow as usize + 1] += 1;
-            let held = &mut held[packet.flow as usize];
+            let holders = &mut holders[packet.flow as usize];
             match packet.is_matched() {
-                true => held.by_both = true,
-                false => held.by_one[packet.only_side()] = true,
+                true => holders.by_both = true,
+                false => holders.by_one[packet.only_side()] = true,
             }
         }
         for at in 1..starts.len() {
@@ -155,7 +155,7 @@ impl ByFlow {
         Self {
             starts,
             places,
-            held,
+            holders,
         }
     }
 
@@ -177,8 +177,8 @@ fn matched_hosts(by_flow: &ByFlow, flows: &[PairFlow]) -> [HashSet<HostPair>; 2]
     [0, 1].map(|side| {
         flows
             .iter()
-            .zip(&by_flow.held)
-            .filter(|(_, held)| held.by_both)
+            .zip(&by_flow.holders)
+            .filter(|(_, holders)| holders.by_both)
             .filter_map(|(flow, _)| host_pair(flow, side))
             .collect()
     })
@@ -194,9 +194,9 @@ fn unrecognised(by_flow: &ByFlow, flows: &[PairFlow]) -> Vec<usize> {
     if changed.iter().any(HashSet::is_empty) {
         return Vec::new();
     }
-    let alone = flows.iter().zip(&by_flow.held).enumerate();
+    let alone = flows.iter().zip(&by_flow.holders).enumerate();
     let alone: Vec<(usize, &PairFlow)> = alone
-        .filter(|(_, (flow, held))| !held.by_both && flow.is_tcp())
+        .filter(|(_, (flow, holders))| !holders.by_both && flow.is_tcp())
         .map(|(number, (flow, _))| (number, flow))
         .collect();
     let is_of_them = |flow: &PairFlow, side: usize| {
@@ -210,7 +210,7 @@ fn unrecognised(by_flow: &ByFlow, flows: &[PairFlow]) -> Vec<usize> {
         .collect()
 }
 
-fn goes_another_way(flow: &PairFlow, packets: u64, known: &[HashSet<HostPair>; 2]) -> bool {
+fn takes_other_path(flow: &PairFlow, packets: u64, known: &[HashSet<HostPair>; 2]) -> bool {
     let hosts_are_known =
         (0..2).any(|side| host_pair(flow, side).is_some_and(|pair| known[side].contains(&pair)));
     !hosts_are_known || packets >= MANY_UNMATCHED
@@ -371,7 +371,7 @@ fn transit_ns(packet: &PairPacket, upstream: usize, aligned: &Aligned) -> i64 {
 fn decide_flow(
     packets: &mut [PairPacket],
     places: &[u32],
-    held: Held,
+    holders: Holders,
     flow: &PairFlow,
     tracked: &[Tracked; 2],
     open: &mut Open,
@@ -449,7 +449,11 @@ fn decide_flow(
         }
     }
     // some that only the downstream capture holds
-    let missed = if held.by_one[downstream] { places } else { &[] };
+    let missed = if holders.by_one[downstream] {
+        places
+    } else {
+        &[]
+    };
     for &at in missed {
         let packet = &mut packets[at as usize];
         if !packet.is_at(upstream)
@@ -548,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn before_any_packet_crossed_it_is_taken_to_take_no_time() {
+    fn before_the_first_match_the_transit_time_is_zero() {
         let mut recent = RecentTransits::default();
         assert_eq!(recent.range_ns(), [0, 0]);
         recent.take(5);

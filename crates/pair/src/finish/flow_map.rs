@@ -18,7 +18,7 @@ pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>,
     let mut flows: Vec<PairFlow> = Vec::new();
     let mut numbers = [first, second].map(|states| Vec::with_capacity(states.len()));
     for state in first {
-        if state.was_let_go() {
+        if state.was_discarded() {
             numbers[0].push(NONE);
             continue;
         }
@@ -26,7 +26,7 @@ pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>,
         flows.push(new_flow(0, state));
     }
     for state in second {
-        if state.was_let_go() {
+        if state.was_discarded() {
             numbers[1].push(NONE);
             continue;
         }
@@ -61,7 +61,7 @@ fn kept<'a>(
     numbers: &'a [u32],
 ) -> impl Iterator<Item = (&'a FlowState, u32)> {
     let all = states.iter().zip(numbers.iter().copied());
-    all.filter(|(state, _)| !state.was_let_go())
+    all.filter(|(state, _)| !state.was_discarded())
 }
 
 fn name(state: &FlowState) -> FlowName {

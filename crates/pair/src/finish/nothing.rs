@@ -44,7 +44,7 @@ fn describe(summary: &Summary, matcher: &Matcher, side: usize) -> String {
 fn busiest_hosts(matcher: &Matcher, side: usize) -> Vec<String> {
     let mut packets: HashMap<IpAddr, u64> = HashMap::new();
     let flows = matcher.flows.all(side).iter();
-    for flow in flows.filter(|flow| !flow.was_let_go()) {
+    for flow in flows.filter(|flow| !flow.was_discarded()) {
         for end in [flow.tuple.source(), flow.tuple.destination()] {
             *packets.entry(end.address).or_default() += flow.packets;
         }

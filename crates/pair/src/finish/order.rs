@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_come_in_the_order_of_their_capture_however_sparse_they_are(
+        fn packets_are_in_the_order_of_their_capture_however_sparse_they_are(
             indices in prop::collection::vec(prop_oneof![0..40u32, 0..1_000_000u32], 0..60),
         ) {
             let packets: Vec<PairPacket> = indices.iter().map(|&index| packet(index)).collect();
@@ -202,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn mixed_sequences_are_sorted_as_any_others_are(
+        fn mixed_sequences_are_sorted_like_others(
             keys in prop::collection::vec(prop_oneof![-3i64..3, any::<i64>()], 0..80),
             rising in 1i64..20,
         ) {

@@ -42,24 +42,24 @@ impl Repeats {
             missed_upstream.set(rank, ranges[rank].end);
         }
         let (mut matched, mut later) = (Ends::of(ranges.len()), Ends::of(ranges.len()));
-        let (mut come, mut passed, mut gone) = (0, 0, 0);
+        let (mut arrived, mut passed, mut gone) = (0, 0, 0);
         let mut found = Vec::new();
         for &rank in by_time.iter().filter(|&&rank| !packet(rank).is_matched()) {
             let now_ns = time_ns(rank);
             let after_ns = |position: usize| time_ns(by_time[position]).saturating_sub(now_ns);
-            while come < by_time.len() && after_ns(come) <= SAME_BYTES_NS {
-                let rank = by_time[come];
+            while arrived < by_time.len() && after_ns(arrived) <= SAME_BYTES_NS {
+                let rank = by_time[arrived];
                 later.set(rank, ranges[rank].end);
                 if packet(rank).is_matched() {
                     matched.set(rank, ranges[rank].end);
                 }
-                come += 1;
+                arrived += 1;
             }
-            while passed < come && after_ns(passed) <= 0 {
+            while passed < arrived && after_ns(passed) <= 0 {
                 later.clear(by_time[passed]);
                 passed += 1;
             }
-            while gone < come && after_ns(gone) < -SAME_BYTES_NS {
+            while gone < arrived && after_ns(gone) < -SAME_BYTES_NS {
                 matched.clear(by_time[gone]);
                 gone += 1;
             }
@@ -181,8 +181,8 @@ mod tests {
     fn packet(index: u32, sides: [bool; 2], time_s: i64, sequence: u32, bytes: u32) -> PairPacket {
         PairPacket {
             flow: 0,
-            index: sides.map(|held| if held { index } else { NOT_CAPTURED }),
-            time_ns: sides.map(|held| if held { time_s * SECOND_NS } else { NO_TIME }),
+            index: sides.map(|present| if present { index } else { NOT_CAPTURED }),
+            time_ns: sides.map(|present| if present { time_s * SECOND_NS } else { NO_TIME }),
             sequence,
             payload_bytes: bytes,
             ip_bytes: bytes + 40,
@@ -223,12 +223,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_known_of_others_is_what_comparing_each_with_each_finds(
+        fn the_evidence_on_repeats_equals_that_of_comparing_all_pairs(
             made in prop::collection::vec((0usize..3, 0i64..400, 0u32..60, 1u32..20, 0u8..8), 1..60),
             origin in any::<u32>(),
         ) {
-            let packets: Vec<PairPacket> = (0u32..).zip(&made).map(|(index, &(held, time_s, start, bytes, copy))| {
-                let sides = [[true, false], [false, true], [true, true]][held];
+            let packets: Vec<PairPacket> = (0u32..).zip(&made).map(|(index, &(present, time_s, start, bytes, copy))| {
+                let sides = [[true, false], [false, true], [true, true]][present];
                 let mut one = packet(index, sides, time_s, origin.wrapping_add(start), bytes);
                 if copy == 0 {
                     one.crossing = Crossing::Duplicated;
@@ -248,7 +248,7 @@ mod tests {
 
     /// The test is that it ends: comparing every pair would take hours.
     #[test]
-    fn one_range_sent_a_million_times_is_survived() {
+    fn one_range_sent_a_million_times_is_handled() {
         let packets: Vec<PairPacket> = (0..1_000_000)
             .map(|index| packet(index, [true, false], i64::from(index) / 10_000, 7, 1448))
             .collect();

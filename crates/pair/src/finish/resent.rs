@@ -194,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn an_arrival_is_that_of_the_copy_whose_time_on_the_way_is_the_usual_one() {
+    fn an_arrival_belongs_to_the_copy_with_the_usual_transit_time() {
         assert_eq!(found(0, LATER_NS), [false, true]);
     }
 
     #[test]
-    fn an_identification_tells_more_than_times() {
+    fn an_identification_outweighs_times() {
         assert_eq!(found(7, LATER_NS), [true, false]);
     }
 

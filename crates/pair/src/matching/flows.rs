@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 use whydrop_tcp::Endpoint;
 
-use super::let_go::{Candidate, FewRows};
+use super::discard::{Candidate, FewRows};
 use super::pending::NONE;
 use super::renumbered::Numbering;
 use crate::hash::{FoldMap, fold};
@@ -96,7 +96,7 @@ impl Tuple {
 pub(crate) struct FlowState {
     pub tuple: Tuple,
     token: u32,
-    /// Number among all flows so far; [`LET_GO`] if it no longer exists.
+    /// Number among all flows so far; [`DISCARDED`] if it no longer exists.
     pub(super) birth: u64,
     pub(super) few_rows: FewRows,
     /// The flow of the other direction at this point.
@@ -336,7 +336,7 @@ impl Flows {
         }
         here.recent = [NONE; 8];
         here.free.push(flow);
-        self.get_mut(side, flow).birth = LET_GO;
+        self.get_mut(side, flow).birth = DISCARDED;
     }
 
     /// The token for the flow in keys: equal at both points once the flow is known at both.
@@ -498,7 +498,7 @@ impl Flows {
 }
 
 /// Value of [`FlowState::birth`] for a discarded flow.
-const LET_GO: u64 = 0;
+const DISCARDED: u64 = 0;
 /// Number of packets of a flow's largest payload that make it the likely segment size.
 const TELLING_PACKETS: u32 = 8;
 /// Initial and largest variation of a flow's transit time.
@@ -526,8 +526,8 @@ impl FlowState {
         (packets >= TELLING_PACKETS).then_some(bytes)
     }
 
-    pub(crate) fn was_let_go(&self) -> bool {
-        self.birth == LET_GO
+    pub(crate) fn was_discarded(&self) -> bool {
+        self.birth == DISCARDED
     }
 
     /// True if the partner with the same 5-tuple may still prove right.

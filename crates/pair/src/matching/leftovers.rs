@@ -83,7 +83,7 @@ fn is_repeatable(parts: &Parts) -> bool {
 impl Matcher {
     /// Makes the matches that were postponed as uncertain: no better one arrived.
     pub(crate) fn finish(&mut self) {
-        self.nothing_else_comes = true;
+        self.nothing_else_arrives = true;
         self.learn_numberings();
         let orders = Orders::of(self);
         // from the side with fewer unmatched packets: each of them takes the most likely of the other side

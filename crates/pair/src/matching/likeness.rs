@@ -126,7 +126,7 @@ impl Matcher {
             return false;
         };
         let apart = |entry: &Entry| self.delta_to(side, sighting, entry).abs_diff(expected);
-        let tolerance_ns = if self.nothing_else_comes {
+        let tolerance_ns = if self.nothing_else_arrives {
             0
         } else {
             tolerance_ns(flow)
@@ -202,11 +202,11 @@ impl Matcher {
             return Likeness::Possible;
         }
         let later = (one.bits | other.bits) & Parts::LATER_PIECE != 0;
-        let ids_tell = match later {
+        let ids_decide = match later {
             true => self.flows.ids_of_pieces_are_counted(),
             false => self.flows.ids_are_preserved(first),
         };
-        if here != 0 && there != 0 && ids_tell || !self.precision.are_near(one, other) {
+        if here != 0 && there != 0 && ids_decide || !self.precision.are_near(one, other) {
             return Likeness::Different;
         }
         Likeness::Possible

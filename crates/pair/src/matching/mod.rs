@@ -1,8 +1,8 @@
 //! Finds for each packet of one capture the same packet in the other, in one pass and limited memory.
 
+mod discard;
 pub(crate) mod flows;
 mod leftovers;
-mod let_go;
 mod likeness;
 mod offload;
 pub(crate) mod pending;
@@ -64,7 +64,7 @@ pub(crate) struct Matcher {
     /// Latest matched time at each point.
     matched_ns: [i64; 2],
     pub(crate) matches: u64,
-    nothing_else_comes: bool,
+    nothing_else_arrives: bool,
     left_out: LeftOut,
     /// Rows of discarded flows that still take up space.
     left_out_rows: usize,
@@ -90,7 +90,7 @@ impl Matcher {
             delta_ns: None,
             matched_ns: [i64::MIN; 2],
             matches: 0,
-            nothing_else_comes: false,
+            nothing_else_arrives: false,
             left_out: LeftOut::default(),
             left_out_rows: 0,
             unmatchable: [0; 2],

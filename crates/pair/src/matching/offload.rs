@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_what_goes_on_the_wire() {
+    fn pieces_equal_the_wire_packets() {
         let pieces: Vec<Sighting> = pieces(&whole(2500), 1, 1000).collect();
         let sizes: Vec<u32> = pieces.iter().map(|piece| piece.ip_bytes).collect();
         assert_eq!(sizes, [1052, 1052, 552]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_is_cut_into_thousands() {
+    fn no_packet_is_split_into_thousands() {
         assert!(can_cut(65_000, 1448));
         assert!(can_cut(70, 35));
         assert!(!can_cut(65_000, 1));

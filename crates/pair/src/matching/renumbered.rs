@@ -365,7 +365,7 @@ impl Matcher {
     /// True if neither chance nor a proxy can produce such a ballot.
     fn is_convincing(&self, ballot: &Ballot) -> bool {
         let added = ballot.added.map(Option::unwrap_or_default);
-        let is_complete = ballot.added.iter().all(Option::is_some) || self.nothing_else_comes;
+        let is_complete = ballot.added.iter().all(Option::is_some) || self.nothing_else_arrives;
         if added == [0; 2] || !is_complete || 2 * ballot.against > ballot.agreeing() {
             return false;
         }
@@ -384,7 +384,8 @@ impl Matcher {
             return false;
         }
         // beside others that are changed, a connection of one packet is too
-        let beside_others = self.nothing_else_comes && self.flows.renumbered && ballot.against == 0;
+        let beside_others =
+            self.nothing_else_arrives && self.flows.renumbered && ballot.against == 0;
         if beside_others && (ballot.by_timestamps > 0 || !are_translated) {
             return true;
         }

@@ -89,7 +89,7 @@ fn the_same_capture_twice_is_all_matched_and_shows_no_direction() {
 }
 
 #[test]
-fn what_passed_while_one_capture_did_not_run_is_outside_of_the_overlap() {
+fn packets_while_one_capture_was_not_running_are_outside_of_the_overlap() {
     let mut scene = scene(0.02);
     let start = Transfer::default().start_ns;
     for journey in &mut scene.journeys {
@@ -163,7 +163,7 @@ fn losses_that_a_long_path_has_not_repaired_when_both_captures_end_are_losses() 
 }
 
 #[test]
-fn one_direction_alone_shows_losses_and_where_it_comes_from() {
+fn one_direction_alone_shows_losses_and_its_origin() {
     let mut scene = scene(0.03);
     scene.journeys.retain(|journey| {
         let passing = journey.seen.iter().flatten().next();
@@ -188,7 +188,7 @@ fn one_direction_without_hop_counts_is_known_by_its_losses() {
 }
 
 #[test]
-fn little_memory_gives_up_packets_and_says_so() {
+fn little_memory_gives_up_packets_and_counts_them() {
     let scene = scene(0.3);
     for most_pending in [0, 1, 2, 20] {
         let options = PairOptions {
@@ -282,7 +282,7 @@ fn a_packet_duplicated_between_the_points_is_counted_as_such() {
 }
 
 #[test]
-fn ports_used_again_are_a_new_flow() {
+fn reused_ports_are_a_new_flow() {
     let transfers: Vec<Transfer> = (0..4)
         .map(|number| Transfer {
             start_ns: Transfer::default().start_ns + i64::from(number) * 1_000 * MS,

@@ -27,7 +27,7 @@ fn clocks_an_hour_apart_do_not_matter() {
 }
 
 #[test]
-fn a_clock_stepped_on_the_way_does_not_matter() {
+fn a_clock_step_during_the_captures_does_not_matter() {
     let middle = Transfer::default().start_ns + S / 4;
     for (side, step) in [
         (1, 3600 * S),

@@ -31,7 +31,7 @@ fn every_lost_packet_is_named() {
 }
 
 #[test]
-fn a_retransmission_is_not_taken_for_its_lost_original() {
+fn a_retransmission_is_not_mistaken_for_its_lost_original() {
     let path = Path {
         lost: [0.2, 0.0],
         ..Path::default()
@@ -78,7 +78,7 @@ fn a_third_of_the_packets_missing_from_either_capture_is_no_loss() {
 }
 
 #[test]
-fn loss_is_told_from_what_a_capture_misses() {
+fn losses_are_distinguished_from_missing_packets() {
     let path = Path {
         lost: [0.03, 0.0],
         missed: [0.0, 0.2],
@@ -114,7 +114,7 @@ fn both_captures_may_miss_packets() {
 }
 
 #[test]
-fn many_lost_acknowledgments_are_lost_even_if_the_capture_misses_some() {
+fn many_lost_acknowledgments_are_recognised_even_if_the_capture_lacks_some() {
     let path = Path {
         lost: [0.0, 0.2],
         missed: [0.02, 0.0],
@@ -131,7 +131,7 @@ fn many_lost_acknowledgments_are_lost_even_if_the_capture_misses_some() {
 }
 
 #[test]
-fn what_was_overtaken_and_what_overtook_are_marked() {
+fn overtaken_and_overtaking_packets_are_marked() {
     let path = Path {
         reordered: 0.02,
         ..Path::default()

@@ -66,7 +66,7 @@ fn few(most_small_flows: usize, most_pending: usize) -> PairOptions<'static> {
 }
 
 #[test]
-fn the_rest_is_matched_as_if_there_was_no_flood() {
+fn the_rest_is_matched_as_without_the_flood() {
     const FLOOD: u32 = 6000;
     let scene = flooded(transfer(), flood(FLOOD, |_| true));
     let pair = scene.read_with(few(100, 1 << 20)).unwrap();

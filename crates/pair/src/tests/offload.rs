@@ -119,7 +119,7 @@ fn check(scene: &Scene, lost: &HashSet<(u32, i64)>) -> Pair {
 }
 
 #[test]
-fn super_segments_at_the_sender_are_cut_into_what_went_on_the_wire() {
+fn super_segments_at_the_sender_are_split_into_wire_packets() {
     let (mut scene, lost) = Lab::default().scene();
     merge(&mut scene, 0, 30, 30, 10_000_000);
     let pair = check(&scene, &lost);
@@ -128,7 +128,7 @@ fn super_segments_at_the_sender_are_cut_into_what_went_on_the_wire() {
 }
 
 #[test]
-fn super_segments_merged_by_the_receiver_are_cut() {
+fn super_segments_merged_by_the_receiver_are_split() {
     let (mut scene, lost) = Lab::default().scene();
     merge(&mut scene, 1, 12, 12, 1_000_000);
     check(&scene, &lost);
@@ -144,7 +144,7 @@ fn super_segments_at_both_points_need_not_agree() {
 }
 
 #[test]
-fn without_a_handshake_the_other_point_tells_how_to_cut() {
+fn without_a_handshake_the_other_point_shows_how_to_split() {
     for side in 0..2 {
         let lab = Lab {
             transfer: Transfer {
@@ -160,7 +160,7 @@ fn without_a_handshake_the_other_point_tells_how_to_cut() {
 }
 
 #[test]
-fn without_a_handshake_and_with_super_segments_at_both_points_the_likeliest_size_is_taken() {
+fn without_a_handshake_and_with_super_segments_at_both_points_the_most_likely_size_is_used() {
     let lab = Lab {
         transfer: Transfer {
             handshake: false,
@@ -237,7 +237,7 @@ fn short_segments_anywhere_in_super_segments_are_found_at_the_other_point() {
 }
 
 #[test]
-fn what_was_lost_of_super_segments_with_short_segments_is_lost_and_nothing_else() {
+fn exactly_the_lost_parts_of_super_segments_with_short_segments_are_lost() {
     for side in 0..2 {
         let (mut scene, lost) = with_short_segments(Lab::default().transfer, 0.02).scene();
         merge(&mut scene, side, 30, 30, 10_000_000);
@@ -335,7 +335,7 @@ fn short_segments_are_found_before_packets_are_given_up() {
 }
 
 #[test]
-fn cutting_leaves_every_byte_that_a_capture_holds_in_one_row() {
+fn splitting_leaves_every_captured_byte_in_one_row() {
     for (lost, most_pending) in [(0.1, 1000), (0.4, 1000), (0.4, 20)] {
         let transfer = Transfer {
             timestamps: most_pending == 20,

@@ -75,7 +75,7 @@ fn lost_datagrams_are_named() {
 }
 
 #[test]
-fn datagrams_that_are_all_alike_match_by_number_within_their_flow() {
+fn identical_datagrams_match_by_number_within_their_flow() {
     let journeys = stream(2000, 0.05, |number| {
         (Body::Udp(vec![0; 200]), number as u16 + 1)
     });
@@ -83,7 +83,7 @@ fn datagrams_that_are_all_alike_match_by_number_within_their_flow() {
 }
 
 #[test]
-fn as_many_datagrams_are_lost_as_are_missing_even_if_nothing_tells_them_apart() {
+fn identical_missing_datagrams_are_counted_as_lost() {
     let journeys = stream(2000, 0.02, |_| (Body::Udp(vec![0; 200]), 0));
     let lost = journeys
         .iter()
@@ -108,7 +108,7 @@ fn seen_once(journeys: &mut [Journey], missing_at: usize, crossing: Crossing) ->
 }
 
 #[test]
-fn datagrams_that_upstream_missed_are_no_copies_though_all_have_one_identification() {
+fn datagrams_missing_upstream_are_no_copies_despite_equal_identifications() {
     for identification in [0, 7] {
         let mut journeys = stream(2000, 0.0, |number| {
             (Body::Udp(payload(number)), identification)
@@ -120,7 +120,7 @@ fn datagrams_that_upstream_missed_are_no_copies_though_all_have_one_identificati
 }
 
 #[test]
-fn nothing_is_said_of_more_datagrams_downstream_where_all_are_alike() {
+fn additional_identical_datagrams_downstream_stay_undecided() {
     for identification in [0, 7] {
         let mut journeys = stream(1000, 0.0, |_| (Body::Udp(vec![0; 200]), identification));
         let more = seen_once(&mut journeys, 0, Crossing::Undecided);
@@ -249,19 +249,19 @@ fn announcements(destination: IpAddr) -> Vec<Journey> {
 }
 
 #[test]
-fn broadcast_and_multicast_are_never_matched_and_bound_no_clock() {
-    let both_ways = || {
+fn broadcast_and_multicast_are_never_matched_nor_used_for_clocks() {
+    let both_directions = || {
         let forward = stream(2000, 0.05, |number| {
             (Body::Udp(payload(number)), number as u16 + 1)
         });
         forward.into_iter().chain(answers(500))
     };
-    let alone = Scene::new(both_ways().collect())
+    let alone = Scene::new(both_directions().collect())
         .read()
         .expect("they share packets");
     for to_many in [[224, 0, 0, 251], [255, 255, 255, 255], [10, 0, 0, 255]] {
         let announced = announcements(IpAddr::V4(Ipv4Addr::from(to_many)));
-        let pair = Scene::new(both_ways().chain(announced).collect())
+        let pair = Scene::new(both_directions().chain(announced).collect())
             .read()
             .expect("they share packets");
         assert_eq!(pair.counts.to_many, [50, 50]);
@@ -271,7 +271,7 @@ fn broadcast_and_multicast_are_never_matched_and_bound_no_clock() {
     }
     // from one host to another the same is an ordinary flow
     let unicast = announcements(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)));
-    let pair = Scene::new(both_ways().chain(unicast).collect())
+    let pair = Scene::new(both_directions().chain(unicast).collect())
         .read()
         .expect("they share packets");
     assert_eq!(pair.counts.to_many, [0, 0]);

@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn loss_and_reordering_are_told_packet_by_packet(
+    fn loss_and_reordering_are_determined_for_each_packet(
         lost in 0.0..0.3f64,
         lost_back in 0.0..0.1f64,
         lost_beyond in 0.0..0.05f64,
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_capture_misses_of_data_is_not_taken_for_loss(
+    fn data_missing_from_a_capture_is_not_counted_as_lost(
         missed in (0.0..0.4f64, 0.0..0.4f64),
         seed: u64,
     ) {

@@ -84,7 +84,7 @@ fn packets_match_where_a_device_adds_a_constant_to_either_direction_or_both() {
 }
 
 #[test]
-fn the_capture_that_has_other_numbers_may_be_the_first() {
+fn the_capture_with_other_numbers_may_be_the_first() {
     let pair = scene(&Transfer::default())
         .at(1, renumber(BOTH, true))
         .swapped()
@@ -150,7 +150,7 @@ fn each_connection_has_constants_of_its_own() {
 }
 
 #[test]
-fn identifications_may_change_where_timestamps_tell() {
+fn identifications_may_change_if_timestamps_distinguish_packets() {
     let pair = scene(&Transfer::default())
         .at(1, renumber(BOTH, true))
         .at(1, |passing| {
@@ -172,7 +172,7 @@ fn sack_blocks_that_keep_their_numbers_are_counted() {
 }
 
 #[test]
-fn sack_blocks_are_right_where_they_change_with_the_data_and_where_the_data_do_not_change() {
+fn sack_blocks_are_correct_if_they_change_with_the_data_and_if_the_data_do_not_change() {
     for (by, with_sack) in [(BOTH, true), ([0, BOTH[1]], false)] {
         let pair = scene(&Transfer::default())
             .at(1, renumber(by, with_sack))
@@ -182,7 +182,7 @@ fn sack_blocks_are_right_where_they_change_with_the_data_and_where_the_data_do_n
 }
 
 #[test]
-fn one_direction_is_enough_where_timestamps_tell() {
+fn one_direction_is_enough_with_timestamps() {
     let mut scene = scene(&Transfer::default()).at(1, renumber(BOTH, true));
     scene.journeys.retain(|journey| {
         journey.seen[0]
@@ -258,7 +258,7 @@ fn connections_of_a_proxy_do_not_match() {
 }
 
 #[test]
-fn nothing_is_learnt_where_neither_timestamps_nor_identifications_tell() {
+fn nothing_is_learnt_without_timestamps_and_identifications() {
     let transfer = Transfer {
         numbered: false,
         ..without_timestamps()
@@ -292,7 +292,7 @@ fn unanswered(port: u16, id: u16) -> Scene {
 }
 
 #[test]
-fn beside_others_a_connection_of_one_packet_matches() {
+fn beside_renumbered_ones_a_connection_of_one_packet_matches() {
     let mut scene = scene(&Transfer::default());
     scene.journeys.extend(unanswered(45_000, 4711).journeys);
     let pair = scene.at(1, renumber(BOTH, true)).at(1, translate).check();
@@ -306,7 +306,7 @@ fn beside_others_a_connection_of_one_packet_matches() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_neither_lost_nor_missed() {
+fn indistinguishable_packets_are_neither_lost_nor_missed() {
     let twin = |port| {
         let mut scene = unanswered(port, 0);
         scene.journeys[0].crossing = Crossing::Undecided;

@@ -148,7 +148,7 @@ fn a_tunnel_at_one_point_is_seen_through() {
 }
 
 #[test]
-fn packets_without_numbers_are_told_apart_by_timestamps_or_order() {
+fn packets_without_numbers_are_distinguished_by_timestamps_or_order() {
     for timestamps in [true, false] {
         let pair = scene(Transfer {
             numbered: false,
@@ -161,7 +161,7 @@ fn packets_without_numbers_are_told_apart_by_timestamps_or_order() {
 }
 
 #[test]
-fn a_connection_whose_handshake_was_not_captured_matches() {
+fn a_connection_without_a_captured_handshake_matches() {
     let pair = scene(Transfer {
         handshake: false,
         ..Transfer::default()

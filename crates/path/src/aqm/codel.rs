@@ -167,7 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_drops_come_one_interval_after_the_target_is_passed_and_then_by_the_square_root() {
+    fn the_first_drop_follows_one_interval_after_the_target_is_exceeded_and_others_by_the_square_root()
+     {
         // 20 % overload: the queue grows by 1/6 ms in each 0.8333 ms; packet k starts at k ms and has waited
         // k/6 ms. The delay reaches 5 ms with k = 30 (30 ms); the first drop is at 130 ms, the next at +100
         // ms / sqrt(1), then + 100 ms / sqrt(2), always at the next start of a transmission.

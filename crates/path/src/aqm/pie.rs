@@ -255,7 +255,7 @@ mod tests {
     use crate::replay;
 
     #[test]
-    fn an_idle_time_leaves_what_every_update_of_it_would() {
+    fn an_idle_time_has_the_effect_of_its_updates() {
         let target_ns = 15_000_000;
         for (probability, updates) in [(0.0, 3), (0.004, 700), (1.0, 1_900)] {
             let mut control = Control {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn under_steady_overload_it_drops_the_excess_and_holds_the_wait_near_its_target() {
+    fn under_steady_overload_it_drops_the_excess_and_keeps_the_delay_near_its_target() {
         // 1500 bytes every 0.9 ms into 1 ms of service: 10 % must be dropped. 60 s, the first 20 for the
         // controller to settle.
         let arrivals = steady(66_667, 900_000);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_after_quiet_is_let_through() {
+    fn a_burst_after_a_quiet_time_passes() {
         let burst = vec![
             Arrival {
                 time_ns: 0,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_marked_while_they_are_rare_and_dropped_when_marks_do_not_help() {
+    fn packets_are_marked_at_low_probability_and_dropped_when_marks_do_not_help() {
         // Senders that ignore 2 % of marks drive the probability past a tenth, where the RFC drops.
         let outcomes = replay(
             &mut Pie::new(12_000_000, Limit::NONE, 1).marking(),

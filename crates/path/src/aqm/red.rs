@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn marking_loses_only_what_finds_the_queue_full() {
+    fn marking_loses_only_packets_that_find_the_queue_full() {
         let outcomes = replay(&mut red().marking(), &steady(2_000, 950_000));
         assert!(outcomes.iter().any(|o| matches!(o, Outcome::Marked { .. })));
         assert!(outcomes.iter().all(|o| !o.is_dropped()));

@@ -107,7 +107,7 @@ fn flows_with_packets_of_different_sizes_share_bytes_evenly() {
 }
 
 #[test]
-fn who_fills_the_queue_loses_when_it_is_full() {
+fn the_flow_that_fills_the_queue_loses_when_it_is_full() {
     let mut packets = vec![packet(0, 1_500, 1, Ecn::NotCapable); 101];
     packets.push(packet(1, 1_500, 2, Ecn::NotCapable));
     let outcomes = replay_with(&mut FqCoDel::new(RATE_BPS, 100, 1), &packets);
@@ -116,7 +116,7 @@ fn who_fills_the_queue_loses_when_it_is_full() {
 }
 
 #[test]
-fn cake_marks_what_is_capable_and_drops_what_is_not() {
+fn cake_marks_capable_packets_and_drops_others() {
     for (ecn, marks) in [(Ecn::Ect0, true), (Ecn::NotCapable, false)] {
         let packets = steady(4_000, 950_000, 1_500, 1, ecn);
         let outcomes = replay_with(&mut Cake::new(RATE_BPS, 40_000_000, 1), &packets);
@@ -140,7 +140,7 @@ fn cake_answers_a_flood_that_overflows_it_with_blue() {
 }
 
 #[test]
-fn the_classic_queue_drops_by_the_square_of_half_of_what_the_other_marks() {
+fn the_classic_drop_share_is_the_square_of_half_the_mark_share() {
     // RFC 9332, section 2.1: p_C = p'^2 and p_L = K p' with K = 2, so p_L = 2 sqrt(p_C).
     let packets = together(vec![
         steady(200_000, 950_000, 1_500, 1, Ecn::NotCapable),
@@ -189,7 +189,7 @@ fn pie_moves_its_probability_as_the_rfc_computes_it() {
 }
 
 #[test]
-fn fq_pie_drops_from_the_flow_that_waits_and_holds_it_near_the_target() {
+fn fq_pie_drops_from_the_queued_flow_and_keeps_it_near_the_target() {
     let packets = together(vec![
         steady(60_000, 900_000, 1_500, 1, Ecn::NotCapable),
         steady(5_000, 10 * MS, 200, 2, Ecn::NotCapable),
@@ -203,7 +203,7 @@ fn fq_pie_drops_from_the_flow_that_waits_and_holds_it_near_the_target() {
 }
 
 #[test]
-fn what_is_marked_in_a_chain_is_seen_as_marked_behind() {
+fn marks_within_a_chain_reach_its_end() {
     use crate::Chain;
     let mut chain = Chain::new(vec![
         Box::new(CoDel::new(RATE_BPS, Limit::NONE).marking()),

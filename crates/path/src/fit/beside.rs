@@ -37,7 +37,7 @@ pub fn refine_beside(
         refined = Some(refine_exact(&without(trace, &others), fit, noise_bytes));
     }
     let mut refined = refined?;
-    pay_for_others(refined.fit_mut(), trace, others.len());
+    charge_other_losses(refined.fit_mut(), trace, others.len());
     Some((refined, others.len()))
 }
 
@@ -47,7 +47,7 @@ pub(super) fn chance(trace: &Trace, others: usize) -> f64 {
 }
 
 /// Adds the cost of other losses, which is that of random losses.
-pub(super) fn pay_for_others(fit: &mut BucketFit, trace: &Trace, others: usize) {
+pub(super) fn charge_other_losses(fit: &mut BucketFit, trace: &Trace, others: usize) {
     fit.agreement.log_likelihood += chance(trace, others);
     fit.agreement.lost[0] += others as u32;
     fit.independent_log_likelihood =
@@ -125,7 +125,7 @@ mod tests {
     use crate::{Arrival, PathElement, Policer, Random};
 
     #[test]
-    fn a_bucket_is_found_beside_losses_that_it_did_not_make() {
+    fn a_bucket_is_found_beside_losses_with_another_cause() {
         let pattern = Pattern::Windows { round_trip_ms: 25 };
         let sent = arrivals(pattern, 18e6, 1.0, (12_000, 1500), 7);
         let mut policer = Policer::new(18_000_000, 61_440);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_by_chance_leave_no_bucket_beside_them() {
+    fn random_losses_show_no_bucket_beside_them() {
         let sent = arrivals(
             Pattern::Windows { round_trip_ms: 25 },
             18e6,

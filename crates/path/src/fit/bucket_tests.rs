@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn condensing_a_trace_hardly_changes_what_the_true_bucket_makes_of_it(case in case()) {
+    fn condensing_a_trace_hardly_changes_the_result_of_the_true_bucket(case in case()) {
         let trace = policed(&case);
         let rows = Rows::condense(&trace, 0, trace.len(), 16);
         let agreement = follow(&rows, truth(&case), f64::MAX).unwrap();
@@ -186,7 +186,7 @@ fn a_bucket_that_never_fills_again_has_no_upper_end() {
 }
 
 #[test]
-fn losses_by_chance_leave_most_of_the_uncertainty() {
+fn random_losses_leave_most_of_the_uncertainty() {
     for seed in 0..8 {
         let windows = Pattern::Windows { round_trip_ms: 30 };
         let arrivals = arrivals(windows, 20e6, 1.0, (4_000, 1500), seed);
@@ -197,7 +197,7 @@ fn losses_by_chance_leave_most_of_the_uncertainty() {
 }
 
 #[test]
-fn a_fit_that_is_known_is_found_again_from_nearby() {
+fn a_known_fit_is_found_again_from_nearby() {
     let arrivals = arrivals(Pattern::Poisson, 5e6, 1.3, (4_000, 1500), 9);
     let trace = observed(&mut Policer::new(5_000_000, 30_000), &arrivals);
     let found = search_bucket(&trace, None).unwrap();
@@ -241,7 +241,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn odd_traces_are_fitted_with_finite_numbers_or_not_at_all(trace in odd_trace(), line_bps in 1e3f64..1e11) {
+    fn arbitrary_traces_are_fitted_with_finite_numbers_or_not_at_all(trace in odd_trace(), line_bps in 1e3f64..1e11) {
         for trace in [trace.through_line(line_bps), trace] {
             if let Some(fit) = fit_bucket(&trace) {
                 let numbers = [

@@ -39,7 +39,7 @@ fn delay_grows_with_the_occupancy_of_a_queue_and_not_with_that_of_a_bucket() {
 }
 
 #[test]
-fn losses_of_a_full_queue_come_at_the_longest_delays() {
+fn losses_of_a_full_queue_occur_at_the_longest_delays() {
     let at_loss = delay_at_loss(&observed(&mut queue(), &windows(1.1, 1))).unwrap();
     assert!(at_loss.mean_rank > 0.75, "{at_loss:?}");
     assert!(at_loss.log_chance < -20.0, "{at_loss:?}");
@@ -50,7 +50,7 @@ fn losses_of_a_full_queue_come_at_the_longest_delays() {
 }
 
 #[test]
-fn losses_by_chance_come_at_any_delay() {
+fn random_losses_occur_at_any_delay() {
     for seed in 0..8 {
         // random loss before a queue that never overflows
         let arrivals = windows(0.97, seed);
@@ -86,7 +86,7 @@ fn the_drain_rate_of_a_queue_that_never_drops_is_found_by_its_delays() {
 }
 
 #[test]
-fn the_tokens_of_a_shaper_are_what_passes_before_delay_begins() {
+fn the_tokens_of_a_shaper_equal_the_bytes_that_pass_before_delays_begin() {
     let trace = observed(
         &mut Shaper::new(RATE_BPS, 50_000, Limit::NONE),
         &windows(0.95, 2),
@@ -100,7 +100,7 @@ fn the_tokens_of_a_shaper_are_what_passes_before_delay_begins() {
 }
 
 #[test]
-fn without_delays_or_losses_nothing_is_said() {
+fn without_delays_or_losses_there_is_no_result() {
     assert!(delay_at_loss(&Trace::default()).is_none());
     assert!(fit_drain_rate(&Trace::default()).is_none());
     assert!(delay_by_occupancy(&Trace::default(), 1e6, 1e4).is_none());

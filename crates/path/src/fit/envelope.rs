@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_by_chance_lie_below_the_envelope() {
+    fn random_losses_lie_below_the_envelope() {
         let mut random = Random::new(9);
         let observe = |arrival: &Arrival| Observation {
             time_ns: arrival.time_ns,

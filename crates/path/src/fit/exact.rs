@@ -31,7 +31,7 @@ pub fn refine_exact(trace: &Trace, known: &BucketFit, noise_bytes: f64) -> Refin
     let best = |fates: &ExactFates| fates.look_around(fates.climb(known.rate_and_limit()));
     let fates = ExactFates::new(trace, noise_bytes);
     let top = best(&fates);
-    let Some(spent) = fates.with_tokens_spent() else {
+    let Some(spent) = fates.with_unseen_tokens() else {
         return fates.fit(top, known);
     };
     let other = best(&spent);
@@ -96,7 +96,7 @@ impl ExactFates {
     }
 
     /// The same if unseen packets took tokens. `None` if there were none.
-    fn with_tokens_spent(&self) -> Option<Self> {
+    fn with_unseen_tokens(&self) -> Option<Self> {
         let (rows, start) = self.unseen.clone()?;
         Some(Self {
             rows,
@@ -189,7 +189,7 @@ impl ExactFates {
         // classes of margins are no likelihood for an interval: only corrections refute
         let refuted_by = REFUTED_BY[usize::from(self.rows.second_bucket.is_some())];
         let tolerated_bytes = own.corrected_bytes() + refuted_by * noise_bytes;
-        let suits = |rows: &Rows, start: Start, candidates: &[RateAndLimit; NEAR]| {
+        let fits = |rows: &Rows, start: Start, candidates: &[RateAndLimit; NEAR]| {
             // a loss shows the contents of the bucket to within a packet
             let known_to_bytes = match start {
                 Start::Empty => 0.0,
@@ -201,8 +201,8 @@ impl ExactFates {
         };
         let fits = |candidates: &[RateAndLimit; NEAR]| {
             let unseen = self.unseen.as_ref();
-            let otherwise = || unseen.and_then(|(rows, start)| suits(rows, *start, candidates));
-            suits(&self.rows, self.start, candidates).or_else(otherwise)
+            let otherwise = || unseen.and_then(|(rows, start)| fits(rows, *start, candidates));
+            fits(&self.rows, self.start, candidates).or_else(otherwise)
         };
         let rate_edge = |direction| {
             edge(direction, (rate, limit), |rate, limits| {
@@ -321,11 +321,11 @@ fn from_the_middle(count: usize) -> impl Iterator<Item = usize> {
 const NEAR: usize = 8;
 
 /// Walks from the best value of one parameter in growing steps until no near value of the other fits, and
-/// back in shrinking ones. `suits` returns which of a few values of the other fits.
+/// back in shrinking ones. `fits` returns which of a few values of the other fits.
 fn edge(
     direction: f64,
     (start, other): (f64, f64),
-    suits: impl Fn(f64, [f64; NEAR]) -> Option<usize>,
+    fits: impl Fn(f64, [f64; NEAR]) -> Option<usize>,
 ) -> Option<f64> {
     const OFFSETS: [f64; NEAR] = [0.0, -3e-4, 3e-4, -2e-3, 2e-3, -1e-2, 1e-2, 5e-2];
     const PRECISION: f64 = 5e-5;
@@ -333,7 +333,7 @@ fn edge(
     while (good / start).ln().abs() < OPEN_END.ln() {
         let next = good * (direction * step).exp();
         let others = OFFSETS.map(|offset| around * f64::exp(offset));
-        match suits(next, others) {
+        match fits(next, others) {
             Some(found) => {
                 (good, around) = (next, others[found]);
                 if grows {
@@ -491,8 +491,8 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_come_late_by_chance_leave_the_burst_in_its_interval() {
-        let (mut held, mut of) = (0, 0);
+    fn randomly_late_timestamps_leave_the_burst_in_its_interval() {
+        let (mut covered, mut of) = (0, 0);
         for seed in 0..12 {
             let mut random = Random::new(seed);
             let arrivals = random_bursts(&mut random, 60);
@@ -511,10 +511,10 @@ mod tests {
             let first = refine_exact(&trace, &known, 300.0);
             let corrected = first.fit().agreement.corrected_bytes() / trace.lost as f64;
             let fit = refine_exact(&trace, first.fit(), corrected.max(30.0)).complete();
-            held += usize::from(holds(fit.limit_bytes, 60_000.0));
+            covered += usize::from(holds(fit.limit_bytes, 60_000.0));
             of += 1;
         }
-        assert!(held >= of - 1, "{held} of {of}");
+        assert!(covered >= of - 1, "{covered} of {of}");
     }
 
     #[test]
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_was_not_full_when_both_captures_saw_it_first_is_no_smaller_for_that() {
+    fn a_bucket_not_full_at_the_start_of_both_captures_keeps_its_size() {
         // always empty from the first loss on: only the traffic before shows its size
         let arrivals: Vec<Arrival> = (0..3000i64)
             .map(|number| Arrival {
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_come_evenly_give_rate_and_burst_although_each_is_near_the_limit() {
+    fn evenly_arriving_packets_give_rate_and_burst_although_each_is_near_the_limit() {
         let arrivals: Vec<Arrival> = (0..4000i64)
             .map(|number| Arrival {
                 // 28 Mbit/s, a microsecond more or less

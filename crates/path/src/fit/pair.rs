@@ -5,7 +5,7 @@
 //! loss needs only one of the two, and the buckets can be fitted in turns, with the other fixed, until
 //! neither moves. A loss with room in both has another cause, and costs as much as chance.
 
-use super::beside::{LEAST_SHARE, chance, claims, pay_for_others, unclaimed, without};
+use super::beside::{LEAST_SHARE, chance, charge_other_losses, claims, unclaimed, without};
 use super::bucket::BucketFit;
 use super::envelope::Envelope;
 use super::exact::{ExactFates, FINEST, OPEN_END};
@@ -213,7 +213,7 @@ impl Ascent {
             let (x, y) = top.buckets[place];
             let known = BucketFit::start(trace, top.buckets[place]);
             let mut fit = fates.complete(Point { x, y, score: 0.0 }, &known);
-            pay_for_others(&mut fit, trace, others.len());
+            charge_other_losses(&mut fit, trace, others.len());
             fit
         });
         let claims = claims(trace, top.buckets);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn all_four_numbers_are_found_also_beside_losses_by_chance() {
+    fn all_four_numbers_are_found_despite_random_losses() {
         for lost_by_chance in [0.0, 0.005] {
             let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 30_000);
             let trace = policed(policer, lost_by_chance);

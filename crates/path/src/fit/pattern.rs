@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_at_the_top_of_a_queue_lean_on_the_delay_and_not_on_time() {
+    fn losses_of_a_full_queue_depend_on_delay_and_not_on_time() {
         let pattern = loss_pattern(&trace(5_000, tooth, |index| index % 100 == 99)).unwrap();
         assert_eq!(pattern.clumps, 50);
         assert!(pattern.by_delay_nats > 100.0, "{pattern:?}");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_now_and_then_lean_on_nothing() {
+    fn scattered_losses_depend_on_nothing() {
         let pattern =
             loss_pattern(&trace(5_000, tooth, |index| now_and_then(index, 70.0))).unwrap();
         assert!(pattern.by_delay_nats < 1.0, "{pattern:?}");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_one_part_of_the_trace_lean_on_time() {
+    fn losses_in_one_part_of_the_trace_depend_on_time() {
         let lost = |index: usize| index < 600 && now_and_then(index, 20.0);
         let pattern = loss_pattern(&trace(5_000, tooth, lost)).unwrap();
         assert!(pattern.by_time_nats > 10.0, "{pattern:?}");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_count_once_each_and_one_loss_says_nothing() {
+    fn bursts_count_once_each_and_one_loss_is_no_evidence() {
         let bursts = |index: usize| index % 1_000 > 980 && index.is_multiple_of(2);
         assert_eq!(
             loss_pattern(&trace(5_000, tooth, bursts)).unwrap().clumps,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_is_no_longer_than_the_time_in_which_all_is_known_to_be_lost() {
+    fn a_silence_includes_only_packets_known_to_be_lost() {
         let fate = |index: usize| match index {
             100..160 => Seen::Lost,
             // retransmitted one packet in ten; of the others nothing was captured

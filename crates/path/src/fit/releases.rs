@@ -18,7 +18,7 @@ const FEWEST_TOGETHER: usize = 2;
 const CUT_WITHIN: f64 = 1.2;
 
 /// The factor by which a shaper's nominal rate may exceed its release rate, because the tokens of a tick do
-/// not all fit into its bucket, which holds at least `held_bytes`. 1 if packets do not leave in ticks, or if
+/// not all fit into its bucket, which holds at least `bucket_bytes`. 1 if packets do not leave in ticks, or if
 /// no tokens can be lost.
 ///
 /// Let the bucket hold `c` packets, and let `p` more arrive with each tick, `p` at most `c`. Less than one
@@ -26,7 +26,7 @@ const CUT_WITHIN: f64 = 1.2;
 /// tick releases the whole packets in `c`, or one fewer. If the number is constant, `p` may be anything up to
 /// one more; if it is sometimes one fewer, `p` is less than the most at a tick: otherwise as many packets
 /// would be released each time.
-pub fn rate_cut_off(trace: &Trace, held_bytes: f64) -> f64 {
+pub fn rate_cut_off(trace: &Trace, bucket_bytes: f64) -> f64 {
     let Some(mut together) = let_out_at_ticks(trace) else {
         return 1.0;
     };
@@ -34,13 +34,13 @@ pub fn rate_cut_off(trace: &Trace, held_bytes: f64) -> f64 {
     together.sort_by(f32::total_cmp);
     let packet = trace.typical_bytes as f32;
     let (fewest, most) = (quantile(&together, 0.1), quantile(&together, 0.9));
-    let holds_more = held_bytes > f64::from(most + packet);
+    let holds_more = bucket_bytes > f64::from(most + packet);
     if holds_more || most - mean > CUT_WITHIN as f32 * packet {
         return 1.0;
     }
     let always = most - fewest < 0.5 * packet;
-    let may_come = if always { most + packet } else { most };
-    f64::from(may_come / mean).max(1.0)
+    let most_refilled = if always { most + packet } else { most };
+    f64::from(most_refilled / mean).max(1.0)
 }
 
 /// Bytes that left at each tick that follows another one.
@@ -129,9 +129,9 @@ mod tests {
         Trace::new(arrivals.iter().zip(outcomes).map(observe).collect())
     }
 
-    fn ticking(packets_a_tick: f64, packets_held: f64) -> Trace {
+    fn ticking(packets_a_tick: f64, packets_in_bucket: f64) -> Trace {
         let rate_bps = packets_a_tick * 12_000e9 / TICK_NS as f64;
-        let burst_bytes = (packets_held * 1_500.0) as u64;
+        let burst_bytes = (packets_in_bucket * 1_500.0) as u64;
         let shaper = TickShaper::new(rate_bps as u64, TICK_NS, burst_bytes, Limit::NONE);
         through(shaper, rate_bps)
     }
@@ -144,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_does_not_hold_a_tick_and_a_packet_leaves_the_nominal_rate_open() {
+    fn a_bucket_smaller_than_a_tick_and_a_packet_leaves_the_nominal_rate_open() {
         // always two; by turns three and two
-        for (a_tick, held) in [(2.3, 2.5), (2.7, 3.0), (5.6, 5.9)] {
-            let trace = ticking(a_tick, held);
+        for (a_tick, bucket) in [(2.3, 2.5), (2.7, 3.0), (5.6, 5.9)] {
+            let trace = ticking(a_tick, bucket);
             let (open, truth) = (rate_cut_off(&trace, 0.0), cut(&trace, a_tick));
             assert!(truth > 1.05, "{truth}");
             assert!(
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_holds_more_and_one_without_ticks_leave_nothing_open() {
+    fn a_larger_bucket_and_one_without_ticks_leave_nothing_open() {
         let plain = through(Shaper::new(5_000_000, 6_000, Limit::NONE), 5e6);
         assert_eq!(rate_cut_off(&plain, 0.0), 1.0);
         // between ten and eleven packets, unless it is known that it holds fourteen

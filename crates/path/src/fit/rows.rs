@@ -175,7 +175,7 @@ impl Rows {
 /// For each of the packets `from..to`, true if it may share a row with the one before: both passed, far from
 /// any loss, and arrived evenly.
 fn joining(trace: &Trace, from: usize, to: usize) -> Vec<bool> {
-    let mut joining = come_evenly(&trace.time_s[from..to]);
+    let mut joining = arrive_evenly(&trace.time_s[from..to]);
     let mut part = |from: usize, end: usize| {
         let end = end.min(joining.len());
         joining[from..end].fill(false);
@@ -195,7 +195,7 @@ fn joining(trace: &Trace, from: usize, to: usize) -> Vec<bool> {
 }
 
 /// For each packet, true if its gap is no longer than those before.
-fn come_evenly(times_s: &[f64]) -> Vec<bool> {
+fn arrive_evenly(times_s: &[f64]) -> Vec<bool> {
     let gaps_s = times_s.windows(2).map(|pair| pair[1] - pair[0]);
     let mut gaps_s = gaps_s.peekable();
     let mut even = Vec::with_capacity(times_s.len());
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_the_densest_losses() {
+    fn a_window_covers_the_densest_losses() {
         let packets: Vec<(i64, Seen)> = (0..1000)
             .map(|i| {
                 (

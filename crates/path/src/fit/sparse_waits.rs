@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_fills_in_the_waits_between_those_that_are_known() {
+    fn a_queue_gives_the_delays_between_known_ones() {
         let (waits_s, trace) = bursts(|number, behind_a_loss| behind_a_loss && number % 7 == 0);
         let known = trace.delay_s.iter().filter(|delay_s| !delay_s.is_nan());
         assert!((3..60).contains(&known.count()));
@@ -272,7 +272,7 @@ mod tests {
 
     /// Another sender's delays are all too long by half a second: those of the first are enough.
     #[test]
-    fn the_waits_of_one_sender_suffice() {
+    fn the_delays_of_one_sender_are_enough() {
         let (_, mut trace) = bursts(|_, behind_a_loss| behind_a_loss);
         let sources: Vec<usize> = (0..trace.len()).map(|number| number / 20 % 2).collect();
         let of_second = trace.delay_s.iter_mut().zip(&sources);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_where_no_packet_behind_a_loss_has_waited() {
+    fn delays_are_zero_if_no_packet_after_a_loss_waited() {
         let (_, mut trace) = bursts(|_, behind_a_loss| behind_a_loss);
         for delay_s in &mut trace.delay_s {
             *delay_s *= 0.01;
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_no_queue_accounts_for_say_nothing_of_the_others() {
+    fn unexplained_delays_give_no_estimate_of_the_others() {
         let (_, mut trace) = bursts(|_, behind_a_loss| behind_a_loss);
         let known = trace.delay_s.iter_mut().filter(|delay_s| !delay_s.is_nan());
         for (number, delay_s) in known.enumerate() {

@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_of_losses_holds_as_many_runs_as_were_asked_for(observations in observations(), runs in 1usize..12) {
+    fn a_window_of_losses_has_the_requested_number_of_runs(observations in observations(), runs in 1usize..12) {
         let trace = Trace::new(observations);
         let (from, to) = Rows::window(&trace, runs);
         prop_assert!(from <= to && to <= trace.len());

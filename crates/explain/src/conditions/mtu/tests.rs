@@ -33,7 +33,7 @@ fn large_ones_vanish(times: i64, small_between: bool) -> Flow {
 }
 
 #[test]
-fn sizes_that_tell_what_vanishes_are_a_black_hole() {
+fn losses_separated_by_size_are_a_black_hole() {
     let flow = large_ones_vanish(5, true);
     assert_eq!(found(&flow), [(Cause::Mtu, Some("black-hole"), 5)]);
     let mtu = conditions(&flow).found[0].quantities["mtu_bytes"];
@@ -52,7 +52,7 @@ fn sizes_that_tell_what_vanishes_are_a_black_hole() {
 }
 
 #[test]
-fn a_router_that_says_so_explains_what_was_too_large() {
+fn a_router_message_explains_packets_that_were_too_large() {
     let mut flow = flow(1, steady(&[2005]));
     flow.segments
         .iter_mut()
@@ -114,7 +114,7 @@ fn one_message_is_likely_too_large_and_several_surely() {
 }
 
 #[test]
-fn what_every_host_takes_is_not_too_large() {
+fn packets_that_every_host_accepts_are_not_too_large() {
     let small = |flow: &mut Flow| {
         let large = flow.segments.iter_mut().filter(|segment| segment.is_lost());
         large.for_each(|segment| segment.payload_bytes = 500);
@@ -125,7 +125,7 @@ fn what_every_host_takes_is_not_too_large() {
 }
 
 #[test]
-fn a_sender_that_goes_on_with_less_and_is_heard_found_the_limit() {
+fn a_sender_that_succeeds_with_smaller_packets_found_the_limit() {
     let after = |bytes: u32, n: i64| Segment {
         payload_bytes: bytes,
         sequence: n * i64::from(bytes),
@@ -186,7 +186,7 @@ fn whole_segments_that_never_arrive_were_too_large() {
 }
 
 #[test]
-fn a_router_that_quotes_more_than_was_sent_got_joined_packets() {
+fn a_router_that_quotes_larger_packets_than_sent_received_joined_ones() {
     let part = |sequence: i64, payload_bytes: u32, at_ms: i64| Segment {
         sequence,
         payload_bytes,

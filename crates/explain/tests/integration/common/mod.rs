@@ -141,7 +141,7 @@ pub fn holds(verdict: &Verdict, name: &str, truth: f64) -> bool {
 }
 
 /// The verdicts, for the message of a failed assertion.
-pub fn said(document: &Document) -> String {
+pub fn text(document: &Document) -> String {
     let verdict = headline(document);
     format!(
         "{} {:?}\n{:#?}\n{:#?}",

@@ -90,11 +90,11 @@ impl Hazards<'_> {
 /// Number of updates of a controller over a queue, without pauses in which its state decays.
 fn looks(queue: &Queue) -> f64 {
     let spans = queue.items.windows(2).map(|two| {
-        let (came_s, turned_s) = (
+        let (gap_s, turned_s) = (
             two[1].arrival_s - two[0].arrival_s,
             two[1].turn_s - two[0].turn_s,
         );
-        came_s.max(turned_s)
+        gap_s.max(turned_s)
     });
     let watched = spans.filter(|span_s| (0.0..=DUAL_FORGETS_S).contains(span_s));
     watched.sum::<f64>() / PIE_UPDATE_S
@@ -205,7 +205,7 @@ impl Controlled {
                 squares += particle.weight * particle.weight;
             }
             if squares * FEWEST_SHARE * PARTICLES as f64 > 1.0 {
-                particles = drawn_anew(&particles, &mut random);
+                particles = resampled(&particles, &mut random);
             }
         }
         nats
@@ -242,7 +242,7 @@ impl Controlled {
     ) -> f64 {
         let Particle { state, from, .. } = particle;
         let by_head = !matches!(self.form, Form::Pie { by_head: false, .. });
-        let mut looked_at_s = |due_s: f64| {
+        let mut observed_wait_s = |due_s: f64| {
             let wait_s = queue.looked_at(due_s, from, by_head);
             if wait_s == 0.0 {
                 return 0.0;
@@ -253,7 +253,7 @@ impl Controlled {
             State::Pie(control) => {
                 let target_ns = to_ns(self.target_s);
                 control.advance(to_ns(item.arrival_s), target_ns, |due_ns| {
-                    to_ns(looked_at_s(due_ns as f64 * 1e-9))
+                    to_ns(observed_wait_s(due_ns as f64 * 1e-9))
                 });
                 let spread = matches!(self.form, Form::Pie { spread: true, .. });
                 let probability = pie(control, target_ns, item, self.unsure_packets, spread);
@@ -271,7 +271,7 @@ impl Controlled {
                     (*probability, *before_s, *due_s) = (0.0, 0.0, item.turn_s + DUAL_UPDATE_S);
                 }
                 while *due_s <= item.turn_s {
-                    let wait_s = looked_at_s(*due_s);
+                    let wait_s = observed_wait_s(*due_s);
                     let step = DUAL_ALPHA_HZ * (wait_s - self.target_s)
                         + DUAL_BETA_HZ * (wait_s - *before_s);
                     *probability = (*probability + step).clamp(0.0, 1.0);
@@ -302,7 +302,7 @@ fn pie(
 }
 
 /// As many particles, resampled by weight, in even steps.
-fn drawn_anew(particles: &[Particle], random: &mut Random) -> Vec<Particle> {
+fn resampled(particles: &[Particle], random: &mut Random) -> Vec<Particle> {
     let share = 1.0 / particles.len() as f64;
     let begin = random.unit() * share;
     let (mut index, mut sum) = (0, particles[0].weight);
@@ -351,14 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_years_takes_no_looks_and_one_of_seconds_takes_its_own() {
+    fn a_pause_of_years_needs_no_updates_and_one_of_seconds_its_own() {
         assert_eq!(looks(&queue([0.0, 3e9, 1e9].into_iter())), 0.0);
         let looks = looks(&queue([0.0, 15.0, 3e9, 15.0].into_iter()));
         assert!((looks - 2_000.0).abs() < 1.0, "{looks}");
     }
 
     #[test]
-    fn few_packets_apart_take_more_looks_than_are_followed() {
+    fn few_distant_packets_need_more_updates_than_the_limit() {
         let apart = queue((0..10_000).map(|_| 25.0));
         assert!(looks(&apart) > MOST_LOOKS);
         let dense = queue((0..100_000).map(|_| 1e-3));

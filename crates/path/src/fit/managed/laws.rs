@@ -35,7 +35,7 @@ const INTERVALS_S: [f64; 13] = [
     500e-3,
 ];
 /// Largest uncertainty of the due time as a share of an interval: beyond it every drop would be due.
-const UNTOLD_APART: f64 = 2.0;
+const MOST_UNCERTAIN: f64 = 2.0;
 /// Factors of each parameter in a finer search around the best.
 const FINER: [f64; 9] = [0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2];
 
@@ -69,24 +69,24 @@ impl<'a> Hazards<'a> {
     /// CoDel or COBALT; `in_all`: packets in other queues count as backlog too, as in Linux's fq_codel.
     pub fn codel(&self, law: Law, in_all: bool) -> LawFit {
         // a law is excluded if its drops do not occur when they are due
-        let come = |due: (f64, f64)| {
+        let are_due = |due: (f64, f64)| {
             due.0 >= 0.3 * self.events && due.0 / due.1.max(1.0) >= self.events / self.packets
         };
         let mut strict_nats = f64::MIN;
         let mut score = |target_s: f64, interval_s: f64| {
-            if interval_s < UNTOLD_APART * self.near_s {
+            if interval_s < MOST_UNCERTAIN * self.near_s {
                 return f64::MIN;
             }
-            let table = self.led(law, in_all, target_s, interval_s);
+            let table = self.replayed(law, in_all, target_s, interval_s);
             let each = table.iter();
             let nats: f64 = each
                 .map(|(events, packets)| nats_of_rate(*events, *packets))
                 .sum();
-            if come(table[DUE]) {
+            if are_due(table[DUE]) {
                 strict_nats = nats.max(strict_nats);
             }
             // with the true parameters all may seem slightly early, because of the measurement of delays
-            match come(near_due(&table)) {
+            match are_due(near_due(&table)) {
                 true => nats,
                 false => f64::MIN,
             }
@@ -114,7 +114,7 @@ impl<'a> Hazards<'a> {
             &around(sharp.2).map(|value| sharp.2 + 0.2 * (value - sharp.2)),
             &mut best,
         );
-        let refuted_nats = REFUTED_NATS + doubt_nats(&self.led(law, in_all, best.1, best.2));
+        let refuted_nats = REFUTED_NATS + doubt_nats(&self.replayed(law, in_all, best.1, best.2));
         let likely = || tried.iter().filter(|one| one.0 > best.0 - refuted_nats);
         // the law is evaluated at a packet's turn: successive delays differ by a packet's service time; and a
         // target is known no better than the delays
@@ -130,7 +130,7 @@ impl<'a> Hazards<'a> {
     }
 
     /// Drops and packets by the states of CoDel's timing.
-    fn led(&self, law: Law, in_all: bool, target_s: f64, interval_s: f64) -> Table {
+    fn replayed(&self, law: Law, in_all: bool, target_s: f64, interval_s: f64) -> Table {
         let mut table = [(0.0, 0.0); CODEL_STATES];
         for queue in self.queues {
             match law {
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_that_are_not_due_make_a_law_doubtful() {
+    fn drops_at_other_than_due_times_make_a_law_doubtful() {
         // 40 drops in 60 packets when they are due, and at the same rates 36 more at other times
         let sure = doubt_nats(&[(0.0, 3_000.0), (10.0, 20.0), (30.0, 40.0), (0.0, 0.0)]);
         let unsure = doubt_nats(&[(20.0, 3_000.0), (10.0, 20.0), (30.0, 40.0), (16.0, 900.0)]);

@@ -261,7 +261,7 @@ mod tests {
     use crate::fit::passage::Passage;
 
     #[test]
-    fn what_is_dropped_at_the_head_waits_until_the_next_of_its_flow_is_sent() {
+    fn a_drop_at_the_head_is_decided_when_the_next_of_its_flow_is_sent() {
         // a full packet takes a millisecond: the flows take turns
         let passage = |arrival_us: i64, flow: u32, sent_us: Option<i64>| Passage {
             arrival_ns: arrival_us * 1_000,

@@ -59,7 +59,7 @@ impl Hazards<'_> {
         let of = |full: Full| (self.nats_of_full(full), full);
         let better = |a: (f64, Full), b: (f64, Full)| if b.0 > a.0 { b } else { a };
         let starts = AROUND.into_iter().flat_map(|speed| {
-            let limits_s = self.held_at_losses_s(speed);
+            let limits_s = self.backlogs_at_losses_s(speed);
             limits_s.map(move |limit_s| Full { speed, limit_s })
         });
         let Some(mut best) = starts.map(of).reduce(better) else {
@@ -80,21 +80,21 @@ impl Hazards<'_> {
     }
 
     /// Backlogs found by losses, without corrections, seconds at the drain rate: some quantiles.
-    fn held_at_losses_s(&self, speed: f64) -> impl Iterator<Item = f64> + use<> {
-        let mut held_s: Vec<f64> = Vec::new();
+    fn backlogs_at_losses_s(&self, speed: f64) -> impl Iterator<Item = f64> + use<> {
+        let mut backlog_s: Vec<f64> = Vec::new();
         for queue in self.queues {
             let mut backlog = Backlog::default();
             for item in &queue.items {
                 let found_s = backlog.at(item, speed);
                 if item.chosen {
-                    held_s.push(found_s + self.packet_s);
+                    backlog_s.push(found_s + self.packet_s);
                 } else {
-                    backlog.held_s = found_s + item.service_s;
+                    backlog.content_s = found_s + item.service_s;
                 }
             }
         }
-        held_s.sort_by(f64::total_cmp);
-        let at = move |share: f64| held_s[((held_s.len() - 1) as f64 * share) as usize];
+        backlog_s.sort_by(f64::total_cmp);
+        let at = move |share: f64| backlog_s[((backlog_s.len() - 1) as f64 * share) as usize];
         SHARES.into_iter().map(at)
     }
 
@@ -116,10 +116,10 @@ impl Hazards<'_> {
                 let class = MARGINS.iter().filter(|margin| above >= **margin).count();
                 if item.chosen {
                     lost[class] += 1;
-                    backlog.held_s = (limit_s - size_s).max(with_packet_s - size_s);
+                    backlog.content_s = (limit_s - size_s).max(with_packet_s - size_s);
                 } else {
                     passed[class] += u32::from(!item.hidden);
-                    backlog.held_s = with_packet_s.min(limit_s);
+                    backlog.content_s = with_packet_s.min(limit_s);
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Hazards<'_> {
 /// The backlog of a queue calculated from arrivals: seconds at the drain rate.
 #[derive(Default)]
 struct Backlog {
-    held_s: f64,
+    content_s: f64,
     last_s: f64,
 }
 
@@ -139,6 +139,6 @@ impl Backlog {
     fn at(&mut self, item: &Item, speed: f64) -> f64 {
         let since_s = item.arrival_s - self.last_s;
         self.last_s = item.arrival_s;
-        (self.held_s - speed * since_s).max(0.0)
+        (self.content_s - speed * since_s).max(0.0)
     }
 }

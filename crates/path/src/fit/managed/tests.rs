@@ -48,15 +48,15 @@ const SEEING: Seeing = Seeing {
     by_acknowledgments: false,
 };
 
-fn told(element: impl PathElement) -> Management {
+fn fitted(element: impl PathElement) -> Management {
     fit_management(&through(element), SEEING).expect("enough is dropped")
 }
 
 #[test]
-fn codel_is_told_with_its_target_and_interval() {
+fn codel_is_identified_with_its_target_and_interval() {
     for (target_ms, interval_ms) in [(5, 100), (10, 60)] {
         let element = CoDel::new(RATE_BPS, Limit::NONE);
-        let found = told(element.with_target(target_ms * 1_000_000, interval_ms * 1_000_000));
+        let found = fitted(element.with_target(target_ms * 1_000_000, interval_ms * 1_000_000));
         let best = found.laws[0];
         assert_eq!(best.law, Law::CoDel, "{found:?}");
         assert!(
@@ -76,7 +76,7 @@ fn codel_is_told_with_its_target_and_interval() {
 }
 
 #[test]
-fn marks_tell_the_law_as_drops_do() {
+fn marks_identify_the_law_like_drops() {
     struct Capable(CoDel);
     impl PathElement for Capable {
         fn arrive(&mut self, packet: Arrival) -> Outcome {
@@ -99,12 +99,12 @@ fn marks_tell_the_law_as_drops_do() {
             false
         }
     }
-    let found = told(Capable(CoDel::new(RATE_BPS, Limit::NONE).marking()));
+    let found = fitted(Capable(CoDel::new(RATE_BPS, Limit::NONE).marking()));
     assert_eq!(found.laws[0].law, Law::CoDel, "{found:?}");
 }
 
 #[test]
-fn what_nobody_hears_of_is_as_the_law_says() {
+fn unknown_outcomes_follow_the_law() {
     // as echoes of marks hide those of the next 80 ms
     let element = CoDel::new(RATE_BPS, Limit::NONE).with_target(10_000_000, 60_000_000);
     let mut passages = through(element);
@@ -126,23 +126,23 @@ fn what_nobody_hears_of_is_as_the_law_says() {
 }
 
 #[test]
-fn queues_that_drop_by_chance_are_told_by_what_moves_the_chance() {
+fn queues_with_random_drops_are_identified_by_the_input_of_the_probability() {
     assert_eq!(
-        told(Pie::new(RATE_BPS, Limit::NONE, 3)).laws[0].law,
+        fitted(Pie::new(RATE_BPS, Limit::NONE, 3)).laws[0].law,
         Law::Pie
     );
     assert_eq!(
-        told(DualPi2::new(RATE_BPS, 10_000, 3)).laws[0].law,
+        fitted(DualPi2::new(RATE_BPS, 10_000, 3)).laws[0].law,
         Law::DualPi2
     );
     let red = Red::new(RATE_BPS, Limit::NONE, 10.0, 30.0, 0.1, 3).gentle();
-    let found = told(red);
+    let found = fitted(red);
     assert_eq!(found.laws[0].law, Law::Red, "{found:?}");
 }
 
 #[test]
 fn a_full_queue_follows_no_law() {
-    let found = told(crate::Fifo::new(RATE_BPS, Limit::packets(40)));
+    let found = fitted(crate::Fifo::new(RATE_BPS, Limit::packets(40)));
     assert!(found.margin_nats() < 0.0, "{found:?}");
 }
 
@@ -161,7 +161,7 @@ const SEEING_LATE: Seeing = Seeing {
 };
 
 #[test]
-fn late_acknowledgments_are_set_right_by_those_behind() {
+fn late_acknowledgments_are_corrected_by_later_ones() {
     let mut passages = through(Pie::new(RATE_BPS, Limit::NONE, 3));
     seen_late(&mut passages, 0.04);
     let with = fit_management(&passages, SEEING_LATE).unwrap();
@@ -178,7 +178,7 @@ fn late_acknowledgments_are_set_right_by_those_behind() {
 }
 
 #[test]
-fn a_full_queue_that_is_seen_from_afar_follows_no_law() {
+fn a_full_queue_observed_from_a_distance_follows_no_law() {
     for limit_packets in [40, 400] {
         let mut passages = through(crate::Fifo::new(RATE_BPS, Limit::packets(limit_packets)));
         seen_late(&mut passages, 0.1);
@@ -188,10 +188,10 @@ fn a_full_queue_that_is_seen_from_afar_follows_no_law() {
 }
 
 #[test]
-fn red_is_told_above_its_upper_threshold() {
+fn red_is_identified_above_its_upper_threshold() {
     // steady overload: the average stays near the threshold above which every packet is dropped
     let red = Red::new(RATE_BPS, Limit::NONE, 5.0, 8.0, 0.02, 3);
-    let found = told(red);
+    let found = fitted(red);
     assert_eq!(found.laws[0].law, Law::Red, "{found:?}");
     assert!(found.lead_nats() > 20.0, "{found:?}");
 }

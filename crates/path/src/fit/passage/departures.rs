@@ -346,12 +346,12 @@ fn mode(sorted: &[f64]) -> Option<Mode> {
     if sorted.len() < FEWEST_GAPS {
         return None;
     }
-    let held = (sorted.len() / 4).max(5);
+    let quarter = (sorted.len() / 4).max(5);
     let interval = |from: usize| Mode {
-        center: sorted[from + held / 2],
-        width: sorted[from + held - 1] - sorted[from],
+        center: sorted[from + quarter / 2],
+        width: sorted[from + quarter - 1] - sorted[from],
     };
-    let all = || (0..=sorted.len() - held).map(interval);
+    let all = || (0..=sorted.len() - quarter).map(interval);
     let narrow = |mode: &Mode| mode.width < CONCENTRATED * mode.center;
     let narrowest = |a: &Mode, b: &Mode| a.width.total_cmp(&b.width);
     match all().find(narrow) {
@@ -437,18 +437,18 @@ mod tests {
     }
 
     #[test]
-    fn few_small_packets_tell_no_overhead() {
+    fn few_small_packets_give_no_overhead() {
         assert_eq!(overhead(&gaps(5, 0.0)), None);
-        let told = overhead(&gaps(6, 0.0)).unwrap();
-        assert!((told.value - 15.0).abs() < 0.1, "{told:?}");
-        assert!(told.high.unwrap() - told.low.unwrap() < 0.1, "{told:?}");
+        let found = overhead(&gaps(6, 0.0)).unwrap();
+        assert!((found.value - 15.0).abs() < 0.1, "{found:?}");
+        assert!(found.high.unwrap() - found.low.unwrap() < 0.1, "{found:?}");
     }
 
     #[test]
     fn service_times_of_full_packets_that_differ_leave_the_overhead_open() {
         // a quarter of them lies within a hundredth, which is two bytes of a small packet to either side
-        let told = overhead(&gaps(20, 0.04)).unwrap();
-        let width = told.high.unwrap() - told.low.unwrap();
-        assert!((3.5..4.5).contains(&width), "{told:?}");
+        let found = overhead(&gaps(20, 0.04)).unwrap();
+        let width = found.high.unwrap() - found.low.unwrap();
+        assert!((3.5..4.5).contains(&width), "{found:?}");
     }
 }

@@ -4,15 +4,15 @@
 //! the hop from its arrival to its departure, so the contents that a lost packet found are counted, not
 //! fitted, and the times between departures while packets are queued are the service times of the hop.
 
+mod contents;
 mod departures;
-mod held;
 mod overtaking;
 
 #[cfg(test)]
 mod tests;
 
+pub use contents::{BacklogAtLosses, Contents, backlog_at_losses, contents, packets_at_losses};
 pub use departures::{Departures, measure_departures};
-pub use held::{Held, HeldAtLosses, held, held_at_losses, packets_held_at_losses};
 pub use overtaking::{FlowOvertaking, flow_overtaking};
 
 use super::trace::{Observation, Seen, Trace};

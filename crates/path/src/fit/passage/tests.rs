@@ -1,6 +1,6 @@
 //! Hops replayed over arrivals and measured from both sides: their parameters are recovered.
 
-use super::{Passage, Passages, flow_overtaking, held_at_losses, measure_departures};
+use super::{Passage, Passages, backlog_at_losses, flow_overtaking, measure_departures};
 use crate::fit::Seen;
 use crate::{Arrival, Fifo, InService, Limit, Outcome, PathElement, Random, overhead, replay};
 
@@ -61,7 +61,7 @@ fn fifo(rate_bps: u64, limit: u64, overhead_bytes: u32) -> Fifo {
 }
 
 #[test]
-fn departures_tell_the_rate_and_the_overhead_of_a_queue() {
+fn departures_give_the_rate_and_the_overhead_of_a_queue() {
     for (overhead_bytes, rate) in [
         (overhead::IP, 50),
         (overhead::ETHERNET, 80),
@@ -77,10 +77,10 @@ fn departures_tell_the_rate_and_the_overhead_of_a_queue() {
             (counted / (rate * MBIT) as f64 - 1.0).abs() < 0.002,
             "{found:?}"
         );
-        let told = found.overhead_bytes.expect("there are small packets");
+        let overhead = found.overhead_bytes.expect("there are small packets");
         assert!(
-            (told.value - f64::from(overhead_bytes)).abs() < 2.0,
-            "{told:?}"
+            (overhead.value - f64::from(overhead_bytes)).abs() < 2.0,
+            "{overhead:?}"
         );
         assert_eq!(found.unseen_share, 0.0);
         assert_eq!(found.full_bytes, 1_500.0);
@@ -99,16 +99,16 @@ fn every_lost_packet_finds_the_queue_full() {
         // a link takes the next packet out of its queue: the one in service takes up no place in it
         let mut hop = Fifo::new(60 * MBIT, Limit::packets(limit));
         let passages = passages(&full(bursts(2, 120, 30_000_000)), &mut hop, |_| true, || 0);
-        let held = held_at_losses(&passages, 0.0).expect("packets are lost");
-        let (low, high) = (held.packets.low.unwrap(), held.packets.high.unwrap());
+        let backlog = backlog_at_losses(&passages, 0.0).expect("packets are lost");
+        let (low, high) = (backlog.packets.low.unwrap(), backlog.packets.high.unwrap());
         assert_eq!(
-            (low, held.packets.value, high),
+            (low, backlog.packets.value, high),
             (limit as f64, limit as f64, limit as f64)
         );
         // a place may become free in the very nanosecond in which another packet arrives
-        assert!(held.most_passed_packets <= limit as f64, "{held:?}");
-        assert!(held.misfits_packets * 50 < held.losses, "{held:?}");
-        assert!(held.deviations > 4.0, "{}", held.deviations);
+        assert!(backlog.most_passed_packets <= limit as f64, "{backlog:?}");
+        assert!(backlog.misfits_packets * 50 < backlog.losses, "{backlog:?}");
+        assert!(backlog.deviations > 4.0, "{}", backlog.deviations);
     }
 }
 
@@ -133,7 +133,7 @@ fn timestamp_noise_moves_the_rate_by_less_than_a_hundredth() {
 }
 
 #[test]
-fn packets_that_neither_point_sees_show_in_the_gaps_that_they_leave() {
+fn unseen_packets_show_in_the_gaps_that_they_leave() {
     let arrivals = bursts(5, 100, 20_000_000);
     // every third packet is other traffic and leaves before the second point; all are of one size
     let arrivals: Vec<Arrival> = arrivals
@@ -154,7 +154,7 @@ fn packets_that_neither_point_sees_show_in_the_gaps_that_they_leave() {
 }
 
 #[test]
-fn transits_that_scatter_for_no_reason_are_no_queue() {
+fn random_scatter_of_transit_times_is_no_queue() {
     let mut random = Random::new(7);
     let arrivals = bursts(6, 60, 20_000_000);
     let (mut last_ns, rows) = (0i64, arrivals.iter());
@@ -201,15 +201,15 @@ fn a_queue_for_each_flow_lets_flows_overtake_and_packets_of_one_flow_not() {
 }
 
 #[test]
-fn a_passed_packet_whose_departure_was_missed_still_takes_its_place() {
+fn a_passed_packet_without_a_captured_departure_still_takes_its_place() {
     let mut hop = Fifo::new(60 * MBIT, Limit::packets(20));
     let arrivals = bursts(8, 120, 30_000_000);
     let mut seen = passages(&arrivals, &mut hop, |_| true, || 0);
     for index in (0..seen.len()).filter(|index| index % 4 == 1) {
         seen.wait_s[index] = f64::NAN;
     }
-    let held = held_at_losses(&seen, 0.0).expect("packets are lost");
-    assert!((held.packets.value - 20.0).abs() <= 1.0, "{held:?}");
+    let backlog = backlog_at_losses(&seen, 0.0).expect("packets are lost");
+    assert!((backlog.packets.value - 20.0).abs() <= 1.0, "{backlog:?}");
 }
 
 #[test]

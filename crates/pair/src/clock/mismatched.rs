@@ -17,7 +17,7 @@ const ONE_OUT_OF: usize = 20;
 
 /// For each sample, true if it is mismatched.
 pub(super) fn find(samples: &[ClockSample]) -> Vec<bool> {
-    let mut odd = vec![false; samples.len()];
+    let mut mismatched = vec![false; samples.len()];
     for forward in [true, false] {
         let own: Vec<usize> = (0..samples.len())
             .filter(|&i| samples[i].forward == forward)
@@ -25,10 +25,10 @@ pub(super) fn find(samples: &[ClockSample]) -> Vec<bool> {
         let own_samples: Vec<ClockSample> = own.iter().map(|&i| samples[i]).collect();
         let found = overtakers(&own_samples);
         if found.len() * ONE_OUT_OF <= own.len() {
-            found.into_iter().for_each(|i| odd[own[i]] = true);
+            found.into_iter().for_each(|i| mismatched[own[i]] = true);
         }
     }
-    odd
+    mismatched
 }
 
 /// Positions of packets that overtook others without a clock step, among those of one direction.
@@ -152,12 +152,12 @@ mod tests {
     }
 
     fn found(samples: &[ClockSample]) -> Vec<usize> {
-        let odd = find(samples);
-        (0..odd.len()).filter(|&i| odd[i]).collect()
+        let mismatched = find(samples);
+        (0..mismatched.len()).filter(|&i| mismatched[i]).collect()
     }
 
     #[test]
-    fn false_matches_that_shorten_transit_are_odd_in_either_direction() {
+    fn false_matches_that_shorten_transit_are_detected_in_either_direction() {
         for (place, shorter) in [(100, -9_000_000), (101, 9_000_000)] {
             let mut samples = samples(0, 0);
             samples[place].second_ns += shorter;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_false_matches_is_odd() {
+    fn a_run_of_false_matches_is_detected() {
         let mut samples = samples(0, 0);
         let run: Vec<usize> = (201..221).step_by(2).collect();
         for &place in &run {
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_makes_no_packet_odd() {
+    fn a_clock_step_makes_no_packet_look_mismatched() {
         for by_ns in [-1_000_000_000, -7_000_000, 7_000_000, 1_000_000_000] {
             assert_eq!(found(&samples(200, by_ns)), []);
         }
     }
 
     #[test]
-    fn overtaking_that_is_common_is_not_odd() {
+    fn frequent_overtaking_is_no_mismatch() {
         let mut samples = samples(0, 0);
         for sample in samples.iter_mut().step_by(14) {
             sample.second_ns -= 9_000_000;

@@ -6,7 +6,7 @@ use crate::fit::{Interval, Seen};
 
 /// Packets and bytes in the hop at the arrival of a packet, without that packet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Held {
+pub struct Contents {
     pub packets: f64,
     /// IP bytes.
     pub bytes: f64,
@@ -14,7 +14,7 @@ pub struct Held {
 
 /// Packets and bytes that lost packets found queued, compared with those that others found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct HeldAtLosses {
+pub struct BacklogAtLosses {
     /// Packets in the hop: the median over the losses, and their lowest and highest tenth.
     pub packets: Interval,
     /// IP bytes in the hop including the packet that was not admitted: likewise.
@@ -51,7 +51,7 @@ const AVERAGE_WEIGHT: f64 = 0.002;
 /// Count the packets that every packet finds in the hop. A packet is in the hop from its arrival to its
 /// departure, less the `idle_wait_s` of an idle path. One that passed with an unknown departure left right
 /// after the one before it.
-pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
+pub fn contents(passages: &Passages, idle_wait_s: f64) -> Vec<Contents> {
     let departures = departures(passages, idle_wait_s);
     let mut order: Vec<u32> = (0..passages.len() as u32)
         .filter(|index| !departures[*index as usize].is_nan())
@@ -59,7 +59,7 @@ pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
     let departure = |index: &u32| departures[*index as usize];
     order.sort_by(|a, b| departure(a).total_cmp(&departure(b)));
     let mut next = 0;
-    let (mut inside, mut found) = (Held::default(), Vec::with_capacity(passages.len()));
+    let (mut inside, mut found) = (Contents::default(), Vec::with_capacity(passages.len()));
     // with timestamp jitter a packet may leave before it arrives: it was never in the hop
     let mut gone = vec![false; passages.len()];
     for index in 0..passages.len() {
@@ -106,7 +106,7 @@ fn departures(passages: &Passages, idle_wait_s: f64) -> Vec<f64> {
 
 /// The number of packets that lost ones found queued.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PacketsHeld {
+pub struct PacketsAtLosses {
     /// As in [`HeldAtLosses::packets`].
     pub packets: Interval,
     /// As in [`HeldAtLosses::misfits_packets`].
@@ -114,13 +114,13 @@ pub struct PacketsHeld {
     pub losses: usize,
 }
 
-/// The part of [`held_at_losses`] about packets, in a third of the time: for trying many placements.
-pub fn packets_held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<PacketsHeld> {
-    let held = held(passages, idle_wait_s);
-    let lost = packets_of(passages, &held, Seen::Lost);
-    let passed = packets_of(passages, &held, Seen::Passed);
+/// The part of [`backlog_at_losses`] about packets, in a third of the time: for trying many placements.
+pub fn packets_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<PacketsAtLosses> {
+    let contents = contents(passages, idle_wait_s);
+    let lost = packets_of(passages, &contents, Seen::Lost);
+    let passed = packets_of(passages, &contents, Seen::Passed);
     let (_, misfits) = (!lost.is_empty()).then(|| best_limit(&lost, &passed))?;
-    Some(PacketsHeld {
+    Some(PacketsAtLosses {
         packets: spread(&lost),
         misfits,
         losses: lost.len(),
@@ -128,34 +128,35 @@ pub fn packets_held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<P
 }
 
 /// The number of packets that those with one fate found queued, sorted.
-fn packets_of(passages: &Passages, held: &[Held], wanted: Seen) -> Vec<f64> {
-    let outcomes = passages.outcome.iter().zip(held);
+fn packets_of(passages: &Passages, contents: &[Contents], wanted: Seen) -> Vec<f64> {
+    let outcomes = passages.outcome.iter().zip(contents);
     let own = outcomes.filter(|(outcome, _)| **outcome == wanted);
-    let mut packets: Vec<f64> = own.map(|(_, held)| held.packets).collect();
+    let mut packets: Vec<f64> = own.map(|(_, contents)| contents.packets).collect();
     packets.sort_unstable_by(f64::total_cmp);
     packets
 }
 
 /// Compares the queue that lost packets found with that of the others. `None` without losses.
-pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLosses> {
-    let held = held(passages, idle_wait_s);
+pub fn backlog_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<BacklogAtLosses> {
+    let contents = contents(passages, idle_wait_s);
     let of = |wanted: Seen| {
-        let held = &held;
+        let contents = &contents;
         (0..passages.len())
             .filter(move |index| passages.outcome[*index] == wanted)
-            .map(move |index| (index, held[index]))
+            .map(move |index| (index, contents[index]))
     };
-    let with_packet = |(index, held): (usize, Held)| held.bytes + f64::from(passages.bytes[index]);
+    let with_packet =
+        |(index, contents): (usize, Contents)| contents.bytes + f64::from(passages.bytes[index]);
     let sorted = |mut values: Vec<f64>| {
         values.sort_unstable_by(f64::total_cmp);
         values
     };
-    let lost_packets = packets_of(passages, &held, Seen::Lost);
+    let lost_packets = packets_of(passages, &contents, Seen::Lost);
     let lost_bytes = sorted(of(Seen::Lost).map(with_packet).collect());
     if lost_packets.is_empty() {
         return None;
     }
-    let passed_packets = packets_of(passages, &held, Seen::Passed);
+    let passed_packets = packets_of(passages, &contents, Seen::Passed);
     let passed_bytes = sorted(of(Seen::Passed).map(with_packet).collect());
     let packets = spread(&lost_packets);
     let (_, misfits_packets) = best_limit(&lost_packets, &passed_packets);
@@ -166,16 +167,16 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
         (below + upto) as f64 / 2.0 / passed_packets.len().max(1) as f64
     };
     let near = (0.05 * packets.value).max(2.0);
-    let from = lost_packets.partition_point(|held| *held < packets.value - near);
-    let to = lost_packets.partition_point(|held| *held <= packets.value + near);
+    let from = lost_packets.partition_point(|contents| *contents < packets.value - near);
+    let to = lost_packets.partition_point(|contents| *contents <= packets.value + near);
     let more = |passed: &[f64], lost: &[f64], unit: f64| {
         let median = quantile(lost, 0.5);
         passed.len() - passed.partition_point(|x| *x <= median + (2.0 * unit).max(0.05 * median))
     };
     let full_bytes = f64::from(passages.bytes.iter().copied().fold(0.0, f32::max));
     let first_losses = first_losses(passages);
-    let queue: Vec<f64> = held.iter().map(|held| held.packets).collect();
-    Some(HeldAtLosses {
+    let queue: Vec<f64> = contents.iter().map(|contents| contents.packets).collect();
+    Some(BacklogAtLosses {
         near_median: (to - from) as f64 / lost_packets.len() as f64,
         deviations: deviations(&queue, &first_losses),
         average_deviations: deviations(&average(&queue), &first_losses),
@@ -191,9 +192,12 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
             &lost_bytes,
             full_bytes,
         )),
-        mean_rank: lost_packets.iter().map(|held| rank(*held)).sum::<f64>()
+        mean_rank: lost_packets
+            .iter()
+            .map(|contents| rank(*contents))
+            .sum::<f64>()
             / lost_packets.len() as f64,
-        found_empty: lost_packets.partition_point(|held| *held <= 1.0) as f64
+        found_empty: lost_packets.partition_point(|contents| *contents <= 1.0) as f64
             / lost_packets.len() as f64,
     })
 }

@@ -5,7 +5,7 @@ use whydrop_tcp::{Connection, SegmentFlags, Tracked};
 use whydrop_verdict::Fact;
 
 use crate::ranked::Ranked;
-use crate::requests::FELT_NS;
+use crate::requests::NOTICEABLE_NS;
 use crate::seconds::seconds;
 
 /// No packet lives longer than two minutes (RFC 9293, section 3.4.2), so no round trip takes more than twice
@@ -14,9 +14,9 @@ const LONGEST_TRIP_NS: i64 = 240_000_000_000;
 
 /// Adds to each verdict that nothing was lost the longest round trip, if it is noticeable, and whether other
 /// connections of the capture were delayed.
-pub(crate) fn tell(tracked: &Tracked, verdicts: &mut [Ranked]) {
-    let felt_s = seconds(FELT_NS);
-    let others_waited = verdicts.iter().any(|other| other.harm_s >= felt_s);
+pub(crate) fn add(tracked: &Tracked, verdicts: &mut [Ranked]) {
+    let noticeable_s = seconds(NOTICEABLE_NS);
+    let others_waited = verdicts.iter().any(|other| other.harm_s >= noticeable_s);
     let trips = tracked.connections.iter().filter_map(longest_trip_ns);
     let longest_s = trips.max().map_or(0.0, seconds);
     for ranked in verdicts
@@ -29,11 +29,11 @@ pub(crate) fn tell(tracked: &Tracked, verdicts: &mut [Ranked]) {
             .iter_mut()
             .find(|fact| fact.code == "nothing-lost");
         let Some(headline) = headline else { continue };
-        let mut told = std::mem::replace(headline, Fact::new("nothing-lost"));
-        if longest_s >= felt_s {
-            told = told.with("longest_trip_s", longest_s);
+        let mut fact = std::mem::replace(headline, Fact::new("nothing-lost"));
+        if longest_s >= noticeable_s {
+            fact = fact.with("longest_trip_s", longest_s);
         }
-        *headline = told.with("others_waited", others_waited);
+        *headline = fact.with("others_waited", others_waited);
     }
 }
 

@@ -3,7 +3,7 @@ use whydrop_tcp::{Account, Flow, Span};
 use super::*;
 use crate::evidence::measure;
 use crate::testing::{MS, delivered, flow, group};
-use crate::transfers::by_what_held;
+use crate::transfers::by_limit;
 
 /// A path without marks, queue or reordering, for many packets.
 fn plain() -> Bottleneck {
@@ -48,7 +48,7 @@ fn judged(path: &Bottleneck, shares: &[(Limiter, f64)]) -> Judgement {
 }
 
 #[test]
-fn a_transfer_is_called_after_its_largest_limiter() {
+fn a_transfer_gets_the_cause_of_its_largest_limiter() {
     for (limiter, cause) in [
         (Limiter::ConnectionSetup, Cause::None),
         (Limiter::SlowStart, Cause::None),
@@ -71,7 +71,7 @@ fn a_transfer_is_called_after_its_largest_limiter() {
 }
 
 #[test]
-fn a_full_window_over_a_queue_that_stands_caps_the_queue() {
+fn a_full_window_with_a_standing_queue_limits_the_queue() {
     for limiter in [
         Limiter::ReceiveWindow,
         Limiter::SendBuffer,
@@ -88,7 +88,7 @@ fn a_full_window_over_a_queue_that_stands_caps_the_queue() {
 }
 
 #[test]
-fn a_larger_share_of_the_time_makes_surer() {
+fn a_larger_share_of_the_time_raises_the_confidence() {
     let sure = |share: f64| {
         let rest = [
             (Limiter::PeerApplication, share),
@@ -102,14 +102,14 @@ fn a_larger_share_of_the_time_makes_surer() {
 }
 
 #[test]
-fn what_a_queue_before_the_point_would_look_like_leaves_doubt() {
+fn an_alternative_explanation_by_an_earlier_queue_leaves_doubt() {
     let sure = |limiter| judged(&plain(), &[(limiter, 1.0)]).confidence;
     assert!(sure(Limiter::SendBuffer) < sure(Limiter::Application) - 0.2);
     assert!(sure(Limiter::CongestionWindow) < sure(Limiter::SlowStart) - 0.2);
 }
 
 #[test]
-fn a_wait_of_a_round_trip_is_never_nothing() {
+fn a_delay_of_a_round_trip_is_reported() {
     let waits = Bottleneck {
         congested: Cause::Unknown,
         unexplained_s: Some(0.05),
@@ -123,14 +123,14 @@ fn a_wait_of_a_round_trip_is_never_nothing() {
 }
 
 #[test]
-fn without_acknowledgments_nobody_is_sure() {
+fn without_acknowledgments_the_confidence_is_low() {
     let found = judged(&plain(), &[]);
     assert_eq!(found.cause, Cause::None);
     assert!(found.confidence < 0.8);
 }
 
 #[test]
-fn what_took_most_of_a_transfer_is_its_cause_however_short_it_was() {
+fn the_limiter_with_most_of_a_transfer_is_its_cause_however_short_it_was() {
     let mut short_s = [0.0; 11];
     short_s[Limiter::PeerApplication as usize] = 0.03;
     short_s[Limiter::SlowStart as usize] = 0.01;
@@ -138,7 +138,7 @@ fn what_took_most_of_a_transfer_is_its_cause_however_short_it_was() {
 }
 
 /// A flow of this many packets, the whole second of which has one limiter.
-fn held_by(limiter: Limiter, packets: i64, host: u8) -> Flow {
+fn limited_by(limiter: Limiter, packets: i64, host: u8) -> Flow {
     let mut flow = flow(
         host,
         (0..packets)
@@ -159,20 +159,20 @@ fn held_by(limiter: Limiter, packets: i64, host: u8) -> Flow {
 }
 
 #[test]
-fn each_cause_names_the_flows_that_it_holds_and_small_ones_make_no_cause_of_their_own() {
+fn each_cause_names_its_flows_and_small_ones_get_no_verdict_of_their_own() {
     let flows = [
-        held_by(Limiter::Application, 400, 1),
-        held_by(Limiter::ReceiveWindow, 600, 1),
-        held_by(Limiter::PeerApplication, 10, 1),
-        held_by(Limiter::ReceiveWindow, 10, 1),
+        limited_by(Limiter::Application, 400, 1),
+        limited_by(Limiter::ReceiveWindow, 600, 1),
+        limited_by(Limiter::PeerApplication, 10, 1),
+        limited_by(Limiter::ReceiveWindow, 10, 1),
     ];
     let group = group(&flows);
     let path = Bottleneck::of(&measure(&group));
-    let held = by_what_held(&group, |flow| {
+    let limited = by_limit(&group, |flow| {
         let times_s = limits::times_of_flow_s(flow);
         (path.judge(&times_s), ())
     });
-    let named: Vec<(Cause, usize)> = held
+    let named: Vec<(Cause, usize)> = limited
         .iter()
         .map(|one| (one.judgement.cause, one.flows.flows.len()))
         .collect();
@@ -180,7 +180,7 @@ fn each_cause_names_the_flows_that_it_holds_and_small_ones_make_no_cause_of_thei
 }
 
 #[test]
-fn without_a_handshake_a_flight_that_stands_may_be_the_receivers() {
+fn without_a_handshake_a_constant_flight_may_be_the_receivers_limit() {
     let unseen = Bottleneck {
         windows_unseen: true,
         sender_unknown: false,
@@ -196,7 +196,7 @@ fn without_a_handshake_a_flight_that_stands_may_be_the_receivers() {
 }
 
 #[test]
-fn of_two_causes_the_one_with_three_times_the_time_is_sure_and_of_equals_neither() {
+fn a_cause_with_three_times_the_time_is_certain_and_neither_of_equals() {
     let of_window = |share: f64| {
         let shares = [
             (Limiter::ReceiveWindow, share),
@@ -209,19 +209,19 @@ fn of_two_causes_the_one_with_three_times_the_time_is_sure_and_of_equals_neither
 }
 
 #[test]
-fn what_packets_show_by_themselves_is_surer_than_what_the_window_did() {
+fn direct_evidence_of_packets_is_more_certain_than_the_window() {
     let sure = |limiter| judged(&plain(), &[(limiter, 0.9)]).confidence;
     assert!(sure(Limiter::PeerApplication) > sure(Limiter::ReceiveWindow));
 }
 
 #[test]
-fn a_flow_is_held_up_by_reordering_if_its_own_packets_were_overtaken_and_its_sender_felt_it() {
+fn reordering_limits_a_flow_if_its_own_packets_were_overtaken_and_its_sender_reacted() {
     let reorders = Bottleneck {
         congested: Cause::Reordering,
         ..plain()
     };
     let with = |reordered: u64, spurious: u64| {
-        let mut flow = held_by(Limiter::CongestionWindow, 500, 1);
+        let mut flow = limited_by(Limiter::CongestionWindow, 500, 1);
         flow.window_scale = Some(7);
         (flow.counters.reordered, flow.counters.spurious) = (reordered, spurious);
         let times_s = limits::times_of_flow_s(&flow);
@@ -236,7 +236,7 @@ fn a_flow_is_held_up_by_reordering_if_its_own_packets_were_overtaken_and_its_sen
 }
 
 #[test]
-fn waits_are_long_beside_the_whole_round_trip_and_not_beside_its_last_part() {
+fn delays_are_compared_with_the_whole_round_trip_and_not_with_its_last_part() {
     let near = |near_rtt_ns: Option<i64>| {
         let segments =
             (0..100).map(|number| delivered(number * MS, if number == 0 { 1 } else { 20 }));

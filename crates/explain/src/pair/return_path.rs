@@ -26,9 +26,9 @@ pub fn accounts_for_waits(groups: &mut [Judged]) {
         let Some(at) = queue(&groups[back], base_rtt_s) else {
             continue;
         };
-        let held_back = &mut groups[back].ranked[at];
-        let confidence = held_back.verdict.confidence;
-        take(held_back, unexplained);
+        let queued = &mut groups[back].ranked[at];
+        let confidence = queued.verdict.confidence;
+        take(queued, unexplained);
         let causes = groups[waiting].causes.values_mut().flatten();
         for cause in causes.filter(|(cause, _)| *cause == Cause::Unknown) {
             *cause = (Cause::Shaper, confidence);
@@ -64,10 +64,10 @@ fn queue(group: &Judged, longer_than_s: f64) -> Option<usize> {
 }
 
 /// Merge a verdict of flows that wait for the queue's packets: the queue limits them too.
-fn take(held_back: &mut Ranked, waiting: Ranked) {
-    let verdict = &mut held_back.verdict;
+fn take(queued: &mut Ranked, waiting: Ranked) {
+    let verdict = &mut queued.verdict;
     verdict.flows.extend(waiting.verdict.flows);
     verdict.limited_share = verdict.limited_share.max(waiting.verdict.limited_share);
-    held_back.payload_bytes += waiting.payload_bytes;
-    held_back.limited_s += waiting.limited_s;
+    queued.payload_bytes += waiting.payload_bytes;
+    queued.limited_s += waiting.limited_s;
 }

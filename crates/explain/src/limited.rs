@@ -7,10 +7,11 @@ use whydrop_verdict::{Cause, fact};
 
 use crate::arrivals::Arrivals;
 use crate::contest::Contest;
-use crate::evidence::{Evidence, Totals};
+use crate::evidence::Evidence;
 use crate::judge::Judgement;
 use crate::limits;
 use crate::thresholds::*;
+use crate::totals::Totals;
 
 /// The bottleneck of a sender with a full congestion window.
 #[derive(Debug, Clone)]
@@ -401,5 +402,5 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
 }
 
 #[cfg(test)]
-#[path = "held_tests.rs"]
+#[path = "limited_tests.rs"]
 mod tests;

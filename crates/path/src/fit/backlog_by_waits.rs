@@ -14,7 +14,7 @@ use super::virtual_queue::uncorrected;
 
 /// The packets that lost ones found queued, excluding themselves.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct HeldByWaits {
+pub struct BacklogByWaits {
     /// Packets: the median over the losses, the lowest twentieth and the highest fifth.
     pub packets: Interval,
     /// IP bytes, likewise.
@@ -27,7 +27,7 @@ pub struct HeldByWaits {
 /// Fewer packets without a queue do not show the excess of delays.
 const FEWEST_ALONE: usize = 5;
 
-impl HeldByWaits {
+impl BacklogByWaits {
     /// Mean size of queued packets, IP bytes.
     pub fn mean_bytes(&self) -> f64 {
         self.bytes.value / self.packets.value.max(1.0)
@@ -36,11 +36,11 @@ impl HeldByWaits {
 
 /// Counts the packets that lost packets found in a queue with a drain rate. Each packet of the trace consists
 /// of `pieces` wire packets. `None` without losses, or if half of them found no queue.
-pub fn held_by_waits(
+pub fn backlog_by_waits(
     trace: &Trace,
     rate_bps: f64,
     pieces: impl Fn(usize) -> f64,
-) -> Option<HeldByWaits> {
+) -> Option<BacklogByWaits> {
     let rate = rate_bps / 8.0;
     if trace.lost == 0 || !(rate.is_finite() && rate > 0.0) {
         return None;
@@ -67,7 +67,7 @@ pub fn held_by_waits(
         }
     }
     let (mostly_late_s, typically_late_s) = late_s(trace, rate, &turns_s);
-    let found = HeldByWaits {
+    let found = BacklogByWaits {
         packets: spread(packets),
         bytes: spread(bytes),
         mostly_late_s,
@@ -79,7 +79,7 @@ pub fn held_by_waits(
 /// Counts the packets that lost packets found, from observed departures and from arrivals known by clocks:
 /// packets that leave after a lost one arrived, and before it would have left. Packets that were delivered
 /// without an observed departure may have been queued, or lost as well.
-pub fn held_by_departures(trace: &Trace) -> Option<HeldByWaits> {
+pub fn backlog_by_departures(trace: &Trace) -> Option<BacklogByWaits> {
     let leaves_s: Vec<f64> = (trace.time_s.iter().zip(&trace.delay_s))
         .map(|(time_s, delay_s)| time_s + f64::from(*delay_s))
         .collect();
@@ -114,7 +114,7 @@ pub fn held_by_departures(trace: &Trace) -> Option<HeldByWaits> {
             high: most.high,
         }
     };
-    let found = HeldByWaits {
+    let found = BacklogByWaits {
         packets: both(|(packets, _)| packets),
         bytes: both(|(_, bytes)| bytes),
         mostly_late_s: 0.0,
@@ -266,39 +266,42 @@ mod tests {
     fn packets_of_several_sizes_are_counted_to_the_packet() {
         let trace = through_a_queue(|_| 0.0);
         assert!(trace.lost > 100);
-        let held = held_by_waits(&trace, RATE_BPS as f64, |_| 1.0).unwrap();
-        let (low, high) = (held.packets.low.unwrap(), held.packets.high.unwrap());
+        let backlog = backlog_by_waits(&trace, RATE_BPS as f64, |_| 1.0).unwrap();
+        let (low, high) = (backlog.packets.low.unwrap(), backlog.packets.high.unwrap());
         assert!(
-            (held.packets.value - 40.0).abs() <= 1.0 && low >= 39.0 && high <= 41.0,
-            "{held:?}"
+            (backlog.packets.value - 40.0).abs() <= 1.0 && low >= 39.0 && high <= 41.0,
+            "{backlog:?}"
         );
-        assert!((800.0..1_200.0).contains(&held.mean_bytes()), "{held:?}");
-        assert!(held.typically_late_s < 1e-4, "{held:?}");
+        assert!(
+            (800.0..1_200.0).contains(&backlog.mean_bytes()),
+            "{backlog:?}"
+        );
+        assert!(backlog.typically_late_s < 1e-4, "{backlog:?}");
     }
 
     #[test]
-    fn what_comes_late_shows_where_nothing_waits() {
+    fn late_acknowledgments_show_without_a_queue() {
         let trace = through_a_queue(|random| random.uniform(4e-3, 8e-3));
-        let held = held_by_waits(&trace, RATE_BPS as f64, |_| 1.0).unwrap();
-        let late_packets = held.typically_late_s * RATE_BPS as f64 / 8.0 / held.mean_bytes();
-        assert!(held.packets.value > 42.0, "{held:?}");
+        let backlog = backlog_by_waits(&trace, RATE_BPS as f64, |_| 1.0).unwrap();
+        let late_packets = backlog.typically_late_s * RATE_BPS as f64 / 8.0 / backlog.mean_bytes();
+        assert!(backlog.packets.value > 42.0, "{backlog:?}");
         assert!(
-            held.packets.low.unwrap() - late_packets <= 40.0,
-            "{held:?} {late_packets}"
+            backlog.packets.low.unwrap() - late_packets <= 40.0,
+            "{backlog:?} {late_packets}"
         );
     }
 
     #[test]
     fn pieces_of_a_super_segment_count_each() {
         let trace = through_a_queue(|_| 0.0);
-        let one = held_by_waits(&trace, RATE_BPS as f64, |_| 1.0).unwrap();
-        let two = held_by_waits(&trace, RATE_BPS as f64, |_| 2.0).unwrap();
+        let one = backlog_by_waits(&trace, RATE_BPS as f64, |_| 1.0).unwrap();
+        let two = backlog_by_waits(&trace, RATE_BPS as f64, |_| 2.0).unwrap();
         assert_eq!(two.packets.value, 2.0 * one.packets.value);
         assert_eq!(two.bytes, one.bytes);
     }
 
     #[test]
-    fn behind_the_queue_what_nobody_saw_leave_may_have_been_inside() {
+    fn behind_the_queue_packets_without_a_departure_may_have_been_queued() {
         let mut trace = through_a_queue(|_| 0.0);
         // all that was measured, as seen from behind: every packet that left
         let turns_s = turns_s(&trace, RATE_BPS as f64 / 8.0);
@@ -307,23 +310,23 @@ mod tests {
                 trace.delay_s[index] = (turn_s - trace.time_s[index]) as f32;
             }
         }
-        let all_seen = held_by_departures(&trace).unwrap();
+        let all_seen = backlog_by_departures(&trace).unwrap();
         assert!((all_seen.packets.value - 40.0).abs() <= 1.0, "{all_seen:?}");
         trace
             .delay_s
             .iter_mut()
             .step_by(8)
             .for_each(|delay_s| *delay_s = f32::NAN);
-        let missed = held_by_departures(&trace).unwrap();
+        let missed = backlog_by_departures(&trace).unwrap();
         let (low, high) = (missed.packets.low.unwrap(), missed.packets.high.unwrap());
         assert!(low < 38.0 && (39.0..=41.0).contains(&high), "{missed:?}");
     }
 
     #[test]
-    fn nothing_is_told_without_losses() {
+    fn there_is_no_result_without_losses() {
         let trace = through_a_queue(|_| 0.0).first(10);
         assert_eq!(trace.lost, 0);
-        assert!(held_by_departures(&trace).is_none());
-        assert!(held_by_waits(&trace, RATE_BPS as f64, |_| 1.0).is_none());
+        assert!(backlog_by_departures(&trace).is_none());
+        assert!(backlog_by_waits(&trace, RATE_BPS as f64, |_| 1.0).is_none());
     }
 }

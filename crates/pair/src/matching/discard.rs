@@ -13,7 +13,7 @@ use crate::packet::PacketFlags;
 /// A flow of more packets than this stays.
 const FEW: usize = 8;
 /// Flows to check for each new one: those that must stay are moved behind the others.
-const MOST_LOOKED_AT: usize = 4;
+const MOST_CHECKED: usize = 4;
 
 /// The rows of a flow, while they are few.
 #[derive(Debug, Clone, Copy, Default)]
@@ -90,21 +90,21 @@ impl Matcher {
 
     #[cold]
     fn let_some_go(&mut self, side: usize, current: u32) {
-        let mut looked_at = 0;
+        let mut checked = 0;
         while self.flows.candidates(side).len() > self.most_small_flows
-            && looked_at < MOST_LOOKED_AT
+            && checked < MOST_CHECKED
             && let Some(mut candidate) = self.flows.candidates(side).pop_front()
         {
             match self.fate(side, current, candidate) {
                 Fate::NoCandidate => {}
                 Fate::Stays => {
-                    looked_at += 1;
+                    checked += 1;
                     candidate.packets = self.flows.get(side, candidate.flow).packets;
                     self.flows.candidates(side).push_back(candidate);
                 }
                 Fate::Goes => {
-                    looked_at += 1;
-                    self.let_go(side, candidate.flow);
+                    checked += 1;
+                    self.discard(side, candidate.flow);
                 }
             }
         }
@@ -125,9 +125,9 @@ impl Matcher {
             return Fate::NoCandidate;
         }
         let is_idle = candidate.flow != current && state.packets == candidate.packets;
-        let has_come = self.none_waits(side, &state.few_rows)
+        let is_settled = self.none_waits(side, &state.few_rows)
             && partner.is_none_or(|partner| self.none_waits(1 - side, &partner.few_rows));
-        if is_idle && has_come {
+        if is_idle && is_settled {
             Fate::Goes
         } else {
             Fate::Stays
@@ -146,7 +146,7 @@ impl Matcher {
         })
     }
 
-    fn let_go(&mut self, side: usize, flow: u32) {
+    fn discard(&mut self, side: usize, flow: u32) {
         let partner = self.flows.get(side, flow).partner;
         self.leave_out_rows(side, flow);
         self.flows.remove(side, flow);
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_known_as_long_as_they_are_few() {
+    fn rows_are_stored_while_they_are_few() {
         let mut rows = FewRows::default();
         for row in 0..FEW as u32 {
             rows.push(row);
