@@ -36,6 +36,25 @@ def fill(phrase: Phrase, values: Values) -> str:
     return _filled(phrase if isinstance(phrase, str) else phrase(values), values)[0]
 
 
+def table(text: str) -> dict[str, str]:
+    """Templates by code, from lines ``code: template``; deeper lines go on, and comments begin with ``#``.
+
+    >>> table("lost: {lost|packet}\\n    lost")
+    {'lost': '{lost|packet} lost'}
+    """
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    indent = min(len(line) - len(line.lstrip()) for line in lines)
+    found: dict[str, str] = {}
+    code = ""
+    for line in lines:
+        if line[indent] == " ":
+            found[code] += f" {line.strip()}"
+        else:
+            code, _, template = line.strip().partition(": ")
+            found[code] = template
+    return found
+
+
 def capitalised(text: str) -> str:
     """The text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]

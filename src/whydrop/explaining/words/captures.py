@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whydrop.explaining.words.common import MOST_MISSING
+from whydrop.text.phrases import table
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
@@ -47,46 +48,36 @@ def _copies_from(v: Values) -> str:
 
 
 HEADLINES: dict[str, Phrase] = {
+    **table("""
+    direction-not-captured: The capture holds one direction only: {connections|connection} acknowledged
+        {acknowledged_bytes}, and none of these data were captured.
+    """),
     "missed-by-capture": _missed_by_capture,
     "missed-by-captures": _missed_by_captures,
-    "direction-not-captured": (
-        "The capture holds one direction only: {connections|connection} acknowledged {acknowledged_bytes}, and none of "
-        "these data were captured."
-    ),
 }
 
 EVIDENCE: dict[str, Phrase] = {
+    **table("""
+    translated-in-capture: {connections|connection} passed the capture on both sides of address translation, and
+        [one_connection?is|are] listed once: {copy}[one_connection?|, for example,] is {kept}
+    doubled-by-tap: {copies} of {packets|packet} are copies: equal to a packet shortly before except for the fields
+        that hops change
+    line-rate: packets are assumed to leave the capture point one at a time, at a line rate of {line_rate_bps}
+    never-came-out: {lost} of {entered|packet} that entered never left: lost {place}
+    vanished-outside: {lost|packet} vanished {place}; [lost_between?{lost_between} more vanished between the
+        captures|between the captures nothing was lost]
+    seen-by-one: lost where only one of the captures recorded: outside the time of the other, or on a path that does
+        not pass its point
+    acknowledgments-by-echoes: no acknowledgments were captured; the timestamps that the data echoes show when they
+        came (RFC 7323)
+    round-trips-by-retransmissions: the times of retransmissions give the round trips of {packets|packet} behind lost
+        ones (RFC 5681)
+    echoes-late: acknowledgments reached the sender {late_s} later than the fastest, although newer ones had left:
+        they were delayed on the return path, where nothing was captured
+    not-between: not between the captures, where packets passed in order, unmarked and without a queue
+    capture-missed: capture {capture} did not record {missed|packet} that passed its point: {missed_share} of them
+    """),
     "copies-from": _copies_from,
-    "translated-in-capture": (
-        "{connections|connection} passed the capture on both sides of address translation, and [one_connection?is|are] "
-        "listed once: {copy}[one_connection?|, for example,] is {kept}"
-    ),
-    "doubled-by-tap": (
-        "{copies} of {packets|packet} are copies: equal to a packet shortly before except for the fields that hops "
-        "change"
-    ),
-    "line-rate": "packets are assumed to leave the capture point one at a time, at a line rate of {line_rate_bps}",
-    "never-came-out": "{lost} of {entered|packet} that entered never left: lost {place}",
-    "vanished-outside": (
-        "{lost|packet} vanished {place}; [lost_between?{lost_between} more vanished between the captures|between the "
-        "captures nothing was lost]"
-    ),
-    "seen-by-one": (
-        "lost where only one of the captures recorded: outside the time of the other, or on a path that does not pass "
-        "its point"
-    ),
-    "acknowledgments-by-echoes": (
-        "no acknowledgments were captured; the timestamps that the data echoes show when they came (RFC 7323)"
-    ),
-    "round-trips-by-retransmissions": (
-        "the times of retransmissions give the round trips of {packets|packet} behind lost ones (RFC 5681)"
-    ),
-    "echoes-late": (
-        "acknowledgments reached the sender {late_s} later than the fastest, although newer ones had left: they were "
-        "delayed on the return path, where nothing was captured"
-    ),
-    "not-between": "not between the captures, where packets passed in order, unmarked and without a queue",
-    "capture-missed": "capture {capture} did not record {missed|packet} that passed its point: {missed_share} of them",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whydrop.explaining.words.common import RESPONDERS
+from whydrop.text.phrases import table
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
@@ -55,13 +56,26 @@ def _reset_fields(v: Values) -> str:
 
 
 HEADLINES: dict[str, Phrase] = {
-    "syns-unanswered": (
-        RESPONDERS + " never answered: {connections|attempt} to connect got no reply. The host is down, or a filter "
-        "drops the packets."
-    ),
-    "syns-refused": (
-        RESPONDERS + " refused {connections|connection}: nothing listens there, or a firewall rejects them."
-    ),
+    **table("""
+    syns-unanswered: {responder}[ and {other_responders|other endpoint}] never answered: {connections|attempt} to
+        connect got no reply. The host is down, or a filter drops the packets.
+    syns-refused: {responder}[ and {other_responders|other endpoint}] refused {connections|connection}: nothing
+        listens there, or a firewall rejects them.
+    set-up-repeated: {responder}[ and {other_responders|other endpoint}] answered {connections|connection} only after
+        the SYN was retransmitted: set-up took {longest_s} longer.
+    request-reset: {responder}[ and {other_responders|other endpoint}] acknowledged {connections|request} and answered
+        with a reset: no data came back.
+    reset-when-idle: {responder}[ and {other_responders|other endpoint}] ended {connections|connection} with a reset
+        after {idle_s} without a packet.
+    reset-mid-stream: A reset ended {connections|transfer} with {responder}[ and {other_responders|other endpoint}] in
+        the middle of a stream.
+    reset-under-way: A reset ended {connections|connection} with {responder}[ and {other_responders|other endpoint}]
+        while data was in flight.
+    reset-by-middlebox: A device on the path reset {connections|connection} with {responder}[ and
+        {other_responders|other endpoint}], in the name of a host that did not.
+    forgotten-when-idle: {connections|connection} with {responder}[ and {other_responders|other endpoint}] did not
+        survive a pause of {idle_s}: a device on the path, or the other end, had dropped the connection's state.
+    """),
     "data-unanswered": lambda v: (
         "The other end closed and then fell silent: data in {connections|connection} was retransmitted repeatedly "
         "without a reply."
@@ -69,65 +83,35 @@ HEADLINES: dict[str, Phrase] = {
         else "The other end fell silent: data in {connections|connection} was retransmitted repeatedly without a reply."
     ),
     "request-unanswered": _request_unanswered,
-    "set-up-repeated": (
-        RESPONDERS + " answered {connections|connection} only after the SYN was retransmitted: set-up took {longest_s} "
-        "longer."
-    ),
-    "request-reset": RESPONDERS + " acknowledged {connections|request} and answered with a reset: no data came back.",
-    "reset-when-idle": RESPONDERS + " ended {connections|connection} with a reset after {idle_s} without a packet.",
-    "reset-mid-stream": "A reset ended {connections|transfer} with " + RESPONDERS + " in the middle of a stream.",
     "reset-after-close": _reset_after_close,
-    "reset-under-way": "A reset ended {connections|connection} with " + RESPONDERS + " while data was in flight.",
-    "reset-by-middlebox": (
-        "A device on the path reset {connections|connection} with " + RESPONDERS + ", in the name of a host that did "
-        "not."
-    ),
-    "forgotten-when-idle": (
-        "{connections|connection} with "
-        + RESPONDERS
-        + " did not survive a pause of {idle_s}: a device on the path, or "
-        "the other end, had dropped the connection's state."
-    ),
 }
 
 EVIDENCE: dict[str, Phrase] = {
-    "syns-unanswered": "{syns|SYN} in {lasted_s} of trying, none answered",
-    "syns-refused": "{syns|SYN} answered by a reset",
-    "data-unanswered": (
-        "{outstanding_bytes} were retransmitted {repeats|time}, and no packet came back until the end"
-        "[closed_before?; the silent side had sent its FIN]"
-    ),
+    **table("""
+    syns-unanswered: {syns|SYN} in {lasted_s} of trying, none answered
+    syns-refused: {syns|SYN} answered by a reset
+    data-unanswered: {outstanding_bytes} were retransmitted {repeats|time}, and no packet came back until the
+        end[closed_before?; the silent side had sent its FIN]
+    request-unanswered: all {data_bytes} of the request were acknowledged, so the path delivered them: the {waited_s}
+        after that are the application's
+    set-up-repeated: {syns|SYN} in all; those without a reply were lost on the path, or dropped by a host with a full
+        queue of new connections
+    request-reset: all {data_bytes} of the request were acknowledged before the reset came
+    reset-when-idle: all data was acknowledged, and neither side had closed
+    reset-mid-stream: the last segment before the reset was full, as those before it, and neither side had closed: the
+        stream was not finished
+    reset-after-close: a host that has closed answers further data with a reset (RFC 9293, section 3.10.4);
+        {data_bytes} were not acknowledged
+    reset-by-middlebox: of the resets [other_distance?{other_distance} came from another distance than the packets of
+        the host that they name][both?, and ][went_on?after {went_on} that host went on as if it had sent none]
+    syns-rejected: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
+    icmp-error: {router} reported: {kind:spaced}
+    forgotten-when-idle: after {idle_s} without a packet, data was answered by [resets?{resets|reset}|nothing,
+        although the same host answered others meanwhile]; before that, [survived_s?no pause longer than
+        {survived_s}|no longer pause] had been survived
+    """),
     "reset-under-way": _reset_under_way,
-    "request-unanswered": (
-        "all {data_bytes} of the request were acknowledged, so the path delivered them: the {waited_s} after that are "
-        "the application's"
-    ),
-    "set-up-repeated": (
-        "{syns|SYN} in all; those without a reply were lost on the path, or dropped by a host with a full queue of new "
-        "connections"
-    ),
-    "request-reset": "all {data_bytes} of the request were acknowledged before the reset came",
-    "reset-when-idle": "all data was acknowledged, and neither side had closed",
-    "reset-mid-stream": (
-        "the last segment before the reset was full, as those before it, and neither side had closed: the stream was "
-        "not finished"
-    ),
-    "reset-after-close": (
-        "a host that has closed answers further data with a reset (RFC 9293, section 3.10.4); {data_bytes} were not "
-        "acknowledged"
-    ),
-    "reset-by-middlebox": (
-        "of the resets [other_distance?{other_distance} came from another distance than the packets of the host that "
-        "they name][both?, and ][went_on?after {went_on} that host went on as if it had sent none]"
-    ),
     "reset-fields": _reset_fields,
-    "syns-rejected": "{syns|SYN}, answered by an ICMP error instead of a SYN/ACK",
-    "icmp-error": "{router} reported: {kind:spaced}",
-    "forgotten-when-idle": (
-        "after {idle_s} without a packet, data was answered by [resets?{resets|reset}|nothing, although the same host "
-        "answered others meanwhile]; before that, [survived_s?no pause longer than {survived_s}|no longer pause] had "
-        "been survived"
-    ),
 }
 
 

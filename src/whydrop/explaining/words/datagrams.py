@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from whydrop.text.phrases import table
+
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,11 +75,6 @@ def _requests_unanswered(v: Values) -> str:
 
 # Who reports an error: the host itself, its sender, or a router on the path.
 _REPORTER = "[by_host?{sides} itself|{router}, on the path,]"
-_UNREACHABLE = _OTHERS + " cannot be reached: " + _REPORTER + " reported by ICMP that {why}."
-
-_LOOPED = (
-    "Packets to " + _OTHERS + " loop: their hop limit ran out at {router}, although it was large enough for any path."
-)
 
 
 def _rejected(v: Values) -> str:
@@ -133,106 +130,90 @@ def _kinds(v: Values) -> str:
 
 
 HEADLINES: dict[str, Phrase] = {
+    **table("""
+    requests-unanswered-in-part: {responder}[ and {other_responders|other server}] did not answer {unanswered} of
+        {requests_asked}[names? for {named}].
+    answers-not-captured: The capture holds no answers: {requests_asked} to {responder}[ and {other_responders|other
+        server}] were not repeated, so they were most likely answered on another path.
+    requests-refused: {responder}[ and {other_responders|other server}] refused {refused_asked}[names? for {named}]:
+        it does not serve this client.
+    requests-failed: {responder}[ and {other_responders|other server}] could not answer {failed_asked}[names? for
+        {named}]: it replied with an error of its own.
+    requests-repeated: {repeated} of {requests_asked} to {responder}[ and {other_responders|other server}] had to be
+        repeated before an answer came: {lost_attempts|request}, or the answers, were lost.
+    requests-answered-late: {responder}[ and {other_responders|other server}] answered {late} of
+        {requests_asked}[names? for {named}] late, after up to {longest_wait_s}.
+    datagrams-repeated: {responder}[ and {other_responders|other endpoint}] did not answer: the same datagram was sent
+        {attempts|time} over {waited_s}, at growing intervals, without a reply.
+    datagrams-unreachable: {responder}[ and {other_responders|other endpoint}] cannot be reached: [by_host?{sides}
+        itself|{router}, on the path,] reported by ICMP that {why}.
+    datagrams-looped: Packets to {responder}[ and {other_responders|other endpoint}] loop: their hop limit ran out at
+        {router}, although it was large enough for any path.
+    datagrams-not-reassembled: {router} could not reassemble {messages|packet}: fragments of the data that {sender}
+        sent were lost.
+    pings-unanswered: {responder}[ and {other_responders|other host}] answered none of {sent|echo request}: the host
+        is down or not reachable, or a filter drops them.
+    pings-delayed: Echo replies of {responder} took up to {spread_s} longer than the fastest ({shortest_s}): they were
+        delayed in a queue or a radio that this traffic does not load.
+    syns-rejected: [router_is_responder?{responder}[ and {other_responders|other endpoint}] rejected
+        {connections|attempt} to connect by an ICMP error: [is_closed?nothing listens there|a filter there forbids
+        it].|[router?{router}, a filter on the path, rejected {connections|attempt} to connect to {responder}[ and
+        {other_responders|other endpoint}] by an ICMP error.|{responder}[ and {other_responders|other endpoint}]
+        cannot be connected to: an ICMP error rejected {connections|attempt}.]]
+    syns-unreachable: {responder}[ and {other_responders|other endpoint}] cannot be connected to: [by_host?{sides}
+        itself|{router}, on the path,] reported by ICMP that {why}.
+    syns-looped: Packets to {responder}[ and {other_responders|other endpoint}] loop: their hop limit ran out at
+        {router}, although it was large enough for any path.
+    syn-taken-for-old: {responder} took {connections|SYN} from a reused port for part of the earlier connection, which
+        it still kept: [all_accepted?the connection was set up {lasted_s} late|it was not set up].
+    tls-alert: [by_server?{responder}[ and {other_responders|other server}] ended the TLS handshake of
+        {connections|connection}|The client ended the TLS handshake of {connections|connection} with {responder}[ and
+        {other_responders|other server}]]: {description}.
+    nothing-readable: No packet can be analysed: none of {packets|packet} could be read as TCP, UDP or ICMP.
+    rtp-lost: {lost} of {expected_packets|RTP packet} never arrived; the capture, behind the loss, does not show what
+        dropped them.
+    """),
     "requests-unanswered": _requests_unanswered,
-    "requests-unanswered-in-part": _SERVER + " did not answer {unanswered} of {requests_asked}" + _NAMES + ".",
-    "answers-not-captured": (
-        "The capture holds no answers: {requests_asked} to " + _SERVER + " were not repeated, so they were most likely "
-        "answered on another path."
-    ),
-    "requests-refused": _SERVER + " refused {refused_asked}" + _NAMES + ": it does not serve this client.",
-    "requests-failed": _SERVER + " could not answer {failed_asked}" + _NAMES + ": it replied with an error of its own.",
-    "requests-repeated": (
-        "{repeated} of {requests_asked} to " + _SERVER + " had to be repeated before an answer came: "
-        "{lost_attempts|request}, or the answers, were lost."
-    ),
-    "requests-answered-late": (
-        _SERVER + " answered {late} of {requests_asked}" + _NAMES + " late, after up to {longest_wait_s}."
-    ),
-    "datagrams-repeated": (
-        _OTHERS + " did not answer: the same datagram was sent {attempts|time} over {waited_s}, at growing intervals, "
-        "without a reply."
-    ),
     "datagrams-rejected": _rejected,
-    "datagrams-unreachable": _UNREACHABLE,
-    "datagrams-looped": _LOOPED,
-    "datagrams-not-reassembled": (
-        "{router} could not reassemble {messages|packet}: fragments of the data that {sender} sent were lost."
-    ),
-    "pings-unanswered": (
-        "{responder}[ and {other_responders|other host}] answered none of {sent|echo request}: the host is down or not "
-        "reachable, or a filter drops them."
-    ),
     "pings-lost": _pings_lost,
-    "pings-delayed": (
-        "Echo replies of {responder} took up to {spread_s} longer than the fastest ({shortest_s}): they were delayed "
-        "in a queue or a radio that this traffic does not load."
-    ),
-    "syns-rejected": (
-        "[router_is_responder?" + _OTHERS + " rejected {connections|attempt} to connect by an ICMP error: "
-        "[is_closed?nothing listens there|a filter there forbids it].|[router?{router}, a filter on the path, rejected "
-        "{connections|attempt} to connect to " + _OTHERS + " by an ICMP error.|" + _OTHERS + " cannot be connected to: "
-        "an ICMP error rejected {connections|attempt}.]]"
-    ),
-    "syns-unreachable": _OTHERS + " cannot be connected to: " + _REPORTER + " reported by ICMP that {why}.",
-    "syns-looped": _LOOPED,
-    "syn-taken-for-old": (
-        "{responder} took {connections|SYN} from a reused port for part of the earlier connection, which it still "
-        "kept: [all_accepted?the connection was set up {lasted_s} late|it was not set up]."
-    ),
-    "tls-alert": (
-        "[by_server?" + _SERVER + " ended the TLS handshake of {connections|connection}|The client ended the TLS "
-        "handshake of {connections|connection} with " + _SERVER + "]: {description}."
-    ),
     "nothing-failed": _nothing_failed,
-    "nothing-readable": "No packet can be analysed: none of {packets|packet} could be read as TCP, UDP or ICMP.",
-    "rtp-lost": (
-        "{lost} of {expected_packets|RTP packet} never arrived; the capture, behind the loss, does not show what "
-        "dropped them."
-    ),
 }
 
-_COUNTED = "{requests_asked}, {attempts|attempt}, {answered} answered"
-_ICMP_COUNTED = "{router} sent {messages|ICMP error} ({error_words}) about packets of {sender}"
-_NO_SYN_ACK = "{syns|SYN}, answered by an ICMP error instead of a SYN/ACK"
 
 EVIDENCE: dict[str, Phrase] = {
-    "requests-unanswered": _COUNTED,
-    "requests-unanswered-in-part": _COUNTED,
-    "answers-not-captured": _COUNTED,
-    "requests-refused": _COUNTED,
-    "requests-failed": _COUNTED,
-    "requests-repeated": _COUNTED + "; {waited_s} spent on the repeated ones",
-    "requests-answered-late": _COUNTED + "; {waited_s} spent on the late answers",
-    "answers-from-elsewhere": (
-        "{answers|answer} came from {stranger} instead: a client accepts none from another address than it asked"
-    ),
-    "fastest-answer": (
-        "[one_answer?the only answer does not distinguish the server's delay from the path's|the fastest answer came "
-        "after {shortest_wait_s}]"
-    ),
-    "datagrams-repeated": "{attempts|datagram} with the same content, and none from that host",
-    "datagrams-rejected": _ICMP_COUNTED,
-    "datagrams-unreachable": _ICMP_COUNTED,
-    "datagrams-looped": _ICMP_COUNTED,
-    "datagrams-not-reassembled": _ICMP_COUNTED,
-    "datagrams-marked": "{marked} of {packets|UDP packet} of those flows came with the congestion mark (CE)",
-    "pings-unanswered": "{sent|echo request} in {lasted_s}",
-    "pings-lost": (
-        "the longest run without a reply: {longest_run}[; {missing|number} missing among the captured requests]"
-    ),
-    "pings-delayed": "{answered|echo reply}; one in twenty took that much longer",
-    "syns-unreachable": _NO_SYN_ACK,
-    "syns-looped": _NO_SYN_ACK,
-    "syn-taken-for-old": (
-        "the SYN was answered by the acknowledgment of an earlier connection, which was then reset; {syns|SYN} were "
-        "sent"
-    ),
-    "tls-alert": "a fatal alert in clear text, sent by the [by_server?server|client]",
+    **table("""
+    requests-unanswered: {requests_asked}, {attempts|attempt}, {answered} answered
+    requests-unanswered-in-part: {requests_asked}, {attempts|attempt}, {answered} answered
+    answers-not-captured: {requests_asked}, {attempts|attempt}, {answered} answered
+    requests-refused: {requests_asked}, {attempts|attempt}, {answered} answered
+    requests-failed: {requests_asked}, {attempts|attempt}, {answered} answered
+    requests-repeated: {requests_asked}, {attempts|attempt}, {answered} answered; {waited_s} spent on the repeated
+        ones
+    requests-answered-late: {requests_asked}, {attempts|attempt}, {answered} answered; {waited_s} spent on the late
+        answers
+    answers-from-elsewhere: {answers|answer} came from {stranger} instead: a client accepts none from another address
+        than it asked
+    fastest-answer: [one_answer?the only answer does not distinguish the server's delay from the path's|the fastest
+        answer came after {shortest_wait_s}]
+    datagrams-repeated: {attempts|datagram} with the same content, and none from that host
+    datagrams-rejected: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
+    datagrams-unreachable: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
+    datagrams-looped: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
+    datagrams-not-reassembled: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
+    datagrams-marked: {marked} of {packets|UDP packet} of those flows came with the congestion mark (CE)
+    pings-unanswered: {sent|echo request} in {lasted_s}
+    pings-lost: the longest run without a reply: {longest_run}[; {missing|number} missing among the captured requests]
+    pings-delayed: {answered|echo reply}; one in twenty took that much longer
+    syns-unreachable: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
+    syns-looped: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
+    syn-taken-for-old: the SYN was answered by the acknowledgment of an earlier connection, which was then reset;
+        {syns|SYN} were sent
+    tls-alert: a fatal alert in clear text, sent by the [by_server?server|client]
+    nothing-readable: {not_ip} not IP, {other_ip} of other IP protocols, {fragments|fragment}, {undecodable} not
+        decoded
+    rtp-lost: by the sequence numbers of {streams|RTP stream}
+    """),
     "nothing-failed": _kinds,
-    "nothing-readable": (
-        "{not_ip} not IP, {other_ip} of other IP protocols, {fragments|fragment}, {undecodable} not decoded"
-    ),
-    "rtp-lost": "by the sequence numbers of {streams|RTP stream}",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whydrop.explaining.words.common import BESIDES, MOSTLY_CLOSED
+from whydrop.text.phrases import table
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
@@ -58,6 +59,14 @@ def _closed(v: Values) -> bool:
 
 
 HEADLINES: dict[str, Phrase] = {
+    **table("""
+    answered-late: The application at the data's sender was slow to answer: transfers spent {limited_s} on it,
+        {limited_share} of their time.
+    acknowledgments-held: The receiver delayed acknowledgments for {limited_s}, {limited_share} of the transfers'
+        time.
+    window-misread: The sender reads the receive window {factor} times too small: the window scale option was lost.
+    window-unscaled: The receive window cannot exceed 64 KiB: the SYN of {side} came without the window scale option.
+    """),
     "held-by-window": lambda v: (
         (
             "The receiving application did not read: the receive window was closed for {closed_s} while data was ready"
@@ -67,19 +76,6 @@ HEADLINES: dict[str, Phrase] = {
         + f"[lost_besides?{BESIDES}|; the path dropped nothing]."
     ),
     "held-by-sender": _limited_by_sender,
-    "answered-late": (
-        "The application at the data's sender was slow to answer: transfers spent {limited_s} on it, {limited_share} "
-        "of their time."
-    ),
-    "acknowledgments-held": (
-        "The receiver delayed acknowledgments for {limited_s}, {limited_share} of the transfers' time."
-    ),
-    "window-misread": (
-        "The sender reads the receive window {factor} times too small: the window scale option was lost."
-    ),
-    "window-unscaled": (
-        "The receive window cannot exceed 64 KiB: the SYN of {side} came without the window scale option."
-    ),
     "nothing-lost": _nothing_lost,
     "unexplained": lambda v: (
         "No cause explains the time clearly better than the others."
@@ -94,23 +90,26 @@ HEADLINES: dict[str, Phrase] = {
 NOTHING_LOST_HERE = "These flows lost nothing, and nothing delayed them for long."
 
 EVIDENCE: dict[str, Phrase] = {
-    "window-full": (
-        "for {window_share:share} of the {busy_s} that data was in flight, less than one segment of the receive window "
-        "was free"
-    ),
-    "window-closed": (
-        "the receiver closed its window completely {times|time}[closed_s?: data was blocked for {closed_s} in all"
-        "[probes?, and the sender probed the window {probes|time}]]"
-    ),
-    "window-open": "the receive window was [window_share?full for {window_share:share} of the time|never full]",
-    "window-shrank": (
-        "the receiver's SYN offered {offered_bytes:exact_size} and no scale that the sender could see; its next window "
-        "reads {read_bytes:exact_size}, although nothing was sent to fill it"
-    ),
-    "window-capped": (
-        "the SYN of {side} has no window scale, so that no window exceeds 64 KiB; the largest was "
-        "{window_bytes:exact_size}, and it was full for {window_share} of the time"
-    ),
+    **table("""
+    window-full: for {window_share:share} of the {busy_s} that data was in flight, less than one segment of the
+        receive window was free
+    window-closed: the receiver closed its window completely {times|time}[closed_s?: data was blocked for {closed_s}
+        in all[probes?, and the sender probed the window {probes|time}]]
+    window-open: the receive window was [window_share?full for {window_share:share} of the time|never full]
+    window-shrank: the receiver's SYN offered {offered_bytes:exact_size} and no scale that the sender could see; its
+        next window reads {read_bytes:exact_size}, although nothing was sent to fill it
+    window-capped: the SYN of {side} has no window scale, so that no window exceeds 64 KiB; the largest was
+        {window_bytes:exact_size}, and it was full for {window_share} of the time
+    application-silent: all data was acknowledged, and the sender sent nothing more for {limited_s}, {limited_share}
+        of the time
+    arrives-evenly: packets arrive evenly, at {rate_bps} for {steady_share} of the time: either a link of that rate is
+        full, or the sender paces its packets. TCP timestamps, or a capture at the sender, would show which
+    idle: nothing was in flight for {idle_share} of the time between first and last data
+    paused-unseen: data paused for {paused_share} of the time, for longer than a round trip each time; the reason is
+        not known because no acknowledgments were captured
+    stands-unseen: the data in flight stays at one size, that of the receive window or of the send buffer; the capture
+        does not show which, because it has no acknowledgments
+    """),
     "nothing-lost-in-flight": lambda v: (
         "in {busy_s} of data in flight[ ({round_trips|round trip})], "
         "[lost_besides?{lost_besides|packet} lost|nothing was lost]; "
@@ -119,22 +118,6 @@ EVIDENCE: dict[str, Phrase] = {
             if v["window_share"] is None
             else "the receive window was [window_share?full for {window_share:share} of the time|never full]"
         )
-    ),
-    "application-silent": (
-        "all data was acknowledged, and the sender sent nothing more for {limited_s}, {limited_share} of the time"
-    ),
-    "arrives-evenly": (
-        "packets arrive evenly, at {rate_bps} for {steady_share} of the time: either a link of that rate is full, or "
-        "the sender paces its packets. TCP timestamps, or a capture at the sender, would show which"
-    ),
-    "idle": "nothing was in flight for {idle_share} of the time between first and last data",
-    "paused-unseen": (
-        "data paused for {paused_share} of the time, for longer than a round trip each time; the reason is not known "
-        "because no acknowledgments were captured"
-    ),
-    "stands-unseen": (
-        "the data in flight stays at one size, that of the receive window or of the send buffer; the capture does not "
-        "show which, because it has no acknowledgments"
     ),
 }
 

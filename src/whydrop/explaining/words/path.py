@@ -2,132 +2,94 @@
 
 from __future__ import annotations
 
+from whydrop.text.phrases import table
+
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from whydrop.explaining.words.common import Steps, Values
-    from whydrop.text.phrases import Phrase
 
-_TOO_LARGE = (
-    "Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of {passed_bytes:exact_size} do|more than "
-    "{mtu_bytes:exact_size} do not pass]"
-)
-_WERE_TOO_LARGE = "[lost?: {losses} [one_lost?was|were] too large]."
 
-HEADLINES: dict[str, Phrase] = {
-    "nothing-passed": (
-        "[several?{outages} times nothing passed, for {total_s} in all and up to {longest_s}|Nothing passed for "
-        "{outage_s}, then packets passed again]: this outage took {losses}."
-    ),
-    "lost-in-silence": (
-        "[lost?Nothing passed for {silence_s}: this outage took {losses}.|Nothing was acknowledged for {silence_s}, "
-        "then packets passed again; no packet was lost.]"
-    ),
-    "too-large-told": _TOO_LARGE + "[router?, as {router} reported to their sender]" + _WERE_TOO_LARGE,
-    "too-large-untold": _TOO_LARGE + ", and no router reports it to their sender" + _WERE_TOO_LARGE,
-    "joined-before-router": (
-        "A device on the path joins packets: {router} refused one of {packet_bytes:exact_size} as too large, but none "
-        "of more than {largest_sent_bytes:exact_size} was sent[lost?. This took {losses}]."
-    ),
-    "hole-stays-open": (
-        "{missing_bytes} never arrived at the receiver, which asked for them until the capture ended, {waited_s} later."
-    ),
-    "sack-mangled": (
-        "A device on the path damages selective acknowledgments: they report sequence numbers that were never sent."
-    ),
-    "sack-stripped": "Selective acknowledgments are agreed on and never arrive.",
-    "sack-refused": "The connection has no selective acknowledgments: only one end permits them.",
-    "damaged": "Packets are damaged on the path: the receiver dropped {losses} because of a wrong checksum.",
-    "marks-not-echoed": "Congestion marks are not echoed to the sender: it does not learn of {marked|mark}.",
-    "ecn-bleached": "ECN was agreed on, but data arrives without it: removed on the path, or never set.",
-    "ecn-blocked": (
-        "SYNs to {host} that offer ECN are dropped: {connections|connection} lost {waited_s} in all before they went "
-        "on without it."
-    ),
-    "ecn-refused": "{host} does not accept the offered ECN, or a device on the path removes the offer.",
-    "delay-varies-alone": "Delays vary by {spread_s} without load from this traffic.",
-    "released-in-batches": "Packets leave in batches of {batch_packets|packet}, one batch every {interval_s}.",
-    "doubled-on-path": "The path delivers packets twice: {copies} of {data_packets|data packet}.",
-    "doubled-by-tap": "The capture holds {copies|packet} twice: the capture made the copies, not the path.",
-    "reordered": (
-        "[lost_besides?The path reorders packets: |Nothing was lost. The path reorders packets: ]{reordered|packet} "
-        "arrived late[ and caused {spurious|needless retransmission}][; {lost_besides|packet} lost besides]."
-    ),
-}
+HEADLINES = table("""
+    nothing-passed: [several?{outages} times nothing passed, for {total_s} in all and up to {longest_s}|Nothing passed
+        for {outage_s}, then packets passed again]: this outage took {losses}.
+    lost-in-silence: [lost?Nothing passed for {silence_s}: this outage took {losses}.|Nothing was acknowledged for
+        {silence_s}, then packets passed again; no packet was lost.]
+    too-large-told: Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of {passed_bytes:exact_size}
+        do|more than {mtu_bytes:exact_size} do not pass][router?, as {router} reported to their sender][lost?:
+        {losses} [one_lost?was|were] too large].
+    too-large-untold: Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of
+        {passed_bytes:exact_size} do|more than {mtu_bytes:exact_size} do not pass], and no router reports it to their
+        sender[lost?: {losses} [one_lost?was|were] too large].
+    joined-before-router: A device on the path joins packets: {router} refused one of {packet_bytes:exact_size} as too
+        large, but none of more than {largest_sent_bytes:exact_size} was sent[lost?. This took {losses}].
+    hole-stays-open: {missing_bytes} never arrived at the receiver, which asked for them until the capture ended,
+        {waited_s} later.
+    sack-mangled: A device on the path damages selective acknowledgments: they report sequence numbers that were never
+        sent.
+    sack-stripped: Selective acknowledgments are agreed on and never arrive.
+    sack-refused: The connection has no selective acknowledgments: only one end permits them.
+    damaged: Packets are damaged on the path: the receiver dropped {losses} because of a wrong checksum.
+    marks-not-echoed: Congestion marks are not echoed to the sender: it does not learn of {marked|mark}.
+    ecn-bleached: ECN was agreed on, but data arrives without it: removed on the path, or never set.
+    ecn-blocked: SYNs to {host} that offer ECN are dropped: {connections|connection} lost {waited_s} in all before
+        they went on without it.
+    ecn-refused: {host} does not accept the offered ECN, or a device on the path removes the offer.
+    delay-varies-alone: Delays vary by {spread_s} without load from this traffic.
+    released-in-batches: Packets leave in batches of {batch_packets|packet}, one batch every {interval_s}.
+    doubled-on-path: The path delivers packets twice: {copies} of {data_packets|data packet}.
+    doubled-by-tap: The capture holds {copies|packet} twice: the capture made the copies, not the path.
+    reordered: [lost_besides?The path reorders packets: |Nothing was lost. The path reorders packets:
+        ]{reordered|packet} arrived late[ and caused {spurious|needless retransmission}][; {lost_besides|packet} lost
+        besides].
+""")
 
-EVIDENCE: dict[str, Phrase] = {
-    "came-out-in-silence": (
-        "an outage lets nothing pass; packets passed for {out_s} of the {silence_s} in which all that entered were lost"
-    ),
-    "repeated-into-silence": (
-        "in {silence_s}, {trials|transmission}, a round trip or more apart, had no reply; random losses as frequent as "
-        "in the rest of the capture (at most {loss_share}) do not explain that"
-    ),
-    "too-big-messages": (
-        "{router} reported {messages|time} that packets of {packet_bytes:exact_size} are too large, and named "
-        "[mtu_bytes?an MTU of {mtu_bytes:exact_size}|no MTU]"
-    ),
-    "sizes-tell": (
-        "all {failed|transmission} of {smallest_lost_bytes:exact_size} or more failed, and {passed|packet} of up to "
-        "{largest_passed_bytes:exact_size} arrived, [lowered?after the sender gave up the larger ones|some of them in "
-        "between]"
-    ),
-    "joined-before-router": (
-        "each packet that {router} refused is the sum of two or more that were sent one by one: large or generic "
-        "receive offload joined them on a device that forwards packets"
-    ),
-    "hole-stays-open": (
-        "{missing_bytes} stayed missing for {waited_s}, to the end, although later data or packets "
-        "arrived[full_bytes?; the missing data are whole segments of {full_bytes:exact_size}, and no segment of that "
-        "size ever arrived]"
-    ),
-    "sack-mangled": (
-        "{outside} of {blocks|block} of selective acknowledgments report sequence numbers that were never sent: a "
-        "device shifts the sequence numbers of segments but not those in the option"
-    ),
-    "sack-stripped": (
-        "both ends permit selective acknowledgments; {holes|hole} were repaired after duplicate acknowledgments, and "
-        "none of these reported the data behind the hole"
-    ),
-    "sack-refused": "the SYN of one end permits selective acknowledgments, that of the other does not",
-    "damaged": (
-        "{damaged} of the lost packets reached the capture point with a wrong checksum; all others have a right one"
-    ),
-    "marks-not-echoed": (
-        "{marked|data packet} passed the capture point with the congestion mark, and no acknowledgment echoes one"
-    ),
-    "ecn-bleached": "none of {data_packets|new data packet} is ECN-capable here, although both ends agreed on it",
-    "ecn-blocked": (
-        "{syns|SYN} that offered ECN had no reply; {connections|connection} had one when the SYN did not offer it"
-    ),
-    "ecn-refused": "{connections|connection} offered ECN, and the reply to the SYN did not accept it",
-    "delay-varies-alone": (
-        "{packets|packet} met no other packet of this traffic between the points, after pauses longer than the delays, "
-        "and took times that differ by {spread_s} (10th to 90th percentile); {change_s} from one to the next (median)"
-    ),
-    "released-in-batches": (
-        "{batches} times, packets that entered one after the other left at one moment; the first of them had been "
-        "delayed by up to {held_s}"
-    ),
-    "doubled-on-path": (
-        "the receiver reports {copies} of {data_packets|data packet} as received twice, and each was sent once"
-    ),
-    "acknowledged-late": (
-        "{reordered} of {data_packets|data packet} were acknowledged after later ones and were not retransmitted"
-    ),
-    "overtaken-between": "{overtaken|packet} left between the captures after packets that had entered later",
-    "sent-again": (
-        "[one?1 packet was retransmitted[spurious? needlessly|; it was needed]|[spurious?of "
-        "{retransmitted|retransmitted packet} only {spurious} had arrived|{retransmitted|packet} were retransmitted, "
-        "none needlessly]]"
-    ),
-    "losses-without-sack": (
-        "without SACK (RFC 2018), acknowledgments do not show which retransmitted packets had arrived; between {low} "
-        "and {high|packet} were lost"
-    ),
-}
+EVIDENCE = table("""
+    came-out-in-silence: an outage lets nothing pass; packets passed for {out_s} of the {silence_s} in which all that
+        entered were lost
+    repeated-into-silence: in {silence_s}, {trials|transmission}, a round trip or more apart, had no reply; random
+        losses as frequent as in the rest of the capture (at most {loss_share}) do not explain that
+    too-big-messages: {router} reported {messages|time} that packets of {packet_bytes:exact_size} are too large, and
+        named [mtu_bytes?an MTU of {mtu_bytes:exact_size}|no MTU]
+    sizes-tell: all {failed|transmission} of {smallest_lost_bytes:exact_size} or more failed, and {passed|packet} of
+        up to {largest_passed_bytes:exact_size} arrived, [lowered?after the sender gave up the larger ones|some of
+        them in between]
+    joined-before-router: each packet that {router} refused is the sum of two or more that were sent one by one: large
+        or generic receive offload joined them on a device that forwards packets
+    hole-stays-open: {missing_bytes} stayed missing for {waited_s}, to the end, although later data or packets
+        arrived[full_bytes?; the missing data are whole segments of {full_bytes:exact_size}, and no segment of that
+        size ever arrived]
+    sack-mangled: {outside} of {blocks|block} of selective acknowledgments report sequence numbers that were never
+        sent: a device shifts the sequence numbers of segments but not those in the option
+    sack-stripped: both ends permit selective acknowledgments; {holes|hole} were repaired after duplicate
+        acknowledgments, and none of these reported the data behind the hole
+    sack-refused: the SYN of one end permits selective acknowledgments, that of the other does not
+    damaged: {damaged} of the lost packets reached the capture point with a wrong checksum; all others have a right
+        one
+    marks-not-echoed: {marked|data packet} passed the capture point with the congestion mark, and no acknowledgment
+        echoes one
+    ecn-bleached: none of {data_packets|new data packet} is ECN-capable here, although both ends agreed on it
+    ecn-blocked: {syns|SYN} that offered ECN had no reply; {connections|connection} had one when the SYN did not offer
+        it
+    ecn-refused: {connections|connection} offered ECN, and the reply to the SYN did not accept it
+    delay-varies-alone: {packets|packet} met no other packet of this traffic between the points, after pauses longer
+        than the delays, and took times that differ by {spread_s} (10th to 90th percentile); {change_s} from one to
+        the next (median)
+    released-in-batches: {batches} times, packets that entered one after the other left at one moment; the first of
+        them had been delayed by up to {held_s}
+    doubled-on-path: the receiver reports {copies} of {data_packets|data packet} as received twice, and each was sent
+        once
+    acknowledged-late: {reordered} of {data_packets|data packet} were acknowledged after later ones and were not
+        retransmitted
+    overtaken-between: {overtaken|packet} left between the captures after packets that had entered later
+    sent-again: [one?1 packet was retransmitted[spurious? needlessly|; it was needed]|[spurious?of
+        {retransmitted|retransmitted packet} only {spurious} had arrived|{retransmitted|packet} were retransmitted,
+        none needlessly]]
+    losses-without-sack: without SACK (RFC 2018), acknowledgments do not show which retransmitted packets had arrived;
+        between {low} and {high|packet} were lost
+""")
 
 
 def with_singulars(v: Values) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from whydrop.explaining.words.common import BBR, BESIDES, PACED_SHARE, kbit
+from whydrop.explaining.words.common import BBR, PACED_SHARE, kbit
+from whydrop.text.phrases import table
 from whydrop.text.quantities import duration
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
@@ -13,143 +14,84 @@ if TYPE_CHECKING:
     from whydrop.explaining.words.common import Steps, Values
     from whydrop.text.phrases import Phrase
 
-HEADLINES: dict[str, Phrase] = {
-    "dropped-by-shallow-queue": (
-        "A shallow queue of about {about|packet}, draining at {drain_rate_bps}, overflowed and dropped {losses}."
-    ),
-    "dropped-by-deep-queue": (
-        "A deep queue draining at {drain_rate_bps} delayed packets by up to {longest_wait_s} and dropped {losses} when "
-        "it was full."
-    ),
-    "held-by-shaper": (
-        "A shaper at {rate_bps} delayed packets by up to {longest_wait_s}"
-        f"[lost_besides?{BESIDES}| and dropped none]."
-    ),
-    "held-on-the-way-back": (
-        "Acknowledgments were queued on the return path: half of them for {typical_wait_s} or longer, at most for "
-        "{longest_wait_s}. This limits the sender."
-    ),
-    "marked-by-aqm": (
-        "Active queue management marked packets instead of dropping them: [marked?{marked|packet} got the congestion "
-        "mark|{echoes|echo} of congestion came back]."
-    ),
-    "dropped-by-aqm": "Active queue management dropped {losses} to keep its queue short.",
-}
+HEADLINES = table("""
+    dropped-by-shallow-queue: A shallow queue of about {about|packet}, draining at {drain_rate_bps}, overflowed and
+        dropped {losses}.
+    dropped-by-deep-queue: A deep queue draining at {drain_rate_bps} delayed packets by up to {longest_wait_s} and
+        dropped {losses} when it was full.
+    held-by-shaper: A shaper at {rate_bps} delayed packets by up to {longest_wait_s}[lost_besides?[;
+        {lost_besides|packet} lost besides]| and dropped none].
+    held-on-the-way-back: Acknowledgments were queued on the return path: half of them for {typical_wait_s} or longer,
+        at most for {longest_wait_s}. This limits the sender.
+    marked-by-aqm: Active queue management marked packets instead of dropping them: [marked?{marked|packet} got the
+        congestion mark|{echoes|echo} of congestion came back].
+    dropped-by-aqm: Active queue management dropped {losses} to keep its queue short.
+""")
 
-_SEEN_LONGEST = (
-    "; [seen_longer?all but {seen_longer} packets took less than|no packet took more than] {seen_longest_wait_s} "
-    "longer than the fastest"
-)
 
-_MISSES = (
-    "[dropped?{dropped|packet}, [hits?only {hits}|none] of them among the {lost} that were lost|no packet, although "
-    "{lost} were lost]"
-)
-
-EVIDENCE: dict[str, Phrase] = {
-    "no-queue": (
-        "a full queue of this size would have delayed packets by {queue_s} just before a drop; they were "
-        "[more_s?delayed by {more_s}|not delayed]"
-    ),
-    "no-queue-at-losses": (
-        "a full queue of this size would have delayed packets by {queue_s}; just before a loss they were "
-        "delayed by {waited_s}"
-    ),
-    "burst-came-through": (
-        "{burst_bytes} arrived within {over_s}; a queue that drains at {rate_bps} sends no faster than its rate"
-    ),
-    "holes-left": (
-        "around {empty} of {runs|loss} the neighbouring packets are apart by the time that the lost packets would have "
-        "taken: the lost packets were not dropped by a busy queue"
-    ),
-    "holes-closed": (
-        "around {closed} of {runs|loss} the neighbouring packets are as close as others: the packets were dropped by a "
-        "queue that went on sending"
-    ),
-    "waited-a-round-trip": "half of the data was queued for longer than a round trip of {base_rtt_s}",
-    "delay-before-losses": (
-        "just before a loss, the queueing delay was {median_s}[is_interval? ({low_s to high_s})], longer than for "
-        "{longer_than_share} of all packets"
-    ),
-    "queue-drains": (
-        "a queue that drains at {rate_bps} explains {explained_share} of the variance of the delays, with a median "
-        "error of {residual_s}"
-    ),
-    "queue-overflows": (
-        "a queue that drains at {rate_bps} and overflows at {limit_bytes} predicts which packets are lost: prediction "
-        "score {certainty_share} (0 % is chance, 100 % is perfect)"
-    ),
-    "came-out-at": (
-        "queued packets left at {rate_bps} (IP bytes, measured over {departures|departure})[; {unseen_share} of the "
-        "service went to packets that are in neither capture]"
-    ),
-    "found-as-much-inside": (
-        "each lost packet found {inside|packet} in the queue; no other packet found more than {most}"
-    ),
-    "found-inside": (
-        "lost packets found {low} to {high} packets in the queue (median {median}); others found up to {most}"
-    ),
-    "queue-not-full": (
-        "a full queue drops whatever arrives; lost packets found {low} to {high} in the queue, and others were "
-        "accepted with {most} in it"
-    ),
-    "acknowledgments-thinned": (
-        "a link of {rate_bps} on which a newer acknowledgment replaces a queued one would have dropped "
-        "{dropped|packet}, {hits} of them among the {lost} that were lost"
-    ),
-    "nothing-waited": "a full queue delays packets; here the longest queueing delay was {longest_wait_s}",
-    "link-busy": (
-        "a link of {rate_bps} on the path was sending for {busy_share} of the time[is_full?: its rate sets the "
-        "goodput, not the losses]"
-    ),
+EVIDENCE = table("""
+    no-queue: a full queue of this size would have delayed packets by {queue_s} just before a drop; they were
+        [more_s?delayed by {more_s}|not delayed]
+    no-queue-at-losses: a full queue of this size would have delayed packets by {queue_s}; just before a loss they
+        were delayed by {waited_s}
+    burst-came-through: {burst_bytes} arrived within {over_s}; a queue that drains at {rate_bps} sends no faster than
+        its rate
+    holes-left: around {empty} of {runs|loss} the neighbouring packets are apart by the time that the lost packets
+        would have taken: the lost packets were not dropped by a busy queue
+    holes-closed: around {closed} of {runs|loss} the neighbouring packets are as close as others: the packets were
+        dropped by a queue that went on sending
+    waited-a-round-trip: half of the data was queued for longer than a round trip of {base_rtt_s}
+    delay-before-losses: just before a loss, the queueing delay was {median_s}[is_interval? ({low_s to high_s})],
+        longer than for {longer_than_share} of all packets
+    queue-drains: a queue that drains at {rate_bps} explains {explained_share} of the variance of the delays, with a
+        median error of {residual_s}
+    queue-overflows: a queue that drains at {rate_bps} and overflows at {limit_bytes} predicts which packets are lost:
+        prediction score {certainty_share} (0 % is chance, 100 % is perfect)
+    came-out-at: queued packets left at {rate_bps} (IP bytes, measured over {departures|departure})[; {unseen_share}
+        of the service went to packets that are in neither capture]
+    found-as-much-inside: each lost packet found {inside|packet} in the queue; no other packet found more than {most}
+    found-inside: lost packets found {low} to {high} packets in the queue (median {median}); others found up to {most}
+    queue-not-full: a full queue drops whatever arrives; lost packets found {low} to {high} in the queue, and others
+        were accepted with {most} in it
+    acknowledgments-thinned: a link of {rate_bps} on which a newer acknowledgment replaces a queued one would have
+        dropped {dropped|packet}, {hits} of them among the {lost} that were lost
+    nothing-waited: a full queue delays packets; here the longest queueing delay was {longest_wait_s}
+    link-busy: a link of {rate_bps} on the path was sending for {busy_share} of the time[is_full?: its rate sets the
+        goodput, not the losses]
     # active queue management
-    "delay-unmanaged": "queue management acts on delay; just before a loss the queueing delay was {median_s}",
-    "losses-at-many-delays": (
-        "a full queue drops at one delay; losses came at {low_s to high_s}, and other packets were delayed by up to "
-        "{largest_s}"
-    ),
-    "overtook-other-flows": (
-        "{between_flows|packet} overtook packets of other flows, and [within_flows?{within_flows}|none] of their own: "
-        "each flow has its own queue"
-    ),
-    "full-queue-likelier": "a full queue makes these drops {by_nats} more likely than any law of queue management does",
-    "law-followed": (
-        "the control law of this family, fed the observed delays, makes the {events} drops and marks {gain_nats} more "
-        "likely than chance does"
-    ),
-    "marked-between": "{marked|packet} got the congestion mark between the captures",
-    "losses-not-at-longest-waits": (
-        "a full queue drops when delays are longest; before these losses they were longer than only "
-        "{longer_than_share} of all delays"
-    ),
-    "drops-only-when-full": (
-        "queue management drops before the queue is full; these losses came only at the longest delays, of {median_s}"
-    ),
-    "stood-unmanaged": (
-        "for {stood_s} without a break all packets were queued for more than {longer_than_s}, and none was dropped: "
-        "queue management acts sooner"
-    ),
-    "waits-unmanaged": (
-        "half of all packets were queued for more than {typical_s}: queue management allows no such delay"
-    ),
-    "drops-begin-late": "queue management drops long before delays of {low_s}, at which these losses began",
-    "found-nothing-inside": "queue management acts on queued packets; {share:percent} of the lost packets found none",
+    delay-unmanaged: queue management acts on delay; just before a loss the queueing delay was {median_s}
+    losses-at-many-delays: a full queue drops at one delay; losses came at {low_s to high_s}, and other packets were
+        delayed by up to {largest_s}
+    overtook-other-flows: {between_flows|packet} overtook packets of other flows, and
+        [within_flows?{within_flows}|none] of their own: each flow has its own queue
+    full-queue-likelier: a full queue makes these drops {by_nats} more likely than any law of queue management does
+    law-followed: the control law of this family, fed the observed delays, makes the {events} drops and marks
+        {gain_nats} more likely than chance does
+    marked-between: {marked|packet} got the congestion mark between the captures
+    losses-not-at-longest-waits: a full queue drops when delays are longest; before these losses they were longer than
+        only {longer_than_share} of all delays
+    drops-only-when-full: queue management drops before the queue is full; these losses came only at the longest
+        delays, of {median_s}
+    stood-unmanaged: for {stood_s} without a break all packets were queued for more than {longer_than_s}, and none was
+        dropped: queue management acts sooner
+    waits-unmanaged: half of all packets were queued for more than {typical_s}: queue management allows no such delay
+    drops-begin-late: queue management drops long before delays of {low_s}, at which these losses began
+    found-nothing-inside: queue management acts on queued packets; {share:percent} of the lost packets found none
     # models replayed
-    "fifo-would-hold": (
-        "a FIFO draining at {rate_bps} would have delayed packets by up to {longest_wait_s}, and {held_too_long} of "
-        "them by more than was seen" + _SEEN_LONGEST
-    ),
-    "shaper-would-hold": (
-        "a shaper at {rate_bps} drops nothing until its queue is full: it would have delayed packets by up to "
-        "{longest_wait_s} instead of losing {lost}" + _SEEN_LONGEST
-    ),
-    "policer-misses": "no policer fits: the best one would have dropped " + _MISSES,
-    "full-queue-misses": "no full queue fits: the best one, at {rate_bps}, would have dropped " + _MISSES,
-    "model-replayed": (
-        "replayed over the packets that entered, the model drops {dropped|packet}: {hits} of the {lost} lost ones, and "
-        "{mistaken} that were not lost[several?; of {variants} variants this one agrees best with the losses]"
-    ),
-}
+    fifo-would-hold: a FIFO draining at {rate_bps} would have delayed packets by up to {longest_wait_s}, and
+        {held_too_long} of them by more than was seen; [seen_longer?all but {seen_longer} packets took less than|no
+        packet took more than] {seen_longest_wait_s} longer than the fastest
+    shaper-would-hold: a shaper at {rate_bps} drops nothing until its queue is full: it would have delayed packets by
+        up to {longest_wait_s} instead of losing {lost}; [seen_longer?all but {seen_longer} packets took less than|no
+        packet took more than] {seen_longest_wait_s} longer than the fastest
+    policer-misses: no policer fits: the best one would have dropped [dropped?{dropped|packet}, [hits?only
+        {hits}|none] of them among the {lost} that were lost|no packet, although {lost} were lost]
+    full-queue-misses: no full queue fits: the best one, at {rate_bps}, would have dropped [dropped?{dropped|packet},
+        [hits?only {hits}|none] of them among the {lost} that were lost|no packet, although {lost} were lost]
+    model-replayed: replayed over the packets that entered, the model drops {dropped|packet}: {hits} of the {lost}
+        lost ones, and {mistaken} that were not lost[several?; of {variants} variants this one agrees best with the
+        losses]
+""")
 
 
 def with_interval(v: Values) -> dict[str, Any]:

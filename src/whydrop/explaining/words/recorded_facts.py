@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from whydrop.text.phrases import table
 from whydrop.text.quantities import duration, interval, percent, plural, rate, signed, size
 
 if TYPE_CHECKING:
@@ -114,44 +115,92 @@ def _with_and_without_load(v: Values) -> str:
     return "losses do not follow load: {idle_share} without it, {share:percent} under it"
 
 
-_CAPTURE_TELLS = "; a capture shows which"
-
 FACTS: dict[str, Phrase] = {
+    **table("""
     # this host
-    "dropped-here": "the kernel of this host dropped {packets|packet}[ at {interface}]: {reason}[, in {location}]",
-    "sent-again-after-drops-here": (
-        "{laid} of {count|retransmitted segment} followed a drop of the same bytes on this host[others_lost?; where "
-        "the others were lost is not known]"
-    ),
-    "local-stall": (
-        "{packets|segment} needed no retransmission: TCP keeps what a full queue of this host refuses until there is "
-        "room (a local stall, no congestion of the path)"
-    ),
-    "drops-not-counted": "{count|drop} came too fast to be attributed, and may have any reason",
-    "watched-too-late": "connections are older than the watch: earlier drops are not known",
-    "step-down-without-flow-control": (
-        "{interface} sends at {speed_bps}, the queue drains at {drain_rate_bps}, and flow control "
-        "[receive?never stopped the sender (no pause frame came)|is off]: bursts arrive faster than they can leave"
-    ),
+    dropped-here: the kernel of this host dropped {packets|packet}[ at {interface}]: {reason}[, in {location}]
+    sent-again-after-drops-here: {laid} of {count|retransmitted segment} followed a drop of the same bytes on this
+        host[others_lost?; where the others were lost is not known]
+    local-stall: {packets|segment} needed no retransmission: TCP keeps what a full queue of this host refuses until
+        there is room (a local stall, no congestion of the path)
+    drops-not-counted: {count|drop} came too fast to be attributed, and may have any reason
+    watched-too-late: connections are older than the watch: earlier drops are not known
+    step-down-without-flow-control: {interface} sends at {speed_bps}, the queue drains at {drain_rate_bps}, and flow
+        control [receive?never stopped the sender (no pause frame came)|is off]: bursts arrive faster than they can
+        leave
     # delay and loss
-    "delay-under-load": (
-        "median [one_way?one-way delay {where}: |round-trip time of probes: {idle_s} idle, {loaded_s} under load, ]"
-        "{change}; {idle_samples|probe} idle, {samples} under load"
-    ),
-    "own-delay-under-load": (
-        "the flows' smoothed round-trip time was {above_s} above its minimum of {idle_s}, and grew with their windows"
-    ),
-    "rate-under-load": (
-        "{counted_flows} carried {rate_bps} of IP packets in the steady load, without its start[variation?, varying by "
-        "{variation:percent} from second to second]"
-    ),
-    "retransmissions": ("the {flow_kind}s retransmitted [count?{count|segment} ({share:percent})|nothing]"),
-    "datagrams-lost": "the {flow_kind}s lost {count} of {sent|UDP packet}[count? ({share:percent})]",
-    "counted-otherwise": (
-        "the senders' kernels counted {kernel|retransmission}, the capture {captured}[reason=lost-on-the-way?: taken "
-        "at the receiver, it lacks those that were lost][reason=after-last-sample?: it goes on after their last "
-        "samples]"
-    ),
+    delay-under-load: median [one_way?one-way delay {where}: |round-trip time of probes: {idle_s} idle, {loaded_s}
+        under load, ]{change}; {idle_samples|probe} idle, {samples} under load
+    own-delay-under-load: the flows' smoothed round-trip time was {above_s} above its minimum of {idle_s}, and grew
+        with their windows
+    rate-under-load: {counted_flows} carried {rate_bps} of IP packets in the steady load, without its
+        start[variation?, varying by {variation:percent} from second to second]
+    retransmissions: the {flow_kind}s retransmitted [count?{count|segment} ({share:percent})|nothing]
+    datagrams-lost: the {flow_kind}s lost {count} of {sent|UDP packet}[count? ({share:percent})]
+    counted-otherwise: the senders' kernels counted {kernel|retransmission}, the capture
+        {captured}[reason=lost-on-the-way?: taken at the receiver, it lacks those that were
+        lost][reason=after-last-sample?: it goes on after their last samples]
+    losses-without-delay: packets were lost under load, and none was queued for more than {limit_s}: no queue was full
+    losses-not-told: neither the flows nor the probes of this recording count losses
+    no-load: the test made no load: the behaviour of queues is not known
+    no-delay-known: delays are not known: too few samples with and without load
+    direction-unknown: both directions had load, and no one-way delay shows in which of them packets are queued
+    nothing-passed: from {after_s} after the first sample on, nothing passed for {duration_s}: {probes|probe} of
+        {streams|stream} were not answered[, {silent_flows|flow} carried nothing]
+    congestion-marks: {count|packet} of {flows|flow} arrived with a congestion mark (CE, RFC 3168), which only managed
+        queues set
+    # limits
+    kernel-limited: the sender's [by_samples?samples show|kernel shows] that [sets_rate?the rate of {set_rate_bps}
+        that the test sets limited|[limit=receive-window?the receive window limited][limit=send-buffer?the send buffer
+        limited][limit=application?the application had nothing to send on][limit=pacing?the pacing rate of the socket
+        limited]] {flow} for {share:share} of {span_s}
+    end-in-trouble: from {after_s} after the first sample on[pauses?, its process did not run for {paused_s}
+        ({pauses|pause}, the longest of {longest_s})][thrown_away?, its kernel counted {thrown_away|datagram} that
+        found the receive buffer full]; these are left out of the losses and times below
+    held-by-responder: the responder [is_up?limited its reading of {flow}|paced {flow}[ to {to_bps}]] for
+        {share:share} of the time: this is its own --max-rate
+    send-buffer-full: the send buffer of {buffer_bytes} had room for {data_bytes} of data of {flow}, the most that can
+        be sent in a round trip of {rtt_s}: {flow} carried {rate_bps}, and its congestion window allowed more
+    # switches
+    port-discards: {port} discarded [discards?{discards}[ of {packets|packet}]|nothing] while the flows ran
+        ({bins|poll}, {span_s} in all)[discards?[with_losses?: in {with_both} of the {with_losses|poll} in which the
+        flows retransmitted (by chance: {chance:percent})|; the flows retransmitted nothing]]
+    port-not-known-then: the counters of {port} do not cover the time of these flows
+    shares-follow-distance: the longer a flow's round trip ({near_s to far_s}), the less it got; chance makes such an
+        order in {chance:percent} of all cases
+    shares-follow-congestion-control: every flow of {most} got more than any flow of {least}
+    # queues
+    queue-never-empties: the queue never empties: 95 % of the probes under load were queued for more than {low_s}
+    queue-empties: the queue is empty for {share:percent} of the time under load
+    flows-wait-apart: the flows' packets were queued for {flows_s}, probes of the same class for {probes_s}: each flow
+        has its own queue
+    flows-lose-apart: the flows fill the link (their sum varies by {variation:percent}) and retransmitted
+        {share:percent}, but none of {sent|probe} was lost or delayed
+    drops-below-proven-depth: segments were lost {episodes|time} at a queueing delay of no more than {standing_s},
+        although the queue has reached {peak_s}
+    waits-unmanaged: half of all probes were queued for {typical_s}: queue management allows no such delay
+    delay-stays-low: load delays packets by at most {high_s} (median, upper end of its 95 % interval)
+    # why causes are ruled out
+    queue-stands-anyway: the bottleneck's queue stays at {induced_s} and never empties: a larger window would lengthen
+        it and speed up nothing
+    load-held-by-responder: the responder's own limit reduced the rate for {share:share} of the time: the path under
+        full load is not known
+    load-held-by-host: a host, not the path, limited the flows for {share:share} of the time: they did not fill the
+        path
+    too-few-drops: losses came at {count|moment} only: a queue overflows more often
+    managed-queue-possible: the delay stays near its highest ({median_s} of {highest_s}) and losses come there: a
+        short queue or a managed one does so; a capture shows which
+    managed-deep-queue-possible: packets are queued for {standing_s}: a long queue does so, or a managed one that
+        these flows do not obey; a capture shows which
+    no-ceiling: a queue of fixed length stays near its limit; here the median delay is {median_s}, the highest
+        {highest_s}
+    drops-at-any-delay: a short queue drops when it is full; only {share:percent} of the losses came at more than half
+        of the highest delay, {highest_s}
+    rate-not-fixed: the rate [variation?varies by {variation:percent} from second to second|is not fixed]
+    flows-may-wait: [queue_s?the flows' own packets were queued for {queue_s}|the flows' own round trips are not
+        known; they may be queued where probes are not]
+    short-queue-possible: a queue of {room} would delay by no more than {limit_s}, which these probes cannot detect
+    """),
     "probes-lost": lambda v: (
         ("[sent?{lost} of {sent|probe} lost" + ("" if v["direction"] == "both" else " {where}") + " under load]")
         + ("[sent?[idle_sent?, ]][idle_sent?{idle_lost} of {idle_sent|probe} lost without load]")
@@ -159,108 +208,8 @@ FACTS: dict[str, Phrase] = {
         else "no probe was sent"
     ),
     "losses-with-and-without-load": _with_and_without_load,
-    "losses-without-delay": (
-        "packets were lost under load, and none was queued for more than {limit_s}: no queue was full"
-    ),
-    "losses-not-told": "neither the flows nor the probes of this recording count losses",
-    "no-load": "the test made no load: the behaviour of queues is not known",
-    "no-delay-known": "delays are not known: too few samples with and without load",
-    "direction-unknown": "both directions had load, and no one-way delay shows in which of them packets are queued",
-    "nothing-passed": (
-        "from {after_s} after the first sample on, nothing passed for {duration_s}: {probes|probe} of {streams|stream} "
-        "were not answered[, {silent_flows|flow} carried nothing]"
-    ),
-    "congestion-marks": (
-        "{count|packet} of {flows|flow} arrived with a congestion mark (CE, RFC 3168), which only managed queues set"
-    ),
-    # limits
-    "kernel-limited": (
-        "the sender's [by_samples?samples show|kernel shows] that [sets_rate?the rate of {set_rate_bps} that the test "
-        "sets limited|[limit=receive-window?the receive window limited][limit=send-buffer?the send buffer limited]"
-        "[limit=application?the application had nothing to send on][limit=pacing?the pacing rate of the socket "
-        "limited]] {flow} for {share:share} of {span_s}"
-    ),
     "limited-by": _limited_by,
-    "end-in-trouble": (
-        "from {after_s} after the first sample on[pauses?, its process did not run for {paused_s} ({pauses|pause}, the "
-        "longest of {longest_s})][thrown_away?, its kernel counted {thrown_away|datagram} that found the receive "
-        "buffer full]; these are left out of the losses and times below"
-    ),
-    "held-by-responder": (
-        "the responder [is_up?limited its reading of {flow}|paced {flow}[ to {to_bps}]] for {share:share} of the time: "
-        "this is its own --max-rate"
-    ),
-    "send-buffer-full": (
-        "the send buffer of {buffer_bytes} had room for {data_bytes} of data of {flow}, the most that can be sent in a "
-        "round trip of {rtt_s}: {flow} carried {rate_bps}, and its congestion window allowed more"
-    ),
     "congestion-signals": _congestion_signals,
     "throughput-by-window": _window_fit,
-    # switches
-    "port-discards": (
-        "{port} discarded [discards?{discards}[ of {packets|packet}]|nothing] while the flows ran ({bins|poll}, "
-        "{span_s} in all)[discards?[with_losses?: in {with_both} of the {with_losses|poll} in which the flows "
-        "retransmitted (by chance: {chance:percent})|; the flows retransmitted nothing]]"
-    ),
-    "port-not-known-then": "the counters of {port} do not cover the time of these flows",
-    # sharing
     "unequal-shares": _unequal,
-    "shares-follow-distance": (
-        "the longer a flow's round trip ({near_s to far_s}), the less it got; chance makes such an order in "
-        "{chance:percent} of all cases"
-    ),
-    "shares-follow-congestion-control": "every flow of {most} got more than any flow of {least}",
-    # queues
-    "queue-never-empties": "the queue never empties: 95 % of the probes under load were queued for more than {low_s}",
-    "queue-empties": "the queue is empty for {share:percent} of the time under load",
-    "flows-wait-apart": (
-        "the flows' packets were queued for {flows_s}, probes of the same class for {probes_s}: each flow has its own "
-        "queue"
-    ),
-    "flows-lose-apart": (
-        "the flows fill the link (their sum varies by {variation:percent}) and retransmitted {share:percent}, but none "
-        "of {sent|probe} was lost or delayed"
-    ),
-    "drops-below-proven-depth": (
-        "segments were lost {episodes|time} at a queueing delay of no more than {standing_s}, although the queue has "
-        "reached {peak_s}"
-    ),
-    "waits-unmanaged": "half of all probes were queued for {typical_s}: queue management allows no such delay",
-    "delay-stays-low": ("load delays packets by at most {high_s} (median, upper end of its 95 % interval)"),
-    # why causes are ruled out
-    "queue-stands-anyway": (
-        "the bottleneck's queue stays at {induced_s} and never empties: a larger window would lengthen it and speed up "
-        "nothing"
-    ),
-    "load-held-by-responder": (
-        "the responder's own limit reduced the rate for {share:share} of the time: the path under full load is not "
-        "known"
-    ),
-    "load-held-by-host": (
-        "a host, not the path, limited the flows for {share:share} of the time: they did not fill the path"
-    ),
-    "too-few-drops": "losses came at {count|moment} only: a queue overflows more often",
-    "managed-queue-possible": (
-        "the delay stays near its highest ({median_s} of {highest_s}) and losses come there: a short queue or a "
-        "managed one does so" + _CAPTURE_TELLS
-    ),
-    "managed-deep-queue-possible": (
-        "packets are queued for {standing_s}: a long queue does so, or a managed one that these flows do not obey"
-        + _CAPTURE_TELLS
-    ),
-    "no-ceiling": (
-        "a queue of fixed length stays near its limit; here the median delay is {median_s}, the highest {highest_s}"
-    ),
-    "drops-at-any-delay": (
-        "a short queue drops when it is full; only {share:percent} of the losses came at more than half of the highest "
-        "delay, {highest_s}"
-    ),
-    "rate-not-fixed": ("the rate [variation?varies by {variation:percent} from second to second|is not fixed]"),
-    "flows-may-wait": (
-        "[queue_s?the flows' own packets were queued for {queue_s}|the flows' own round trips are not known; they may "
-        "be queued where probes are not]"
-    ),
-    "short-queue-possible": (
-        "a queue of {room} would delay by no more than {limit_s}, which these probes cannot detect"
-    ),
 }
