@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 
 def one_line(text: str) -> str:
     r"""``text`` made fit to be shown in a paragraph: its line breaks are spaces.
@@ -11,6 +9,9 @@ def one_line(text: str) -> str:
     >>> one_line("one\n  two\x07")
     'one two\\x07'
     """
+    # `explain --json` starts in less time than this import takes.
+    import re
+
     return printable(re.sub(r"[ \t\r\n]+", " ", text))
 
 
