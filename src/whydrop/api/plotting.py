@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import altair
 
     from whydrop.api.recordings import Source
+    from whydrop.recording.recording import Recording
     from whydrop.show.figure import Figure
     from whydrop.show.plots.schema import Combiner, PlotSpec
 
@@ -159,10 +160,10 @@ def plot(
         keys = of_recordings.Keys(tuple(figure_by), tuple(panel_by), tuple(group_by))
         return [
             Plot(figure.titled(title), facets=True)
-            for one, spec in _chosen(name, found)
+            for one, spec in chosen(name, found)
             for figure in of_recordings.facets(one, spec, found, keys, options)
         ]
-    return [Plot(building.build(one, spec, found, options).titled(title)) for one, spec in _chosen(name, found)]
+    return [Plot(building.build(one, spec, found, options).titled(title)) for one, spec in chosen(name, found)]
 
 
 def plot_names(*recordings: Source) -> list[str]:
@@ -176,7 +177,7 @@ def plot_names(*recordings: Source) -> list[str]:
     return list(building.available(opened(recordings)))
 
 
-def _chosen(name: str | None, found: Sequence[Any]) -> list[tuple[str, PlotSpec]]:
+def chosen(name: str | None, found: Sequence[Recording]) -> list[tuple[str, PlotSpec]]:
     """The plots to draw: one by name, all of a user's file, or the default."""
     from whydrop.show.plots import building, catalogue
 

@@ -10,7 +10,7 @@ import click
 
 from whydrop.cli import ending, figures, options, quantities, usage
 from whydrop.cli.command import Command
-from whydrop.cli.plot_options import chosen_plots, plot_options
+from whydrop.cli.plot_options import plot_options
 from whydrop.cli.progress import working
 from whydrop.cli.recordings import all_opened, reading
 
@@ -116,6 +116,7 @@ def command(
 
     if plot_facets.wanted(recordings, given):
         sys.exit(plot_facets.run(recordings, wanted, kind, output, given, legend=not no_legend, size=size, title=title))
+    from whydrop.api.plotting import chosen
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
     from whydrop.show.figure import NothingToDraw
@@ -124,7 +125,7 @@ def command(
     try:
         opened = all_opened(recordings)
         made = plot_options(given)
-        plots = chosen_plots(wanted, opened)
+        plots = chosen(wanted, opened)
         for name, plot in plots:
             path = _path(output, recordings, name, kind, several=len(plots) > 1)
             with working(f"Drawing {name}"):

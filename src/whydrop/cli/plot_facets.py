@@ -108,16 +108,15 @@ def _of_store(paths: Sequence[Path], options: dict[str, Any]) -> list[Figure]:
 
 
 def _of_recordings(paths: Sequence[Path], plot: str | None, options: dict[str, Any]) -> list[Figure]:
-    from whydrop.cli.plot_options import chosen_plots, plot_options
+    from whydrop.api.plotting import chosen
+    from whydrop.cli.plot_options import plot_options
     from whydrop.show.facets import of_recordings
 
     opened = all_opened(paths)
     keys = of_recordings.Keys(options["figure_by"], options["panel_by"], options["keys"])
     made = plot_options(options)
     return [
-        figure
-        for name, spec in chosen_plots(plot, opened)
-        for figure in of_recordings.facets(name, spec, opened, keys, made)
+        figure for name, spec in chosen(plot, opened) for figure in of_recordings.facets(name, spec, opened, keys, made)
     ]
 
 

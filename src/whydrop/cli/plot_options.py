@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whydrop.recording.recording import Recording
     from whydrop.show.plots.building import PlotOptions
-    from whydrop.show.plots.schema import PlotSpec
 
 
 def plot_options(given: dict[str, Any]) -> PlotOptions:
@@ -32,15 +29,3 @@ def plot_options(given: dict[str, Any]) -> PlotOptions:
         smooth_across_load=given["smooth_across_load"] or None,
         paired=given["paired"],
     )
-
-
-def chosen_plots(wanted: str | None, opened: list[Recording]) -> list[tuple[str, PlotSpec]]:
-    """The plots to draw: one by name, all of a user's file, or the default."""
-    from whydrop.show.plots import building, catalogue
-
-    if wanted is None:
-        name = building.default(opened)
-        return [(name, catalogue.find(name))]
-    if wanted.endswith(".toml") or "/" in wanted:
-        return list(catalogue.read_file(Path(wanted)).items())
-    return [(wanted, catalogue.find(wanted))]
