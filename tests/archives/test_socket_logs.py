@@ -192,7 +192,7 @@ def test_tcpdrop_s_packets_came_from_the_other_end(tmp_path: Path) -> None:
     assert (row["local_address"], row["local_port"], row["remote_port"]) == ("10.66.65.252", 22912, 443)
     assert (row["socket_drops"], last["socket_drops"], row["retransmitted_segments"]) == (1, 2, None)
     notes = [note for piece in pieces(path) for note in piece.notes]
-    assert notes == ["Neither the file's name nor a line of it tells the day: it is taken for 1970-01-01."]
+    assert notes == ["Neither the file's name nor a line has the day: 1970-01-01 is assumed."]
 
 
 LOGS = [f"1700000000\n{TITLES}\nESTAB 0 0 {ENDS}\n\t {INFO}\n".encode(), RETRANS.encode(), DROPS.encode()]

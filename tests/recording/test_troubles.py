@@ -80,7 +80,7 @@ def test_each_end_is_told_of_in_one_sentence() -> None:
     )
     assert len(told) == 2
     assert "dropped 1 datagram," in told[0]
-    assert told[1].startswith("this host stood still for 1.00 s")
+    assert told[1].startswith("this host stood still for 1.00\xa0s")
     assert withheld_in_words([("A", {"answers_withheld_by_responders_limits": "x"}), ("B", None)]) == []
 
 

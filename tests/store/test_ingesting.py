@@ -360,7 +360,7 @@ def test_a_file_whose_process_dies_twice_is_named_and_the_others_are_read(tmp_pa
             wait_until(lambda victim=victim: first._process is not victim or failing.done())
         (read,) = failing.result(120)
         assert read.report is not None
-        assert read.report.damage == [f"{deadly}: the process that read it died, perhaps for want of memory"]
+        assert read.report.damage == [f"{deadly}: the process that read it died, perhaps because memory ran out"]
         assert [one.result(120)[-1].report.status for one in reading] == ["new"] * 3
     finally:
         pool.stop()

@@ -528,10 +528,10 @@ UNCHANGED = site_days(scattered(1000, 1), scattered(1000, 2))
                      "much speeds change by themselves is not known, so that this need not be the change's doing."),
         (FEWER, 0.6, "At dfw01 the switch discards fewer packets since the change, and clients are slower; but how "
                      "much speeds change by themselves is not known, so that this need not be the change's doing."),
-        (UNCHANGED, 1.4, "Whether discards keep downloads slow at dfw cannot be told from this change: no switch "
+        (UNCHANGED, 1.4, "Whether discards keep downloads slow at dfw does not follow from this change: no switch "
                          "surely discards more or fewer packets since."),
-        (site_days([0.0] * 15, [0.0] * 15), 1.0, "Whether discards keep downloads slow at dfw cannot be told from this "
-                                                 "change: no switch discarded a packet before or after it."),
+        (site_days([0.0] * 15, [0.0] * 15), 1.0, "Whether discards keep downloads slow at dfw does not follow from "
+                                                 "this change: no switch discarded a packet before or after it."),
     ],
 )  # fmt: skip
 def test_the_answer_comes_first(discards: pl.DataFrame, ratio: float, answer: str) -> None:
@@ -557,7 +557,7 @@ def test_only_what_stands_out_from_placebos_is_laid_to_the_change(ratio: float, 
 
 def test_what_cannot_be_told_is_said_and_not_guessed() -> None:
     first, *rest = said({})
-    assert first.endswith("cannot be told: no switch was measured both before and after the change.")
+    assert first.endswith("is unknown: no switch was measured both before and after the change.")
     assert "Speeds cannot be compared: no client has more than 10 tests in each of the two periods." in rest
 
 

@@ -306,7 +306,7 @@ def test_discards_that_could_not_be_computed_are_not_said_to_be_unmeasured(
     found = whydrop(small_fleet.store, *CHOICE)
     said = " ".join(found.stdout.split())
     assert found.exit_code == 1
-    assert "cannot be told: figure 3, discards, could not be computed." in said
+    assert "is unknown: figure 3, discards, could not be computed." in said
     assert "Figure 3, discards could not be computed: disk on fire." in said
     assert "no switch was measured" not in said
     assert "no client has more than" not in said

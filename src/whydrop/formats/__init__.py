@@ -1,1 +1,1 @@
-"""Import and export: files of other tools and of measurement platforms, and how to tell them apart."""
+"""Import and export: files of other tools and of measurement platforms, and how they are distinguished."""

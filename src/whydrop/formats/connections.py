@@ -69,10 +69,10 @@ def recording(frame: pl.DataFrame, path: Path, notes: Sequence[str] = (), damage
     rows = _numbered(frame)
     if rows.is_empty():
         without = "holds no samples of TCP connections" if frame.is_empty() else "no sample of a connection has a time"
-        told = "; ".join([*notes, *([] if damage is None else [damage])])
+        problems = "; ".join([*notes, *([] if damage is None else [damage])])
         raise RecordingError(
             f"{path}: {without}, so there is nothing to draw or to explain"
-            f"{f' ({told})' if told else ''}; `whydrop import FILE --store DIR` takes what else it has"
+            f"{f' ({problems})' if problems else ''}; `whydrop import FILE --store DIR` takes what else it has"
         )
     intervals = _intervals(rows)
     parts = {
@@ -121,7 +121,7 @@ def _tcp_info(rows: pl.DataFrame) -> pl.DataFrame:
         "time_ns",
         *_SAME,
         *(pl.col(there).alias(here) for here, there in _RENAMED.items()),
-        # A window is whole packets until the MSS changes; what is under way may end with less than one.
+        # A window is whole packets until the MSS changes; the last packet in flight may be smaller.
         *((pl.col(there) / mss).ceil().cast(pl.Int64).alias(here) for here, there in _BY_MSS.items()),
         pl.col("state").str.to_lowercase(),
     )
@@ -129,10 +129,10 @@ def _tcp_info(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _values(rows: pl.DataFrame) -> pl.DataFrame:
     """The values that BBR reports of itself, as a watch records them."""
-    told = [
+    values = [
         rows.select("flow", "time_ns", key=pl.lit(key), value=pl.col(column) / 1e6) for key, column in _OF_BBR.items()
     ]
-    return pl.concat(told).drop_nulls("value")
+    return pl.concat(values).drop_nulls("value")
 
 
 def _intervals(rows: pl.DataFrame) -> pl.DataFrame:
@@ -148,7 +148,7 @@ def _intervals(rows: pl.DataFrame) -> pl.DataFrame:
                 flow=(pl.col("flow") + way).cast(pl.Int32),
                 start_ns=pl.col("time_ns").shift(1).over("flow"),
                 end_ns="time_ns",
-                # A counter that goes back began anew.
+                # A counter that falls was reset.
                 payload_bytes=pl.when(grown >= 0).then(grown),
             )
             .drop_nulls()
@@ -163,7 +163,7 @@ def _intervals(rows: pl.DataFrame) -> pl.DataFrame:
 def _flows(rows: pl.DataFrame, intervals: pl.DataFrame) -> pl.DataFrame:
     carried = dict(intervals.group_by("flow").agg(pl.col("payload_bytes").sum()).iter_rows())
     first = ("machine", "site", "kernel")
-    told = rows.group_by("flow", maintain_order=True).agg(
+    totals = rows.group_by("flow", maintain_order=True).agg(
         *(pl.col(name).first() for name in (*_IDENTITY, *first)),
         # NDT7 does not name it, but has the state of BBR where that is at work.
         pl.coalesce(
@@ -175,7 +175,7 @@ def _flows(rows: pl.DataFrame, intervals: pl.DataFrame) -> pl.DataFrame:
     )
     names: dict[str, int] = {}
     found = []
-    for one in told.iter_rows(named=True):
+    for one in totals.iter_rows(named=True):
         local, remote = (_place(one[f"{end}_address"], one[f"{end}_port"]) for end in ("local", "remote"))
         facts = {"local": local, "remote": remote, "cookie": f"{one['test_id']} {local} {remote}"}
         facts |= {name: one[name] for name in ("test_id", "source", *first) if one[name] is not None}

@@ -1,7 +1,7 @@
 """A file of DISCO's switch telemetry as a recording: rates of each port's counters in the table ``counters``.
 
-Growth becomes rates here, as series are plotted: octets in Mbit/s, everything else in packets a second. A sample whose
-span is not known (the first of a file of version 2), or whose counter began anew, has no rate and is left out; a store
+Growth becomes rates here, as series are plotted: octets in Mbit/s, everything else in packets a second. A sample
+without a known span (the first of a file of version 2), or after a reset of its counter, is left out; a store
 (`whydrop store import`) keeps them.
 """
 
@@ -52,7 +52,7 @@ def recording(content: bytes, path: Path) -> Recording:
     )
     left_out = rates["value"].null_count()
     if left_out:
-        notes.append(f"{left_out} samples have no rate: their span is not known, or their counter began anew")
+        notes.append(f"{left_out} samples have no rate: their span is not known, or their counter was reset")
     counters = rates.drop_nulls("value").sort("host", "object", "counter", "time_ns")
     return Recording(path, _metadata(frame, path, piece.damage), {"counters": counters}, notes)
 

@@ -115,6 +115,6 @@ def _plain(head: bytes) -> bytes:
 
             return lzma.LZMADecompressor().decompress(head, _HEAD)
     except Exception:
-        # zlib.error, lzma.LZMAError, OSError, ValueError, EOFError: whoever reads it in earnest says what is wrong.
+        # zlib.error, lzma.LZMAError, OSError, ValueError, EOFError: the reader of the whole file says what is wrong.
         return b""
     return head

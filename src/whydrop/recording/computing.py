@@ -15,24 +15,24 @@ Bools = npt.NDArray[np.bool_]
 # Steps over which a smooth mean runs: the present one and those before it (Flent's default).
 SMOOTH_STEPS = 5
 
-WAYS = ("mean", "sum", "fairness", "difference-from-min", "smooth-mean")
+METHODS = ("mean", "sum", "fairness", "difference-from-min", "smooth-mean")
 
 
 def compute(by: str, values: Floats, expected: Bools) -> Floats:
     """One value a step.
 
     Args:
-        by: one of :data:`WAYS`.
+        by: one of :data:`METHODS`.
         values: one row a step, one column a series; NaN where there is none.
         expected: of the same shape; whether the series should have a value there.
 
     Raises:
-        ValueError: ``by`` is no known way.
+        ValueError: ``by`` is no known method.
     """
     if by == "difference-from-min":
         return _difference_from_min(values)
-    if by not in WAYS:
-        raise ValueError(f"no way to compute a series is called {by!r}; there are {', '.join(WAYS)}")
+    if by not in METHODS:
+        raise ValueError(f"unknown method to compute a series: {by!r}; expected one of {', '.join(METHODS)}")
     present = np.where(expected, values, 0.0)
     counts = expected.sum(axis=1).astype(np.float64)
     # A NaN where a value was expected makes the step NaN: that is meant.

@@ -18,7 +18,7 @@ _NS_PER_S = 1e9
 
 
 def growth(totals: Floats) -> Floats:
-    """How much a counter grew since the value before it; NaN of the first, and where it began anew.
+    """Growth of a counter since the value before; NaN for the first value and after a reset.
 
     A fall by more than half of 2^32 is a counter of 32 bits that was full in between (as sequence numbers are
     compared: RFC 1982). NaN among the values is passed over.
@@ -63,7 +63,7 @@ def rates_per_s(times_s: Floats, totals: Floats, spans_s: Floats) -> Floats:
     """A counter's growth a second, up to each time, over the shortest time since an earlier one that is ``spans_s``.
 
     Over less than a round-trip time a sender's rate shows in which order its acknowledgments come, and not the rate
-    that its window gives. NaN where no time is so much earlier, where the counter began anew in between, or where it
+    that its window gives. NaN where no time is so much earlier, where the counter was reset in between, or where it
     or the span is not known; a span of 0 is that to the time before.
     """
     grown = growth(totals)

@@ -129,18 +129,18 @@ def check(metadata: Any, where: str) -> dict[str, Any]:
             wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
             raise RecordingError(f"{where}: {key} is {found[key]!r:.60}; expected {wanted}")
     for key, types in _TEST_TYPES.items():
-        told = found["test"].get(key)
-        if told is not None and not isinstance(told, types):
-            raise RecordingError(f"{where}: test.{key} is {told!r:.60}; expected {types[0].__name__} or null")
+        value = found["test"].get(key)
+        if value is not None and not isinstance(value, types):
+            raise RecordingError(f"{where}: test.{key} is {value!r:.60}; expected {types[0].__name__} or null")
     if found["status"] not in STATUSES:
         raise RecordingError(f"{where}: status is {found['status']!r:.60}; expected one of {', '.join(STATUSES)}")
     return found
 
 
-def told(text: str | None) -> dict[str, Any]:
-    """The object that a column of JSON (``facts``, ``settings``) holds; empty where it is none.
+def json_object(text: str | None) -> dict[str, Any]:
+    """The object in a cell of JSON (``facts``, ``settings``); empty if there is none.
 
-    >>> told('{"mss": 1448}'), told("[1]"), told(None)
+    >>> json_object('{"mss": 1448}'), json_object("[1]"), json_object(None)
     ({'mss': 1448}, {}, {})
     """
     try:
@@ -150,17 +150,17 @@ def told(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def number(told: Any) -> float | None:
-    """A number that a program told in words, as facts of a flow have it; ``None`` where it is none.
+def number(value: Any) -> float | None:
+    """A number from a program's text, as in the facts of a flow; ``None`` if it is none.
 
     >>> number("2.5"), number("nan"), number("much"), number(None)
     (2.5, None, None, None)
     """
     try:
-        value = float(told)
+        found = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return value if math.isfinite(value) else None
+    return found if math.isfinite(found) else None
 
 
 def plain(value: Any) -> Any:

@@ -40,7 +40,7 @@ class Grid:
             started_ns: the time of step 0.
             sources: the measured series.
             test: the plan, as ``recording.json`` has it.
-            imported: series that another tool put on its own grid, whose steps need not be these.
+            imported: series that another tool put on its own grid; its steps may differ.
             silent: the names of flows that yielded nothing.
             edges_s: times across which no value is interpolated.
         """
@@ -132,7 +132,7 @@ class Grid:
         return np.asarray((self.time_s >= start_s) & (self.time_s <= end_s), dtype=np.bool_)
 
     def _span(self, name: str, source: SampledSeries) -> tuple[float, float]:
-        """From when to when a flow should yield values: as planned; where that is not told, as it did."""
+        """The time in which a flow should yield values: as planned or, without a plan, as measured."""
         seen_s = (source.samples()["time_ns"] - self._started_ns).to_numpy() / _NS_PER_S
         planned = self._flows.get(name)
         if planned is None:
@@ -170,7 +170,7 @@ def computed_plans(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         plan["name"]: plan
         for plan in (found if isinstance(found, list) else ())
-        if isinstance(plan, dict) and isinstance(plan.get("name"), str) and plan.get("by") in computing.WAYS
+        if isinstance(plan, dict) and isinstance(plan.get("name"), str) and plan.get("by") in computing.METHODS
     }
 
 

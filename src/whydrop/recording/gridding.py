@@ -85,7 +85,7 @@ def apart(
     count: int,
     edges_s: Sequence[float] = (),
 ) -> Floats:
-    """Values at steps by ``put``, of whose samples none is used across any of ``edges_s``, which are in order.
+    """Values at steps by ``put``, which uses no sample across any of ``edges_s`` (in order).
 
     What lies exactly at an edge belongs to what comes after it.
     """

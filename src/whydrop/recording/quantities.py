@@ -31,7 +31,7 @@ class Quantity:
         order: columns that the rows are sorted by before ``value`` is worked out.
         skip_null: rows without a value are no gap when series are put on a grid.
         averaged: on a grid, the mean of the samples in each step, instead of interpolation.
-        needs: columns without which no row has a value; none: only ``value`` itself tells.
+        needs: columns without which no row has a value; empty: only ``value`` itself decides.
     """
 
     key: str
@@ -58,7 +58,7 @@ def _divided(values: pl.Expr, by: float) -> pl.Expr:
     def divide(column: pl.Series) -> pl.Series:
         return pl.Series(column.to_numpy() / by, dtype=pl.Float64())
 
-    # A null is NaN on its way through numpy.
+    # In numpy a null is NaN.
     return values.cast(pl.Float64).map_batches(divide, return_dtype=pl.Float64()).fill_nan(None)
 
 
@@ -107,7 +107,7 @@ def _of_tcp(key: str, name: str, units: str, value: pl.Expr) -> Quantity:
     return Quantity(key, name, units, "tcp_info", value, pl.col("time_ns"), ("time_ns",), skip_null=True, needs=needs)
 
 
-# Busy, and held by neither window nor buffer: by the congestion window, pacing or loss recovery.
+# Busy, and limited by neither window nor buffer: by the congestion window, pacing or loss recovery.
 _NETWORK_LIMITED_NS = pl.col("busy_ns") - pl.col("receive_window_limited_ns") - pl.col("send_buffer_limited_ns")
 
 # Everything that a packet counter or a time counts is since the connection began, as the kernel gives it.
@@ -144,7 +144,7 @@ TCP_INFO = (
     _of_tcp("tcp_duplicate_sacks", "duplicate-sacks", "packets", _plain("duplicate_sacks")),
     _of_tcp("tcp_drops", "dropped-by-the-socket", "packets", _plain("socket_drops")),
     _of_tcp("tcp_sent_packets", "sent", "packets", _plain("sent_packets")),
-    # What web100's kernels told.
+    # From kernels with web100.
     _of_tcp("tcp_sample_rtt", "sample-rtt", "ms", _ms("sample_rtt_ns")),
     _of_tcp("tcp_max_rtt", "max-rtt", "ms", _ms("max_rtt_ns")),
     _of_tcp("tcp_congestion_signals", "congestion-signals", "events", _plain("congestion_signals")),
@@ -175,7 +175,7 @@ TCP_INFO = (
     _of_tcp("tcp_not_busy", "not-busy-time", "ms", derived.NOT_BUSY_MS),
 )  # fmt: skip
 
-# Other programs tell only when a probe was answered.
+# Other programs report only answered probes.
 _PROBE_TIME = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")
 
 _PROBE_ORDER = ("sequence",)
@@ -203,7 +203,7 @@ def _loss(lost: pl.Expr, known: pl.Expr) -> pl.Expr:
 # A probe that was not sent can not be lost; what an end itself lost is none of the path's.
 _TELLS_LOSS = _FATE.is_not_null() & ~_FATE.is_in(NOT_OF_PATH)
 
-# Who tells one-way delays tells also which way a probe was lost.
+# A program that reports one-way delays also reports in which direction a probe was lost.
 _TELLS_WAY = pl.col("up_ns").is_not_null() | _FATE.is_in(["lost-up", "lost-down"])
 
 PROBES = (
@@ -280,7 +280,7 @@ OWN: dict[str, Quantity] = {
 
 ALL = (*INTERVALS, *TCP_INFO, *PROBES, *FETCHES, *BURSTS)
 
-# Units of the keys of table values whose names are known; others have the unit that their name ends in, or none.
+# Units of the known keys of table values; other keys have the unit that their name ends in, or none.
 KNOWN_UNITS = {
     "tcp_cwnd": "packets",
     "sent_mbit": "Mbit/s",
@@ -300,11 +300,11 @@ KNOWN_UNITS = {
     "induced_delay": "ms",
     "dur": "s",
     # Rates of the counters of switches' ports, as the store's table names them.
-    **{f"octets.{way}": "Mbit/s" for way in ("rx", "tx")},
+    **{f"octets.{direction}": "Mbit/s" for direction in ("rx", "tx")},
     **{
-        f"{kind}.{way}": "packets/s"
+        f"{kind}.{direction}": "packets/s"
         for kind in ("unicast", "multicast", "broadcast", "discards", "errors", "pause")
-        for way in ("rx", "tx")
+        for direction in ("rx", "tx")
     },
 }
 

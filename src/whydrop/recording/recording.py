@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "RecordingError", "Series"]
 
-# Of recordings that do not tell their step; that of Flent.
+# The step of recordings without one; Flent's.
 _DEFAULT_STEP_S = 0.2
 
 # A step of more than a month is none; nanoseconds of it must fit into 64 bits.
@@ -62,7 +62,7 @@ class Recording:
         in_memory: Mapping[str, pl.DataFrame] | None = None,
         notes: list[str] | None = None,
     ) -> None:
-        """A recording whose tables are ``in_memory``, or else Parquet files or a journal in the folder ``path``."""
+        """A recording with its tables ``in_memory``, or else in files in the folder ``path``."""
         self.path = Path(path)
         self.metadata = document.check({"schema": document.SCHEMA, **metadata}, str(path))
         self.notes = list(notes or ())
@@ -112,7 +112,7 @@ class Recording:
 
     @property
     def started_ns(self) -> int:
-        """The start of the test and of the grid; where that is not told, the first sample."""
+        """The start of the test and of the grid; if unknown, the first sample."""
         told = self.metadata["started_ns"]
         return told if isinstance(told, int) else self._first_and_last()[0]
 
@@ -153,7 +153,7 @@ class Recording:
         return self._by_flow.of_flow(name, flow, wanted or tables.TABLES[name])
 
     def series(self, *patterns: str) -> list[Series]:
-        """Its series in order of the test whose names match any pattern; none given: all.
+        """The series with names that match any pattern, in order of the test; no pattern: all.
 
         Patterns are those of ``fnmatch``, with case. Without ``::`` they mean flows' own series and computed ones;
         further quantities of a flow and counters need it: "TCP upload*::tcp_cwnd".
@@ -290,7 +290,7 @@ class Recording:
         rows = counts.get(name) if isinstance(counts, dict) else None
         if rows and not table_files.has_parquet(self.path, name):
             raise RecordingError(
-                f"{self.path}: {name}.parquet is missing, of which {document.FILE_NAME} tells {rows} rows: "
+                f"{self.path}: {name}.parquet is missing; according to {document.FILE_NAME} it has {rows} rows: "
                 "the recording was not copied whole"
             )
         return table_files.from_parquet(self.path, name, self.notes)

@@ -19,7 +19,7 @@ _SECRET_KEY = re.compile(r"secret|passw|token|credential|private_?key|psk|commun
 # Options of command lines that are followed by a secret.
 _SECRET_OPTION = re.compile(r"(--?(?:secret|password|passwd|token|hmac|username|user)[= ]+)(\S+)", re.IGNORECASE)
 
-# Keys whose values (or, of the second, whose keys) are names of hosts; also those of Flent's metadata.
+# Keys with names of hosts as values (the second set: as keys of an object); also those of Flent's metadata.
 _HOST_KEYS = {"host", "hosts", "host_name", "local_host", "connecting_to", "target", "gateway", "http_getter_dns"}
 _KEYED_BY_HOST = {"hosts", "egress", "remote_metadata"}
 _NETWORK_KEYS = {"ssid", "essid", "bssid"}
@@ -81,7 +81,7 @@ class Redactor:
         return frame
 
     def text(self, text: str) -> str:
-        """Text with pseudonyms for what must not be told."""
+        """Text with pseudonyms for names, addresses, paths and secrets."""
         text = _SECRET_OPTION.sub(lambda match: match[1] + HIDDEN, text)
         for host in _URL_HOST.findall(text):
             self._learn_host(host)
@@ -140,7 +140,7 @@ class Redactor:
             return text
         if address.is_loopback or address.is_unspecified:
             return text
-        # An interface's name names nobody, and without it the address would be of any link.
+        # The name of an interface identifies no person, and without it the address is ambiguous.
         return self._pseudonym(f"ipv{address.version}", address.compressed) + percent + zone
 
     # Documents.

@@ -101,7 +101,7 @@ class Sources(Mapping[str, SampledSeries]):
         return sum(1 for _ in self)
 
     def matching(self, wanted: Callable[[Series], bool]) -> list[Series]:
-        """The series that are wanted, as far as their names tell, and that have values."""
+        """The series with wanted names that have values."""
         return [
             self[name].series
             for name, candidates in self._candidates.items()
@@ -134,7 +134,7 @@ class Tables:
             nulls = self._columns(name, column)[column].null_count()
             rows = self._rows_of(name)
             if nulls and column != "flow":
-                # Of most columns all flows tell, or none does.
+                # Most columns have values for all flows or for none.
                 told = self._columns(name, "flow", column).drop_nulls(column)["flow"].unique()
                 self._told[name, column] = frozenset(told)
             else:
@@ -308,7 +308,7 @@ def _dropped(reason: str, rows: pl.DataFrame) -> SampledSeries:
 
 
 def _rates(ordered: pl.DataFrame, factor: float) -> pl.DataFrame:
-    """Of a counter that counts up, its increase a second; nothing where it began anew."""
+    """The increase a second of a cumulative counter; nothing after a reset."""
     increase = pl.col("value").diff()
     elapsed_s = pl.col("time_ns").diff() / 1e9
     return ordered.select(

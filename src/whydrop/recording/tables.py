@@ -1,7 +1,7 @@
 """The tables of a recording: their columns, types and units.
 
 Every time is ``int64`` nanoseconds since the Unix epoch, UTC, in the local host's clock. A table that a recording has
-nothing for is absent. A column may be null where the source does not tell it.
+nothing for is absent. A null is a value that the source does not report.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ INTERVALS: Schema = {
     "payload_bytes": _I64,
     "goodput_bps": _F64,  # payload_bytes * 8 / (end - start), or as the other program said it
     "packets": _I64,  # udp: received in order of counting, duplicates left out
-    "lost": _I64,  # udp: missing by sequence number; late arrivals are taken back in a later interval (negative)
+    "lost": _I64,  # udp: missing by sequence number; late arrivals are subtracted in a later interval (negative)
     "reordered": _I64,  # udp: arrived behind a later one
     "delay_ns": _I64,  # udp: mean one-way delay, corrected by the clock offset
     "jitter_ns": _I64,  # udp: mean |difference of successive one-way delays|
 }
 
-# The sender's TCP_INFO (linux/tcp.h), as its kernel told it of the flow's socket. Counters are since the connection
-# began. What a kernel or another program does not tell is null.
+# The sender's TCP_INFO (linux/tcp.h), as its kernel reports it for the flow's socket. Counters are since the connection
+# began. A value that a kernel or another program does not report is null.
 TCP_INFO: Schema = {
     "flow": _I32,
     "time_ns": _I64,
@@ -77,7 +77,7 @@ TCP_INFO: Schema = {
     "state": _TEXT,  # of RFC 9293: established, fin-wait-1, close-wait, closed, ...
     "congestion_state": _TEXT,  # of Linux: open, disorder, reduced (by ECN or locally), recovery, loss (a timeout)
     "sacked_packets": _I64,
-    "in_retransmission_packets": _I64,  # sent again and not yet acknowledged
+    "in_retransmission_packets": _I64,  # retransmitted and not yet acknowledged
     "timeouts_in_a_row": _I64,
     "probes_in_a_row": _I64,  # of a zero window, or keepalive, that were not answered
     "backoff": _I64,  # how often the timeout was doubled
@@ -114,7 +114,7 @@ TCP_INFO: Schema = {
     "send_memory_bytes": _I64,
     "send_buffer_bytes": _I64,
     "socket_drops": _I64,  # packets that the socket itself dropped
-    # What web100 counts (RFC 4898) and Linux does not tell: of imported files.
+    # Counted by web100 (RFC 4898) and not by Linux: from imported files.
     "congestion_limited_ns": _I64,
     "sender_limited_ns": _I64,  # the application and the send buffer together
     "max_congestion_window_packets": _I64,
@@ -143,10 +143,10 @@ PROBES: Schema = {
     "scheduled_ns": _I64,
     "sent_ns": _I64,  # sent - scheduled is the sender's own timer error
     "received_ns": _I64,  # the answer's arrival; null if none came
-    "rtt_ns": _I64,  # without the time that the far end held it
-    "up_ns": _I64,  # one-way delays, corrected by the clock offset (table clocks tells its uncertainty)
+    "rtt_ns": _I64,  # without the time that the probe spent in the far end
+    "up_ns": _I64,  # one-way delays, corrected by the clock offset (table clocks has its uncertainty)
     "down_ns": _I64,
-    # ok, late (answered after the timeout), lost-up, lost-down, lost (which way is not known), not-sent,
+    # ok, late (answered after the timeout), lost-up, lost-down, lost (direction unknown), not-sent,
     # far-end (lost by the far end itself, or left without an answer by its limits: no loss of the path)
     "fate": _TEXT,
     "duplicates": _I32,  # answers beyond the first
@@ -217,7 +217,7 @@ POLLS: Schema = {
     "start_ns": _I64,
     "end_ns": _I64,
     "cpu_ns": _I64,  # processor time of the thread that asked
-    "sockets": _I64,  # that the kernel told of
+    "sockets": _I64,  # that the kernel reported
     "missed": _I64,  # polls that were due since the one before and were not made
     "interrupted": _BOOL,  # sockets came or went meanwhile: one may be missing
 }
@@ -230,15 +230,15 @@ DROPS: Schema = {
     "location": _TEXT,  # the kernel's function that dropped them
     "protocol": _TEXT,  # the innermost that is known: tcp, udp, icmp, ipv4, arp, ...
     "interface": _TEXT,  # that they were at
-    "arrived_by": _TEXT,  # the interface by which they came; null: made by this host, or not told
-    "source": _TEXT,  # address:port; null: not told, or too many to keep apart
+    "arrived_by": _TEXT,  # the interface by which they came; null: sent by this host, or unknown
+    "source": _TEXT,  # address:port; null: unknown, or too many to list
     "destination": _TEXT,
     "packets": _I64,
     "bytes": _I64,
-    "here": _BOOL,  # of the network namespace of the watch; null: not told
+    "here": _BOOL,  # of the network namespace of the watch; null: unknown
 }
 
-# TCP segments that this host sent again, by interval and connection.
+# TCP segments that this host retransmitted, by interval and connection.
 RETRANSMISSIONS: Schema = {
     "start_ns": _I64,
     "end_ns": _I64,

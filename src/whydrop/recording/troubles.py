@@ -1,4 +1,4 @@
-"""Troubles of the ends of a test themselves: an end that stood still, a responder whose receive buffer was full.
+"""Faults of a test's own ends: an end that stood still, a responder with a full receive buffer.
 
 What was lost then was not lost on the path. Each host's metadata of a recording have them under ``troubles``.
 """
@@ -76,7 +76,7 @@ def in_words(troubles: list[Trouble]) -> list[str]:
     """One sentence for each end.
 
     >>> in_words([Trouble("far", "pause", 0, 10**9)])
-    ['the responder far stood still for 1.00 s: the path did not cause this']
+    ['the responder far stood still for 1.00\\xa0s: the path did not cause this']
     """
     found = []
     for host in dict.fromkeys(one.host for one in troubles):
@@ -92,7 +92,7 @@ def in_one_sentence(host: str | None, pauses: int, paused_s: float, lost: int) -
     """The troubles of one end, as `run`, `show` and `explain` say them.
 
     >>> in_one_sentence(None, 2, 0.5, 0)
-    'this host stood still for 500 ms in 2 pauses: the path did not cause this'
+    'this host stood still for 500\\xa0ms in 2 pauses: the path did not cause this'
     """
     did = []
     if pauses:
@@ -105,7 +105,7 @@ def in_one_sentence(host: str | None, pauses: int, paused_s: float, lost: int) -
 
 
 def withheld_in_words(flows: Iterable[tuple[str, Any]]) -> list[str]:
-    """Probes that a responder did not answer for its limits, of flows with what was told of each.
+    """Probes that a responder's limits left unanswered, from flows and their facts.
 
     >>> withheld_in_words([("Ping", {"answers_withheld_by_responders_limits": "3"}), ("Other", {})])
     ["the responder's limits left 3 probes of Ping without an answer: the path did not lose them"]
@@ -122,7 +122,7 @@ def withheld_in_words(flows: Iterable[tuple[str, Any]]) -> list[str]:
 
 
 class Fates:
-    """Probes of which it is known that an end itself lost them: their fate is told anew."""
+    """Probes with the fates of those corrected that an end itself is known to have lost."""
 
     def __init__(
         self, troubles: list[Trouble], hosts: Mapping[int, str | None], facts: Mapping[int, Mapping[str, Any]]
@@ -132,7 +132,7 @@ class Fates:
         Args:
             troubles: of all ends.
             hosts: of each flow of probes, the responder's name.
-            facts: of each flow of probes, what its runner told once.
+            facts: the runner's facts on each flow of probes.
         """
         self._overflows = [one for one in troubles if one.kind == "overflow" and one.host is not None]
         self._hosts = hosts

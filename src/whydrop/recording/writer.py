@@ -60,7 +60,7 @@ class RecordingWriter:
         self._written_metadata: dict[str, Any] | None = None
         self._finished = False
         self._revised: Callable[[str, pl.DataFrame], pl.DataFrame] = lambda _, frame: frame
-        self._lock = threading.Lock()  # of what was appended; never held while something is written
+        self._lock = threading.Lock()  # of the appended rows; free while rows are written
         self._writing = threading.Lock()
         self._lock_file: int | None = None
         self._begin()

@@ -94,7 +94,7 @@ def _outcome(summary: Summary) -> Iterator[Text]:
     """Everything that a reader of the numbers must know first, and the words that the user gave the test."""
     recording = summary.recording
     metadata = recording.metadata
-    facts = ((row["name"], documents.told(row["facts"])) for row in summary.flows)
+    facts = ((row["name"], documents.json_object(row["facts"])) for row in summary.flows)
     for line in [*troubles.in_words(troubles.of_metadata(metadata)), *troubles.withheld_in_words(facts)]:
         yield Text(f"{capital(line)}.", "warning")
     for key in ("title", "note"):

@@ -1,13 +1,13 @@
 """Making one part of the many parts of a day, so that rows are never there twice, even if the program dies in between.
 
-1. The new part is put into ``compacting/``, where nobody reads; it says itself which parts it replaces.
+1. The new part is put into ``compacting/``, which readers skip; it lists the parts that it replaces.
 2. The old parts are removed.
 3. The new one is moved into the day's folder.
 
-Whoever writes to the table next (and holds the lock, so that nobody else is at it) finds the part in ``compacting/``
+The next writer of the table, which has the lock, finds the part in ``compacting/``
 and does steps 2 and 3 again. Who only reads takes it for the parts that it replaces, wherever it is (`snapshot`). To
 those who read the files without this module the rows of the day are missing until then: the lesser evil, as nothing
-would tell them of rows that are there twice.
+would show them duplicate rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The contents of a store, as its parts' footers tell."""
+"""The contents of a store, from the footers of its parts."""
 
 from __future__ import annotations
 

@@ -75,14 +75,14 @@ class Files:
         return f"{place.rstrip('/')}/{name}" if name else place
 
     def exists(self, name: str) -> bool:
-        """True if there is such a file."""
+        """True if the file exists."""
         from pyarrow import fs
 
         with self._named(name):
             return bool(self.filesystem.get_file_info(self.path(name)).type == fs.FileType.File)
 
     def sizes(self, folder: str, suffix: str) -> dict[str, int]:
-        """The files in a folder and the folders below it whose names end with ``suffix``, by name: their bytes.
+        """The size in bytes of each file with a name that ends in ``suffix``, in a folder and the folders below it.
 
         Hidden ones are left out; a folder that is missing has none.
         """

@@ -1,6 +1,6 @@
 """Which rows are new: rows compared by key with each other and with those that are there already.
 
-The first row of a key stays. Another is a duplicate when it says nothing else: what one of the two does not tell (null)
+The first row of a key stays. Another is a duplicate if it says nothing else: a value that one of the two lacks (null)
 is no contradiction. Otherwise it is in conflict: it is left out all the same, counted, and shown with both values.
 """
 
@@ -50,7 +50,7 @@ class Merged:
 
 
 def merge(table: str, rows: pl.DataFrame, existing: pl.DataFrame) -> Merged:
-    """Leave out the rows whose key another row before them has, in ``existing`` or in ``rows`` themselves.
+    """Leave out rows with the key of an earlier row, in ``existing`` or in ``rows`` themselves.
 
     Args:
         table: a name in `tables.TABLES`.
@@ -80,7 +80,7 @@ def _without_source(merged: Merged) -> Merged:
 
 
 def _judge(table: str, left_out: pl.DataFrame, stayed: pl.DataFrame, result: Merged) -> None:
-    """Tell duplicates from conflicts, and count both by source."""
+    """Distinguish duplicates from conflicts, and count both by source."""
     keys = list(tables.KEYS[table])
     values = [name for name in tables.TABLES[table] if name not in keys]
     pairs = left_out.join(stayed.select(*keys, *values), on=keys, how="left", nulls_equal=True, suffix=_THERE)

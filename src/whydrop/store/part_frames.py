@@ -28,13 +28,13 @@ class Reader:
 
         Raises:
             StoreError: one is there and cannot be opened, and rows are to be compared with its own (``to_compare``):
-                left out for want of a permission, or of a network, they would be added a second time.
+                left out because a permission or the network is missing, they would be added a second time.
         """
         found = self.files.sizes(parts.folder(table, day), ".parquet")
         return {name: size for name, size in found.items() if self.is_sound(table, name, size, to_compare=to_compare)}
 
     def is_sound(self, table: str, name: str, size: int, *, to_compare: bool = False) -> bool:
-        """True if a part can be read, as far as its two ends tell; one that cannot is noted.
+        """True if both ends of a part can be read; a part that cannot is noted.
 
         Raises:
             PartGoneError: it is not there any more.
@@ -161,5 +161,5 @@ def _foreign(table: str, content: NativeFile) -> str | None:
 
 
 def first_line(reason: Exception) -> str:
-    """The problem; polars tells its plans behind that."""
+    """The problem, without the query plan that polars appends."""
     return str(reason).strip().partition("\n")[0]

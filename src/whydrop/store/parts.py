@@ -2,7 +2,7 @@
 
 Parquet's own means make them small and let a query read little of them: sorted rows with statistics for each group of
 half a million, text by dictionary, times as differences (DELTA_BINARY_PACKED), all compressed with zstd. Columns of
-text are plain strings to whoever reads them.
+text are plain strings to any reader.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_OF_A_GROUP = 1 << 19
-# Parts that `compact` makes of several are called so; whoever writes parts of their own calls them otherwise.
+# The names of parts that `compact` makes of several; parts written by others have other names.
 COMPACTED = "compacted-"
-# The folder of rows without a time, in the way that Spark and DuckDB read as null.
+# The folder of rows without a time; Spark and DuckDB read its name as null.
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 
 _MAGIC = b"PAR1"
@@ -86,7 +86,7 @@ def encoded(table: str, frames: Iterable[pl.DataFrame], metadata: dict[str, str]
 
 
 def damage(size: int, content: pa.NativeFile) -> str | None:
-    """Faults of a part, as far as its two ends tell: enough to find one that was cut short.
+    """Faults of a part, found at its two ends: enough to find a truncated one.
 
     Args:
         size: of the file, bytes.

@@ -83,7 +83,7 @@ def _put_in_place(reader: Reader, there: _Sizes, staged: str, size: int) -> None
 def _steady(files: Files, table: str, days: Iterable[str] | None) -> tuple[_Sizes, _Sizes]:
     """The parts in their places and the staged ones, as they were at one moment.
 
-    A listing takes time. A row may move between two parts while it is made: into a staged one whose folder was listed
+    A listing takes time. A row may move between two parts meanwhile: into a staged one in a folder that was listed
     before, or out of it into a folder that was. Then a part is gone, or a compacted one new, in the next listing.
     """
     before = _listing(files, table, days)

@@ -1,7 +1,7 @@
-"""How long a sample covers whose own file does not say: as long as it was since the sample before, where that is there.
+"""The time that a sample covers if its own file does not say: the time since the sample before, if there is one.
 
 A file of DISCO's version 2 begins with a growth since the poll before, which is in the file before. When it was, that
-one tells: its counters must be what these were before they grew. Counters that stand still would fit any older poll;
+one shows: its counters must be what these were before they grew. Counters that stand still would fit any older poll;
 so one that grew has to be among those of the poll, and none may contradict.
 """
 
@@ -15,7 +15,7 @@ _SERIES = (*_POLL, "port", "counter")
 
 
 def filled(table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of a table, in their order; of samples whose span is not known, with those that the samples before tell.
+    """Rows of a table, in their order; unknown spans of samples are derived from the samples before.
 
     Args:
         table: a name in `tables.TABLES`; only ``counters`` has spans.

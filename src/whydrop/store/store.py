@@ -7,7 +7,7 @@ Whatever fails, nothing that was in the store is lost, and nothing is in it twic
 * A source is noted in ``sources`` when all of its rows are in. If the program dies before that, the source is read
   again, and its rows are found to be there.
 * One writer at a time changes a table: a lock, which the kernel lets go of when its holder dies.
-* Who only reads needs no lock and no permission to write: what is there tells which parts count (`snapshot`).
+* A reader needs no lock and no permission to write: the files themselves show which parts count (`snapshot`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Store:
         return cls(files)
 
     def add(self, table: str, frame: pl.DataFrame) -> Added:
-        """Add rows; those whose key is there already are left out.
+        """Add rows; rows with a known key are left out.
 
         Args:
             table: a name in `tables.TABLES`.
@@ -175,7 +175,7 @@ class Store:
         """Rows of a table, or of some of its UTC days, with the column ``day``; read when they are collected.
 
         Damaged parts are left out, and named in :attr:`notes`. If the store is compacted between this call and the
-        collecting, the latter fails for want of a file: never are rows missing or there twice.
+        collecting, the latter fails because a file is missing: rows are never missing or there twice.
         """
         _check_table(table)
         return self._reader.lazy(table, snapshot.sound(self._reader, table, days))
@@ -256,7 +256,7 @@ def _checked(sha256: str) -> str:
 
 
 def _refuse_foreign(files: Files) -> None:
-    """A store is not made among other things: whoever mistyped a path would find them mixed."""
+    """Refuse a folder with other files: a mistyped path would mix them with the store's."""
     # The description may come into being at any time: another process may be making the same store.
     ours = (*tables.TABLES, SOURCES, DESCRIPTION)
     other = next((name for name in files.names("") if name not in ours), None)

@@ -1,7 +1,8 @@
 """The tables of a store: their columns, types, units and keys.
 
 Every time is ``int64`` nanoseconds since the Unix epoch, UTC. Durations are nanoseconds too (``_ns``), sizes are bytes,
-rates bit/s. What a source does not tell is null, never zero. Only types that DuckDB, Spark and BigQuery share are used.
+rates bit/s. What a source does not report is null, never zero. All types are shared
+by DuckDB, Spark and BigQuery.
 
 All tables have a further column ``day``, written as a folder's name: the UTC day (``2018-02-11``) of the table's time
 column, as text.
@@ -20,13 +21,13 @@ _I64, _F64, _TEXT = pl.Int64(), pl.Float64(), pl.String()
 # A poll that was missed has no row: the next one's span is longer.
 COUNTERS: Schema = {
     "end_ns": _I64,  # when the counter was read (DISCO v1: the end of the window)
-    "span_ns": _I64,  # since the sample before; null: not known (the first of a file whose forerunner is not there)
+    "span_ns": _I64,  # since the sample before; null: unknown (the first of a file without a predecessor)
     "metro": _TEXT,  # group of sites, such as dfw
     "site": _TEXT,  # such as dfw07
-    "switch": _TEXT,  # name of the switch; DISCO: s1.dfw07, whichever way the file spells it
+    "switch": _TEXT,  # name of the switch; DISCO: s1.dfw07, however the file spells it
     "machine": _TEXT,  # the host behind the port, or the one that polled: mlab2. Null where there is none
     "port": _TEXT,  # uplink, local, or the name that the operator gave it
-    # What is counted, and which way, seen from the switch: octets.rx, octets.tx, and the same with unicast,
+    # What is counted, and in which direction, seen from the switch: octets.rx, octets.tx, and the same with unicast,
     # multicast, broadcast, discards, errors, pause; queue.<n>.discards.tx for vendors' queues
     "counter": _TEXT,
     "value": _F64,  # growth in the span; null after a reset, and of a counter's first reading
@@ -34,8 +35,8 @@ COUNTERS: Schema = {
     "poll_start_ns": _I64,
     "poll_end_ns": _I64,
     # ok, or why it is not simply that, joined by "+" in this order: gap (polls before it were missed), wrap (the
-    # counter's 32 bits were full in between), reset (it began anew: value is null), repaired (the file confused
-    # two series, and these numbers tell which is which), interpolated (not a whole number: RRD's average)
+    # counter's 32 bits were full in between), reset (it restarted: value is null), repaired (the file confused
+    # two series, and these numbers show which is which), interpolated (not a whole number: RRD's average)
     "quality": _TEXT,
 }
 
@@ -152,7 +153,7 @@ TCP: Schema = {
     "max_pacing_rate_bps": _F64,  # null: none is set
     "delivery_rate_app_limited": pl.Boolean(),  # the delivery rate is what the application sent
     "duplicate_sacks": _I64,  # D-SACK (RFC 2883): retransmissions that were not needed
-    "socket_drops": _I64,  # packets that the socket itself dropped, on their way in
+    "socket_drops": _I64,  # received packets that the socket itself dropped
 }
 
 TABLES: dict[str, Schema] = {
@@ -163,7 +164,7 @@ TABLES: dict[str, Schema] = {
     **capture_tables.TABLES,
 }
 
-# The column whose UTC day is the folder.
+# The time column; its UTC day names the folder.
 TIME: dict[str, str] = {
     "counters": "end_ns",
     "polls": "due_ns",
@@ -174,7 +175,7 @@ TIME: dict[str, str] = {
 KEYS: dict[str, tuple[str, ...]] = {
     "counters": ("site", "switch", "machine", "port", "counter", "end_ns"),
     "polls": ("switch", "due_ns"),
-    # without the server's name, which a file outside its archive does not tell; its address does for it
+    # without the server's name, which a file outside its archive lacks; its address stands for it
     "ndt": ("time_ns", "direction", "local_address", "local_port", "remote_address", "remote_port"),
     "tcp": ("test_id", "source", "local_port", "remote_address", "remote_port", "time_ns", "elapsed_ns"),
     "captures": ("capture", "whydrop", "status"),  # a failed one may be tried again

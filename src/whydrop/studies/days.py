@@ -14,9 +14,9 @@ Values = NDArray[np.float64]
 
 # With fewer days in a period its spread and the dependence of its days are not known.
 LEAST_DAYS = 5
-# Days that depended on each other more closely would be a walk, of which two weeks tell nothing.
+# Days that depended on each other more closely would be a random walk, about which two weeks say nothing.
 _MOST_DEPENDENT = 0.9
-# Where nothing tells it: what is usual of traffic.
+# The usual value of traffic, if the days are too few to estimate it.
 _UNKNOWN_DEPENDENCE = 0.5
 
 
@@ -77,7 +77,7 @@ def dependence(windows: Sequence[Window]) -> float:
 
 
 def effective(days: NDArray[np.int64], autocorrelation: float) -> float:
-    """How many independent days tell as much of the mean as these, with their lag-1 autocorrelation."""
+    """The equivalent number of independent days for the mean, by the lag-1 autocorrelation."""
     if not len(days):
         return 0.0
     apart = np.abs(days[:, None] - days[None, :])
@@ -85,5 +85,5 @@ def effective(days: NDArray[np.int64], autocorrelation: float) -> float:
 
 
 def effective_for_variance(days: NDArray[np.int64], autocorrelation: float) -> float:
-    """How many independent days tell as much of the variance: squares of deviations have its square."""
+    """The equivalent number of independent days for the variance: their squares have its square."""
     return effective(days, autocorrelation**2)

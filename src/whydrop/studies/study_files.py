@@ -50,7 +50,7 @@ def write(
         folder: gets ``report.html``, ``study.json`` (the document and the files), ``figures/NAME.KIND`` and
             ``tables/NAME.KIND``.
         formats: some of ``FORMATS``.
-        progress: told the file, how many are done, and how many there are.
+        progress: called with the file, how many are done, and how many there are.
 
     Returns:
         The files, in the order of writing.

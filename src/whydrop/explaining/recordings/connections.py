@@ -34,7 +34,7 @@ def apart(recording: Recording) -> tuple[Iterator[Recording], list[str]]:
     flows = recording.table("flows")
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in flows.filter(pl.col("kind") == "tcp").iter_rows(named=True):
-        facts = document.told(row["facts"]) if row["facts"] else {}
+        facts = document.json_object(row["facts"]) if row["facts"] else {}
         own = facts.get("cookie") if isinstance(facts, dict) else None
         groups.setdefault((own, row["host"]) if own is not None else row["flow"], []).append(row)
     carried = sorted(groups.values(), key=lambda rows: -sum(row["payload_bytes"] or 0 for row in rows))

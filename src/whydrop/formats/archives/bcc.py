@@ -1,6 +1,6 @@
 """Logs of bcc's ``tcpretrans`` and ``tcpdrop`` (https://github.com/iovisor/bcc), as rows of ``tcp``.
 
-Each line is an event, and so a row: how many segments of the connection were sent again, or how many packets to it
+Each line is an event, and so a row: how many segments of the connection were retransmitted, or how many packets to it
 this host's TCP dropped, since the log began. Lines have only the time of the day: the day is that of the file's name,
 or of a line with a date before; the clock is taken for UTC.
 """
@@ -31,7 +31,7 @@ _EVENT = re.compile(
     r"(?P<time>\d\d:\d\d:\d\d) +(?P<pid>\d+) +(?:(?P<version>[46]) +)?(?P<first>\S+:\d+) +(?P<kind>[RL]?>|) *"
     r"(?P<second>\S+:\d+) +(?P<state>[A-Z_0-9]+)(?P<flags> +\([A-Z|]*\))?.*"
 )
-# tcpretrans -c counts, and tells no time.
+# tcpretrans -c counts, and prints no time.
 _COUNT = re.compile(r"(?P<first>\S+:\d+) +<-> +(?P<second>\S+:\d+) +(?P<count>\d{1,18})\s*")
 _STATES = {
     "SYN_SENT": "SYN-SENT", "SYN_RECV": "SYN-RECEIVED", "NEW_SYN_RECV": "SYN-RECEIVED", "FIN_WAIT1": "FIN-WAIT-1",
@@ -119,7 +119,7 @@ def _frame(log: _Log, name: str, of: Host | None) -> pl.DataFrame:
 def _notes(log: _Log) -> list[str]:
     notes = []
     if log.rows and log.day_ns < 2 * _DAY_NS:
-        notes.append("Neither the file's name nor a line of it tells the day: it is taken for 1970-01-01.")
+        notes.append("Neither the file's name nor a line has the day: 1970-01-01 is assumed.")
     if log.probes:
         notes.append(counted("Attempts of tail loss probes left out", log.probes))
     return notes

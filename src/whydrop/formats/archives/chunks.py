@@ -26,7 +26,7 @@ class Count:
 
     rows: int = 0  # that are new
     duplicates: int = 0  # that were there already
-    conflicts: int = 0  # whose key was there already, with other values
+    conflicts: int = 0  # rows with a known key and other values
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Given:
 
 @dataclass
 class Chunk:
-    """Some pieces of a file; of a large one the next ones. The last tells what came of the file."""
+    """Some pieces of a file; of a large one the next ones. The last has the report on the file."""
 
     pieces: list[Piece]
     report: FileReport | None = None
@@ -100,7 +100,7 @@ def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
     except (RecordingError, OSError) as reason:
         _fail(report, file, str(reason) if isinstance(reason, RecordingError) else f"{report.path}: {reason.strerror}")
     except Exception as reason:
-        # Readers are meant to say what is wrong with a file in one of the ways above; one file never stops the others.
+        # Readers report a bad file by one of the errors above; no other error of one file stops the others.
         _fail(
             report,
             file,

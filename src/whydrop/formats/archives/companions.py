@@ -1,4 +1,4 @@
-"""The ``.meta`` beside a web100 test's snaplogs: which server it was, and what the test told its user."""
+"""The ``.meta`` beside a web100 test's snaplogs: its server, and the results that its user saw."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from whydrop.formats.archives import Piece, disco_growth, disco_windows
 from whydrop.formats.archives.disco_rows import Series, Warnings, joined
 
 _MACHINE = re.compile(r"mlab[0-9]")
-# Whichever way it is spelled: s1.dfw07.measurement-lab.org, s1-dfw07.measurement-lab.org
+# In either spelling: s1.dfw07.measurement-lab.org, s1-dfw07.measurement-lab.org
 _SITE = re.compile(r"s1[\-.]([a-z]{3}[0-9t]{2})(?![a-z0-9])")
 _METRIC = re.compile(r"switch\.(queue\.[^.]+\.[^.]+|[^.]+)\.(.+)\.(rx|tx)", re.DOTALL)
 # Names are repeated in each row.
@@ -45,7 +45,7 @@ def pieces_of(content: bytes, source: str, name: str) -> list[Piece]:
     Args:
         content: of the file, decompressed.
         source: where it came from, for messages.
-        name: the file's own name, which tells when it ends.
+        name: the file's own name, which has the time of its end.
 
     Returns:
         One piece for the table ``counters``. A damaged file gives all that is before the damage.
@@ -60,7 +60,7 @@ def pieces_of(content: bytes, source: str, name: str) -> list[Piece]:
 
 @dataclass(frozen=True)
 class SwitchPort:
-    """Whose counters they are, as the table names it."""
+    """The owner of the counters, as the table names it."""
 
     metro: str | None
     site: str | None
@@ -69,7 +69,7 @@ class SwitchPort:
 
 
 def place(experiment: str, hostname: str) -> SwitchPort:
-    """The switch and the machine that polled it, whichever way a file spells them.
+    """The switch and the machine that polled it, however a file spells them.
 
     >>> place("s1.svg01.measurement-lab.org", "mlab3.svg01.measurement-lab.org")
     SwitchPort(metro='svg', site='svg01', switch='s1.svg01', machine='mlab3')

@@ -1,7 +1,7 @@
 """DISCO's version 2: differences of counters, as the poller made them without a thought of wraps and resets.
 
 A failed poll leaves a gap, and the next difference spans it. Differences are of 64 bits without a sign, so that one of
-2^63 or more means a counter that fell: it wrapped, if it has 32 bits, or it began anew.
+2^63 or more means a counter that fell: it wrapped, if it has 32 bits, or it was reset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORD_32 = 1 << 32
 # What the poller asks for by OIDs of 32 bits: ifInDiscards, ifInErrors, dot3InPauseFrames and their like.
 COUNTED_IN_32_BITS = ("discards", "errors", "pause")
 
-# A reset is told from a wrap by how much the counter would have grown; where the time since the poll before is not
+# A reset is distinguished from a wrap by the growth that a wrap would mean; where the time since the poll before is not
 # known, half of what 32 bits hold is taken for too much.
 _MOST_OF_UNKNOWN_SPAN = _WORD_32 // 2
 
@@ -113,7 +113,7 @@ def _without_value(sample: Sample) -> Sample:
 
 
 def _resets(grown: Sequence[Grown]) -> set[tuple[str, str, int]]:
-    """When a port's counters began anew: one of 64 bits, which takes centuries to wrap, fell."""
+    """The times of a port's resets: a counter of 64 bits, which takes centuries to wrap, fell."""
     return {
         (metric.of.switch, metric.of.port, sample.second)
         for metric in grown

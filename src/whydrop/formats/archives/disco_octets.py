@@ -1,7 +1,7 @@
 """The fault of DISCO's version 2 until 2022-01-11: two metrics ``switch.octets.local.tx``, and none ``.rx``.
 
 The poller's configuration named ifHCInOctets so too, and wrote the two in random order. (M-Lab's own tables have
-zeroes for these days.) Which of them is which is told by the size of frames: the octets of a direction, divided by its
+zeroes for these days.) The size of frames shows which is which: the octets of a direction, divided by its
 packets, must be a size that Ethernet has.
 """
 
@@ -34,7 +34,7 @@ _PORT = "local"
 _BEGAN_S = 1_598_918_400  # 2020-09-01T00:00Z
 _MENDED_S = 1_642_550_400  # 2022-01-19T00:00Z
 
-WAYS = ("rx", "tx")
+DIRECTIONS = ("rx", "tx")
 
 _Values = Mapping[int, int]  # by second
 
@@ -81,33 +81,35 @@ def _groups(sent: Sequence[Grown]) -> list[list[Grown]]:
 
 
 def _repaired(sent: Sequence[Grown], metrics: Sequence[Grown], warnings: Warnings) -> Iterator[tuple[Grown, str]]:
-    packets = {way: _packets(metrics, way) for way in WAYS}
+    packets = {direction: _packets(metrics, direction) for direction in DIRECTIONS}
     for group in _groups(sent):
         where = f"{group[0].of.port} from {group[0].samples[0].second}"
-        ways = _only_possible(group, packets)
-        if ways is None:
+        directions = _only_possible(group, packets)
+        if directions is None:
             warnings.add(
-                "Metrics octets.tx may be octets.rx, and the size of frames does not tell which: they are left out",
+                "Metrics octets.tx may be octets.rx, and the size of frames does not show which: they are left out",
                 where,
             )
             continue
-        named = list(zip(group, ways, strict=True))
-        sizes = ", ".join(f"{_frame_bytes(one, packets[way]):.0f} B a packet as {way}" for one, way in named)
-        warnings.add("Two metrics have one name, octets.tx: told apart by the size of frames", f"{where}: {sizes}")
-        for one, way in named:
+        named = list(zip(group, directions, strict=True))
+        sizes = ", ".join(
+            f"{_frame_bytes(one, packets[direction]):.0f} B a packet as {direction}" for one, direction in named
+        )
+        warnings.add("Two metrics have one name, octets.tx: distinguished by the size of frames", f"{where}: {sizes}")
+        for one, direction in named:
             for sample in one.samples:
                 sample.flags.append("repaired")
-            yield one, f"octets.{way}"
+            yield one, f"octets.{direction}"
 
 
-def _packets(metrics: Sequence[Grown], way: str) -> _Values:
+def _packets(metrics: Sequence[Grown], direction: str) -> _Values:
     """A port's packets in one direction, of all kinds that the file counts."""
     total: dict[int, int] = {}
     for metric in metrics:
-        if metric.of.counter == f"unicast.{way}":
+        if metric.of.counter == f"unicast.{direction}":
             total |= _values(metric)
     for metric in metrics:
-        if metric.of.counter in (f"broadcast.{way}", f"multicast.{way}"):
+        if metric.of.counter in (f"broadcast.{direction}", f"multicast.{direction}"):
             for second, value in _values(metric).items():
                 if second in total:
                     total[second] += value
@@ -119,12 +121,15 @@ def _values(metric: Grown) -> _Values:
 
 
 def _only_possible(group: Sequence[Grown], packets: Mapping[str, _Values]) -> tuple[str, ...] | None:
-    """Which way each metric of a group counts, where only one answer is possible."""
+    """The direction that each metric of a group counts, if only one answer is possible."""
     for most_bytes in (MOST_FRAME_BYTES, MOST_JUMBO_BYTES):
         possible = [
-            ways
-            for ways in permutations(WAYS, len(group))
-            if all(_is_possible(one, packets[way], most_bytes) for one, way in zip(group, ways, strict=True))
+            directions
+            for directions in permutations(DIRECTIONS, len(group))
+            if all(
+                _is_possible(one, packets[direction], most_bytes)
+                for one, direction in zip(group, directions, strict=True)
+            )
         ]
         if possible:
             return possible[0] if len(possible) == 1 else None

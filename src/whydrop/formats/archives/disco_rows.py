@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NS = 1_000_000_000
 
 # No switch of the platform had ports of more than 10 Gb/s. Ten times that leaves no doubt, and what a counter that
-# began anew is taken for is commonly nine orders of magnitude beyond.
+# was reset is taken for is commonly nine orders of magnitude beyond.
 FASTEST_BPS = 100e9
 # An Ethernet frame of 64 B, its preamble and the gap behind it.
 _LEAST_WIRE_BYTES = 84

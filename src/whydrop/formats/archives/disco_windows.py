@@ -27,7 +27,7 @@ def rows_of(series: Sequence[Series], name: str, warnings: Warnings) -> Rows:
 
     Args:
         series: its metrics.
-        name: of the file, which commonly tells when it ends.
+        name: of the file, which commonly has the time of its end.
         warnings: what was amiss is added to them.
     """
     rows = Rows()
@@ -96,7 +96,7 @@ def _checked(
             qualities.append("ok" if value.is_integer() else "interpolated")
         else:
             warnings.add(
-                "Values are more than a port can carry, as RRD makes them of counters that began anew: taken as resets",
+                "Values are more than a port can carry, as RRD computes them after a reset: taken as resets",
                 f"{of.name}: {value:g} at {end}",
             )
             checked.append(None)
@@ -115,7 +115,7 @@ def _named_end_s(name: str) -> int | None:
 
 
 def _told_end_s(bounds: Sequence[int]) -> int | None:
-    """When a file ends whose name does not tell: with a full hour that is not its beginning."""
+    """The end of a file without a time in its name: the next full hour after its beginning."""
     if not bounds:
         return None
     first, last = min(bounds), max(bounds)

@@ -183,7 +183,7 @@ class _Batch:
         return chunk.report is not None
 
     def write(self) -> None:
-        """Write all rows, and then note the files whose rows these were; Ctrl-C has its effect behind that."""
+        """Write all rows, and then note their files; Ctrl-C takes effect after that."""
         long_calls.completed(self._write)
 
     def _write(self) -> None:

@@ -17,8 +17,8 @@ def load(content: bytes) -> tuple[Any, str | None]:
     >>> load(b'{"a": [1, 2], "b": [3, 4, {"c": 5, "d": ')
     ({'a': [1, 2], 'b': [3, 4]}, 'no JSON from offset 40 on: Expecting value')
 
-    What is in a list is whole or not there: half a measurement tells neither when it was nor what it lacks. A damaged
-    document of which nothing can be used gives None.
+    What is in a list is whole or not there: half a measurement has no reliable time or content. A damaged
+    document without a usable part gives None.
     """
     text = content[:MOST_BYTES].decode(errors="replace")
     try:

@@ -1,4 +1,4 @@
-"""The kind of file that a member is: by its first bytes, and by its name where they do not tell."""
+"""The kind of file that a member is: by its first bytes or, if they do not decide, by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linux's ``tcp_info`` (include/uapi/linux/tcp.h) as columns of the table tcp, whoever recorded it.
+"""Linux's ``tcp_info`` (include/uapi/linux/tcp.h) as columns of the table tcp, from any program.
 
 tcp-info records the structure as bytes, NDT5 and NDT7 as JSON with M-Lab's names of its fields; both are brought to a
 frame of the names in `FIELDS` here (whole numbers, null where absent) and then to the table's columns and units.
@@ -37,7 +37,7 @@ _NO_THRESHOLD = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH, segments
 
 
 def columns() -> list[pl.Expr]:
-    """Expressions over a frame of `FIELDS` (all ``Int64``), one for each column of ``tcp`` that Linux tells."""
+    """Expressions over a frame of `FIELDS` (all ``Int64``), one for each column of ``tcp`` that Linux reports."""
     plain = {
         "acked_bytes": "BytesAcked",
         "received_bytes": "BytesReceived",

@@ -73,7 +73,7 @@ def _change_ns(before: str, now: str, step_ns: int) -> int:
 def line_ns(line: str) -> tuple[int, str | None] | None:
     """The time that a line consists of, in nanoseconds since the epoch; None where it is something else.
 
-    Second is the name of a time zone that does not tell how far it is from UTC, if it has such a one: the time is then
+    Second is the name of a time zone without a known offset from UTC, if there is one: the time is then
     taken for UTC. It is empty where a local time does not even name its zone.
 
     >>> line_ns("1700000000.25"), line_ns("Tue Nov 14 22:13:20 CET 2023")

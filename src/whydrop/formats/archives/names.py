@@ -42,7 +42,7 @@ class Host:
 
     @property
     def name(self) -> str | None:
-        """The host's full name as its tests recorded it until 2020, whichever way a file spells it."""
+        """The host's full name as its tests recorded it until 2020, however a file spells it."""
         return f"{self.machine}.{self.site}.measurement-lab.org" if self.machine else None
 
 
@@ -57,7 +57,7 @@ class NdtFile:
 
     @property
     def direction(self) -> str | None:
-        """``upload`` (client to server), ``download``, or None where the kind does not tell."""
+        """``upload`` (client to server), ``download``, or None if the kind implies neither."""
         return {"c2s": "upload", "s2c": "download"}.get(self.kind.partition("_")[0])
 
 

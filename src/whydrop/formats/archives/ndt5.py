@@ -45,7 +45,7 @@ def ndt_rows(document: dict[str, Any], name: str, of: Host | None) -> tuple[list
 
 
 def _speed(megabits: Any, error: bool) -> float | None:
-    """Mb/s as bit/s. A test that failed before it could tell says 0: that is no speed."""
+    """Mb/s as bit/s. A test that failed before it measured says 0, which is no speed."""
     if isinstance(megabits, bool) or not isinstance(megabits, int | float):
         return None
     try:

@@ -29,8 +29,8 @@ def is_netlink(head: bytes) -> bool:
 def read(content: bytes, name: str, of: Host | None) -> Snapshots:
     """The sockets, up to the damage.
 
-    A file holds several answers about the same sockets, and nothing in it tells when each was given, or which
-    connection it is of all that a host ever had: the file's name and a number tell rows apart, and their order.
+    A file holds several answers about the same sockets. It has neither the time of each nor the identity of the
+    connection: the file's name and a number distinguish rows, and give their order.
     """
     snapshots: list[Snapshot] = []
     offset, damage = 0, None

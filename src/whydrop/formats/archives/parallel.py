@@ -24,7 +24,7 @@ MOST_BYTES_SENT = 8 << 20
 LEAST_BYTES = 24 << 20
 _AHEAD = 4  # files that each process may be ahead of the writing
 
-# Forking a process whose other threads hold locks, as polars' do, may never come to an end.
+# A fork may never end if other threads have locks, as polars' do.
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 _Read = list[Chunk]
@@ -129,11 +129,11 @@ class _Reader:
             if isinstance(answer, Exception):
                 raise answer
             return list(answer)
-        words = f"{file.path}: the process that read it died, perhaps for want of memory"
+        words = f"{file.path}: the process that read it died, perhaps because memory ran out"
         return [Chunk([], FileReport(str(file.path), "unreadable", bytes=file.bytes, damage=[words]))]
 
     def _replaced(self) -> bool:
-        """Have another process instead of the one that died; not where nobody is to read any more."""
+        """Replace the process that died, unless reading has ended."""
         with self._changing:
             if not self._ended:
                 self._process.join()

@@ -212,7 +212,7 @@ class _Gathering:
             self._tcp += frames
             self._tests += tests
             return
-        # The damage is told once, with what comes first.
+        # The damage is reported once, with the first piece.
         if frames or not tests:
             yield self._piece("tcp", frames, member, damage=damage)
         if tests:

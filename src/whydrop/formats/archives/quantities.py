@@ -26,7 +26,7 @@ def column(values: npt.NDArray[Any], factor: int = 1, valid: npt.NDArray[np.bool
 def unwrapped(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
     """A counter of 32 bits without its wraps, from its first value on.
 
-    A step down of more than half the range is a wrap. A smaller one cannot be told from damage, and stays.
+    A step down of more than half the range is a wrap. A smaller one may be damage, and stays.
     """
     wide = values.astype(np.int64)
     down = np.diff(wide) < -(1 << 31)

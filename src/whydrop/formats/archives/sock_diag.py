@@ -45,7 +45,7 @@ class Snapshot:
     congestion_control: bytes | None = None
     bbr: bytes | None = None
     test_id: str | None = None  # UUID of the connection
-    host: Host | None = None  # whose socket it is
+    host: Host | None = None  # the socket's host
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Socket:
-    """Whose socket it is."""
+    """The socket's host."""
 
     state: int
     local_address: str

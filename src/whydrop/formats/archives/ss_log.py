@@ -66,7 +66,7 @@ _PLAIN: tuple[tuple[str, str, float], ...] = (
     ("receiver_limited_ns", "rwnd_limited", 1e6),
     ("send_buffer_limited_ns", "sndbuf_limited", 1e6),
 )
-# Zero where it is left out and this key is there, which the same kernel, or a later one, tells; the empty one always.
+# Zero where it is left out and this key is there, which the same kernel, or a later one, prints; the empty one always.
 _ZERO = {
     "retransmitted_segments": "", "lost_segments": "", "flight_bytes": "mss",
     "acked_bytes": "bytes_received", "received_bytes": "bytes_acked",

@@ -102,7 +102,7 @@ class Gunzip:
 
 
 def _before_the_damage(inflate: Any, data: bytes, size: int) -> tuple[bytes, int]:
-    """The output of a step that failed: zlib drops it, so the input is fed anew, byte by byte."""
+    """The output of a step that failed: zlib drops it, so the input is fed again, byte by byte."""
     out = bytearray()
     for index in range(len(data)):
         try:
@@ -119,7 +119,7 @@ def _before_the_damage(inflate: Any, data: bytes, size: int) -> tuple[bytes, int
 class Unzstd:
     """A zstd stream unpacked (RFC 8878), all its frames.
 
-    Blocks (up to 128 KiB unpacked) are all or nothing: what a damaged one held is lost.
+    Blocks (up to 128 KiB unpacked) are all or nothing: the content of a damaged one is lost.
     """
 
     # Arrow's reader unpacks all that one read of its source gave it, and throws it all away at an error. So where one

@@ -116,7 +116,7 @@ def _to_next_header(stream: Buffered) -> int:
 
 
 def _header(block: bytes) -> _Header | None:
-    """The fields of a header whose sum is right; None of anything else."""
+    """The fields of a header with a correct checksum; None of anything else."""
     if len(block) < _BLOCK or not block[0]:
         return None
     stated = _number(block[148:156])

@@ -76,7 +76,7 @@ class Snaplog:
     body_offset: int
     record_bytes: int
     trailing_bytes: int  # after the last whole record, or after the millionth
-    misplaced: int  # records whose mark is damaged; they are left out
+    misplaced: int  # records with a damaged mark; they are left out
     misplaced_offset: int | None  # of the first of them
 
     def address(self, variable: str) -> str | None:

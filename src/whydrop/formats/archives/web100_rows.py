@@ -119,7 +119,7 @@ def ndt_row(
     Args:
         log: the snaplog.
         rows: of `tcp_rows`.
-        name: of the file: it tells time and direction.
+        name: of the file: it has the time and the direction.
         companion: what the test's ``.meta`` says.
         of: the server as the archive is named.
         last: the largest index of a record that may be the last (M-Lab's tables: `MLAB_LAST_INDEX`).
@@ -184,7 +184,7 @@ def _flight(log: Snaplog) -> dict[str, pl.Series]:
     if sent is None or acknowledged is None:
         return {}
     flight = (sent.astype(np.int64) - acknowledged.astype(np.int64)) % (1 << 32)
-    # The other way round for a moment, while a timeout goes back to what was not acknowledged.
+    # The opposite holds for a moment, while a timeout goes back to the first unacknowledged byte.
     return {"flight_bytes": column(flight, 1, flight < 1 << 31)}
 
 

@@ -2,7 +2,7 @@
 
 What was imported from Flent goes back as it came: its own metadata, its grid, its raw values. Of our own recordings
 the series of the flows and the computed ones become results on the grid, the rows of the tables raw values, and the
-metadata are told in Flent's words; everything else that a recording knows stands under ``WHYDROP``.
+metadata get Flent's keys; everything else of a recording stands under ``WHYDROP``.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _with_variation(recording: Recording, probes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merged(rows: list[Row]) -> list[Row]:
-    """Rows in order of time; those that tell of one moment become one, unless they tell the same thing twice."""
+    """Rows in order of time; rows of one moment become one, unless both have the same key."""
     merged: list[Row] = []
     for row in sorted(rows, key=lambda row: row["t"]):
         if merged and merged[-1]["t"] == row["t"] and not (merged[-1].keys() & row.keys()) - {"t"}:

@@ -1,4 +1,4 @@
-"""Raw values whose times contradict the grid of their own file, as after a clock that was set, or of another clock.
+"""Raw values with times that contradict the grid of their own file: the clock was set, or is another one.
 
 Flent puts every series on its grid while the test runs; a raw time stamp is whatever the tool's clock said. Where the
 two are far apart the grid holds: the stamps are put right by it where that can be done, else the grid's values stand
@@ -17,7 +17,7 @@ from whydrop.formats.flent.upgrade import FlentFile, Row
 
 _NS = 1_000_000_000
 
-# Tools begin and end some seconds beside the grid, and tell some of their values late.
+# Tools begin and end some seconds beside the grid, and print some of their values late.
 _NEAR_S = 15.0
 # Less of the grid, or of the raw values, than this may be without the other.
 _MOST_APART = 0.1

@@ -124,7 +124,7 @@ def _convert_units(file: FlentFile) -> None:
     """Before version 4 some raw values were in the units of the tool, and not in those of the series."""
     for name, rows in file.raw.items():
         if "UDP" in name:
-            # netperf's UDP_RR told transactions a second. Its rows are known by their duration.
+            # netperf's UDP_RR printed transactions a second. Its rows are recognised by their duration.
             _change(rows, "val", lambda value: 1000.0 / value if value else None, needs="dur")
         elif name == "HTTP latency":
             _change(rows, "val", lambda value: value * 1000.0)

@@ -22,7 +22,7 @@ COMPUTING = {
     "FairnessRunner": "fairness",
 }
 
-# Names of computed series of files that do not tell the runner.
+# Names of computed series in files without the runner.
 _COMPUTED_ENDINGS = {" avg": "mean", " sum": "sum", " totals": "sum", " fairness": "fairness"}
 
 # Keys of raw rows that have a column; in Flent's units, and the factor to ours.
@@ -84,7 +84,7 @@ class Values:
         )
 
     def _ordered_names(self) -> list[str]:
-        """Every series of the file, in the order of its test where it tells that."""
+        """Every series of the file, in the order of its test if the file has it."""
         names = list(dict.fromkeys([*self.file.results, *self.file.raw]))
         order = {name: entry.get("IDX") for name, entry in self.file.series_metadata.items()}
         place = {name: position for position, name in enumerate(names)}
@@ -257,7 +257,7 @@ def _flow_row(
         "host": host,
         "dscp": (int(tos) >> 2) & 63 if tos is not None else None,
         "congestion_control": meta["CONG_CONTROL"] if isinstance(meta.get("CONG_CONTROL"), str) else None,
-        # What D-ITG told of each packet is its delay, whatever the file says.
+        # D-ITG's value for each packet is its delay, whatever the file says.
         "units": "ms" if name == "VoIP" else (str(meta.get("UNITS") or "") or None) if kind == "value" else None,
         "start_ns": min(times, default=None),
         "end_ns": max(times, default=None),

@@ -16,14 +16,14 @@ class Whole:
     """The totals of one stream, as iperf3 said them at its end; ``None`` where it did not, or never heard them.
 
     Attributes:
-        told: its part of the end section.
+        reported: its part of the end section.
         payload_bytes, mean_bps: what arrived.
         sent_bytes: by the sender's count.
         retransmitted: segments.
         sent_packets, lost_packets, jitter_ms: of UDP, as the receiver counted them.
     """
 
-    told: Object
+    reported: Object
     payload_bytes: float | None = None
     mean_bps: float | None = None
     seconds: float | None = None
@@ -49,8 +49,8 @@ class End:
 
     def congestion_control(self) -> str | None:
         """The sender's."""
-        told = self._end.get("sender_tcp_congestion")
-        return told if isinstance(told, str) else None
+        algorithm = self._end.get("sender_tcp_congestion")
+        return algorithm if isinstance(algorithm, str) else None
 
     def own_counts(self) -> Iterator[tuple[int, Object]]:
         """Socket and totals of each stream as this end counted them, for runs without intervals (``-i 0``)."""
@@ -61,7 +61,7 @@ class End:
                 yield own["socket"], own
 
     def of(self, socket: int, *, is_upload: bool, is_alone: bool) -> Whole:
-        """The totals of a stream; ``is_alone`` where no other one went the same way."""
+        """The totals of a stream; ``is_alone`` if no other stream has its direction."""
         for stream in as_objects(self._end.get("streams")):
             if any(as_object(part).get("socket") == socket for part in stream.values()):
                 udp = as_object(stream.get("udp"))
@@ -72,21 +72,21 @@ class End:
         sender, receiver = as_object(stream.get("sender")), as_object(stream.get("receiver"))
         arrived, sent = _positive(receiver.get("bytes")), _positive(sender.get("bytes"))
         again = number(sender.get("retransmits"))
-        # Of a download the retransmissions are the far end's to tell.
-        told = again is not None and again >= 0 and sent is not None and (is_upload or self._exchanged)
+        # The far end reports the retransmissions of a download.
+        is_known = again is not None and again >= 0 and sent is not None and (is_upload or self._exchanged)
         return Whole(
             stream,
             payload_bytes=arrived,
             mean_bps=number(receiver.get("bits_per_second")) if arrived is not None else None,
             sent_bytes=sent,
-            retransmitted=again if told else None,
+            retransmitted=again if is_known else None,
         )
 
     def _datagrams(self, stream: Object, udp: Object, is_upload: bool, is_alone: bool) -> Whole:
         packets, lost, size = (number(udp.get(key)) for key in ("packets", "lost_packets", "bytes"))
         seconds = _positive(udp.get("seconds"))
         if not is_upload:
-            # A server writes zeros of what it received: its intervals tell.
+            # A server writes zeros of what it received: its intervals have the values.
             rate = number(udp.get("bits_per_second")) if _positive(size) is not None else None
             return Whole(stream, _positive(size), rate, seconds, jitter_ms=number(udp.get("jitter_ms")))
         received = as_object(self._end.get("sum_received"))

@@ -1,9 +1,10 @@
-"""One run of iperf3, as ``--json`` writes it, as a recording: TCP, UDP and SCTP, either way or both at once.
+"""One run of iperf3, as ``--json`` writes it, as a recording: TCP, UDP and SCTP, in one or both directions.
 
 iperf3 counts at this end only: an upload's intervals are what was sent, a download's what was received, unless the
 server's own output is there (``--get-server-output``). The fact ``counted_at`` of a flow says which; its mean over the
-whole test is the receiver's wherever iperf3 tells it. Of UDP what was sent is no goodput: an upload is one interval of
-what arrived, as the end section has it, and what was sent in each interval is the series ``NAME::sent_mbit``.
+whole test is the receiver's wherever iperf3 reports it. What a UDP sender sent is
+no goodput: an upload is one interval with the received bytes of the end section; the sent bytes of each interval are
+the series ``NAME::sent_mbit``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from whydrop.recording.tables import TABLES
 
 _NS = 1_000_000_000
 
-# An interval shorter than this share of the usual one is the rest of a test: it tells no rate.
+# An interval shorter than this share of the usual one is the rest of a test, and has no rate.
 _SHORTEST_INTERVAL = 0.1
 
 # Of a UDP flow: what its sender sent, as a further series.
@@ -92,17 +93,17 @@ class _Output:
         return self.end.of(socket, is_upload=direction == "up", is_alone=alike == 1)
 
     def _missing(self) -> Iterator[str]:
-        """Words for what a whole run would have told."""
+        """Words for what a whole run would have reported."""
         if not self.streams:
             return
         if not self.has_time:
-            yield "iperf3 told no time of day: times are since its start"
+            yield "iperf3 reported no time of day: times are since its start"
         if self.protocol not in ("TCP", "UDP"):
             yield f"flows of {self.protocol} are shown as those of TCP are"
         if not self.end.is_there:
             yield "iperf3's end section is missing: what the far end counted is not known"
         elif any(
-            self._direction(socket) == "up" and whole.told and whole.payload_bytes is None
+            self._direction(socket) == "up" and whole.reported and whole.payload_bytes is None
             for socket, whole in self._wholes.items()
         ):
             yield "iperf3 had no result from the far end: what the receiver counted is not known"
@@ -128,7 +129,7 @@ class _Output:
         told = self.streams[socket][0].get("sender")
         if isinstance(told, bool):
             return "up" if told else "down"
-        # Versions before 3.7 tell it only of the whole test, as the client sees it.
+        # Versions before 3.7 report it only for the whole test, as the client sees it.
         return "down" if bool(self.settings.get("reverse")) != self.is_server else "up"
 
     def _name(self, socket: int) -> str:
@@ -144,7 +145,7 @@ class _Output:
         return self._direction(socket) == "up" and socket not in self.far
 
     def _arrived(self, flow: int, socket: int, own: list[Object]) -> list[Object]:
-        """Intervals of what arrived; of TCP what was sent comes near enough, of UDP only the end tells."""
+        """Intervals at the receiver; for TCP the sent bytes are close enough, for UDP only the end section has them."""
         if self._direction(socket) == "up" and socket in self.far:
             return self._intervals(flow, self.far[socket])
         if self.protocol != "UDP" or not self._counted_at_sender(socket) or not own:
@@ -202,7 +203,7 @@ class _Output:
         whole = self._wholes[socket]
         facts: Object = {
             "counted_at": "sender" if self._counted_at_sender(socket) else "receiver",
-            "iperf3": whole.told,
+            "iperf3": whole.reported,
         }
         if whole.mean_bps is not None:
             facts["mean_value"] = whole.mean_bps / 1e6
@@ -231,7 +232,7 @@ class _Output:
         }
 
     def _retransmitted_in_all(self, socket: int, whole: Whole) -> Object:
-        """Under the names that netperf has for them; of a download the end section alone tells."""
+        """Under the names that netperf has for them; for a download from the end section alone."""
         mss = rows.segment_bytes(self.start)
         counts = [number(stream.get("retransmits")) for stream in self.streams[socket]]
         known = [count for count in counts if count is not None and count >= 0]
@@ -312,7 +313,7 @@ def _by_socket(content: Object) -> tuple[dict[int, list[Object]], int]:
 
 
 def _without_rests(rows: list[Object]) -> list[Object]:
-    """Intervals in order, those that are too short to tell a rate joined to the one before."""
+    """Intervals in order; an interval too short for a rate is joined to the one before."""
     spans = sorted(row["end_ns"] - row["start_ns"] for row in rows)
     shortest_ns = spans[len(spans) // 2] * _SHORTEST_INTERVAL if spans else 0
     kept: list[Object] = []

@@ -45,7 +45,7 @@ class Row:
             (``cohens-h``); NaN where there is none.
         p: adjusted by Holm over all metrics and pairs of sides.
         margin: differences up to this are too small to matter.
-        verdict: ``apart`` where no error could be told, but the samples of these runs hardly overlap: so it was in
+        verdict: ``apart`` if no error is known, but the samples of these runs hardly overlap: so it was in
             these runs, whatever others would bring.
         why: why nothing could be said, where it could not; how the values were had, where that is not obvious.
     """
@@ -228,7 +228,7 @@ def _least_error(run: Measured) -> float:
 
 def _unresolved(one: Sequence[Measured], other: Sequence[Measured]) -> str:
     if any(run.statistic is None for run in (*one, *other)):
-        return "one number a run, of which nothing tells how certain it is; repeat the runs"
+        return "one number a run, without a measure of its uncertainty; repeat the runs"
     if all(np.ptp(run.lead) == 0 for run in (*one, *other)):
         return "the samples do not vary at all"
     return "too few independent samples: they change too slowly for the length of the run; measure longer"
@@ -269,8 +269,8 @@ def _notes(sides: Sequence[Side]) -> list[str]:
     notes = []
     if any(len(side.recordings) < GROUP_FROM for side in sides):
         notes.append(
-            f"Fewer than {GROUP_FROM} recordings on a side: intervals tell how certain these runs' own values are, not "
-            "how much runs vary. What is established holds for these runs; repeat them to say it of the path."
+            f"Fewer than {GROUP_FROM} recordings on a side: intervals show the uncertainty within these runs, not how "
+            "much runs vary. What is established holds for these runs; repeat them to say it of the path."
         )
     durations = [
         {(recording.metadata.get("test") or {}).get("length_s") for recording in side.recordings} for side in sides

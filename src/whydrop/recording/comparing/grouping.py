@@ -123,7 +123,7 @@ def _value(recording: Recording, label: str, key: str) -> str:
 
 
 def _batches(recordings: Sequence[Recording]) -> list[str]:
-    """A name for each recording's batch and test; a batch that was run twice is two, told apart by their order."""
+    """A name for each recording's batch and test; a batch that ran twice is two, numbered in order."""
     named, identity = [], []
     for recording in recordings:
         batch = recording.metadata.get("batch") or {}

@@ -41,7 +41,7 @@ class Metric:
     """A quantity that is measured, whatever the recording.
 
     Attributes:
-        negligible: differences up to this, in its units, matter to nobody;
+        negligible: differences up to this, in its units, do not matter;
         negligible_share: or up to this share of the first value, whichever is more.
     """
 
@@ -63,8 +63,8 @@ METRICS = {
         Metric("rtt-median", "Round-trip time under load, median", "ms", "lower", 1.0, 0.02),
         Metric("rtt-p99", "Round-trip time under load, 99th percentile", "ms", "lower", 2.0, 0.05),
         Metric("induced-latency", "Induced latency", "ms", "lower", 1.0, 0.02),
-        Metric("loss-up", "Loss of probes on the way there", "%", "lower", 0.1),
-        Metric("loss-down", "Loss of probes on the way back", "%", "lower", 0.1),
+        Metric("loss-up", "Loss of probes to the far end", "%", "lower", 0.1),
+        Metric("loss-down", "Loss of probes from the far end", "%", "lower", 0.1),
         Metric("loss", "Loss of probes", "%", "lower", 0.1),
         Metric("fairness-down", "Fairness of downloads (Jain)", "", "higher", 0.02),
         Metric("fairness-up", "Fairness of uploads (Jain)", "", "higher", 0.02),
@@ -188,7 +188,7 @@ def _shared(metric: Metric, recording: Recording, flows: together.Members, steps
 
 
 def _unknown(metric: Metric, flows: together.Members, others: float = np.nan, words: str = "") -> Measured:
-    """A metric that is not known of all flows, as some have no values; its words tell what is known of the others."""
+    """A metric that is unknown because some flows have no values; its text gives the values of the others."""
     parts = ["not known", flows.words_of_absent(), words]
     if np.isfinite(others):
         parts.append(f"the others {significant(others)} {metric.units}".rstrip())
@@ -316,7 +316,7 @@ def _step_means(steps: NDArray[np.int64], values: Values, count: int) -> Values:
 
 
 def _filled(values: Values) -> Values:
-    """A series whose gaps are filled along straight lines, so that its dependence can be estimated."""
+    """A series with its gaps interpolated linearly, so that its autocorrelation can be estimated."""
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
         return np.zeros(len(values))
@@ -330,7 +330,7 @@ def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     rows = rows.filter(pl.col("fate").is_not_null() & ~pl.col("fate").is_in(NOT_OF_PATH))
     if rows.is_empty():
         return []
-    # Only streams whose far end tells the way count for the ways.
+    # Losses per direction need a far end that reports the direction.
     tells = pl.col("up_ns").is_not_null() | pl.col("fate").is_in(["lost-up", "lost-down"])
     telling = rows.filter(tells)["flow"].unique()
     found = []
@@ -367,7 +367,7 @@ def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measu
     intervals = recording.table("intervals")
     in_all = dict(recording.table("flows").select("flow", "facts").drop_nulls().iter_rows())
     for (flow,), all_rows in tcp_info.partition_by("flow", as_dict=True).items():
-        # What a program tells at the end of each interval it also tells at the end of the last.
+        # A program that reports at the end of each interval also reports at the end of the last.
         rows = all_rows.sort("time_ns").filter(pl.col("time_ns").is_between(span.start_ns, span.end_ns))
         own = intervals.filter((pl.col("flow") == flow) & pl.col("payload_bytes").is_not_null())
         own = own.filter((pl.col("end_ns") > span.start_ns) & (pl.col("end_ns") <= span.end_ns))
@@ -394,17 +394,17 @@ def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measu
 
 def _before_the_first(counts: NDArray[np.int64], facts: str | None) -> float:
     """A flow's count before its first sample, by what its program said of all of it."""
-    whole = document.told(facts).get("TCP_RETRANSMIT") if facts is not None else None
+    whole = document.json_object(facts).get("TCP_RETRANSMIT") if facts is not None else None
     first, last = float(counts[0]), float(counts[-1])
     return min(first, max(0.0, last - whole)) if isinstance(whole, (int, float)) else first
 
 
 def _retransmits_told(recording: Recording) -> list[Measured]:
-    """From what other programs said of the whole run: one number, of which nothing tells how certain it is."""
+    """From a program's own figure for the whole run: one number, without a measure of its uncertainty."""
     again, sent = 0.0, 0.0
     tellers = set()
     for flow, facts in recording.table("flows").select("flow", "facts").drop_nulls().iter_rows():
-        told = document.told(facts)
+        told = document.json_object(facts)
         told = told.get("flent", told)
         try:
             count, total, mss = (float(told[key]) for key in ("TCP_RETRANSMIT", "BYTES_SENT", "TCP_MSS"))
@@ -424,7 +424,7 @@ def _without_untold(recording: Recording, told: set[int]) -> str:
     """Which TCP flows a count lacks, in words; empty where none."""
     rows = recording.table("flows").sort("flow").filter(pl.col("kind") == "tcp").select("flow", "name").iter_rows()
     untold = [str(name) for flow, name in rows if flow not in told]
-    return f"without {together.listed(untold)}, whose senders did not tell" if untold else ""
+    return f"without {together.listed(untold)}, because their senders did not report it" if untold else ""
 
 
 def _speech(recording: Recording, span: Window) -> list[Measured]:

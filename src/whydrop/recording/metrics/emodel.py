@@ -36,7 +36,7 @@ _TELR, _WEPL = 65.0, 110.0  # talker echo loudness rating, weighted echo path lo
 _QDU = 1.0  # quantising distortion units
 _NC, _NFOR = -70.0, -64.0  # circuit noise, dBm0p; noise floor at the receiver, dBmp
 _PS, _PR = 35.0, 35.0  # room noise where one sends and receives, dB(A)
-_MIN_DELAY_MS, _SENSITIVITY = 100.0, 1.0  # mT and sT: delay that nobody notices; how much more is noticed
+_MIN_DELAY_MS, _SENSITIVITY = 100.0, 1.0  # mT and sT: the largest delay that is not noticed; sensitivity above it
 
 
 def _noise() -> float:

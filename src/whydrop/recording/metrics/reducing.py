@@ -135,7 +135,7 @@ def _from_metadata(key: str, of: Reduction) -> float | None:
 
         flows = of.recording.table("flows").filter(flow=of.flow)
         facts = flows["facts"][0] if flows.height else None
-        value = value_of(document.told(facts), key)
+        value = value_of(document.json_object(facts), key)
     try:
         return None if value is None else float(value)
     except (ValueError, TypeError, OverflowError):

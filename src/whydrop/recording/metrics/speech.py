@@ -25,7 +25,7 @@ class Packets:
     """One direction of a stream: one value for each packet, in order of sending."""
 
     direction: str
-    delay_ms: Values  # one way; NaN where it did not arrive
+    delay_ms: Values  # one-way; NaN if it did not arrive
     variation_ms: Values  # absolute difference to the one before; NaN where there is none
     lost: Values  # 1 or 0
     basis: str  # in words: where the delay comes from
@@ -99,7 +99,7 @@ def _clocks_known(recording: Recording) -> bool:
 
 def _of_one_way(rows: pl.DataFrame, direction: str, column: str) -> Packets:
     delays = rows[column].cast(pl.Float64).to_numpy() / 1e6
-    # A probe lost on an unknown way counts for both: better too strict than too kind.
+    # A probe lost in an unknown direction counts for both: the score is rather too low than too high.
     lost = rows["fate"].is_in([f"lost-{direction}", "lost"]).cast(pl.Float64).to_numpy()
     return Packets(direction, delays, _variations(delays, rows), lost, "one-way delay")
 

@@ -11,7 +11,7 @@ Definitions:
   those up to the 95th percentile: the term ``tcp_f`` of draft-ietf-ippm-responsiveness-08, and no other of its terms.
 - **Sums** of goodput, and fairness, are of all flows of a direction. Where one yielded nothing they are not known: a
   sum of some is no sum of all. A flow that the test calls optional is left out.
-- **Loss** of probes is by the probes that were due to be sent and were; which way is told by the far end.
+- **Loss** of probes is a share of the probes that were due and sent; the far end reports the direction.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Loss:
 
     Attributes:
         sent: that were sent, as far as it is known.
-        lost: in all, of ``sent``; those of which it is known which way, in ``up`` and ``down``.
-        late: answered after the timeout; ``None`` where that is not told.
+        lost: in all, of ``sent``; ``up`` and ``down`` count those with a known direction.
+        late: answered after the timeout; ``None`` if unknown.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Summary:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.flows: list[dict[str, Any]] = recording.table("flows").sort("flow").to_dicts()
-        self._facts = {row["flow"]: document.told(row["facts"]) for row in self.flows}
+        self._facts = {row["flow"]: document.json_object(row["facts"]) for row in self.flows}
         self._means: dict[str, float | None] = {}
         self._by_name = {series.name: series for series in recording.series()}
 
@@ -159,7 +159,7 @@ class Summary:
         return float(values) if isinstance(values, (int, float)) else None
 
     def _goodput(self, flow: int) -> float | None:
-        """Payload over time in Mbit/s, where intervals tell both."""
+        """Payload divided by time in Mbit/s, if the intervals have both."""
         rows = self.recording.table("intervals").filter(pl.col("flow") == flow)
         rows = rows.drop_nulls(["payload_bytes", "start_ns", "end_ns"]).filter(pl.col("end_ns") > pl.col("start_ns"))
         if not rows.height:
@@ -191,7 +191,7 @@ class Summary:
             return math.fsum(known) / len(known)
         return jain(known) if plan["by"] == "fairness" else None
 
-    # What a table of series does not tell.
+    # Figures beside the table of series.
 
     def load_span_ns(self) -> tuple[int, int] | None:
         """From when to when there was load, the end excluded; ``None`` for a test that only probes."""
@@ -287,7 +287,7 @@ class Summary:
         return flows, [mean for mean in means if mean is not None]
 
     def retransmissions(self) -> dict[str, int]:
-        """Segments that each TCP flow sent again, where its sender told."""
+        """Retransmitted segments of each TCP flow, if its sender reported them."""
         found = {}
         for row in self.flows:
             count = self._rows("tcp_info", row["flow"])["retransmitted_packets"].max()
@@ -384,7 +384,7 @@ def _loss_of_bursts(flow: dict[str, Any], rows: pl.DataFrame) -> Loss | None:
 
 
 def _loss_by_numbers(name: str, rows: pl.DataFrame) -> Loss | None:
-    """Of programs that tell only of answers: the numbers that are missing between the first and the last."""
+    """Missing sequence numbers between the first and the last, for programs that report only answers."""
     numbers = rows["sequence"].drop_nulls().unique()
     first, last = numbers.min(), numbers.max()
     if not isinstance(first, int) or not isinstance(last, int):
@@ -402,7 +402,7 @@ def _loss_of_stream(name: str, rows: pl.DataFrame) -> Loss | None:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number that a file told."""
+    """A finite number from a file."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

@@ -4,7 +4,7 @@ What the data say of a flow:
 
 - an interval of zero bytes: it carried nothing then, and counts as zero;
 - outside of the time that the test planned for it, no value: it carried nothing then either;
-- while it was planned, or where no plan tells, no value at a step at which other flows have one: not known. The sum of
+- while it was planned or, without a plan, while other flows have values, no value at a step: not known. The sum of
   that step is not known and left out, and where that is more than single steps, it is said. Where no step is left, the
   sum is of those that have values, and that is said;
 - no value at all: not known. The sum is not known, and it is said which flow it is. A flow that the test calls optional
@@ -66,7 +66,7 @@ def members(
     kinds: Sequence[str] = LOADING,
     has_values: Callable[[str], bool] | None = None,
 ) -> Members:
-    """The flows of a direction and these kinds; which of them have values is told by their samples by default."""
+    """The flows of a direction and these kinds; by default their samples show which of them have values."""
     plans = planned_flows(recording.metadata["test"])
     known = {series.name for series in recording.series()}
 

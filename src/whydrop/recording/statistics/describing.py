@@ -74,7 +74,7 @@ def describe(values: ArrayLike) -> Description | None:
 
 
 def jain(shares: Iterable[float | None]) -> float | None:
-    """Jain's index of fairness, from 1/n (one has all) to 1 (all have the same); ``None`` where nobody has anything.
+    """Jain's index of fairness, from 1/n (one has all) to 1 (all have the same); ``None`` if all shares are zero.
 
     R. Jain, D. Chiu and W. Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource Allocation in
     Shared Computer Systems", DEC-TR-301 (1984); RFC 5166, section 2.4.
@@ -113,7 +113,7 @@ def round_trips_per_minute(rtt_ms: float | None) -> float | None:
 def ipdv(delays: ArrayLike, sequence: ArrayLike | None = None) -> Values:
     """Differences of the delays of successive packets (RFC 3393), in the units given.
 
-    Only packets whose sequence numbers follow each other count: a lost packet leaves two pairs without a difference.
+    Only packets with successive sequence numbers count: a lost packet leaves two pairs without a difference.
 
     >>> ipdv([10.0, 12.0, None, 11.0, 15.0]).tolist()
     [2.0, 4.0]

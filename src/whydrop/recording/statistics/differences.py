@@ -63,9 +63,9 @@ Statistic = Callable[[Values], Values]
 def resampled(statistic: Statistic, lead: Values, random: np.random.Generator, rare: Values | None = None) -> Estimate:
     """A statistic of one run, its error found by resampling blocks of time.
 
-    ``lead`` is a series with one value for each step, whose dependence sets the length of the blocks. ``rare`` marks
+    ``lead`` is a series with one value a step; its autocorrelation sets the length of the blocks. ``rare`` marks
     (with 1) the steps that alone decide the statistic, as those above it decide a high percentile: blocks without any
-    of them tell nothing, and count for no freedom.
+    of them carry no information, and count for no degree of freedom.
     """
     n = len(lead)
     value = float(statistic(np.ones((1, n)))[0])
@@ -100,7 +100,7 @@ def mean(values: Values) -> Estimate:
 
 
 def _independent(values: Values, slow: float) -> float:
-    """How many independent values tell as much, by the long-run variance."""
+    """The equivalent number of independent values, by the long-run variance."""
     n = len(values)
     return n * float(values.var()) / slow if slow > 0 else float(n)
 
@@ -130,7 +130,7 @@ def quantile_of(values: Values, steps: NDArray[np.generic], q: float) -> Statist
         for first in range(0, len(times), rows):
             reached = np.cumsum(times[first : first + rows][:, step], axis=1)
             total = reached[:, -1:]
-            # In the middle between the two samples whose shares surround q, as for an even number of samples.
+            # The middle of the two samples around the share q, as for an even number of samples.
             below = np.argmax(reached >= q * total, axis=1)
             above = np.argmax(reached > q * total, axis=1)
             above = np.where(reached[:, -1] > q * total[:, 0], above, below)
@@ -174,7 +174,7 @@ def welch(first: Values, second: Values) -> Difference:
     error = math.sqrt(sum(parts))
     method = "whole runs as units, difference of means (Welch)"
     if error == 0:
-        # Runs that agree to the last digit tell nothing of how runs vary.
+        # Runs that agree to the last digit say nothing about the variance of runs.
         p = 1.0 if value == 0 else math.nan
         return Difference(value, value if value == 0 else math.nan, value if value == 0 else math.nan, p, method)
     freedom = error**4 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))

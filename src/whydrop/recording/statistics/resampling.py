@@ -1,4 +1,4 @@
-"""Resampling of one series of measurements, whose neighbours resemble each other.
+"""Resampling of one series of autocorrelated measurements.
 
 Samples of one run are not independent: a queue that is full now is full a moment later. Treating them as independent
 makes intervals too narrow by a factor of two to five. Blocks of neighbours are resampled instead: the stationary
@@ -26,7 +26,7 @@ _LEAST_RESAMPLES = 500
 _LONG = 2_000
 # So many multiplicities are drawn at once: 16 MB.
 _AT_ONCE = 2_000_000
-# A slope of 1 would be a walk that never returns, of which one run tells nothing.
+# A slope of 1 would be a random walk, about which one run says nothing.
 _STEEPEST = 0.98
 
 
@@ -110,7 +110,7 @@ def resampled_variance(values: Values, length: float) -> float:
 
 
 def enough(n: int) -> int:
-    """How many resamples of ``n`` steps: fewer of long runs, whose errors are small enough to be known by 3 %."""
+    """The number of resamples of ``n`` steps: fewer for long runs, as their small errors need be known to 3 % only."""
     return max(min(RESAMPLES, _LEAST_RESAMPLES), RESAMPLES * min(n, _LONG) // max(n, 1))
 
 

@@ -89,7 +89,7 @@ class DuckDB(FilesBackend):
         return "=" in self._place.files.path("")
 
     def _days(self) -> str:
-        """Options that tell the rows' days."""
+        """Options for the column of the rows' days."""
         if self._is_below_a_partition:
             return "hive_partitioning = false, filename = true"
         # Days stay text: DuckDB would make dates of them.
@@ -112,7 +112,7 @@ class DuckDB(FilesBackend):
         return self._within_reach(fetch)
 
     def _within_reach(self, work: Callable[[Any], T]) -> T:
-        """Run ``work`` with a cursor of its own: to interrupt it interrupts nobody else's query.
+        """Run ``work`` with a cursor of its own: interrupting it interrupts no other query.
 
         Hours can pass between two looks of DuckDB for signals: it is not the main thread's.
         """
@@ -171,7 +171,7 @@ class DuckDB(FilesBackend):
 def _materialise_sums_only(query: exp.Expression) -> None:
     """Say which common table expressions are to be kept once computed: those that are small.
 
-    By itself DuckDB keeps what is used twice. Of samples, which some queries look at in two ways, that takes gigabytes
+    By default DuckDB keeps what is used twice. For samples, which some queries use twice, that takes gigabytes
     and more time than reading the files again.
     """
     from sqlglot import expressions as exp

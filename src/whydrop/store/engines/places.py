@@ -87,7 +87,7 @@ class StoreFiles:
             return 0  # found damaged when it is to be read
 
     def explain_failure(self, paths: Iterable[str]) -> None:
-        """Find out whether an engine has failed for want of files, or for damage inside them; else return.
+        """Raise if an engine failed because files are missing or damaged; else return.
 
         Raises:
             PartsGoneError: some of ``paths`` are not there any more.
@@ -129,7 +129,7 @@ class StoreFiles:
         return True
 
     def dataset(self, paths: list[str], columns: dict[str, str]) -> Any:
-        """Parts as an Arrow data set, of columns whose types are given in Ibis's words; ``day`` is the folder's."""
+        """Parts as an Arrow data set, with Ibis's names of the columns' types; ``day`` is the folder's."""
         import pyarrow as pa
         import pyarrow.dataset as ds
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 def quantile_by(
     table: ir.Table, by: Sequence[str], value: str, q: float, *, discrete: bool = False, **others: Deferred
 ) -> ir.Table:
-    """As :meth:`Backend.quantile_by`, by ranks: for BigQuery, whose only exact quantiles are no aggregates."""
+    """As :meth:`Backend.quantile_by`, by ranks: BigQuery has no exact quantiles as aggregates."""
     import ibis
 
     known = table[value]
-    # Nulls come last, and have ranks that nobody asks for.
+    # Nulls come last; their ranks are not used.
     ranked = table.mutate(
         whydrop_rank=ibis.row_number().over(group_by=list(by), order_by=[known.asc(nulls_first=False)]),
         whydrop_rows=known.count().over(group_by=list(by)),

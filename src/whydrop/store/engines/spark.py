@@ -119,7 +119,7 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     """Spark at ``master`` (``spark://host:port``, ``local[2]``), or where the environment says, or on this machine.
 
     Raises:
-        BackendError: pyspark or Java is missing, or nobody answers there; or this process has another Spark already.
+        BackendError: pyspark or Java is missing, or no server answers; or this process has another Spark already.
     """
     _require_programs()
     there = _active()

@@ -38,7 +38,7 @@ class SpillFolder:
 
 
 def _remove_left() -> None:
-    """Remove the folders whose owners are dead."""
+    """Remove the folders of processes that have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             # Others may have made what only looks like one: links are not followed, and what is not ours is left alone.

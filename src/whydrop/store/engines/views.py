@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# A store that is compacted while it is read: what was there is in other files then, and they are looked up anew. So
+# A store that is compacted while it is read: its rows are in other files then, which are looked up again. So
 # often while one query runs, which is as many days as are compacted meanwhile.
 _MOST_CHANGES = 20
 

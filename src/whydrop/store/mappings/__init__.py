@@ -17,7 +17,7 @@ from whydrop.store.tables import KEYS, TABLES, TIME
 
 packaged = Path(__file__).with_name("mlab.toml")
 
-_FIRST, _LAST = date(1970, 1, 1), date(2262, 4, 11)  # what int64 nanoseconds since 1970 can tell
+_FIRST, _LAST = date(1970, 1, 1), date(2262, 4, 11)  # the days of int64 nanoseconds since 1970
 _TYPES = {"Int64": "INT64", "Float64": "FLOAT64", "String": "STRING", "Boolean": "BOOL"}
 
 

@@ -7,7 +7,7 @@ matched, as weekends are quiet: each period gives as many Mondays as the other.
 The test is of ranks, because discards are heavy-tailed and many days have none; the ratio of sums says how much.
 
 Weeks may differ by more than dependent days explain: levels that last for weeks, and change by themselves. Where there
-is history, windows of it as long as the periods tell how much that is, as placebos do of speeds.
+is history, windows of it as long as the periods show how much that is, as placebos do for speeds.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Period:
 
     @property
     def values(self) -> Values:
-        """The rows whose dependence is asked."""
+        """The rows of which the dependence is estimated."""
         return self.ratios
 
     @property
@@ -219,9 +219,9 @@ def rank_shift(before: Period, after: Period) -> float:
 
 
 def step_p(before: Period, after: Period, autocorrelation: float, own: Drift = Drift()) -> float | None:
-    """The p-value of no change between two periods of days, two-sided; none where it cannot be told.
+    """The p-value of no change between two periods of days, two-sided; none if it is unknown.
 
-    Daily ratios are ranked among the days of both periods. The difference of the two mean ranks is held against
+    Daily ratios are ranked among the days of both periods. The difference of the two mean ranks is compared with
     Student's t. With a lag-1 autocorrelation of days, they are worth fewer independent ones, and not as many
     for a mean as for a variance (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent Observations
     in an Autocorrelated Time Series", Supplement to J. R. Stat. Soc. 8, 1946): the first sets the error, the second the

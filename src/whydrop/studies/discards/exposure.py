@@ -20,7 +20,7 @@ DAY_NS = 86_400 * NANOSECONDS
 # does not make all tests look for samples an hour away. Longer samples say nothing of a moment, and are left out.
 WIDTHS_NS = (60 * NANOSECONDS, 3600 * NANOSECONDS, DAY_NS // 2)
 
-# What tells tests apart: as the store's keys do, and by site where an archive does not name the server.
+# The identity of a test: as the store's keys, and by site if an archive does not name the server.
 _KEY = (
     "time_ns",
     "site",
@@ -45,7 +45,7 @@ def published_exposure(tests: ir.Table, samples: ir.Table, parameters: Parameter
     import ibis
 
     bin_ns = parameters.bin_s * NANOSECONDS
-    # What the table held in 2018 was one bin earlier than the end of the window (1).
+    # The times in the table of 2018 were one bin earlier than the ends of the windows (1).
     earlier = bin_ns if parameters.contact.recorded == "starts" else 0
     samples = samples.filter(samples.machine == parameters.published_machine, samples.value > 0)
     # Archives hold ends on the bins' edges, the collector those of polls: milliseconds, or a late second, beside them.
@@ -80,7 +80,7 @@ def exposure_of_downloads(tests: ir.Table, samples: ir.Table, most_duration_s: f
     samples = samples.filter(samples.span_ns > 0)
     pairs = _overlapping(tests, samples, most_duration_s)
     exposed = _summed(pairs)
-    # A test passes one of its site's switches, and nobody says which: all of them must be known. Those are counted that
+    # A test passes one of its site's switches, which is not recorded: all of them must be known. Those are counted that
     # have samples on the test's day, the day before or the day after, so that all that overlap it are among them.
     switches = samples.select("site", "switch", day_ns=samples.end_ns - samples.end_ns % DAY_NS).distinct()
     around = switches.union(

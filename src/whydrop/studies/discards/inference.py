@@ -1,13 +1,13 @@
 """Did the clients' speeds change with the configuration? Figure 6's conclusions, drawn from CLIENT_SPEEDS.
 
-Published: two samples of clients' speeds, one of each period, held against each other by Kolmogorov and Smirnov.
+Published: two samples of clients' speeds, one of each period, compared by the Kolmogorov-Smirnov test.
 Corrected: the same clients are in both periods, so each is compared with itself. Their differences of log10 give the
 median ratio, a test of no change (F. Wilcoxon, "Individual Comparisons by Ranking Methods", Biometrics Bulletin 1,
 1945), and a test of equivalence (D. J. Schuirmann, "A comparison of the two one-sided tests procedure and the power
 approach", J. Pharmacokinetics and Biopharmaceutics 15, 1987).
 
 Clients are the units. What happens to all clients of a site on the same days (a full transit link, a holiday) looks
-like the change, and however many clients agree on it. Placebos tell how much that is: the same comparison between pairs
+like the change, and however many clients agree on it. Placebos show how much that is: the same comparison between pairs
 of periods before the change, when nothing was changed. A change is only called one if it stands out from these.
 """
 
@@ -201,7 +201,7 @@ def own_change(placebos: pl.DataFrame, statistic: str) -> OwnChange | None:
     widths = (known["ratio_high"].log10() - known["ratio_low"].log10()).to_numpy()
     by_chance = (widths / (2 * stats.norm.ppf((1 + CONFIDENCE) / 2))) ** 2
     excess = float(np.mean(squares - by_chance))
-    # Successive placebos of a site share a period: two of them tell little more than one.
+    # Successive placebos of a site share a period: two of them show little more than one.
     sites = known.select("metro", "site").unique().height
     return OwnChange(math.sqrt(max(0.0, excess)), max(float(sites), known.height / 2))
 
@@ -258,7 +258,7 @@ def _interval(
     low, high = np.quantile(medians, ((1 - level) / 2, (1 + level) / 2))
     if exact is not None:
         # The k-th values from both ends hold the median whatever the distribution, but for at most 1 - level (W. R.
-        # Thompson, Annals of Mathematical Statistics 7, 1936). ppf gives the first k whose probability is not below.
+        # Thompson, Annals of Mathematical Statistics 7, 1936). ppf gives the first k with a probability not below.
         k = max(0, int(stats.binom.ppf((1 - level) / 2, n, 0.5)) - 1)
         low, high = min(low, exact[k]), max(high, exact[n - 1 - k])
     if own is not None and own.spread > 0:
@@ -306,7 +306,7 @@ def detectable_ratio(differences: Values, significance: float, own_spread: float
     density = float(np.mean(np.exp(-0.5 * (apart / width) ** 2)) / (width * math.sqrt(2 * math.pi)))
     error = 1 / (math.sqrt(12 * n) * density)
     needed = float(stats.norm.isf(significance / 2) + stats.norm.ppf(POWER)) * math.hypot(error, own_spread)
-    # Beyond a factor of 10^12 nothing would be found that could be told from nothing.
+    # Beyond a factor of 10^12 nothing could be distinguished from no change.
     return float(10**needed) if needed < 12 and 2.0 ** (1 - n) < significance else None
 
 
@@ -325,7 +325,7 @@ def _adjust(rows: list[Comparison]) -> None:
 
 
 def _conclusion(row: Comparison, change: Change) -> str:
-    """The conclusion on a site; with a question mark where no placebos tell what it does by itself."""
+    """The conclusion on a site; with a question mark if no placebos show how it varies without a change."""
     word = _word(row, change)
     return word if word == "undecided" or row.placebo_p is not None else word + results.UNSURE
 
@@ -338,5 +338,5 @@ def _word(row: Comparison, change: Change) -> str:
         return "same"
     if row.adjusted_paired_p is None or row.ratio is None or row.adjusted_paired_p >= change.significance:
         return "undecided"
-    # A test of ranks may find the bulk of clients shifted one way while the median does not move.
+    # A test of ranks may find the bulk of clients shifted while the median does not move.
     return "faster" if row.ratio > 1 else "slower" if row.ratio < 1 else "undecided"

@@ -61,7 +61,7 @@ class Change(_Strict):
     after: Days = Days(first=date(2018, 3, 11), last=date(2018, 3, 25))
     metros: tuple[str, ...] = ("dfw",)
     more_tests_than: Annotated[int, Field(ge=1, lt=2**63)] = 10  # of a client in each of the two periods
-    # Speeds whose ratio after to before surely lies within 1 / (1 + m) and 1 + m are called the same.
+    # Speeds are called the same if the interval of after / before lies within 1 / (1 + m) and 1 + m.
     equivalence_margin: Annotated[float, Field(gt=0, lt=1)] = 0.10
     significance: Annotated[float, Field(gt=0, lt=0.5)] = 0.01
 
@@ -77,7 +77,7 @@ class Exposure(_Strict):
 
     metros: tuple[str, ...] = ("dfw",)
     # Published only: what the joined times mean. Since 2020-09-08 M-Lab's tables hold windows' ends; in 2018, when the
-    # report was made, they held starts, so that it joined samples one bin late.
+    # report was made, they had starts, so that it joined samples one bin late.
     recorded: Literal["ends", "starts"] = "ends"
 
 
@@ -100,7 +100,7 @@ class Parameters(_Strict):
     metros: tuple[str, ...] = ("dfw", "lga", "nuq")  # empty: all
     days: Days = Days(first=date(2016, 6, 1), last=date(2018, 8, 1))
     port: str = "uplink"
-    published_machine: str = "mlab1"  # whose samples and tests the published definitions use
+    published_machine: str = "mlab1"  # the published definitions use its samples and tests
     bin_s: Annotated[int, Field(ge=1, le=_DAY_S)] = 10  # of the switches' samples
     tests: Tests = Tests()
     change: Change | None = Change()  # in files false for none, as TOML has no null

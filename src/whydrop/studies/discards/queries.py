@@ -219,7 +219,7 @@ def _side_by_side(samples: ir.Table) -> ir.Table:
 
     ``alike`` says whether discards, unicast and, as far as counted, multicast and broadcast packets have samples of the
     very same windows. It compares the number of ends and two sums over them, linear and quadratic modulo primes:
-    different sets that agree in all three do not occur by chance (1 in 2^60), and nobody gains by making them.
+    different sets that agree in all three do not occur by chance (1 in 2^60), and there is no reason to construct them.
     """
     import ibis
 

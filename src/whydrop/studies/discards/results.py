@@ -1,6 +1,6 @@
 """The results of the study: its tables, their columns and units, and what each row means.
 
-One definition for both ways of computing them. ``published`` and ``corrected`` say where the two differ; the numbers in
+One definition for both computations. ``published`` and ``corrected`` say where the two differ; the numbers in
 brackets are the faults that `docs/discards.md` lists. ``day`` is a UTC day as text (``2018-02-11``) everywhere.
 Shares and ratios are 0 to 1. Frames are sorted by their first columns up to the first number.
 
@@ -13,7 +13,7 @@ corrected only: ``duration_ns``), and a client that is not excluded. ``speed`` i
 at least q does not exceed (PERCENTILE_DISC). Corrected is interpolated between ranks q x (n - 1) (PERCENTILE_CONT).
 
 Which samples (figures 1 and 3): published those of ``published_machine`` alone. Corrected: an uplink is polled by each
-machine of its site, and each machine's series tells the same; of each site, switch and day the machine with the most
+machine of its site, and each machine's series is the same; of each site, switch and day the machine with the most
 samples is taken (of several the first by name).
 """
 
@@ -36,7 +36,7 @@ UTILISATION: Schema = {
     "metro": _TEXT, "site": _TEXT, "day": _TEXT, "rate_bps": _F64, "samples": _I64, "coverage": _F64,
 }  # fmt: skip
 
-# Figure 2. Per site, day and client the largest speed, then the quantile over clients. Both ways alike but for the
+# Figure 2. Per site, day and client the largest speed, then the quantile over clients. Both alike but for the
 # quantile and dl.
 DOWNLOAD_SPEED: Schema = {
     "metro": _TEXT, "site": _TEXT, "day": _TEXT, "speed_bps": _F64, "clients": _I64, "tests": _I64,
@@ -94,13 +94,13 @@ COMPARISONS: Schema = {
 # Each test's exposure to discards. Published: the bin b = floor(start / bin) x bin, the window [b, b + 2 bins), a test
 # is non-zero if a sample of `published_machine` with discards > 0 ends at b + bin or b + 2 bins; only tests of
 # `published_machine`; no sample counts as zero. dl without the exclusion of clients. With `contact.recorded = "starts"`
-# the samples' recorded times are taken for their windows' starts, as the table held them in 2018, so that those one bin
+# the samples' recorded times are taken for their windows' starts, as the table had them in 2018, so that those one bin
 # later are joined (1). Ends count as those of the nearest bin: collectors poll some milliseconds beside the tick.
 # Corrected: samples of the port with sample.start < test.end and sample.end > test.start, the test's end being
 # start + duration; of all machines of the site; any sample with discards > 0 makes it non-zero; otherwise zero if
 # samples cover the whole test, else unknown. `covered` is the share of the test's time that samples with a value cover.
-# Samples of different machines of one switch and port tell the same: the union of their windows counts, and `discards`
-# is the largest over machines of the sum over windows. Of several switches nobody says which one a test passed: all
+# Samples of different machines of one switch and port are the same: the union of their windows counts, and `discards`
+# is the largest over machines of the sum over windows. Of several switches the one a test passed is unknown: all
 # that have samples on its day, or on the days beside it, must be known, `covered` is the least and `discards` the sum.
 # Samples of more than half a day are left out: they say nothing of a moment. Published: `covered` is null.
 CONTACTS: Schema = {
@@ -115,7 +115,7 @@ CONTACT_DAYS: Schema = {"metro": _TEXT, "site": _TEXT, "day": _TEXT, "class": _T
 PLACEBO_COMPARISONS: Schema = {"before_first": _TEXT, "after_first": _TEXT, **COMPARISONS}  # the periods' first days
 
 # Whether the switch itself discards more or less since the change: one row for each site (published: its machine) of
-# DISCARD_RATIO, over the days of the change's periods. Made by `changes`; both ways alike.
+# DISCARD_RATIO, over the days of the change's periods. Made by `changes`; both computations alike.
 DISCARD_CHANGES: Schema = {
     "metro": _TEXT, "site": _TEXT, "days_before": _I64, "days_after": _I64,  # days with packets
     "ratio_before": _F64, "ratio_after": _F64,  # sum of discards / sum of packets over the period's days
@@ -133,13 +133,13 @@ PLOT: Schema = {
 
 # For `study discards watch`: ports that exceed the ratio. A window is the last `window_s` before `now`.
 ALERTS: Schema = {
-    # machine: whose series it is; behind a port such as `local`, or the one that was read where all see the same uplink
+    # machine: of this series; behind a port such as `local`, or the one that was read where all see the same uplink
     "site": _TEXT, "switch": _TEXT, "machine": _TEXT, "port": _TEXT, "direction": _TEXT,
     "state": _TEXT,  # new, ongoing
     "since_ns": _I64,  # the start of the first sample with discards of the window in which it first exceeded
     "ratio": _F64, "ratio_before": _F64,  # before: of as long a window before; null where there is no sample in it
     "discards": _F64, "packets": _F64,
-    # of the discards, those in bins whose mean utilisation is low: bursts shorter than a bin; null where not known
+    # of the discards, those in bins with a low mean utilisation: bursts shorter than a bin; null if unknown
     "in_quiet_bins": _F64, "median_utilisation_at_discards": _F64,
     "speed_bps": _F64,  # what utilisation relates to
     "speed_from": _TEXT,  # parameters; rates (the smallest usual speed above the highest rate seen)

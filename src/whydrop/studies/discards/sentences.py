@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Change, Parameters
     from whydrop.studies.discards.study import Results
 
-# Of more sites than this, tables tell more than sentences.
+# For more sites than this, tables replace sentences.
 _MOST_LINES = 6
 # Below this share of covered time a figure is said to rest on gaps.
 _WELL_COVERED = 0.95
@@ -49,7 +49,7 @@ def verdict(results: Results) -> list[str]:
         return _published_answer(results.tables["comparisons"], change)
     failed = results.facts.get("failed", {})
     if "discard_ratio" in failed:
-        return [f"{_asked(change)} cannot be told: figure 3, discards, could not be computed."]
+        return [f"{_asked(change)} is unknown: figure 3, discards, could not be computed."]
     speeds = _means(results)
     lines = _verdict(speeds, _discards_of(results, change), change)
     if not speeds and "client_speeds" not in failed:
@@ -118,10 +118,10 @@ def _verdict(speeds: dict[str, Row], discards: dict[str, Row], change: Change) -
     asked = _asked(change)
     if not moved:
         if not discards or all(row["conclusion"] == "no-data" for row in discards.values()):
-            return [f"{asked} cannot be told: no switch was measured both before and after the change."]
+            return [f"{asked} is unknown: no switch was measured both before and after the change."]
         if all(row["conclusion"] == "none-seen" for row in discards.values()):
-            return [f"{asked} cannot be told from this change: no switch discarded a packet before or after it."]
-        return [f"{asked} cannot be told from this change: no switch surely discards more or fewer packets since."]
+            return [f"{asked} does not follow from this change: no switch discarded a packet before or after it."]
+        return [f"{asked} does not follow from this change: no switch surely discards more or fewer packets since."]
     margin = f"{quantities.significant(change.equivalence_margin * 100, 2)} %"
     lines = []
     for direction, hoped, feared in (("fewer", "faster", "slower"), ("more", "slower", "faster")):
@@ -204,14 +204,14 @@ def _speeds_then(speeds: dict[str, Row], change: Change) -> list[str]:
         unless = _UNLESS if word.endswith(UNSURE) else ""
         ratios = [row["ratio"] for row in same]
         margin = quantities.significant(change.equivalence_margin * 100, 2)
-        told = (
+        median = (
             f"between {phrases.faster(min(ratios))} and {phrases.faster(max(ratios))}"
             if len(same) > 1
             else phrases.faster(ratios[0])
         )
         lines.append(
             f"{phrases.names([row['site'] for row in same])}: clients' speeds are the same within {margin} % "
-            f"(median: {told}){unless}."
+            f"(median: {median}){unless}."
         )
     for row in _rows(speeds, "undecided")[:_MOST_LINES]:
         lines.append(f"{row['site']}: undecided{_why_undecided(row)}.")
@@ -226,7 +226,7 @@ def _why_undecided(row: Row) -> str:
     if row["ratio"] is None or not pairs or not row["after"]:
         return f" ({phrases.clients(row['before'])} before, {phrases.clients(row['after'])} after)"
     if row["detectable_ratio"] is None:
-        return f" ({phrases.clients(pairs)}: too few to tell any change)"
+        return f" ({phrases.clients(pairs)}: too few to detect a change)"
     return (
         f" (median {phrases.faster(row['ratio'])}{phrases.percent_interval(row)}; {phrases.clients(pairs)} would show "
         f"a change from about "
@@ -252,15 +252,15 @@ def largest_differ(results: Results) -> list[str]:
 
 def _published_answer(comparisons: pl.DataFrame, change: Change) -> list[str]:
     """In the report's own terms, with what they do not mean."""
-    told = comparisons.filter(pl.col("ks_p").is_not_null())
-    if told.is_empty():
-        return ["As published: no client has tests enough in both periods, so that no comparison can be made."]
-    rejected = told.filter(pl.col("conclusion") == "rejected")
+    tested = comparisons.filter(pl.col("ks_p").is_not_null())
+    if tested.is_empty():
+        return ["As published: no client has enough tests in both periods for a comparison."]
+    rejected = tested.filter(pl.col("conclusion") == "rejected")
     level = quantities.significant(change.significance, 1)
     if rejected.is_empty():
         text = (
-            f"As published: none of {told.height} comparisons of speeds before and after is rejected at p < {level} "
-            f"(smallest p {quantities.significant(float(told['ks_p'].min()), 2)}). "  # type: ignore[arg-type]
+            f"As published: none of {tested.height} comparisons of speeds before and after is rejected at p < {level} "
+            f"(smallest p {quantities.significant(float(tested['ks_p'].min()), 2)}). "  # type: ignore[arg-type]
             "That a test fails to reject does not show that speeds are the same."
         )
     else:
@@ -268,7 +268,7 @@ def _published_answer(comparisons: pl.DataFrame, change: Change) -> list[str]:
             f"{row['site']} ({row['statistic']}, p = {phrases.p_value(row['ks_p'])})"
             for row in rejected.iter_rows(named=True)
         ]
-        many = f"{rejected.height} of {told.height} comparisons of speeds are rejected at p < {level}"
+        many = f"{rejected.height} of {tested.height} comparisons of speeds are rejected at p < {level}"
         text = f"As published: {many}: {phrases.some(which)}."
     return [text, "As published, p is not corrected for their number."]
 
@@ -318,7 +318,7 @@ def _discards(frame: pl.DataFrame, parameters: Parameters) -> list[str]:
 
 def _retransmissions(sent_again: pl.DataFrame, discards: pl.DataFrame, parameters: Parameters) -> list[str]:
     if parameters.definitions == "published":
-        # A median of clients' largest ratios is not to be held against a ratio of sums.
+        # A median of clients' largest ratios must not be compared with a ratio of sums.
         return []
     own = (
         sent_again.filter(pl.col("segments") > 0)
@@ -331,7 +331,7 @@ def _retransmissions(sent_again: pl.DataFrame, discards: pl.DataFrame, parameter
     if own.is_empty():
         return []
     again = float(own["retransmitted"].sum()) / float(own["segments"].sum())
-    line = f"Retransmissions: {phrases.percent(again)} of all segments of downloads are sent again"
+    line = f"Retransmissions: {phrases.percent(again)} of all segments of downloads are retransmitted"
     both = own.join(dropped, on="site").filter(pl.col("discards") > 0)
     factors = [
         (row["retransmitted"] / row["segments"]) / (row["discards"] / row["packets"])
@@ -361,7 +361,7 @@ def exposure(results: Results) -> list[str]:
     some = f"{quantities.count(exposed)} ({phrases.percent(exposed / total)})"
     line = f"Of {quantities.count(total)} downloads{where} {some} were exposed to discards"
     if parameters.definitions == "published":
-        return [f"{line}; as published, tests of whose time the switch told nothing count as not exposed."]
+        return [f"{line}; as published, tests without samples of the switch during them count as not exposed."]
     rest = f"for {quantities.count(unknown)} ({phrases.percent(unknown / total)}) it is not known"
     known = (
         f"{rest}, as switches were not measured all their time" if unknown else "switches were measured all their time"
@@ -391,9 +391,9 @@ def _placebo(placebos: pl.DataFrame, comparisons: pl.DataFrame) -> list[str]:
         return []
     if own.is_empty():
         return [
-            "It is not known how much speeds change by themselves: too few sites have clients enough in the periods "
-            "before these. What all clients of a site share on some days looks like a change: a longer history before "
-            "it would tell."
+            "It is not known how much speeds change by themselves: too few sites have enough clients in the periods "
+            "before these. A fluctuation that all clients of a site share looks like a change: a longer history before "
+            "the change would show how large it is."
         ]
     pairs = placebos["before_first"].n_unique()
     when = f"Between {phrases.number(pairs, 'pair')} of periods before the change, when nothing was changed"

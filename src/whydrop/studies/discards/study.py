@@ -67,7 +67,7 @@ def run(
     Args:
         backend: an open store.
         parameters: what is asked.
-        progress: told before each step.
+        progress: called before each step.
         keep: given each table as soon as it is there, so that an interruption loses none.
         only: names of tables; all by default.
     """
@@ -180,7 +180,7 @@ class _Work:
 
         try:
             self.notes += diagnosis.of_other_machines(self.backend, self.parameters)
-        except Exception as reason:  # of a study whose tables are there, and are not to be lost by this
+        except Exception as reason:  # the tables are computed, and must not be lost by this
             self.notes.append(f"Whether sites lack the published machine could not be found: {_one_line(reason)}.")
 
     def conclude(self) -> None:

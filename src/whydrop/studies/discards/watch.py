@@ -5,7 +5,7 @@ least ``watch.least_discards``. It is *new* where it was not reported before, by
 the next; without such a state, where it did not exceed in the window before. It is *ongoing* until a window with
 samples shows that it no longer exceeds: a switch that fell silent has not recovered.
 
-A discard in a sample whose mean utilisation is low was a microburst's: the queue overflowed although the port was idle
+A discard in a sample with a low mean utilisation was a microburst's: the queue overflowed although the port was idle
 for most of the sample. Utilisation needs the port's speed, which stores do not hold. It comes from the parameters, else
 it is the smallest usual speed above the highest rate of a day: a 10 Gbit/s port that never saw more than 0.8 Gbit/s is
 taken for 1 Gbit/s, which makes utilisation look higher, and microbursts fewer, than they were.
@@ -46,9 +46,9 @@ class Look:
     Attributes:
         now_ns: the end of the window.
         alerts: a frame of `results.ALERTS`: the new ones first.
-        ports: how many ports, each direction for itself, had samples of discards in the window.
+        ports: the number of ports with samples of discards in the window; each direction counts as one.
         silent: those that had some within the day before the window, but none in it.
-        unjudged: those that discarded in the window, but whose packets are not counted, so that there is no ratio.
+        unjudged: those that discarded in the window, without counts of packets, so that there is no ratio.
         last_ns: where no port had samples in the window, when the last of the store ended; ``None``: it has none.
         reported: since when each port exceeds: what the next look is to know.
     """
@@ -72,9 +72,9 @@ def look(backend: Backend, parameters: Parameters, now_ns: int, reported: Mappin
 
     Args:
         backend: an open store.
-        parameters: ``watch`` and ``port``, the uplink that all machines of a site see; ``metros`` are not heeded.
+        parameters: ``watch`` and ``port``, the uplink that all machines of a site see; ``metros`` are ignored.
         now_ns: the end of the window.
-        reported: what the last look said; empty: this is the first, and everything is new; ``None``: nobody keeps it.
+        reported: what the last look said; empty: this is the first, and everything is new; ``None``: it is not kept.
     """
     watch = parameters.watch
     window_ns = round(watch.window_s * _SECOND)
@@ -170,7 +170,7 @@ def _one_of_shared(series: pl.DataFrame, shared: str) -> pl.DataFrame:
 
 
 def _speeds(series: pl.DataFrame, watch: Watch) -> dict[tuple[str | None, ...], tuple[float, str]]:
-    """The speed of each port in bit/s, and where it comes from; those of which nothing is known are not in it."""
+    """The speed of each port in bit/s, and where it comes from; ports of unknown speed are left out."""
     found: dict[tuple[str | None, ...], tuple[float, str]] = {}
     highest = series.filter(pl.col("kind") == "octets").group_by(_KEY[:4]).agg(pl.col("highest_bps").max())
     for *place, rate in highest.iter_rows():

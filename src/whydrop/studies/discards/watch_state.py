@@ -24,7 +24,7 @@ class StateError(Error, ValueError):
 
 
 def read(path: Path, now_ns: int) -> dict[Key, int]:
-    """Since when each port was reported, in nanoseconds; no port where nobody looked before.
+    """Since when each port was reported, in nanoseconds; empty before the first look.
 
     What was reported at a later time than ``now_ns`` is left out: a clock was set back, or history is looked at.
 

@@ -1,8 +1,8 @@
 """Sums over connections: what limits them, how fast and far they are, and whether that changed; with 95 % intervals.
 
 Connections of one client are no independent observations. Of so many clients with so many connections each, a group is
-taken to be worth (sum m)^2 / sum m^2 independent ones (L. Kish, "Survey Sampling", 1965, for clients whose connections
-are all alike): cautious, and never more than its clients. Shares have the intervals of E. B. Wilson ("Probable
+taken to be worth (sum m)^2 / sum m^2 independent ones (L. Kish, "Survey Sampling", 1965, for clients of like
+connections): cautious, and never more than its clients. Shares have the intervals of E. B. Wilson ("Probable
 Inference", JASA 22, 1927), quantiles those of R. S. Woodruff ("Confidence Intervals for Medians and Other Position
 Measures", JASA 47, 1952), both for that number.
 """
@@ -30,7 +30,7 @@ APPLICATION = "application"
 SENDER = "application or send buffer"
 MIXED = "no single one"
 UNKNOWN = "unknown"
-# In the order in which they are told; web100 does not tell the application from the send buffer.
+# In the order of the sentences; web100 does not distinguish the application from the send buffer.
 LIMITERS = (NETWORK, RECEIVE_WINDOW, SEND_BUFFER, APPLICATION, SENDER, MIXED, UNKNOWN)
 
 # What of a connection has a distribution, its unit, and the factor from the column to it.
@@ -54,13 +54,13 @@ CHANGES = {
 
 SIGNIFICANCE = 0.01
 _Z = 1.959963984540054  # 95 %
-# What held a connection for more than half of its time is named.
+# The limiter of a connection for more than half of its time is named.
 _MOST = 0.5
-# A network with fewer connections is none whose shares could be told.
+# A network with fewer connections has no usable shares.
 LEAST_OF_NETWORK = 10
 # Shorter ones are over before their throughput is more than slow start's.
 LEAST_SPAN_NS = 1_000_000_000
-# Fewer are the initial window (RFC 6928), of which one that is sent again would be a tenth and more.
+# Fewer are the initial window (RFC 6928), of which one retransmission would be a tenth and more.
 LEAST_SEGMENTS = 11
 # A day's median of fewer connections is one or two clients'.
 _LEAST_OF_DAY = 10
@@ -95,7 +95,7 @@ _ALIKE = {"all": ("client",), "site": ("site", "client"), "day": ("day", "client
 
 
 def _limiter() -> pl.Expr:
-    """The limit of the sender for most of the time; nobody here knows it of a connection that mostly received."""
+    """The limit of the sender for most of the time; null for a connection that mostly received."""
     span = pl.col("span_ns")
     parts = {
         RECEIVE_WINDOW: pl.col("receive_window_ns"),
@@ -132,7 +132,7 @@ _FOUR = r"^[^:]*\.[0-9]+$"
 
 
 def _network(address: str | None) -> str | None:
-    """The network of a client whose address is not written as IPv4.
+    """The network of a client with an address that is not written as IPv4.
 
     >>> _network("2001:db8:1:2::3"), _network("::ffff:192.0.2.77"), _network("none")
     ('2001:db8:1::/48', '192.0.2.0/24', None)
@@ -183,7 +183,7 @@ def _groups(frame: pl.DataFrame, by: str) -> _Groups:
 
 
 def limits(frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame of `LIMITS`: how many connections of each group each limiter held."""
+    """A frame of `LIMITS`: the number of connections of each group by limiter."""
     return pl.concat([_limits(frame, by) for by in BY])
 
 

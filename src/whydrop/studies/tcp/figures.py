@@ -1,4 +1,4 @@
-"""The study's pictures: what limits whom, how quantities are spread, and their medians by day."""
+"""The study's pictures: limits by site, distributions of quantities, and their medians by day."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_SITES = 30
 _AXES = {
     "throughput_bps": ("Throughput (Mbit/s)", 1e-6),
     "mean_rtt_ms": ("Mean round-trip time (ms)", 1.0),
-    "retransmitted_share": ("Segments sent again (%)", 100.0),
+    "retransmitted_share": ("Retransmitted segments (%)", 100.0),
 }
 
 
@@ -39,7 +39,7 @@ def figures(results: Results) -> dict[str, Figure]:
 
 
 _NOTES = {
-    "limits": "Shares of connections by what held them for more than half of their time.",
+    "limits": "Shares of connections by their limiter for more than half of their time.",
     "distributions": "Boxes: quartiles and median; whiskers: 5th to 95th percentile.",
     "days": "Line: median of all connections; band: its 95 % interval.",
 }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from whydrop.store.engines import Backend
 
-# What makes samples those of one connection. A test's name tells connections of one port apart.
+# The identity of a connection. A test's name distinguishes connections of one port.
 KEY = ("test_id", "local_port", "remote_address", "remote_port")
 # Counters, by the name of their growth.
 _GROWN = {
@@ -34,7 +34,7 @@ _GROWN = {
 def connections(backend: Backend, first: date | None = None, last: date | None = None) -> ir.Table:
     """One row for each connection of the UTC days ``first`` to ``last``, both included.
 
-    Columns: `KEY`, ``site``, ``start_ns`` (since the epoch; null where only the time since the start is told),
+    Columns: `KEY`, ``site``, ``start_ns`` (since the epoch; null if only the time since the start is known),
     ``samples``, ``span_ns`` (0: nothing is known of its time), the growth of counters (``acked_bytes``,
     ``received_bytes``, ``segments``, ``retransmitted``) and of clocks (``receive_window_ns``, ``send_buffer_ns``,
     ``busy_ns``, ``congestion_ns``, ``sender_ns``), ``min_rtt_ns``, ``mean_rtt_ns`` (of the smoothed round-trip times),

@@ -15,9 +15,9 @@ TITLE = "What limits TCP connections"
 QUANTITIES = {
     "throughput_bps": "throughput",
     "mean_rtt_ms": "round-trip time",
-    "retransmitted_share": "share of segments sent again",
+    "retransmitted_share": "share of retransmitted segments",
 }
-# Sites that stand out and changes that are told in sentences; the tables have all.
+# The most sites that stand out and changes that get a sentence; the tables have all.
 _MOST_TOLD = 5
 
 
@@ -59,7 +59,7 @@ def _headline(results: Results) -> Iterator[str]:
     named = [row for row in rows if row["limiter"] != UNKNOWN]
     of = f"{quantities.count(facts['connections'])} connections, {days}"
     if not named:
-        yield f"What limits them is not known: of {of}, no kernel told."
+        yield f"What limits them is unknown: no kernel of {of} reported it."
         return
     parts = [f"{row['limiter']} {share(row)}" for row in named]
     yield f"Of {of}, for most of their time limited by: {', '.join(parts)}."
@@ -105,13 +105,13 @@ def _caveats(results: Results) -> Iterator[str]:
     rows = results.tables["limits"].filter((pl.col("by") == "all") & (pl.col("limiter") == UNKNOWN)).to_dicts()
     if rows and rows[0]["share"] < 1:
         yield (
-            f"Of {quantities.percent(rows[0]['share'])} it is not known: they sent nothing or received more, which the "
-            "other end's kernel could tell, or their kernel has no such clocks."
+            f"The limiter of {quantities.percent(rows[0]['share'])} is unknown: they sent nothing, they received more "
+            "than they sent (only the other end's kernel has their limiter), or their kernel does not record it."
         )
     if results.tables["changes"].height:
-        yield "That earlier and later days differ says nothing of why: seasons and other clients are part of it."
+        yield "The cause of a difference between earlier and later days is unknown: it may be seasons or other clients."
 
 
 def order(limiters: list[str]) -> list[str]:
-    """Limiters in the order in which they are told."""
+    """Limiters in the order of the sentences."""
     return [name for name in LIMITERS if name in limiters]

@@ -68,7 +68,7 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
     expression = queries.connections(backend, parameters.first, parameters.last)
     if parameters.sites:
         expression = expression.filter(expression.site.isin(parameters.sites))
-    # What tells connections of a client apart has done so.
+    # The columns that distinguish connections of a client are not needed any more.
     found = backend.run(expression.drop("test_id", "local_port", "remote_port"))
     tell("summing up", 1, 2)
     facts: dict[str, Any] = {
@@ -102,5 +102,5 @@ def _notes(frame: pl.DataFrame) -> list[str]:
         notes.append(f"{short} connections of less than a second have no throughput: it would be slow start's.")
     few = int((frame["segments"] < analysis.LEAST_SEGMENTS).sum())
     if few:
-        notes.append(f"{few} connections of up to ten segments have no share of segments sent again.")
+        notes.append(f"{few} connections of up to ten segments have no share of retransmitted segments.")
     return notes

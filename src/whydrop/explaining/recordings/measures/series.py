@@ -261,10 +261,10 @@ def flows(recording: Recording) -> list[Flow]:
         own = _counted(recording.of_flow("tcp_info", row["flow"], *COLUMNS["tcp_info"]))
         rows = recording.of_flow("intervals", row["flow"], *COLUMNS["intervals"])
         carried = _intervals(rows)
-        told = document.told(row["facts"]) if row["facts"] else {}
+        told = document.json_object(row["facts"]) if row["facts"] else {}
         told = told.get("flent", told) if isinstance(told, dict) else {}
         told = told if isinstance(told, dict) else {}
-        settings = document.told(row["settings"]) if row["settings"] else {}
+        settings = document.json_object(row["settings"]) if row["settings"] else {}
         settings = settings if isinstance(settings, dict) else {}
         found.append(
             Flow(
