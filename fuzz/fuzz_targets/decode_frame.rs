@@ -1,5 +1,5 @@
-//! Any bytes as a frame: two bytes of link type, one of tunnel levels, two of length on the wire
-//! (added to what is there), then the frame.
+//! Decodes any bytes as a frame: two bytes of link type, one of tunnel levels, two of additional length on the wire,
+//! then the frame.
 
 #![no_main]
 

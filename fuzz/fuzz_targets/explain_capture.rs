@@ -1,4 +1,4 @@
-//! Any bytes as a capture file, explained: the document is whole, its numbers are numbers, the tables are tables.
+//! Explains any bytes as a capture file: the document is complete, its numbers are finite, the tables are valid.
 
 #![no_main]
 
@@ -27,11 +27,11 @@ fuzz_target!(|bytes: &[u8]| {
             check_tables(&explanation.tables, &explanation.document);
         }
         Err(ExplainError::Capture(error)) => assert!(!error.to_string().contains('\n')),
-        Err(ExplainError::Stopped) => unreachable!("nobody stopped it"),
+        Err(ExplainError::Stopped) => unreachable!("the analysis was not stopped"),
     }
 });
 
-/// Fields that may be null; any other null is a number that JSON cannot hold.
+/// Fields that may be null; any other null is a number that JSON cannot represent.
 const NULLABLE: &[&str] = &[
     "pair",
     "first",

@@ -1,4 +1,4 @@
-//! Any bytes as what a responder and its client hear on TCP: hellos, frames, messages, and plans that ask for anything.
+//! Processes any bytes as TCP input of a responder and its client: hellos, frames, messages, and arbitrary plans.
 
 #![no_main]
 
@@ -37,7 +37,7 @@ fn hear_hello(bytes: &[u8]) {
 }
 
 fn hear_frame(bytes: &[u8]) {
-    // Nobody finds the code of a frame by chance.
+    // A frame's authentication code is not found by chance.
     assert!(!matches!(
         open_frame(bytes, &KEY, End::Client, 0, LONGEST),
         Ok(Some(_))
@@ -64,7 +64,7 @@ fn hear_request(bytes: &[u8]) {
         return;
     };
     for flow in &mut flows {
-        // What the kernel of this host has is not of interest, and asking it loads modules.
+        // The congestion controls of this host's kernel do not matter, and asking for them loads modules.
         flow.congestion_control = None;
     }
     let limits = Limits::open();

@@ -1,4 +1,4 @@
-//! Any bytes as a capture file: compression, file format, frames, copies, summary.
+//! Reads any bytes as a capture file: compression, file format, frames, duplicates, summary.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! TCP packets of a few connections in any order, with any numbers, at any time: the tracker's books balance.
+//! Tracks TCP packets of a few connections in any order, with any numbers and times: the tracker's counters stay
+//! consistent.
 
 #![no_main]
 

@@ -1,10 +1,10 @@
-//! Packets as a capture file without payload, so that a seed of a few kilobytes holds a whole loss and its repair.
+//! Packets as a capture file without payload, so that a seed of a few kilobytes contains a whole loss and its repair.
 
 use std::net::IpAddr;
 
 use whydrop_capture::{Packet, Transport};
 
-/// pcap with nanoseconds, link type raw IP: headers only, lengths as they were. IPv4 TCP packets only.
+/// Writes pcap with nanoseconds and link type raw IP: headers only, with the original lengths. IPv4 TCP packets only.
 pub fn pcap(packets: &[Packet]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 96, 101] {
@@ -27,7 +27,7 @@ pub fn pcap(packets: &[Packet]) -> Vec<u8> {
     file
 }
 
-/// pcapng with microseconds: one section, one interface, enhanced packet blocks.
+/// Writes pcapng with microseconds: one section, one interface, enhanced packet blocks.
 pub fn pcapng(packets: &[Packet]) -> Vec<u8> {
     let mut file = Vec::new();
     let block = |kind: u32, body: &[u8], file: &mut Vec<u8>| {

@@ -1,4 +1,4 @@
-//! Parts shared by fuzz targets and their seeds: [`packets`], a compact form of TCP packets made for mutation, and
+//! Parts shared by fuzz targets and their seeds: [`packets`], a compact form of TCP packets for mutation, and
 //! [`capture_file`], the same packets as a capture file.
 
 pub mod capture_file;

@@ -1,10 +1,10 @@
-//! TCP packets of a few connections in a form that a fuzzer can mutate: every string of bytes is a list of packets,
-//! and a changed byte changes one thing.
+//! TCP packets of a few connections in a form that a fuzzer can mutate: every byte string is a list of packets, and a
+//! changed byte changes one field.
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 4 | initial sequence number of the servers, so that numbers wrap where the fuzzer likes; once, at the start |
-//! | 1 | connection (2 bits), from the server (1), has timestamps (1), SACK blocks (2), sequence number relative to what was sent last (1), acknowledgment relative to what the peer sent last (1) |
+//! | 4 | initial sequence number of the servers, so that numbers can wrap anywhere; once, at the start |
+//! | 1 | connection (2 bits), from the server (1), has timestamps (1), SACK blocks (2), sequence number relative to the last one sent (1), acknowledgment relative to the peer's last one (1) |
 //! | 1 | TCP flags |
 //! | 2 | time step: a signed count in the upper 12 bits, of a unit (1 µs to 1 s) in the lower 4 |
 //! | 2 | payload bytes, up to 65 535: super-segments |
@@ -25,7 +25,7 @@ const SACK_SHIFT: u8 = 4;
 const RELATIVE_SEQUENCE: u8 = 0x40;
 const RELATIVE_ACKNOWLEDGMENT: u8 = 0x80;
 
-/// One packet, decoded. `time_ns` starts at an ordinary date.
+/// One decoded packet. `time_ns` starts at an ordinary date.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpPacket {
     pub connection: u8,
@@ -42,7 +42,7 @@ const START_NS: i64 = 1_600_000_000_000_000_000;
 const CLIENT_INITIAL_SEQUENCE: u32 = 7;
 
 impl TcpPacket {
-    /// As the capture reader would give it.
+    /// The packet as the capture reader returns it.
     pub fn packet(&self, index: u64) -> Packet<'static> {
         let (source, destination) = if self.from_server {
             (SERVER, CLIENT)
@@ -72,7 +72,7 @@ impl TcpPacket {
     }
 }
 
-/// Reads packets until the bytes run out.
+/// Decodes packets until the bytes end.
 pub fn decode(bytes: &[u8]) -> Vec<TcpPacket> {
     let mut input = Input(bytes);
     let isn = input.u32().unwrap_or(0);
@@ -168,7 +168,7 @@ fn decode_one(
     })
 }
 
-/// From -2048 to 2047 times 1 µs, 10 µs ... 1 s; beyond that, years.
+/// From -2048 to 2047 times 1 µs, 10 µs ... 1 s; larger units give years.
 fn step_ns(step: u16) -> i64 {
     let count = i64::from(step as i16 >> 4);
     match step & 0x0f {
@@ -178,8 +178,8 @@ fn step_ns(step: u16) -> i64 {
     }
 }
 
-/// The bytes that [`decode`] reads as these packets: times to the microsecond or, for steps over two milliseconds,
-/// roughly; all four connections need ports from 5000 to 5003.
+/// Encodes packets for [`decode`]: times are exact to the microsecond, or approximate for steps over two milliseconds;
+/// all four connections need ports from 5000 to 5003.
 pub fn encode(isn: u32, packets: &[TcpPacket]) -> Vec<u8> {
     let mut bytes = isn.to_le_bytes().to_vec();
     let mut time_ns = START_NS;
@@ -233,7 +233,7 @@ fn encoded_step(step_ns: i64) -> u16 {
     ((count.clamp(-2048, 2047) as i16 as u16) << 4) | unit
 }
 
-/// A captured packet in this form: `connection` is its number, `from_server` who sent it, numbers relative to the
+/// A captured packet in this form: `connection` is its number, `from_server` its direction, numbers are relative to the
 /// first of each side.
 pub fn normalised(
     tcp: &TcpSegment,

@@ -24,4 +24,4 @@ def test_files_out_of_order_are_read_in_the_order_of_time(tmp_path: Path) -> Non
     assert ordered.pair is not None
     assert (found.pair.matched, found.pair.lost) == (ordered.pair.matched, ordered.pair.lost)
     assert found.verdicts[0].sentence == ordered.verdicts[0].sentence
-    assert all("in the order of their time" in capture.notes[0] for capture in found.captures)
+    assert all("read in time order" in capture.notes[0] for capture in found.captures)

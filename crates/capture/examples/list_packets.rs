@@ -1,11 +1,11 @@
-//! Prints each packet on one line, fields separated by tabs, to compare with what other tools say.
+//! Prints each packet on one line, with fields separated by tabs, for comparison with other tools.
 //!
 //!     cargo run --release -p whydrop-capture --example list_packets -- [--all] FILE...
 //!
-//! `--all` prints copies of packets too. Columns: index from 0, time in ns, interface, length on the
-//! wire, source, destination, IP length, IP identification, TTL, tunnel depth, then by transport:
-//! `tcp`, ports, sequence number, acknowledgment number, flags, window, payload length, MSS, window
-//! scale, TSval, TSecr, SACK edges; `udp`, ports, payload length; or the transport as it is.
+//! `--all` prints duplicates too. Columns: index from 0, time in ns, interface, length on the wire, source,
+//! destination, IP length, IP identification, TTL, tunnel depth, then by transport: `tcp`, ports, sequence number,
+//! acknowledgment number, flags, window, payload length, MSS, window scale, TSval, TSecr, SACK edges; `udp`, ports,
+//! payload length; or the name of another transport.
 
 use std::io::{self, BufWriter, Write};
 

@@ -1,4 +1,4 @@
-//! Counts the packets of a capture and tells how fast they were read.
+//! Counts the packets of a capture and prints how fast they were read.
 //!
 //!     cargo run --release -p whydrop-capture --example read_speed -- FILE...
 

@@ -1,4 +1,4 @@
-//! Integers out of byte slices. Each returns `None` where the slice is too short.
+//! Integers from byte slices. Each function returns `None` if the slice is too short.
 
 #[inline(always)]
 pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -10,7 +10,7 @@ pub(crate) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The byte order of a capture file's own headers, which is that of the machine that wrote it.
+/// The byte order of a capture file's own headers: that of the machine that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     Little,

@@ -1,17 +1,17 @@
-//! Checksums of TCP segments: did one arrive as it was sent (RFC 9293, section 3.1; RFC 1071)?
+//! Checksums of TCP segments: whether one arrived intact (RFC 9293, section 3.1; RFC 1071).
 
 use std::net::IpAddr;
 
 use crate::decode::Decoded;
 use crate::packet::Transport;
 
-/// The checksum of a TCP segment.
+/// The state of a TCP segment's checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksum {
     Right,
-    /// Damaged; or not computed yet, in a capture at a sender that leaves this to its interface.
+    /// Damaged; or not computed yet, in a capture at a sender that leaves this to its network card.
     Wrong,
-    /// No TCP, or not captured whole.
+    /// No TCP, or not captured completely.
     Unknown,
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn of_segment(decoded: &Decoded, frame: &[u8]) -> Checksum {
     let Some(segment) = frame.get(start..end) else {
         return Checksum::Unknown;
     };
-    // those in the frame: a translated packet is given with others
+    // the addresses in the frame: a translated packet is returned with others
     let addresses = match network.source {
         IpAddr::V4(_) => header_at.saturating_add(12)..header_at.saturating_add(20),
         IpAddr::V6(_) => header_at.saturating_add(8)..header_at.saturating_add(40),
@@ -40,7 +40,7 @@ pub(crate) fn of_segment(decoded: &Decoded, frame: &[u8]) -> Checksum {
     }
 }
 
-/// Of the words of 16 bits, the last one filled up with zero.
+/// Sum of the 16-bit words, the last one padded with zero.
 fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(2);
     words
@@ -48,7 +48,7 @@ fn sum(bytes: &[u8]) -> u64 {
         .sum()
 }
 
-/// The carries added again, as ones' complement has it.
+/// Adds the carries, as ones' complement requires.
 fn fold(mut sum: u64) -> u64 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -71,7 +71,7 @@ mod tests {
         of_segment(&decode(LinkType::RAW, frame), bytes)
     }
 
-    /// Three bytes from 10.0.0.1:1 to 10.0.0.2:2, with the checksum that a kernel gave them.
+    /// Three bytes from 10.0.0.1:1 to 10.0.0.2:2, with the checksum that a kernel computed.
     fn segment() -> Vec<u8> {
         let mut frame = vec![0x45, 0, 0, 43, 0, 1, 0x40, 0, 64, 6, 0, 0];
         frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
@@ -90,7 +90,7 @@ mod tests {
         let whole = segment();
         assert_eq!(checked(&whole), Checksum::Right);
         for at in 20..whole.len() {
-            // the places of the header's own length and of the flags decide what is read at all
+            // the bytes of the header's length and of the flags decide what is parsed at all
             if at == 32 {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Defects of whydrop itself, contained: a capture is hostile input, and what panics on one connection of it costs that
-//! connection's verdict, not those of all others.
+//! Containment of defects: a capture is hostile input, and a panic on one of its connections costs that connection's
+//! verdict only.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,11 +10,11 @@ use std::sync::Once;
 thread_local! {
     /// How many calls of [`contain`] this thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Where the latest contained panic of this thread began.
+    /// Where this thread's latest contained panic began.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Something that went wrong in whydrop, and where: in one line.
+/// A panic inside whydrop and its place, as one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defect {
     message: String,
@@ -28,9 +28,9 @@ impl fmt::Display for Defect {
     }
 }
 
-/// Does `work`; a panic in it becomes a [`Defect`], of which nothing is printed.
+/// Runs `work`; a panic in it becomes a [`Defect`], and nothing is printed.
 ///
-/// Whoever contains a panic throws away what `work` was changing, which may be half changed.
+/// A caller that contains a panic must discard what `work` was changing, which may be inconsistent.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ fn defect(payload: &(dyn Any + Send)) -> Defect {
     }
 }
 
-/// Keeps the place of panics that are contained, and leaves all others to the hook that was there.
+/// Records the place of contained panics, and passes all others to the previous hook.
 fn silence_contained() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {

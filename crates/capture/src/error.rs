@@ -1,22 +1,22 @@
-//! Errors of captures that cannot be read: one line for the person who must act.
+//! Errors of captures that cannot be read: one line for the user.
 
 use std::fmt;
 
 /// A capture, or the rest of one, that cannot be read.
 ///
-/// `Display` is one line: the file, the byte, what was there, what should have been, what to try.
+/// `Display` is one line: the file, the byte, what was found, what was expected, what to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureError {
     /// The path as given; `-` for standard input.
     pub path: String,
-    /// Where the reader stood, in bytes from the start of the capture. Of a compressed file this is
-    /// the offset after decompression.
+    /// The position in bytes from the start of the capture. In a compressed file this is the offset after
+    /// decompression.
     pub offset: u64,
-    /// True if the file was being decompressed, so that `offset` is not one of the file on disk.
+    /// True if the file was being decompressed, so that `offset` is not a position in the file on disk.
     pub decompressed: bool,
     pub found: String,
     pub expected: String,
-    /// The remedy for the reader of this message.
+    /// What the user should try.
     pub remedy: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for CaptureError {
 
 impl std::error::Error for CaptureError {}
 
-/// File names and operating systems' messages may hold line breaks and terminal escapes.
+/// File names and operating system messages may contain line breaks and terminal escapes.
 fn on_one_line(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
@@ -52,7 +52,7 @@ fn on_one_line(text: &str) -> String {
         .collect()
 }
 
-/// A fault as a format reader knows it; the path is added by who knows it.
+/// A fault as seen by a format reader; its caller adds the path.
 #[derive(Debug)]
 pub(crate) struct Damage {
     pub(crate) offset: u64,

@@ -1,4 +1,4 @@
-//! Input that lies: whatever the bytes, reading ends, and ends without a panic.
+//! Invalid input: whatever the bytes, reading ends, without a panic.
 
 use std::io::Cursor;
 
@@ -8,7 +8,7 @@ use crate::bytes::ByteOrder;
 use crate::testing::*;
 use crate::{Capture, LinkType, OpenOptions};
 
-/// Reads to the end; the number of packets, `None` where the bytes are not taken for a capture.
+/// Reads to the end; returns the number of packets, `None` if the bytes are refused as a capture.
 fn survive(bytes: &[u8]) -> Option<u64> {
     let reader = Cursor::new(bytes.to_vec());
     let mut capture = Capture::from_reader("hostile", reader, OpenOptions::default())
@@ -17,7 +17,7 @@ fn survive(bytes: &[u8]) -> Option<u64> {
     let mut packets = 0;
     while capture.next_packet().is_some() {
         packets += 1;
-        // A packet takes 16 bytes, and the best compression packs those well over a thousandfold.
+        // A packet takes 16 bytes, and the best compression reduces those well over a thousandfold.
         assert!(
             packets <= bytes.len() as u64 * 10_000,
             "reading does not end"
@@ -104,7 +104,7 @@ fn lengths_of_all_sizes_in_every_place_are_survived() {
     }
 }
 
-/// A thousand times more than it takes on disk.
+/// A thousand times larger than on disk.
 #[test]
 fn a_compressed_bomb_is_read_as_a_stream() {
     let mut bytes = section_header(ByteOrder::Little);

@@ -5,26 +5,26 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::bytes::{be16, be32};
 use crate::packet::{Packet, Transport};
 
-/// Errors, and advice, of a router or a host about a packet that it got.
+/// Errors and advice from a router or a host about a packet that it received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IcmpErrorKind {
     NetworkUnreachable,
     HostUnreachable,
-    /// Nothing listens there, or the protocol is not known.
+    /// No program listens there, or the protocol is unknown.
     PortUnreachable,
-    /// Administratively: a filter.
+    /// Administratively prohibited: by a filter.
     Prohibited,
-    /// Larger than the next link's MTU, and not to be fragmented.
+    /// Larger than the next link's MTU, with fragmentation forbidden.
     TooBig,
-    /// The hop limit ran out on the way: a loop, or too small a limit.
+    /// The hop limit expired in transit: a loop, or too small a limit.
     TimeExceeded,
-    /// A fragment of it never came.
+    /// One of its fragments never arrived.
     NotReassembled,
-    /// A field of its header makes no sense there.
+    /// A field of its header is invalid.
     ParameterProblem,
-    /// Its router had no room (RFC 792; not sent any more since RFC 6633).
+    /// The router's queue was full (RFC 792; not sent any more since RFC 6633).
     SourceQuench,
-    /// It was passed on; another router is nearer.
+    /// It was forwarded; another router is nearer.
     Redirect,
 }
 
@@ -44,7 +44,7 @@ impl IcmpErrorKind {
         }
     }
 
-    /// True if its destination cannot be reached that way, whatever the size of the packet.
+    /// True if its destination cannot be reached on that path, whatever the packet's size.
     pub fn is_unreachable(self) -> bool {
         matches!(
             self,
@@ -87,11 +87,12 @@ impl IcmpErrorKind {
     }
 }
 
-/// An error and the head of the packet that it quotes.
+/// An error and the beginning of the packet that it quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpError {
     pub kind: IcmpErrorKind,
-    /// MTU of the next link, bytes of IP; `None` where the router does not tell (before RFC 1191), or of another kind.
+    /// MTU of the next link, bytes of IP; `None` if the router does not report it (before RFC 1191), or for another
+    /// kind.
     pub mtu_bytes: Option<u32>,
     pub source: IpAddr,
     pub destination: IpAddr,
@@ -106,7 +107,7 @@ pub struct IcmpError {
 }
 
 impl Packet<'_> {
-    /// The report on another packet, if this is an ICMP error that quotes a whole IP header and ports.
+    /// Parses the ICMP error, if this is one that quotes a whole IP header and ports.
     pub fn icmp_error(&self) -> Option<IcmpError> {
         let (
             Some(network),
@@ -119,7 +120,7 @@ impl Packet<'_> {
         else {
             return None;
         };
-        // four bytes of the ICMP header itself come before the quotation
+        // four bytes of the ICMP header precede the quoted packet
         let quoted = payload.get(4..)?;
         match network.source {
             IpAddr::V4(_) => {
@@ -148,7 +149,7 @@ fn quoted_ipv4(kind: IcmpErrorKind, mtu: Option<u32>, quoted: &[u8]) -> Option<I
     };
     Some(IcmpError {
         kind,
-        mtu_bytes: told_mtu(kind, mtu),
+        mtu_bytes: reported_mtu(kind, mtu),
         source: address(12),
         destination: address(16),
         ip_bytes: u32::from(be16(quoted, 2)?),
@@ -170,7 +171,7 @@ fn quoted_ipv6(kind: IcmpErrorKind, mtu: Option<u32>, quoted: &[u8]) -> Option<I
     };
     Some(IcmpError {
         kind,
-        mtu_bytes: told_mtu(kind, mtu),
+        mtu_bytes: reported_mtu(kind, mtu),
         source: address(8),
         destination: address(24),
         ip_bytes: 40 + u32::from(be16(quoted, 4)?),
@@ -181,7 +182,7 @@ fn quoted_ipv6(kind: IcmpErrorKind, mtu: Option<u32>, quoted: &[u8]) -> Option<I
     })
 }
 
-fn told_mtu(kind: IcmpErrorKind, mtu: Option<u32>) -> Option<u32> {
+fn reported_mtu(kind: IcmpErrorKind, mtu: Option<u32>) -> Option<u32> {
     mtu.filter(|mtu| kind == IcmpErrorKind::TooBig && *mtu > 0)
 }
 
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
     use crate::{LinkType, decode_frame};
 
-    /// A router's answer to 192.0.2.1:443 > 198.51.100.7:5000: no room for 1500 bytes in 1300.
+    /// A router's answer to 192.0.2.1:443 > 198.51.100.7:5000: 1500 bytes exceed an MTU of 1300.
     fn too_big() -> Vec<u8> {
         let mut frame = vec![0x45, 0, 0, 56, 0, 0, 0, 0, 64, 1, 0, 0];
         frame.extend([10, 0, 0, 1, 192, 0, 2, 1]);

@@ -1,4 +1,4 @@
-//! Capture files to packets: pcap and pcapng, plain or compressed, whatever link layer they hold.
+//! From capture files to packets: pcap and pcapng, plain or compressed, with any link layer.
 //!
 //! ```no_run
 //! use whydrop_capture::{Capture, OpenOptions};
@@ -11,19 +11,19 @@
 //! # Ok::<(), whydrop_capture::CaptureError>(())
 //! ```
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | [`packet`] | what a decoded packet says: the output |
+//! | [`packet`] | the fields of a decoded packet: the output |
 //! | `capture` | the stream of packets over one file or several in sequence |
 //! | `input` | opening, decompressing, the buffer that the rest reads from |
-//! | `format` | pcap and pcapng: where each frame is, when it was captured |
+//! | `format` | pcap and pcapng: the position and capture time of each frame |
 //! | `decode` | link layers, IP, tunnels, transport headers |
 //! | `selection` | which packets are read: a display filter, a span of time |
-//! | `sequence` | files in the order of their time |
-//! | `timeline` | packets in the order of their time, and clocks that were set |
-//! | `unread` | what is counted and not read |
-//! | `duplicates` | packets that one capture holds twice |
-//! | `contain` | the boundary that a panic on hostile input does not cross |
+//! | `sequence` | files in time order |
+//! | `timeline` | packets in time order, and clocks that were set |
+//! | `unread` | contents that are counted and not read |
+//! | `duplicates` | packets that one capture contains twice |
+//! | `contain` | the boundary that confines a panic on hostile input |
 //!
 //! Memory does not grow with the file: one buffer, one table of recent packets.
 

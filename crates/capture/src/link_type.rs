@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A LINKTYPE_ number: what the first byte of each frame belongs to.
+/// A LINKTYPE_ number: the protocol at the first byte of each frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
@@ -28,7 +28,7 @@ impl LinkType {
     pub const PRISM: Self = Self(119);
     pub const RADIOTAP: Self = Self(127);
     pub const FIREWIRE: Self = Self(138);
-    /// A number for private use, which Apple's tcpdump gives its own header.
+    /// A number for private use, with which Apple's tcpdump marks its own header.
     pub const APPLE_PKTAP_USER: Self = Self(149);
     pub const AVS: Self = Self(163);
     pub const PER_PACKET_INFORMATION: Self = Self(192);
@@ -40,7 +40,7 @@ impl LinkType {
     pub const APPLE_PKTAP: Self = Self(258);
     pub const LINUX_COOKED_2: Self = Self(276);
 
-    /// True of 802.11 frames, with whatever a capturing host puts before them.
+    /// True for 802.11 frames, with or without a capturing host's header.
     pub(crate) fn is_wireless(self) -> bool {
         matches!(
             self,
@@ -48,7 +48,7 @@ impl LinkType {
         )
     }
 
-    /// The name to show, or `None` for a link type that this crate does not decode.
+    /// The displayed name; `None` for a link type that this crate does not decode.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::NULL => "BSD loopback (null)",

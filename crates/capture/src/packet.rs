@@ -1,11 +1,11 @@
 //! A captured packet, decoded down to its transport header.
 //!
-//! Everything here is copied out of the frame except the payload: the values are small, and the
-//! rooms that follow keep them for longer than the reader keeps its buffer.
+//! Everything except the payload is copied from the frame: the values are small, and other crates keep them for longer
+//! than the reader keeps its buffer.
 
 use std::net::IpAddr;
 
-/// One captured packet. `network` is `None` for a frame that holds no IP packet.
+/// One captured packet. `network` is `None` for a frame without an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Packet<'a> {
     /// Position in the capture, from 0, over all files of a rotated sequence.
@@ -16,21 +16,21 @@ pub struct Packet<'a> {
     pub interface: u32,
     /// Length of the frame on its link, as the capture file states it.
     pub wire_bytes: u32,
-    /// How much of the frame the capture holds.
+    /// Captured length of the frame.
     pub captured_bytes: u32,
-    /// The innermost IP header that was unwrapped, if the frame holds one.
+    /// The innermost unwrapped IP header, if there is one.
     pub network: Option<Network>,
-    /// The transport layer after that header.
+    /// The transport layer behind that header.
     pub transport: Transport<'a>,
 }
 
-/// The fields of an IP header that explain a packet's way.
+/// The fields of an IP header that describe a packet's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     pub source: IpAddr,
     pub destination: IpAddr,
-    /// Length of the IP packet, header included. Where the header says 0 (segmentation offload of
-    /// super-segments) this is the frame's length without its link header.
+    /// Length of the IP packet, including its header. If the header says 0 (segmentation offload of super-segments),
+    /// the frame's length without its link header.
     pub ip_bytes: u32,
     /// IPv4 identification; `None` for IPv6 without a fragment header.
     pub identification: Option<u16>,
@@ -39,11 +39,11 @@ pub struct Network {
     pub dscp: u8,
     /// Explicit congestion notification bits (RFC 3168): 0 not capable, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// How many tunnel headers (GRE, VXLAN, Geneve, GTP-U, IP-in-IP) were unwrapped to get here.
+    /// How many tunnel headers (GRE, VXLAN, Geneve, GTP-U, IP-in-IP) were unwrapped.
     pub tunnel_depth: u8,
 }
 
-/// Payload of an IP packet.
+/// The payload of an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transport<'a> {
     Tcp(TcpSegment<'a>),
@@ -58,17 +58,17 @@ pub enum Transport<'a> {
         code: u8,
         payload: &'a [u8],
     },
-    /// An IP fragment other than the first: its transport header is elsewhere.
+    /// An IP fragment other than the first, without a transport header.
     Fragment,
     /// Another IP protocol.
     OtherProtocol(u8),
-    /// The frame is not IP; its EtherType (or 0 where the link layer has none).
+    /// The frame is not IP; its EtherType (0 if the link layer has none).
     NotIp(u16),
-    /// The frame is cut off, or its headers contradict each other, before the transport header ends.
+    /// The frame is truncated or its headers are contradictory before the transport header ends.
     Undecodable,
 }
 
-/// A TCP header with the options that matter to loss and delay, and what of the payload was captured.
+/// A TCP header with the options that matter to loss and delay, and the captured part of the payload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TcpSegment<'a> {
     pub source_port: u16,
@@ -78,7 +78,7 @@ pub struct TcpSegment<'a> {
     pub flags: TcpFlags,
     /// Receive window as sent, before scaling.
     pub window: u16,
-    /// Payload length by the IP length, captured or not.
+    /// Payload length from the IP length, captured or not.
     pub payload_bytes: u32,
     pub payload: &'a [u8],
     pub options: TcpOptions,
@@ -100,8 +100,8 @@ impl TcpFlags {
     /// Accurate ECN (RFC 9768).
     pub const AE: u16 = 0x100;
 
-    /// AE, CWR and ECE as one number: after a handshake that negotiated accurate ECN, the three low bits of the
-    /// count of CE-marked packets (ACE, RFC 9768, section 3.2.2).
+    /// AE, CWR and ECE as one number: after a handshake that negotiated accurate ECN, the three low bits of the count
+    /// of CE-marked packets (ACE, RFC 9768, section 3.2.2).
     #[inline]
     pub fn ace(self) -> u8 {
         ((self.0 & (Self::AE | Self::CWR | Self::ECE)) >> 6) as u8
@@ -126,12 +126,12 @@ pub struct TcpOptions {
     pub sack_blocks: u8,
     /// Bytes received with the CE mark, modulo 2^24: the accurate-ECN option's field ECEB (RFC 9768, section 3.2.3).
     pub ce_bytes: Option<u32>,
-    /// The snapshot length cut the options off: absent options may have been sent.
+    /// The snapshot length cut the options off: missing options may have been sent.
     pub truncated: bool,
 }
 
 impl TcpOptions {
-    /// The SACK blocks that the segment has: left and right edge of each.
+    /// The segment's SACK blocks: left and right edge of each.
     pub fn sack_blocks(&self) -> &[(u32, u32)] {
         &self.sack[..usize::from(self.sack_blocks)]
     }

@@ -1,4 +1,4 @@
-//! The files of a capture: opening one, and putting several in the order of their time.
+//! The files of a capture: opening one, and sorting several by time.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -8,7 +8,7 @@ use crate::error::{CaptureError, Damage};
 use crate::format::{Format, Interfaces};
 use crate::input::{Input, STANDARD_INPUT};
 
-/// A file whose header has been read.
+/// A file with its header read.
 pub(crate) struct OpenFile {
     pub(crate) label: String,
     pub(crate) input: Input,
@@ -43,13 +43,13 @@ impl OpenFile {
 pub(crate) struct Sequence {
     pub(crate) first: OpenFile,
     pub(crate) following: VecDeque<PathBuf>,
-    /// A note on the order, if it is not the one given.
+    /// A note on the order, if it differs from the given one.
     pub(crate) note: Option<String>,
-    /// Size of all files; 0 where one is a stream.
+    /// Size of all files; 0 if one is a stream.
     pub(crate) total_bytes: u64,
 }
 
-/// Opens the first of the files, after a look at the others.
+/// Opens the first of the files, after examining the others.
 pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
     let total_bytes = paths
         .iter()
@@ -57,7 +57,7 @@ pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
         .sum::<Option<u64>>()
         .unwrap_or(0);
     let only_files = paths.iter().all(|path| path.as_os_str() != STANDARD_INPUT);
-    // Standard input can be read but once, so it stays where it stands.
+    // Standard input can be read only once, so it keeps its position.
     let (order, note) = match paths.len() {
         2.. if only_files => in_order_of_time(paths)?,
         _ => (paths, None),
@@ -68,7 +68,7 @@ pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
             offset: 0,
             found: "no file".into(),
             expected: "at least one capture file".into(),
-            remedy: "name a file, or - for standard input".into(),
+            remedy: "prepare a file, or - for standard input".into(),
         }
         .at("", false));
     };
@@ -80,7 +80,7 @@ pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
     })
 }
 
-/// True if all can be opened again: no standard input, pipe or device among them.
+/// True if all can be opened again: none is standard input, a pipe or a device.
 pub(crate) fn are_files(paths: &[PathBuf]) -> bool {
     paths.iter().all(|path| file_bytes(path).is_some())
 }
@@ -94,8 +94,8 @@ fn file_bytes(path: &Path) -> Option<u64> {
     metadata.is_file().then_some(metadata.len())
 }
 
-/// Sorts by the time of each file's first packet. Rotated files are named in an order that a shell
-/// does not keep: `dump.pcap10` is listed before `dump.pcap2`.
+/// Sorts by the time of each file's first packet. Shells do not list rotated files in time order: `dump.pcap10`
+/// precedes `dump.pcap2`.
 fn in_order_of_time(paths: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<String>), CaptureError> {
     let mut previous_ns = i64::MIN;
     let mut timed = Vec::with_capacity(paths.len());
@@ -106,7 +106,7 @@ fn in_order_of_time(paths: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<String>
     }
     let note = (!timed.is_sorted_by_key(|(time_ns, _)| *time_ns)).then(|| {
         format!(
-            "the {} files were not given in the order of their time: they are read by the time of their \
+            "the {} files were not given in time order: they are read in the order of the times of their \
              first packets",
             timed.len()
         )
@@ -115,7 +115,7 @@ fn in_order_of_time(paths: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<String>
     Ok((timed.into_iter().map(|(_, path)| path).collect(), note))
 }
 
-/// `None` where the file has no packet that can be read.
+/// `None` if the file has no readable packet.
 fn first_time_ns(path: &Path) -> Result<Option<i64>, CaptureError> {
     let mut file = OpenFile::open(path)?;
     let record = file

@@ -1,54 +1,54 @@
-//! A summary of what was read, for the head of a result.
+//! The summary of a capture.
 
 use crate::packet::Transport;
 
-/// A capture as a whole, up to the packet read last.
+/// A capture as a whole, up to the last packet read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The files in the order read; `-` is standard input.
     pub paths: Vec<String>,
-    /// `pcap`, `pcapng`, `pcap.xz`, ...; several, separated by `, `, where files differ.
+    /// `pcap`, `pcapng`, `pcap.xz`, ...; separated by `, ` if files differ.
     pub format: String,
-    /// Packets in the files, duplicates included.
+    /// Packets in the files, including duplicates.
     pub packets: u64,
     /// Earliest and latest capture time, ns since the Unix epoch, UTC; `None` without packets.
     pub first_ns: Option<i64>,
     pub last_ns: Option<i64>,
-    /// Names of the link types of the interfaces, each once.
+    /// Names of the interfaces' link types, each once.
     pub link_types: Vec<String>,
-    /// The largest snapshot length of the interfaces, bytes; `None` where one states no limit.
+    /// The largest snapshot length of the interfaces, bytes; `None` if one states no limit.
     pub snaplen_bytes: Option<u32>,
     /// A file ends in the middle of a packet or is damaged; `notes` say where.
     pub truncated: bool,
-    /// Notes on the capture for the reader of a result, one line each.
+    /// Notes on the capture for the user, one line each.
     pub notes: Vec<String>,
-    /// All packets by what they carry, duplicates included: the kinds add up to `packets`.
+    /// All packets by their contents, including duplicates: the kinds add up to `packets`.
     pub kinds: PacketKinds,
     /// Packets captured twice, which `next_packet` leaves out unless `keep_duplicates` is set.
     pub duplicates: u64,
-    /// Of the duplicates, frames that a wireless station sent once more (802.11 retries).
+    /// Of the duplicates, frames that a wireless station retransmitted (802.11 retries).
     pub link_retries: u64,
-    /// Frames that were not read down to a transport header, by what they hold; most frequent first.
+    /// Frames that were not read down to a transport header, by their contents; most frequent first.
     pub unread: Vec<(String, u64)>,
-    /// Where copies and what they are copies of were captured; those with most copies first.
+    /// Where originals and duplicates were captured, in descending order of duplicates.
     pub copies: Vec<Copies>,
-    /// Connections that were captured on both sides of address translation, and are given with the ends seen first: how many, and
-    /// the first of them.
+    /// Number of connections captured on both sides of address translation, which are returned with the ends captured
+    /// first; and the first of them.
     pub translated_connections: u64,
     pub translations: Vec<Translation>,
-    /// Packets stamped earlier than the packet before them.
+    /// Packets with an earlier timestamp than the packet before them.
     pub out_of_order: u64,
-    /// Packets that the capturing host reports to have dropped itself, if it reports (pcapng).
+    /// Packets that the capturing host reports as dropped, if it reports any (pcapng).
     pub dropped_by_capture: Option<u64>,
 }
 
 /// Packets captured at one point and again at another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// The points in words; empty where nothing but the hop limit tells them apart.
+    /// Descriptions of the points; empty if only the hop limit distinguishes them.
     pub first: String,
     pub copy: String,
-    /// Hops that the copies had passed more; less where negative.
+    /// How many more hops the duplicates had passed; negative for fewer.
     pub hops_further: i16,
     pub packets: u64,
 }
@@ -60,7 +60,7 @@ pub struct Translation {
     pub copy: String,
 }
 
-/// Packets counted by what they carry.
+/// Packets counted by their contents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PacketKinds {
     pub tcp: u64,
@@ -71,8 +71,7 @@ pub struct PacketKinds {
     /// Other IP protocols.
     pub other_ip: u64,
     pub not_ip: u64,
-    /// Cut off or contradictory before the end of the transport header, or of a link type that is
-    /// not decoded.
+    /// Truncated or contradictory before the end of the transport header, or with a link type that is not decoded.
     pub undecodable: u64,
 }
 
@@ -103,7 +102,7 @@ impl PacketKinds {
     }
 }
 
-/// So many packets, in words.
+/// Formats a number of packets.
 pub(crate) fn packets(count: u64) -> String {
     match count {
         1 => "1 packet".into(),

@@ -9,7 +9,7 @@ pub(crate) const ACK: u16 = 0x10;
 /// NOP, NOP, timestamps: value 1000, echo 2000.
 pub(crate) const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 3, 232, 0, 0, 7, 208];
 
-/// A TCP segment; its fields are what most tests need to vary.
+/// A TCP segment with the fields that most tests vary.
 #[derive(Clone)]
 pub(crate) struct Tcp {
     pub(crate) sequence: u32,
@@ -34,7 +34,7 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// From port 40000 to 443. The options have to fill whole words.
+    /// From port 40000 to 443. The options must fill whole words.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         assert_eq!(self.options.len() % 4, 0);
         let words = 5 + self.options.len() as u16 / 4;
@@ -50,7 +50,7 @@ impl Tcp {
     }
 }
 
-/// An IPv4 header's fields that tests vary.
+/// The fields of an IPv4 header that tests vary.
 #[derive(Clone)]
 pub(crate) struct Ipv4 {
     pub(crate) protocol: u8,
@@ -130,7 +130,7 @@ pub(crate) fn ethernet(ethertype: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A plain segment in IPv4: what most link layer tests carry.
+/// A plain segment in IPv4, as most link layer tests carry it.
 pub(crate) fn packet() -> Vec<u8> {
     ipv4(6, &Tcp::default().bytes())
 }
@@ -139,12 +139,12 @@ pub(crate) fn frame() -> Vec<u8> {
     ethernet(0x0800, &packet())
 }
 
-/// Joins what is put one after the other.
+/// Joins byte strings.
 pub(crate) fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// Decodes a frame of which all was captured, one level of tunnels unwrapped.
+/// Decodes a completely captured frame, with one level of tunnels unwrapped.
 pub(crate) fn decoded(link: LinkType, frame: &[u8]) -> Packet<'_> {
     decode_frame(link, frame, frame.len() as u32, 1)
 }
@@ -157,7 +157,7 @@ pub(crate) fn tcp_of<'a>(packet: &Packet<'a>) -> TcpSegment<'a> {
     }
 }
 
-/// True if a frame is decoded to the segment that [`packet`] carries.
+/// Asserts that a frame is decoded to the segment that [`packet`] carries.
 #[track_caller]
 pub(crate) fn assert_holds_packet(link: LinkType, frame: &[u8]) {
     let packet = decoded(link, frame);
@@ -232,7 +232,7 @@ impl PcapFile {
         bytes
     }
 
-    /// A file of frames captured whole.
+    /// A file of completely captured frames.
     pub(crate) fn of(&self, frames: &[(i64, &[u8])]) -> Vec<u8> {
         let mut bytes = self.header();
         for (time_ns, frame) in frames {
@@ -312,7 +312,7 @@ pub(crate) fn enhanced_packet(
     block(order, 6, &body)
 }
 
-/// The fields that tests compare of each packet.
+/// The fields of a packet that tests compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) index: u64,
@@ -328,7 +328,7 @@ pub(crate) fn read_with(bytes: &[u8], options: OpenOptions) -> (Vec<Line>, Summa
     (lines, capture.summary())
 }
 
-/// Every packet of a capture, copies too.
+/// Reads every packet of a capture, including duplicates.
 pub(crate) fn read(bytes: &[u8]) -> (Vec<Line>, Summary) {
     read_with(
         bytes,
@@ -353,7 +353,7 @@ pub(crate) fn drain(capture: &mut Capture) -> Vec<Line> {
     lines
 }
 
-/// Why bytes are not a capture.
+/// The reason why bytes are not a capture.
 #[track_caller]
 pub(crate) fn refusal(bytes: &[u8]) -> String {
     match Capture::from_reader("test", Cursor::new(bytes.to_vec()), OpenOptions::default()) {
@@ -382,7 +382,7 @@ pub(crate) fn compressed(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Frames that compress about as well as real ones: headers that change little, payload that does.
+/// Frames that compress about as well as real ones: similar headers, varying payload.
 pub(crate) fn many_frames(count: u32) -> Vec<u8> {
     let file = PcapFile::default();
     let mut bytes = file.header();

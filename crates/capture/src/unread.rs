@@ -1,37 +1,37 @@
-//! Contents of frames that are not read down to a transport header: so that it can be named and counted.
+//! Contents of frames that are not read down to a transport header, to be named and counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The reason for which a frame tells nothing of a transport, or the protocol in the way.
+/// Why a frame shows no transport header, or which protocol prevents it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unread {
-    /// The protocol of this EtherType.
+    /// The protocol with this EtherType.
     EtherType(u16),
     /// IEEE 802.2 without a SNAP header, to this service access point.
     LogicalLink(u8),
-    /// The protocol of this number of PPP.
+    /// The protocol with this PPP number.
     PointToPoint(u16),
-    /// IEEE 802.11 in a frame that carries nothing for hosts: beacons, acknowledgments, frames without data.
+    /// An IEEE 802.11 frame without hosts' data: a beacon, an acknowledgment, an empty data frame.
     WirelessManagement,
-    /// IEEE 802.11 data under WEP, WPA or its like.
+    /// IEEE 802.11 data encrypted with WEP, WPA or similar.
     WirelessEncrypted,
     /// Received with a wrong frame check sequence.
     WirelessDamaged,
     /// IEEE 802.11 fragments other than the first.
     WirelessFragment,
-    /// An IP protocol other than TCP, UDP, ICMP and the tunnels that are unwrapped.
+    /// An IP protocol other than TCP, UDP, ICMP and the unwrapped tunnels.
     IpProtocol(u8),
-    /// The contents of MPLS labels, or of another header that does not name them.
+    /// The contents of MPLS labels, or of another header that does not identify them.
     Unnamed,
     /// A link type that is not decoded.
     LinkType(u16),
-    /// The frame ends within its headers, or they contradict each other.
+    /// The frame ends within its headers, or they are contradictory.
     CutOff,
 }
 
 impl Unread {
-    /// The EtherType, where it is one; else 0.
+    /// The EtherType, or 0 for other contents.
     pub(crate) fn ethertype(self) -> u16 {
         match self {
             Self::EtherType(kind) => kind,
@@ -39,7 +39,7 @@ impl Unread {
         }
     }
 
-    /// False for what keeps a network running and carries nothing for its users.
+    /// False for protocols that keep a network running and carry no user data.
     pub(crate) fn may_hold_connections(self) -> bool {
         match self {
             // ARP, RARP, EAPOL, LLDP, slow protocols, flow control, PPPoE discovery, 802.1X pre-authentication,
@@ -65,7 +65,7 @@ impl Unread {
                     | 0x890d
             ),
             Self::LogicalLink(point) => !matches!(point, 0x42 | 0xfe | 0xaa | 0x06 | 0x00),
-            // below 0x4000 user data, above it the control of links and of networks (RFC 1661, section 2)
+            // below 0x4000 user data, above it the control of links and networks (RFC 1661, section 2)
             Self::PointToPoint(protocol) => protocol < 0x4000,
             Self::WirelessManagement | Self::WirelessFragment => false,
             // IGMP, EGP, OSPF, PIM, VRRP, EIGRP, RSVP, IS-IS over IP; IPv6 "no next header"
@@ -154,7 +154,7 @@ fn protocol_name(protocol: u8) -> Option<&'static str> {
 pub(crate) struct UnreadCounts(BTreeMap<Unread, u64>);
 
 impl UnreadCounts {
-    /// A capture has a handful; a damaged or hostile one any number, and those beyond are counted as cut off.
+    /// A capture has a handful; a damaged or hostile one any number, of which the excess is counted as truncated.
     const MOST_KINDS: usize = 256;
 
     #[cold]
@@ -169,7 +169,7 @@ impl UnreadCounts {
         self.sorted(|_| true)
     }
 
-    /// A note that names those of which a reader must know: that connections may be in what was not read.
+    /// Returns a note on the contents that matter to the user, because connections may be in them.
     pub(crate) fn note(&self) -> Option<String> {
         const MOST_NAMED: usize = 6;
         let kinds = self.sorted(Unread::may_hold_connections);
@@ -188,12 +188,12 @@ impl UnreadCounts {
         let encrypted = self.0.contains_key(&Unread::WirelessEncrypted);
         let remedy = match encrypted {
             true => {
-                "; capture on the client itself or behind the access point, where it is in the clear"
+                "; capture on the client itself or behind the access point, where the data is not encrypted"
             }
             false => "",
         };
         Some(format!(
-            "not read, and counted only: {}: {}{remedy}",
+            "counted but not decoded: {}: {}{remedy}",
             crate::summary::packets(packets),
             named.join(", ")
         ))
@@ -230,7 +230,7 @@ mod tests {
             note.contains("4 packets: encrypted 802.11 data (3), EtherType 0x1234 (1)"),
             "{note}"
         );
-        assert!(note.contains("in the clear"), "{note}");
+        assert!(note.contains("not encrypted"), "{note}");
         assert_eq!(counts.named().len(), 5);
     }
 

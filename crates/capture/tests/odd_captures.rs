@@ -1,8 +1,7 @@
-//! The regression captures of tcpdump: odd link types, truncated, malformed, hostile.
+//! The regression captures of tcpdump: unusual link types, truncated, malformed, hostile.
 //!
-//! They are not part of the repository. Where a folder `shared` stands beside it they are read, and
-//! the packets are counted against Wireshark's `capinfos` if that is installed; else the tests say so
-//! and pass.
+//! They are not part of the repository. They are read from a folder `shared` beside it, if there is one, and the
+//! packets are counted against Wireshark's `capinfos` if that is installed; otherwise the tests print a note and pass.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use whydrop_capture::{Capture, OpenOptions};
 
-/// `None`, and a line on stderr, where they are missing.
+/// `None`, and a line on stderr, if they are missing.
 fn odd_captures() -> Option<Vec<PathBuf>> {
     let room = fs::canonicalize(env!("CARGO_MANIFEST_DIR")).expect("the crate's own folder");
     let folder = room.join("../../../shared/data/odd-captures");
@@ -32,7 +31,7 @@ fn odd_captures() -> Option<Vec<PathBuf>> {
     Some(paths)
 }
 
-/// Packets in a capture, and whether it is sound; `None` where it is refused.
+/// Packets in a capture, and whether it is undamaged; `None` if it is refused.
 fn count(path: &Path, options: OpenOptions) -> Option<(u64, bool)> {
     let keep_duplicates = options.keep_duplicates;
     let mut capture = match Capture::open(&[path], options) {

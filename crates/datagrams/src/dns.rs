@@ -11,24 +11,24 @@ const RESPONSE_CODE: u16 = 0x000f;
 const MOST_NAME_BYTES: usize = 255;
 const MOST_LABEL_BYTES: u8 = 63;
 
-/// The response codes that have a meaning of their own here (RFC 1035, section 4.1.1; RFC 6895).
+/// The response codes with separate meanings here (RFC 1035, section 4.1.1; RFC 6895).
 pub(crate) const NO_ERROR: u8 = 0;
 pub(crate) const NO_SUCH_NAME: u8 = 3;
 pub(crate) const REFUSED: u8 = 5;
 
-/// A query, or the answer to one.
+/// A query or an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DnsMessage {
     pub id: u16,
     pub is_answer: bool,
-    /// The answer did not fit, and is to be asked for over TCP.
+    /// The answer did not fit, and must be requested over TCP.
     pub is_truncated: bool,
     pub response_code: u8,
-    /// Name, type and class, as a number that is the same for the same question.
+    /// A hash of name, type and class, equal for equal questions.
     pub question: u64,
 }
 
-/// Reads a message of one question; `None` of anything else.
+/// Parses a message with one question; `None` for anything else.
 pub(crate) fn read(payload: &[u8]) -> Option<DnsMessage> {
     let header: &[u8; HEADER_BYTES] = payload.first_chunk()?;
     let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -51,7 +51,7 @@ pub(crate) fn read(payload: &[u8]) -> Option<DnsMessage> {
     })
 }
 
-/// The name that a message asks for, fit for printing.
+/// The requested name in printable form.
 pub(crate) fn name(payload: &[u8]) -> Option<String> {
     let mut labels: Vec<String> = Vec::new();
     walk_name(payload.get(HEADER_BYTES..)?, |label| {
@@ -67,7 +67,7 @@ pub(crate) fn name(payload: &[u8]) -> Option<String> {
     })
 }
 
-/// Calls for each label of an uncompressed name, and returns what follows it.
+/// Calls `on_label` for each label of an uncompressed name, and returns the bytes after it.
 fn walk_name(mut rest: &[u8], mut on_label: impl FnMut(&[u8])) -> Option<&[u8]> {
     let mut name_bytes = 0;
     loop {

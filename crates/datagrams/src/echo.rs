@@ -1,18 +1,18 @@
-//! Echo requests (`ping`), and their replies (RFC 792; RFC 4443, section 4).
+//! Echo requests (`ping`) and their replies (RFC 792; RFC 4443, section 4).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use whydrop_capture::{Packet, Transport};
 
-/// Runs of echo requests that are followed, requests of one that wait for a reply, and outcomes and packets kept of it, at most.
+/// The most runs of echo requests followed, unanswered requests in one, and outcomes and packets kept for it.
 const MOST_PINGS: usize = 1 << 10;
 const MOST_WAITING: usize = 256;
 const MOST_OUTCOMES: usize = 1 << 12;
 const MOST_SHOWN: usize = 16;
-/// A request without a reply for so long has none: ping waits for 1 s after its last, other programs for up to 4 s.
+/// The time to wait for a reply: ping waits for 1 s after its last request, other programs for up to 4 s.
 const PATIENCE_NS: i64 = 1_000_000_000;
-/// Numbers that are missing between two requests tell what was lost before the capture, unless there are so many.
+/// Numbers missing between two requests were lost before the capture, unless there are more than this.
 const MOST_MISSING: u16 = 100;
 
 type Key = (IpAddr, IpAddr, u16);
@@ -24,15 +24,15 @@ pub struct Pings {
     pub destination: IpAddr,
     pub sent: u64,
     pub answered: u64,
-    /// Numbers that are missing among the requests.
+    /// Numbers missing among the requests.
     pub missing: u64,
-    /// Sent too late in the capture for a reply.
+    /// Sent too close to the end of the capture for a reply.
     pub too_late: u64,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Hop limit of the requests, as captured: the largest.
+    /// Largest hop limit of the requests, as captured.
     pub ttl: u8,
-    /// Of the first requests, in their order, whether they had a reply.
+    /// For the first requests, in order: whether they had a reply.
     pub outcomes: Vec<bool>,
     /// Of the first replies, shortest first.
     pub round_trips_ns: Vec<i64>,
@@ -55,7 +55,7 @@ struct Waiting {
 pub(crate) struct Echoes {
     places: HashMap<Key, usize>,
     pings: Vec<Pings>,
-    let_go: u64,
+    dropped: u64,
 }
 
 impl Echoes {
@@ -86,7 +86,7 @@ impl Echoes {
         let place = match self.places.get(&key) {
             Some(place) => *place,
             None if self.pings.len() >= MOST_PINGS => {
-                self.let_go += 1;
+                self.dropped += 1;
                 return;
             }
             None => {
@@ -116,7 +116,7 @@ impl Echoes {
         for pings in &mut self.pings {
             pings.finish(now_ns);
         }
-        (self.pings, self.let_go)
+        (self.pings, self.dropped)
     }
 }
 
@@ -197,7 +197,7 @@ impl Pings {
         self.round_trips_ns.sort_unstable();
     }
 
-    /// Requests that had time enough for a reply and got none.
+    /// Requests that had enough time for a reply and got none.
     pub fn unanswered(&self) -> u64 {
         (self.sent - self.answered).saturating_sub(self.too_late)
     }

@@ -1,7 +1,8 @@
-//! Requests and what became of them: answered, and after how long and how many attempts; or not.
+//! Requests and their outcomes: answered after some time and number of attempts, or not.
 //!
-//! A request is all attempts of a client to get the same: a resolver's question under several numbers, and to several servers.
-//! It is followed until newer ones need its room, so floods cost no more than others.
+//! A request is all attempts of a client to get the same answer: a resolver repeats a question under several numbers
+//! and to several servers. It is followed until newer ones need its memory, so that floods cost no more than other
+//! captures.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -9,34 +10,35 @@ use std::net::IpAddr;
 use crate::dns;
 use crate::messages::{self, Message, Ports, Reply, Role, Service};
 
-/// Requests that are followed at one time, and servers that are listed, at most.
+/// The most requests that are followed at a time, and servers that are listed.
 const MOST_REQUESTS: usize = 1 << 13;
 const MOST_SERVERS: usize = 1 << 12;
-/// Attempts of a request, and packets and names that show something of a server, that are kept at most.
+/// The most attempts of a request, and example packets and names of a server, that are kept.
 const MOST_ATTEMPTS: usize = 8;
 const MOST_SHOWN: usize = 16;
 const MOST_NAMES: usize = 3;
-/// Copies of one packet come closer together than attempts.
+/// Duplicates of one packet are closer together than attempts.
 const COPIES_NS: i64 = 5_000_000;
-/// Who asks the same again after this asks anew: resolvers and telephones give up earlier.
+/// The same question after this time is a new request: resolvers and telephones give up earlier.
 const SAME_REQUEST_NS: i64 = 60_000_000_000;
-/// An answer that takes longer is slow: a person notices it. It is a tenth of the time after which stub resolvers ask again.
+/// A longer wait for an answer is slow, because users notice it. It is a tenth of the time after which stub resolvers
+/// retry.
 pub const SLOW_NS: i64 = 500_000_000;
-/// A request without an answer for so long has none, though it was not repeated: the longest first timeout of telephones,
-/// resolvers and address assignment is 5 s, that of most is 1 s.
+/// A request is unanswered after this time even if it was not repeated: the longest first timeout of telephones,
+/// resolvers and address assignment is 5 s, that of most programs 1 s.
 const PATIENCE_NS: i64 = 3_000_000_000;
-/// A repeated one, where the attempts lie so far apart.
+/// The same for a repeated request, if the attempts are this far apart.
 const RETRIED_NS: i64 = 400_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     service: Service,
-    /// `None` where it has no address yet.
+    /// `None` if it has no address yet.
     client: Option<IpAddr>,
     subject: u64,
 }
 
-/// One try to get an answer.
+/// One attempt to get an answer.
 #[derive(Debug, Clone, Copy)]
 struct Attempt {
     server: (IpAddr, u16),
@@ -48,7 +50,7 @@ struct Attempt {
 #[derive(Debug)]
 struct Request {
     attempts: Vec<Attempt>,
-    /// With those that are not kept.
+    /// Including those that are not kept.
     tries: u32,
     first_ns: i64,
     last_ns: i64,
@@ -56,7 +58,7 @@ struct Request {
     packets: Vec<u64>,
     name: Option<String>,
     answer: Option<FirstAnswer>,
-    /// Whoever answered in place of the server.
+    /// Another host that answered instead of the server.
     stranger: Option<IpAddr>,
 }
 
@@ -65,11 +67,11 @@ struct FirstAnswer {
     time_ns: i64,
     packet: u64,
     reply: Reply,
-    /// Of the attempt that it answers.
+    /// The answered attempt.
     attempt: usize,
 }
 
-/// A server of one protocol, and how it served.
+/// A server of one protocol, and its service.
 #[derive(Debug, Clone)]
 pub struct Server {
     pub service: Service,
@@ -77,40 +79,40 @@ pub struct Server {
     pub port: u16,
     /// One of its clients.
     pub client: Option<IpAddr>,
-    /// Requests that had an answer, or were without one for long enough, and attempts to get one.
+    /// Requests that were answered, or unanswered for long enough, and the attempts for them.
     pub requests: u64,
     pub attempts: u64,
     pub answered: u64,
-    /// Answers by what they say.
+    /// Answers by their result.
     pub no_such_name: u64,
     pub truncated: u64,
     pub refused: u64,
     pub failed: u64,
     pub other_version: u64,
     pub retry: u64,
-    /// Requests without any answer, and those of them that were repeated; what was waited for them, summed up.
+    /// Requests without any answer, those of them that were repeated, and the total wait for them.
     pub unanswered: u64,
     pub unanswered_repeated: u64,
     pub unanswered_ns: i64,
-    /// Since the last answer; all, where there was none.
+    /// Since the last answer; all, if there was none.
     pub unanswered_since_answer: u64,
-    /// Attempts without an answer to requests that got one later, what was waited because of them, and by how many requests.
+    /// Unanswered attempts of requests that were answered later, the wait they caused, and the number of such requests.
     pub lost_attempts: u64,
     pub repeated: u64,
     pub repeated_ns: i64,
-    /// Answers that took long, what was waited for them, and the longest and the shortest wait for an answer.
+    /// Slow answers, the total wait for them, and the longest and the shortest wait for an answer.
     pub slow: u64,
     pub slow_ns: i64,
-    /// The same of answers that refuse or report an error.
+    /// The same for answers that refuse or report an error.
     pub failed_ns: i64,
     pub longest_ns: i64,
     pub shortest_ns: i64,
-    /// Requests that somebody else answered.
+    /// Requests that another host answered.
     pub strange: u64,
     pub stranger: Option<IpAddr>,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Packets that show it, and names asked for.
+    /// Example packets, and requested names.
     pub unanswered_packets: Vec<u64>,
     pub refused_packets: Vec<u64>,
     pub slow_packets: Vec<u64>,
@@ -120,15 +122,15 @@ pub struct Server {
     pub slow_names: Vec<String>,
 }
 
-/// Requests, while they are followed.
+/// The requests that are followed.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
     requests: HashMap<Key, Request>,
     order: VecDeque<(Key, i64)>,
     servers: HashMap<(Service, IpAddr, u16), Server>,
     expects_files: bool,
-    /// Requests that gave way before it was known what became of them.
-    let_go: u64,
+    /// Requests that were dropped before their outcome was known.
+    dropped: u64,
 }
 
 /// All requests of a capture.
@@ -136,12 +138,12 @@ pub(crate) struct Exchanges {
 pub struct Exchanged {
     /// In the order of their first requests.
     pub servers: Vec<Server>,
-    /// Requests too late in the capture for an answer.
+    /// Requests too close to the end of the capture for an answer.
     pub too_late: u64,
-    pub let_go: u64,
+    pub dropped: u64,
 }
 
-/// Where and when a message was seen.
+/// Where and when a message was captured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub time_ns: i64,
@@ -153,7 +155,7 @@ pub(crate) struct Seen {
 }
 
 impl Exchanges {
-    /// Takes a datagram that may be part of an exchange; true if it was.
+    /// Processes a datagram; returns true if it was part of an exchange.
     pub fn take(&mut self, seen: &Seen, payload_bytes: u32, payload: &[u8]) -> bool {
         let message = messages::read(seen.ports, payload_bytes, payload);
         let of_file = || messages::tftp_answer(seen.ports, payload);
@@ -164,7 +166,7 @@ impl Exchanges {
         self.take_message(seen, message, payload)
     }
 
-    /// Takes DNS over TCP: a segment that holds a whole message behind its length (RFC 7766, section 8).
+    /// Processes DNS over TCP: a segment with a whole message after its length (RFC 7766, section 8).
     pub fn take_segment(&mut self, seen: &Seen, payload: &[u8]) {
         let Some((length, rest)) = payload.split_first_chunk() else {
             return;
@@ -221,7 +223,7 @@ impl Exchanges {
             .insert(key, Request::new(attempt, seen.packet, name));
     }
 
-    /// True if somebody waits for this answer.
+    /// True if a request waits for this answer.
     fn answer(&mut self, seen: &Seen, message: &Message, reply: Reply) -> bool {
         let key = key(message, seen.destination);
         let Some(request) = self.requests.get_mut(&key) else {
@@ -254,7 +256,7 @@ impl Exchanges {
         true
     }
 
-    /// Lets the oldest requests go where there are too many.
+    /// Drops the oldest requests if there are too many.
     fn make_room(&mut self, now_ns: i64) {
         while self.requests.len() >= MOST_REQUESTS || self.order.len() >= 2 * MOST_REQUESTS {
             let Some((key, since_ns)) = self.order.pop_front() else {
@@ -265,12 +267,12 @@ impl Exchanges {
                 && let Some(request) = self.requests.remove(&key)
                 && !self.settle(&key, &request, now_ns)
             {
-                self.let_go += 1;
+                self.dropped += 1;
             }
         }
     }
 
-    /// Counts what became of a request; false if it is too early to tell.
+    /// Counts the outcome of a request; returns false if it is not known yet.
     fn settle(&mut self, key: &Key, request: &Request, now_ns: i64) -> bool {
         if request.answer.is_none() && !request.is_over(now_ns) {
             return false;
@@ -284,7 +286,7 @@ impl Exchanges {
         for (address, port) in seen {
             let place = (key.service, address, port);
             if self.servers.len() >= MOST_SERVERS && !self.servers.contains_key(&place) {
-                self.let_go += 1;
+                self.dropped += 1;
                 continue;
             }
             let server = self.servers.entry(place);
@@ -295,7 +297,7 @@ impl Exchanges {
         true
     }
 
-    /// Outcomes of all, `now_ns` being the end of the capture.
+    /// Counts all outcomes; `now_ns` is the end of the capture.
     pub fn finish(mut self, now_ns: i64) -> Exchanged {
         let mut left: Vec<(Key, Request)> = self.requests.drain().collect();
         left.sort_by_key(|(_, request)| (request.first_ns, request.packets.first().copied()));
@@ -309,7 +311,7 @@ impl Exchanges {
         Exchanged {
             servers,
             too_late,
-            let_go: self.let_go,
+            dropped: self.dropped,
         }
     }
 }
@@ -322,7 +324,7 @@ fn key(message: &Message, client: IpAddr) -> Key {
     }
 }
 
-/// True of an address that is not one host's. The last address of a network of 256 is taken for its broadcast address.
+/// True for an address of several hosts. The last address of a network of 256 counts as its broadcast address.
 pub(crate) fn asks_many(destination: IpAddr) -> bool {
     match destination {
         IpAddr::V4(address) => address.is_multicast() || address.octets()[3] == u8::MAX,
@@ -344,7 +346,7 @@ impl Request {
         }
     }
 
-    /// True if what is asked now is the same request: not one that was answered before, or given up long ago.
+    /// True if a new attempt belongs to this request: not if it was answered, or given up long ago.
     fn goes_on(&self, now_ns: i64) -> bool {
         let answered_before = self
             .answer
@@ -371,7 +373,7 @@ impl Request {
         }
     }
 
-    /// True if it had time enough for an answer.
+    /// True if it had enough time for an answer.
     fn is_over(&self, now_ns: i64) -> bool {
         self.last_ns.saturating_sub(self.first_ns) >= RETRIED_NS
             || now_ns.saturating_sub(self.last_ns) >= PATIENCE_NS
@@ -420,7 +422,7 @@ impl Server {
         }
     }
 
-    /// Counts what became of a request that this server was asked.
+    /// Counts the outcome of a request to this server.
     fn take(&mut self, request: &Request, own: (IpAddr, u16)) {
         let attempts = || {
             request
@@ -448,7 +450,7 @@ impl Server {
         };
         match request.answer.filter(by_this) {
             Some(answer) => self.take_answer(request, &answer, own),
-            // another server was as good; it is asked only whether this one answers, too
+            // another server was equally good; this one is judged only by whether it answers too
             None if attempts().any(|attempt| attempt.is_answered) => self.answered += 1,
             None => self.take_unanswered(request),
         }
@@ -458,7 +460,7 @@ impl Server {
         self.answered += 1;
         self.unanswered_since_answer = 0;
         self.last_ns = self.last_ns.max(answer.time_ns);
-        // what others were asked for in vain before is not this server's
+        // the time waited for other servers before is not this server's
         let own = || {
             request
                 .attempts

@@ -72,7 +72,7 @@ fn an_answer_counts_where_it_has_the_number_of_the_query() {
 }
 
 #[test]
-fn an_answer_to_the_second_attempt_tells_that_the_first_was_lost() {
+fn an_answer_to_the_second_attempt_shows_that_the_first_was_lost() {
     let mut talk = Talk::default();
     talk.query(0.0, SERVER, 1, "a.example");
     talk.query(5.0, SERVER, 1, "a.example");
@@ -135,7 +135,7 @@ fn a_query_at_the_end_of_the_capture_is_neither_answered_nor_unanswered() {
 }
 
 #[test]
-fn multicast_and_broadcast_are_asked_of_everybody_and_nobody_must_answer() {
+fn multicast_and_broadcast_requests_need_no_answer() {
     let mut talk = Talk::default();
     for to in [[224, 0, 0, 251], [192, 0, 2, 255], [255; 4]] {
         talk.query(0.0, IpAddr::from(to), 1, "a.local");

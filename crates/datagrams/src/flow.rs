@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use whydrop_capture::{Defect, Network, Packet};
 
-use crate::Let;
+use crate::Dropped;
 use crate::echo::Pings;
 use crate::exchange::{Exchanged, asks_many};
 use crate::measuring::{Measured, Numbered};
@@ -17,7 +17,7 @@ use crate::tls::Alert;
 
 pub(crate) type Key = ((IpAddr, u16), (IpAddr, u16));
 
-/// One direction between two ports, and what its packets say of themselves.
+/// One direction between two ports, with the counters of its packets.
 #[derive(Debug)]
 pub struct Flow {
     pub source: (IpAddr, u16),
@@ -27,7 +27,7 @@ pub struct Flow {
     pub payload_bytes: u64,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Packets by their congestion bits (RFC 3168): marked, and capable of it as ECT(0) and ECT(1).
+    /// Packets by their ECN bits (RFC 3168): marked, and capable as ECT(0) and ECT(1).
     pub ce_marked: u64,
     pub ect0: u64,
     pub ect1: u64,
@@ -51,15 +51,15 @@ pub struct Datagrams {
     pub spin: Vec<Option<Spin>>,
     /// Losses and delays by whydrop's own packets, of each flow.
     pub measured: Vec<Option<Measured>>,
-    /// Of flows that are not listed.
-    pub let_go: Let,
+    /// Packets of flows that are not listed.
+    pub dropped: Dropped,
     /// Requests and answers, echo requests, ICMP errors.
     pub exchanged: Exchanged,
     pub pings: Vec<Pings>,
     pub reports: Vec<Report>,
     /// TLS handshakes that one side ended.
     pub alerts: Vec<Alert>,
-    /// Why there is nothing of all that: a defect on the way.
+    /// Why there are no results: a defect occurred.
     pub defect: Option<Defect>,
 }
 
@@ -100,7 +100,7 @@ impl Flow {
         if self.packets == 0 {
             (self.first_ns, self.last_ns) = (time_ns, time_ns);
         }
-        // stamps may be out of order
+        // timestamps may be out of order
         self.first_ns = self.first_ns.min(time_ns);
         self.last_ns = self.last_ns.max(time_ns);
         self.packets += 1;
@@ -125,8 +125,8 @@ impl Flow {
         asks_many(self.destination.0)
     }
 
-    /// Packets of a request that was repeated with longer and longer waits between, in a protocol that is not known; empty of
-    /// all else.
+    /// Packets of a request in an unknown protocol that was repeated with longer and longer waits; empty for other
+    /// flows.
     pub fn repeated_request(&self) -> &[u64] {
         match self.is_exchange {
             true => &[],
@@ -142,7 +142,7 @@ impl Flow {
 }
 
 impl Datagrams {
-    pub(crate) fn of(flows: Vec<Flow>, let_go: Let) -> Self {
+    pub(crate) fn of(flows: Vec<Flow>, dropped: Dropped) -> Self {
         let places: HashMap<Key, usize> = flows.iter().map(Flow::key).zip(0..).collect();
         let back = |flow: &Flow| places.get(&(flow.destination, flow.source));
         let spin = flows
@@ -165,34 +165,34 @@ impl Datagrams {
             rtp,
             spin,
             measured,
-            let_go,
+            dropped,
             ..Self::default()
         }
     }
 
     /// UDP packets of the capture, and their IP bytes.
     pub fn totals(&self) -> (u64, u64) {
-        let start = (self.let_go.packets, self.let_go.ip_bytes);
+        let start = (self.dropped.packets, self.dropped.ip_bytes);
         self.flows.iter().fold(start, |(packets, bytes), flow| {
             (packets + flow.packets, bytes + flow.ip_bytes)
         })
     }
 
-    /// Packets and IP bytes of flows whose loss or delay can be told.
+    /// Packets and IP bytes of flows with measurable loss or delay.
     pub fn judged(&self) -> (u64, u64) {
         let flows = self.flows.iter().enumerate();
         flows
-            .filter(|(at, _)| self.tells(*at))
+            .filter(|(at, _)| self.is_measurable(*at))
             .fold((0, 0), |(packets, bytes), (_, flow)| {
                 (packets + flow.packets, bytes + flow.ip_bytes)
             })
     }
 
-    /// True of a flow whose loss or delay can be told.
-    pub(crate) fn tells(&self, at: usize) -> bool {
+    /// True for a flow with measurable loss or delay.
+    pub(crate) fn is_measurable(&self, at: usize) -> bool {
         let has_streams = self.rtp.get(at).is_some_and(|rtp| !rtp.is_empty());
         let has_trips = self.spin.get(at).is_some_and(Option::is_some);
         let measured = self.measured.get(at).copied().flatten();
-        has_streams || has_trips || measured.is_some_and(|one| one.told.is_some())
+        has_streams || has_trips || measured.is_some_and(|one| one.known.is_some())
     }
 }

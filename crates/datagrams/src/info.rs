@@ -1,4 +1,4 @@
-//! The UDP flows of a capture in the shape of the JSON document.
+//! The UDP flows of a capture, in the format of the JSON document.
 
 use serde::Serialize;
 
@@ -7,14 +7,14 @@ use crate::measuring::Measured;
 use crate::rtp::RtpStream;
 use crate::spin::Spin;
 
-/// Flows of which nothing but the size is known that are listed at most, the largest ones.
+/// The most flows listed of which only the size is known, largest first.
 const MOST_LISTED: usize = 64;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct DatagramsInfo {
     pub packets: u64,
     pub ip_bytes: u64,
-    /// Of flows whose loss or delay one capture can tell.
+    /// Of flows with loss or delay that one capture shows.
     pub judged_packets: u64,
     pub judged_ip_bytes: u64,
     pub flows: Vec<DatagramFlowInfo>,
@@ -41,7 +41,7 @@ pub struct DatagramFlowInfo {
     pub ect1: u64,
     pub rtp: Vec<RtpInfo>,
     pub spin: Option<SpinInfo>,
-    /// Of whydrop's own packets; absent of all others.
+    /// Only for whydrop's own packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredInfo>,
 }
@@ -50,14 +50,14 @@ pub struct DatagramFlowInfo {
 pub struct MeasuredInfo {
     /// `probes`, `answers`, `stream`, `bursts` or `clock-comparisons`.
     pub kind: &'static str,
-    /// Packets of which it is known whether they arrived, and those that did not: of probes beyond the capture point, of
-    /// all others before it.
+    /// Packets with a known fate, and those that did not arrive: for probes beyond the capture point, for all others
+    /// before it.
     pub told: Option<u64>,
     pub lost: Option<u64>,
     pub rtt_min_s: Option<f64>,
     pub rtt_median_s: Option<f64>,
     pub rtt_p95_s: Option<f64>,
-    /// Beyond the fastest packet's way, by the clocks of both ends, whose drift is in it.
+    /// Beyond the fastest packet's delay, by the clocks of both ends, including their drift.
     pub waited_median_s: Option<f64>,
     pub waited_p95_s: Option<f64>,
 }
@@ -93,15 +93,20 @@ impl Datagrams {
         let (packets, ip_bytes) = self.totals();
         let (judged_packets, judged_ip_bytes) = self.judged();
         let mut listed: Vec<usize> = (0..self.flows.len()).collect();
-        let tells = |at: usize| self.tells(at);
-        listed.sort_by_key(|at| (!tells(*at), std::cmp::Reverse(self.flows[*at].ip_bytes)));
-        let told = listed.iter().filter(|at| tells(**at)).count();
-        let rest = listed.split_off((told + MOST_LISTED).min(listed.len()));
+        let is_measurable = |at: usize| self.is_measurable(at);
+        listed.sort_by_key(|at| {
+            (
+                !is_measurable(*at),
+                std::cmp::Reverse(self.flows[*at].ip_bytes),
+            )
+        });
+        let measurable = listed.iter().filter(|at| is_measurable(**at)).count();
+        let rest = listed.split_off((measurable + MOST_LISTED).min(listed.len()));
         listed.sort_unstable();
         let mut unlisted = UnlistedInfo {
-            flows: self.let_go.flows,
-            packets: self.let_go.packets,
-            ip_bytes: self.let_go.ip_bytes,
+            flows: self.dropped.flows,
+            packets: self.dropped.packets,
+            ip_bytes: self.dropped.ip_bytes,
         };
         for flow in rest.into_iter().map(|at| &self.flows[at]) {
             unlisted.flows += 1;
@@ -151,8 +156,8 @@ fn measured_info(measured: Measured) -> MeasuredInfo {
     let trips = measured.round_trips;
     MeasuredInfo {
         kind: measured.kind.name(),
-        told: measured.told.map(|told| told.packets),
-        lost: measured.told.map(|told| told.lost),
+        told: measured.known.map(|known| known.packets),
+        lost: measured.known.map(|known| known.lost),
         rtt_min_s: trips.map(|trips| trips.min_s),
         rtt_median_s: trips.map(|trips| trips.median_s),
         rtt_p95_s: trips.map(|trips| trips.high_s),

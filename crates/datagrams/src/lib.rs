@@ -1,22 +1,22 @@
-//! Packets that are not TCP, in one capture: UDP flows, requests and their answers, echo requests, ICMP errors.
+//! Packets other than TCP in one capture: UDP flows, requests and their answers, echo requests, ICMP errors.
 //!
-//! Nothing acknowledges a datagram, so one capture shows its loss only where a protocol numbers its packets in the clear, and
-//! its delay only where one marks its round trips, or where each request has an answer:
+//! Datagrams are not acknowledged. One capture shows their loss only if a protocol numbers its packets in the clear,
+//! and their delay only if it marks round trips or answers each request:
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `exchange`, `messages`, `dns` | requests: answered, and when, or not; refused |
-//! | `repeats` | the same for protocols that are not known, by what is sent over and over |
+//! | `exchange`, `messages`, `dns` | requests: when they were answered, unanswered, or refused |
+//! | `repeats` | the same for unknown protocols, from repeated payloads |
 //! | `echo` | echo requests (`ping`) and their replies |
-//! | `reports` | ICMP errors: who says what of which packets |
-//! | `tls` | TLS handshakes that one side ended by an alert in the clear |
-//! | [`rtp`] | RTP (RFC 3550): loss, duplicates, reordering, interarrival jitter, by the numbers and timestamps of its header |
-//! | [`voice`] | what that does to speech, by the E-model (ITU-T G.107) |
+//! | `reports` | ICMP errors: the sender, the error, and the packets quoted |
+//! | `tls` | TLS handshakes that one side ended with an alert in the clear |
+//! | [`rtp`] | RTP (RFC 3550): loss, duplicates, reordering, interarrival jitter, from its header's numbers and timestamps |
+//! | [`voice`] | the effect of loss on speech, by the E-model (ITU-T G.107) |
 //! | [`spin`] | QUIC's latency spin bit (RFC 9000, section 17.4): round-trip times |
 //! | `flow` | the flows, with marks of congestion (RFC 3168) |
 //! | `info` | all of it in the shape of the JSON document |
 //!
-//! Of all others only the size is known. The tables are bounded, whatever a capture holds.
+//! Of all other flows only the size is known. The tables are bounded, whatever a capture contains.
 
 mod dns;
 mod echo;
@@ -53,7 +53,7 @@ pub use reports::{Report, is_probe_of_the_way};
 pub use tls::Alert;
 use tls::Alerts;
 
-/// Flows that are followed at one time at most; beyond them those with the fewest packets give way.
+/// The most flows followed at one time; beyond it those with the fewest packets are dropped.
 const MOST_FLOWS: usize = 1 << 13;
 
 /// DNS over TCP (RFC 7766).
@@ -64,26 +64,26 @@ const DNS: u16 = 53;
 pub struct DatagramTracker {
     places: HashMap<Key, usize>,
     flows: Vec<Flow>,
-    let_go: Let,
+    dropped: Dropped,
     exchanges: Exchanges,
     echoes: Echoes,
     reports: Reports,
     alerts: Alerts,
     now_ns: i64,
-    /// The defect that ended it: nothing is taken any more.
+    /// The defect that ended tracking: later packets are ignored.
     defect: Option<Defect>,
 }
 
-/// Flows that gave way, and their packets.
+/// Flows that were dropped, and their packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Let {
+pub struct Dropped {
     pub flows: u64,
     pub packets: u64,
     pub ip_bytes: u64,
 }
 
 impl DatagramTracker {
-    /// Takes the next packet of the capture.
+    /// Processes the next packet of the capture.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
         if self.defect.is_some() {
@@ -168,7 +168,7 @@ impl DatagramTracker {
             return *place;
         }
         if self.flows.len() >= MOST_FLOWS {
-            self.let_half_go();
+            self.drop_half();
         }
         let place = self.flows.len();
         self.flows.push(Flow::new(source, destination));
@@ -176,22 +176,22 @@ impl DatagramTracker {
         place
     }
 
-    /// Half of the flows go, those with the fewest packets: each of them paid for its place by a packet.
+    /// Drops half of the flows, those with the fewest packets: each of them cost at least one packet.
     #[cold]
-    fn let_half_go(&mut self) {
+    fn drop_half(&mut self) {
         self.flows
             .sort_by_key(|flow| std::cmp::Reverse(flow.packets));
         for flow in self.flows.drain(MOST_FLOWS / 2..) {
-            self.let_go.flows += 1;
-            self.let_go.packets += flow.packets;
-            self.let_go.ip_bytes += flow.ip_bytes;
+            self.dropped.flows += 1;
+            self.dropped.packets += flow.packets;
+            self.dropped.ip_bytes += flow.ip_bytes;
         }
         self.places.clear();
         let keys = self.flows.iter().map(Flow::key).zip(0..);
         self.places.extend(keys);
     }
 
-    /// The flows, in the order of their first packets, once the capture is at its end.
+    /// Returns the flows at the end of the capture, in the order of their first packets.
     pub fn finish(self) -> Datagrams {
         let without_any = |defect| Datagrams {
             defect: Some(defect),
@@ -213,7 +213,7 @@ impl DatagramTracker {
             pings,
             reports,
             alerts: self.alerts.0,
-            ..Datagrams::of(self.flows, self.let_go)
+            ..Datagrams::of(self.flows, self.dropped)
         }
     }
 }

@@ -1,21 +1,22 @@
-//! whydrop's own UDP packets: probes and their answers, streams and bursts. Each numbers itself, and answers say how many
-//! probes had arrived, so that one capture tells losses of both ways, and round trips without the far end's own pauses.
+//! whydrop's own UDP packets: probes and their answers, streams and bursts. Their packets are numbered, and answers
+//! state how many probes had arrived. One capture therefore shows losses in both directions, and round trips without
+//! the responder's own delay.
 //!
-//! Only what every version of the format keeps in its place is read; nobody but the two ends can tell a forged packet.
+//! Only fields at the same place in every version of the format are read; only the two ends can detect forged packets.
 
 use std::collections::HashMap;
 
 const MAGIC: [u8; 2] = [0x77, 0xd1];
 /// The smallest packet.
 const HEADER_BYTES: u32 = 64;
-/// In place of a flow's number: comparisons of clocks.
+/// Instead of a flow number: comparisons of clocks.
 const NO_FLOW: u32 = u32::MAX;
-/// Packets of one direction that are looked at, at most.
+/// The most packets of one direction that are examined.
 const MOST_SEEN: usize = 1 << 16;
-/// Fewer answers tell nothing of losses.
+/// Fewer answers say nothing about losses.
 const FEWEST_ANSWERS: usize = 2;
 
-/// The kind of the packets of one direction.
+/// The kind of packets in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Probes,
@@ -37,11 +38,11 @@ impl Kind {
     }
 }
 
-/// A responder's report of a probe.
+/// A responder's answer to a probe.
 #[derive(Debug, Clone, Copy)]
 struct Answer {
     received_ns: i64,
-    held_ns: u32,
+    turnaround_ns: u32,
     /// Distinct probes that had arrived, modulo 2^32.
     arrived: u32,
 }
@@ -54,7 +55,7 @@ struct Seen {
     answer: Option<Answer>,
 }
 
-/// The packets of one direction, as they passed.
+/// The packets of one direction, in the order of their passing.
 #[derive(Debug, Default)]
 pub(crate) struct Numbered {
     kind: Option<Kind>,
@@ -62,22 +63,22 @@ pub(crate) struct Numbered {
     seen: Vec<Seen>,
 }
 
-/// Losses and delays that the packets of one direction tell.
+/// Losses and delays shown by the packets of one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     pub kind: Kind,
-    /// Packets of which it is known whether they arrived, and those that did not: of probes beyond the capture point, of
-    /// all others before it.
-    pub told: Option<Told>,
-    /// Of probes, seconds.
+    /// Packets with a known fate, and those that did not arrive: for probes beyond the capture point, for all others
+    /// before it.
+    pub known: Option<KnownFates>,
+    /// For probes, in seconds.
     pub round_trips: Option<RoundTrips>,
-    /// How much longer than the fastest packet's the way was for half of the packets and for all but one in twenty, by the
-    /// clocks of both ends, whose drift is in it; seconds.
+    /// The excess delay over the fastest packet, for half of the packets and for all but one in twenty, by the clocks
+    /// of both ends, including their drift; seconds.
     pub waited_s: Option<[f64; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct KnownFates {
     pub packets: u64,
     pub lost: u64,
 }
@@ -87,7 +88,7 @@ pub struct RoundTrips {
     pub count: u64,
     pub min_s: f64,
     pub median_s: f64,
-    /// All but one in twenty are shorter.
+    /// 95 % are shorter.
     pub high_s: f64,
 }
 
@@ -120,7 +121,7 @@ impl Numbered {
         let answer = || {
             Some(Answer {
                 received_ns: number64(payload, 32)?.cast_signed(),
-                held_ns: number32(payload, 40)?,
+                turnaround_ns: number32(payload, 40)?,
                 arrived: number32(payload, 44)?,
             })
         };
@@ -132,83 +133,85 @@ impl Numbered {
         });
     }
 
-    /// Losses and delays that these packets tell beside those of the other direction; `None` of other traffic.
+    /// The losses and delays that these packets and those of the other direction show; `None` for other traffic.
     pub fn measured(&self, back: Option<&Self>) -> Option<Measured> {
         let kind = self.kind?;
         let back = back.filter(|back| back.flow == self.flow);
-        let (mut told, mut round_trips, mut waited_s) = (None, None, None);
+        let (mut known, mut round_trips, mut waited_s) = (None, None, None);
         match kind {
             Kind::Probes => {
                 let answers = back.filter(|back| back.kind == Some(Kind::Answers));
-                told = answers.and_then(|answers| lost_behind(self, answers));
+                known = answers.and_then(|answers| lost_behind(self, answers));
                 round_trips = answers.and_then(|answers| round_trips_of(self, answers));
-                waited_s = answers.and_then(|answers| waited(answers.ways_out()));
+                waited_s = answers.and_then(|answers| waited(answers.delays_out()));
             }
             Kind::Answers => {
-                told = self.lost_on_the_way_back();
-                waited_s = waited(self.ways_back());
+                known = self.lost_answers();
+                waited_s = waited(self.delays_back());
             }
-            Kind::Stream => told = self.missing(),
+            Kind::Stream => known = self.missing(),
             Kind::Bursts | Kind::ClockComparisons => {}
         }
         Some(Measured {
             kind,
-            told,
+            known,
             round_trips,
             waited_s,
         })
     }
 
-    /// The first answer, and the one to the latest probe, with what they say of arrivals.
+    /// The first answer, and the one to the latest probe, with their counts of arrivals.
     fn ends(&self) -> Option<[(u64, u32); 2]> {
-        let told = || {
+        let known = || {
             self.seen
                 .iter()
                 .filter_map(|one| Some((one.number, one.answer?.arrived)))
         };
-        let (first, last) = (told().next()?, told().max_by_key(|(number, _)| *number)?);
+        let (first, last) = (known().next()?, known().max_by_key(|(number, _)| *number)?);
         (first.0 < last.0).then_some([first, last])
     }
 
-    /// Distinct packets whose numbers lie behind the first and not behind the last.
+    /// Distinct packets with numbers after the first, up to and including the last.
     fn between(&self, [first, last]: [(u64, u32); 2]) -> u64 {
         let numbers = self.seen.iter().map(|one| one.number);
         distinct(numbers.filter(|number| first.0 < *number && *number <= last.0))
     }
 
-    /// Answers of which others say that they were sent, and those that never came.
-    fn lost_on_the_way_back(&self) -> Option<Told> {
+    /// Answers that were sent according to other answers, and those that never arrived.
+    fn lost_answers(&self) -> Option<KnownFates> {
         let ends = self.ends().filter(|_| self.seen.len() >= FEWEST_ANSWERS)?;
         let sent = u64::from(ends[1].1.wrapping_sub(ends[0].1));
-        Told::of(sent, self.between(ends))
+        KnownFates::of(sent, self.between(ends))
     }
 
-    /// Packets that are missing by their numbers.
-    fn missing(&self) -> Option<Told> {
+    /// Packets missing by their numbers.
+    fn missing(&self) -> Option<KnownFates> {
         let numbers = || self.seen.iter().map(|one| one.number);
         let span = numbers().max()?.checked_sub(numbers().min()?)?;
-        Told::of(span.checked_add(1)?, distinct(numbers()))
+        KnownFates::of(span.checked_add(1)?, distinct(numbers()))
     }
 
-    /// How long probes were under way by the clocks of both ends, whose offset is in it.
-    fn ways_out(&self) -> impl Iterator<Item = i64> {
-        let way = |one: &Seen| one.answer?.received_ns.checked_sub(one.sent_ns);
-        self.seen.iter().filter_map(way)
+    /// Apparent one-way delays of probes by the clocks of both ends, including their offset.
+    fn delays_out(&self) -> impl Iterator<Item = i64> {
+        let delay = |one: &Seen| one.answer?.received_ns.checked_sub(one.sent_ns);
+        self.seen.iter().filter_map(delay)
     }
 
-    /// The same of answers until the capture point.
-    fn ways_back(&self) -> impl Iterator<Item = i64> {
-        let way = |one: &Seen| {
+    /// The same for answers up to the capture point.
+    fn delays_back(&self) -> impl Iterator<Item = i64> {
+        let delay = |one: &Seen| {
             let answer = one.answer?;
-            let left_ns = answer.received_ns.checked_add(i64::from(answer.held_ns))?;
+            let left_ns = answer
+                .received_ns
+                .checked_add(i64::from(answer.turnaround_ns))?;
             one.time_ns.checked_sub(left_ns)
         };
-        self.seen.iter().filter_map(way)
+        self.seen.iter().filter_map(delay)
     }
 }
 
-impl Told {
-    /// Of so many that were sent; `None` where that cannot be: the numbers began anew, or most were not captured.
+impl KnownFates {
+    /// `None` if the count is impossible: the numbers restarted, or most packets were not captured.
     fn of(packets: u64, arrived: u64) -> Option<Self> {
         let lost = packets.saturating_sub(arrived);
         let plausible = packets > 0 && packets <= 10 * arrived.max(1);
@@ -216,25 +219,29 @@ impl Told {
     }
 }
 
-/// Probes that were captured and did not arrive at the responder, by what it says.
-fn lost_behind(probes: &Numbered, answers: &Numbered) -> Option<Told> {
+/// Probes that were captured but did not arrive, according to the responder.
+fn lost_behind(probes: &Numbered, answers: &Numbered) -> Option<KnownFates> {
     let ends = answers
         .ends()
         .filter(|_| answers.seen.len() >= FEWEST_ANSWERS)?;
     let arrived = u64::from(ends[1].1.wrapping_sub(ends[0].1));
-    Told::of(probes.between(ends), arrived)
+    KnownFates::of(probes.between(ends), arrived)
 }
 
-/// From probes to their answers as captured, without the time that the responder held them.
+/// Times from probes to their answers as captured, without the responder's own delay.
 fn round_trips_of(probes: &Numbered, answers: &Numbered) -> Option<RoundTrips> {
     let mut sent: HashMap<u64, i64> = HashMap::with_capacity(probes.seen.len());
     for probe in &probes.seen {
         sent.entry(probe.number).or_insert(probe.time_ns);
     }
     let trip_ns = |one: &Seen| {
-        let held_ns = one.answer.map_or(0, |answer| i64::from(answer.held_ns));
+        let turnaround_ns = one
+            .answer
+            .map_or(0, |answer| i64::from(answer.turnaround_ns));
         let took_ns = one.time_ns.checked_sub(*sent.get(&one.number)?)?;
-        took_ns.checked_sub(held_ns).filter(|trip_ns| *trip_ns >= 0)
+        took_ns
+            .checked_sub(turnaround_ns)
+            .filter(|trip_ns| *trip_ns >= 0)
     };
     let mut trips_ns: Vec<i64> = answers.seen.iter().filter_map(trip_ns).collect();
     trips_ns.sort_unstable();
@@ -246,18 +253,22 @@ fn round_trips_of(probes: &Numbered, answers: &Numbered) -> Option<RoundTrips> {
     })
 }
 
-/// Beyond the fastest: half of all, and all but one in twenty.
-fn waited(ways_ns: impl Iterator<Item = i64>) -> Option<[f64; 2]> {
-    let mut ways_ns: Vec<i64> = ways_ns.collect();
-    ways_ns.sort_unstable();
-    let least_ns = *ways_ns
+/// Excess over the fastest: the median and the 95th percentile.
+fn waited(delays_ns: impl Iterator<Item = i64>) -> Option<[f64; 2]> {
+    let mut delays_ns: Vec<i64> = delays_ns.collect();
+    delays_ns.sort_unstable();
+    let least_ns = *delays_ns
         .first()
-        .filter(|_| ways_ns.len() >= FEWEST_ANSWERS)?;
-    let beyond = |percent| Some(seconds(quantile(&ways_ns, percent)?.checked_sub(least_ns)?));
+        .filter(|_| delays_ns.len() >= FEWEST_ANSWERS)?;
+    let beyond = |percent| {
+        Some(seconds(
+            quantile(&delays_ns, percent)?.checked_sub(least_ns)?,
+        ))
+    };
     Some([beyond(50)?, beyond(95)?])
 }
 
-/// Of sorted values.
+/// A quantile of sorted values.
 fn quantile(sorted: &[i64], percent: usize) -> Option<i64> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get(last * percent / 100).copied()
@@ -308,8 +319,8 @@ mod tests {
         bytes
     }
 
-    /// Ten probes of which 3 and 4 do not arrive, and whose answer 6 does not; each way takes 10 ms, that out of probe 8
-    /// 15 ms longer, and the responder's clock is 5 s ahead.
+    /// Ten probes, of which 3 and 4 do not arrive; the answer to 6 is lost. The delay is 10 ms in each direction, from
+    /// probe 8 on 15 ms longer towards the responder. The responder's clock is 5 s ahead.
     fn played() -> (Numbered, Numbered) {
         let (mut probes, mut answers) = (Numbered::default(), Numbered::default());
         let mut arrived = 0;
@@ -331,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_by_direction() {
+    fn losses_are_reported_by_direction() {
         let (probes, answers) = played();
         let up = probes.measured(Some(&answers)).unwrap();
         assert_eq!(
-            (up.kind, up.told),
+            (up.kind, up.known),
             (
                 Kind::Probes,
-                Some(Told {
+                Some(KnownFates {
                     packets: 9,
                     lost: 2
                 })
@@ -346,10 +357,10 @@ mod tests {
         );
         let down = answers.measured(Some(&probes)).unwrap();
         assert_eq!(
-            (down.kind, down.told),
+            (down.kind, down.known),
             (
                 Kind::Answers,
-                Some(Told {
+                Some(KnownFates {
                     packets: 7,
                     lost: 1
                 })
@@ -358,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_leave_out_what_the_responder_held_and_ways_the_offset_of_the_clocks() {
+    fn round_trips_leave_out_the_responders_own_delay_and_delays_the_offset_of_the_clocks() {
         let (probes, answers) = played();
         let up = probes.measured(Some(&answers)).unwrap();
         let trips = up.round_trips.unwrap();
@@ -368,10 +379,10 @@ mod tests {
     }
 
     #[test]
-    fn probes_without_answers_tell_nothing_of_losses() {
+    fn probes_without_answers_show_no_losses() {
         let (probes, _) = played();
         let alone = probes.measured(None).unwrap();
-        assert_eq!((alone.told, alone.round_trips), (None, None));
+        assert_eq!((alone.known, alone.round_trips), (None, None));
     }
 
     #[test]
@@ -380,10 +391,10 @@ mod tests {
         for number in [5, 6, 8, 9, 9] {
             stream.take(0, 64, &packet(3, 1, number, 0));
         }
-        let told = stream.measured(None).unwrap().told;
+        let known = stream.measured(None).unwrap().known;
         assert_eq!(
-            told,
-            Some(Told {
+            known,
+            Some(KnownFates {
                 packets: 5,
                 lost: 1
             })

@@ -1,12 +1,12 @@
-//! Requests and answers of the protocols over UDP that have both, as far as their headers are in the clear.
+//! Requests and answers of UDP protocols that have both, as far as their headers are in the clear.
 //!
-//! Each reader tells whether a message asks or answers, and numbers that a request shares with its answer.
+//! Each reader recognises requests and answers, and extracts the numbers that they share.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::dns;
 
-/// A protocol in which each request gets an answer.
+/// A protocol that answers each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Service {
     Dns,
@@ -39,38 +39,38 @@ impl Service {
         }
     }
 
-    /// Requests go to everybody, and any server may answer.
+    /// True if requests are broadcast, and any server may answer.
     pub(crate) fn asks_everybody(self) -> bool {
         matches!(self, Self::Dhcp | Self::Dhcpv6)
     }
 }
 
-/// The part of a message in an exchange.
+/// The role of a message in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Request,
     Answer(Reply),
-    /// An answer if the other side has asked, else a request if it may begin.
+    /// An answer if the other side has sent a request, otherwise a request if it can be one.
     Either {
         begins: bool,
         reply: Reply,
     },
 }
 
-/// Meaning of an answer.
+/// The result in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Reply {
     #[default]
     Given,
-    /// The name does not exist: an answer as good as any.
+    /// The name does not exist: a valid answer.
     NoSuchName,
     /// It did not fit.
     Truncated,
-    /// The server does not serve this client.
+    /// The server refuses this client.
     Refused,
-    /// The server could not do it.
+    /// The server failed.
     Failed,
-    /// QUIC: not in this version, and not before the client's address is proved.
+    /// QUIC: another version is required, or the client's address must be validated first.
     OtherVersion,
     Retry,
 }
@@ -80,9 +80,9 @@ pub(crate) enum Reply {
 pub(crate) struct Message {
     pub service: Service,
     pub role: Role,
-    /// The same for all attempts of one client to get the same.
+    /// Equal for all attempts of one client to get the same answer.
     pub subject: u64,
-    /// The same for one attempt, or several, and the answer to it.
+    /// Equal for one or several attempts and their answer.
     pub identity: u64,
 }
 
@@ -100,8 +100,8 @@ const IKE_BEHIND_TRANSLATION: u16 = 4500;
 const RADIUS: [u16; 5] = [1645, 1646, 1812, 1813, 3799];
 const SIP: u16 = 5060;
 
-/// Reads a datagram; `None` of protocols without answers, or that are not known. Of TFTP the answers come from any port:
-/// they are read only by whoever expects one.
+/// Parses a datagram; `None` for unknown protocols and those without answers. TFTP answers come from any port, and are
+/// parsed only where one is expected.
 pub(crate) fn read(ports: Ports, payload_bytes: u32, payload: &[u8]) -> Option<Message> {
     let (source, destination) = ports;
     let either = |port: u16| source == port || destination == port;
@@ -129,7 +129,7 @@ fn number(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A message whose attempts share what its answer has.
+/// A message with attempts that share a key with their answer.
 fn message(service: Service, role: Role, of: impl Hash) -> Message {
     let subject = number(of);
     Message {
@@ -173,7 +173,7 @@ pub(crate) fn of_dns((source, destination): Ports, payload: &[u8]) -> Option<Mes
     })
 }
 
-/// By the client's time stamp, which the server returns (RFC 5905, section 7.3).
+/// Matched by the client's timestamp, which the server returns (RFC 5905, section 7.3).
 fn ntp(payload: &[u8]) -> Option<Message> {
     let header: &[u8; 48] = payload.first_chunk()?;
     let [first, ..] = *header;
@@ -185,7 +185,8 @@ fn ntp(payload: &[u8]) -> Option<Message> {
     Some(message(Service::Ntp, given(is_answer), stamp))
 }
 
-/// By the number of the request (RFC 3416, section 3), in version 3 of the message (RFC 3412, section 6).
+/// Matched by the number of the request (RFC 3416, section 3), in version 3 by that of the message (RFC 3412, section
+/// 6).
 fn snmp((source, destination): Ports, payload: &[u8]) -> Option<Message> {
     const INTEGER: u8 = 0x02;
     const SEQUENCE: u8 = 0x30;
@@ -212,7 +213,7 @@ fn snmp((source, destination): Ports, payload: &[u8]) -> Option<Message> {
     Some(message(Service::Snmp, given(is_answer), (client, id)))
 }
 
-/// An element of BER (ITU-T X.690): its tag, its content as far as it was captured, and what follows.
+/// A BER element (ITU-T X.690): its tag, its captured content, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match first {
@@ -231,7 +232,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// By the identifier, which a client repeats with the request (RFC 2865, section 3).
+/// Matched by the identifier, which a client repeats with the request (RFC 2865, section 3).
 fn radius((source, destination): Ports, payload: &[u8]) -> Option<Message> {
     let &[code, identifier] = payload.first_chunk()?;
     let (is_answer, client) = match code {
@@ -246,7 +247,7 @@ fn radius((source, destination): Ports, payload: &[u8]) -> Option<Message> {
     ))
 }
 
-/// By the call and the number of the command in it (RFC 3261, section 17.1.3). An ACK is not answered.
+/// Matched by the call and the number of the command in it (RFC 3261, section 17.1.3). An ACK is not answered.
 fn sip(payload: &[u8]) -> Option<Message> {
     const MOST_HEADER_BYTES: usize = 2048;
     let head = payload.get(..payload.len().min(MOST_HEADER_BYTES))?;
@@ -273,19 +274,19 @@ fn sip(payload: &[u8]) -> Option<Message> {
     Some(message(Service::Sip, given(is_answer), (call?, command?)))
 }
 
-/// By the client's port: the answers come from a port of their own (RFC 1350, section 4).
+/// Matched by the client's port: the answers come from a new port (RFC 1350, section 4).
 fn tftp_request(client: u16, payload: &[u8]) -> Option<Message> {
     let asks = matches!(payload.first_chunk()?, [0, 1 | 2]);
     asks.then(|| message(Service::Tftp, Role::Request, client))
 }
 
-/// The same for what may answer it.
+/// Parses a possible answer to it.
 pub(crate) fn tftp_answer((_, client): Ports, payload: &[u8]) -> Option<Message> {
     let answers = matches!(payload.first_chunk()?, [0, 3..=6]);
     answers.then(|| message(Service::Tftp, Role::Answer(Reply::Given), client))
 }
 
-/// By the transaction (RFC 2131, section 2). Who gives an address back gets no answer.
+/// Matched by the transaction (RFC 2131, section 2). A client that releases an address gets no answer.
 fn dhcp(payload: &[u8]) -> Option<Message> {
     const COOKIE_AT: usize = 236;
     const RELEASE: u8 = 7;
@@ -294,7 +295,7 @@ fn dhcp(payload: &[u8]) -> Option<Message> {
     let [operation, _, _, _, transaction @ ..] = *head;
     let kind = payload.get(COOKIE_AT + 4..).and_then(dhcp_kind);
     let role = match (operation, kind) {
-        // DISCOVER and REQUEST; others need no answer, or are of BOOTP
+        // DISCOVER and REQUEST; others need no answer, or belong to BOOTP
         (1, None | Some(1 | 3)) => Role::Request,
         (2, Some(NAK)) => Role::Answer(Reply::Refused),
         (2, _) => Role::Answer(Reply::Given),
@@ -304,7 +305,7 @@ fn dhcp(payload: &[u8]) -> Option<Message> {
     Some(message(Service::Dhcp, role, transaction))
 }
 
-/// The option that names the kind of a DHCP message.
+/// The option that contains the kind of a DHCP message.
 fn dhcp_kind(mut options: &[u8]) -> Option<u8> {
     const KIND: u8 = 53;
     loop {
@@ -318,7 +319,7 @@ fn dhcp_kind(mut options: &[u8]) -> Option<u8> {
     }
 }
 
-/// By the transaction (RFC 8415, section 8).
+/// Matched by the transaction (RFC 8415, section 8).
 fn dhcpv6(payload: &[u8]) -> Option<Message> {
     let &[kind, transaction @ ..] = payload.first_chunk::<4>()?;
     let is_answer = match kind {
@@ -330,7 +331,8 @@ fn dhcpv6(payload: &[u8]) -> Option<Message> {
     Some(message(Service::Dhcpv6, given(is_answer), transaction))
 }
 
-/// By the initiator's number for the association and that of the message (RFC 7296, section 3.1; RFC 2408, section 3.1).
+/// Matched by the initiator's number for the association and that of the message (RFC 7296, section 3.1; RFC 2408,
+/// section 3.1).
 fn ike(payload: &[u8]) -> Option<Message> {
     let header: &[u8; 24] = payload.first_chunk()?;
     let (initiator, responder) = (&header[..8], &header[8..16]);
@@ -347,7 +349,7 @@ fn ike(payload: &[u8]) -> Option<Message> {
     ))
 }
 
-/// By the sender's index; each attempt has another.
+/// Matched by the sender's index, which differs for each attempt.
 fn wireguard((source, destination): Ports, payload_bytes: u32, payload: &[u8]) -> Option<Message> {
     const INITIATION_BYTES: u32 = 148;
     const RESPONSE_BYTES: u32 = 92;
@@ -365,8 +367,8 @@ fn wireguard((source, destination): Ports, payload_bytes: u32, payload: &[u8]) -
     })
 }
 
-/// Long headers (RFC 8999; RFC 9000, section 17.2): a client begins with an Initial of at least 1200 bytes, and the first
-/// answer has a long header, too.
+/// Long headers (RFC 8999; RFC 9000, section 17.2): a client begins with an Initial of at least 1200 bytes, and the
+/// first answer has a long header as well.
 fn quic((source, destination): Ports, payload_bytes: u32, payload: &[u8]) -> Option<Message> {
     const LONG: u8 = 0x80;
     const FIXED: u8 = 0x40;

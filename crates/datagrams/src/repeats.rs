@@ -1,15 +1,15 @@
-//! The same payload over and over in one flow: how a program asks again that gets no answer, whatever its protocol.
+//! Repeated payloads in one flow: how a program retries an unanswered request in any protocol.
 //!
-//! A beacon repeats itself, too, at an even pace and for ever. A program that waits for an answer waits longer each time, or
-//! gives up after a few attempts.
+//! A beacon repeats its payload as well, but at constant intervals and indefinitely. A program that waits for an answer
+//! waits longer each time, or gives up after a few attempts.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Attempts closer together than this are copies, or a stream.
+/// Attempts closer together than this are duplicates, or a stream.
 const LEAST_GAP_NS: i64 = 200_000_000;
-/// Fewer attempts may be what they are.
+/// Fewer attempts are not conclusive.
 const FEWEST: u64 = 3;
-/// Each wait is longer than the one before it by this factor at least, in the mean: programs double it, or nearly so.
+/// The mean ratio of successive waits: programs double them, or nearly so.
 const GROWTH: f64 = 1.4;
 const MOST_SHOWN: usize = 8;
 
@@ -23,7 +23,7 @@ pub(crate) struct Repeats {
     last_gap_ns: i64,
     shortest_gap_ns: i64,
     packets: Vec<u64>,
-    /// Another payload came.
+    /// The payload changed.
     is_varied: bool,
 }
 
@@ -55,7 +55,7 @@ impl Repeats {
         }
     }
 
-    /// The packets of attempts that waited longer and longer for an answer; empty where it is something else.
+    /// The packets of attempts with increasing waits for an answer; empty otherwise.
     pub fn attempts(&self) -> &[u64] {
         let waits = self.count.saturating_sub(1).max(1) as f64;
         let grown = GROWTH.powf((waits - 1.0).min(2.0));

@@ -1,19 +1,19 @@
-//! ICMP errors: who says what of which packets.
+//! ICMP errors: their senders, their kinds and the packets they quote.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use whydrop_capture::{IcmpError, IcmpErrorKind};
 
-/// Different errors that are kept, and packets that show one, at most.
+/// The most different errors, and example packets of one, that are kept.
 const MOST_REPORTS: usize = 1 << 10;
 const MOST_SHOWN: usize = 8;
 
-/// Hosts begin with hop limits of 64 and more (RFC 9293, section 3.9.2; IANA's "IP Option Numbers"), and no path in use is
-/// longer than half of that: a packet with fewer hops left was sent to find out which routers are on the way.
+/// Hosts start with hop limits of 64 and more (RFC 9293, section 3.9.2; IANA's "IP Option Numbers"), and no path in use
+/// is longer than half of that: a packet with fewer remaining hops was sent to discover the routers on the path.
 const MOST_HOPS_OF_A_PROBE: u8 = 31;
 
-/// True of a packet with this hop limit, as captured, that was sent so that it would run out.
+/// True for a packet with such a hop limit, as captured, sent by a path tracing program.
 pub fn is_probe_of_the_way(ttl: Option<u8>) -> bool {
     ttl.is_some_and(|ttl| ttl <= MOST_HOPS_OF_A_PROBE)
 }
@@ -26,18 +26,18 @@ pub struct Report {
     pub source: IpAddr,
     pub source_port: u16,
     pub destination: IpAddr,
-    /// `None` of protocols without ports.
+    /// `None` for protocols without ports.
     pub destination_port: Option<u16>,
     pub protocol: u8,
     pub messages: u64,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Numbers of the first in the capture, from 1.
+    /// Numbers of the first packets in the capture, from 1.
     pub packets: Vec<u64>,
-    /// Smallest MTU told, and largest packet quoted, bytes of IP.
+    /// Smallest MTU reported, and largest packet quoted, bytes of IP.
     pub mtu_bytes: Option<u32>,
     pub ip_bytes: u32,
-    /// Hop limit of a quoted packet when it was captured itself.
+    /// Hop limit of a quoted packet when it was itself captured.
     pub ttl: Option<u8>,
 }
 
@@ -56,8 +56,8 @@ struct Key {
 pub(crate) struct Reports {
     places: HashMap<Key, usize>,
     reports: Vec<Report>,
-    /// Messages of kinds, routers or destinations beyond those that are kept.
-    let_go: u64,
+    /// Messages with kinds, routers or destinations beyond those that are kept.
+    dropped: u64,
 }
 
 const ICMP: u8 = 1;
@@ -81,13 +81,13 @@ impl Report {
     }
 }
 
-/// True of protocols whose header begins with two ports.
+/// True for protocols with a header that begins with two ports.
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | DCCP | SCTP)
 }
 
 impl Reports {
-    /// Takes an error, its number in the capture, and the hop limit of the packet that it quotes, where that was captured.
+    /// Processes an error, with its number in the capture, and the hop limit of the quoted packet if that was captured.
     pub fn take(
         &mut self,
         error: &IcmpError,
@@ -108,7 +108,7 @@ impl Reports {
         let place = self.places.get(&key).copied();
         let Some(known) = place.and_then(|place| self.reports.get_mut(place)) else {
             if self.reports.len() >= MOST_REPORTS {
-                self.let_go += 1;
+                self.dropped += 1;
                 return;
             }
             self.places.insert(key, self.reports.len());
@@ -144,6 +144,6 @@ impl Reports {
     }
 
     pub fn finish(self) -> (Vec<Report>, u64) {
-        (self.reports, self.let_go)
+        (self.reports, self.dropped)
     }
 }

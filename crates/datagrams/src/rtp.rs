@@ -1,20 +1,20 @@
-//! RTP (RFC 3550), found by the regularity of its header, and what its numbers and timestamps tell.
+//! RTP (RFC 3550), recognised by the regularity of its header, and the results from its numbers and timestamps.
 //!
-//! A port says nothing: voice and video agree on theirs elsewhere. What other protocols do not do by chance is to send, in the
-//! places of RTP's header, version 2, one source identifier, numbers that advance by one, and timestamps that advance with the
-//! time of the capture at the rate of a media clock.
+//! Ports are no evidence: voice and video negotiate theirs elsewhere. Other protocols do not by chance send version 2,
+//! one source identifier, numbers that advance by one, and timestamps that advance with the capture's time at the rate
+//! of a media clock.
 
 use crate::voice;
 
 /// The fixed header.
 const HEADER_BYTES: usize = 12;
-/// Sources on one flow that are followed at most: audio and video, and what else is bundled (RFC 8843).
+/// The most sources followed in one flow: audio and video, and other bundled media (RFC 8843).
 const MOST_STREAMS: usize = 8;
-/// Fewer packets are no stream: a fifth of a second of speech, a frame or two of video.
+/// Fewer packets are not a stream: a fifth of a second of speech, a frame or two of video.
 const FEWEST_PACKETS: u64 = 20;
-/// Most of a stream's numbers advance by one, however much is lost ...
+/// Most of a stream's numbers advance by one, whatever the losses ...
 const BY_ONE: f64 = 0.5;
-/// ... and hardly any go elsewhere: more than this is a jump (MAX_DROPOUT and MAX_MISORDER, RFC 3550, A.1).
+/// ... and hardly any jump elsewhere: a larger step is a jump (MAX_DROPOUT and MAX_MISORDER, RFC 3550, A.1).
 const MOST_DROPOUT: i64 = 3000;
 const MOST_MISORDER: i64 = 100;
 const NO_JUMP: f64 = 0.95;
@@ -22,11 +22,11 @@ const NO_JUMP: f64 = 0.95;
 const CLOCKS_HZ: [f64; 9] = [
     8e3, 11_025.0, 16e3, 22_050.0, 24e3, 32e3, 44_100.0, 48e3, 90e3,
 ];
-/// Timestamps advance at such a rate to within this share: half way to the next clock.
+/// Timestamps advance at such a rate within this share: half the distance to the next clock.
 const CLOCK_TOLERANCE: f64 = 0.04;
-/// Streams must account for this share of a flow's packets: beside them go only control and connectivity checks.
+/// Streams must account for this share of a flow's packets: the rest is control and connectivity checks.
 const SHARE_OF_FLOW: f64 = 0.5;
-/// Numbers before the highest whose arrival is remembered.
+/// How far below the highest number arrivals are remembered.
 const REMEMBERED: i64 = 1024;
 
 /// The sources of one flow.
@@ -35,32 +35,32 @@ pub(crate) struct RtpStreams {
     sources: Vec<SynchronizationSource>,
 }
 
-/// Facts about one source of a flow.
+/// The results for one source of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RtpStream {
     pub source: u32,
     pub payload_type: u8,
     pub clock_hz: f64,
-    /// Packets that came, without further copies.
+    /// Packets that arrived, without duplicates.
     pub received: u64,
-    /// Numbers that were sent, and those of them that never came.
+    /// Numbers that were sent, and those of them that never arrived.
     pub expected: u64,
     pub lost: u64,
-    /// Times that numbers were missing in a row.
+    /// How many runs of numbers were missing.
     pub loss_runs: u64,
     pub duplicates: u64,
-    /// Packets that came after one of a later number.
+    /// Packets that arrived after one with a later number.
     pub reordered: u64,
-    /// Interarrival jitter (RFC 3550, 6.4.1), seconds: at the end, its mean and the largest.
+    /// Interarrival jitter (RFC 3550, 6.4.1), seconds: at the end, its mean and its maximum.
     pub jitter_s: f64,
     pub jitter_mean_s: f64,
     pub jitter_max_s: f64,
     pub codec: Option<&'static str>,
-    /// By the E-model; `None` for codecs that are agreed on elsewhere.
+    /// By the E-model; `None` for codecs that are negotiated elsewhere.
     pub opinion_score: Option<f64>,
 }
 
-/// The fields of a header that may be RTP's.
+/// The fields of a possible RTP header.
 struct Header {
     payload_type: u8,
     number: u16,
@@ -73,7 +73,7 @@ impl Header {
         let header: &[u8; HEADER_BYTES] = payload.first_chunk()?;
         let contributors = u32::from(header[0] & 0xf);
         let payload_type = header[1] & 0x7f;
-        // 64 to 95 are where control packets on the same port would be (RFC 5761), 35 to 63 belong to nobody
+        // 64 to 95 would be control packets on the same port (RFC 5761), 35 to 63 are unassigned
         let assigned = !(35..96).contains(&payload_type);
         let fits = payload_bytes > HEADER_BYTES as u32 + 4 * contributors;
         let word = |at: usize| {
@@ -106,7 +106,7 @@ impl RtpStreams {
             return;
         }
         if self.sources.len() == MOST_STREAMS {
-            // one that never came again gives way
+            // a source seen only once is replaced
             let Some(place) = self.sources.iter().position(|source| source.received == 1) else {
                 return;
             };
@@ -116,7 +116,7 @@ impl RtpStreams {
             .push(SynchronizationSource::new(time_ns, &header));
     }
 
-    /// Those that are RTP beyond doubt, of a flow of `packets`.
+    /// The certain RTP streams of a flow of `packets`.
     pub(crate) fn found(&self, packets: u64) -> Vec<RtpStream> {
         let found: Vec<RtpStream> = self
             .sources
@@ -138,7 +138,7 @@ impl RtpStreams {
 struct SynchronizationSource {
     identifier: u32,
     payload_type: u8,
-    /// Numbers and timestamps without wrapping; of the highest number, and before the latest jump.
+    /// Numbers and timestamps without wrapping: of the highest number, and before the latest jump.
     highest: i64,
     base: i64,
     expected_before: u64,
@@ -243,7 +243,7 @@ impl SynchronizationSource {
         self.time(time_ns, header.timestamp);
     }
 
-    /// Numbers that go elsewhere begin anew: the sender did, or this is no RTP.
+    /// After a jump counting restarts: either the sender restarted, or this is not RTP.
     fn jump(&mut self, ahead: i64) {
         self.jumps += 1;
         self.expected_before += (self.highest - self.base + 1) as u64;
@@ -277,7 +277,7 @@ impl SynchronizationSource {
         number >= self.base && self.arrived[(place / 64) as usize] >> (place % 64) & 1 == 1
     }
 
-    /// RFC 3550, A.8, at every clock that it may be: which one it is shows at the end.
+    /// RFC 3550, A.8, for every possible clock: the right one is known at the end.
     fn time(&mut self, time_ns: i64, timestamp: u32) {
         let ticks = i64::from(timestamp.wrapping_sub(self.timestamp as u32) as i32);
         let elapsed_s = time_ns.saturating_sub(self.last_ns) as f64 * 1e-9;
@@ -295,7 +295,7 @@ impl SynchronizationSource {
         }
     }
 
-    /// Position in [`CLOCKS_HZ`] of the clock at which timestamps advance.
+    /// Index in [`CLOCKS_HZ`] of the clock at which timestamps advance.
     fn clock(&self) -> Option<usize> {
         let rate_hz = self.slope.slope()?;
         let suits = |clock_hz: &f64| (rate_hz / clock_hz - 1.0).abs() < CLOCK_TOLERANCE;

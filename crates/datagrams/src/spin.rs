@@ -1,22 +1,22 @@
 //! QUIC's latency spin bit: one bit of each short header that changes its value once in a round trip (RFC 9000, section
 //! 17.4; RFC 9312, section 3.8).
 //!
-//! An endpoint may leave it out, and then sends a fixed value or a random one; so a bit counts only if it spins: far fewer
-//! changes than chance would make, and about as many in the other direction.
+//! An endpoint may disable it, and then sends a fixed value or a random one. A bit therefore counts only if it spins:
+//! far fewer changes than random bits have, and about as many in the other direction.
 
 const SHORT_HEADER: u8 = 0x40;
 const LONG_HEADER: u8 = 0xc0;
 const FORM_AND_FIXED: u8 = 0xc0;
 const SPIN: u8 = 0x20;
-/// Fewer changes tell no round-trip time.
+/// Fewer changes do not measure a round-trip time.
 const FEWEST_EDGES: u64 = 8;
-/// Random bits make so few changes with a chance of e^-20 at most (W. Hoeffding, 1963).
+/// Random bits have so few changes with a probability of at most e^-20 (W. Hoeffding, 1963).
 const NO_CHANCE: f64 = 20.0;
-/// Round trips that are kept at most.
+/// The most round trips that are kept.
 const MOST_SAMPLES: usize = 4096;
-/// Changes closer than this share of the median are packets that were reordered.
+/// Changes closer than this share of the median are reordered packets.
 const REORDERED: i64 = 10;
-/// With fewer packets back their bit may miss changes.
+/// With fewer packets in the other direction, their bit may miss changes.
 const ENOUGH_BACK: u64 = 20;
 
 /// The short headers of one direction.
@@ -30,7 +30,7 @@ pub(crate) struct SpinBit {
     round_trips_ns: Vec<i64>,
 }
 
-/// Round-trip times by the spin bit, seconds.
+/// Round-trip times from the spin bit, seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spin {
     pub round_trips: u64,
@@ -64,7 +64,7 @@ impl SpinBit {
         }
     }
 
-    /// Random bits change half of the time.
+    /// True if random bits, which change half of the time, are ruled out.
     fn is_no_chance(&self) -> bool {
         let share = self.edges as f64 / self.packets.max(1) as f64;
         share < 0.5 && 2.0 * self.packets as f64 * (0.5 - share).powi(2) > NO_CHANCE
@@ -81,11 +81,11 @@ fn is_known_version(payload: &[u8]) -> bool {
     version.map(u32::from_be_bytes).is_some_and(known) && connection_id_bytes <= 20
 }
 
-/// The round trips of one direction, if its bit spins; `back` is the other direction, where it was captured.
+/// The round trips of one direction, if its bit spins; `back` is the other direction, if it was captured.
 pub(crate) fn of(own: &SpinBit, back: Option<&SpinBit>) -> Option<Spin> {
     let is_quic = own.is_quic || back.is_some_and(|back| back.is_quic);
     let alike = |a: u64, b: u64| a <= 2 * b + 2;
-    // what an endpoint makes of random bits changes less often than they do: the other direction tells
+    // an endpoint that reflects random bits changes less often than they do: the other direction decides
     let spins_back = back.is_none_or(|back| {
         let both = alike(own.edges, back.edges) && alike(back.edges, own.edges);
         both && back.is_no_chance() || back.packets < ENOUGH_BACK

@@ -22,7 +22,7 @@ impl Random {
 }
 
 fn push(tracker: &mut DatagramTracker, time_ns: i64, ports: (u16, u16), payload: &[u8]) {
-    // the end with the higher port keeps its address, whichever sends
+    // the end with the higher port keeps its address in both directions
     let [source, destination] = [ports.0 > ports.1, ports.0 < ports.1]
         .map(|higher| IpAddr::V4(Ipv4Addr::new(192, 0, 2, if higher { 1 } else { 2 })));
     let ip_bytes = payload.len() as u32 + 28;
@@ -60,7 +60,7 @@ fn rtp(payload_type: u8, number: u16, timestamp: u32) -> Vec<u8> {
     packet
 }
 
-/// Packets of speech, one each 20 ms: (number, when it came), from a number that wraps.
+/// Packets of speech, one each 20 ms: (number, arrival time), with numbers that wrap.
 fn speech(came: impl IntoIterator<Item = (u16, i64)>, payload_type: u8) -> Vec<RtpStream> {
     let mut tracker = DatagramTracker::default();
     for (number, time_ns) in came {
@@ -113,13 +113,13 @@ fn lost_doubled_and_late_packets_are_counted_once_each() {
     assert_eq!((stream.duplicates, stream.reordered), (1, 1));
     assert_eq!(
         stream.opinion_score, None,
-        "nobody knows the codec of a dynamic type"
+        "the codec of a dynamic type is unknown"
     );
 }
 
 #[test]
 fn jitter_is_that_of_the_standard() {
-    // every second packet 8 ms late: |D| is 8 ms each time, which J comes to by sixteenths
+    // every second packet 8 ms late: |D| is 8 ms each time, which J approaches by sixteenths
     let late = |number: u16| if number % 2 == 1 { 8 * MS } else { 0 };
     let came = evenly(400).map(|(number, time_ns)| (number, time_ns + late(number)));
     let [stream] = speech(came, 8)[..] else {
@@ -148,7 +148,7 @@ fn what_only_looks_like_it_is_no_stream() {
         assert_eq!(found.judged(), (0, 0));
         found.rtp[0].is_empty()
     };
-    // numbers that jump, as those of DNS do; timestamps that stand; a clock of no medium; version 1; anything at all
+    // numbers that jump, as those of DNS do; constant timestamps; a rate of no media clock; version 1; random bytes
     assert!(nothing(&mut |number| rtp(
         0,
         number.wrapping_mul(40_503),
@@ -175,14 +175,14 @@ fn what_only_looks_like_it_is_no_stream() {
         .collect()));
 }
 
-/// A QUIC connection of 4 s with a round trip of 40 ms: the client sends every 2 ms, the server every 3 ms. Each of them
-/// makes the bit from what it last got.
+/// A QUIC connection of 4 s with a round trip of 40 ms: the client sends every 2 ms, the server every 3 ms. Each of
+/// them sets the bit from the last one received.
 fn quic(client: impl Fn(bool, u64) -> bool, server: impl Fn(bool, u64) -> bool) -> Datagrams {
     let mut tracker = DatagramTracker::default();
     let initial = [&[0xc3u8, 0, 0, 0, 1, 8][..], &[7; 40]].concat();
     push(&mut tracker, 0, (50_000, 443), &initial);
     let mut random = Random(362_436_069);
-    // (time of arrival, value) on the way to the server and to the client, each 20 ms long
+    // (time of arrival, value) in flight to the server and to the client, 20 ms each
     let mut under_way = [Vec::new(), Vec::new()];
     let mut got = [false; 2];
     for time_ms in 0..4000i64 {
@@ -219,7 +219,7 @@ fn spins(found: &Datagrams) -> Vec<Spin> {
 }
 
 #[test]
-fn a_bit_that_spins_tells_the_round_trip() {
+fn a_bit_that_spins_measures_the_round_trip() {
     let found = quic(|got, _| !got, |got, _| got);
     let [one, two] = spins(&found)[..] else {
         panic!("both directions: {:?}", found.spin)
@@ -232,7 +232,7 @@ fn a_bit_that_spins_tells_the_round_trip() {
 }
 
 #[test]
-fn a_bit_that_is_random_or_fixed_at_either_end_tells_nothing() {
+fn a_bit_that_is_random_or_fixed_at_either_end_measures_nothing() {
     let random = |_: bool, chance: u64| chance >> 20 & 1 == 1;
     assert_eq!(spins(&quic(random, random)), []);
     assert_eq!(spins(&quic(|got, _| !got, random)), []);
@@ -254,7 +254,7 @@ fn a_flood_of_ports_leaves_a_table_of_bounded_size_and_all_packets_counted() {
             &(number as u64).to_be_bytes(),
         );
         assert!(tracker.flows.len() <= MOST_FLOWS);
-        // a flow that is in use stays
+        // a flow in use stays
         push(
             &mut tracker,
             number as i64,

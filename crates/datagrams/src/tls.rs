@@ -1,12 +1,12 @@
-//! Fatal alerts of TLS in the clear: how one side ended a handshake, and why (RFC 5246, section 7.2; RFC 8446, section 6).
+//! Fatal TLS alerts in the clear: which side ended a handshake, and why (RFC 5246, section 7.2; RFC 8446, section 6).
 //!
-//! Once keys are agreed on alerts are encrypted, and longer than this: what is read here ended a handshake.
+//! Once keys are established, alerts are encrypted and longer: an alert that can be read ended a handshake.
 
 use std::net::IpAddr;
 
 use whydrop_capture::{Packet, TcpSegment};
 
-/// Alerts that are kept at most.
+/// The most alerts that are kept.
 const MOST_ALERTS: usize = 1 << 10;
 const ALERT: u8 = 21;
 const FATAL: u8 = 2;
@@ -14,7 +14,7 @@ const FATAL: u8 = 2;
 /// A handshake that one side ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
-    /// Who ended it, and whose handshake it was.
+    /// The side that ended it, and the other side.
     pub source: (IpAddr, u16),
     pub destination: (IpAddr, u16),
     pub description: u8,
@@ -27,7 +27,7 @@ pub struct Alert {
 pub(crate) struct Alerts(pub Vec<Alert>);
 
 impl Alerts {
-    /// Takes a segment: an alert is written by itself, so it begins one.
+    /// Processes a segment: an alert is written separately, so it begins a segment.
     #[inline]
     pub fn take(&mut self, packet: &Packet, tcp: &TcpSegment) {
         let &[ALERT, 3, 0..=4, 0, 2, FATAL, description, ..] = tcp.payload else {
@@ -81,7 +81,7 @@ impl Alert {
         })
     }
 
-    /// True if the side with the service ended it, as ports tell.
+    /// True if the service's side ended it, judged by ports.
     pub fn is_by_server(&self) -> bool {
         self.source.1 < self.destination.1
     }
@@ -136,7 +136,7 @@ mod tests {
             alerts(&[&[21, 3, 3, 0, 2, 2, 40]]),
             [Some("handshake failure")]
         );
-        // a warning, one that is encrypted, one that is cut off
+        // a warning, an encrypted one, a truncated one
         assert!(alerts(&[&[21, 3, 3, 0, 2, 1, 0]]).is_empty());
         assert!(alerts(&[&[21, 3, 3, 0, 26, 2, 40]]).is_empty());
         assert!(alerts(&[&[21, 3, 3, 0, 2, 2]]).is_empty());

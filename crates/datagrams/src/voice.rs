@@ -1,10 +1,10 @@
 //! The effect of loss on speech, by the E-model (ITU-T G.107).
 //!
-//! The rating `R = 93.2 - Id - Ie,eff` (default values of G.107 for all else) becomes a mean opinion score. What one capture
-//! cannot tell is the delay from mouth to ear: `Id` is taken for 0, as up to 150 ms it nearly is, so the score is the best
-//! that the loss allows. What a receiver's buffer discards as too late is not counted either.
+//! The rating `R = 93.2 - Id - Ie,eff` (with G.107's defaults for everything else) becomes a mean opinion score. One
+//! capture does not show the mouth-to-ear delay: `Id` is assumed 0, which it nearly is up to 150 ms, so the score is
+//! the best that the loss permits. Packets that a receiver's buffer discards as too late are not counted either.
 
-/// A codec as G.113 knows it: equipment impairment `Ie`, and robustness against random loss `Bpl`.
+/// A codec from G.113: equipment impairment `Ie`, and robustness against random loss `Bpl`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Codec {
     pub name: &'static str,
@@ -12,11 +12,11 @@ pub struct Codec {
     robustness: f64,
 }
 
-/// Rating with the defaults of G.107 and no delay.
+/// Rating with G.107's defaults and no delay.
 const BEST_RATING: f64 = 93.2;
 
-/// The codec of a static payload type (RFC 3551), where G.113, Appendix I, has values for it: of G.711 those with loss
-/// concealment, of G.729 those of G.729A.
+/// The codec of a static payload type (RFC 3551), if G.113, Appendix I, has values for it: for G.711 those with loss
+/// concealment, for G.729 those of G.729A.
 pub fn codec(payload_type: u8) -> Option<Codec> {
     let codec = |name, impairment, robustness| Codec {
         name,
@@ -33,8 +33,8 @@ pub fn codec(payload_type: u8) -> Option<Codec> {
 }
 
 impl Codec {
-    /// The mean opinion score, 1 to 4.5, at a share of lost packets and with losses that come `burst_ratio` times as many in a
-    /// row as random ones would (G.107, 7.4 and Annex B).
+    /// The mean opinion score, 1 to 4.5, for a share of lost packets, with losses in runs `burst_ratio` times as long
+    /// as random ones (G.107, 7.4 and Annex B).
     pub fn opinion_score(&self, lost_share: f64, burst_ratio: f64) -> f64 {
         let percent = 100.0 * lost_share;
         let effective = self.impairment

@@ -1,20 +1,20 @@
-//! The few instructions of eBPF (RFC 9669) that our programs need.
+//! The few instructions of eBPF (RFC 9669) that our programs use.
 
-/// A register: 0 has results, 1 to 5 arguments, 6 to 9 stay over calls, 10 is the end of the stack.
+/// A register: 0 contains results, 1 to 5 arguments, 6 to 9 are preserved over calls, 10 is the end of the stack.
 pub type Register = u8;
 
-/// Where the stack ends.
+/// The register that contains the end of the stack.
 pub const STACK: Register = 10;
 
 // `enum bpf_func_id` (include/uapi/linux/bpf.h)
 const PERF_EVENT_OUTPUT: i32 = 25;
 const PROBE_READ_KERNEL: i32 = 113;
 
-/// A place in the program that may be jumped to.
+/// A jump target in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// How wide a value in memory is.
+/// The width of a value in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     One,
@@ -24,7 +24,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The width of so many bytes.
+    /// The width of this many bytes.
     pub fn of(bytes: u16) -> Option<Width> {
         match bytes {
             1 => Some(Width::One),
@@ -49,19 +49,19 @@ impl Width {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     instructions: Vec<[u8; 8]>,
-    /// Instructions that jump, and where to.
+    /// Instructions that jump, and their targets.
     jumps: Vec<(usize, Label)>,
     labels: Vec<Option<usize>>,
 }
 
 impl Program {
-    /// A label that stands nowhere yet.
+    /// Creates a label without a position.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Puts a label here.
+    /// Places a label here.
     pub fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.instructions.len());
     }
@@ -101,32 +101,33 @@ impl Program {
         self.push(0x63 | width.code(), base, from, offset, 0);
     }
 
-    /// Goes to a label if the register is this value.
+    /// Jumps to a label if the register has this value.
     pub fn jump_if(&mut self, register: Register, value: i32, label: Label) {
         self.jump(0x15, register, value, label);
     }
 
-    /// Goes to a label unless the register is this value.
+    /// Jumps to a label unless the register has this value.
     pub fn jump_unless(&mut self, register: Register, value: i32, label: Label) {
         self.jump(0x55, register, value, label);
     }
 
-    /// Goes to a label if the lower half of the register is this value.
+    /// Jumps to a label if the lower half of the register has this value.
     pub fn jump_if_u32(&mut self, register: Register, value: u32, label: Label) {
         self.jump(0x16, register, value as i32, label);
     }
 
-    /// Goes to a label if the lower half of the register is negative.
+    /// Jumps to a label if the lower half of the register is negative.
     pub fn jump_if_negative(&mut self, register: Register, label: Label) {
         self.jump(0xc6, register, 0, label);
     }
 
-    /// Goes to a label.
+    /// Jumps to a label.
     pub fn go(&mut self, label: Label) {
         self.jump(0x05, 0, 0, label);
     }
 
-    /// Reads memory of the kernel at `base + offset` to the stack; what cannot be read is zeros. Spoils 0 to 5.
+    /// Reads kernel memory at `base + offset` to the stack; unreadable memory becomes zeros. Overwrites registers 0 to
+    /// 5.
     pub fn probe(&mut self, to: i16, size: u16, base: Register, offset: u16) {
         self.copy(3, base);
         self.add(3, i32::from(offset));
@@ -136,7 +137,7 @@ impl Program {
         self.push(0x85, 0, 0, 0, PROBE_READ_KERNEL);
     }
 
-    /// Hands bytes of the stack to the ring of this processor. `context` is what the program was called with.
+    /// Writes bytes of the stack to this processor's ring. `context` is the program's argument.
     pub fn output(&mut self, context: Register, map: i32, at: i16, size: u16) {
         self.copy(1, context);
         // A map is loaded by its descriptor, in an instruction of twice the length.
@@ -149,13 +150,13 @@ impl Program {
         self.push(0x85, 0, 0, 0, PERF_EVENT_OUTPUT);
     }
 
-    /// Ends with 0.
+    /// Ends the program with result 0.
     pub fn exit(&mut self) {
         self.set(0, 0);
         self.push(0x95, 0, 0, 0, 0);
     }
 
-    /// The instructions, as the kernel takes them.
+    /// Returns the instructions in the kernel's format.
     pub fn assembled(mut self) -> Vec<[u8; 8]> {
         for (place, label) in &self.jumps {
             let target = self.labels[label.0].expect("every label is placed") as i64;

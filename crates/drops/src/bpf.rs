@@ -1,4 +1,4 @@
-//! Loading programs and the map of their rings, bpf(2).
+//! Loading of programs and of the map of their rings, bpf(2).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,15 +11,15 @@ const INFORMATION: i32 = 15;
 const TRACEPOINT_OPEN: i32 = 17;
 const PERF_EVENT_ARRAY: u32 = 4;
 const OF_RAW_TRACEPOINT: u32 = 17;
-/// Where `struct bpf_prog_info` has `recursion_misses` (Linux 5.12).
+/// The offset of `recursion_misses` in `struct bpf_prog_info` (Linux 5.12).
 const MISSES: usize = 208;
-/// The helpers that read the kernel's memory are for programs under the GPL; ours may be had under it as well.
+/// The helpers that read kernel memory require a GPL-compatible licence.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 
-/// A map from the numbers of processors to their events.
+/// Creates a map from processor numbers to their events.
 ///
 /// # Errors
-/// `EPERM` without the right to (`CAP_BPF`).
+/// `EPERM` without the privilege (`CAP_BPF`).
 pub fn rings(processors: u32) -> io::Result<OwnedFd> {
     let mut attributes = Vec::new();
     for word in [PERF_EVENT_ARRAY, 4, 4, processors] {
@@ -28,7 +28,7 @@ pub fn rings(processors: u32) -> io::Result<OwnedFd> {
     call(MAP_CREATE, &mut attributes).and_then(owned)
 }
 
-/// Puts a processor's event into the map.
+/// Stores a processor's event in the map.
 ///
 /// # Errors
 /// The event is of another kind.
@@ -45,7 +45,7 @@ pub fn put(map: BorrowedFd<'_>, processor: u32, event: BorrowedFd<'_>) -> io::Re
 /// Loads a program for a tracepoint, which is called with its arguments.
 ///
 /// # Errors
-/// `EPERM` without the right to (`CAP_BPF`, `CAP_PERFMON`); `EACCES`, `EINVAL` where the kernel's verifier refuses it.
+/// `EPERM` without the privilege (`CAP_BPF`, `CAP_PERFMON`); `EACCES`, `EINVAL` if the kernel's verifier rejects it.
 pub fn load(program: &[[u8; 8]]) -> io::Result<OwnedFd> {
     let mut attributes = Vec::new();
     attributes.extend(OF_RAW_TRACEPOINT.to_ne_bytes());
@@ -56,7 +56,7 @@ pub fn load(program: &[[u8; 8]]) -> io::Result<OwnedFd> {
     call(PROGRAM_LOAD, &mut attributes).and_then(owned)
 }
 
-/// Has a program run at a tracepoint, on all processors, for as long as what is returned is open.
+/// Attaches a program to a tracepoint, on all processors, for as long as the returned descriptor is open.
 ///
 /// # Errors
 /// There is no such tracepoint.
@@ -67,22 +67,22 @@ pub fn attach(program: BorrowedFd<'_>, tracepoint: &std::ffi::CStr) -> io::Resul
     call(TRACEPOINT_OPEN, &mut attributes).and_then(owned)
 }
 
-/// How often a program did not run because it was interrupted by another event while it did: a processor runs it once at a
-/// time. 0 where the kernel does not count.
+/// How often a program did not run because the same processor was already running it. 0 if the kernel does not count
+/// this.
 pub fn missed(program: BorrowedFd<'_>) -> u64 {
-    let mut told = [0_u8; MISSES + 8];
+    let mut info = [0_u8; MISSES + 8];
     let mut attributes = Vec::new();
     attributes.extend(program.as_raw_fd().to_ne_bytes());
-    attributes.extend((told.len() as u32).to_ne_bytes());
-    attributes.extend((told.as_mut_ptr() as u64).to_ne_bytes());
+    attributes.extend((info.len() as u32).to_ne_bytes());
+    attributes.extend((info.as_mut_ptr() as u64).to_ne_bytes());
     match call(INFORMATION, &mut attributes) {
-        Ok(_) => u64::from_ne_bytes(told[MISSES..].try_into().expect("eight")),
+        Ok(_) => u64::from_ne_bytes(info[MISSES..].try_into().expect("eight")),
         Err(_) => 0,
     }
 }
 
 fn call(command: i32, attributes: &mut [u8]) -> io::Result<i32> {
-    // SAFETY: the kernel reads so many bytes; what they point to lives in the callers until this returns.
+    // SAFETY: the kernel reads this many bytes; the memory they point to lives in the callers until this returns.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -98,6 +98,6 @@ fn call(command: i32, attributes: &mut [u8]) -> io::Result<i32> {
 }
 
 fn owned(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel has just given it to us.
+    // SAFETY: the kernel has just created this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

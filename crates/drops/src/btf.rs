@@ -1,6 +1,7 @@
-//! Where the members of the kernel's structures are, by the type information (BTF) that the running kernel has of itself.
+//! The positions of members in the kernel's structures, from the type information (BTF) of the running kernel.
 //!
-//! Layout: `include/uapi/linux/btf.h`. A program made with these offsets fits the kernel that runs, whichever it is.
+//! Layout: `include/uapi/linux/btf.h`. A program built with these offsets fits the running kernel, whatever its
+//! version.
 
 use std::io;
 
@@ -9,22 +10,22 @@ const HEADER: usize = 24;
 const TYPE: usize = 12;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
-/// Anonymous members are looked through no deeper: no structure is nested so far.
+/// The deepest search through anonymous members: no structure is nested as deeply.
 const DEEPEST: usize = 16;
 
 /// The types of a kernel.
 pub struct Btf {
     bytes: Vec<u8>,
     strings: usize,
-    /// Where each type is, by its number; 0 is `void`.
+    /// The position of each type, by its number; 0 is `void`.
     types: Vec<usize>,
 }
 
 impl Btf {
-    /// Those of the kernel that runs.
+    /// Reads the types of the running kernel.
     ///
     /// # Errors
-    /// It tells none (`CONFIG_DEBUG_INFO_BTF`), or in a way that is not known.
+    /// The kernel provides none (`CONFIG_DEBUG_INFO_BTF`), or in an unknown format.
     pub fn of_kernel() -> io::Result<Btf> {
         Btf::parse(std::fs::read("/sys/kernel/btf/vmlinux")?)
     }
@@ -59,8 +60,8 @@ impl Btf {
         })
     }
 
-    /// The offset of a member in bytes: `of("sock", "__sk_common.skc_net")`; members of anonymous structures and unions are
-    /// the structure's own, as in C.
+    /// The offset of a member in bytes: `of("sock", "__sk_common.skc_net")`. Members of anonymous structures and unions
+    /// belong to the enclosing structure, as in C.
     pub fn of(&self, structure: &str, path: &str) -> Option<u16> {
         let mut number = (1..self.types.len()).find(|&number| {
             self.kind(number) == Some(STRUCT)
@@ -86,7 +87,7 @@ impl Btf {
             let name = self.name(self.word(number, at))?;
             let kind = self.word(number, at + 4)? as usize;
             let packed = self.word(number, at + 8)?;
-            // With the top bit set the upper byte is the width of a bit field.
+            // With the top bit set, the upper byte is the width of a bit field.
             let offset = if info >> 31 == 1 {
                 packed & 0xff_ffff
             } else {
@@ -104,7 +105,7 @@ impl Btf {
         None
     }
 
-    /// The number of a type without its names and qualifiers.
+    /// The number of a type without its typedefs and qualifiers.
     fn plain(&self, mut number: usize) -> usize {
         for _ in 0..DEEPEST {
             // TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG
@@ -213,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_tells_where_a_packet_s_headers_are() {
-        // Where it tells nothing there is nothing to be wrong about.
+    fn this_kernel_describes_where_a_packet_s_headers_are() {
+        // Without BTF there is nothing to check.
         if let Ok(btf) = Btf::of_kernel() {
             assert!(btf.of("sk_buff", "network_header").is_some());
             assert!(btf.of("net_device", "nd_net").is_some());

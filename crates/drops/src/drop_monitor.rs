@@ -1,7 +1,9 @@
-//! The kernel's drop monitor (`net/core/drop_monitor.c`), a family of generic netlink: every dropped packet as a message.
+//! The kernel's drop monitor (`net/core/drop_monitor.c`), a generic netlink family that sends a message for every
+//! dropped packet.
 //!
-//! It tells of all network namespaces of the machine, and of packets that a switch's hardware dropped, which no tracepoint
-//! of drops does. One program at a time can use it; one that is killed leaves it at work. Layouts: `include/uapi/linux/{genetlink,net_dropmon}.h`.
+//! It reports all network namespaces of the machine, and packets dropped by a switch's hardware, which no tracepoint
+//! does. One program at a time can use it, and a program that is killed leaves it running. Layouts:
+//! `include/uapi/linux/{genetlink,net_dropmon}.h`.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,11 +11,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use whydrop_sockets::attributes::{Attributes, aligned, u16_at, u32_at, u64_at};
 
-/// Of a packet so much is told: Ethernet's header, and what programs look at.
+/// Bytes of each packet that are reported: the Ethernet header and the headers that programs examine.
 const TOLD: u32 = 128;
-/// Packets that wait in the kernel, of each processor.
+/// Packets that may wait in the kernel, per processor.
 const WAITING: u32 = 4096;
-/// Messages that wait for us.
+/// Room for waiting messages.
 const ROOM: libc::c_int = 8 << 20;
 const PATIENCE_S: i64 = 5;
 
@@ -23,7 +25,7 @@ const ERROR: u16 = 2;
 const REQUEST: u16 = 1;
 const ACKNOWLEDGED: u16 = 4;
 
-/// The family that tells of the others.
+/// The family that describes the others.
 const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 mod control {
@@ -60,25 +62,25 @@ mod attribute {
 const PORT_INDEX: u16 = 0;
 const DROPPED: u16 = 0;
 
-/// A packet that was dropped.
+/// A dropped packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alert<'a> {
     pub reason: &'a str,
-    /// An address in the function that dropped it; 0: hardware did.
+    /// An address in the function that dropped it; 0: the hardware did.
     pub place: u64,
     pub ethertype: u16,
     pub length: u32,
-    /// Of the interface that it was at, in whichever network namespace; 0: not told.
+    /// The interface, in any network namespace; 0: unknown.
     pub interface: u32,
-    /// From the header of the network layer on; empty where that was not found.
+    /// From the network layer header on; empty if that was not found.
     pub headers: &'a [u8],
 }
 
-/// The content of a message.
+/// The contents of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Message<'a> {
     Packet(Alert<'a>),
-    /// Packets that the monitor itself had no room for, since it was loaded.
+    /// Packets for which the monitor had no room, since it was loaded.
     Lost(u64),
     Answer(i32),
     Family(Family),
@@ -90,21 +92,21 @@ struct Family {
     groups: HashMap<String, u32>,
 }
 
-/// The monitor, at work from when it is opened until it is dropped.
+/// The monitor, running from `open` until this is dropped.
 #[derive(Debug)]
 pub struct DropMonitor {
     socket: OwnedFd,
     family: u16,
     buffer: Vec<u8>,
-    /// The losses of the monitor before us, and now.
+    /// The monitor's losses before we started, and now.
     lost: Option<(u64, u64)>,
 }
 
 impl DropMonitor {
-    /// Starts it.
+    /// Starts the monitor.
     ///
     /// # Errors
-    /// `ENOENT` where the kernel has none, `EPERM` without `CAP_NET_ADMIN`, `EBUSY` where another program uses it.
+    /// `ENOENT` if the kernel has none, `EPERM` without `CAP_NET_ADMIN`, `EBUSY` if another program uses it.
     pub fn open() -> io::Result<DropMonitor> {
         let mut monitor = DropMonitor {
             socket: socket_of_first_namespace()?,
@@ -142,13 +144,14 @@ impl DropMonitor {
         &self.socket
     }
 
-    /// Calls `each` for every packet that was told of, up to so many messages; how many more are known to be lost.
+    /// Calls `each` for every reported packet, from at most `most` messages; returns how many more are known to be
+    /// lost.
     pub fn read(&mut self, most: usize, mut each: impl FnMut(&Alert<'_>)) -> u64 {
         let mut unheard = 0;
         for _ in 0..most {
             let length = match receive(&self.socket, &mut self.buffer, libc::MSG_DONTWAIT) {
                 Ok(length) => length,
-                // Nobody counts what a socket without room does not take: one at least.
+                // The kernel does not count messages that find no room in the socket: at least one.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     unheard += 1;
                     continue;
@@ -170,10 +173,10 @@ impl DropMonitor {
         unheard
     }
 
-    /// Asks how much the monitor has lost; the answer is among what [`DropMonitor::read`] reads.
+    /// Requests the monitor's count of losses; the answer arrives through [`DropMonitor::read`].
     ///
     /// # Errors
-    /// Those of send(2).
+    /// The errors of send(2).
     pub fn ask_statistics(&self) -> io::Result<()> {
         send(
             &self.socket,
@@ -221,7 +224,7 @@ impl DropMonitor {
 
 impl Drop for DropMonitor {
     fn drop(&mut self) {
-        // Else it would go on without us.
+        // Without this, the monitor would continue to run.
         let _ = send(
             &self.socket,
             &request(self.family, STOP, REQUEST, &of_both()),
@@ -229,7 +232,7 @@ impl Drop for DropMonitor {
     }
 }
 
-/// Drops of software and of hardware.
+/// Attributes that select software and hardware drops.
 fn of_both() -> Vec<u8> {
     let mut both = Vec::new();
     put(&mut both, attribute::OF_SOFTWARE, &[]);
@@ -243,14 +246,15 @@ fn is_in_use(asked: &io::Result<()>) -> bool {
         .is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
-/// True if nobody listens to the monitor that is at work: whoever switched it on was killed. What uses it listens first.
+/// True if the running monitor has no listener, because the program that started it was killed. Programs listen before
+/// they start it.
 fn is_left_over(group: u32) -> bool {
     std::fs::read_to_string("/proc/1/net/netlink")
         .is_ok_and(|sockets| has_no_listener(&sockets, group))
 }
 
-/// The same of a list of the kernel's netlink sockets, as `/proc/net/netlink` has them: protocol, number, groups (one bit
-/// each, of the first 32). What cannot be read from it is taken for a listener.
+/// The same, for a list of the kernel's netlink sockets as in `/proc/net/netlink`: protocol, number, groups (one bit
+/// each, of the first 32). Unreadable lines count as listeners.
 fn has_no_listener(sockets: &str, group: u32) -> bool {
     let Some(bit) = group
         .checked_sub(1)
@@ -277,27 +281,27 @@ fn has_no_listener(sockets: &str, group: u32) -> bool {
 
 fn in_use(error: io::Error) -> io::Error {
     match error.raw_os_error() {
-        // It is at work already.
+        // It is running already.
         Some(libc::EBUSY | libc::EAGAIN) => io::Error::from_raw_os_error(libc::EBUSY),
         _ => error,
     }
 }
 
-/// A socket of the first process's network namespace, if we may: the monitor is there only.
+/// Opens a socket in the first process's network namespace, if permitted: the monitor exists there only.
 fn socket_of_first_namespace() -> io::Result<OwnedFd> {
-    // A thread of its own, whose namespace ends with it.
+    // In a separate thread, which keeps the change of namespace to itself.
     let opened = std::thread::spawn(|| {
         if let Ok(first) = std::fs::File::open("/proc/1/ns/net") {
-            // SAFETY: takes a descriptor; of this thread only. Where it fails, the namespace stays as it is.
+            // SAFETY: takes a descriptor, and affects this thread only. On failure the namespace stays as it is.
             unsafe { libc::setns(first.as_raw_fd(), libc::CLONE_NEWNET) };
         }
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: takes numbers.
+        // SAFETY: takes numbers only.
         let number = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC) };
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given it to us.
+        // SAFETY: the kernel has just created this descriptor for us.
         Ok(unsafe { OwnedFd::from_raw_fd(number) })
     })
     .join()
@@ -307,7 +311,7 @@ fn socket_of_first_namespace() -> io::Result<OwnedFd> {
         tv_usec: 0,
     };
     set(&opened, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &patience)?;
-    // More than the system's limit is for administrators; without it there is less room.
+    // Exceeding the system's limit needs privileges; without them there is less room.
     let _ = set(&opened, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM);
     Ok(opened)
 }
@@ -318,7 +322,7 @@ fn join(socket: &OwnedFd, group: u32) -> io::Result<()> {
 }
 
 fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads so many bytes of `value`.
+    // SAFETY: the kernel reads this many bytes of `value`.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -336,7 +340,7 @@ fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) 
 }
 
 fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads so many bytes.
+    // SAFETY: the kernel reads this many bytes.
     let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
     if sent < 0 {
         Err(io::Error::last_os_error())
@@ -346,7 +350,7 @@ fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn receive(socket: &OwnedFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-    // SAFETY: the kernel writes at most so many bytes.
+    // SAFETY: the kernel writes at most this many bytes.
     let length = unsafe {
         libc::recv(
             socket.as_raw_fd(),
@@ -378,7 +382,7 @@ fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(aligned(bytes.len()), 0);
 }
 
-/// The messages of a datagram that are known; ends where a length makes no sense.
+/// The known messages of a datagram; ends at an invalid length.
 fn messages(datagram: &[u8], family: u16) -> impl Iterator<Item = Message<'_>> {
     let mut left = datagram;
     std::iter::from_fn(move || {
@@ -452,7 +456,7 @@ fn alert(bytes: &[u8]) -> Alert<'_> {
     for (kind, value) in Attributes::new(bytes) {
         match kind {
             attribute::PLACE => found.place = u64_at(value, 0).unwrap_or(0),
-            // Hardware's traps have names of their own.
+            // Hardware traps have names of their own.
             attribute::REASON | attribute::TRAP => found.reason = text(value),
             attribute::PROTOCOL => found.ethertype = u16_at(value, 0).unwrap_or(0),
             attribute::LENGTH => found.length = u32_at(value, 0).unwrap_or(0),
@@ -468,8 +472,8 @@ fn alert(bytes: &[u8]) -> Alert<'_> {
     found
 }
 
-/// Where the header of the network layer begins: behind Ethernet's, with a tag of a VLAN or without; or at once, of a packet
-/// that had none yet. What does not begin as that header does is not it.
+/// Finds the network layer header: behind the Ethernet header, with or without a VLAN tag, or at the start, for a
+/// packet without a link header. The bytes must look like such a header.
 fn network_layer(frame: &[u8], ethertype: u16) -> &[u8] {
     for at in [14, 18, 0] {
         let Some(bytes) = frame.get(at..).filter(|bytes| bytes.len() >= 20) else {
@@ -477,7 +481,7 @@ fn network_layer(frame: &[u8], ethertype: u16) -> &[u8] {
         };
         let is_it = match ethertype {
             0x0800 => bytes[0] >> 4 == 4 && sum_is_right(bytes),
-            // Version 6, and a next header that is known; at Ethernet's place the frame's type says so, too.
+            // Version 6 and a known next header; in an Ethernet frame, also the frame's type.
             0x86dd => bytes[0] >> 4 == 6 && (at == 0 || frame[at - 2..at] == [0x86, 0xdd]),
             _ => false,
         };
@@ -488,7 +492,7 @@ fn network_layer(frame: &[u8], ethertype: u16) -> &[u8] {
     &[]
 }
 
-/// True if the checksum of a header of IPv4 is right (RFC 1071).
+/// True if the checksum of an IPv4 header is correct (RFC 1071).
 fn sum_is_right(bytes: &[u8]) -> bool {
     let length = usize::from(bytes[0] & 0xf) * 4;
     let Some(header) = bytes.get(..length).filter(|header| header.len() >= 20) else {
@@ -531,7 +535,7 @@ mod tests {
         ip
     }
 
-    fn told(frame: &[u8]) -> Vec<u8> {
+    fn alert(frame: &[u8]) -> Vec<u8> {
         let mut attributes = Vec::new();
         put(
             &mut attributes,
@@ -558,20 +562,20 @@ mod tests {
         let kernels = "0000000000000000 16  0          00000000 0        0        0     2        0        7\n";
         let routes = "0000000000000000 0   812        00000001 0        0        0     2        0        9\n";
         let listener = "0000000000000000 16  813        80000001 0        0        0     2        0        9\n";
-        let nobody = format!("{heading}{kernels}{routes}");
-        assert!(has_no_listener(&nobody, 1));
-        assert!(!has_no_listener(&format!("{nobody}{listener}"), 1));
-        assert!(has_no_listener(&format!("{nobody}{listener}"), 2));
-        // Who cannot be seen may listen.
-        assert!(!has_no_listener(&nobody, 33) && !has_no_listener(&nobody, 0));
-        assert!(!has_no_listener("", 1) && !has_no_listener(&format!("{nobody}?"), 1));
+        let unused = format!("{heading}{kernels}{routes}");
+        assert!(has_no_listener(&unused, 1));
+        assert!(!has_no_listener(&format!("{unused}{listener}"), 1));
+        assert!(has_no_listener(&format!("{unused}{listener}"), 2));
+        // A listener that cannot be seen may exist.
+        assert!(!has_no_listener(&unused, 33) && !has_no_listener(&unused, 0));
+        assert!(!has_no_listener("", 1) && !has_no_listener(&format!("{unused}?"), 1));
     }
 
     #[test]
     fn a_packet_is_read_with_its_headers_behind_ethernet_s_or_at_once() {
         let ethernet = [&[2; 12][..], &[8, 0], &packet()].concat();
         for frame in [ethernet, packet()] {
-            let datagram = told(&frame);
+            let datagram = alert(&frame);
             let found: Vec<_> = messages(&datagram, FAMILY).collect();
             let [Message::Packet(alert)] = &found[..] else {
                 panic!("{found:?}");
@@ -583,7 +587,7 @@ mod tests {
             assert_eq!(alert.place, 0xffff_ffff_8123_4567);
             assert_eq!(alert.headers, packet());
         }
-        // A damaged header is none, wherever it stands.
+        // A damaged header is not accepted at any position.
         let mut damaged = packet();
         damaged[8] ^= 1;
         assert!(network_layer(&damaged, 0x0800).is_empty());
@@ -626,7 +630,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>, at in 0_usize..200, other: u8) {
             messages(&bytes, FAMILY).count();
-            let mut datagram = told(&packet());
+            let mut datagram = alert(&packet());
             let place = at % datagram.len();
             datagram[place] = other;
             messages(&datagram, FAMILY).count();

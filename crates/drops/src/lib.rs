@@ -1,9 +1,9 @@
-//! Packets that this host's kernel drops, and why: by the reason that it gives itself.
+//! Packets that this host's kernel drops, with the reasons that the kernel gives.
 //!
-//! The kernel tells of each dropped packet at tracepoint `skb:kfree_skb`. Where it may, a program of our own ([`program`])
-//! looks at the packet there, and at each TCP segment that is sent again (`tcp:tcp_retransmit_skb`), so that a
-//! retransmission can be laid to the drop that made it needed ([`tally`]). Where it may not, the tracepoint alone tells the
-//! reason ([`perf`], [`tracefs`]). The [`monitor`] counts what comes, in bounded memory and processor time.
+//! The kernel reports each dropped packet at the tracepoint `skb:kfree_skb`. If permitted, a BPF program ([`program`])
+//! examines the packet there, and each retransmitted TCP segment at `tcp:tcp_retransmit_skb`, so that retransmissions
+//! can be attributed to the drops that caused them ([`tally`]). Otherwise the tracepoint alone provides the reason
+//! ([`perf`], [`tracefs`]). The [`monitor`] counts these events in bounded memory and processor time.
 
 pub mod assembler;
 pub mod bpf;

@@ -11,26 +11,26 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whydrop_sockets::clock::{Clock, since_boot_ns, thread_cpu_ns};
 
 use crate::packet::{self, Packet, Protocol};
-use crate::source::{Dropped, Event, Source, Way};
+use crate::source::{Dropped, Event, Method, Source};
 use crate::symbols::Symbols;
-use crate::tally::{Again, Count, Kind, Laid, Tally};
+use crate::tally::{Attribution, Count, Kind, Retransmission, Tally};
 
 const INTERVAL_NS: i64 = 100_000_000;
-/// Of an interval the thread looks at packets for so long: a twelfth of a processor. What comes beyond is counted by reason.
+/// The time per interval for examining packets: a twelfth of a processor. Further ones are counted by reason only.
 const LOOKING_NS: i64 = INTERVAL_NS / 12;
-/// The thread's clock is asked once in so many packets.
+/// The thread's clock is read once for this many packets.
 const ASKED_EVERY: u32 = 128;
-/// Rows that nobody takes are thrown away: an hour of busy intervals.
+/// Rows beyond this that were not collected are discarded: an hour of busy intervals.
 const MOST_ROWS: usize = 1_000_000;
 
-/// Drops of one interval that have all of this in common.
+/// Drops of one interval with these properties in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropRow {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// As this kernel names it.
+    /// The kernel's name of the reason.
     pub reason: String,
-    /// The kernel's function that dropped it.
+    /// The kernel function that dropped the packets.
     pub location: Option<String>,
     pub protocol: String,
     pub interface: Option<String>,
@@ -38,52 +38,52 @@ pub struct DropRow {
     pub source: Option<String>,
     pub destination: Option<String>,
     pub packets: u64,
-    /// On the layer that the packet was at; `None` where it is not told.
+    /// In the layer where the packets were dropped; `None` if unknown.
     pub bytes: Option<u64>,
-    /// True if it is known to be of this network namespace.
+    /// True if they are known to be from this network namespace.
     pub here: bool,
 }
 
-/// Segments of one connection that were sent again in one interval.
+/// Segments of one connection retransmitted in one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentAgainRow {
+pub struct RetransmissionRow {
     pub start_ns: i64,
     pub end_ns: i64,
     pub source: String,
     pub destination: String,
     pub packets: u64,
     pub payload_bytes: u64,
-    /// Of the drop here that made them needed; `None`: not known.
+    /// The reason of the local drop that caused them; `None`: unknown.
     pub reason: Option<String>,
     pub location: Option<String>,
 }
 
-/// The rows that were not taken yet.
+/// The rows not collected yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub drops: Vec<DropRow>,
-    pub sent_again: Vec<SentAgainRow>,
+    pub retransmissions: Vec<RetransmissionRow>,
 }
 
-/// How the monitor stands, since it began.
+/// The monitor's status since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Events that found no room, or came while another one was looked at on the same processor, and were not counted.
+    /// Events that were not counted, because there was no room or the same processor was handling another one.
     pub lost: u64,
-    /// Drops that were counted by reason only, because there were too many to look at.
+    /// Drops counted by reason only, because there were too many to examine.
     pub not_looked_at: u64,
-    /// Rows that were thrown away because nobody took them.
+    /// Rows discarded because they were not collected.
     pub lost_rows: u64,
     pub cpu_ns: i64,
 }
 
-/// The thread; it ends when this is dropped.
+/// The monitoring thread; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Monitor {
-    pub way: Way,
-    /// True if retransmissions are reported, so that they can be laid to drops.
-    pub tells_sent_again: bool,
-    /// Why it tells less than it could.
+    pub method: Method,
+    /// True if retransmissions are reported, so that they can be attributed to drops.
+    pub reports_retransmissions: bool,
+    /// Why less is reported than the best method could.
     pub shortfall: Option<String>,
     shared: Arc<Mutex<(Seen, Standing)>>,
     wake: Option<OwnedFd>,
@@ -91,25 +91,25 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins, in the best way that the kernel lets us, or in the one that is wanted.
+    /// Starts with the best method that the kernel permits, or with the requested one.
     ///
     /// # Errors
-    /// Why the kernel does not tell of drops at all.
-    pub fn start(wanted: Option<Way>) -> io::Result<Monitor> {
+    /// Why the kernel reports no drops at all.
+    pub fn start(wanted: Option<Method>) -> io::Result<Monitor> {
         let (source, shortfall) = match wanted {
-            Some(way) => (Source::open(way)?, None),
+            Some(method) => (Source::open(method)?, None),
             None => best()?,
         };
         let (sleep, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let shared = Arc::new(Mutex::new((Seen::default(), Standing::default())));
-        let (way, tells_sent_again) = (source.way, source.tells_sent_again);
+        let (method, reports_retransmissions) = (source.method, source.reports_retransmissions);
         let counting = Counting::new(source, shared.clone());
         let thread = std::thread::Builder::new()
             .name("whydrop drops".into())
             .spawn(move || counting.run(&sleep))?;
         Ok(Monitor {
-            way,
-            tells_sent_again,
+            method,
+            reports_retransmissions,
             shortfall,
             shared,
             wake: Some(wake),
@@ -117,7 +117,7 @@ impl Monitor {
         })
     }
 
-    /// Take what was counted since the last call.
+    /// Returns the counts since the last call.
     pub fn take(&self) -> Seen {
         std::mem::take(&mut lock(&self.shared).0)
     }
@@ -126,7 +126,7 @@ impl Monitor {
         lock(&self.shared).1
     }
 
-    /// Counts for the last time, and ends the thread; the last rows can be taken afterwards.
+    /// Counts a last time, and ends the thread; the last rows can be collected afterwards.
     pub fn stop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
@@ -141,14 +141,14 @@ impl Drop for Monitor {
     }
 }
 
-/// The first way that the kernel allows, and why not a better one.
+/// Opens the best source that the kernel permits; also returns why a better one is unavailable.
 fn best() -> io::Result<(Source, Option<String>)> {
-    let first = match Source::open(Way::Program) {
+    let first = match Source::open(Method::Program) {
         Ok(source) => return Ok((source, None)),
         Err(error) => error,
     };
-    for way in [Way::DropMonitor, Way::Tracepoint] {
-        if let Ok(source) = Source::open(way) {
+    for method in [Method::DropMonitor, Method::Tracepoint] {
+        if let Ok(source) = Source::open(method) {
             return Ok((source, Some(first.to_string())));
         }
     }
@@ -165,9 +165,9 @@ struct Counting {
     clock: Clock,
     tally: Tally,
     symbols: Symbols,
-    /// Retransmissions wait for one more reading: the drop before one may lie in the ring of another processor that was
-    /// read first.
-    pending: Vec<Again>,
+    /// Retransmissions wait for one more reading: the drop before one may be in another processor's ring that was read
+    /// earlier.
+    pending: Vec<Retransmission>,
     begun_ns: i64,
     begun_cpu_ns: i64,
     standing: Standing,
@@ -198,16 +198,17 @@ impl Counting {
             }
         }
         self.read();
-        // The retransmissions of this last reading wait for no further one.
+        // After this last reading retransmissions need not wait.
         self.read();
         self.end_interval();
     }
 
-    /// Waits until a ring fills, or the interval ends; whether to go on.
+    /// Waits until a ring fills, or the interval ends; returns whether to continue.
     fn wait(&self, stop: &OwnedFd) -> bool {
         let left_ns = (self.begun_ns + INTERVAL_NS - since_boot_ns()).max(0);
-        // Each message of the drop monitor is a system call: what is too much waits, and is lost where it finds no room.
-        let listens = self.source.way != Way::DropMonitor || self.budget().is_left();
+        // Each message of the drop monitor costs a system call: beyond the budget messages wait, and are lost if they
+        // find no room.
+        let listens = self.source.method != Method::DropMonitor || self.budget().is_left();
         let sources = self.source.descriptors().filter(|_| listens);
         let watched = std::iter::once(stop).chain(sources);
         let mut watched: Vec<PollFd<'_>> = watched
@@ -217,7 +218,7 @@ impl Counting {
             tv_sec: 0,
             tv_nsec: left_ns,
         };
-        // What interrupts it changes nothing: the rings are read, and it is waited again.
+        // After an interruption the rings are read, and the loop waits again.
         let _ = poll(&mut watched, Some(&timeout));
         watched[0].revents().is_empty()
     }
@@ -231,7 +232,7 @@ impl Counting {
         let (tally, pending) = (&mut self.tally, &mut self.pending);
         let mut not_looked_at = 0;
         self.standing.lost += self.source.read(|time_ns, event| match event {
-            Event::SentAgain(again) => pending.push(again),
+            Event::Retransmitted(segment) => pending.push(segment),
             Event::Dropped(dropped) if budget.is_left() => {
                 let packet = packet::parse(dropped.ethertype, dropped.headers);
                 let bytes = u64::from(dropped.length.unwrap_or(0));
@@ -251,9 +252,9 @@ impl Counting {
             }
         });
         self.standing.not_looked_at += not_looked_at;
-        due.sort_unstable_by_key(|again| again.time_ns);
-        for again in due {
-            tally.sent_again(again);
+        due.sort_unstable_by_key(|segment| segment.time_ns);
+        for segment in due {
+            tally.retransmitted(segment);
         }
     }
 
@@ -267,32 +268,34 @@ impl Counting {
         self.symbols.look_up(
             places.chain(
                 interval
-                    .sent_again
+                    .retransmissions
                     .keys()
-                    .filter_map(|laid| Some(laid.drop?.1)),
+                    .filter_map(|attribution| Some(attribution.drop?.1)),
             ),
         );
         let mut names = HashMap::new();
         let drops = interval.drops.into_iter().map(|(kind, count)| {
-            let told = self.source.way != Way::Tracepoint;
-            self.drop_row(start_ns, end_ns, &kind, count, told, &mut names)
+            let has_bytes = self.source.method != Method::Tracepoint;
+            self.drop_row(start_ns, end_ns, &kind, count, has_bytes, &mut names)
         });
         let drops: Vec<DropRow> = drops.collect();
-        let sent_again = interval.sent_again.into_iter();
-        let sent_again: Vec<SentAgainRow> = sent_again
-            .map(|(laid, count)| self.sent_again_row(start_ns, end_ns, &laid, count))
+        let retransmissions = interval.retransmissions.into_iter();
+        let retransmissions: Vec<RetransmissionRow> = retransmissions
+            .map(|(attribution, count)| {
+                self.retransmission_row(start_ns, end_ns, &attribution, count)
+            })
             .collect();
         let cpu_ns = thread_cpu_ns();
         self.standing.cpu_ns += cpu_ns - self.begun_cpu_ns;
         self.begun_cpu_ns = cpu_ns;
         let mut shared = lock(&self.shared);
-        let kept = shared.0.drops.len() + shared.0.sent_again.len();
+        let kept = shared.0.drops.len() + shared.0.retransmissions.len();
         if kept > MOST_ROWS {
             self.standing.lost_rows += kept as u64;
             shared.0 = Seen::default();
         }
         shared.0.drops.extend(drops);
-        shared.0.sent_again.extend(sent_again);
+        shared.0.retransmissions.extend(retransmissions);
         shared.1 = self.standing;
     }
 
@@ -302,7 +305,7 @@ impl Counting {
         end_ns: i64,
         kind: &Kind,
         count: Count,
-        told: bool,
+        has_bytes: bool,
         names: &mut HashMap<u32, Option<String>>,
     ) -> DropRow {
         let mut named = |index: u32| {
@@ -317,38 +320,40 @@ impl Counting {
             reason: self.reason(kind.reason),
             location: self.location(kind.location),
             protocol: kind.protocol.to_string(),
-            // An index of another namespace would have another name here.
+            // An index of another namespace would have a different name here.
             interface: kind.here.then(|| named(kind.interface)).flatten(),
             arrived_by: kind.here.then(|| named(kind.arrived_by)).flatten(),
             source: kind.ends.map(|(from, _)| end(from)),
             destination: kind.ends.map(|(_, to)| end(to)),
             packets: count.packets,
-            bytes: told.then_some(count.bytes),
+            bytes: has_bytes.then_some(count.bytes),
             here: kind.here,
         }
     }
 
-    fn sent_again_row(
+    fn retransmission_row(
         &self,
         start_ns: i64,
         end_ns: i64,
-        laid: &Laid,
+        attribution: &Attribution,
         count: Count,
-    ) -> SentAgainRow {
-        let (from, to) = laid.ends;
-        SentAgainRow {
+    ) -> RetransmissionRow {
+        let (from, to) = attribution.ends;
+        RetransmissionRow {
             start_ns,
             end_ns,
             source: from.to_string(),
             destination: to.to_string(),
             packets: count.packets,
             payload_bytes: count.bytes,
-            reason: laid.drop.map(|(reason, _)| self.reason(reason)),
-            location: laid.drop.and_then(|(_, location)| self.location(location)),
+            reason: attribution.drop.map(|(reason, _)| self.reason(reason)),
+            location: attribution
+                .drop
+                .and_then(|(_, location)| self.location(location)),
         }
     }
 
-    /// Modules of the kernel have reasons of their own, whose names it does not tell.
+    /// Kernel modules have reasons of their own, without published names.
     fn reason(&self, number: u32) -> String {
         let known = self.source.reasons.get(&number).cloned();
         known.unwrap_or_else(|| match number {
@@ -375,7 +380,7 @@ fn kind(dropped: &Dropped<'_>, packet: &Packet) -> Kind {
     }
 }
 
-/// An address with its port, where there is one.
+/// Formats an address, with its port if there is one.
 fn end(place: std::net::SocketAddr) -> String {
     if place.port() == 0 {
         place.ip().to_string()
@@ -384,20 +389,20 @@ fn end(place: std::net::SocketAddr) -> String {
     }
 }
 
-/// The name of an interface of this thread's network namespace.
+/// The name of an interface in this thread's network namespace.
 fn interface(index: u32) -> Option<String> {
     let mut name = [0 as libc::c_char; libc::IF_NAMESIZE];
-    // SAFETY: the kernel writes at most `IF_NAMESIZE` bytes, with the zero at the end.
+    // SAFETY: the kernel writes at most `IF_NAMESIZE` bytes, including the final zero.
     let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
     if index == 0 || found.is_null() {
         return None;
     }
-    // SAFETY: a string that ends with a zero, in `name`.
+    // SAFETY: a string in `name` that ends with a zero.
     let text = unsafe { CStr::from_ptr(name.as_ptr()) };
     Some(text.to_string_lossy().into_owned())
 }
 
-/// The time that an interval has for looking at packets.
+/// The time per interval for examining packets.
 struct Budget {
     begun_cpu_ns: i64,
     count: u32,
@@ -429,12 +434,12 @@ mod tests {
 
     use super::*;
 
-    /// Nobody listens there; the kernel drops each datagram (and answers by ICMP).
+    /// No program listens on the port; the kernel drops each datagram (and answers with ICMP).
     #[test]
     fn datagrams_to_a_closed_port_are_counted_with_their_ends() {
-        let mut monitor = match Monitor::start(Some(Way::Program)) {
+        let mut monitor = match Monitor::start(Some(Method::Program)) {
             Ok(monitor) => monitor,
-            // Not root, or a kernel without tracepoints or BPF.
+            // Without root, or a kernel without tracepoints or BPF.
             Err(error) => {
                 eprintln!("skipped: {error}");
                 return;

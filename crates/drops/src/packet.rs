@@ -1,4 +1,4 @@
-//! The headers of a packet that was dropped: who sent it to whom, and which bytes of TCP's stream it had.
+//! The headers of a dropped packet: its source and destination, and its bytes of the TCP stream.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,18 +7,18 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// IPv6 headers that may stand before that of the transport (RFC 8200, section 4.1).
+/// IPv6 headers that may precede the transport header (RFC 8200, section 4.1).
 const EXTENSIONS: [u8; 4] = [0, 43, 60, 135];
 const MOST_EXTENSIONS: usize = 8;
 
-/// Bytes of a TCP stream: from the first sequence number to the one behind the last (a SYN and a FIN are one each).
+/// Bytes of a TCP stream: from the first sequence number to the one after the last (SYN and FIN take one each).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub first: u32,
     pub end: u32,
 }
 
-/// The innermost protocol that is known.
+/// The innermost known protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// The protocol number in an IP packet.
@@ -27,16 +27,16 @@ pub enum Protocol {
     InEthernet(u16),
 }
 
-/// The parts of a packet that are known.
+/// The known parts of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     pub protocol: Protocol,
-    /// Source and destination; ports are 0 where there are none.
+    /// Source and destination; ports are 0 for protocols without ports.
     pub ends: Option<(SocketAddr, SocketAddr)>,
     pub span: Option<Span>,
 }
 
-/// Reads the headers; `bytes` begin at that of the network layer, and may end anywhere.
+/// Parses the headers; `bytes` begin with the network layer header, and may end anywhere.
 pub fn parse(ethertype: u16, bytes: &[u8]) -> Packet {
     let known = match ethertype {
         IPV4 => ipv4(bytes),
@@ -73,10 +73,10 @@ struct Network<'a> {
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
-    /// True if the header of the transport is in this fragment.
+    /// True if this fragment contains the transport header.
     first: bool,
     payload: &'a [u8],
-    /// Of the payload, as the header says.
+    /// Payload length from the header.
     length: usize,
 }
 

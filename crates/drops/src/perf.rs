@@ -1,14 +1,14 @@
-//! Events of the kernel in rings of memory, perf_event_open(2): one ring for each processor.
+//! Kernel events in memory rings, perf_event_open(2): one ring for each processor.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Of the data of all rings together; each has a part of it, at least and at most so much. All are powers of two.
+/// The data size of all rings together; each gets a share between these bounds. All are powers of two.
 const ALL_RINGS: usize = 32 << 20;
 const LEAST_RING: usize = 256 << 10;
 const MOST_RING: usize = 4 << 20;
-/// The reader is woken when so much is there.
+/// The reader is woken when this much data is available.
 const WAKE: u32 = (LEAST_RING / 2) as u32;
 
 // include/uapi/linux/perf_event.h
@@ -30,7 +30,7 @@ const TAIL: usize = 1032;
 /// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A program that hands events over.
+    /// A program that writes events.
     Program,
     /// A tracepoint, by its number.
     Tracepoint(u64),
@@ -39,7 +39,7 @@ pub enum Source {
 /// Opens an event on one processor, for all processes.
 ///
 /// # Errors
-/// Those of `perf_event_open`: `EACCES` and `EPERM` without the right to (`CAP_PERFMON`).
+/// The errors of `perf_event_open`: `EACCES` and `EPERM` without the privilege (`CAP_PERFMON`).
 pub fn open(source: Source, processor: u32) -> io::Result<OwnedFd> {
     let (kind, config) = match source {
         Source::Program => (SOFTWARE, BPF_OUTPUT),
@@ -56,7 +56,7 @@ pub fn open(source: Source, processor: u32) -> io::Result<OwnedFd> {
     put(48, &WAKE.to_ne_bytes());
     put(92, &libc::CLOCK_MONOTONIC.to_ne_bytes());
     const CLOEXEC: libc::c_ulong = 8;
-    // SAFETY: the kernel reads `ATTRIBUTES` bytes, as their size field says.
+    // SAFETY: the kernel reads `ATTRIBUTES` bytes, as their size field states.
     let number = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -70,16 +70,16 @@ pub fn open(source: Source, processor: u32) -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given it to us.
+    // SAFETY: the kernel has just created this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }
 
-/// Begins.
+/// Enables the event.
 ///
 /// # Errors
-/// Those of ioctl(2).
+/// The errors of ioctl(2).
 pub fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: without an argument.
+    // SAFETY: takes no argument.
     let done = unsafe { libc::ioctl(event.as_raw_fd(), ENABLE, 0) };
     if done < 0 {
         Err(io::Error::last_os_error())
@@ -93,33 +93,33 @@ pub fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
 pub struct Ring {
     event: OwnedFd,
     memory: *mut u8,
-    /// Of the data, which begin behind the first page.
+    /// Size of the data, which begins after the first page.
     size: usize,
     page: usize,
 }
 
-// SAFETY: the memory is this ring's alone, and is unmapped once.
+// SAFETY: the memory belongs to this ring only, and is unmapped once.
 unsafe impl Send for Ring {}
 
 /// A record of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// Nanoseconds of `CLOCK_MONOTONIC`, and what the event has.
+    /// Nanoseconds of `CLOCK_MONOTONIC`, and the event's data.
     Sample { time_ns: u64, raw: &'a [u8] },
-    /// So many found no room.
+    /// This many events found no room.
     Lost(u64),
 }
 
 impl Ring {
-    /// Maps the ring of an event, one of so many.
+    /// Maps the ring of an event; `of` is the number of rings.
     ///
     /// # Errors
-    /// Those of mmap(2): too little memory may be locked.
+    /// The errors of mmap(2): too little memory may be locked.
     pub fn map(event: OwnedFd, of: usize) -> io::Result<Ring> {
         let size = size_of_each(of);
         // SAFETY: asks for a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        // SAFETY: a new mapping at a place of the kernel's choice; nothing that exists is touched.
+        // SAFETY: a new mapping at an address of the kernel's choice; no existing memory is affected.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -145,7 +145,7 @@ impl Ring {
         &self.event
     }
 
-    /// Calls `each` for every record that is there now.
+    /// Calls `each` for every available record.
     pub fn read(&mut self, mut each: impl FnMut(Record<'_>)) {
         let head = self.word(HEAD).load(Ordering::Acquire);
         let mut tail = self.word(TAIL).load(Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Ring {
             let kind = u32::from_ne_bytes(header[..4].try_into().expect("four"));
             let size = usize::from(u16::from_ne_bytes(header[6..8].try_into().expect("two")));
             if size < 8 || size as u64 > head.wrapping_sub(tail) {
-                // Not a ring as we know it: what is there is given up.
+                // Not a valid ring: its contents are discarded.
                 tail = head;
                 break;
             }
@@ -173,11 +173,11 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.memory.add(at).cast()) }
     }
 
-    /// Bytes of the ring; those that go over its end are put together first.
+    /// Returns bytes of the ring; those that wrap around its end are joined first.
     fn bytes<'a>(&'a self, from: u64, size: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
         let start = from as usize & (self.size - 1);
-        // SAFETY: the data begin behind the first page; the kernel does not write where it has written and we have not
-        // read, which is as far as is asked for here.
+        // SAFETY: the data begins after the first page; the kernel does not overwrite unread data, and no more than
+        // that is requested here.
         let data = unsafe { std::slice::from_raw_parts(self.memory.add(self.page), self.size) };
         if start + size <= self.size {
             return &data[start..start + size];
@@ -191,7 +191,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length, and used by nobody any more.
+        // SAFETY: mapped by us with this length, and no longer used.
         unsafe { libc::munmap(self.memory.cast(), self.page + self.size) };
     }
 }
@@ -216,16 +216,16 @@ fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
     }
 }
 
-/// The processors that are on.
+/// The numbers of the processors that are online.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not report them.
 pub fn processors() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     ranges(text.trim()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
-/// `0-3,5`
+/// Parses `0-3,5`.
 fn ranges(text: &str) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     for part in text.split(',') {

@@ -1,8 +1,8 @@
-//! The two programs that look at a packet where the kernel drops it, or at a segment where TCP sends it again.
+//! The two programs that examine a packet where the kernel drops it, and a segment where TCP retransmits it.
 //!
-//! Each hands a [`Told`] to the ring of its processor, and nothing of other network namespaces. They are made for the
-//! kernel that runs: offsets in the kernel's structures come from its BTF. They are called with the arguments of the
-//! tracepoints, `(skb, location, reason, rx_sk)` and `(sk, skb, err)`, of which older kernels lack the last.
+//! Each writes a [`Report`] to its processor's ring, and skips other network namespaces. They are built for the running
+//! kernel: offsets in the kernel's structures come from its BTF. Their arguments are those of the tracepoints, `(skb,
+//! location, reason, rx_sk)` and `(sk, skb, err)`, of which older kernels lack the last.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,10 +10,10 @@ use crate::assembler::{Label, Program, Register, STACK, Width};
 use crate::btf::Btf;
 use crate::tracefs::Tracepoint;
 
-/// Of a packet, from the header of the network layer on: IPv6 with extensions, or IPv4 with options, and TCP.
+/// Bytes of a packet from the network layer header on: IPv6 with extensions, or IPv4 with options, and TCP.
 pub const HEADERS: usize = 96;
 
-// Where things are in what is told; see `Told::parse`.
+// Offsets in the report; see `Report::parse`.
 const KIND: i16 = 0;
 const NAMESPACE: i16 = 4;
 const LOCATION: i16 = 8;
@@ -27,7 +27,7 @@ const PROTOCOL: i16 = 38;
 const BYTES: i16 = 40;
 const SIZE: usize = BYTES as usize + HEADERS;
 
-// The bytes of a segment that is sent again.
+// The bytes of a retransmitted segment.
 const FIRST: i16 = BYTES;
 const END: i16 = BYTES + 4;
 const PORTS: i16 = BYTES + 8;
@@ -39,7 +39,7 @@ const AF_INET: u16 = 2;
 const DROPPED: u32 = 1;
 const SENT_AGAIN: u32 = 2;
 
-/// The report on the stack; and a pointer beside it.
+/// The report on the stack, and a pointer beside it.
 const OUT: i16 = -(SIZE as i16);
 const POINTER: i16 = OUT - 8;
 
@@ -71,7 +71,7 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Those of the kernel that runs; `None` where it lacks one.
+    /// Reads the offsets of the running kernel; `None` if one is missing.
     pub fn of(btf: &Btf) -> Option<Offsets> {
         let socket = |member: &str| btf.of("sock", &format!("__sk_common.{member}"));
         Some(Offsets {
@@ -90,7 +90,7 @@ impl Offsets {
             socket_family: socket("skc_family")?,
             socket_ports: [socket("skc_num")?, socket("skc_dport")?],
             socket_ipv4: [socket("skc_rcv_saddr")?, socket("skc_daddr")?],
-            // A kernel without IPv6 has no addresses of it.
+            // A kernel without IPv6 has no IPv6 addresses.
             socket_ipv6: [
                 socket("skc_v6_rcv_saddr").unwrap_or(0),
                 socket("skc_v6_daddr").unwrap_or(0),
@@ -102,7 +102,7 @@ impl Offsets {
     }
 }
 
-/// For `kfree_skb`, as the tracepoint says what it is called with.
+/// Builds the program for `kfree_skb`; the tracepoint describes its arguments.
 pub fn of_drops(
     tracepoint: &Tracepoint,
     offsets: &Offsets,
@@ -114,7 +114,7 @@ pub fn of_drops(
     begin(&mut program, DROPPED, 0);
     program.probe(OUT + PROTOCOL, 2, PACKET, offsets.packet_protocol);
     program.load(Width::Two, 1, STACK, OUT + PROTOCOL);
-    // What has no protocol is no packet: messages between processes, and from the kernel.
+    // Buffers without a protocol are no packets, but messages between processes and from the kernel.
     program.jump_if(1, 0, end);
     program.load(Width::Eight, 1, CONTEXT, argument(1));
     program.store(Width::Eight, STACK, OUT + LOCATION, 1);
@@ -153,7 +153,7 @@ pub fn of_drops(
     program.assembled()
 }
 
-/// For `tcp_retransmit_skb`, as the tracepoint says what it is called with.
+/// Builds the program for `tcp_retransmit_skb`; the tracepoint describes its arguments.
 pub fn of_retransmissions(
     tracepoint: &Tracepoint,
     offsets: &Offsets,
@@ -165,7 +165,7 @@ pub fn of_retransmissions(
     begin(&mut program, SENT_AGAIN, 1);
     if tracepoint.field("err", 4).is_some() {
         program.load(Width::Eight, 1, CONTEXT, argument(2));
-        // It could not be sent at all.
+        // The segment could not be sent at all.
         program.jump_if_negative(1, end);
     }
     program.load(Width::Eight, 8, CONTEXT, argument(0));
@@ -188,12 +188,12 @@ pub fn of_retransmissions(
     program.assembled()
 }
 
-/// Where a program finds an argument of its tracepoint.
+/// The offset of a tracepoint argument.
 fn argument(number: i16) -> i16 {
     8 * number
 }
 
-/// Keeps what the program was called with and its packet, makes the stack ready, and tells the kind.
+/// Saves the argument and the packet, clears the stack, and stores the kind of report.
 fn begin(program: &mut Program, kind: u32, packet: i16) {
     program.copy(CONTEXT, 1);
     program.load(Width::Eight, PACKET, CONTEXT, argument(packet));
@@ -205,8 +205,8 @@ fn begin(program: &mut Program, kind: u32, packet: i16) {
     program.store(Width::Four, STACK, OUT + KIND, 1);
 }
 
-/// The interface, and the namespace that it is in. While TCP or UDP have a packet in their queues, other things are where
-/// the interface was: then what stands there cannot be read, or is found in no namespace.
+/// The interface, and its namespace. While TCP or UDP have a packet in their queues, other data occupies the field of
+/// the interface: it cannot be read then, or does not lead to a valid namespace.
 fn namespace_of_device(program: &mut Program, offsets: &Offsets) {
     let none = program.label();
     program.probe(POINTER, 8, PACKET, offsets.packet_device);
@@ -235,7 +235,7 @@ fn namespace_of_socket(program: &mut Program, offsets: &Offsets, socket: Registe
     program.place(none);
 }
 
-/// Ends unless the packet is of this namespace, or of one that cannot be told.
+/// Ends unless the packet is from this namespace, or from an unknown one.
 fn only_of(program: &mut Program, namespace: u32, end: Label) {
     let ours = program.label();
     program.load(Width::Four, 1, STACK, OUT + NAMESPACE);
@@ -250,32 +250,32 @@ fn finish(program: &mut Program, map: i32, end: Label) {
     program.exit();
 }
 
-/// The report of a program, as it lies in the ring.
+/// A program's report, as stored in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum Report<'a> {
     Dropped {
-        /// Number of the network namespace; 0: not known.
+        /// Number of the network namespace; 0: unknown.
         namespace: u32,
         location: u64,
         reason: u32,
-        /// Indices of the interface that it was at, and of the one by which it came; 0: none.
+        /// Indices of the interface where the packet was, and of the one on which it arrived; 0: none.
         interface: u32,
         arrived_by: u32,
         length: u32,
         ethertype: u16,
         headers: &'a [u8],
     },
-    SentAgain {
+    Retransmitted {
         first: u32,
         end: u32,
-        /// This end and the other one.
+        /// The local and the remote end.
         ends: [(IpAddr, u16); 2],
     },
 }
 
-impl Told<'_> {
-    /// Reads it; `None` where it is something else.
-    pub fn parse(bytes: &[u8]) -> Option<Told<'_>> {
+impl Report<'_> {
+    /// Parses a report; `None` for other data.
+    pub fn parse(bytes: &[u8]) -> Option<Report<'_>> {
         if bytes.len() < SIZE {
             return None;
         }
@@ -286,9 +286,9 @@ impl Told<'_> {
             |at: i16| -> [u8; 16] { bytes[at as usize..][..16].try_into().expect("sixteen") };
         match four(KIND) {
             DROPPED => {
-                // What lies behind the packet's own bytes in memory is none of it.
+                // Memory after the packet's own bytes does not belong to it.
                 let valid = (four(TAIL) as usize).saturating_sub(usize::from(two(NETWORK)));
-                Some(Told::Dropped {
+                Some(Report::Dropped {
                     namespace: four(NAMESPACE),
                     location: u64::from_ne_bytes(
                         bytes[LOCATION as usize..][..8].try_into().expect("eight"),
@@ -309,9 +309,9 @@ impl Told<'_> {
                     }
                     Ipv6Addr::from(sixteen(IPV6 + 16 * side)).to_canonical()
                 };
-                // The kernel keeps its own port as a number, the other one as packets have it.
+                // The kernel stores the local port as a number, the remote one in network byte order.
                 let ports = [two(PORTS), u16::from_be(two(PORTS + 2))];
-                Some(Told::SentAgain {
+                Some(Report::Retransmitted {
                     first: four(FIRST),
                     end: four(END),
                     ends: [(address(0), ports[0]), (address(1), ports[1])],
@@ -344,14 +344,14 @@ mod tests {
         ];
         let (first, end) = (7, 1455);
         assert_eq!(
-            Told::parse(&bytes),
-            Some(Told::SentAgain { first, end, ends })
+            Report::parse(&bytes),
+            Some(Report::Retransmitted { first, end, ends })
         );
-        assert_eq!(Told::parse(&bytes[..SIZE - 1]), None);
+        assert_eq!(Report::parse(&bytes[..SIZE - 1]), None);
     }
 
     #[test]
-    fn of_a_packet_only_its_own_bytes_are_told() {
+    fn only_a_packets_own_bytes_are_reported() {
         let mut bytes = vec![0xee; SIZE];
         let mut put =
             |at: i16, value: &[u8]| bytes[at as usize..][..value.len()].copy_from_slice(value);
@@ -359,9 +359,9 @@ mod tests {
         put(PROTOCOL, &0x0800_u16.to_be_bytes());
         put(NETWORK, &100_u16.to_ne_bytes());
         put(TAIL, &128_u32.to_ne_bytes());
-        let Some(Told::Dropped {
+        let Some(Report::Dropped {
             ethertype, headers, ..
-        }) = Told::parse(&bytes)
+        }) = Report::parse(&bytes)
         else {
             panic!("a drop");
         };

@@ -1,4 +1,4 @@
-//! Where the kernel's word comes from: programs at two tracepoints, or the one tracepoint of drops alone.
+//! The source of the kernel's reports: programs at two tracepoints, the tracepoint of drops alone, or the drop monitor.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -11,57 +11,57 @@ use crate::btf::Btf;
 use crate::drop_monitor::{Alert, DropMonitor};
 use crate::packet::Span;
 use crate::perf::{self, Record, Ring};
-use crate::program::{self, Offsets, Told};
-use crate::tally::Again;
+use crate::program::{self, Offsets, Report};
+use crate::tally::Retransmission;
 use crate::tracefs::Tracepoint;
 
 const DROPS: &str = "skb/kfree_skb";
 const RETRANSMISSIONS: &str = "tcp/tcp_retransmit_skb";
-/// Of the drop monitor at once; each is a system call.
+/// Messages of the drop monitor per reading; each costs a system call.
 const MOST_MESSAGES: usize = 4096;
-/// Reasons that are told by name have numbers from here on, of our own. More than so many are no reasons.
+/// Reasons that have only a name get our own numbers from here on. More names than this are not valid reasons.
 const OWN_NUMBERS: u32 = 1 << 31;
 const MOST_OWN: usize = 1024;
 
-/// Which one.
+/// The method by which drops are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Programs: packets with their headers, of this network namespace; and retransmissions.
+pub enum Method {
+    /// Programs: packets with their headers, of this network namespace, and retransmissions.
     Program,
-    /// The tracepoint alone: reasons and places, of all of the machine.
+    /// The tracepoint alone: reasons and places, for the whole machine.
     Tracepoint,
-    /// The kernel's drop monitor: packets with their headers, of all of the machine, and of hardware.
+    /// The kernel's drop monitor: packets with their headers, for the whole machine and its hardware.
     DropMonitor,
 }
 
-/// A packet that was dropped, as far as it is told.
+/// A dropped packet, as far as reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped<'a> {
     pub reason: u32,
     pub location: u64,
     pub ethertype: u16,
-    /// True if it is known to be of our network namespace.
+    /// True if it is known to be from our network namespace.
     pub here: bool,
     pub interface: u32,
     pub arrived_by: u32,
-    /// `None` where it is not told.
+    /// `None` if unknown.
     pub length: Option<u32>,
     pub headers: &'a [u8],
 }
 
-/// The event that is reported.
+/// A reported event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     Dropped(Dropped<'a>),
-    SentAgain(Again),
+    Retransmitted(Retransmission),
 }
 
-/// A source that is open.
+/// An open source.
 #[derive(Debug)]
 pub struct Source {
-    pub way: Way,
+    pub method: Method,
     /// True if retransmissions are reported.
-    pub tells_sent_again: bool,
+    pub reports_retransmissions: bool,
     /// Names of the reasons; empty where the kernel has none.
     pub reasons: HashMap<u32, String>,
     namespace: u32,
@@ -69,13 +69,13 @@ pub struct Source {
     rings: Vec<Ring>,
     monitor: Option<DropMonitor>,
     programs: Vec<OwnedFd>,
-    /// Events that programs were not run for, as far as they were told.
+    /// Events for which programs did not run, as far as reported.
     missed: u64,
-    /// The event that makes programs run, for as long as it is open.
-    held: Vec<OwnedFd>,
+    /// Descriptors that keep the programs attached while they are open.
+    attachments: Vec<OwnedFd>,
 }
 
-/// Where the tracepoint of drops has what we read.
+/// The positions of the fields that we read in the tracepoint's records.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fields {
     location: u16,
@@ -84,12 +84,12 @@ struct Fields {
 }
 
 impl Source {
-    /// Opens it.
+    /// Opens the source.
     ///
     /// # Errors
-    /// The kernel has it not, or does not let us.
-    pub fn open(way: Way) -> io::Result<Source> {
-        if way == Way::DropMonitor {
+    /// The kernel does not have it, or does not permit it.
+    pub fn open(method: Method) -> io::Result<Source> {
+        if method == Method::DropMonitor {
             return Source::open_monitor();
         }
         let tracepoint = Tracepoint::find(DROPS)?;
@@ -100,8 +100,8 @@ impl Source {
         };
         let namespace = std::fs::metadata("/proc/thread-self/ns/net")?.ino() as u32;
         let mut source = Source {
-            way,
-            tells_sent_again: false,
+            method,
+            reports_retransmissions: false,
             reasons: tracepoint.reasons.clone(),
             namespace,
             fields,
@@ -109,9 +109,9 @@ impl Source {
             monitor: None,
             programs: Vec::new(),
             missed: 0,
-            held: Vec::new(),
+            attachments: Vec::new(),
         };
-        if way == Way::Program {
+        if method == Method::Program {
             source.open_programs(&tracepoint)?;
         } else {
             source.open_rings(perf::Source::Tracepoint(tracepoint.number))?;
@@ -124,8 +124,8 @@ impl Source {
 
     fn open_monitor() -> io::Result<Source> {
         Ok(Source {
-            way: Way::DropMonitor,
-            tells_sent_again: false,
+            method: Method::DropMonitor,
+            reports_retransmissions: false,
             reasons: HashMap::new(),
             namespace: 0,
             fields: Fields::default(),
@@ -133,7 +133,7 @@ impl Source {
             monitor: Some(DropMonitor::open()?),
             programs: Vec::new(),
             missed: 0,
-            held: Vec::new(),
+            attachments: Vec::new(),
         })
     }
 
@@ -157,18 +157,19 @@ impl Source {
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&map);
         let written = program::of_drops(drops, &offsets, self.namespace, descriptor);
         self.attach(c"kfree_skb", &written)?;
-        self.tells_sent_again = Tracepoint::find(RETRANSMISSIONS).is_ok_and(|again| {
-            let written = program::of_retransmissions(&again, &offsets, self.namespace, descriptor);
+        self.reports_retransmissions = Tracepoint::find(RETRANSMISSIONS).is_ok_and(|segment| {
+            let written =
+                program::of_retransmissions(&segment, &offsets, self.namespace, descriptor);
             self.attach(c"tcp_retransmit_skb", &written).is_ok()
         });
-        self.held.push(map);
+        self.attachments.push(map);
         Ok(())
     }
 
     fn attach(&mut self, tracepoint: &CStr, program: &[[u8; 8]]) -> io::Result<()> {
         let program = bpf::load(program)?;
         let attached = bpf::attach(program.as_fd(), tracepoint)?;
-        self.held.push(attached);
+        self.attachments.push(attached);
         self.programs.push(program);
         Ok(())
     }
@@ -179,10 +180,10 @@ impl Source {
         self.rings.iter().map(Ring::event).chain(monitor)
     }
 
-    /// To be called once in an interval: events that were lost otherwise than in the rings, since the last call.
+    /// Events lost outside the rings since the last call; call it once per interval.
     pub fn lost_elsewhere(&mut self) -> u64 {
         if let Some(monitor) = &self.monitor {
-            // The answer is read with the packets. Where it cannot be asked it is asked again.
+            // The answer arrives with the packets. If the request fails, it is repeated.
             let _ = monitor.ask_statistics();
         }
         let missed = self
@@ -194,9 +195,9 @@ impl Source {
         missed.saturating_sub(before)
     }
 
-    /// Calls `each` for all that came, with its moment by `CLOCK_MONOTONIC`; how many events found no room.
+    /// Calls `each` for all events, with their time by `CLOCK_MONOTONIC`; returns how many found no room.
     pub fn read(&mut self, mut each: impl FnMut(i64, Event<'_>)) -> u64 {
-        let (way, namespace, fields) = (self.way, self.namespace, self.fields);
+        let (method, namespace, fields) = (self.method, self.namespace, self.fields);
         let mut lost = 0;
         if let Some(monitor) = &mut self.monitor {
             let reasons = &mut self.reasons;
@@ -208,8 +209,8 @@ impl Source {
             ring.read(|record| match record {
                 Record::Lost(count) => lost += count,
                 Record::Sample { time_ns, raw } => {
-                    let event = match way {
-                        Way::Program => told(namespace, raw, time_ns as i64),
+                    let event = match method {
+                        Method::Program => event_of(namespace, raw, time_ns as i64),
                         _ => traced(&fields, raw),
                     };
                     if let Some(event) = event {
@@ -222,9 +223,9 @@ impl Source {
     }
 }
 
-fn told(namespace: u32, raw: &[u8], time_ns: i64) -> Option<Event<'_>> {
-    Some(match Told::parse(raw)? {
-        Told::Dropped {
+fn event_of(namespace: u32, raw: &[u8], time_ns: i64) -> Option<Event<'_>> {
+    Some(match Report::parse(raw)? {
+        Report::Dropped {
             namespace: of,
             location,
             reason,
@@ -243,11 +244,11 @@ fn told(namespace: u32, raw: &[u8], time_ns: i64) -> Option<Event<'_>> {
             length: Some(length),
             headers,
         }),
-        Told::SentAgain {
+        Report::Retransmitted {
             first,
             end,
             ends: [local, remote],
-        } => Event::SentAgain(Again {
+        } => Event::Retransmitted(Retransmission {
             time_ns,
             ends: (local.into(), remote.into()),
             span: Span { first, end },
@@ -272,7 +273,7 @@ fn traced<'a>(fields: &Fields, raw: &[u8]) -> Option<Event<'a>> {
         ))
     };
     let ethertype = two(fields.protocol)?;
-    // What has no protocol is no packet: messages between processes, and from the kernel.
+    // Buffers without a protocol are no packets, but messages between processes and from the kernel.
     (ethertype != 0).then_some(())?;
     Some(Event::Dropped(Dropped {
         reason: fields.reason.map_or(Some(0), four)?,
@@ -291,7 +292,7 @@ fn alerted<'a>(alert: &Alert<'a>, reasons: &mut HashMap<u32, String>) -> Dropped
         reason: numbered(alert.reason, reasons),
         location: alert.place,
         ethertype: alert.ethertype,
-        // Of which namespace an interface is nobody says.
+        // The interface's namespace is unknown.
         here: false,
         interface: 0,
         arrived_by: 0,
@@ -300,7 +301,7 @@ fn alerted<'a>(alert: &Alert<'a>, reasons: &mut HashMap<u32, String>) -> Dropped
     }
 }
 
-/// A number for a reason that has a name only.
+/// Returns the number for a reason that has only a name.
 fn numbered(name: &str, reasons: &mut HashMap<u32, String>) -> u32 {
     let known = reasons.iter().find(|(_, known)| known.as_str() == name);
     if let Some((number, _)) = known {
@@ -317,6 +318,6 @@ fn numbered(name: &str, reasons: &mut HashMap<u32, String>) -> u32 {
 fn unknown() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
-        "this kernel describes packets in a way that is not known",
+        "this kernel describes packets in an unknown format",
     )
 }

@@ -1,20 +1,21 @@
-//! Names of the kernel's functions by addresses in them, from /proc/kallsyms.
+//! Names of kernel functions by addresses in them, from /proc/kallsyms.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 
-/// More places than the kernel drops packets at.
+/// More places than those where the kernel drops packets.
 const MOST: usize = 8192;
 
-/// Symbols that were looked up, kept.
+/// A cache of symbols.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     known: HashMap<u64, String>,
 }
 
 impl Symbols {
-    /// The function that holds each address; to be called before [`Symbols::name`] with all of them, as the kernel's list is
-    /// long. The list is of zeros without the right to it (`CAP_SYSLOG`, or `kernel.kptr_restrict`): then nothing is known.
+    /// Looks up the functions that contain these addresses. Call it with all of them before [`Symbols::name`], since
+    /// the kernel's list is long. Without the privilege (`CAP_SYSLOG`, or `kernel.kptr_restrict`) the list contains
+    /// zeros, and no name is known.
     pub fn look_up(&mut self, addresses: impl Iterator<Item = u64>) {
         let mut unknown: Vec<u64> = addresses
             .filter(|address| *address != 0 && !self.known.contains_key(address))
@@ -34,13 +35,13 @@ impl Symbols {
         }
     }
 
-    /// The function's name; empty where it is not known.
+    /// The function's name; empty if unknown.
     pub fn name(&self, address: u64) -> &str {
         self.known.get(&address).map_or("", String::as_str)
     }
 }
 
-/// Of each address, which are in order, the symbol with the highest address that is not above it.
+/// For each address, in ascending order, the symbol with the highest address not above it.
 fn nearest(mut list: impl BufRead, addresses: &[u64]) -> HashMap<u64, String> {
     let mut best: Vec<(u64, String)> = vec![(0, String::new()); addresses.len()];
     let mut line = String::new();
@@ -54,7 +55,7 @@ fn nearest(mut list: impl BufRead, addresses: &[u64]) -> HashMap<u64, String> {
             let first = addresses.partition_point(|address| *address < at);
             for known in &mut best[first..] {
                 if known.0 >= at {
-                    // Those behind it have one that is as near.
+                    // Later addresses have a symbol that is at least as near.
                     break;
                 }
                 *known = (at, name.to_owned());

@@ -1,61 +1,61 @@
-//! Drops counted by what they have in common, and retransmissions laid to those that made them needed.
+//! Drops counted by common properties, and retransmissions attributed to the drops that caused them.
 //!
-//! Memory is bounded whatever comes: of each interval so many different ends are kept, what has others is counted without
-//! them; of the drops of TCP's data so many wait for their retransmission, the oldest give way.
+//! Memory is bounded: each interval keeps a limited number of different ends, and counts other drops without them. A
+//! limited number of dropped TCP segments wait for their retransmission; beyond it the oldest are forgotten.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use crate::packet::{Packet, Protocol, Span};
 
-/// Rows of drops of one interval with their ends; others are counted by reason, place, protocol and interface.
+/// Rows per interval with their ends; other drops are counted by reason, place, protocol and interface.
 const MOST_ENDS: usize = 64;
-/// Rows of one interval in all. Reasons and places are the kernel's, interfaces may be many.
+/// Rows per interval in all. Reasons and places are the kernel's, but interfaces may be many.
 const MOST_ROWS: usize = 1024;
-/// Drops that may still be the reason of a retransmission.
+/// Drops that may still explain a retransmission.
 const MOST_WAITING: usize = 65_536;
-/// After so long TCP has given up (RFC 9293, section 3.8.3: at least 100 s; Linux: 15 retransmissions, some 15 min).
+/// After this time TCP has given up (RFC 9293, section 3.8.3: at least 100 s; Linux: 15 retransmissions, about 15 min).
 const LONGEST_WAIT_NS: i64 = 1_000_000_000_000;
 
 /// Source and destination.
 pub type Ends = (SocketAddr, SocketAddr);
 
-/// The fields that drops of one row have in common.
+/// The properties that the drops of one row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
     pub reason: u32,
-    /// An address in the kernel's function that dropped it.
+    /// An address in the kernel function that dropped them.
     pub location: u64,
     pub protocol: Protocol,
-    /// Index of the interface; 0: none, or not known.
+    /// Index of the interface; 0: none, or unknown.
     pub interface: u32,
-    /// Of the interface by which it came; 0: it was made here.
+    /// Index of the interface on which they arrived; 0: created on this host.
     pub arrived_by: u32,
-    /// True if it is known to be of the namespace of the watch.
+    /// True if they are known to be from the watched namespace.
     pub here: bool,
     pub ends: Option<Ends>,
 }
 
-/// How many.
+/// The number of drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub packets: u64,
     pub bytes: u64,
 }
 
-/// A segment that was sent again.
+/// A retransmitted segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again {
+pub struct Retransmission {
     pub time_ns: i64,
     pub ends: Ends,
     pub span: Span,
 }
 
-/// Segments sent again in one interval, of one connection, for one reason.
+/// Segments of one connection retransmitted in one interval for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Laid {
+pub struct Attribution {
     pub ends: Ends,
-    /// Reason and place of the drop here that made it needed; `None`: not known.
+    /// Reason and place of the local drop that caused them; `None`: unknown.
     pub drop: Option<(u32, u64)>,
 }
 
@@ -63,29 +63,29 @@ pub struct Laid {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
     pub drops: HashMap<Kind, Count>,
-    pub sent_again: HashMap<Laid, Count>,
+    pub retransmissions: HashMap<Attribution, Count>,
 }
 
-/// The counts of the interval that runs, and the drops that wait.
+/// The counts of the current interval, and the drops that wait for a retransmission.
 #[derive(Debug, Default)]
 pub struct Tally {
     interval: Interval,
     ends: usize,
     waiting: HashMap<Ends, VecDeque<Waiting>>,
-    /// The order in which they came, to forget the oldest.
+    /// In order of arrival, for forgetting the oldest.
     order: VecDeque<(i64, Ends)>,
 }
 
 #[derive(Clone, Debug)]
 struct Waiting {
     time_ns: i64,
-    /// Bytes that have not been sent again.
+    /// Bytes that have not been retransmitted.
     left: Vec<Span>,
     drop: (u32, u64),
 }
 
 impl Tally {
-    /// Counts a drop. The packet's bytes of TCP's stream are kept until they are sent again.
+    /// Counts a drop. The packet's bytes of the TCP stream are remembered until they are retransmitted.
     pub fn dropped(&mut self, time_ns: i64, mut kind: Kind, bytes: u64, packet: &Packet) {
         if let (true, Some(ends), Some(span)) = (kind.here, packet.ends, packet.span)
             && span.first != span.end
@@ -96,7 +96,7 @@ impl Tally {
         self.count(kind, bytes);
     }
 
-    /// Counts a drop of whose packet nothing is known, or which nobody had the time to look at.
+    /// Counts a drop without details, because they are unknown or there was no time to examine the packet.
     pub fn count(&mut self, mut kind: Kind, bytes: u64) {
         let drops = &mut self.interval.drops;
         if kind.ends.is_some() && !drops.contains_key(&kind) {
@@ -114,31 +114,34 @@ impl Tally {
         add(drops.entry(kind).or_default(), bytes);
     }
 
-    /// Counts a segment that was sent again, and lays it to the drop that made it needed: one before it, of the same
-    /// connection and direction, of bytes that it has. Bytes are sent again for one drop once: another retransmission of
-    /// them has another reason.
-    pub fn sent_again(&mut self, again: Again) {
-        let span = again.span;
+    /// Counts a retransmitted segment, and attributes it to the drop that caused it: an earlier one in the same
+    /// connection and direction that contained its bytes. Each drop explains one retransmission of its bytes; a further
+    /// one has another reason.
+    pub fn retransmitted(&mut self, segment: Retransmission) {
+        let span = segment.span;
         let mut drop = None;
-        if let Some(waiting) = self.waiting.get_mut(&again.ends) {
-            for one in waiting.iter_mut().filter(|one| one.time_ns < again.time_ns) {
+        if let Some(waiting) = self.waiting.get_mut(&segment.ends) {
+            for one in waiting
+                .iter_mut()
+                .filter(|one| one.time_ns < segment.time_ns)
+            {
                 if one.take(span) {
                     drop = Some(one.drop);
                 }
             }
             waiting.retain(|one| !one.left.is_empty());
             if waiting.is_empty() {
-                self.waiting.remove(&again.ends);
+                self.waiting.remove(&segment.ends);
             }
         }
-        let laid = Laid {
-            ends: again.ends,
+        let attribution = Attribution {
+            ends: segment.ends,
             drop,
         };
-        let rows = &mut self.interval.sent_again;
-        if rows.len() < MOST_ROWS || rows.contains_key(&laid) {
+        let rows = &mut self.interval.retransmissions;
+        if rows.len() < MOST_ROWS || rows.contains_key(&attribution) {
             add(
-                rows.entry(laid).or_default(),
+                rows.entry(attribution).or_default(),
                 u64::from(span.end.wrapping_sub(span.first)),
             );
         }
@@ -172,7 +175,7 @@ impl Tally {
 }
 
 impl Waiting {
-    /// Takes out the bytes that are in `span`; whether there were any.
+    /// Removes the bytes in `span`; returns whether there were any.
     fn take(&mut self, span: Span) -> bool {
         let mut left = Vec::new();
         let mut taken = false;
@@ -200,7 +203,7 @@ impl Waiting {
     }
 }
 
-/// True if a sequence number is before another (RFC 9293, section 3.4: modulo 2^32).
+/// True if a sequence number precedes another (RFC 9293, section 3.4: modulo 2^32).
 fn before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -241,18 +244,18 @@ mod tests {
         }
     }
 
-    fn again(time_ns: i64, port: u16, first: u32, end: u32) -> Again {
-        Again {
+    fn segment(time_ns: i64, port: u16, first: u32, end: u32) -> Retransmission {
+        Retransmission {
             time_ns,
             ends: ends(port),
             span: Span { first, end },
         }
     }
 
-    /// Segments sent again by whether they were laid to a drop here.
-    fn laid(tally: &mut Tally) -> (u64, u64) {
+    /// Retransmitted segments, by whether they were attributed to a local drop.
+    fn attribution(tally: &mut Tally) -> (u64, u64) {
         let mut found = (0, 0);
-        for (row, count) in tally.take().sent_again {
+        for (row, count) in tally.take().retransmissions {
             *(if row.drop.is_some() {
                 &mut found.0
             } else {
@@ -267,25 +270,25 @@ mod tests {
         let mut tally = Tally::default();
         tally.dropped(10, kind(7), 1500, &packet(1, u32::MAX - 9, 90));
         // In pieces, as a large segment is; the last byte twice.
-        tally.sent_again(again(20, 1, u32::MAX - 9, 40));
-        tally.sent_again(again(21, 1, 40, 90));
-        tally.sent_again(again(22, 1, 89, 90));
-        assert_eq!(laid(&mut tally), (2, 1));
+        tally.retransmitted(segment(20, 1, u32::MAX - 9, 40));
+        tally.retransmitted(segment(21, 1, 40, 90));
+        tally.retransmitted(segment(22, 1, 89, 90));
+        assert_eq!(attribution(&mut tally), (2, 1));
     }
 
     #[test]
     fn another_connection_direction_sequence_or_order_is_no_match() {
         let mut tally = Tally::default();
         tally.dropped(10, kind(7), 1500, &packet(1, 0, 100));
-        tally.sent_again(again(20, 2, 0, 100));
-        tally.sent_again(again(20, 1, 100, 200));
-        tally.sent_again(again(9, 1, 0, 100));
+        tally.retransmitted(segment(20, 2, 0, 100));
+        tally.retransmitted(segment(20, 1, 100, 200));
+        tally.retransmitted(segment(9, 1, 0, 100));
         let (from, to) = ends(1);
-        tally.sent_again(Again {
+        tally.retransmitted(Retransmission {
             ends: (to, from),
-            ..again(20, 1, 0, 100)
+            ..segment(20, 1, 0, 100)
         });
-        assert_eq!(laid(&mut tally), (0, 4));
+        assert_eq!(attribution(&mut tally), (0, 4));
     }
 
     #[test]
@@ -296,8 +299,8 @@ mod tests {
             ..kind(7)
         };
         tally.dropped(10, elsewhere, 1500, &packet(1, 0, 100));
-        tally.sent_again(again(20, 1, 0, 100));
-        assert_eq!(laid(&mut tally), (0, 1));
+        tally.retransmitted(segment(20, 1, 0, 100));
+        assert_eq!(attribution(&mut tally), (0, 1));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tracepoints as the kernel describes them: number, places of the fields, and the names of the reasons.
+//! Tracepoints as the kernel describes them: number, positions of the fields, and the names of the reasons.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -6,14 +6,14 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-/// Where tracefs may be mounted. `ip netns exec` puts another /sys over it: the first process has the first one.
+/// Mount points of tracefs. `ip netns exec` mounts another /sys over it, but the first process has the original one.
 const PLACES: [&str; 3] = [
     "/sys/kernel/tracing",
     "/sys/kernel/debug/tracing",
     "/proc/1/root/sys/kernel/tracing",
 ];
 
-/// A tracepoint as this kernel has it.
+/// A tracepoint of the running kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracepoint {
     pub number: u64,
@@ -24,21 +24,21 @@ pub struct Tracepoint {
 }
 
 impl Tracepoint {
-    /// That of a name, such as `skb/kfree_skb`.
+    /// Finds a tracepoint by its name, such as `skb/kfree_skb`.
     ///
     /// # Errors
-    /// The kernel has none, or does not let us see it.
+    /// The kernel has no such tracepoint, or does not permit access.
     pub fn find(name: &str) -> io::Result<Tracepoint> {
         let text = read(&format!("events/{name}/format"))?;
         Tracepoint::parse(&text).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("the kernel describes tracepoint {name} in a way that is not known"),
+                format!("the kernel describes tracepoint {name} in an unknown format"),
             )
         })
     }
 
-    /// The offset of a field of this size; `None` where there is none.
+    /// The offset of a field with this size; `None` if there is none.
     pub fn field(&self, name: &str, size: u16) -> Option<u16> {
         let (offset, found) = *self.fields.get(name)?;
         (found == size).then_some(offset)
@@ -95,7 +95,7 @@ fn read(path: &str) -> io::Result<String> {
     for place in PLACES {
         match std::fs::read_to_string(Path::new(place).join(path)) {
             Ok(text) => return Ok(text),
-            // Not to be allowed to says more than not to be there.
+            // Missing permission is a better explanation than a missing file.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => first = Some(error),
             Err(error) => {
                 first.get_or_insert(error);
@@ -105,7 +105,7 @@ fn read(path: &str) -> io::Result<String> {
     mounted(path).map_err(|error| first.unwrap_or(error))
 }
 
-/// Reads a file of a tracefs that is mounted nowhere but in our hand.
+/// Reads a file of a tracefs that is mounted only through a descriptor.
 fn mounted(path: &str) -> io::Result<String> {
     let context = descriptor(|| {
         // SAFETY: the name is a C string that lives through the call.
@@ -153,7 +153,7 @@ fn descriptor(open: impl FnOnce() -> libc::c_long) -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given it to us, and to nobody else.
+    // SAFETY: the kernel has just created this descriptor for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }
 
@@ -180,7 +180,7 @@ print fmt: \"reason: %s\", REC->location, __print_symbolic(REC->reason, { 2, \"N
         assert_eq!(found.field("skbaddr", 8), Some(8));
         assert_eq!(found.field("protocol", 2), Some(32));
         assert_eq!(found.field("saddr_v6", 16), Some(42));
-        // A field that has another size than we know of is another field.
+        // A field with an unexpected size is not used.
         assert_eq!(found.field("protocol", 4), None);
         assert_eq!(found.reasons[&3], "NO_SOCKET");
         assert_eq!(found.reasons.len(), 2);

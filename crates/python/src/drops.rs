@@ -7,8 +7,8 @@ use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use whydrop_drops::monitor::{DropRow, Monitor, SentAgainRow};
-use whydrop_drops::source::Way;
+use whydrop_drops::monitor::{DropRow, Monitor, RetransmissionRow};
+use whydrop_drops::source::Method;
 
 use crate::rows::batch;
 use crate::sockets::raised;
@@ -34,9 +34,9 @@ impl DropMonitor {
     fn new(py: Python<'_>, way: &str) -> PyResult<DropMonitor> {
         let wanted = match way {
             "auto" => None,
-            "program" => Some(Way::Program),
-            "tracepoint" => Some(Way::Tracepoint),
-            "drop-monitor" => Some(Way::DropMonitor),
+            "program" => Some(Method::Program),
+            "tracepoint" => Some(Method::Tracepoint),
+            "drop-monitor" => Some(Method::DropMonitor),
             other => {
                 return Err(PyValueError::new_err(format!(
                     "{other}: unknown method of watching drops; expected auto, program, drop-monitor or tracepoint"
@@ -57,7 +57,7 @@ impl DropMonitor {
             let seen = self.with(|monitor| monitor.take());
             let tables = [
                 ("drops", drops(&seen.drops)?),
-                ("retransmissions", retransmissions(&seen.sent_again)?),
+                ("retransmissions", retransmissions(&seen.retransmissions)?),
             ];
             let filled = tables.into_iter().filter(|(_, rows)| rows.num_rows() > 0);
             Ok(filled
@@ -74,13 +74,13 @@ impl DropMonitor {
             let standing = monitor.standing();
             state.set_item(
                 "way",
-                match monitor.way {
-                    Way::Program => "program",
-                    Way::Tracepoint => "tracepoint",
-                    Way::DropMonitor => "drop-monitor",
+                match monitor.method {
+                    Method::Program => "program",
+                    Method::Tracepoint => "tracepoint",
+                    Method::DropMonitor => "drop-monitor",
                 },
             )?;
-            state.set_item("tells_sent_again", monitor.tells_sent_again)?;
+            state.set_item("tells_sent_again", monitor.reports_retransmissions)?;
             state.set_item("shortfall", monitor.shortfall.as_deref())?;
             state.set_item("lost", standing.lost)?;
             state.set_item("not_looked_at", standing.not_looked_at)?;
@@ -111,7 +111,7 @@ fn drops(rows: &[DropRow]) -> Result<RecordBatch, ArrowError> {
     )
 }
 
-fn retransmissions(rows: &[SentAgainRow]) -> Result<RecordBatch, ArrowError> {
+fn retransmissions(rows: &[RetransmissionRow]) -> Result<RecordBatch, ArrowError> {
     batch!(rows, row =>
         start_ns, end_ns,
         source: row.source.clone(),

@@ -1,16 +1,16 @@
-//! The events to come, in order of time; at the same time, in the order in which they were scheduled.
+//! The coming events in order of time; simultaneous ones in the order in which they were scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something that happens. Numbers are indices into the simulation's lists.
+/// An event. Numbers are indices into the simulation's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// The client sends its SYN.
     Open {
         flow: usize,
     },
-    /// The client asks for the next chunk.
+    /// The client requests the next chunk.
     Request {
         flow: usize,
     },
@@ -25,16 +25,16 @@ pub enum Event {
     ClientTimer {
         flow: usize,
     },
-    /// A packet on its way to a client reaches a stage, or the client.
+    /// A packet on the forward path reaches a stage, or the client.
     Reach {
         stage: usize,
         packet: usize,
     },
-    /// An element has decisions to make.
+    /// An element has to make decisions.
     Poll {
         stage: usize,
     },
-    /// A packet on its way to the server is there.
+    /// A packet on the return path reaches the server.
     Return {
         packet: usize,
     },
@@ -46,7 +46,7 @@ pub enum Event {
     Datagram {
         source: usize,
     },
-    /// A packet on its way to the server reaches the narrow link on that way.
+    /// A packet on the return path reaches the narrow link there.
     EnterBack {
         packet: usize,
     },

@@ -1,4 +1,4 @@
-//! The capture of a simulation: what the sniffer saw, as it wrote it.
+//! The capture of a simulation: the packets that the sniffer recorded, as it wrote them.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::segment::{Segment, Toward};
 pub const EPOCH_NS: i64 = 1_715_678_800_000_000_000;
 /// Linux builds segments of at most this much payload for a network card that segments (64 KB with headers).
 const OFFLOAD_BYTES: u32 = 64_000;
-/// Packets further apart than this were not handed over together.
+/// Packets further apart than this were not passed to the card together.
 const OFFLOAD_GAP_NS: i64 = 5_000;
 
 /// A frame of the capture file.
@@ -23,7 +23,7 @@ struct Frame {
     segment: Segment,
 }
 
-/// Write what the sniffer saw of a history. Returns how many frames the file holds and how many packets it missed.
+/// Writes what the sniffer recorded of a history. Returns the number of frames in the file and of packets missed.
 pub fn write_capture(
     out: impl Write,
     history: &History,
@@ -71,7 +71,7 @@ fn endpoints(
     history: &History,
     random: &mut Random,
 ) -> Endpoints {
-    // Ten routers on the way, those before the tap have counted the time to live of data down.
+    // There are ten routers on the path; those before the tap have decremented the time to live of data.
     let stages = history.stage_names.len().max(1);
     let before_tap = (10 * config.tap / stages) as u8;
     let header = if flow.timestamps { 12 } else { 0 };
@@ -91,7 +91,7 @@ fn endpoints(
     }
 }
 
-/// Join consecutive full segments of one connection that were handed over together.
+/// Joins consecutive full segments of one connection that were passed to the card together.
 fn merge(frames: Vec<Frame>, flows: &[FlowConfig]) -> Vec<Frame> {
     let mut merged: Vec<Frame> = Vec::with_capacity(frames.len());
     let mut last_ns = i64::MIN;
@@ -124,7 +124,7 @@ fn merge(frames: Vec<Frame>, flows: &[FlowConfig]) -> Vec<Frame> {
     merged
 }
 
-/// The name of a resolution in a truth.
+/// The name of a resolution in a truth file.
 pub fn resolution_name(resolution: Resolution) -> &'static str {
     match resolution {
         Resolution::Nanoseconds => "ns",

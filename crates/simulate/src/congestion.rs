@@ -1,13 +1,13 @@
 //! Congestion control: how many packets may be in flight.
 
-/// Which algorithm a sender runs.
+/// The algorithm of a sender.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Algorithm {
     /// RFC 9438.
     Cubic,
     /// RFC 5681 with the recovery of RFC 6675.
     NewReno,
-    /// Paced at a rate of its own and deaf to loss, as BBR is between its probes.
+    /// Paced at a fixed rate and not reacting to loss, as BBR between its probes.
     FixedRate { rate_bps: u64 },
     /// A model of the steady state of draft-ietf-ccwg-bbr: see [`Bbr`](crate::sender::Bbr).
     Bbr,
@@ -16,8 +16,8 @@ pub enum Algorithm {
 /// RFC 9438, section 4.6 and 5.1: multiplicative decrease and aggressiveness.
 const CUBIC_BETA: f64 = 0.7;
 const CUBIC_C: f64 = 0.4;
-/// Linux's HyStart: a round whose least RTT, of this many samples, is this much above the least of all ends slow
-/// start (Ha and Rhee, Taming the elephants: new TCP slow start, Computer Networks 55, 2011).
+/// Linux's HyStart: a round with a least RTT, over this many samples, that exceeds the least of all by this much ends
+/// slow start (Ha and Rhee, Taming the elephants: new TCP slow start, Computer Networks 55, 2011).
 const HYSTART_SAMPLES: u32 = 8;
 const HYSTART_MIN_CWND: f64 = 16.0;
 
@@ -66,12 +66,12 @@ impl Congestion {
         self.cwnd < self.ssthresh
     }
 
-    /// True if losses and pauses leave the window alone, because a rate or a model of the path sets it.
+    /// True if losses and pauses do not change the window, because a rate or a model of the path sets it.
     pub fn has_own_window(&self) -> bool {
         matches!(self.algorithm, Algorithm::FixedRate { .. } | Algorithm::Bbr)
     }
 
-    /// The window after `acked` packets were acknowledged while it was the limit.
+    /// Grows the window after `acked` packets were acknowledged while it was the limit.
     pub fn on_acked(&mut self, now_ns: i64, acked: f64, srtt_ns: i64) {
         let mut left = acked;
         if self.in_slow_start() {
@@ -114,7 +114,8 @@ impl Congestion {
         self.cwnd += (target - cwnd) / cwnd * acked;
     }
 
-    /// Packets were lost: returns the threshold that recovery is to end at. `in_flight` is what was out.
+    /// Reduces the window after losses; returns the threshold at which recovery ends. `in_flight` is the number of
+    /// packets in flight.
     pub fn on_loss(&mut self, in_flight: f64) -> f64 {
         self.epoch = None;
         self.ssthresh = match self.algorithm {
@@ -133,7 +134,7 @@ impl Congestion {
         self.ssthresh
     }
 
-    /// The retransmission timer ran out.
+    /// Reacts to an expired retransmission timer.
     pub fn on_timeout(&mut self, in_flight: f64, first: bool) {
         if first {
             self.on_loss(in_flight);
@@ -143,8 +144,8 @@ impl Congestion {
         }
     }
 
-    /// The window after a pause with nothing in flight (RFC 2861, as in Linux: halved for each RTO, not below the
-    /// initial window).
+    /// Reduces the window after a pause with no data in flight (RFC 2861, as in Linux: halved for each RTO, not below
+    /// the initial window).
     pub fn on_idle(&mut self, idle_ns: i64, rto_ns: i64, initial_window: f64) {
         if self.has_own_window() || idle_ns <= rto_ns {
             return;
@@ -159,14 +160,14 @@ impl Congestion {
         self.cwnd = self.cwnd.max(initial_window.min(self.ssthresh));
     }
 
-    /// Take back a reduction that turns out to have been spurious.
+    /// Reverts a reduction that turned out to be spurious.
     pub fn undo(&mut self, cwnd: f64, ssthresh: f64) {
         self.cwnd = self.cwnd.max(cwnd);
         self.ssthresh = ssthresh;
         self.epoch = None;
     }
 
-    /// Leave slow start when the RTT of a round shows that a queue is building.
+    /// Leaves slow start when the RTT of a round shows that a queue is building.
     pub fn on_rtt(&mut self, rtt_ns: i64, min_rtt_ns: i64, acknowledged: u64, sent: u64) {
         let slow_start = self.in_slow_start() && self.cwnd >= HYSTART_MIN_CWND;
         let Some(hystart) = &mut self.hystart else {

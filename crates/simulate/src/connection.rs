@@ -15,17 +15,17 @@ use client::Repeated;
 const MILLISECOND_NS: i64 = 1_000_000;
 /// First retransmission timeout of a SYN-ACK (RFC 6298).
 const SYN_ACK_TIMEOUT_NS: i64 = 1_000_000_000;
-/// Bytes that a client sends to ask for a chunk.
+/// Bytes of a client's request for a chunk.
 const REQUEST_BYTES: u32 = 120;
 const SERVER_WINDOW_BYTES: u32 = 65_152;
 
-/// The reaction of a host to what it got.
+/// How a host reacts to a segment.
 #[derive(Debug, Default)]
 pub struct Reaction {
     pub send: Vec<Segment>,
-    /// The server got a request: its application writes.
+    /// The server received a request: its application writes.
     pub requested: bool,
-    /// The client has all that it asked for.
+    /// The client has received all that it requested.
     pub chunk_complete: bool,
 }
 
@@ -38,23 +38,23 @@ pub struct Connection {
     client_next: u64,
     server_received: u64,
     requests: u32,
-    /// The server's FIN, as it was sent, and as it has reached the client.
+    /// The server's FIN when it was sent, and when it has reached the client.
     server_fin: Option<u64>,
     server_fin_seen: Option<u64>,
     client_id: u16,
     server_id: u16,
     clocks: Clocks,
-    /// The client has asked for a chunk that is not complete.
+    /// The client has requested a chunk that is not complete.
     awaiting: bool,
     complete: bool,
     behaviour: Behaviour,
-    /// A mark has reached the client and the server has not said that it reduced its window (RFC 3168, section 6.1.3).
+    /// A mark has reached the client, and the server has not reported a reduced window (RFC 3168, section 6.1.3).
     echoes: bool,
-    /// The segment that the client repeats until it is answered.
+    /// The segment that the client retransmits until it is answered.
     repeated: Option<Repeated>,
     client_rtt_ns: i64,
     syn_sent_ns: i64,
-    /// Writes that are still to come for the present request, and whether the first one has.
+    /// Remaining writes for the present request, and whether the first one has been made.
     writes_left: u32,
     answering: bool,
     ledger: Ledger,
@@ -69,7 +69,7 @@ struct Handshake {
     client_established: bool,
 }
 
-/// TCP timestamps: milliseconds, each host from an origin of its own (RFC 7323, section 5.4).
+/// TCP timestamps: milliseconds since a separate origin for each host (RFC 7323, section 5.4).
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
     used: bool,
@@ -96,7 +96,7 @@ impl Clocks {
             .then(|| (Self::value(self.server_origin, now_ns), self.server_recent))
     }
 
-    /// The latest time at which the echoed timestamp was the server's clock.
+    /// The latest time at which the server's clock had the echoed timestamp.
     fn echoed_ns(&self, segment: &Segment) -> Option<i64> {
         let (_, echo) = segment.timestamps?;
         Some((i64::from(echo.wrapping_sub(self.server_origin)) + 1) * MILLISECOND_NS - 1)
@@ -104,7 +104,7 @@ impl Clocks {
 }
 
 impl Connection {
-    /// `random` makes the numbers that real hosts choose at random.
+    /// `random` chooses the numbers that real hosts choose at random.
     pub fn new(flow: usize, config: FlowConfig, random: &mut whydrop_path::Random) -> Self {
         Self {
             config,
@@ -175,7 +175,7 @@ impl Connection {
             reason: Reason::New,
             identification: self.client_id,
             ecn: Ecn::NotCapable,
-            held_ns: 0,
+            delay_ns: 0,
         };
         self.client_next = segment.end();
         segment
@@ -202,7 +202,7 @@ impl Connection {
             reason: Reason::New,
             identification: self.server_id,
             ecn: Ecn::NotCapable,
-            held_ns: 0,
+            delay_ns: 0,
         }
     }
 
@@ -231,17 +231,17 @@ impl Connection {
         segment
     }
 
-    /// An acknowledgment from the client, with its window and SACK blocks.
+    /// Builds an acknowledgment from the client, with its window and SACK blocks.
     fn client_ack(&mut self, now_ns: i64) -> Segment {
         let ack = self.receiver.acknowledge(now_ns);
         let mut segment = self.client_segment(now_ns, flags::ACK, 0);
-        // A FIN that has arrived counts once all before it has.
+        // A FIN that has arrived counts once all earlier data has.
         let fin = self.server_fin_seen == Some(ack.acknowledgment);
         segment.acknowledgment = ack.acknowledgment + u64::from(fin);
-        // What the header can say: a multiple of the scale's unit.
+        // The header can express multiples of the scale's unit only.
         segment.window_bytes = (ack.window_bytes as u32) >> WINDOW_SCALE << WINDOW_SCALE;
         segment.sack = ack.sack;
-        segment.held_ns = ack.held_ns;
+        segment.delay_ns = ack.delay_ns;
         if self.echoes {
             segment.flags |= flags::ECE;
         }
@@ -249,7 +249,7 @@ impl Connection {
         segment
     }
 
-    /// The client asks for the next chunk.
+    /// Requests the next chunk.
     pub fn request(&mut self, now_ns: i64) -> Segment {
         self.requests += 1;
         self.awaiting = true;
@@ -261,7 +261,7 @@ impl Connection {
         segment
     }
 
-    /// The client got a segment from the server.
+    /// Processes a segment from the server at the client.
     pub fn at_client(&mut self, now_ns: i64, segment: &Segment) -> Reaction {
         let mut reaction = Reaction::default();
         if self.client_is_gone() {
@@ -311,7 +311,7 @@ impl Connection {
             reaction.send.push(self.client_ack(now_ns));
         }
         let wanted = self.config.application.bytes_per_request() * u64::from(self.requests);
-        // Once only: duplicates of the last data come after it.
+        // Only once: duplicates of the last data follow.
         if self.awaiting && self.received_bytes() == wanted {
             self.awaiting = false;
             reaction.chunk_complete = true;
@@ -319,7 +319,7 @@ impl Connection {
         reaction
     }
 
-    /// The client has a chunk: whether it will ask for another one. If not, it may close.
+    /// Whether the client will request another chunk after this one. If not, it may close.
     pub fn wants_more(&self) -> bool {
         self.requests < self.config.application.requests()
     }
@@ -335,7 +335,7 @@ impl Connection {
         Some(segment)
     }
 
-    /// The server got a segment from the client.
+    /// Processes a segment from the client at the server.
     pub fn at_server(&mut self, now_ns: i64, segment: &Segment) -> Reaction {
         let mut reaction = Reaction::default();
         if let Some((value, _)) = segment.timestamps {
@@ -358,11 +358,11 @@ impl Connection {
         let requested = segment.payload_bytes > 0
             && segment.sequence <= self.server_received
             && segment.end() > self.server_received;
-        // Not beyond a request that was lost on its way.
+        // Not beyond a request that was lost.
         if segment.sequence <= self.server_received {
             self.server_received = self.server_received.max(segment.end());
         }
-        // The acknowledgment of the server's FIN lies one beyond what the sender knows of; it is done then.
+        // The acknowledgment of the server's FIN is one beyond the sender's data; the sender is done then.
         if self.server_fin.is_none() {
             let ack = AckIn {
                 acknowledgment: segment.acknowledgment,
@@ -407,7 +407,7 @@ impl Connection {
         reaction
     }
 
-    /// A SYN has reached the server.
+    /// Processes a SYN at the server.
     fn on_syn(&mut self, now_ns: i64, reaction: &mut Reaction) {
         match self.behaviour.ending {
             Ending::NoAnswer => {}
@@ -424,7 +424,7 @@ impl Connection {
         }
     }
 
-    /// The server ends the connection at once.
+    /// Makes the server end the connection at once.
     fn reset(&mut self, now_ns: i64) -> Segment {
         self.complete = true;
         self.server_received = self.server_received.max(1);
@@ -442,7 +442,7 @@ impl Connection {
         }
     }
 
-    /// True if the server takes no part any more.
+    /// True if the server no longer takes part.
     fn is_over(&self) -> bool {
         let ends_by_reset = matches!(
             self.behaviour.ending,
@@ -451,7 +451,7 @@ impl Connection {
         ends_by_reset && self.complete
     }
 
-    /// The server's application writes.
+    /// Lets the server's application write.
     pub fn write(&mut self, now_ns: i64) -> Vec<Segment> {
         let mut sent = Vec::new();
         if self.is_over() {
@@ -469,7 +469,7 @@ impl Connection {
     fn transmit(&mut self, now_ns: i64, sent: &mut Vec<Segment>) {
         while let Some(transmission) = self.sender.transmit(now_ns) {
             let segment = self.data(now_ns, transmission);
-            // what a timer retransmits waits for the same acknowledgment as before
+            // a timer's retransmission waits for the same acknowledgment as before
             if !segment.reason.is_by_timer() {
                 self.ledger.sent(now_ns);
             }
@@ -483,7 +483,7 @@ impl Connection {
         let mut segment =
             self.server_segment(now_ns, flags::ACK | push, start, (end - start) as u32);
         segment.reason = transmission.reason;
-        // What is retransmitted must not be marked (RFC 3168, section 6.1.5), nor may a window probe (6.1.6).
+        // Retransmissions must not be marked (RFC 3168, section 6.1.5), nor may window probes (6.1.6).
         let new_data = transmission.reason == Reason::New && !transmission.window_probe;
         if self.behaviour.ecn && new_data {
             segment.ecn = Ecn::Ect0;

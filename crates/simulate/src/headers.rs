@@ -1,4 +1,4 @@
-//! Headers of link, network and transport layer as a real stack writes them.
+//! Headers of the link, network and transport layers, as a real stack writes them.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use whydrop_path::Ecn;
 use crate::pcap::Endpoints;
 use crate::segment::{Segment, Toward, flags};
 
-/// The fields of the IP header beside addresses and lengths.
+/// The fields of the IP header besides addresses and lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpMarks {
     pub ttl: u8,
@@ -20,7 +20,7 @@ pub struct IpMarks {
     pub identification: u16,
 }
 
-/// Frames are not padded to the 60 bytes of IEEE 802.3: a host's own sniffer sees them before that happens.
+/// Frames are not padded to the 60 bytes of IEEE 802.3: a host's own sniffer sees them before padding.
 pub(crate) fn push_ethernet(frame: &mut Vec<u8>, toward: Toward, ether_type: EtherType) {
     const NEAR_CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const NEAR_SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -36,9 +36,9 @@ pub(crate) fn push_ethernet(frame: &mut Vec<u8>, toward: Toward, ether_type: Eth
     frame.extend_from_slice(&header.to_bytes());
 }
 
-/// Appends an IPv4 or IPv6 header of a packet that carries so many bytes.
+/// Appends the IPv4 or IPv6 header of a packet with this payload length.
 ///
-/// A length of 0 says "too long for the field", as kernels write for the largest super-segments (BIG TCP).
+/// A length of 0 means "too long for the field", as kernels write for the largest super-segments (BIG TCP).
 pub(crate) fn push_ip(
     out: &mut Vec<u8>,
     source: IpAddr,
@@ -86,7 +86,8 @@ pub(crate) fn ipv6_octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The TCP header of a segment with its checksum (RFC 9293); 0 for one too long for it, which a network card would fill in.
+/// The TCP header of a segment with its checksum (RFC 9293). The checksum is 0 if the segment is too long for it; a
+/// network card would compute it.
 pub(crate) fn tcp(
     segment: &Segment,
     ends: &Endpoints,

@@ -1,21 +1,21 @@
-//! The history of a simulation: every packet, and what limited each connection.
+//! The history of a simulation: every packet, and the limiter of each connection.
 
 use whydrop_path::{Ecn, Header};
 
 use crate::limiter::Ledger;
 use crate::segment::{Datagram, Segment};
 
-/// A packet that was sent, and what became of it.
+/// A packet and its fate.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet {
     /// `None` for cross traffic and UDP.
     pub segment: Option<Segment>,
-    /// A UDP packet of a watched simulation.
+    /// A UDP packet of a simulation with two points of capture.
     pub datagram: Option<Datagram>,
     pub ip_bytes: u32,
     pub sent_ns: i64,
     pub fate: PacketFate,
-    /// The header fields that elements see, as they are now.
+    /// The header fields that elements see, in their present state.
     pub header: Header,
     /// The stage that marked it first.
     pub marked: Option<usize>,
@@ -31,7 +31,7 @@ impl Packet {
         })
     }
 
-    /// True if it is in no capture: it belongs neither to a connection nor to a UDP flow.
+    /// True if it appears in no capture: it belongs neither to a connection nor to a UDP flow.
     pub fn is_cross_traffic(&self) -> bool {
         self.segment.is_none() && self.datagram.is_none()
     }
@@ -39,8 +39,8 @@ impl Packet {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketFate {
-    /// Still on its way when the simulation ended.
-    Underway,
+    /// Still in flight when the simulation ended.
+    InFlight,
     Delivered {
         time_ns: i64,
     },
@@ -48,7 +48,7 @@ pub enum PacketFate {
     Dropped {
         stage: usize,
     },
-    /// An acknowledgment lost on its way back.
+    /// An acknowledgment lost on the return path.
     LostReturning,
 }
 
@@ -59,19 +59,19 @@ pub struct Record {
     pub packet: usize,
 }
 
-/// All that happened.
+/// Everything that happened.
 pub struct History {
     pub packets: Vec<Packet>,
     /// In order of time.
     pub records: Vec<Record>,
-    /// When each packet passed B and Y, by its index in `packets`; empty unless the simulation was
+    /// When each packet passed B and Y, by its index in `packets`; empty unless the simulation is
     /// [watching](crate::network::Simulation::watching) two points.
     pub passed: Vec<[Option<i64>; 2]>,
     pub end_ns: i64,
     pub capture_begins_ns: i64,
     pub stage_names: Vec<&'static str>,
-    /// True if each connection received all it asked for.
+    /// True if each connection received all that it requested.
     pub complete: Vec<bool>,
-    /// Limiter of each connection, moment by moment.
+    /// Limiters of each connection, moment by moment.
     pub ledgers: Vec<Ledger>,
 }

@@ -1,18 +1,18 @@
 //! Captures with known truth: a discrete-event simulation of TCP over the path elements of `whydrop-path`.
 //!
-//! A [`Scenario`] names the connections, the stages of the path, other traffic and the point of capture;
-//! [`Simulation::run`] plays it; [`write_capture`] writes what a sniffer saw, [`flow_truths`] says what happened.
-//! [`suite`] draws scenarios at random over a wide range of physics, so that rules and thresholds can be tried on
-//! paths that no sample contains.
+//! A [`Scenario`] contains the connections, the stages of the path, other traffic and the point of capture.
+//! [`Simulation::run`] simulates it, [`write_capture`] writes what a sniffer recorded, and [`flow_truths`] returns what
+//! happened. [`suite`] draws scenarios at random over a wide range of physics, so that rules and thresholds can be
+//! tested on paths that no sample contains.
 //!
 //! ```sh
 //! cargo run --release -p whydrop-simulate -- suite --out /tmp/suite --split train --seed 1 --count 104
 //! cargo run --release -p whydrop-simulate -- score /tmp/suite --jobs 2 -- whydrop explain --json
 //! ```
 //!
-//! [`pair`] watches two points around the hop instead of one: [`pair::published`] rebuilds a published case, and
-//! [`pair::suite`] draws pairs over every mechanism, with clocks that are wrong, address translation, offload, tunnels
-//! and sniffers that miss packets.
+//! [`pair`] captures at two points around the hop instead of one: [`pair::published`] reproduces a published case, and
+//! [`pair::suite`] draws pairs with every mechanism, with wrong clocks, address translation, offload, tunnels and
+//! sniffers that miss packets.
 //!
 //! ```sh
 //! cargo run --release -p whydrop-simulate -- published --out /tmp/published
@@ -20,13 +20,13 @@
 //! cargo run --release -p whydrop-simulate -- score-pairs /tmp/pairs --jobs 2 -- whydrop explain --json
 //! ```
 //!
-//! The hosts follow Linux where that shapes losses and delays: CUBIC (RFC 9438) and NewReno, SACK with D-SACK, RACK
-//! and tail-loss probes (RFC 8985) or counting (RFC 6675), proportional rate reduction (RFC 6937), a timer of the
-//! smoothed RTT plus at least 200 ms, delayed acknowledgments, windows that grow, and TCP timestamps. [`Behaviour`] and
-//! [`Extras`] add ECN, applications that answer late, connections that fail, outages and narrow ways back. A lost FIN is
-//! not repeated.
+//! The hosts follow Linux in everything that affects losses and delays: CUBIC (RFC 9438) and NewReno, SACK with D-SACK,
+//! RACK and tail-loss probes (RFC 8985) or counting (RFC 6675), proportional rate reduction (RFC 6937), a timer of the
+//! smoothed RTT plus at least 200 ms, delayed acknowledgments, growing windows, and TCP timestamps. [`Behaviour`] and
+//! [`Extras`] add ECN, applications that answer late, connections that fail, outages and narrow return paths. A lost
+//! FIN is not retransmitted.
 //!
-//! Limiter of each moment of a connection is in its truth: [`limiter`]; `docs/simulator.md` has the definitions.
+//! The truth contains the limiter of each moment of a connection: [`limiter`]; `docs/simulator.md` has the definitions.
 
 mod calendar;
 mod capture;
@@ -50,7 +50,7 @@ mod truth;
 pub use capture::{EPOCH_NS, write_capture};
 pub use congestion::Algorithm;
 pub use history::{History, Packet, PacketFate, Record};
-pub use network::{DatagramSource, Extras, Simulation, WatchConfig, WayBack};
+pub use network::{DatagramSource, Extras, ReturnLink, Simulation, WatchConfig};
 pub use pcap::Resolution;
 pub use receiver::{ReceiverConfig, StopsReading};
 pub use scenario::{

@@ -1,8 +1,8 @@
-//! Limiters of a connection at each moment, as its own hosts and the path know them.
+//! The true limiters of a connection at each moment, known from its hosts and the path.
 //!
-//! Time is the data sender's (the server's): a moment belongs to what kept it from sending more *then*. While the
-//! simulation runs a [`Ledger`] notes each change of the sender's state; [`Account::of`] makes an account of it, in
-//! which every moment from the first SYN (as the server sees it) to the acknowledgment of the last data belongs to exactly one [`Limiter`].
+//! Time is the data sender's (the server's): a moment is attributed to what kept it from sending more *then*. During
+//! the simulation a [`Ledger`] records each change of the sender's state. [`Account::of`] then attributes every moment
+//! from the first SYN (as the server sees it) to the acknowledgment of the last data to exactly one [`Limiter`].
 //! `docs/simulator.md` has the definitions.
 
 use std::collections::HashMap;
@@ -13,13 +13,13 @@ use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 use crate::sender::Wait;
 
-/// Limiter of a transfer.
+/// What limits a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limiter {
     ConnectionSetup,
-    /// A request was there and the application had not begun to answer it.
+    /// A request had arrived and the application had not begun to answer it.
     PeerApplication,
-    /// In the midst of an answer, or between them, there was nothing to send.
+    /// During an answer, or between answers, there was no data to send.
     Application,
     SlowStart,
     CongestionWindow,
@@ -46,7 +46,7 @@ impl Limiter {
         Self::Outage,
     ];
 
-    /// The name in a truth.
+    /// The name in a truth file.
     pub fn name(self) -> &'static str {
         match self {
             Self::ConnectionSetup => "connection-setup",
@@ -64,81 +64,81 @@ impl Limiter {
     }
 }
 
-/// Where the data sender stands.
+/// The state of the data sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The handshake is not over.
+    /// The handshake is not complete.
     Setup,
-    /// All that was asked for is delivered, and nothing more was asked for.
+    /// All requested data is delivered, and no more was requested.
     Unasked,
-    /// A request is there; its answer has not begun.
+    /// A request has arrived; its answer has not begun.
     Thinking,
-    /// An answer has begun, and what is written of it is out.
+    /// An answer has begun, and all data written so far has been sent.
     Starved,
-    /// All of an answer is out, and not all of it acknowledged; the window would be what holds more back.
+    /// All of an answer has been sent, but not acknowledged; the window would limit further data.
     Tail(Wait),
-    /// There is more to send.
-    Held(Wait),
+    /// There is more data to send.
+    Sending(Wait),
 }
 
 impl State {
-    /// Limiter in this state. `before` is what limited the same answer before its tail.
+    /// Limiter in this state. `before` returns the limiter of the same answer before its tail.
     fn limiter(self, before: &dyn Fn() -> Option<Limiter>) -> Limiter {
         match self {
             Self::Setup => Limiter::ConnectionSetup,
             Self::Thinking => Limiter::PeerApplication,
-            Self::Unasked | Self::Starved | Self::Held(Wait::Writes | Wait::Nagle) => {
+            Self::Unasked | Self::Starved | Self::Sending(Wait::Writes | Wait::Nagle) => {
                 Limiter::Application
             }
-            Self::Tail(window) => before().unwrap_or(Self::Held(window).limiter(&|| None)),
-            Self::Held(Wait::Recovery) => Limiter::LossRecovery,
-            Self::Held(Wait::SlowStart) => Limiter::SlowStart,
-            Self::Held(Wait::CongestionWindow) => Limiter::CongestionWindow,
-            Self::Held(Wait::ReceiveWindow) => Limiter::ReceiveWindow,
-            Self::Held(Wait::SendBuffer) => Limiter::SendBuffer,
-            Self::Held(Wait::Pacing) => Limiter::Pacing,
+            Self::Tail(window) => before().unwrap_or(Self::Sending(window).limiter(&|| None)),
+            Self::Sending(Wait::Recovery) => Limiter::LossRecovery,
+            Self::Sending(Wait::SlowStart) => Limiter::SlowStart,
+            Self::Sending(Wait::CongestionWindow) => Limiter::CongestionWindow,
+            Self::Sending(Wait::ReceiveWindow) => Limiter::ReceiveWindow,
+            Self::Sending(Wait::SendBuffer) => Limiter::SendBuffer,
+            Self::Sending(Wait::Pacing) => Limiter::Pacing,
         }
     }
 
-    /// True if an acknowledgment would move it on.
+    /// True if an acknowledgment would end this state.
     fn waits_for_an_acknowledgment(self) -> bool {
         match self {
             Self::Tail(_) => true,
-            Self::Held(wait) => !matches!(wait, Wait::Recovery | Wait::Pacing | Wait::Writes),
+            Self::Sending(wait) => !matches!(wait, Wait::Recovery | Wait::Pacing | Wait::Writes),
             Self::Setup | Self::Unasked | Self::Thinking | Self::Starved => false,
         }
     }
 
-    /// True if an outage of the path keeps it from anything.
+    /// True if an outage of the path blocks the sender in this state.
     fn needs_the_path(self) -> bool {
         !matches!(self, Self::Unasked | Self::Thinking | Self::Starved)
     }
 }
 
-/// An interval of time that belongs to something else than the state alone says.
+/// An interval attributed to another limiter than its state alone implies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Interval {
     from_ns: i64,
     until_ns: i64,
 }
 
-/// Events of one connection, as far as its limits go. Times are those of the data sender.
+/// The events of one connection that determine its limiters. Times are those of the data sender.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     /// When each state began.
     states: Vec<(i64, State)>,
     /// When each request reached the server.
     requests: Vec<i64>,
-    /// An acknowledgment of all that was out came later than it would have, by the receiver's doing.
-    held: Vec<Interval>,
-    /// Silence that a timer ended, and the sequence number that was retransmitted then.
+    /// Intervals by which the receiver delayed an acknowledgment of all outstanding data.
+    delayed: Vec<Interval>,
+    /// Silences ended by a timer, and the sequence number retransmitted then.
     silences: Vec<(Interval, u64)>,
     /// Outages in which a packet of the connection was lost.
     outages: Vec<Interval>,
-    /// When acknowledgments came.
+    /// When acknowledgments arrived.
     heard: Vec<i64>,
     last_event_ns: i64,
-    /// From then on a window that is full is in slow start no more.
+    /// From then on a full window is no longer in slow start.
     stands_since_ns: Option<i64>,
 }
 
@@ -149,12 +149,12 @@ impl Ledger {
         }
     }
 
-    /// It shows now since when the window has not grown as in slow start, if so.
+    /// Records since when the window has not grown as in slow start, if so.
     pub fn window_stands(&mut self, since_ns: Option<i64>) {
         self.stands_since_ns = since_ns;
     }
 
-    /// The states, those of slow start as it shows afterwards.
+    /// The states, with slow start corrected by later evidence.
     fn settled_states(&self) -> Vec<(i64, State)> {
         let Some(since_ns) = self.stands_since_ns else {
             return self.states.clone();
@@ -163,7 +163,7 @@ impl Ledger {
         let ends = self.states.iter().skip(1).map(|&(ns, _)| ns);
         for (&(from_ns, state), until_ns) in self.states.iter().zip(ends.chain([i64::MAX])) {
             let stands = match state {
-                State::Held(Wait::SlowStart) => Some(State::Held(Wait::CongestionWindow)),
+                State::Sending(Wait::SlowStart) => Some(State::Sending(Wait::CongestionWindow)),
                 State::Tail(Wait::SlowStart) => Some(State::Tail(Wait::CongestionWindow)),
                 _ => None,
             };
@@ -177,8 +177,8 @@ impl Ledger {
         states
     }
 
-    /// The first SYN to come took so long: from then on the server's time counts. A capture at either end sees the
-    /// connection last as long as that.
+    /// Records the transit time of the first SYN that arrived: the server's time counts from its departure. A capture
+    /// at either end then shows the connection with the same duration.
     pub fn syn_arrived(&mut self, transit_ns: i64) {
         if let [(begin_ns, State::Setup)] = self.states.as_mut_slice() {
             *begin_ns += transit_ns;
@@ -189,16 +189,16 @@ impl Ledger {
         self.requests.push(now_ns);
     }
 
-    /// The sender sent something.
+    /// Records that the sender sent data.
     pub fn sent(&mut self, now_ns: i64) {
         self.last_event_ns = now_ns;
     }
 
-    /// An acknowledgment came that the receiver had held back for so long; `all` of what is out is acknowledged.
-    pub fn acknowledged(&mut self, now_ns: i64, held_ns: i64, all: bool) {
-        let from_ns = (now_ns - held_ns).max(self.last_event_ns);
+    /// Records an acknowledgment that the receiver had delayed by `delay_ns`; `all` outstanding data is acknowledged.
+    pub fn acknowledged(&mut self, now_ns: i64, delay_ns: i64, all: bool) {
+        let from_ns = (now_ns - delay_ns).max(self.last_event_ns);
         if all && from_ns < now_ns {
-            self.held.push(Interval {
+            self.delayed.push(Interval {
                 from_ns,
                 until_ns: now_ns,
             });
@@ -207,7 +207,8 @@ impl Ledger {
         self.last_event_ns = now_ns;
     }
 
-    /// A timer made the sender send `sequence` again; `due_ns` is when all that was out ought to have been answered.
+    /// Records that a timer made the sender retransmit `sequence`; `due_ns` is when all outstanding data should have
+    /// been acknowledged.
     pub fn timed_out(&mut self, now_ns: i64, due_ns: i64, sequence: u64) {
         let heard_ns = self.heard.last().copied().unwrap_or(i64::MIN);
         let silence = Interval {
@@ -219,7 +220,7 @@ impl Ledger {
         }
     }
 
-    /// A packet of the connection was lost in an outage.
+    /// Records that a packet of the connection was lost in an outage.
     pub fn lost_in_outage(&mut self, from_ns: i64, until_ns: i64) {
         let outage = Interval { from_ns, until_ns };
         if !self.outages.contains(&outage) {
@@ -236,16 +237,16 @@ pub struct Span {
     pub limiter: Limiter,
 }
 
-/// All the time of a connection.
+/// All time of a connection, by limiter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// One behind the other without gaps, neighbours with different limiters.
+    /// Contiguous spans; adjacent ones have different limiters.
     pub spans: Vec<Span>,
     /// From the arrival of each request (for the first: from the first SYN) until its answer is acknowledged.
     pub transfers: Vec<(i64, i64)>,
 }
 
-/// Spans in a truth at most; beyond that the shares must do.
+/// The most spans in a truth file; beyond it only the shares are written.
 const MOST_SPANS: usize = 5_000;
 
 impl Account {
@@ -263,8 +264,8 @@ impl Account {
         history.ledgers.iter().enumerate().map(of).collect()
     }
 
-    /// The account of a connection; `needed` says of a sequence number and a time whether the data sent there before
-    /// that time was all lost. A connection that is not done is accounted for until `end_ns`.
+    /// Computes the account of a connection; `needed` returns, for a sequence number and a time, whether all copies of
+    /// the data sent before that time were lost. An unfinished connection is accounted for until `end_ns`.
     pub fn of(ledger: &Ledger, end_ns: i64, needed: impl Fn(u64, i64) -> bool) -> Self {
         let mut pieces = pieces(ledger, end_ns);
         for &(silence, sequence) in &ledger.silences {
@@ -274,13 +275,13 @@ impl Account {
                 });
             }
         }
-        for &held in &ledger.held {
-            paint(&mut pieces, held, Limiter::DelayedAck, |state| {
+        for &delayed in &ledger.delayed {
+            paint(&mut pieces, delayed, Limiter::DelayedAck, |state| {
                 state.waits_for_an_acknowledgment()
             });
         }
         for &outage in &ledger.outages {
-            // Until the sender hears again; where it never does, until the end.
+            // Until an acknowledgment arrives again, or until the end.
             let heard = ledger.heard.partition_point(|&ns| ns <= outage.until_ns);
             let until_ns = ledger.heard.get(heard).copied().unwrap_or(end_ns);
             let silent = Interval { until_ns, ..outage };
@@ -309,7 +310,7 @@ impl Account {
         Some((self.spans.first()?.from_ns, self.spans.last()?.until_ns))
     }
 
-    /// Shares of time within bounds by name, those that are 0 left out; empty where there is no time.
+    /// Non-zero shares of time within bounds, by name; empty if there is no time.
     pub fn shares(&self, from_ns: i64, until_ns: i64) -> Map<String, Value> {
         let times = self.times_ns(from_ns, until_ns);
         let total: i64 = times.iter().sum();
@@ -352,7 +353,8 @@ impl Account {
     }
 }
 
-/// When each segment was sent, and whether it was lost, by connection and sequence number, of those sent more than once.
+/// When each segment was sent, and whether it was lost, by connection and sequence number, for those sent more than
+/// once.
 fn lost_transmissions(history: &History) -> HashMap<(usize, u64), Vec<(i64, bool)>> {
     let silent = history.ledgers.iter().enumerate();
     let mut sent: HashMap<(usize, u64), Vec<(i64, bool)>> = silent
@@ -379,7 +381,7 @@ fn lost_transmissions(history: &History) -> HashMap<(usize, u64), Vec<(i64, bool
     sent
 }
 
-/// A span that still knows the state it was made of.
+/// A span with the state from which it was made.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     span: Span,
@@ -390,7 +392,7 @@ struct Piece {
 fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
     let states = ledger.settled_states();
     let mut states = states.as_slice();
-    // What comes after the last answer is no part of any transfer.
+    // Time after the last answer belongs to no transfer.
     let mut end_ns = end_ns;
     if let Some((&(from_ns, State::Unasked), rest)) = states.split_last() {
         (states, end_ns) = (rest, from_ns);
@@ -412,13 +414,13 @@ fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
     pieces
 }
 
-/// The limiter of the answer for longest just before its tail, within as much time as the tail takes: a window that is
-/// nearly full changes its limit with each acknowledgment, and the last of these instants is nothing but chance.
+/// The limiter with the most time shortly before the answer's tail, over a span as long as the tail. A nearly full
+/// window changes its limiter with each acknowledgment, so the last instant alone would be random.
 fn longest_before(pieces: &[Piece], tail_ns: i64, lasts_ns: i64) -> Option<Limiter> {
     let mut times_ns = [0; Limiter::ALL.len()];
     let answer = pieces.iter().rev().take_while(|piece| {
         let state = piece.state;
-        matches!(state, State::Held(_) | State::Starved | State::Tail(_))
+        matches!(state, State::Sending(_) | State::Starved | State::Tail(_))
             && piece.span.until_ns > tail_ns - lasts_ns
     });
     for Piece { span, .. } in answer {
@@ -429,7 +431,7 @@ fn longest_before(pieces: &[Piece], tail_ns: i64, lasts_ns: i64) -> Option<Limit
     longest.map(|(limiter, _)| limiter)
 }
 
-/// Give an interval to another limiter, where the state lets it.
+/// Attributes an interval to another limiter, if the state permits it.
 fn paint(
     pieces: &mut Vec<Piece>,
     interval: Interval,
@@ -492,7 +494,7 @@ fn transfers(ledger: &Ledger, pieces: &[Piece]) -> Vec<(i64, i64)> {
     for (number, &request_ns) in ledger.requests.iter().enumerate() {
         let from_ns = if number == 0 { first_ns } else { request_ns };
         let next_ns = ledger.requests.get(number + 1).copied().unwrap_or(last_ns);
-        // An answer is over when all of it is acknowledged: then, or with the next request, nothing is asked for.
+        // An answer is over when all of it is acknowledged: then, or with the next request, no request is open.
         let after = pieces.partition_point(|piece| piece.span.from_ns < request_ns);
         let done = pieces[after..]
             .iter()

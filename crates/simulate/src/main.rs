@@ -19,7 +19,7 @@ Examples:
   whydrop-simulate pairs --out /tmp/pairs --seed 1 --count 48
   whydrop-simulate score-pairs /tmp/pairs --jobs 2 -- uv run --no-sync whydrop explain --json";
 
-/// Make captures with known truth, by simulating TCP over models of paths.
+/// Make captures with known truth by simulating TCP over models of paths.
 #[derive(Parser)]
 #[command(name = "whydrop-simulate", after_help = EXAMPLES)]
 struct Cli {
@@ -33,72 +33,73 @@ enum Command {
     Suite {
         #[command(flatten)]
         drawn: Wanted,
-        /// Captures of one kind
+        /// Only captures of this kind
         #[arg(long, value_name = "KIND", value_parser = one_of(Kind::ALL, Kind::name))]
         only: Option<Kind>,
-        /// Hosts without selective acknowledgments (RFC 2018); all else is drawn as with them
+        /// Hosts without selective acknowledgments (RFC 2018); everything else is drawn unchanged
         #[arg(long)]
         no_sack: bool,
-        /// Hosts without TCP timestamps (RFC 7323)
+        /// Hosts without TCP timestamps (RFC 7323); everything else is drawn unchanged
         #[arg(long)]
         no_timestamps: bool,
-        /// Take every capture at one place
+        /// Take every capture at this place
         #[arg(long, value_name = "PLACE", value_parser = PossibleValuesParser::new(TAP_NAMES))]
         tap: Option<String>,
     },
-    /// Compare a command's JSON for every capture of a suite with the truths: causes, accusations, losses, parameters
+    /// Compare a command's JSON for every capture of a suite with the truths: causes, false accusations, losses,
+    /// parameters
     Score(Scoring),
-    /// List the kinds of captures, and what is right to call each
+    /// List the kinds of captures and the correct causes of each
     Kinds,
-    /// Write b.pcap before and y.pcap behind a policer of 300 Mbit/s with a bucket of 50 KB, and truth.json: bursts that
-    /// a published analysis describes
+    /// Write b.pcap and y.pcap, taken before and behind a policer of 300 Mbit/s with a bucket of 50 KB, and truth.json:
+    /// the bursts of a published analysis
     Published {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Leave out what goes back
+        /// Leave out the return direction
         #[arg(long)]
         one_way: bool,
     },
-    /// Write pairs of captures of simulated TCP through every mechanism, as untidy as real ones: folders with b.pcap,
-    /// y.pcap and truth.json
+    /// Write pairs of captures of simulated TCP through every mechanism, with the defects of real captures: folders
+    /// with b.pcap, y.pcap and truth.json
     Pairs(DrawnPairs),
-    /// Write pairs of captures of short transfers, kept whether or not they show what is on their path: the truth says
-    /// what is right by what happened
+    /// Write pairs of captures of short transfers, whether or not they show the mechanism on their path; the correct
+    /// causes in the truth follow from what happened
     Transfers(DrawnPairs),
-    /// The same of longer transfers, the second capture at the client: y.pcap is what it captures of its own download
+    /// Write pairs of captures of longer transfers, with y.pcap captured at the downloading client
     Downloads(DrawnPairs),
-    /// List the mechanisms of pairs, and what is right to call each
+    /// List the mechanisms of pairs and the correct causes of each
     Mechanisms,
     /// Compare a command's JSON for both captures of every pair with the truths: causes, lost packets, clocks,
     /// parameters, families of queue management; by mechanism and by treatment
     ScorePairs {
-        /// The first capture of each alone: causes and families
+        /// Explain only the first capture of each pair: causes and families
         #[arg(long)]
         single: bool,
-        /// The second capture of each alone, behind what is on the path
+        /// Explain only the second capture of each pair, taken behind the mechanism
         #[arg(long, conflicts_with = "single")]
         behind: bool,
         #[command(flatten)]
         scoring: Scoring,
     },
-    /// Compare the account of time of each capture alone with the simulator's
+    /// Compare the account of time of each single capture with the simulator's
     ScoreTime(Scoring),
 }
 
 #[derive(Args)]
 struct Wanted {
-    /// Folder for what is written
+    /// Folder for the output
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// train: to tune on; validation: to look at afterwards
+    /// train: to tune on; validation: for checking afterwards
     #[arg(long, default_value = "train", value_parser = one_of(&[Split::Train, Split::Validation], Split::name))]
     split: Split,
-    /// Another one draws others of the same world
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many [default: captures: 4 of each kind, pairs: 2 of each mechanism, transfers: 200]
+    /// Number to write [default: captures: 4 of each kind, pairs: 2 of each mechanism, transfers: 200]
     #[arg(long)]
     count: Option<usize>,
 }
@@ -107,7 +108,7 @@ struct Wanted {
 struct DrawnPairs {
     #[command(flatten)]
     drawn: Wanted,
-    /// Pairs of one mechanism
+    /// Only pairs of this mechanism
     #[arg(long, value_name = "MECHANISM", value_parser = one_of(Mechanism::ALL, Mechanism::name))]
     only: Option<Mechanism>,
 }
@@ -116,22 +117,22 @@ struct DrawnPairs {
 struct Scoring {
     /// Folder of a suite
     folder: PathBuf,
-    /// How many commands run at once
+    /// Number of commands that run in parallel
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Run with the paths of captures appended
+    /// Command to run, with the paths of captures appended
     #[arg(last = true, default_values = ["whydrop", "explain", "--json"])]
     command: Vec<String>,
 }
 
-/// Parses one of `all` by its name; another name is refused with the list of them.
+/// Parses one of `all` by its name; an unknown name is refused with the list of valid ones.
 fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(all.iter().map(|&each| name(each))).map(move |given| {
         let found = all.iter().find(|&&each| name(each) == given);
-        *found.expect("clap lets only possible values through")
+        *found.expect("clap accepts only possible values")
     })
 }
 

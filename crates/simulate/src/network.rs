@@ -12,29 +12,29 @@ use crate::connection::Connection;
 use crate::history::{History, Packet, PacketFate, Record};
 use crate::scenario::{Behaviour, CaptureConfig, CrossTraffic, Scenario, Stage};
 use crate::segment::{Segment, Toward};
-pub use back::WayBack;
+pub use back::ReturnLink;
 pub use watch::{DatagramSource, WatchConfig};
 
-/// Extras beside a scenario; by default nothing.
+/// Additions to a scenario; empty by default.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
-    /// Of the first connections, in the order of the scenario.
+    /// For the first connections, in the order of the scenario.
     pub behaviours: Vec<Behaviour>,
-    /// Nothing passes this stage, either way, from each of these times until the next.
+    /// No packet passes this stage, in either direction, from each of these times until the next.
     pub outages: Vec<(i64, i64)>,
     pub outage_stage: usize,
-    /// A narrow link on the way to the servers.
-    pub way_back: Option<WayBack>,
+    /// A narrow link on the return path.
+    pub return_link: Option<ReturnLink>,
 }
 
-/// A bound on what one simulation may do, far above what any scenario needs.
+/// A bound on one simulation's packets, far above what any scenario needs.
 const MOST_PACKETS: usize = 30_000_000;
-/// Time between packets that a host hands to its network card in one go, in a capture there.
+/// Time between packets that a host passes to its network card together, in a capture there.
 const HANDOVER_NS: (i64, i64) = (400, 2_500);
 
 struct StageState {
     stage: Stage,
-    /// Packets the element has queued, by its number for them.
+    /// The packets that the element has queued, by its own numbers.
     queued: HashMap<u64, usize>,
     poll_at_ns: Option<i64>,
 }
@@ -55,9 +55,9 @@ pub struct Simulation {
     capture: CaptureConfig,
     reverse_jitter_ns: i64,
     acknowledgment_loss: f64,
-    /// Acknowledgments do not overtake each other: when the last one of each connection left.
+    /// When the last acknowledgment of each connection left: they do not overtake each other.
     returned_ns: Vec<i64>,
-    /// Timers set: (server, client) of each connection.
+    /// The timers of each connection: (server, client).
     timers: Vec<(Option<i64>, Option<i64>)>,
     last_handover_ns: i64,
     packets: Vec<Packet>,
@@ -68,7 +68,7 @@ pub struct Simulation {
     back: Option<back::BackQueue>,
 }
 
-/// Cross traffic and UDP flows have flow numbers beyond those of connections.
+/// Flow numbers of cross traffic and UDP flows are above those of connections.
 const OTHER_FLOWS: u64 = 1 << 32;
 
 impl Simulation {
@@ -121,17 +121,17 @@ impl Simulation {
         simulation
     }
 
-    /// Let hosts and path do more than the scenario says.
+    /// Adds behaviour of hosts and path to the scenario.
     pub fn with(mut self, extras: Extras) -> Self {
         for (connection, behaviour) in self.connections.iter_mut().zip(extras.behaviours) {
             connection.set_behaviour(behaviour);
         }
         (self.outages, self.outage_stage) = (extras.outages, extras.outage_stage);
-        self.back = extras.way_back.map(back::BackQueue::new);
+        self.back = extras.return_link.map(back::BackQueue::new);
         self
     }
 
-    /// Run until every connection has what it asked for, or the time is over.
+    /// Runs until every connection has received what it requested, or the time is over.
     pub fn run(mut self) -> History {
         let mut stop_ns = self.end_ns;
         let mut complete = false;
@@ -142,7 +142,7 @@ impl Simulation {
             self.now_ns = time_ns;
             self.handle(event);
             if !complete && self.connections.iter().all(Connection::is_complete) {
-                // Let what is underway arrive.
+                // Let packets in flight arrive.
                 complete = true;
                 stop_ns = stop_ns.min(self.now_ns + 2_000_000_000);
             }
@@ -243,7 +243,7 @@ impl Simulation {
         self.set_timers(flow);
     }
 
-    /// Wake the hosts at their deadlines. A timer that is set and runs out too early finds nothing to do.
+    /// Schedules the hosts' timers. One that is scheduled but no longer needed has no effect.
     fn set_timers(&mut self, flow: usize) {
         let connection = &self.connections[flow];
         let earlier = |due_ns: Option<i64>, set_ns: Option<i64>| {
@@ -267,7 +267,7 @@ impl Simulation {
             datagram: None,
             ip_bytes,
             sent_ns: self.now_ns,
-            fate: PacketFate::Underway,
+            fate: PacketFate::InFlight,
             header: Header {
                 flow: segment.map_or(OTHER_FLOWS, |segment| segment.flow as u64),
                 ecn: segment.map_or(Ecn::NotCapable, |segment| segment.ecn),
@@ -284,7 +284,7 @@ impl Simulation {
         }
     }
 
-    /// The server sends towards the client.
+    /// Sends segments from the server to the client.
     fn send_all(&mut self, segments: Vec<Segment>) {
         for segment in segments {
             let ip_bytes = segment.ip_bytes() + self.longer_ip_header_bytes();
@@ -320,7 +320,8 @@ impl Simulation {
         self.set_poll(stage);
     }
 
-    /// At the sender packets that leave together have stamps a little apart; elsewhere they have their own times.
+    /// Records a packet at the tap. At the sender, packets that leave together have slightly different timestamps;
+    /// elsewhere their own times apply.
     fn record_passing(&mut self, stage: usize, packet: usize) {
         let mut time_ns = self.now_ns;
         if stage == 0 {
@@ -332,7 +333,7 @@ impl Simulation {
         self.record(time_ns, packet);
     }
 
-    /// True if nothing passes at this time; the connection's ledger is told.
+    /// True if no packet passes at this time; records the loss in the connection's ledger.
     fn is_lost_in_outage(&mut self, packet: usize, time_ns: i64) -> bool {
         let outage = self.outages.iter().copied();
         let mut now = outage.filter(|&(from_ns, until_ns)| (from_ns..until_ns).contains(&time_ns));
@@ -418,7 +419,7 @@ impl Simulation {
         self.set_timers(flow);
     }
 
-    /// A chunk (or the handshake) is complete: the client asks for the next one, after a pause, or closes.
+    /// After a complete chunk (or the handshake), the client requests the next one after a pause, or closes.
     fn chunk_complete(&mut self, flow: usize) {
         let connection = &mut self.connections[flow];
         if connection.wants_more() {
@@ -433,7 +434,7 @@ impl Simulation {
         }
     }
 
-    /// The client sends towards the server. Only pure acknowledgments are ever lost on this way.
+    /// Sends a segment from the client to the server. Only pure acknowledgments can be lost in this direction.
     fn send_back(&mut self, segment: Segment) {
         let ip_bytes = segment.ip_bytes() + self.longer_ip_header_bytes();
         let packet = self.new_packet(Some(segment), ip_bytes);
@@ -454,7 +455,7 @@ impl Simulation {
         self.carry_back(segment, packet, leaves_ns);
     }
 
-    /// From where the way back begins, or its narrow link ends, to the server.
+    /// Carries a packet to the server from the start of the return path, or from the end of its narrow link.
     fn carry_back(&mut self, segment: Segment, packet: usize, leaves_ns: i64) {
         let flow = segment.flow;
         let pure = segment.is_pure_acknowledgment();
@@ -470,14 +471,14 @@ impl Simulation {
             leaves_ns + delays(&self.stages[self.outage_stage.min(self.stages.len())..]);
         let in_outage = self.is_lost_in_outage(packet, outage_ns);
         if in_outage {
-            // Seen at the tap only where the outage is behind it.
+            // Seen at the tap only if the outage is behind it.
             if tap > self.outage_stage && !(self.back.is_some() && tap == self.stages.len()) {
                 self.record(at_tap_ns, packet);
             }
             self.packets[packet].fate = PacketFate::LostReturning;
             return;
         }
-        // Lost between the client and the tap, or the tap and the server: a coin decides which.
+        // Lost between the client and the tap, or the tap and the server, at random.
         let seen_before = self.back.is_some() && tap == self.stages.len();
         if (!lost || self.random.chance(0.5)) && !seen_before {
             let seen_ns = if tap == self.stages.len() {
@@ -513,7 +514,7 @@ impl Simulation {
         self.set_timers(flow);
     }
 
-    /// A source of cross traffic sends a packet and plans its next.
+    /// Sends a cross-traffic packet and schedules the next one.
     fn cross(&mut self, source: usize) {
         let config = self.sources[source].config;
         if self.now_ns >= self.sources[source].off_at_ns && config.mean_off_ns > 0 {

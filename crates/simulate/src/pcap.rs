@@ -8,7 +8,7 @@ use etherparse::{EtherType, ip_number};
 use crate::headers::{self, IpMarks};
 use crate::segment::{Segment, Toward};
 
-/// Resolution of the time stamps.
+/// Resolution of the timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     Nanoseconds,
@@ -28,13 +28,13 @@ pub struct Endpoints {
     pub client_window_scale: u8,
     pub server_window_scale: u8,
     pub sack: bool,
-    /// Time to live at the point of capture, of what comes from the client and from the server.
+    /// Time to live at the point of capture, in packets from the client and from the server.
     pub client_ttl: u8,
     pub server_ttl: u8,
 }
 
 impl Endpoints {
-    /// Two hosts as Linux sets them up; addresses and times to live are left to whoever writes the IP header.
+    /// Two hosts as Linux configures them; the writer of the IP header sets addresses and times to live.
     pub fn for_ports(
         client_port: u16,
         server_port: u16,
@@ -90,8 +90,8 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Write one frame that was seen at `time_ns`. `segment.payload_bytes` may be more than one MSS where the sender
-    /// leaves segmentation to its network card.
+    /// Writes one frame that was seen at `time_ns`. `segment.payload_bytes` may exceed one MSS if the sender leaves
+    /// segmentation to its network card.
     pub fn write(&mut self, time_ns: i64, segment: &Segment, ends: &Endpoints) -> io::Result<()> {
         build_frame(&mut self.frame, segment, ends);
         let wire_bytes = self.frame.len() + segment.payload_bytes as usize;
@@ -102,14 +102,14 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.frame)
     }
 
-    /// Write one frame that is there as a whole.
+    /// Writes one complete frame.
     pub fn write_frame(&mut self, time_ns: i64, frame: &[u8]) -> io::Result<()> {
         let captured_bytes = frame.len().min(self.snaplen);
         self.write_header(time_ns, captured_bytes, frame.len())?;
         self.out.write_all(&frame[..captured_bytes])
     }
 
-    /// Write the record of a frame without its last bytes: the file ends here.
+    /// Writes the record of a frame without its last bytes, as the end of a cut file.
     pub fn write_cut_frame(&mut self, time_ns: i64, frame: &[u8]) -> io::Result<()> {
         let captured_bytes = frame.len().min(self.snaplen);
         self.write_header(time_ns, captured_bytes, frame.len())?;
@@ -203,7 +203,7 @@ mod tests {
                 reason: Reason::New,
                 identification: 7,
                 ecn: whydrop_path::Ecn::NotCapable,
-                held_ns: 0,
+                delay_ns: 0,
             };
             let ends = Endpoints {
                 client: [10, 0, 0, 1],

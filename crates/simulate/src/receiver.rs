@@ -1,30 +1,30 @@
-//! The receiving half of a TCP connection: what it acknowledges, when, and with what window.
+//! The receiving half of a TCP connection: what it acknowledges, when, and with which window.
 
 use crate::segment::{Range, SackBlocks};
 
-/// How a receiver behaves. Defaults are Linux's.
+/// The behaviour of a receiver. Defaults are Linux's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReceiverConfig {
-    /// Segments received in order for each acknowledgment (RFC 5681: 2; more with receive offload).
+    /// In-order segments for each acknowledgment (RFC 5681: 2; more with receive offload).
     pub segments_per_ack: u32,
     /// Linux's delayed acknowledgment timer.
     pub delayed_ack_ns: i64,
-    /// Segments at the start of the connection that are acknowledged one by one (Linux: 16, so that slow start
-    /// opens fast).
+    /// Segments at the start of the connection that are acknowledged singly (Linux: 16, so that slow start opens
+    /// quickly).
     pub quick_acks: u32,
     /// Largest receive buffer.
     pub buffer_bytes: u64,
-    /// The window grows from this by twice of what arrives, up to the buffer.
+    /// The window grows from this by twice the arriving data, up to the buffer.
     pub initial_window_bytes: u64,
-    /// How fast the application reads; at once if `None`.
+    /// How fast the application reads; immediately if `None`.
     pub read_rate_bps: Option<u64>,
     pub timestamps: bool,
     pub sack: bool,
-    /// The application stops reading once this much has come, for this long.
+    /// The application stops reading once this much has arrived, for this long.
     pub stops_reading: Option<StopsReading>,
 }
 
-/// An application that reads nothing for a while.
+/// An application that stops reading for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopsReading {
     pub after_bytes: u64,
@@ -53,27 +53,27 @@ pub struct Acknowledgment {
     pub acknowledgment: u64,
     pub window_bytes: u64,
     pub sack: SackBlocks,
-    /// For how long it was held back.
-    pub held_ns: i64,
+    /// How long it was delayed.
+    pub delay_ns: i64,
 }
 
 /// The receiving half of a connection. Give it data with [`on_data`](Self::on_data), wake it at its
-/// [`deadline_ns`](Self::deadline_ns); whenever either returns true it wants an acknowledgment sent.
+/// [`deadline_ns`](Self::deadline_ns); whenever either returns true, send an acknowledgment.
 #[derive(Debug, Clone)]
 pub struct Receiver {
     config: ReceiverConfig,
     mss: u64,
     next: u64,
-    /// Data beyond `next`, as disjoint ranges, the most recently touched first.
+    /// Data beyond `next`, as disjoint ranges, the most recently changed first.
     out_of_order: Vec<Range>,
     duplicate: Option<Range>,
     unacknowledged_segments: u32,
     quick_acks_left: u32,
     delayed_ack_at_ns: Option<i64>,
-    /// In-order bytes the application has not read yet, at `read_at_ns`.
+    /// In-order bytes that the application has not read yet, at `read_at_ns`.
     unread_bytes: f64,
     read_at_ns: i64,
-    /// From when until when the application reads nothing.
+    /// The span in which the application does not read.
     stopped: Option<(i64, i64)>,
     last_data_ns: i64,
     /// Right edge of the window as last advertised: it never moves back (RFC 9293, 3.8.6).
@@ -109,7 +109,7 @@ impl Receiver {
         (self.config.initial_window_bytes + 2 * (self.next - 1)).min(self.config.buffer_bytes)
     }
 
-    /// Let the application read what it can until now.
+    /// Lets the application read as much as it can until now.
     fn read(&mut self, now_ns: i64) {
         let mut elapsed_ns = now_ns - self.read_at_ns;
         if let Some((from_ns, until_ns)) = self.stopped {
@@ -127,7 +127,7 @@ impl Receiver {
         };
     }
 
-    /// The application stops reading once what it asked for to do so has come.
+    /// Stops the application's reading once the configured amount has arrived.
     fn stop_reading(&mut self, now_ns: i64) {
         if let (Some(stops), None) = (self.config.stops_reading, self.stopped)
             && self.next > stops.after_bytes
@@ -140,13 +140,13 @@ impl Receiver {
         self.buffer_bytes().saturating_sub(self.unread_bytes as u64)
     }
 
-    /// A window opens again once it can take two segments or half the buffer (silly window avoidance, RFC 9293,
+    /// True if a window can reopen: with room for two segments or half the buffer (silly window avoidance, RFC 9293,
     /// 3.8.6.2.2).
     fn worthwhile_window(&self) -> u64 {
         (2 * self.mss).min(self.buffer_bytes() / 2)
     }
 
-    /// Take a data segment, and say whether to acknowledge at once.
+    /// Processes a data segment; returns whether to acknowledge immediately.
     pub fn on_data(&mut self, now_ns: i64, start: u64, end: u64) -> bool {
         self.read(now_ns);
         if end <= self.next
@@ -158,7 +158,7 @@ impl Receiver {
             self.duplicate = Some((start, end));
             return true;
         }
-        // what is asked for again was held back until then
+        // the acknowledgment of a retransmission counts as delayed until then
         self.last_data_ns = now_ns;
         if start > self.next {
             self.store((start, end));
@@ -182,7 +182,7 @@ impl Receiver {
         false
     }
 
-    /// Keep data beyond a hole, merged with what it touches, as the most recent range.
+    /// Stores data beyond a hole, merged with adjacent ranges, as the most recent range.
     fn store(&mut self, mut merged: Range) {
         self.out_of_order.retain(|range| {
             let touches = range.0 <= merged.1 && merged.0 <= range.1;
@@ -194,7 +194,7 @@ impl Receiver {
         self.out_of_order.insert(0, merged);
     }
 
-    /// Move over the ranges that are no longer beyond a hole.
+    /// Advances over the ranges that are no longer beyond a hole.
     fn absorb(&mut self) {
         while let Some(place) = self
             .out_of_order
@@ -207,16 +207,16 @@ impl Receiver {
         }
     }
 
-    /// The acknowledgment to send now. What was delayed is thereby done.
+    /// Returns the acknowledgment to send now, which also covers a delayed one.
     pub fn acknowledge(&mut self, now_ns: i64) -> Acknowledgment {
         self.read(now_ns);
         self.unacknowledged_segments = 0;
-        // What data that come now call for is not held back, whatever waited before.
+        // An acknowledgment that newly arrived data requires is not delayed, even if an earlier one was.
         let since_ns = self
             .delayed_ack_at_ns
             .take()
             .map(|due_ns| due_ns - self.config.delayed_ack_ns);
-        let held_ns = match since_ns {
+        let delay_ns = match since_ns {
             Some(since_ns) if self.last_data_ns != now_ns => now_ns - since_ns,
             _ => 0,
         };
@@ -235,11 +235,11 @@ impl Receiver {
             acknowledgment: self.next,
             window_bytes: self.advertised.saturating_sub(self.next),
             sack,
-            held_ns,
+            delay_ns,
         }
     }
 
-    /// When to wake up: for a delayed acknowledgment, or because reading has opened a closed window.
+    /// When to wake up: for a delayed acknowledgment, or because reading has reopened a closed window.
     pub fn deadline_ns(&self) -> Option<i64> {
         self.delayed_ack_at_ns
             .into_iter()
@@ -263,7 +263,7 @@ impl Receiver {
         Some(starts_ns.saturating_add((missing.max(0.0) * 8e9 / rate as f64) as i64 + 1))
     }
 
-    /// Say whether to acknowledge now that this time has come.
+    /// Whether to acknowledge, now that this time has come.
     pub fn on_timer(&mut self, now_ns: i64) -> bool {
         self.read(now_ns);
         let delayed = self
@@ -378,16 +378,16 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgment_says_for_how_long_it_was_held() {
+    fn an_acknowledgment_says_for_how_long_it_was_delayed() {
         let mut receiver = receiver();
         receiver.on_data(0, 1, 101);
-        assert_eq!(receiver.acknowledge(40_000_000).held_ns, 40_000_000);
+        assert_eq!(receiver.acknowledge(40_000_000).delay_ns, 40_000_000);
         receiver.on_data(50_000_000, 101, 201);
         receiver.on_data(60_000_000, 201, 301);
         assert_eq!(
-            receiver.acknowledge(60_000_000).held_ns,
+            receiver.acknowledge(60_000_000).delay_ns,
             0,
-            "the second segment called for it"
+            "the second segment requires it"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Scenarios: connections, the path between their hosts, other traffic, and where the capture is taken.
+//! Scenarios: connections, the path between their hosts, other traffic, and the place of the capture.
 
 use whydrop_path::PathElement;
 
@@ -17,18 +17,18 @@ pub struct Scenario {
     /// Probability that a pure acknowledgment is lost.
     pub acknowledgment_loss: f64,
     pub capture: CaptureConfig,
-    /// Nothing happens after this time, counted from the start of the simulation.
+    /// The simulation ends at this time, counted from its start.
     pub end_ns: i64,
 }
 
-/// A part of the path: what data meets on its way to the clients, and how long acknowledgments take back over it.
+/// A part of the path: the elements that data meets, and the delay of acknowledgments over it.
 pub struct Stage {
     pub name: &'static str,
     pub element: Box<dyn PathElement + Send>,
     pub reverse_delay_ns: i64,
 }
 
-/// One TCP connection: a client that asks for data, and a server that sends it.
+/// One TCP connection: a client that requests data, and a server that sends it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowConfig {
     pub sender: SenderConfig,
@@ -43,16 +43,16 @@ pub struct FlowConfig {
     pub captured: bool,
     /// RFC 7323 timestamps.
     pub timestamps: bool,
-    /// Ends with FINs; else the capture ends first.
+    /// Ends with FINs; otherwise the capture ends first.
     pub closes: bool,
-    /// Added to the way of the acknowledgments, so that connections have round trips of their own.
+    /// Added to the return path of the acknowledgments, so that connections have different round trips.
     pub extra_rtt_ns: i64,
 }
 
 /// The requests of the client, and how the server's application delivers them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Application {
-    /// `count` requests of `bytes` each, the next one `pause_ns` after the last one is complete: video in chunks.
+    /// `count` requests of `bytes` each, the next one `pause_ns` after the previous one is complete: video in chunks.
     Chunks {
         bytes: u64,
         count: u32,
@@ -64,8 +64,8 @@ pub enum Application {
         count: u32,
         interval_ns: i64,
     },
-    /// `count` requests, each answered by `writes` writes of `bytes`, `gap_ns` from one to the next: an application
-    /// that writes a little at a time, or computes in the midst of its answers.
+    /// `count` requests, each answered by `writes` writes of `bytes` with gaps of `gap_ns`: an application that writes
+    /// in small portions, or computes during its answers.
     Answers {
         bytes: u64,
         writes: u32,
@@ -75,14 +75,14 @@ pub enum Application {
     },
 }
 
-/// The behaviour of hosts beyond asking and answering; by default that of connections before there was a choice.
+/// Further behaviour of hosts; by default that of the first suites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Behaviour {
-    /// From the arrival of a request until the application begins to answer.
+    /// Time from the arrival of a request until the application begins to answer.
     pub answers_after_ns: i64,
-    /// The client repeats SYNs and requests that are not answered (RFC 6298); without it none may be lost.
+    /// The client retransmits unanswered SYNs and requests (RFC 6298); otherwise none may be lost.
     pub client_repeats: bool,
-    /// Both ends speak ECN (RFC 3168).
+    /// Both ends use ECN (RFC 3168).
     pub ecn: bool,
     pub ending: Ending,
 }
@@ -90,16 +90,16 @@ pub struct Behaviour {
 /// How a connection ends, or why it never begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ending {
-    /// With all that was asked for.
+    /// With all requested data transferred.
     #[default]
     Orderly,
-    /// Nobody answers the SYN.
+    /// The SYN is not answered.
     NoAnswer,
     /// The SYN is answered by a reset.
     Refused,
-    /// The server resets the connection when so much is acknowledged.
+    /// The server resets the connection when this much is acknowledged.
     Reset { after_bytes: u64 },
-    /// The client is gone without a word when so much has come: nothing is ever acknowledged again.
+    /// The client disappears when this much has arrived: it acknowledges nothing more.
     Gone { after_bytes: u64 },
 }
 
@@ -111,7 +111,7 @@ impl Application {
         }
     }
 
-    /// How often the server's application writes to answer one request, and the time from write to write.
+    /// How many writes the server's application makes to answer one request, and the time between them.
     pub fn writes(self) -> (u32, i64) {
         match self {
             Self::Chunks { .. } => (1, 0),
@@ -122,7 +122,7 @@ impl Application {
         }
     }
 
-    /// The client's pause from a complete answer to its next request.
+    /// The client's pause between a complete answer and its next request.
     pub fn pause_ns(self) -> i64 {
         match self {
             Self::Chunks { pause_ns, .. } | Self::Answers { pause_ns, .. } => pause_ns,
@@ -148,14 +148,14 @@ impl Application {
     }
 }
 
-/// Packets that are in no capture: they enter before a stage and leave behind it.
+/// Packets that appear in no capture: they enter before a stage and leave behind it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossTraffic {
     pub stage: usize,
-    /// While it is on.
+    /// The rate while it is on.
     pub rate_bps: u64,
     pub packet_bytes: u32,
-    /// Gaps are exponential (Poisson arrivals) or all the same.
+    /// Gaps are exponential (Poisson arrivals) or constant.
     pub poisson: bool,
     /// Mean times on and off, both exponential; always on if off is 0.
     pub mean_on_ns: i64,
@@ -165,15 +165,16 @@ pub struct CrossTraffic {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CaptureConfig {
-    /// Taken before this stage: 0 is at the sender, the number of stages at the receiver.
+    /// The capture is taken before this stage: 0 is at the sender, the number of stages at the receiver.
     pub tap: usize,
     pub snaplen: u32,
     pub resolution: Resolution,
-    /// The sender's network card segments: what leaves together is one large segment in a capture at the sender.
+    /// The sender's network card segments: packets that leave together are one large segment in a capture at the
+    /// sender.
     pub segmentation_offload: bool,
     /// Probability that the sniffer misses a packet.
     pub missed: f64,
-    /// The first part of the connection is not in the capture.
+    /// The capture begins this long after the connection.
     pub begins_ns: i64,
 }
 

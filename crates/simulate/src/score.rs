@@ -1,4 +1,4 @@
-//! Scoring a diagnosis against a suite's truths, all kinds of them.
+//! Scoring of a diagnosis against a suite's truths, for all kinds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-/// Transfers of fewer packets are not judged.
+/// Transfers with fewer packets are not scored.
 const LEAST_PACKETS: u64 = 50;
 
-/// The problem with one capture.
+/// An error with one capture.
 #[derive(Debug)]
 pub struct ScoreError(pub(crate) String);
 
@@ -25,14 +25,14 @@ impl fmt::Display for ScoreError {
 
 impl std::error::Error for ScoreError {}
 
-/// The statement of a command on one capture, beside the truth.
+/// A command's statement on one capture, compared with the truth.
 struct Judged {
     file: String,
     kind: String,
     policed: bool,
-    /// Where the capture was taken, and how much was lost in which stage: to understand a wrong answer by.
+    /// Where the capture was taken, and how much each stage lost, to explain a wrong answer.
     circumstances: String,
-    /// The cause stated for each judged transfer.
+    /// The stated cause of each scored transfer.
     causes: Vec<String>,
     headline: String,
     headline_right: bool,
@@ -45,7 +45,7 @@ struct Judged {
     parameters: Vec<(&'static str, f64, bool)>,
 }
 
-/// Run `command` (its words; the capture's path is added) on every capture in `folder` and print a table.
+/// Runs `command` (its words; the capture's path is appended) on every capture in `folder` and prints a table.
 pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), ScoreError> {
     let truths = truth_files(folder)?;
     let results = in_parallel(&truths, jobs, |path| judge_file(path, command));
@@ -60,7 +60,7 @@ pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), Score
     Ok(())
 }
 
-/// Do the same with every item, on this many threads. The results come in any order.
+/// Applies `work` to every item on this many threads. The results are in no particular order.
 pub(crate) fn in_parallel<I: Sync, R: Send>(
     items: &[I],
     jobs: usize,
@@ -73,7 +73,7 @@ pub(crate) fn in_parallel<I: Sync, R: Send>(
             scope.spawn(|| {
                 while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = of(item);
-                    // A poisoned lock means that another thread has panicked: the scope will say so.
+                    // A poisoned lock means that another thread has panicked, which the scope reports.
                     if let Ok(mut results) = results.lock() {
                         results.push(result);
                     }
@@ -84,7 +84,7 @@ pub(crate) fn in_parallel<I: Sync, R: Send>(
     results.into_inner().unwrap_or_default()
 }
 
-/// Run a command (its words) on captures and read the document that it prints.
+/// Runs a command (its words) on captures and parses the document that it prints.
 pub(crate) fn run_command(command: &[String], captures: &[PathBuf]) -> Result<Value, String> {
     let (program, arguments) = command.split_first().ok_or("no command given")?;
     let output = Command::new(program)
@@ -111,7 +111,7 @@ fn truth_files(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
     }
     if files.is_empty() {
         return Err(ScoreError(format!(
-            "{}: no *.truth.json here: make a suite first",
+            "{}: no *.truth.json here: make a suite first with `whydrop-simulate suite`",
             folder.display()
         )));
     }
@@ -154,7 +154,7 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
         .collect();
     let causes: Vec<String> = list(&report["verdicts"]).iter().map(cause).collect();
     let headline = causes.first().cloned().unwrap_or("none".into());
-    // What stands beside the headline counts for kinds that do not limit a flow by themselves.
+    // Verdicts besides the headline count for kinds that do not limit a flow by themselves.
     let aside = truth["aside"].as_bool().unwrap_or(false);
     let headline_right = right.contains(&headline.as_str())
         || (aside && causes.iter().any(|cause| right.contains(&cause.as_str())));
@@ -162,7 +162,7 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
     let behind = matches!(tap, "behind" | "receiver");
     Judged {
         file,
-        // Behind the hop a capture shows neither its delay nor what it dropped: a row of its own.
+        // Behind the hop a capture shows neither its delay nor its drops, so it gets a separate row.
         kind: format!(
             "{}{}",
             truth["kind"].as_str().unwrap_or_default(),
@@ -197,7 +197,7 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
     }
 }
 
-/// The parameters that the truth knows and the headline states.
+/// The parameters in the truth that the headline states.
 fn parameters(truth: &Value, verdicts: &Value) -> Vec<(&'static str, f64, bool)> {
     let names = [
         "rate_bps",
@@ -260,7 +260,7 @@ fn print_tables(mut judged: Vec<Judged>) {
         .map(|j| j.file.as_str())
         .collect();
     println!(
-        "a policer named where there is none: {} {}",
+        "a policer named although there is none: {} {}",
         accused.len(),
         accused.join(" ")
     );
@@ -279,7 +279,7 @@ fn print_tables(mut judged: Vec<Judged>) {
 
 fn print_wrong(judged: &[Judged]) {
     println!(
-        "\nnot right: capture, kind, headline, causes of the transfers, where taken and what was lost where"
+        "\nnot right: capture, kind, headline, causes of the transfers, place of the capture and losses by stage"
     );
     for j in judged
         .iter()

@@ -5,7 +5,7 @@ use whydrop_path::Ecn;
 /// Linux's default for a receive buffer of 6 MB.
 pub const WINDOW_SCALE: u8 = 7;
 
-/// Which of the two hosts of a connection a segment is for. Data flows from server to client.
+/// The host of a connection that a segment is sent to. Data flows from server to client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Toward {
     Client,
@@ -19,7 +19,7 @@ pub mod flags {
     pub const RST: u8 = 0x04;
     pub const PSH: u8 = 0x08;
     pub const ACK: u8 = 0x10;
-    /// RFC 3168, section 6.1: congestion is echoed, and the window was reduced for it.
+    /// RFC 3168, section 6.1: a mark is echoed, and the window was reduced for it.
     pub const ECE: u8 = 0x40;
     pub const CWR: u8 = 0x80;
 }
@@ -27,12 +27,12 @@ pub mod flags {
 /// Why data is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reason {
-    /// It never was before.
+    /// It was not sent before.
     #[default]
     New,
-    /// Thought lost by what was acknowledged.
+    /// Presumed lost because of acknowledgments.
     FastRetransmission,
-    /// Thought lost because the timer ran out.
+    /// Presumed lost because the timer expired.
     Timeout,
     /// To provoke an acknowledgment of the tail.
     TailLossProbe,
@@ -43,7 +43,7 @@ impl Reason {
         matches!(self, Self::Timeout | Self::TailLossProbe)
     }
 
-    /// The retransmissions among them.
+    /// The reasons that are retransmissions.
     pub const RETRANSMISSIONS: [Reason; 3] = [
         Reason::FastRetransmission,
         Reason::Timeout,
@@ -54,7 +54,7 @@ impl Reason {
         self != Reason::New
     }
 
-    /// The name in a truth.
+    /// The name in a truth file.
     pub fn name(self) -> &'static str {
         match self {
             Reason::New => "new",
@@ -68,7 +68,7 @@ impl Reason {
 /// A range of sequence numbers, `end` not included.
 pub type Range = (u64, u64);
 
-/// Up to four SACK blocks (three where timestamps take the room), a duplicate SACK first (RFC 2883).
+/// Up to four SACK blocks (three with timestamps), a duplicate SACK first (RFC 2883).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {
     blocks: [Range; 4],
@@ -88,8 +88,8 @@ impl SackBlocks {
     }
 }
 
-/// Sequence numbers count from 0 for the SYN, do not wrap, and are relative to their own direction; the capture
-/// writer adds the initial sequence numbers.
+/// Sequence numbers count from 0 for the SYN, do not wrap, and are relative to their own direction; the capture writer
+/// adds the initial sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
     /// Index of the connection, in the order of the scenario.
@@ -101,19 +101,19 @@ pub struct Segment {
     pub payload_bytes: u32,
     /// Receive window in bytes, unscaled.
     pub window_bytes: u32,
-    /// (TSval, TSecr), where the connection uses them.
+    /// (TSval, TSecr), if the connection uses them.
     pub timestamps: Option<(u32, u32)>,
     pub sack: SackBlocks,
     pub reason: Reason,
     /// IPv4 identification.
     pub identification: u16,
-    /// As it was sent; elements may have marked it since.
+    /// As sent; elements may have marked it since.
     pub ecn: Ecn,
-    /// For how long the receiver held this acknowledgment back, where it waited for a second segment or a timer.
-    pub held_ns: i64,
+    /// How long the receiver delayed this acknowledgment to wait for a second segment or a timer.
+    pub delay_ns: i64,
 }
 
-/// A UDP packet that captures show. All of them go the way of the data.
+/// A UDP packet that captures contain. All of them travel in the direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
     /// Index among the UDP flows.
@@ -140,7 +140,7 @@ impl Segment {
         }
     }
 
-    /// True if it does nothing but acknowledge.
+    /// True for a pure acknowledgment.
     pub fn is_pure_acknowledgment(&self) -> bool {
         self.payload_bytes == 0 && self.flags & !flags::ECE == flags::ACK
     }

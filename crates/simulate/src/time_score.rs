@@ -1,4 +1,4 @@
-//! Scoring an account of time against the simulator's own, from either end's capture alone.
+//! Scoring of an account of time against the simulator's own, from the capture at either end alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,16 @@ use crate::limiter::Limiter;
 use crate::pair::score::{capture, pair_folders};
 use crate::score::{ScoreError, in_parallel, list, run_command};
 
-/// A limiter's share of the time may be off by so much.
+/// The tolerance of a limiter's share of the time.
 const NEAR: f64 = 0.05;
 
-/// The account of a drawn transfer's first connection from one capture.
+/// The account of a transfer's first connection from one capture.
 struct Compared {
     name: String,
     point: &'static str,
-    /// Of all limiters the one that is off most, by how much, and the truth's share; `None` where nothing was stated.
+    /// The limiter with the largest error, that error, and the true share; `None` if no account was stated.
     worst: Option<(&'static str, f64, f64)>,
-    /// Limiters with a share in the truth or in what is stated, and how many of them are near.
+    /// Limiters with a share in the truth or in the statement, and how many of them are within the tolerance.
     shares: (usize, usize),
     largest: &'static str,
 }
@@ -30,7 +30,8 @@ impl Compared {
     }
 }
 
-/// Run `command` (its words; a capture is added) on each capture of the transfers in `folder` and print what is off.
+/// Runs `command` (its words; a capture is appended) on each capture of the transfers in `folder` and prints the
+/// errors.
 pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), ScoreError> {
     let folders = pair_folders(folder)?;
     let results = in_parallel(&folders, jobs, |folder| {
@@ -49,7 +50,7 @@ pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), Score
 fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, String> {
     let text = fs::read_to_string(folder.join("truth.json")).map_err(|e| e.to_string())?;
     let truth: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    // without the way back no acknowledgment is captured, so nothing can be told
+    // without the return path no acknowledgment is captured, so limiters cannot be determined
     if !truth["reverse_captured"].as_bool().unwrap_or(true) {
         return Ok(Vec::new());
     }
@@ -66,8 +67,8 @@ fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, St
 
 type Shares = BTreeMap<&'static str, f64>;
 
-/// The shares of limits that the simulator knows for the first connection, within what the capture holds of it: of a
-/// pause between transfers that it begins or ends in, nothing, nor of a wait for an answer that was asked for before.
+/// The true shares of limiters of the first connection within its captured part, without a pause between transfers at
+/// the capture's beginning or end, and without a wait for the answer to a request before it.
 fn shares(truth: &Value, point: &str) -> Option<Shares> {
     let capture = &truth["captures"][point];
     let begins_s = capture["begins_s"].as_f64().unwrap_or(f64::MIN);
@@ -183,7 +184,7 @@ fn print(compared: &[Compared]) {
         }
     }
     println!(
-        "\nnot near: capture, name, the limiter that is off most, by how much, its true share"
+        "\nnot near: capture, name, the limiter with the largest error, that error, its true share"
     );
     for c in compared.iter().filter(|c| !c.is_near()) {
         match c.worst {

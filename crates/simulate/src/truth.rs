@@ -1,4 +1,4 @@
-//! The truth, beside the capture that shows only a part of it.
+//! The truth that belongs to a capture, which shows only a part of it.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::limiter::Account;
 use crate::scenario::FlowConfig;
 use crate::segment::{Reason, Segment, Toward};
 
-/// Outcome of the data of one connection.
+/// The fate of one connection's data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlowTruth {
-    /// Data packets sent, retransmissions included.
+    /// Data packets sent, including retransmissions.
     pub sent: u64,
     pub retransmitted: u64,
     /// In the order of [`Reason::RETRANSMISSIONS`].
@@ -19,12 +19,12 @@ pub struct FlowTruth {
     pub lost_by_stage: Vec<u64>,
     /// Data packets that arrived with a mark, by the stage that set it (RFC 3168).
     pub marked_by_stage: Vec<u64>,
-    /// Of all that were lost, those sent since the capture began.
+    /// Of all losses, those sent since the capture began.
     pub lost_since_capture_began: u64,
-    /// Delivered with at least 5 ms, and a tenth of the least, more delay than the least.
+    /// Delivered with an excess delay of at least 5 ms and a tenth of the least delay.
     pub delayed: u64,
     pub delivered: u64,
-    /// Arrived although all of it had arrived before.
+    /// Arrived although all its data had arrived before.
     pub duplicate: u64,
     /// Arrived after a packet that was sent later.
     pub reordered: u64,
@@ -32,7 +32,7 @@ pub struct FlowTruth {
     pub payload_bytes: u64,
     pub first_data_ns: Option<i64>,
     pub last_data_ns: Option<i64>,
-    /// Its limiter, moment by moment.
+    /// Its limiters, moment by moment.
     pub account: Account,
 }
 
@@ -45,7 +45,7 @@ impl FlowTruth {
         self.lost_by_stage.iter().sum()
     }
 
-    /// Payload over the time from the first data packet sent to the last one delivered.
+    /// Payload divided by the time from the first data packet sent to the last one delivered.
     pub fn goodput_bps(&self) -> f64 {
         match (self.first_data_ns, self.last_data_ns) {
             (Some(first), Some(last)) if last > first => {
@@ -136,7 +136,7 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
                 truth.lost_since_capture_began +=
                     u64::from(packet.sent_ns >= history.capture_begins_ns);
             }
-            PacketFate::Underway | PacketFate::LostReturning => {}
+            PacketFate::InFlight | PacketFate::LostReturning => {}
         }
     }
     count_delayed(history, &arrivals, &mut truths);
@@ -147,7 +147,7 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         let truth = &mut truths[segment.flow];
         truth.delivered += 1;
         truth.last_data_ns = Some(time_ns);
-        // Segments keep their boundaries when retransmitted, so the first sequence number tells.
+        // Segments keep their boundaries when retransmitted, so the first sequence number identifies them.
         if seen[segment.flow].insert(segment.sequence) {
             truth.payload_bytes += u64::from(segment.payload_bytes);
         } else {

@@ -1,15 +1,15 @@
-//! The message in which the kernel last told of a socket: at most polls it says the same again, and is not read anew.
+//! The kernel's last message about a socket: most polls repeat it, and it is not parsed again.
 
 use std::ops::Range;
 
 use crate::info::AGES;
 use crate::message::{Socket, UNREAD};
 
-/// A message about a socket that has `tcp_info`.
+/// A message about a socket with `tcp_info`.
 #[derive(Clone, Debug)]
 pub struct Answer {
     message: Vec<u8>,
-    /// Where it tells how long ago things were, which changes by itself.
+    /// The position of ages of events, which change by themselves.
     ages: Range<usize>,
 }
 
@@ -27,8 +27,8 @@ impl Answer {
         Socket::parse(&self.message)
     }
 
-    /// Takes a message's place that says the same but for how long ago things were, and for timers that nobody reads;
-    /// false, and nothing is taken, if it says anything else.
+    /// Replaces the message by one that differs only in ages and timers, which are not used; returns false, and keeps
+    /// the old one, if anything else differs.
     pub fn repeated_by(&mut self, message: &[u8]) -> bool {
         let same = |range: Range<usize>| self.message.get(range.clone()) == message.get(range);
         let [first, second] = UNREAD;
@@ -51,7 +51,7 @@ mod tests {
     use crate::message::attribute;
     use crate::message::tests::message;
 
-    fn told() -> Vec<u8> {
+    fn sample() -> Vec<u8> {
         let attributes = [
             written(attribute::CONG, b"cubic\0"),
             written(attribute::INFO, &[3; 232]),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_message_that_differs_in_anything_that_is_read_is_no_repetition() {
-        let bytes = told();
+        let bytes = sample();
         let mut answer = Answer::of(&Socket::parse(&bytes).unwrap()).unwrap();
         assert!(answer.repeated_by(&bytes));
         for place in 0..bytes.len() {
@@ -70,15 +70,15 @@ mod tests {
             other[place] ^= 0x40;
             let repeated = answer.clone().repeated_by(&other);
             let says_the_same = Socket::parse(&other).is_some_and(|mut read| {
-                let told = Socket::parse(&bytes).unwrap();
-                let moved = told
+                let socket = Socket::parse(&bytes).unwrap();
+                let moved = socket
                     .info
                     .zip(read.info)
                     .is_none_or(|(one, two)| one.differs(&two));
-                (read.message, read.info) = (told.message, told.info);
-                !moved && read == told
+                (read.message, read.info) = (socket.message, socket.info);
+                !moved && read == socket
             });
-            // What nobody reads may differ: then it is read again, which does no harm.
+            // Unused bytes may differ: the message is then parsed again, which does no harm.
             assert!(!repeated || says_the_same, "byte {place}");
             assert!(repeated || !answer.ages.contains(&place), "byte {place}");
         }
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_tells_how_long_ago_things_are_now() {
-        let bytes = told();
+    fn a_repetition_updates_the_ages() {
+        let bytes = sample();
         let mut answer = Answer::of(&Socket::parse(&bytes).unwrap()).unwrap();
         let mut later = bytes.clone();
         let ages = answer.ages.clone();
         later[ages].fill(8);
-        // The timer that runs, and when it ends.
+        // The running timer, and when it ends.
         later[2..4].fill(1);
         later[52..56].fill(1);
         assert!(answer.repeated_by(&later));

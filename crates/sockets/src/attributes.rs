@@ -1,10 +1,10 @@
 //! Netlink attributes (linux/netlink.h, `struct nlattr`): a length, a type, and a payload, aligned to four bytes.
 
-/// The two top bits of a type say how its payload is to be read.
+/// The top two bits of a type are flags for its payload.
 const TYPE: u16 = 0x3fff;
 const HEADER: usize = 4;
 
-/// The attributes in some bytes, as (type, payload). Ends where a length makes no sense.
+/// The attributes in a byte string, as (type, payload). Ends at an invalid length.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
     left: &'a [u8],
@@ -28,7 +28,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// The next multiple of four, to which netlink aligns everything.
+/// The next multiple of four, netlink's alignment.
 pub fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }
@@ -58,7 +58,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An attribute as the kernel writes it, padded.
+    /// Encodes an attribute as the kernel does, with padding.
     pub(crate) fn written(kind: u16, payload: &[u8]) -> Vec<u8> {
         let mut bytes = ((HEADER + payload.len()) as u16).to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());

@@ -1,16 +1,17 @@
-//! A batch of what was seen since it was last taken, row by row as the tables of a recording have it.
+//! The rows collected since the last call, in the format of a recording's tables.
 
 use std::net::SocketAddr;
 
 use crate::sample::TcpSample;
 
-/// A connection as it is described. Its own flow is what this host sends; the next number is what it receives.
+/// The description of a connection. Its own flow number is for data that this host sends; the next number is for data
+/// that it receives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connection {
     pub flow: u32,
-    /// When it was there for sure.
+    /// When it certainly existed.
     pub seen_ns: i64,
-    /// True if it was there at the first poll.
+    /// True if it existed at the first poll.
     pub older: bool,
     pub local: SocketAddr,
     pub remote: SocketAddr,
@@ -27,7 +28,7 @@ pub struct Connection {
     pub mptcp_token: Option<u32>,
 }
 
-/// Payload that was acknowledged (of a connection's own flow), or received in order (of the next number).
+/// Payload that was acknowledged (for a connection's own flow), or received in order (for the next number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     pub flow: u32,
@@ -36,7 +37,7 @@ pub struct Interval {
     pub payload_bytes: u64,
 }
 
-/// A value that a congestion control reports of itself.
+/// A value that a congestion control reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
     pub flow: u32,
@@ -45,7 +46,7 @@ pub struct Value {
     pub value: f64,
 }
 
-/// A connection that is gone.
+/// A connection that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub flow: u32,
@@ -68,20 +69,20 @@ pub struct DatagramSample {
 pub struct Poll {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// Processor time that it took.
+    /// Processor time that the poll took.
     pub cpu_ns: i64,
-    /// Sockets that the kernel told of.
+    /// Sockets that the kernel listed.
     pub sockets: u32,
-    /// Polls that were due since the one before, and could not be made.
+    /// Polls due since the previous one that could not be made.
     pub missed: u64,
-    /// Sockets came or went meanwhile.
+    /// The list of sockets changed during the poll.
     pub interrupted: bool,
 }
 
-/// Everything that was seen and not taken yet.
+/// All rows not collected yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// New ones, and those of which something else is known now.
+    /// New connections, and those with a changed description.
     pub connections: Vec<Connection>,
     pub tcp: Vec<TcpSample>,
     pub intervals: Vec<Interval>,
@@ -89,12 +90,12 @@ pub struct Batch {
     pub ended: Vec<Ended>,
     pub datagrams: Vec<DatagramSample>,
     pub polls: Vec<Poll>,
-    /// Rows that were thrown away, because nobody took them.
+    /// Rows discarded because they were not collected.
     pub lost_rows: u64,
 }
 
 impl Batch {
-    /// Puts what was seen later behind it.
+    /// Appends later rows.
     pub fn append(&mut self, later: Batch) {
         self.connections.extend(later.connections);
         self.tcp.extend(later.tcp);
@@ -106,7 +107,7 @@ impl Batch {
         self.lost_rows += later.lost_rows;
     }
 
-    /// Throws all rows away when they occupy more than this; which connections there are is kept.
+    /// Discards all rows when they occupy more than this; the set of connections is kept.
     pub fn bound(&mut self, most_bytes: usize) {
         let bytes = size_of_val(self.tcp.as_slice())
             + size_of_val(self.intervals.as_slice())
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_takes_is_thrown_away_and_counted() {
+    fn uncollected_rows_are_discarded_and_counted() {
         let mut batch = Batch::default();
         for _ in 0..10_000 {
             batch.tcp.push(TcpSample::default());

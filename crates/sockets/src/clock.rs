@@ -1,8 +1,8 @@
-//! Time that never jumps: the wall clock as it was at the start, carried on by the time since boot.
+//! Time that never jumps: the wall clock at the start, continued by the time since boot.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since boot, those included in which the host slept: a recording of days outlives that.
+/// Nanoseconds since boot, including sleep, which may occur in a recording of days.
 pub fn since_boot_ns() -> i64 {
     read(ClockId::Boottime)
 }
@@ -12,14 +12,14 @@ pub fn thread_cpu_ns() -> i64 {
     read(ClockId::ThreadCPUTime)
 }
 
-/// Nanoseconds since the Unix epoch, which nobody sets while they are read.
+/// Nanoseconds since the Unix epoch, unaffected by changes of the system clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     epoch_minus_boot_ns: i64,
 }
 
 impl Clock {
-    /// Takes the wall clock as it is now.
+    /// Anchors the clock to the present wall-clock time.
     pub fn anchored() -> Clock {
         Clock {
             epoch_minus_boot_ns: read(ClockId::Realtime) - since_boot_ns(),

@@ -1,45 +1,45 @@
-//! Payload of one direction of a connection, put into intervals.
+//! Payload of one direction of a connection, divided into intervals.
 
 use crate::batch::{Batch, Interval};
 use crate::tracking::Settings;
 
-/// The interval that has begun. A rest is one interval, however long.
+/// The current interval. An idle time of any length is one interval.
 #[derive(Debug)]
 pub(crate) struct Counting {
-    /// The kernel's count as it is now; `None` if it does not count.
-    told_bytes: Option<u64>,
+    /// The kernel's present count; `None` if it does not count.
+    current_bytes: Option<u64>,
     start_ns: i64,
     /// Its count at the start.
     bytes: u64,
-    /// Up to here nothing came since the start.
+    /// No data arrived from the start until here.
     quiet_ns: Option<i64>,
-    /// True if a rest is an interval: else only after the first byte.
-    tells_rests: bool,
+    /// True if idle times are reported even before the first byte.
+    reports_rests: bool,
     /// True if there was an interval.
     any: bool,
 }
 
 impl Counting {
-    /// Begins with so many bytes at a moment.
-    pub fn begin(start_ns: i64, bytes: u64, tells_rests: bool) -> Counting {
+    /// Begins with a count at a given time.
+    pub fn begin(start_ns: i64, bytes: u64, reports_rests: bool) -> Counting {
         Counting {
-            told_bytes: None,
+            current_bytes: None,
             start_ns,
             bytes,
             quiet_ns: None,
-            tells_rests,
+            reports_rests,
             any: false,
         }
     }
 
-    /// Takes what the kernel counts now.
-    pub fn tell(&mut self, bytes: Option<u64>) {
-        self.told_bytes = bytes;
+    /// Stores the kernel's present count.
+    pub fn update(&mut self, bytes: Option<u64>) {
+        self.current_bytes = bytes;
     }
 
-    /// A poll at which that was so.
+    /// Registers a poll with the stored count.
     pub fn count(&mut self, flow: u32, time_ns: i64, settings: Settings, batch: &mut Batch) {
-        let Some(bytes) = self.told_bytes else {
+        let Some(bytes) = self.current_bytes else {
             return;
         };
         let rested_ns = self.quiet_ns.unwrap_or(self.start_ns);
@@ -57,14 +57,14 @@ impl Counting {
         self.end_interval(flow, bytes, time_ns, batch);
     }
 
-    /// Ends what has begun, at the end of the connection.
+    /// Ends the current interval at the end of the connection.
     pub fn flush(&mut self, flow: u32, time_ns: i64, batch: &mut Batch) {
-        let Some(bytes) = self.told_bytes else {
+        let Some(bytes) = self.current_bytes else {
             return;
         };
         self.end_rest(flow, batch);
-        if bytes > self.bytes || (self.tells_rests && !self.any) {
-            // Whoever came and went within one moment has no interval of no length.
+        if bytes > self.bytes || (self.reports_rests && !self.any) {
+            // A connection that begins and ends at the same moment gets no interval of zero length.
             self.end_interval(flow, bytes, time_ns.max(self.start_ns + 1), batch);
         }
     }
@@ -73,7 +73,7 @@ impl Counting {
         let Some(quiet_ns) = self.quiet_ns.take() else {
             return;
         };
-        if self.tells_rests {
+        if self.reports_rests {
             batch.intervals.push(Interval {
                 flow,
                 start_ns: self.start_ns,
@@ -93,6 +93,6 @@ impl Counting {
             payload_bytes: bytes.saturating_sub(self.bytes),
         });
         (self.start_ns, self.bytes) = (time_ns, bytes);
-        (self.tells_rests, self.any) = (true, true);
+        (self.reports_rests, self.any) = (true, true);
     }
 }

@@ -1,29 +1,29 @@
-//! Which sockets are wanted, in the kernel's own terms: a program of conditional jumps (linux/inet_diag.h,
-//! `INET_DIAG_REQ_BYTECODE`), so that of a million sockets only those that are wanted are copied out.
+//! A selection of sockets in the kernel's format: a program of conditional jumps (linux/inet_diag.h,
+//! `INET_DIAG_REQ_BYTECODE`), so that of a million sockets only the selected ones are copied.
 
 use std::net::IpAddr;
 
 use crate::message::Socket;
 
-/// The sockets that are wanted. Of each list any entry does; an empty list wants everything.
+/// The selected sockets. Any entry of each list suffices; an empty list selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Of either end.
+    /// Ports of either end.
     pub ports: Vec<u16>,
-    /// Of the other end.
+    /// Addresses of the remote end.
     pub networks: Vec<Network>,
-    /// Numbers of control groups (version 2), each without those in it.
+    /// Numbers of control groups (version 2), each without its descendants.
     pub cgroups: Vec<u64>,
 }
 
-/// The addresses that begin with the same bits.
+/// Addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     prefix_bits: u8,
 }
 
-/// More conditions than anybody writes; the program's jumps reach no farther than 64 KiB.
+/// The most conditions: the program's jumps reach 64 KiB.
 pub const MOST_CONDITIONS: usize = 512;
 
 const BC_JMP: u8 = 1;
@@ -37,7 +37,7 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
 impl Network {
-    /// `None` where the address does not have so many bits.
+    /// `None` if the address does not have this many bits.
     pub fn new(address: IpAddr, prefix_bits: u8) -> Option<Network> {
         let most = if address.is_ipv4() { 32 } else { 128 };
         (prefix_bits <= most).then_some(Network {
@@ -61,13 +61,13 @@ impl Network {
 }
 
 impl Filter {
-    /// How many conditions it has; see [`MOST_CONDITIONS`].
+    /// The number of its conditions; see [`MOST_CONDITIONS`].
     pub fn conditions(&self) -> usize {
         2 * self.ports.len() + self.networks.len() + self.cgroups.len()
     }
 
-    /// The same question, asked here: of sockets that the kernel tells of without being asked. What it does not tell of
-    /// them (the control group of a socket that is gone) is not wanted.
+    /// Applies the filter in user space, to sockets that the kernel reports unasked. Sockets with missing information
+    /// (the control group of a socket that is gone) are not selected.
     pub fn wants(&self, socket: &Socket<'_>) -> bool {
         let any = |list: bool, found: bool| list || found;
         any(
@@ -86,7 +86,7 @@ impl Filter {
         )
     }
 
-    /// The program; empty where everything is wanted.
+    /// The program; empty if everything is selected.
     pub fn bytecode(&self) -> Vec<u8> {
         let ports = self
             .ports
@@ -104,9 +104,9 @@ impl Filter {
     }
 }
 
-// A piece of the program goes on behind its end where it holds, and four bytes farther where it does not.
+// A piece of the program continues after its end if its condition is true, and four bytes further if it is false.
 
-/// One condition: where it does not hold, the jump goes four bytes behind its end.
+/// One condition: if it is false, the jump leads four bytes past its end.
 fn condition(code: u8, argument: &[u8]) -> Vec<u8> {
     let length = OPERATION + argument.len();
     let mut bytes = vec![code, length as u8];
@@ -138,7 +138,7 @@ fn cgroup(id: u64) -> Vec<u8> {
     condition(BC_CGROUP_COND, &id.to_ne_bytes())
 }
 
-/// Any of these: behind each but the last a jump to the end, which those that do not hold pass over.
+/// Combines conditions with "or": each but the last is followed by a jump to the end, which false conditions skip.
 fn any(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let pieces: Vec<_> = pieces.collect();
     let mut program = Vec::new();
@@ -156,12 +156,12 @@ fn any(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     program
 }
 
-/// Both of these; an empty one always holds.
+/// Combines two conditions with "and"; an empty one is always true.
 fn both(first: Vec<u8>, second: Vec<u8>) -> Vec<u8> {
     let mut program = first;
     let failed = program.len() + OPERATION;
     let mut place = 0;
-    // Where the first does not hold, the second does not matter.
+    // If the first is false, the second does not matter.
     while place < program.len() {
         let no = usize::from(u16::from_ne_bytes([program[place + 2], program[place + 3]]));
         if place + no == failed {
@@ -183,8 +183,8 @@ mod tests {
     use super::*;
     use crate::message::tests::message;
 
-    /// Runs a program as the kernel does (net/ipv4/inet_diag.c, `inet_diag_bc_run`); `None` where it would refuse it
-    /// (`inet_diag_bc_audit`).
+    /// Runs a program as the kernel does (net/ipv4/inet_diag.c, `inet_diag_bc_run`); `None` if it would refuse the
+    /// program (`inet_diag_bc_audit`).
     fn run(program: &[u8], local: SocketAddr, remote: SocketAddr, cgroup: u64) -> Option<bool> {
         let (mut place, end) = (0_usize, program.len());
         while place < end {
@@ -231,7 +231,7 @@ mod tests {
         };
         let condition =
             |code, no: u8| [&[code, 12, no, 0, 0, 0, 0, 0][..], &[0xbb, 1, 0, 0]].concat();
-        // The first goes on to the jump to the end where it holds, and else to the second.
+        // If the first is true, it leads to the jump to the end, otherwise to the second.
         let expected = [condition(7, 16), vec![1, 4, 16, 0], condition(8, 16)].concat();
         assert_eq!(filter.bytecode(), expected);
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn addresses() -> impl Strategy<Value = SocketAddr> {
-        // Few of each, so that they meet.
+        // Few of each, so that they coincide.
         let address = prop_oneof![
             (0_u8..4).prop_map(|last| IpAddr::from([192, 0, 2, last << 6])),
             (0_u16..4).prop_map(|last| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last << 14])),

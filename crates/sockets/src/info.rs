@@ -1,13 +1,13 @@
 //! `struct tcp_info` (linux/tcp.h), as far as a kernel fills it.
 //!
-//! The structure only ever grew at its end, so the length of what the kernel gives says which fields it has: 104 bytes
-//! since Linux 2.6, 192 with 4.9, 232 with 5.4, 248 with 6.7, 280 with 6.18.
+//! The structure has only grown at its end, so its length shows which fields it has: 104 bytes since Linux 2.6, 192
+//! with 4.9, 232 with 5.4, 248 with 6.7, 280 with 6.18.
 
-/// The longest version that is known; what a later kernel adds is left out.
+/// The longest known version; later additions are ignored.
 const LONGEST: usize = 280;
 /// Up to `tcpi_total_retrans`: every kernel since 2.6 has these.
 const SHORTEST: usize = 104;
-/// `tcpi_last_data_sent` to `tcpi_last_ack_recv`: how long ago things were, which changes by itself.
+/// `tcpi_last_data_sent` to `tcpi_last_ack_recv`: ages of events, which change by themselves.
 pub(crate) const AGES: std::ops::Range<usize> = 44..60;
 
 /// One reading of a connection's `tcp_info`.
@@ -18,7 +18,7 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// Takes the structure as the kernel gave it; `None` where it is shorter than any kernel's.
+    /// Parses the kernel's structure; `None` if it is shorter than any kernel's.
     pub fn parse(bytes: &[u8]) -> Option<TcpInfo> {
         if bytes.len() < SHORTEST {
             return None;
@@ -32,7 +32,7 @@ impl TcpInfo {
         })
     }
 
-    /// True if the other reading says anything else, but for how long ago things were.
+    /// True if the readings differ in anything except ages of events.
     pub fn differs(&self, other: &TcpInfo) -> bool {
         self.length != other.length
             || self.bytes[..AGES.start] != other.bytes[..AGES.start]
@@ -58,7 +58,7 @@ macro_rules! always {
     };
 }
 
-/// Fields that came later.
+/// Fields of later kernels.
 macro_rules! since {
     ($($(#[$doc:meta])* $name:ident: $kind:ty, $offset:literal;)*) => {
         impl TcpInfo {
@@ -74,9 +74,9 @@ always! {
     state: u8, 0;
     /// See [`crate::sample::congestion_state_name`].
     congestion_state: u8, 1;
-    /// Timeouts in a row that are not recovered from.
+    /// Consecutive timeouts without recovery.
     retransmits: u8, 2;
-    /// Zero-window or keepalive probes in a row without an answer.
+    /// Consecutive unanswered zero-window or keepalive probes.
     probes: u8, 3;
     /// How often the retransmission timeout was doubled.
     backoff: u8, 4;
@@ -139,13 +139,13 @@ since! {
 const TCPI_OPT_ECN: u8 = 8;
 
 impl TcpInfo {
-    /// True if both ends agreed to use explicit congestion notification.
+    /// True if both ends negotiated explicit congestion notification.
     pub fn uses_ecn(&self) -> bool {
         self.options() & TCPI_OPT_ECN != 0
     }
 
-    /// True if the application, and not the network, limited the latest measurement of the delivery rate; in a byte
-    /// that was unused before Linux 4.9.
+    /// True if the application, not the network, limited the latest measurement of the delivery rate; in a byte that
+    /// was unused before Linux 4.9.
     pub fn delivery_rate_app_limited(&self) -> Option<bool> {
         self.delivery_rate_bytes().map(|_| self.bytes[7] & 1 != 0)
     }
@@ -155,7 +155,7 @@ impl TcpInfo {
 mod tests {
     use super::*;
 
-    /// A structure whose byte at each place is the place.
+    /// A structure with each byte equal to its position.
     fn counted(length: usize) -> Vec<u8> {
         (0..length).map(|place| place as u8).collect()
     }

@@ -1,10 +1,11 @@
-//! Sockets of this host as its kernel knows them: `tcp_info`, congestion control, buffers, drops.
+//! Sockets of this host as the kernel reports them: `tcp_info`, congestion control, buffers, drops.
 //!
-//! One reading of `struct tcp_info` ([`info`]) for whoever has it: from a socket of one's own ([`own`]), or from the
-//! kernel's answer to `sock_diag(7)` for the sockets of every process ([`message`], [`request`], [`netlink`]). The
-//! [`sampler`] asks at even times and keeps what changed.
+//! One parser of `struct tcp_info` ([`info`]) serves both sources: a process's own socket ([`own`]), and the kernel's
+//! answer to `sock_diag(7)` for the sockets of every process ([`message`], [`request`], [`netlink`]). The [`sampler`]
+//! polls at regular times and stores changes.
 //!
-//! Layouts: `include/uapi/linux/{tcp,inet_diag,sock_diag,mptcp}.h`. What a kernel does not tell is `None`, never zero.
+//! Layouts: `include/uapi/linux/{tcp,inet_diag,sock_diag,mptcp}.h`. Values that a kernel does not report are `None`,
+//! never zero.
 
 pub mod answer;
 pub mod attributes;

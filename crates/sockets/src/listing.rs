@@ -1,17 +1,17 @@
-//! The things that are known of sockets, by their cookies, and in the order in which the kernel lists them.
+//! A map of sockets by their cookies that exploits the order in which the kernel lists them.
 //!
-//! The kernel lists thousands in the same order at every poll. So what comes next is, as a rule, what came next before: it
-//! lies behind it in memory, and needs no look-up.
+//! The kernel lists thousands of sockets in the same order at every poll. The next socket is usually the one that was
+//! next before: it is adjacent in memory and needs no look-up.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Something of each of these sockets.
+/// One value for each socket.
 #[derive(Debug)]
 pub(crate) struct Listing<T> {
     all: Vec<(u64, T)>,
     places: HashMap<u64, usize, BuildHasherDefault<CookieHasher>>,
-    /// Behind the one that was asked for last.
+    /// The entry after the last one accessed.
     next: usize,
 }
 
@@ -42,7 +42,7 @@ impl<T> Listing<T> {
         self.all.get_mut(place).map(|(_, one)| one)
     }
 
-    /// Puts a new one behind the others.
+    /// Appends a new entry.
     pub fn insert(&mut self, cookie: u64, one: T) {
         self.places.insert(cookie, self.all.len());
         self.all.push((cookie, one));
@@ -57,7 +57,7 @@ impl<T> Listing<T> {
         Some(one)
     }
 
-    /// Removes those for which `stays` is false.
+    /// Removes the entries for which `stays` is false.
     pub fn retain(&mut self, mut stays: impl FnMut(&mut T) -> bool) {
         let before = self.all.len();
         self.all.retain_mut(|(_, one)| stays(one));
@@ -72,7 +72,7 @@ impl<T> Listing<T> {
     }
 }
 
-/// Cookies are the kernel's own numbers, one after the other: nobody can choose them so that they collide.
+/// Cookies are the kernel's own consecutive numbers: they cannot be chosen to collide.
 #[derive(Debug, Default)]
 pub(crate) struct CookieHasher(u64);
 
@@ -88,7 +88,8 @@ impl Hasher for CookieHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the high bits differ, which the map uses too.
+        // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the high bits differ, which the map uses
+        // too.
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

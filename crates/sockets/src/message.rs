@@ -1,4 +1,4 @@
-//! Messages of `sock_diag` on one socket (linux/inet_diag.h, `struct inet_diag_msg`), and those around them.
+//! Messages of `sock_diag` about one socket (linux/inet_diag.h, `struct inet_diag_msg`), and control messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,16 +11,16 @@ const DIAG_MESSAGE: usize = 72;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Places in the message that nobody reads: which timer runs and how often it did, and when it ends.
+/// Unused parts of the message: which timer runs, how often it did, and when it ends.
 pub(crate) const UNREAD: [std::ops::Range<usize>; 2] = [2..4, 52..56];
 const COOKIE: usize = 44;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-/// Sockets came or went while the kernel listed them, so that one may be missing, or told twice.
+/// Sockets were created or closed during the listing, so one may be missing or listed twice.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
-/// `INET_DIAG_*`: the attributes behind the message.
+/// `INET_DIAG_*`: the attributes that follow the message.
 pub(crate) mod attribute {
     pub const INFO: u16 = 2;
     pub const VEGASINFO: u16 = 3;
@@ -42,17 +42,17 @@ const MPTCP_SUBFLOW_ATTR_TOKEN_LOC: u16 = 2;
 /// One message of a netlink datagram.
 #[derive(Debug, PartialEq)]
 pub enum Message<'a> {
-    /// Its payload is read by [`Socket::parse`].
+    /// The payload for [`Socket::parse`].
     Socket(&'a [u8]),
     /// The list is complete.
     Done { interrupted: bool },
     /// The kernel refuses, with a number of errno(3).
     Refused { errno: i32 },
-    /// Something that nobody asked for.
+    /// An unrequested message.
     Other,
 }
 
-/// The messages of a datagram. Ends where a length makes no sense.
+/// The messages of a datagram. Ends at an invalid length.
 pub fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut left = datagram;
     std::iter::from_fn(move || {
@@ -62,7 +62,7 @@ pub fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
         left = left.get(aligned(length)..).unwrap_or_default();
         let interrupted = flags & NLM_F_DUMP_INTR != 0;
         Some(match kind {
-            // A list that could not be made ends with a number as well.
+            // A list that could not be made also ends with an error number.
             NLMSG_DONE | NLMSG_ERROR => match u32_at(payload, 0).map_or(0, |errno| errno as i32) {
                 0 => Message::Done { interrupted },
                 errno => Message::Refused {
@@ -75,40 +75,40 @@ pub fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// One socket as the kernel describes it. What it does not tell is `None`.
+/// One socket as the kernel describes it. Unreported values are `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Socket<'a> {
-    /// The message as it came.
+    /// The message itself.
     pub message: &'a [u8],
     /// `TCP_ESTABLISHED` (1) to `TCP_NEW_SYN_RECV` (12).
     pub state: u8,
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    /// The socket's identity: no other of this host has it until it restarts.
+    /// The socket's identity: unique on this host until it restarts.
     pub cookie: u64,
     pub interface: Option<u32>,
     pub uid: u32,
-    /// 0 for a socket that belongs to no process: not accepted yet, or closed.
+    /// 0 for a socket without a process: not accepted yet, or closed.
     pub inode: u32,
-    /// TCP: what the application has not read. UDP: the same with the kernel's own overhead.
+    /// TCP: data not read by the application. UDP: the same with the kernel's overhead.
     pub receive_queue_bytes: u32,
-    /// TCP: what was not acknowledged.
+    /// TCP: unacknowledged data.
     pub send_queue_bytes: u32,
     pub protocol: Option<u8>,
     pub info: Option<TcpInfo>,
-    /// Where in the message that begins.
+    /// Where that begins in the message.
     pub info_at: Option<usize>,
     pub memory: Option<Memory>,
     pub congestion_control: Option<&'a str>,
     pub control_state: Option<ControlState>,
-    /// The byte of the IP header that holds the DSCP, as the application set it.
+    /// The byte of the IP header with the DSCP, as the application set it.
     pub traffic_class: Option<u8>,
-    /// Told only to who may administer the network.
+    /// Reported only with `CAP_NET_ADMIN`.
     pub mark: Option<u32>,
     pub cgroup_id: Option<u64>,
     /// The upper-layer protocol in the socket: `tls`, `mptcp`.
     pub upper_layer: Option<&'a str>,
-    /// Of a subflow of a Multipath TCP connection: this host's token of the connection (RFC 8684).
+    /// For a subflow of a Multipath TCP connection: this host's token of the connection (RFC 8684).
     pub mptcp_token: Option<u32>,
 }
 
@@ -124,7 +124,7 @@ pub struct Memory {
     pub drops: Option<u32>,
 }
 
-/// The state that a congestion control reports of itself (`union tcp_cc_info`).
+/// State reported by a congestion control (`union tcp_cc_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlState {
     Vegas {
@@ -134,22 +134,21 @@ pub enum ControlState {
     },
     Dctcp {
         ce_state: u16,
-        /// Of 1024.
+        /// In units of 1/1024.
         alpha: u32,
     },
     Bbr {
         bandwidth_bytes: u64,
         min_rtt_us: u32,
-        /// Of 256.
+        /// In units of 1/256.
         pacing_gain: u32,
-        /// Of 256.
+        /// In units of 1/256.
         window_gain: u32,
     },
 }
 
 impl<'a> Socket<'a> {
-    /// Reads the payload of a message of type `SOCK_DIAG_BY_FAMILY`; `None` where it is too short, or of another
-    /// family than IP.
+    /// Parses the payload of a message of type `SOCK_DIAG_BY_FAMILY`; `None` if it is too short, or not for IP.
     pub fn parse(payload: &'a [u8]) -> Option<Socket<'a>> {
         let head = payload.get(..DIAG_MESSAGE)?;
         let family = head[0];
@@ -195,7 +194,7 @@ impl<'a> Socket<'a> {
             attribute::VEGASINFO | attribute::DCTCPINFO | attribute::BBRINFO => {
                 self.control_state = ControlState::parse(kind, value);
             }
-            // An IPv6 socket may have both; its own is the traffic class.
+            // An IPv6 socket may have both; the traffic class takes precedence.
             attribute::TOS if self.traffic_class.is_none() => {
                 self.traffic_class = value.first().copied();
             }
@@ -243,7 +242,7 @@ impl ControlState {
     fn parse(kind: u16, value: &[u8]) -> Option<ControlState> {
         let number = |index: usize| u32_at(value, 4 * index);
         match kind {
-            // Both begin with whether they are in use: a connection may fall back to another one.
+            // Both begin with a flag that they are in use: a connection may fall back to another control.
             attribute::VEGASINFO if number(0)? != 0 => Some(ControlState::Vegas {
                 rtt_count: number(1)?,
                 rtt_us: number(2)?,
@@ -264,13 +263,13 @@ impl ControlState {
     }
 }
 
-/// The identity of the socket that a message is about.
+/// The identity of the socket in a message.
 pub(crate) fn cookie(message: &[u8]) -> Option<u64> {
     let (low, high) = (u32_at(message, COOKIE)?, u32_at(message, COOKIE + 4)?);
     Some(u64::from(low) | u64::from(high) << 32)
 }
 
-/// An address in network order. An IPv4 connection of an IPv6 socket is one of IPv4.
+/// An address in network order. An IPv4-mapped address becomes IPv4.
 fn address(family: u8, address: &[u8], port: &[u8]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes(port.try_into().ok()?);
     let address = match family {
@@ -331,7 +330,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_message_says_who_talks_to_whom_and_what_waits() {
+    fn a_message_contains_both_ends_and_the_queues() {
         let bytes = message(0x1_0000_0002, 42, &[]);
         let socket = Socket::parse(&bytes).unwrap();
         assert_eq!(socket.local, "192.0.2.1:4660".parse().unwrap());
@@ -386,7 +385,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_congestion_control_tells_its_state() {
+    fn a_congestion_control_reports_its_state() {
         let state = |kind, numbers_: &[u32]| {
             Socket::parse(&message(1, 0, &[written(kind, &numbers(numbers_))]))
                 .unwrap()
@@ -409,7 +408,7 @@ pub(crate) mod tests {
                 min_rtt_us: 2000
             })
         );
-        // Vegas that is not in use, and BBR cut short.
+        // Vegas that is not in use, and a truncated BBR.
         assert_eq!(state(attribute::VEGASINFO, &[0, 8, 3000, 2000]), None);
         assert_eq!(state(attribute::BBRINFO, &[5, 1, 20_000, 739]), None);
     }

@@ -1,4 +1,4 @@
-//! The socket over which the kernel answers, netlink(7): little more than system calls.
+//! The netlink(7) socket over which the kernel answers: a thin layer over system calls.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use rustix::net::{
 use crate::clock::since_boot_ns;
 use crate::message::{Message, Socket, messages};
 
-/// The kernel fills no more than 32 KiB at once.
+/// The kernel writes at most 32 KiB at once.
 const ROOM: usize = 64 * 1024;
-/// The kernel answers at once; what takes longer never comes.
+/// The kernel answers immediately; a longer wait means that no answer will arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Sockets that close between two polls, at some 1 kB each.
+/// Room for reports of sockets that close between two polls, at about 1 kB each.
 const DESTROYED_ROOM: usize = 8 * 1024 * 1024;
 
 /// `SKNLGRP_INET_TCP_DESTROY`, `SKNLGRP_INET6_TCP_DESTROY` (linux/sock_diag.h), one bit a group.
@@ -26,7 +26,7 @@ const DESTROYED: u32 = 1 << 0 | 1 << 2;
 /// How a list of sockets ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Sockets came or went meanwhile, so that one may be missing, or told twice.
+    /// Sockets were created or closed during the listing, so one may be missing or listed twice.
     pub interrupted: bool,
 }
 
@@ -36,10 +36,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// To ask for lists of sockets.
+    /// Opens a socket for requesting lists of sockets.
     ///
     /// # Errors
-    /// Where there are no such sockets (seccomp, a kernel without them), or no descriptors left.
+    /// Such sockets are not permitted (seccomp) or not supported by the kernel, or no descriptors are left.
     pub fn open() -> io::Result<Netlink> {
         let descriptor = net::socket_with(
             AddressFamily::NETLINK,
@@ -54,13 +54,13 @@ impl Netlink {
         })
     }
 
-    /// To be told of TCP sockets that come to their end, with all that they counted.
+    /// Opens a socket that receives the final counters of closing TCP sockets.
     ///
     /// # Errors
-    /// As [`Netlink::open`]; or where the kernel does not tell of them.
+    /// As for [`Netlink::open`]; or the kernel does not report closing sockets.
     pub fn open_for_destroyed() -> io::Result<Netlink> {
         let opened = Netlink::open()?;
-        // More than the system's limit is for administrators; what it gives is taken.
+        // Exceeding the system's limit needs privileges; without them the limit applies.
         if sockopt::set_socket_recv_buffer_size_force(&opened.descriptor, DESTROYED_ROOM).is_err() {
             sockopt::set_socket_recv_buffer_size(&opened.descriptor, DESTROYED_ROOM)?;
         }
@@ -68,11 +68,12 @@ impl Netlink {
         Ok(opened)
     }
 
-    /// Asks, and calls `each` for the message about every socket ([`Socket::parse`]), with the moment (since boot) at which the kernel looked at it: it
-    /// makes each piece of the answer while the one before is handed out.
+    /// Sends a request, and calls `each` for the message about every socket ([`Socket::parse`]), with the time (since
+    /// boot) at which the kernel read it: the kernel prepares each part of the answer while the previous one is
+    /// processed.
     ///
     /// # Errors
-    /// The kernel refuses the question, or there is no answer.
+    /// The kernel refuses the request, or there is no answer.
     pub fn dump(
         &mut self,
         question: &[u8],
@@ -98,12 +99,12 @@ impl Netlink {
         }
     }
 
-    /// Calls `each` for every socket that the kernel has told of; whether some were lost, because nobody listened in
-    /// time.
+    /// Calls `each` for every closed socket that the kernel has reported; returns whether some were lost because they
+    /// were not read in time.
     ///
     /// # Errors
-    /// Those of recv(2).
-    pub fn told(&mut self, mut each: impl FnMut(&Socket<'_>)) -> io::Result<bool> {
+    /// The errors of recv(2).
+    pub fn closed(&mut self, mut each: impl FnMut(&Socket<'_>)) -> io::Result<bool> {
         let mut lost = false;
         loop {
             let length = match self.receive(RecvFlags::DONTWAIT) {

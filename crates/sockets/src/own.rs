@@ -1,4 +1,4 @@
-//! `TCP_INFO` and the memory of a socket of one's own, by getsockopt(2).
+//! `TCP_INFO` and the memory of this process's own socket, by getsockopt(2).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,28 +6,28 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use crate::info::TcpInfo;
 use crate::message::Memory;
 
-/// More than any kernel's `struct tcp_info` has.
+/// Larger than any kernel's `struct tcp_info`.
 const ROOM: usize = 512;
 /// asm-generic/socket.h; the libc crate lacks it.
 const SO_MEMINFO: libc::c_int = 55;
 
-/// Reads its state.
+/// Reads the socket's state.
 ///
 /// # Errors
-/// Those of `getsockopt`; a structure shorter than any kernel's is `InvalidData`.
+/// The errors of `getsockopt`; a structure shorter than any kernel's is `InvalidData`.
 pub fn read(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let (bytes, length) = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     TcpInfo::parse(&bytes[..length])
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "TCP_INFO is too short"))
 }
 
-/// Reads how much memory its buffers may use and do use; `None` before Linux 4.12, which does not tell.
+/// Reads the limits and use of its buffers' memory; `None` before Linux 4.12.
 pub fn memory(socket: BorrowedFd<'_>) -> Option<Memory> {
     let (bytes, length) = option(socket, libc::SOL_SOCKET, SO_MEMINFO).ok()?;
     Memory::parse(&bytes[..length])
 }
 
-/// The bytes of a socket option, and how many they are.
+/// The bytes of a socket option, and their number.
 fn option(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_stands_in_a_send_buffer_and_how_large_that_may_be() {
+    fn the_kernel_reports_the_use_and_the_limit_of_a_send_buffer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_server, _) = listener.accept().unwrap();

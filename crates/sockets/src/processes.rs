@@ -1,14 +1,14 @@
-//! Which process has which socket, by proc(5). Of other users' processes only an administrator is told.
+//! The processes that own sockets, from proc(5). Other users' processes are visible to administrators only.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A process that has a socket open.
+/// A process with a socket open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pid: u32,
-    /// As the kernel has it: its first 15 bytes.
+    /// The kernel's name of it: the first 15 bytes.
     name: String,
     /// Of version 2, such as `/system.slice/nginx.service`.
     cgroup: Option<String>,
@@ -28,7 +28,7 @@ impl Owner {
     }
 }
 
-/// The owners of sockets, by the sockets' inodes; of a socket that several processes share the one that began first.
+/// The owners of sockets, by the sockets' inodes. For a shared socket, the process that began first.
 pub fn owners(inodes: &HashSet<u32>) -> HashMap<u32, Owner> {
     owners_in(Path::new("/proc"), inodes)
 }
@@ -65,17 +65,17 @@ fn described(proc: &Path, pid: u32) -> Owner {
     }
 }
 
-/// Some processes with all that they start, and the sockets that these have open.
+/// Some processes with all their descendants, and the sockets that these have open.
 #[derive(Debug)]
 pub struct Family {
     proc: PathBuf,
-    /// When each began (in the kernel's ticks since boot): a number is given to another process in time.
+    /// When each began (in the kernel's ticks since boot), because process numbers are reused.
     members: HashMap<u32, u64>,
     sockets: HashSet<u32>,
 }
 
 impl Family {
-    /// Of these processes, as they are now.
+    /// The family of these processes, as it is now.
     pub fn of(pids: &[u32]) -> Family {
         Family::of_in(Path::new("/proc"), pids)
     }
@@ -89,26 +89,26 @@ impl Family {
         }
     }
 
-    /// True if none of them is left.
+    /// True if all of them have ended.
     pub fn is_gone(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Forgets those that are gone: less than [`Family::refresh`], which finds new ones.
+    /// Forgets the processes that have ended. This costs less than [`Family::refresh`], which also finds new ones.
     pub fn forget_gone(&mut self) {
         let proc = &self.proc;
         self.members
             .retain(|pid, began| status(proc, *pid).is_some_and(|status| status.began == *began));
     }
 
-    /// Looks again who belongs to it and what they have open.
+    /// Updates the members and their open sockets.
     pub fn refresh(&mut self) {
         let all: HashMap<u32, Status> = pids(&self.proc)
             .filter_map(|pid| Some((pid, status(&self.proc, pid)?)))
             .collect();
         self.members
             .retain(|pid, began| all.get(pid).is_some_and(|status| status.began == *began));
-        // A child of a child is found in the round after its parent.
+        // A child's child is found in the round after its parent.
         loop {
             let children: Vec<(u32, u64)> = all
                 .iter()
@@ -146,10 +146,10 @@ fn status(proc: &Path, pid: u32) -> Option<Status> {
 }
 
 fn parse_stat(text: &str) -> Option<Status> {
-    // The name may hold anything, brackets too; behind the last one the fields are counted from 3 on.
+    // The name may contain anything, even brackets; after the last one the fields are counted from 3 on.
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
-    // One that has ended is there until its parent asks for it, and has nothing open.
+    // A process that has ended exists until its parent collects it, without open files.
     if matches!(fields.next()?, "Z" | "X") {
         return None;
     }
@@ -179,7 +179,7 @@ fn parse_link(target: &str) -> Option<u32> {
         .ok()
 }
 
-/// The names in a folder; none of one that may not be read, or is gone.
+/// The names in a folder; empty if it may not be read, or has disappeared.
 fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
     fs::read_dir(folder)
         .into_iter()
@@ -227,7 +227,7 @@ mod tests {
         assert!(family.has(inode(&listener)));
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it started may run on, and belongs to it still.
+        // A process that it started may continue, and still belongs to the family.
         family.refresh();
         for pid in family.members.keys() {
             let _ = Command::new("kill").arg(pid.to_string()).status();

@@ -1,11 +1,11 @@
-//! Questions to `sock_diag(7)`: which sockets, and what to tell of them.
+//! Requests to `sock_diag(7)`: which sockets to list, and which information to include.
 
 use crate::attributes::aligned;
 use crate::message::attribute;
 
 pub const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// The older question: of TCP alone, and of both families at once. The kernel looks through the table of all its connections
-/// for each question, which takes longer than to tell of a thousand of them.
+/// The older request: for TCP alone, and both families at once. The kernel scans its whole connection table for each
+/// request, which takes longer than reporting a thousand connections.
 pub const TCPDIAG_GETSOCK: u16 = 18;
 const NLM_F_REQUEST: u16 = 1;
 /// `NLM_F_ROOT | NLM_F_MATCH`.
@@ -23,19 +23,19 @@ pub enum Family {
     Ipv6 = 10,
 }
 
-/// One bit a state, as `1 << TCP_ESTABLISHED`. Connections that have, had or will have two ends; without TIME-WAIT,
-/// which has nothing to tell, and listeners, which are none.
+/// One bit per state, as `1 << TCP_ESTABLISHED`: all states of connections, without TIME-WAIT, which has no
+/// information, and without listeners.
 const CONNECTIONS: u32 = (1 << 1)    // established
     | (1 << 2) | (1 << 3)                // SYN sent, received
     | (1 << 4) | (1 << 5)                // FIN-WAIT-1, FIN-WAIT-2
     | (1 << 8) | (1 << 9) | (1 << 11); // CLOSE-WAIT, LAST-ACK, CLOSING
-/// UDP sockets with a peer are `TCP_ESTABLISHED`, those without `TCP_CLOSE`.
+/// UDP sockets with a peer are `TCP_ESTABLISHED`, those without are `TCP_CLOSE`.
 const DATAGRAMS: u32 = (1 << 1) | (1 << 7);
 
-/// The question for all TCP connections, of IPv4 and IPv6, for which the program ([`crate::filter`]) holds; as
-/// `struct inet_diag_req`.
+/// The request for all TCP connections, over IPv4 and IPv6, that the program selects ([`crate::filter`]); as `struct
+/// inet_diag_req`.
 pub fn connections(program: &[u8]) -> Vec<u8> {
-    // The kernel does not ask for the family where a list is wanted.
+    // The kernel ignores the family for a list.
     let mut request = vec![Family::Ipv4 as u8, 0, 0, OF_CONNECTIONS];
     request.extend(SOCKET_ID);
     request.extend(CONNECTIONS.to_ne_bytes());
@@ -43,7 +43,7 @@ pub fn connections(program: &[u8]) -> Vec<u8> {
     question(TCPDIAG_GETSOCK, &request, program)
 }
 
-/// The question for all UDP sockets of a family, as `struct inet_diag_req_v2`.
+/// The request for all UDP sockets of a family, as `struct inet_diag_req_v2`.
 pub fn datagrams(family: Family, program: &[u8]) -> Vec<u8> {
     let mut request = vec![family as u8, IPPROTO_UDP, bit(attribute::SKMEMINFO), 0];
     request.extend(DATAGRAMS.to_ne_bytes());
@@ -62,7 +62,7 @@ fn question(kind: u16, request: &[u8], program: &[u8]) -> Vec<u8> {
     bytes.extend((length as u32).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    // Number and sender: there is one question at a time on each socket.
+    // Number and sender: there is one request at a time on each socket.
     bytes.extend([0; 8]);
     bytes.extend(request);
     if !program.is_empty() {
@@ -74,8 +74,8 @@ fn question(kind: u16, request: &[u8], program: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The extensions to report beside the message itself. `INET_DIAG_MEMINFO` is a part of `INET_DIAG_SKMEMINFO`; the
-/// states of DCTCP and BBR come with `INET_DIAG_VEGASINFO`.
+/// The extensions to include. `INET_DIAG_MEMINFO` is a part of `INET_DIAG_SKMEMINFO`; the states of DCTCP and BBR come
+/// with `INET_DIAG_VEGASINFO`.
 const OF_CONNECTIONS: u8 = bit(attribute::INFO)
     | bit(attribute::VEGASINFO)
     | bit(attribute::CONG)

@@ -10,7 +10,7 @@ const NO_THRESHOLD: u32 = 0x7fff_ffff;
 /// `tcpi_min_rtt` before the first measurement.
 const NO_RTT: u32 = u32::MAX;
 
-/// One end's state of a connection. What the kernel does not tell is `None`; counters are since the connection began.
+/// The state of a connection at one end. Unreported values are `None`; counters are since the connection began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TcpSample {
     pub flow: u32,
@@ -50,7 +50,7 @@ pub struct TcpSample {
     pub since_data_sent_ns: i64,
     pub since_data_received_ns: i64,
     pub since_ack_received_ns: i64,
-    /// Null until there was data to measure it by.
+    /// Null until there was data to measure it.
     pub receive_rtt_ns: Option<i64>,
     pub receive_space_bytes: u32,
     pub max_pacing_rate_bps: Option<f64>,
@@ -64,9 +64,9 @@ pub struct TcpSample {
     pub duplicate_sacks: Option<u32>,
     pub reordering_seen: Option<u32>,
     pub out_of_order_packets: Option<u32>,
-    /// The window that the other end grants this one.
+    /// The window that the peer grants.
     pub send_window_bytes: Option<u32>,
-    /// The window that this end grants the other one.
+    /// The window that this end grants.
     pub receive_window_bytes: Option<u32>,
     pub rehashed: Option<u32>,
     pub timeouts: Option<u32>,
@@ -83,7 +83,7 @@ pub struct TcpSample {
 }
 
 impl TcpSample {
-    /// Of a reading alone, as one has it of one's own socket.
+    /// From a reading alone, as for a process's own socket.
     pub fn of_info(info: &TcpInfo, flow: u32, time_ns: i64) -> TcpSample {
         TcpSample {
             flow,
@@ -146,7 +146,7 @@ impl TcpSample {
         }
     }
 
-    /// Of a socket that the kernel described, with its queues and memory.
+    /// From a socket that the kernel described, with its queues and memory.
     pub fn of_socket(
         info: &TcpInfo,
         queues: (u32, u32),
@@ -161,7 +161,7 @@ impl TcpSample {
         }
     }
 
-    /// With what the socket's buffers hold and may hold.
+    /// Adds the use and limits of the socket's buffers.
     #[must_use]
     pub fn with_memory(self, memory: Option<Memory>) -> TcpSample {
         TcpSample {
@@ -175,8 +175,8 @@ impl TcpSample {
     }
 }
 
-/// The values that a congestion control reports of itself, as (key, value) of the recording's table `values`. Keys that
-/// Flent has too are spelled as there.
+/// The values that a congestion control reports, as (key, value) of the recording's table `values`. Keys that Flent
+/// also has are spelled as there.
 pub fn control_values(state: ControlState) -> Vec<(&'static str, f64)> {
     let ms = |micros: u32| f64::from(micros) / 1e3;
     match state {
@@ -199,7 +199,7 @@ pub fn control_values(state: ControlState) -> Vec<(&'static str, f64)> {
             pacing_gain,
             window_gain,
         } => vec![
-            // Megabits a second, as Flent has it.
+            // Megabits per second, as in Flent.
             ("tcp_bbr_bw", bandwidth_bytes as f64 * 8.0 / 1e6),
             ("tcp_bbr_mrtt", ms(min_rtt_us)),
             ("tcp_bbr_pacing_gain", f64::from(pacing_gain) / 256.0),
@@ -208,12 +208,12 @@ pub fn control_values(state: ControlState) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// True if a socket is of a connection's client and server alike; listeners and what waits are not.
+/// True if a socket has both ends; false for listeners and pending requests.
 pub fn has_peer(socket: &Socket<'_>) -> bool {
     socket.remote.port() != 0
 }
 
-/// The state of RFC 9293 by the kernel's number (net/tcp_states.h).
+/// The state of RFC 9293 for the kernel's number (net/tcp_states.h).
 pub fn state_name(state: u8) -> Option<&'static str> {
     const NAMES: [&str; 12] = [
         "established",
@@ -232,7 +232,7 @@ pub fn state_name(state: u8) -> Option<&'static str> {
     NAMES.get(usize::from(state).checked_sub(1)?).copied()
 }
 
-/// `enum tcp_ca_state` (linux/tcp.h) in words.
+/// The name of `enum tcp_ca_state` (linux/tcp.h).
 pub fn congestion_state_name(state: u8) -> Option<&'static str> {
     const NAMES: [&str; 5] = ["open", "disorder", "reduced", "recovery", "loss"];
     NAMES.get(usize::from(state)).copied()
@@ -252,7 +252,7 @@ fn long(micros: u64) -> i64 {
         .saturating_mul(1000)
 }
 
-/// Bytes a second in bit/s; all ones is no limit.
+/// Converts bytes per second to bit/s; all ones mean no limit.
 fn rate(bytes: u64) -> Option<f64> {
     (bytes != u64::MAX).then_some(bytes as f64 * 8.0)
 }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_units_of_the_recording() {
-        let told = info(
+        let reading = info(
             232,
             &[
                 (68, &20_000_u32.to_ne_bytes()),
@@ -280,7 +280,7 @@ mod tests {
                 (44, &7_u32.to_ne_bytes()),
             ],
         );
-        let sample = TcpSample::of_info(&told, 3, 77);
+        let sample = TcpSample::of_info(&reading, 3, 77);
         assert_eq!((sample.flow, sample.time_ns), (3, 77));
         assert_eq!(sample.srtt_ns, 20_000_000);
         assert_eq!(sample.pacing_rate_bps, Some(1e7));
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_was_never_set_or_measured_is_none() {
-        let told = info(
+        let reading = info(
             232,
             &[
                 (76, &NO_THRESHOLD.to_ne_bytes()),
@@ -298,7 +298,7 @@ mod tests {
                 (112, &u64::MAX.to_ne_bytes()),
             ],
         );
-        let sample = TcpSample::of_info(&told, 0, 0);
+        let sample = TcpSample::of_info(&reading, 0, 0);
         assert_eq!(sample.slow_start_threshold_packets, None);
         assert_eq!(sample.min_rtt_ns, None);
         assert_eq!(sample.max_pacing_rate_bps, None);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn bbr_tells_its_bandwidth_in_megabits_a_second_and_its_gains() {
+    fn bbr_reports_its_bandwidth_in_megabits_per_second_and_its_gains() {
         let values = control_values(ControlState::Bbr {
             bandwidth_bytes: 1_250_000,
             min_rtt_us: 20_500,

@@ -1,4 +1,4 @@
-//! A thread that polls all sockets at even times, and is told of those that come to their end in between.
+//! A thread that polls all sockets at regular times, and receives reports of those that close in between.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,29 +22,29 @@ use crate::request::{Family as AddressFamily, connections, datagrams};
 use crate::schedule::Schedule;
 use crate::tracking::{Settings, Tracker};
 
-/// A new socket may be in the list before its process has it: so long it is asked again whose it is.
+/// A new socket may be listed before its process owns it: for this long its owner is looked up again.
 const UNDECIDED_NS: i64 = 1_000_000_000;
-/// To look through all processes takes milliseconds where there are many.
+/// Scanning all processes takes milliseconds if there are many.
 const REFRESHED_EVERY_NS: i64 = 50_000_000;
 const FORGOTTEN_EVERY_NS: i64 = 500_000_000;
-/// UDP sockets are polled no more often: their queues are told, not their packets.
+/// UDP sockets are polled no more often, since only their queues are reported, not their packets.
 const DATAGRAMS_EVERY_NS: i64 = 100_000_000;
 
-/// The sockets to poll, and how often.
+/// Which sockets to poll, and how often.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub every: Duration,
     pub filter: Filter,
-    /// Only of these processes and what they start; `None`: of all.
+    /// Only sockets of these processes and their descendants; `None`: of all.
     pub processes: Option<Vec<u32>>,
-    /// UDP sockets too.
+    /// Include UDP sockets.
     pub datagrams: bool,
     pub tracking: Settings,
-    /// Rows that nobody takes are kept up to this size.
+    /// Uncollected rows are kept up to this size.
     pub most_bytes: usize,
 }
 
-/// The thread; it ends when this is dropped.
+/// The polling thread; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
@@ -64,26 +64,26 @@ struct State {
     standing: Standing,
 }
 
-/// How the sampler stands.
+/// The sampler's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Connections that are there and wanted.
+    /// Selected connections that exist.
     pub connections: usize,
-    /// Why the latest poll could not be made.
+    /// Why the latest poll failed.
     pub problem: Option<String>,
-    /// Ends that the kernel could not tell, because too many came at once.
+    /// Closed connections that the kernel could not report, because too many closed at once.
     pub ends_lost: u64,
-    /// True if the kernel reports ends at all.
+    /// True if the kernel reports closing connections at all.
     pub ends_told: bool,
-    /// All processes that were to be watched are gone.
+    /// All processes to be watched have ended.
     pub processes_gone: bool,
 }
 
 impl Sampler {
-    /// Begins, after a first question that tells whether the kernel answers at all.
+    /// Starts after a first request that checks whether the kernel answers.
     ///
     /// # Errors
-    /// What the kernel says to that question; or no thread can be had.
+    /// The kernel's error for that request; or no thread can be started.
     pub fn start(config: Config) -> io::Result<Sampler> {
         let mut netlink = Netlink::open()?;
         netlink.dump(&connections(&config.filter.bytecode()), |_, _| {})?;
@@ -100,7 +100,7 @@ impl Sampler {
         })
     }
 
-    /// Take what was seen since the last call.
+    /// Returns the rows since the last call.
     pub fn take(&self) -> Batch {
         std::mem::take(&mut self.shared.lock().batch)
     }
@@ -109,11 +109,11 @@ impl Sampler {
         self.shared.lock().standing.clone()
     }
 
-    /// Polls for the last time, and ends the thread; the last rows can be taken afterwards.
+    /// Polls a last time, and ends the thread; the last rows can be collected afterwards.
     pub fn stop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // What it had to say it has said where it panicked.
+            // A panic has printed its message already.
             let _ = thread.join();
         }
     }
@@ -176,7 +176,7 @@ impl Polling {
     }
 
     fn run(mut self, stop: &OwnedFd) {
-        // Timers may else be 50 us late, so that they fire together (prctl(2)); who must not set that is late.
+        // Timers may otherwise be 50 us late, so that they fire together (prctl(2)); without permission they stay late.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut schedule = Schedule::new(Instant::now(), self.config.every);
         while self.wait(schedule.next(), stop) {
@@ -189,7 +189,7 @@ impl Polling {
         self.hand_over();
     }
 
-    /// Waits for a deadline, and takes note of what ends meanwhile; whether to go on.
+    /// Waits for a deadline, and registers closing sockets meanwhile; returns whether to continue.
     fn wait(&mut self, deadline: Instant, stop: &OwnedFd) -> bool {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -201,7 +201,7 @@ impl Polling {
             let ready = match poll(&mut watched, timeout.as_ref()) {
                 Ok(ready) => ready,
                 Err(Errno::INTR) => continue,
-                // Without descriptors to wait for, time passes all the same.
+                // Without descriptors to wait for, only time passes.
                 Err(_) => {
                     std::thread::sleep(left);
                     return true;
@@ -225,17 +225,17 @@ impl Polling {
         };
         let now_ns = self.clock.now_ns();
         let (tracker, wanted, filter) = (&mut self.tracker, &self.wanted, &self.config.filter);
-        let heard = ends.told(|socket| {
-            // Of one that no poll has seen, nobody can say whose it was.
+        let closed = ends.closed(|socket| {
+            // The owner of a socket that no poll has seen is unknown.
             let ours = wanted.is_everything() && filter.wants(socket);
             if tracker.knows(socket.cookie) || ours {
                 tracker.destroyed(socket, now_ns);
             }
         });
-        match heard {
+        match closed {
             Ok(false) => {}
             Ok(true) => self.shared.lock().standing.ends_lost += 1,
-            // It would be asked again and again: do without it.
+            // The error would repeat: continue without these reports.
             Err(_) => {
                 self.ends = None;
                 self.shared.lock().standing.ends_told = false;
@@ -259,7 +259,7 @@ impl Polling {
                 None
             }
             Err(error) => {
-                // What is left of a broken answer must not be taken for the next one.
+                // The remainder of a broken answer must not be read as the next one.
                 self.netlink = Netlink::open().ok();
                 Some(error.to_string())
             }
@@ -329,12 +329,12 @@ fn unless_missing(listed: io::Result<crate::netlink::Listed>) -> io::Result<bool
     }
 }
 
-/// Which sockets are wanted, where that goes by their processes.
+/// The selected sockets, if they are selected by process.
 struct Wanted {
     family: Option<Family>,
     refresh_due_ns: i64,
     forget_due_ns: i64,
-    /// Sockets of others, and since when it is known; for as long as they are in the list.
+    /// Sockets of other processes, and since when this is known; kept while they are listed.
     others: HashMap<u64, (i64, u64)>,
     poll: u64,
 }
@@ -365,13 +365,13 @@ impl Wanted {
             family.forget_gone();
             self.forget_due_ns = time_ns + FORGOTTEN_EVERY_NS;
         }
-        // Those that the last list lacked are gone.
+        // Sockets that the last list lacked are gone.
         let before = self.poll;
         self.others.retain(|_, (_, poll)| *poll == before);
         self.poll += 1;
     }
 
-    /// Of a socket that no poll before this one took.
+    /// Decides about a socket that no earlier poll selected.
     fn wants(&mut self, socket: &Socket<'_>, time_ns: i64) -> bool {
         let Some(family) = &mut self.family else {
             return true;
@@ -382,7 +382,7 @@ impl Wanted {
             .or_insert((time_ns, self.poll));
         *poll = self.poll;
         if socket.inode == 0 {
-            // Not accepted yet, or not anybody's any more.
+            // Not accepted yet, or without an owner.
             *since_ns = time_ns;
             return false;
         }
@@ -431,12 +431,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_poll_has_what_the_socket_itself_tells() {
+    fn the_last_poll_agrees_with_the_socket_itself() {
         let (mut client, mut server, port) = pair();
         let mut sampler = Sampler::start(config(port)).unwrap();
         client.write_all(&[1; 100_000]).unwrap();
         server.read_exact(&mut vec![0; 100_000]).unwrap();
-        let told = crate::own::read(client.as_fd()).unwrap();
+        let reading = crate::own::read(client.as_fd()).unwrap();
         sampler.stop();
         let batch = sampler.take();
         let local = client.local_addr().unwrap();
@@ -444,7 +444,7 @@ mod tests {
         let flow = ours.unwrap().flow;
         let last = batch.tcp.iter().rfind(|row| row.flow == flow).unwrap();
         assert!(last.sent_bytes.is_none_or(|bytes| bytes == 100_000));
-        assert_eq!(last.mss_bytes, told.snd_mss());
+        assert_eq!(last.mss_bytes, reading.snd_mss());
         assert!(!batch.polls.is_empty() && batch.lost_rows == 0);
         assert!(batch.polls.iter().all(|poll| poll.start_ns <= poll.end_ns));
     }
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn connections_over_ipv4_and_ipv6_are_in_one_list() {
         let (_client, _server, port) = pair();
-        // A host without IPv6 has none over it.
+        // A host without IPv6 is tested without it.
         let listener = TcpListener::bind(("::1", port));
         let over_ipv6 =
             listener.map(|one| (TcpStream::connect(one.local_addr().unwrap()), one.accept()));
@@ -482,7 +482,7 @@ mod tests {
         if !sampler.standing().ends_told {
             return;
         }
-        // The first poll is over when it is there to be taken.
+        // The first poll is over when its rows are available.
         let mut batch = Batch::default();
         while batch.polls.is_empty() {
             batch = sampler.take();

@@ -1,9 +1,9 @@
-//! When to poll: at even times from a start, whatever a poll takes.
+//! The times of polls: regular from a start, however long a poll takes.
 
 use std::time::{Duration, Instant};
 
-/// Deadlines at a fixed distance. A poll serves the deadline that is nearest to its beginning; those that none serves are
-/// missed, and counted. So a poll that is over a little after the next deadline does not cost that one.
+/// Deadlines at a fixed distance. A poll serves the deadline nearest to its beginning; the others are counted as
+/// missed. A poll that ends slightly after the next deadline therefore does not miss it.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     next: Instant,
@@ -23,7 +23,8 @@ impl Schedule {
         self.next
     }
 
-    /// A poll begins, no earlier than the deadline; goes on to the next one. How many were missed before it.
+    /// Registers that a poll begins, no earlier than the deadline, and advances to the next one. Returns how many were
+    /// missed before it.
     pub fn begin(&mut self, now: Instant) -> u64 {
         let late = now.saturating_duration_since(self.next);
         let missed = (late + self.every / 2).as_nanos() / self.every.as_nanos();

@@ -1,7 +1,8 @@
-//! From polls of sockets to rows: which connections there are, and what of each poll is worth writing.
+//! From polls of sockets to rows: which connections exist, and what each poll adds.
 //!
-//! A reading in which nothing moved since the one before is not written, but for one in [`Settings::quiet_ns`]; the last
-//! one of such a rest is, as soon as something moves. So a line between two rows is what was seen between them.
+//! A reading equal to the previous one is not written, except one per [`Settings::quiet_ns`]. The last one of an
+//! unchanged period is written as soon as a value changes, so that a line between two rows shows what was read between
+//! them.
 
 use crate::answer::Answer;
 use crate::batch::{Batch, Connection, DatagramSample, Ended, Value};
@@ -11,9 +12,9 @@ use crate::listing::Listing;
 use crate::message::{ControlState, Memory, Socket, cookie};
 use crate::sample::{TcpSample, control_values};
 
-/// A socket that the list lacks this often is gone: one list may miss it while others come and go.
+/// A socket that this many lists lack is gone: one list may miss it while others are created and closed.
 const GONE_AFTER: u64 = 2;
-/// Rests of all connections together are written this often a second.
+/// Unchanged readings of all connections together are written this often per second.
 const QUIET_ROWS_PER_S: i64 = 1000;
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -21,11 +22,11 @@ const SECOND_NS: i64 = 1_000_000_000;
 pub struct Settings {
     /// The length of an interval of payload.
     pub interval_ns: i64,
-    /// A connection at rest is written this often, or less often where there are thousands.
+    /// A connection at rest is written this often, or less often if there are thousands.
     pub quiet_ns: i64,
 }
 
-/// All connections that are there.
+/// All existing connections.
 #[derive(Debug)]
 pub struct Tracker {
     settings: Settings,
@@ -33,9 +34,9 @@ pub struct Tracker {
     datagrams: Listing<KnownDatagram>,
     next_flow: u32,
     poll: u64,
-    /// Those of the connections that the list of this poll has had.
+    /// The connections in the current poll's list.
     seen: usize,
-    /// Since when a connection that is new now may have been there.
+    /// The earliest time at which a new connection may have begun.
     before_ns: Option<i64>,
     batch: Batch,
 }
@@ -43,10 +44,10 @@ pub struct Tracker {
 #[derive(Debug)]
 struct Known {
     flow: u32,
-    /// Rarely looked at: what every poll looks at lies together.
+    /// Rarely used, so that the data that every poll needs is adjacent.
     connection: Box<Connection>,
     answer: Answer,
-    /// When that was so last.
+    /// Time of the last such reading.
     time_ns: i64,
     written: bool,
     written_ns: i64,
@@ -88,7 +89,7 @@ impl Tracker {
         self.known.contains(cookie)
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     pub fn len(&self) -> usize {
         self.known.len()
     }
@@ -97,13 +98,13 @@ impl Tracker {
         self.known.len() == 0
     }
 
-    /// A poll of all sockets begins.
+    /// Begins a poll of all sockets.
     pub fn begin(&mut self) {
         self.poll += 1;
         self.seen = 0;
     }
 
-    /// A message in the list that says of a known socket what the one before it said; false if it must be read.
+    /// Processes a listed message that repeats the previous one about its socket; returns false if it must be parsed.
     pub fn repeats(&mut self, message: &[u8], time_ns: i64) -> bool {
         let settings = self.paced();
         let Some(known) = cookie(message).and_then(|cookie| self.known.get_mut(cookie)) else {
@@ -117,8 +118,8 @@ impl Tracker {
         true
     }
 
-    /// A TCP socket in the list; `wants` is asked of one that is not known. One without `tcp_info` (a request that waits
-    /// for its last packet) is no connection yet.
+    /// Processes a listed TCP socket; `wants` is called for an unknown one. One without `tcp_info` (a request that
+    /// waits for its last packet) is not a connection yet.
     pub fn see(&mut self, socket: &Socket<'_>, time_ns: i64, wants: impl FnOnce() -> bool) {
         let Some((reading, answer)) = Reading::of(socket).zip(Answer::of(socket)) else {
             return;
@@ -129,7 +130,7 @@ impl Tracker {
             Some(known) => {
                 known.describe(socket, &mut self.batch);
                 known.read(reading, answer, time_ns, settings, &mut self.batch);
-                known.tell_control(control, time_ns, &mut self.batch);
+                known.report_control(control, time_ns, &mut self.batch);
                 self.seen += known.note(self.poll);
             }
             None if !wants() => {}
@@ -142,14 +143,14 @@ impl Tracker {
                 self.batch.tcp.push(reading.row(flow, time_ns));
                 let mut known = Known::new(connection, answer, &reading, self.before_ns);
                 known.count(time_ns, settings, &mut self.batch);
-                known.tell_control(control, time_ns, &mut self.batch);
+                known.report_control(control, time_ns, &mut self.batch);
                 self.seen += known.note(self.poll);
                 self.known.insert(socket.cookie, known);
             }
         }
     }
 
-    /// A UDP socket in the list.
+    /// Processes a listed UDP socket.
     pub fn see_datagrams(&mut self, socket: &Socket<'_>, time_ns: i64) {
         let sample = DatagramSample {
             time_ns,
@@ -185,10 +186,10 @@ impl Tracker {
         };
     }
 
-    /// The poll that began last has ended: what it lacks, as the one before it did, is gone.
+    /// Ends the current poll: sockets missing from this list and the previous one are gone.
     pub fn end(&mut self, time_ns: i64) {
         let (poll, batch) = (self.poll, &mut self.batch);
-        // As a rule none has gone, and thousands need not be looked through.
+        // Usually none is missing, and thousands need not be checked.
         if self.seen < self.known.len() {
             self.known.retain(|known| {
                 let is_there = known.seen_in + GONE_AFTER > poll;
@@ -203,8 +204,8 @@ impl Tracker {
         self.before_ns = Some(time_ns);
     }
 
-    /// The kernel tells of a TCP socket that came to its end: its last counts. One that came and went between two polls
-    /// is known from here alone.
+    /// Processes the kernel's report of a closed TCP socket, with its final counters. A connection that began and ended
+    /// between two polls is known from this alone.
     pub fn destroyed(&mut self, socket: &Socket<'_>, time_ns: i64) {
         if socket.info.is_none() || (!self.knows(socket.cookie) && socket.remote.port() == 0) {
             return;
@@ -215,19 +216,19 @@ impl Tracker {
         }
     }
 
-    /// Nothing more will be seen: what is kept back is written.
+    /// Writes the rows that are kept back; no more polls follow.
     pub fn close(&mut self) {
         for known in self.known.iter_mut() {
             known.flush(&mut self.batch);
         }
     }
 
-    /// The batch of what was seen since the last call.
+    /// The rows collected since the last call.
     pub fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
 
-    /// The settings for as many connections as there are.
+    /// The settings adapted to the number of connections.
     fn paced(&self) -> Settings {
         let many = self.known.len() as i64 * (SECOND_NS / QUIET_ROWS_PER_S);
         Settings {
@@ -254,8 +255,8 @@ impl Reading {
         TcpSample::of_socket(&self.info, self.queues, self.memory, flow, time_ns)
     }
 
-    /// Payload that the other end has acknowledged. `tcpi_bytes_acked` counts a SYN and a FIN as one byte each; what was
-    /// sent for the first time counts none, and has no fewer bytes.
+    /// Payload acknowledged by the peer. `tcpi_bytes_acked` counts a SYN and a FIN as one byte each; the payload sent
+    /// for the first time excludes both, and is at least as large.
     fn acked_bytes(&self) -> Option<u64> {
         let acked = self.info.bytes_acked()?;
         let sent = self.info.bytes_sent().zip(self.info.bytes_retrans());
@@ -264,14 +265,14 @@ impl Reading {
 
     /// Payload that arrived in order. `tcpi_bytes_received` counts a FIN as one byte.
     fn received_bytes(&self) -> Option<u64> {
-        // CLOSE-WAIT, LAST-ACK, CLOSING: the other end's FIN has come.
+        // CLOSE-WAIT, LAST-ACK, CLOSING: the peer's FIN has arrived.
         let fin = matches!(self.info.state(), 8 | 9 | 11);
         Some(self.info.bytes_received()?.saturating_sub(u64::from(fin)))
     }
 }
 
 impl Known {
-    /// The first reading is written by whoever makes it.
+    /// The caller writes the first reading.
     fn new(
         connection: Connection,
         answer: Answer,
@@ -279,14 +280,14 @@ impl Known {
         before_ns: Option<i64>,
     ) -> Known {
         let time_ns = connection.seen_ns;
-        let since = |counted: Option<u64>, tells_rests: bool| {
-            // One that was there at the first poll has counted before; a new one counts from nothing.
+        let since = |counted: Option<u64>, reports_rests: bool| {
+            // A connection that existed at the first poll has earlier counts; a new one starts from zero.
             let (start_ns, bytes) = match before_ns {
                 None => (time_ns, counted.unwrap_or(0)),
                 Some(before_ns) => (before_ns.min(time_ns), 0),
             };
-            let mut counting = Counting::begin(start_ns, bytes, tells_rests);
-            counting.tell(counted);
+            let mut counting = Counting::begin(start_ns, bytes, reports_rests);
+            counting.update(counted);
             counting
         };
         Known {
@@ -297,20 +298,20 @@ impl Known {
             written: true,
             written_ns: time_ns,
             seen_in: 0,
-            // That this end sent nothing is known from the first reading on; what it receives is of interest once it does.
+            // That this end sent no data is known from the first reading on; received data is reported once there is
+            // some.
             sent: since(reading.acked_bytes(), true),
             received: since(reading.received_bytes(), false),
             control: None,
         }
     }
 
-    /// It is in the list of this poll; 1 if that is news.
+    /// Registers that it is in this poll's list; returns 1 for the first time.
     fn note(&mut self, poll: u64) -> usize {
         usize::from(std::mem::replace(&mut self.seen_in, poll) != poll)
     }
 
-    /// Note what is known of it now that was not, or was otherwise. A socket that is coming to its end loses its inode:
-    /// it keeps the one that it had.
+    /// Updates its description where it changed. A closing socket loses its inode: the earlier one is kept.
     fn describe(&mut self, socket: &Socket<'_>, batch: &mut Batch) {
         let old = &self.connection;
         let changed = (socket.inode != 0 && socket.inode != old.inode)
@@ -340,7 +341,7 @@ impl Known {
         batch.connections.push(connection.as_ref().clone());
     }
 
-    fn tell_control(&mut self, state: Option<ControlState>, time_ns: i64, batch: &mut Batch) {
+    fn report_control(&mut self, state: Option<ControlState>, time_ns: i64, batch: &mut Batch) {
         let Some(state) = state.filter(|state| Some(*state) != self.control) else {
             return;
         };
@@ -358,7 +359,7 @@ impl Known {
         self.control = Some(state);
     }
 
-    /// A reading that says something else than the one before, if only of what no row has.
+    /// Processes a reading that differs from the previous one, even if only in values without a column.
     fn read(
         &mut self,
         reading: Reading,
@@ -371,8 +372,8 @@ impl Known {
         if moved {
             self.write(batch);
         }
-        self.sent.tell(reading.acked_bytes());
-        self.received.tell(reading.received_bytes());
+        self.sent.update(reading.acked_bytes());
+        self.received.update(reading.received_bytes());
         (self.answer, self.written) = (answer, !moved);
         if moved {
             self.time_ns = time_ns;
@@ -383,7 +384,7 @@ impl Known {
         }
     }
 
-    /// A reading that says the same as the one before.
+    /// Processes a reading equal to the previous one.
     fn rest(&mut self, time_ns: i64, settings: Settings, batch: &mut Batch) {
         (self.time_ns, self.written) = (time_ns, false);
         if time_ns.saturating_sub(self.written_ns) >= settings.quiet_ns {
@@ -402,7 +403,7 @@ impl Known {
         Reading::of(&self.answer.socket()?)
     }
 
-    /// Writes the latest reading, unless it is written.
+    /// Writes the latest reading unless it is written already.
     fn write(&mut self, batch: &mut Batch) {
         if self.written {
             return;
@@ -473,8 +474,8 @@ mod tests {
         quiet_ns: 1000 * MS,
     };
 
-    /// The message of a socket that has had so many bytes acknowledged and received so many.
-    fn told(cookie: u64, acked: u64, received: u64) -> Vec<u8> {
+    /// The message of a socket with these numbers of acknowledged and received bytes.
+    fn counted(cookie: u64, acked: u64, received: u64) -> Vec<u8> {
         let mut info = vec![0_u8; 232];
         info[0] = 1;
         for (offset, value) in [(120, acked), (128, received), (200, acked)] {
@@ -511,7 +512,7 @@ mod tests {
             poll(
                 &mut tracker,
                 step * 100 * MS,
-                &[told(1, 10 * step as u64, 0)],
+                &[counted(1, 10 * step as u64, 0)],
             );
         }
         assert_eq!(times(tracker.batch()), [0, 100, 200, 300]);
@@ -528,7 +529,7 @@ mod tests {
         let mut tracker = Tracker::new(SETTINGS);
         let acked = |step| if step < 14 { 7 } else { 8 };
         for step in 0..15 {
-            poll(&mut tracker, step * 100 * MS, &[told(1, acked(step), 0)]);
+            poll(&mut tracker, step * 100 * MS, &[counted(1, acked(step), 0)]);
         }
         assert_eq!(times(tracker.batch()), [0, 1000, 1300, 1400]);
         assert_eq!(
@@ -538,10 +539,10 @@ mod tests {
     }
 
     #[test]
-    fn that_nothing_was_sent_is_told_and_that_nothing_came_is_not() {
+    fn the_absence_of_sent_data_is_reported_and_of_received_data_is_not() {
         let mut tracker = Tracker::new(SETTINGS);
         poll(&mut tracker, 0, &[]);
-        poll(&mut tracker, 10 * MS, &[told(1, 0, 0)]);
+        poll(&mut tracker, 10 * MS, &[counted(1, 0, 0)]);
         tracker.close();
         assert_eq!(intervals(tracker.batch(), 0), [(0, 10, 0)]);
         assert_eq!(intervals(tracker.batch(), 1), []);
@@ -551,7 +552,7 @@ mod tests {
     fn a_rest_after_some_payload_is_one_interval_without_any() {
         let mut tracker = Tracker::new(SETTINGS);
         for (time, acked) in [(0, 0), (100, 5), (200, 5), (300, 5), (400, 9)] {
-            poll(&mut tracker, time * MS, &[told(1, acked, 0)]);
+            poll(&mut tracker, time * MS, &[counted(1, acked, 0)]);
         }
         assert_eq!(
             intervals(tracker.batch(), 0),
@@ -562,11 +563,11 @@ mod tests {
     #[test]
     fn what_was_counted_before_the_first_poll_is_in_no_interval() {
         let mut tracker = Tracker::new(SETTINGS);
-        poll(&mut tracker, 0, &[told(1, 1000, 2000)]);
+        poll(&mut tracker, 0, &[counted(1, 1000, 2000)]);
         poll(
             &mut tracker,
             100 * MS,
-            &[told(1, 1005, 2007), told(2, 3, 0)],
+            &[counted(1, 1005, 2007), counted(2, 3, 0)],
         );
         tracker.close();
         assert_eq!(intervals(tracker.batch(), 0), [(0, 100, 5)]);
@@ -585,10 +586,10 @@ mod tests {
     #[test]
     fn one_list_may_miss_a_connection_that_is_there() {
         let mut tracker = Tracker::new(SETTINGS);
-        poll(&mut tracker, 0, &[told(1, 1, 0)]);
+        poll(&mut tracker, 0, &[counted(1, 1, 0)]);
         poll(&mut tracker, 100 * MS, &[]);
         assert_eq!((tracker.len(), tracker.batch().ended.len()), (1, 0));
-        poll(&mut tracker, 200 * MS, &[told(1, 2, 0)]);
+        poll(&mut tracker, 200 * MS, &[counted(1, 2, 0)]);
         assert_eq!(tracker.batch().connections.len(), 1);
         poll(&mut tracker, 300 * MS, &[]);
         poll(&mut tracker, 400 * MS, &[]);
@@ -606,7 +607,7 @@ mod tests {
     fn a_connection_that_came_and_went_between_two_polls_is_known_by_its_end() {
         let mut tracker = Tracker::new(SETTINGS);
         poll(&mut tracker, 0, &[]);
-        tracker.destroyed(&Socket::parse(&told(9, 400, 80)).unwrap(), 50 * MS);
+        tracker.destroyed(&Socket::parse(&counted(9, 400, 80)).unwrap(), 50 * MS);
         assert_eq!(times(tracker.batch()), [50]);
         assert_eq!(intervals(tracker.batch(), 0), [(0, 50, 400)]);
         assert_eq!(intervals(tracker.batch(), 1), [(0, 50, 80)]);
@@ -617,11 +618,11 @@ mod tests {
     #[test]
     fn a_socket_that_gets_its_process_is_described_again() {
         let mut tracker = Tracker::new(SETTINGS);
-        let mut bytes = told(1, 0, 0);
+        let mut bytes = counted(1, 0, 0);
         bytes[68..72].fill(0);
         poll(&mut tracker, 0, &[bytes.clone()]);
-        poll(&mut tracker, MS, &[told(1, 0, 0)]);
-        // Closed by its process: it is still whose it was.
+        poll(&mut tracker, MS, &[counted(1, 0, 0)]);
+        // Closed by its process: its owner stays the same.
         poll(&mut tracker, 2 * MS, &[bytes]);
         let inodes: Vec<_> = tracker
             .batch()
@@ -635,7 +636,7 @@ mod tests {
     #[test]
     fn thousands_of_connections_at_rest_write_a_thousand_rows_a_second() {
         let mut tracker = Tracker::new(SETTINGS);
-        let all: Vec<_> = (0..5000).map(|cookie| told(cookie, 0, 0)).collect();
+        let all: Vec<_> = (0..5000).map(|cookie| counted(cookie, 0, 0)).collect();
         for step in 0..=100 {
             poll(&mut tracker, step * 100 * MS, &all);
         }
@@ -654,7 +655,7 @@ mod tests {
             for (ahead, more) in steps {
                 time += ahead;
                 acked += more;
-                poll(&mut tracker, time * MS, &[told(1, acked, 0)]);
+                poll(&mut tracker, time * MS, &[counted(1, acked, 0)]);
             }
             tracker.close();
             let found = intervals(tracker.batch(), 0);

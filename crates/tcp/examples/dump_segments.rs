@@ -1,4 +1,4 @@
-//! Prints every data packet of every flow of a capture as CSV: a way to look at what the tracker sees.
+//! Prints every data packet of every flow of a capture as CSV, as the tracker sees it.
 //!
 //!     cargo run --release -p whydrop-tcp --example dump_segments -- CAPTURE > segments.csv
 

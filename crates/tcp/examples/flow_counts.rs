@@ -1,4 +1,4 @@
-//! Prints what the tracker counts for each flow of captures as CSV, to compare with other tools and kernel counters.
+//! Prints the tracker's counters for each flow of captures as CSV, for comparison with other tools and kernel counters.
 //!
 //!     cargo run --release -p whydrop-tcp --example flow_counts -- CAPTURE... > flows.csv
 

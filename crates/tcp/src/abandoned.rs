@@ -1,28 +1,29 @@
-//! Connections that were given up because of a defect: what a capture holds of one must not cost the others theirs.
+//! Connections that were dropped because of a defect, so that one faulty connection does not cost the results of the
+//! others.
 
 use whydrop_capture::Defect;
 
 use crate::flow::Endpoint;
 
-/// Connections named at most.
+/// The most connections that are named.
 const MOST_NAMED: usize = 8;
 
-/// A connection that was given up.
+/// A connection that was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abandoned {
     pub endpoints: [Endpoint; 2],
-    /// Its packets until then.
+    /// Its packets before it was dropped.
     pub packets: u64,
-    /// The number of the packet at which it was given up; `None` at its end.
+    /// The number of the packet at which it was dropped; `None` at the end of the connection.
     pub at_packet: Option<u64>,
     pub defect: Defect,
 }
 
-/// All connections that were given up.
+/// All connections that were dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AbandonedConnections {
     pub connections: u64,
-    /// The first of them.
+    /// The first of them, with names.
     pub named: Vec<Abandoned>,
 }
 
@@ -34,12 +35,14 @@ impl AbandonedConnections {
         }
     }
 
-    /// One sentence for each that is named, and one for the others.
+    /// Returns one sentence for each named connection, and one for the others.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.named.iter().map(Abandoned::note).collect();
         match self.connections.saturating_sub(self.named.len() as u64) {
             0 => {}
-            others => notes.push(format!("{others} more connections are left out likewise")),
+            others => notes.push(format!(
+                "{others} more connections were left out for the same reason"
+            )),
         }
         notes
     }

@@ -1,4 +1,4 @@
-//! Limiters of a sender, by captures that were taken elsewhere.
+//! Limiters of a sender, from captures taken elsewhere.
 
 use whydrop_capture::{TcpFlags, TcpOptions};
 
@@ -6,12 +6,12 @@ use crate::account_tests::times_of;
 use crate::limits::Limiter;
 use crate::testing::{MS, MSS, Talk, segment};
 
-/// To the sender and back.
+/// Round-trip time to the sender.
 const NEAR: i64 = 10 * MS;
-/// To the receiver and back.
+/// Round-trip time to the receiver.
 const FAR: i64 = 20 * MS;
 
-/// A request that passes half-way between, at 30 ms.
+/// A request that passes in the middle of the path, at 30 ms.
 fn open() -> Talk {
     let mut talk = Talk::new();
     let options = TcpOptions {
@@ -30,8 +30,8 @@ fn open() -> Talk {
     talk
 }
 
-/// So many packets one by one, each a while after the one before and acknowledged a round trip later, and then a tenth of one:
-/// as late as a full one, or as much sooner as it is smaller. Every other packet is late.
+/// `full` packets at even intervals, each acknowledged a round trip later, then one of a tenth of the size. It follows
+/// as late as a full packet, or, on a line, sooner in proportion to its size. Every other packet is late.
 fn evenly(full: u32, gap_ns: i64, is_line: bool, late_ns: i64) -> Talk {
     let mut talk = open();
     let mut events: Vec<(i64, u32, bool)> = Vec::new();
@@ -59,12 +59,13 @@ fn evenly(full: u32, gap_ns: i64, is_line: bool, late_ns: i64) -> Talk {
 }
 
 #[test]
-fn small_packets_tell_a_rate_from_a_line_where_no_timestamps_do() {
+fn small_packets_distinguish_a_rate_from_a_line_without_timestamps() {
     let paced = times_of(evenly(200, MS, false, 0));
     assert!(paced(Limiter::Pacing) > 180);
     let line = times_of(evenly(200, MS, true, 0));
     assert_eq!(line(Limiter::Pacing), 0);
-    // nor is what stands here a send buffer's, or the end of slow start: it waits before
+    // the flight that stands here is neither a send buffer nor the end of slow start: packets wait before the capture
+    // point
     assert_eq!(line(Limiter::SendBuffer), 0);
     assert!(line(Limiter::SlowStart) > 180);
 }
@@ -104,7 +105,7 @@ fn a_rate_shows_in_several_packets_where_single_ones_are_late() {
     assert!(paced(Limiter::Pacing) > 180);
 }
 
-/// Ten segments of which all are acknowledged, and so many more that pass when the timer has run out, before the rest.
+/// Ten segments that are all acknowledged, then `alone` segments that pass after the timeout, then the rest.
 fn after_a_silence(alone: u32) -> Talk {
     let mut talk = open();
     talk.segments(41 * MS, 0, 10);
@@ -119,9 +120,9 @@ fn after_a_silence(alone: u32) -> Talk {
 }
 
 #[test]
-fn one_segment_after_as_long_as_a_timer_takes_is_sent_again_though_the_first_was_lost_before() {
+fn one_segment_after_a_timeout_is_a_retransmission_even_if_the_first_was_lost_before() {
     let times = times_of(after_a_silence(1));
-    // from a round trip after the last acknowledgment until its own
+    // from a round trip after the last acknowledgment until the acknowledgment of the repair
     let recovers = times(Limiter::LossRecovery);
     assert!((230..=260).contains(&recovers), "{recovers} ms");
     assert_eq!(times(Limiter::Application), 0);
@@ -131,11 +132,11 @@ fn one_segment_after_as_long_as_a_timer_takes_is_sent_again_though_the_first_was
 }
 
 #[test]
-fn an_acknowledgment_that_passed_here_and_did_not_come_was_not_held_back() {
+fn an_acknowledgment_that_passed_here_and_was_lost_was_not_delayed() {
     let mut talk = open();
     talk.segments(41 * MS, 0, 10);
     talk.ack(41 * MS + FAR, 10 * MSS);
-    // the timer sends the last segment again
+    // the timer retransmits the last segment
     talk.segments(341 * MS, 9, 10);
     talk.ack(341 * MS + FAR, 10 * MSS);
     assert_eq!(times_of(talk)(Limiter::DelayedAck), 0);

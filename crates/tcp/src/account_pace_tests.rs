@@ -1,10 +1,10 @@
-//! Rates that are set, and those of a sender's own.
+//! Configured pacing rates, and the senders' own pacing.
 
 use crate::account_tests::times_of;
 use crate::limits::Limiter;
 use crate::testing::{MS, MSS, Talk};
 
-/// Four segments and a small one, spread over a part of the round trip, each time all before is acknowledged.
+/// Four segments and a small one, spread over part of the round trip, each time all earlier data is acknowledged.
 #[test]
 fn bursts_that_an_application_fills_leave_by_no_rate_though_their_sender_spreads_them() {
     let mut talk = Talk::new();

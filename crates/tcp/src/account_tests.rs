@@ -1,9 +1,9 @@
-//! Limiters of a sender, by what ended each wait.
+//! Limiters of a sender, from the event that ended each wait.
 
 use crate::limits::Limiter;
 use crate::testing::{Extra, MS, MSS, Talk};
 
-/// Twenty times two segments and one more, each lot acknowledged after `wait` before the next goes out.
+/// Twenty times two segments and one more, each group acknowledged after `wait` before the next one leaves.
 fn share_of_delayed_acks(wait_ms: i64) -> f64 {
     let mut talk = Talk::new();
     talk.open(0);
@@ -23,13 +23,13 @@ fn share_of_delayed_acks(wait_ms: i64) -> f64 {
 }
 
 #[test]
-fn an_acknowledgment_of_all_that_is_out_which_comes_late_was_held_back() {
+fn a_late_acknowledgment_of_all_outstanding_data_was_delayed() {
     let share = share_of_delayed_acks(40);
     assert!((share - 40.0 / 60.0).abs() < 0.03, "{share}");
 }
 
 #[test]
-fn acknowledgments_at_once_are_not_held_back() {
+fn immediate_acknowledgments_are_not_delayed() {
     assert_eq!(share_of_delayed_acks(0), 0.0);
 }
 
@@ -46,11 +46,11 @@ fn a_receiver_that_waits_for_four_segments_holds_back_the_acknowledgment_of_thre
         now += 60 * MS;
     }
     let times = times_of(talk);
-    let held = times(Limiter::DelayedAck);
-    assert!((20 * 38..=20 * 42).contains(&held), "{held} ms");
+    let delayed = times(Limiter::DelayedAck);
+    assert!((20 * 38..=20 * 42).contains(&delayed), "{delayed} ms");
 }
 
-/// The time of a limiter when an answer begins and goes on after such waits, milliseconds.
+/// The time of a limiter, in milliseconds, if an answer begins after `think_ms` and continues after `pause_ms`.
 fn times_of_an_answer(think_ms: i64, pause_ms: i64) -> impl Fn(Limiter) -> i64 {
     let mut talk = Talk::new();
     talk.open(0);
@@ -77,17 +77,17 @@ fn an_answer_that_begins_late_is_the_far_applications() {
 fn an_answer_that_pauses_is_this_applications() {
     let times = times_of_an_answer(0, 500);
     assert_eq!(times(Limiter::PeerApplication), 0);
-    // and the wait for the last acknowledgment belongs to what limited the answer
+    // the wait for the last acknowledgment belongs to the limiter of the answer
     assert_eq!(times(Limiter::Application), 540);
 }
 
 const RTT: i64 = 50 * MS;
 
-/// A sender that answers each acknowledgment of two segments with four for so many round trips, then with two for as
-/// many: the time of slow start and of the congestion window, milliseconds.
+/// A sender answers each acknowledgment of two segments with four for `doubling` round trips, then with two for
+/// `steady` ones. Returns the times of slow start and of the congestion window, milliseconds.
 fn times_of_growth(doubling: usize, steady: usize) -> (i64, i64) {
     let begin = 21 * MS;
-    // when two segments leave
+    // when pairs of segments leave
     let mut sent: Vec<i64> = (0..5).map(|pair| begin + pair * MS / 100).collect();
     let mut all = sent.clone();
     for round in 0..doubling + steady {
@@ -145,7 +145,7 @@ fn slow_start_ends_where_the_flight_stops_growing() {
 fn an_answer_that_fills_a_window_which_stands_is_not_slow_starts() {
     let mut talk = Talk::new();
     talk.open(0);
-    // all of the first answer fits into the initial window, and the second finds one of twenty segments
+    // the first answer fits into the initial window; the second one finds a window of twenty segments
     talk.segments(21 * MS, 0, 10);
     talk.ack(71 * MS, 10 * MSS);
     talk.request(1021 * MS, 10 * MSS, 100);
@@ -167,7 +167,7 @@ fn an_answer_that_fills_a_window_which_stands_is_not_slow_starts() {
 fn a_sender_with_a_rate_waits_for_acknowledgments_where_its_window_is_full() {
     let mut talk = Talk::new();
     talk.open(0);
-    // segments a millisecond apart, four more after each wait of twelve
+    // segments 1 ms apart, four more after each wait of 12 ms
     let mut now = 71 * MS;
     let mut next = 0;
     for lot in 0..8 {
@@ -188,11 +188,11 @@ fn a_sender_with_a_rate_waits_for_acknowledgments_where_its_window_is_full() {
     }
     let times = times_of(talk);
     let pacing = times(Limiter::Pacing);
-    // 9 + 13 + ... + 37 gaps, and the last wait, which belongs to what limited before
+    // 9 + 13 + ... + 37 gaps, and the last wait, which belongs to the limiter before it
     assert!((194..=196).contains(&pacing), "{pacing} ms");
 }
 
-/// Time of a limiter in a flow, milliseconds.
+/// The time of a limiter in a flow, milliseconds.
 pub(crate) fn times_of(talk: Talk) -> impl Fn(Limiter) -> i64 {
     let account = talk.finish().account().clone();
     let (from_ns, until_ns) = account.bounds().unwrap();
@@ -201,7 +201,7 @@ pub(crate) fn times_of(talk: Talk) -> impl Fn(Limiter) -> i64 {
 }
 
 #[test]
-fn an_application_that_pauses_does_not_wait_for_an_acknowledgment_that_is_held_back() {
+fn an_application_that_pauses_does_not_wait_for_a_delayed_acknowledgment() {
     let mut talk = Talk::new();
     talk.open(0);
     for number in 0..20 {
@@ -210,13 +210,13 @@ fn an_application_that_pauses_does_not_wait_for_an_acknowledgment_that_is_held_b
         talk.ack(now + 60 * MS, (number + 1) * MSS);
     }
     let times = times_of(talk);
-    // but for the last one, which nothing but its acknowledgment ends
+    // except for the last segment, which only its acknowledgment ends
     assert!(times(Limiter::DelayedAck) <= 40);
     assert!(times(Limiter::Application) >= 19 * 130);
 }
 
 #[test]
-fn an_answer_whose_last_acknowledgment_was_not_captured_is_over_a_round_trip_after_it_left() {
+fn an_answer_without_a_captured_last_acknowledgment_is_over_a_round_trip_after_it_left() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.segments(21 * MS, 0, 4);
@@ -244,7 +244,7 @@ fn a_retransmission_that_its_timestamp_proves_needless_ends_slow_start_for_no_lo
     for number in 0..10 {
         data(&mut talk, 21, number);
     }
-    // the first is late: the others report it missing, and it is retransmitted before it is acknowledged
+    // the first segment is delayed: the others report it missing, and it is retransmitted before it is acknowledged
     for number in 1..10 {
         let sack = [(MSS, (number + 1) * MSS)];
         let extra = Extra {
@@ -288,7 +288,7 @@ fn all_that_the_end_of_a_recovery_releases_is_its_tail() {
 }
 
 #[test]
-fn a_timer_that_runs_out_while_an_acknowledgment_is_held_back_waited_for_the_acknowledgment() {
+fn a_timer_that_expires_while_an_acknowledgment_is_delayed_waited_for_the_acknowledgment() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.segments(21 * MS, 0, 1);
@@ -296,17 +296,17 @@ fn a_timer_that_runs_out_while_an_acknowledgment_is_held_back_waited_for_the_ack
     for number in 1..11 {
         let now = (41 + 260 * i64::from(number)) * MS;
         talk.segments(now, number, number + 1);
-        // comes sooner than a round trip after the repeat: it answers the original
+        // arrives less than a round trip after the retransmission: it answers the original
         talk.data(now + 239 * MS, number * MSS, MSS);
         talk.ack(now + 240 * MS, (number + 1) * MSS);
     }
     let times = times_of(talk);
-    let held = times(Limiter::DelayedAck);
-    assert!((10 * 215..=10 * 221).contains(&held), "{held} ms");
+    let delayed = times(Limiter::DelayedAck);
+    assert!((10 * 215..=10 * 221).contains(&delayed), "{delayed} ms");
     assert_eq!(times(Limiter::LossRecovery), 0);
 }
 
-/// So many bytes every so many milliseconds, each lot acknowledged a round trip later, whatever else is under way.
+/// `lots` groups of `bytes` every `each_ms`, each acknowledged a round trip later, whatever else is outstanding.
 fn stream(lots: u32, each_ms: i64, bytes: u32) -> Talk {
     let mut events: Vec<(i64, u32, bool)> = (0..lots)
         .flat_map(|lot| {
@@ -332,8 +332,8 @@ fn stream(lots: u32, each_ms: i64, bytes: u32) -> Talk {
 }
 
 #[test]
-fn what_leaves_with_much_under_way_and_no_acknowledgment_before_it_waited_for_its_application() {
-    // acknowledgments come ten milliseconds before the next lot
+fn data_sent_with_much_in_flight_and_no_acknowledgment_before_it_waited_for_its_application() {
+    // acknowledgments arrive 10 ms before the next group
     let times = times_of(stream(100, 15, 4 * MSS));
     assert!(times(Limiter::Application) > 1300);
     assert_eq!(times(Limiter::SendBuffer), 0);
@@ -341,7 +341,7 @@ fn what_leaves_with_much_under_way_and_no_acknowledgment_before_it_waited_for_it
 
 #[test]
 fn bursts_that_end_with_less_than_a_segment_waited_for_their_application() {
-    // acknowledgments come one millisecond before the next lot, and release nothing
+    // acknowledgments arrive 1 ms before the next group, and release no data
     let times = times_of(stream(100, 17, 4 * MSS + 500));
     assert!(times(Limiter::Application) > 1500);
 }
@@ -362,8 +362,8 @@ fn packets_that_leave_evenly_whenever_acknowledgments_come_leave_by_a_rate() {
     assert!(pacing > 1500 && buffer == 0, "{pacing} ms, {buffer} ms");
 }
 
-/// Bursts of 10, 20, ... 160 segments half a millisecond apart, each after the acknowledgment of the one before; the sender's
-/// clock goes on with them, or stands for as long as a burst takes.
+/// Bursts of 10, 20, ... 160 segments with gaps of half a millisecond, each after the acknowledgment of the one before.
+/// The sender's clock advances during a burst, or stands still.
 fn bursts_at_a_rate(clock_goes_on: bool) -> Talk {
     let mut talk = Talk::new();
     talk.open(0);
@@ -397,7 +397,7 @@ fn segments_that_leave_evenly_while_the_senders_clock_goes_on_wait_for_no_line()
 }
 
 #[test]
-fn the_port_tells_who_answers_where_the_capture_has_no_syn() {
+fn the_port_identifies_the_responder_if_the_capture_has_no_syn() {
     let mut talk = Talk::new();
     let mut now = 0;
     for lot in 0..5 {
@@ -406,7 +406,7 @@ fn the_port_tells_who_answers_where_the_capture_has_no_syn() {
         talk.request(now + 21 * MS, 4 * (lot + 1) * MSS, 100);
         now += 300 * MS;
     }
-    // heard first
+    // arrived first
     let account = talk.finish_connection().flows[0].account().clone();
     let (from_ns, until_ns) = account.bounds().unwrap();
     let far = account.times_ns(from_ns, until_ns)[Limiter::PeerApplication as usize] / MS;
@@ -420,7 +420,7 @@ fn nothing_passes_where_what_the_timer_sends_again_is_not_heard_of_either() {
     talk.segments(21 * MS, 0, 10);
     talk.ack(41 * MS, 4 * MSS);
     talk.segments(42 * MS, 10, 14);
-    // the timer, and again when twice as much time is over
+    // the timeout, and again after twice the time
     talk.segments(261 * MS, 4, 5);
     talk.segments(701 * MS, 4, 5);
     talk.ack(721 * MS, 5 * MSS);
@@ -456,7 +456,7 @@ fn timeouts_in_a_row_are_no_outage_where_most_packets_are_lost() {
     assert_eq!(times_of(talk)(Limiter::Outage), 0);
 }
 
-/// A round trip of so long after the other in which so many segments leave at once; the path alone takes 20 ms.
+/// Round trips of `round_trip_ns`, in each of which `flights` segments leave at once; the path alone takes 20 ms.
 fn rounds(flights: &[u32], round_trip_ns: i64) -> Talk {
     let mut talk = Talk::new();
     talk.open(0);
@@ -486,7 +486,7 @@ fn acknowledgments_that_pass_here_and_make_nothing_leave_for_a_timeout_do_not_co
     for number in 1..=5 {
         talk.ack((40 + i64::from(number)) * MS, 2 * number * MSS);
     }
-    // all is acknowledged, and all is sent again
+    // all data is acknowledged, and then all of it is retransmitted
     talk.segments(301 * MS, 0, 10);
     talk.ack(321 * MS, 10 * MSS);
     let times = times_of(talk);
@@ -504,7 +504,7 @@ fn a_sender_that_spreads_what_the_receiver_allows_waits_for_its_window_though_mo
     talk.open(0);
     talk.segments(21 * MS, 0, 60);
     talk.ack_with(41 * MS, 60 * MSS, window(20));
-    // half of a window at once, and the other half later, when it is no larger than what is out then
+    // half of a window at once, the other half later, when no more than that is outstanding
     for lot in 0..20 {
         let now = 41 * MS + i64::from(lot) * 20 * MS;
         let first = 60 + 20 * lot;
@@ -517,8 +517,8 @@ fn a_sender_that_spreads_what_the_receiver_allows_waits_for_its_window_though_mo
     assert!((385..=400).contains(&full), "{full} ms");
 }
 
-/// Round trips of 20 ms with so many segments each; the first of some is lost, and what is out then is acknowledged at once when
-/// it was sent again.
+/// Round trips of 20 ms with the given numbers of segments. The first segment of some is lost; after its retransmission
+/// all outstanding data is acknowledged at once.
 fn rounds_with_losses(flights: &[(u32, bool)]) -> Talk {
     let mut talk = Talk::new();
     talk.open(0);
@@ -571,11 +571,11 @@ fn slow_start_goes_on_after_losses_where_the_window_is_soon_far_beyond_what_was_
 }
 
 #[test]
-fn what_only_the_repeat_of_a_timer_brings_was_lost_and_not_held_back() {
+fn an_acknowledgment_that_only_a_timeout_brings_was_lost_and_not_delayed() {
     let mut talk = Talk::new();
     talk.open(0);
     let (mut now, mut next) = (21 * MS, 0);
-    // a receiver, or the way back, that leaves three of four acknowledgments out
+    // a receiver, or the return path, that leaves out three of four acknowledgments
     for _ in 0..20 {
         talk.segments(now, next, next + 4);
         now += 20 * MS;

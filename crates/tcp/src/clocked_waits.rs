@@ -1,17 +1,17 @@
-//! How long packets waited on the way to the capture point, told by the clock of their sender in them (RFC 7323).
+//! How long packets waited before the capture point, from the sender's clock in their timestamps (RFC 7323).
 //!
-//! A round trip is as long as two queues make it. Each acknowledgment carries the time at which the receiver sent it; what it
-//! took longer from there than the fastest did is the way back's, and the rest is the way out's. Data, captured behind a
-//! queue, tells of it in the same way.
+//! A round trip includes the queues of both directions. Each acknowledgment carries the time at which the receiver sent
+//! it: its excess delay over the fastest one belongs to the return path, the rest to the forward path. Data captured
+//! behind a queue reveals its wait by the same method.
 
 use crate::timestamp_clock::{Reading, late_ns, tick_ns};
 
-/// The clock tells less than a round trip does where the longest waits are hardly longer than its tick.
+/// If the longest waits are hardly longer than a tick, the clock shows less than round trips do.
 const FEWEST_TICKS_LONG: i64 = 5;
-/// Share of the packets that wait as long: the others need not.
+/// One in this many packets must have waited as long.
 const SHARE_OF_LONG: usize = 20;
 
-/// The clock in the packets of one direction, where it changes.
+/// The clock in the packets of one direction, at its changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClockedWaits(Vec<Reading>);
 
@@ -23,7 +23,7 @@ impl ClockedWaits {
     }
 
     pub fn note(&mut self, time_ns: i64, ticks: u32) {
-        // one that was overtaken says less than those before it
+        // an overtaken packet adds nothing to those before it
         let newer =
             |last: &Reading| (ticks.wrapping_sub(last.ticks) as i32) > 0 && time_ns >= last.time_ns;
         if self.0.last().is_none_or(newer) {
@@ -31,13 +31,13 @@ impl ClockedWaits {
         }
     }
 
-    /// The waits, if they are long enough for the clock to tell.
+    /// Returns the waits, if they are long enough for the clock's resolution.
     pub fn waits(&self) -> Vec<ClockedWait> {
         let Some(tick_ns) = tick_ns(&self.0) else {
             return Vec::new();
         };
         let mut late_ns = late_ns(&self.0, tick_ns);
-        // a packet leaves in the middle of its tick, on average
+        // on average a packet leaves in the middle of its tick
         late_ns
             .iter_mut()
             .for_each(|late| *late = (*late - tick_ns / 2).max(0));
@@ -56,22 +56,22 @@ impl ClockedWaits {
     }
 }
 
-/// How long a packet waited on its way to the capture point.
+/// How long a packet waited before the capture point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockedWait {
     /// When it passed the capture point.
     pub time_ns: i64,
-    /// Longer than the fastest, nanoseconds, to a tick of its sender's clock.
+    /// Excess over the fastest packet, nanoseconds, within a tick of its sender's clock.
     pub wait_ns: i64,
 }
 
-/// The wait of the packet that passed at a time, nanoseconds; 0 where nothing tells.
+/// The wait of the packet that passed at a time, nanoseconds; 0 if unknown.
 pub fn clocked_wait_ns(waits: &[ClockedWait], time_ns: i64) -> i64 {
     let after = waits.partition_point(|wait| wait.time_ns <= time_ns);
     let Some(wait) = after.checked_sub(1).map(|at| waits[at]) else {
         return 0;
     };
-    // those that come later with the same clock left in the same tick
+    // later packets with the same clock value left in the same tick
     wait.wait_ns + (time_ns - wait.time_ns)
 }
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_waits_longer_than_the_clock_can_tell_nothing_is_told() {
+    fn waits_below_the_clocks_resolution_are_not_reported() {
         assert_eq!(acknowledged(|number| number % 4), []);
         assert_eq!(clocked_wait_ns(&[], 5), 0);
     }

@@ -1,11 +1,12 @@
-//! Control connections of programs that measure: they carry a test's settings and results beside its load, and nothing limits
-//! them but what there is to say. What their first bytes say tells them, or, where the capture lacks those, their port and sizes.
+//! Control connections of measuring programs. They carry a test's settings and results beside its load, and their rate
+//! depends only on the messages. They are recognised by their first bytes or, if the capture lacks those, by port and
+//! message sizes.
 //!
 //! | program | its control connection |
 //! |---|---|
-//! | whydrop | a hello of 96 bytes that asks for the control channel, one of 48 back, then frames with their length in front |
-//! | iperf3 | a cookie of 37 bytes as on every connection of a test, but a state of one byte comes back |
-//! | netperf | messages of one size both ways, to port 12865 |
+//! | whydrop | a hello of 96 bytes that requests the control channel, one of 48 bytes in return, then frames that begin with their length |
+//! | iperf3 | a cookie of 37 bytes as on every connection of a test, answered by a state of one byte |
+//! | netperf | messages of one size in both directions, to port 12865 |
 
 use whydrop_capture::TcpSegment;
 
@@ -13,27 +14,27 @@ use crate::flow::{Connection, Endpoint, Flow};
 
 const WHYDROP_MAGIC: &[u8] = b"whydrop";
 const WHYDROP_PORT: u16 = 17370;
-/// The magic, the version, and whether the connection is for control (0) or for the data of a flow (1).
+/// Offset behind the magic and the version: the purpose of the connection, control (0) or data of a flow (1).
 const WHYDROP_PURPOSE: usize = 8;
 const WHYDROP_HELLOS: [u32; 2] = [96, 48];
-/// Bytes that both sides say before anything else, on connections for data too.
+/// Bytes that both sides send before anything else, on data connections too.
 const WHYDROP_HANDSHAKE: [i64; 2] = [128, 81];
-/// Length and authentication code of a frame, beside its payload.
+/// Length and authentication code of a frame, besides its payload.
 const WHYDROP_FRAME: u32 = 20;
-/// Packets that are looked at for frames: of a capture that began amid the test.
+/// The most packets that are checked for frames, if the capture begins during the test.
 const MOST_LOOKED_AT: u8 = 4;
 
 const IPERF3_PORT: u16 = 5201;
 const IPERF3_COOKIE: usize = 37;
 
 const NETPERF_PORT: u16 = 12865;
-/// Of version 2.5 and later, and before.
+/// Of version 2.5 and later, and of earlier ones.
 const NETPERF_MESSAGES: [u32; 2] = [656, 256];
 
-/// Connections named at most.
+/// The most connections that are named.
 const MOST_NAMED: usize = 1 << 10;
 
-/// A program that measures.
+/// A measuring program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     Whydrop,
@@ -53,7 +54,7 @@ impl Program {
 
 /// The meaning of the first bytes of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Said {
+enum FirstData {
     /// None were captured.
     #[default]
     Nothing,
@@ -63,11 +64,11 @@ enum Said {
     Other,
 }
 
-/// The beginning of what one side said.
+/// The first data of one side.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Beginning {
     first_bytes: u32,
-    said: Said,
+    said: FirstData,
     looked_at: u8,
     has_frame: bool,
 }
@@ -90,25 +91,25 @@ impl Beginning {
     }
 }
 
-fn said(payload_bytes: u32, payload: &[u8]) -> Said {
+fn said(payload_bytes: u32, payload: &[u8]) -> FirstData {
     if payload.is_empty() {
-        return Said::Nothing;
+        return FirstData::Nothing;
     }
     if payload.starts_with(WHYDROP_MAGIC) && payload_bytes == WHYDROP_HELLOS[0] {
         return match payload.get(WHYDROP_PURPOSE) {
-            Some(0) => Said::WhydropControl,
-            Some(1) => Said::WhydropData,
-            Some(_) => Said::Other,
-            None => Said::Nothing,
+            Some(0) => FirstData::WhydropControl,
+            Some(1) => FirstData::WhydropData,
+            Some(_) => FirstData::Other,
+            None => FirstData::Nothing,
         };
     }
     match is_cookie(payload_bytes, payload) {
-        true => Said::Iperf3Cookie,
-        false => Said::Other,
+        true => FirstData::Iperf3Cookie,
+        false => FirstData::Other,
     }
 }
 
-/// 36 characters of base 32 and a zero, as far as they were captured.
+/// 36 characters of base 32 and a zero byte, as far as captured.
 fn is_cookie(payload_bytes: u32, payload: &[u8]) -> bool {
     let is_base_32 = |byte: &u8| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(byte);
     let characters = &payload[..payload.len().min(IPERF3_COOKIE - 1)];
@@ -117,7 +118,7 @@ fn is_cookie(payload_bytes: u32, payload: &[u8]) -> bool {
         && payload.get(IPERF3_COOKIE - 1).is_none_or(|end| *end == 0)
 }
 
-/// A whole frame of whydrop's control channel: its length stands in front.
+/// A whole frame of whydrop's control channel, which begins with its length.
 fn is_frame(payload_bytes: u32, payload: &[u8]) -> bool {
     let length = payload
         .first_chunk()
@@ -125,27 +126,27 @@ fn is_frame(payload_bytes: u32, payload: &[u8]) -> bool {
     length.is_some_and(|length| length.checked_add(WHYDROP_FRAME) == Some(payload_bytes))
 }
 
-/// True of a connection for the data of a test: its end is cut off when the time is up, whatever is under way.
+/// True for a data connection of a test: it is cut off when the time is up, whatever is outstanding.
 pub(crate) fn carries_load([initiator, responder]: [Beginning; 2]) -> bool {
     match initiator.said {
-        Said::WhydropData => true,
-        Said::Iperf3Cookie => responder.first_bytes != 1,
+        FirstData::WhydropData => true,
+        FirstData::Iperf3Cookie => responder.first_bytes != 1,
         _ => false,
     }
 }
 
-/// Which sides did nothing but greet the other, on a connection for the data of a test that goes the other way.
+/// Which sides sent only a greeting, on a connection for a test's data in the other direction.
 pub(crate) fn only_greet(beginnings: [Beginning; 2], sent: [i64; 2]) -> [bool; 2] {
-    // a FIN takes a number, too
+    // a FIN takes a sequence number, too
     let no_more = |side: usize, bytes: i64| (1..=bytes + 1).contains(&sent[side]);
     match beginnings[0].said {
-        Said::WhydropData => [0, 1].map(|side| no_more(side, WHYDROP_HANDSHAKE[side])),
-        Said::Iperf3Cookie => [no_more(0, IPERF3_COOKIE as i64), false],
+        FirstData::WhydropData => [0, 1].map(|side| no_more(side, WHYDROP_HANDSHAKE[side])),
+        FirstData::Iperf3Cookie => [no_more(0, IPERF3_COOKIE as i64), false],
         _ => [false; 2],
     }
 }
 
-/// The program whose control connection this is; `sent` are the bytes that each side is known to have sent in all.
+/// The program that uses this connection for control, if any; `sent` is how many bytes each side has sent in all.
 pub(crate) fn program(
     endpoints: [Endpoint; 2],
     beginnings: [Beginning; 2],
@@ -154,22 +155,22 @@ pub(crate) fn program(
     let [initiator, responder] = beginnings;
     let to_port = |port: u16| endpoints[1].port == port;
     let at_port = |port: u16| endpoints.iter().any(|end| end.port == port);
-    let said = |what: Said| beginnings.iter().any(|one| one.said == what);
-    if said(Said::WhydropControl) {
+    let said = |what: FirstData| beginnings.iter().any(|one| one.said == what);
+    if said(FirstData::WhydropControl) {
         return Some(Program::Whydrop);
     }
     let firsts = beginnings.map(|one| one.first_bytes);
-    let is_by_frames = beginnings.iter().any(|one| one.has_frame) && !said(Said::WhydropData);
-    let is_by_sizes = initiator.said == Said::Nothing
+    let is_by_frames = beginnings.iter().any(|one| one.has_frame) && !said(FirstData::WhydropData);
+    let is_by_sizes = initiator.said == FirstData::Nothing
         && to_port(WHYDROP_PORT)
         && firsts == WHYDROP_HELLOS
-        // a FIN takes a number, too
+        // a FIN takes a sequence number, too
         && sent.iter().zip(WHYDROP_HANDSHAKE).all(|(sent, least)| *sent > least + 1);
     if is_by_sizes || (is_by_frames && at_port(WHYDROP_PORT)) {
         return Some(Program::Whydrop);
     }
-    let is_asked = initiator.said == Said::Iperf3Cookie
-        || (initiator.said == Said::Nothing
+    let is_asked = initiator.said == FirstData::Iperf3Cookie
+        || (initiator.said == FirstData::Nothing
             && firsts[0] as usize == IPERF3_COOKIE
             && to_port(IPERF3_PORT));
     if is_asked && responder.first_bytes == 1 {
@@ -179,19 +180,19 @@ pub(crate) fn program(
     (is_netperf && to_port(NETPERF_PORT)).then_some(Program::Netperf)
 }
 
-/// Control connections of one program, together.
+/// The control connections of one program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlConnections {
     pub program: Program,
     pub connections: u64,
-    /// These of both directions, as in [`crate::FlowCounters`].
+    /// Totals of both directions, as in [`crate::FlowCounters`].
     pub packets: u64,
     pub payload_bytes: u64,
     pub lost: u64,
     pub retransmitted: u64,
     pub retransmitted_by_kind: [u64; 5],
     pub spurious: u64,
-    /// Initiator and responder of the first of them.
+    /// Initiator and responder of the first ones.
     pub endpoints: Vec<[Endpoint; 2]>,
 }
 
@@ -210,7 +211,7 @@ impl ControlConnections {
         }
     }
 
-    /// Adds a connection to those of its program.
+    /// Adds a connection to its program's.
     pub(crate) fn add(all: &mut Vec<Self>, program: Program, connection: &Connection) {
         let place = all.iter().position(|one| one.program == program);
         let place = place.unwrap_or_else(|| {
@@ -250,8 +251,8 @@ mod tests {
     const ANSWER: &[u8] = b"whydrop\x03\x00";
     const COOKIE: &[u8] = b"abcdefghijklmnopqrstuvwxyz234567abcd\0";
 
-    /// The program of a connection to a port, by the sizes and the captured bytes of each side's packets.
-    fn told(port: u16, sides: [Packets; 2]) -> Option<Program> {
+    /// The program of a connection to a port, from the sizes and the captured bytes of each side's packets.
+    fn recognised(port: u16, sides: [Packets; 2]) -> Option<Program> {
         let endpoint = |port| Endpoint {
             port,
             ..Endpoint::default()
@@ -272,67 +273,73 @@ mod tests {
     #[test]
     fn whydrops_control_connection_says_so_at_any_port() {
         assert_eq!(
-            told(4000, [&[(96, HELLO)], &[(48, ANSWER)]]),
+            recognised(4000, [&[(96, HELLO)], &[(48, ANSWER)]]),
             Some(Program::Whydrop)
         );
         assert_eq!(
-            told(17370, [&[(96, DATA_HELLO), (32, b"")], &[(48, ANSWER)]]),
+            recognised(17370, [&[(96, DATA_HELLO), (32, b"")], &[(48, ANSWER)]]),
             None
         );
-        assert_eq!(told(17370, [&[(1448, b"\x07random")], &[]]), None);
+        assert_eq!(recognised(17370, [&[(1448, b"\x07random")], &[]]), None);
     }
 
     #[test]
-    fn amid_a_test_its_frames_tell_it() {
+    fn a_capture_that_begins_during_a_test_recognises_its_frames() {
         let frame: &[u8] = &[0, 0, 0, 9, 1];
-        assert_eq!(told(17370, [&[(29, frame)], &[]]), Some(Program::Whydrop));
-        assert_eq!(told(4000, [&[(29, frame)], &[]]), None);
-        assert_eq!(told(17370, [&[(30, frame)], &[]]), None);
+        assert_eq!(
+            recognised(17370, [&[(29, frame)], &[]]),
+            Some(Program::Whydrop)
+        );
+        assert_eq!(recognised(4000, [&[(29, frame)], &[]]), None);
+        assert_eq!(recognised(17370, [&[(30, frame)], &[]]), None);
     }
 
     #[test]
-    fn without_any_bytes_sizes_tell_it_from_connections_that_carry_data() {
+    fn without_payload_sizes_distinguish_it_from_data_connections() {
         let (handshake, answered): (Packets, Packets) =
             (&[(96, b""), (32, b"")], &[(48, b""), (33, b"")]);
         let more = |said: Packets, bytes| [said, &[(bytes, &[])]].concat();
         let control = [more(handshake, 60), more(answered, 60)];
         assert_eq!(
-            told(17370, [&control[0], &control[1]]),
+            recognised(17370, [&control[0], &control[1]]),
             Some(Program::Whydrop)
         );
-        assert_eq!(told(17370, [&more(handshake, 1448), answered]), None);
-        assert_eq!(told(17370, [handshake, &more(answered, 1448)]), None);
+        assert_eq!(recognised(17370, [&more(handshake, 1448), answered]), None);
+        assert_eq!(recognised(17370, [handshake, &more(answered, 1448)]), None);
     }
 
     #[test]
     fn iperf3_answers_the_cookie_of_its_control_connection_with_one_byte() {
         assert_eq!(
-            told(5202, [&[(37, COOKIE)], &[(1, b"\x09")]]),
+            recognised(5202, [&[(37, COOKIE)], &[(1, b"\x09")]]),
             Some(Program::Iperf3)
         );
         assert_eq!(
-            told(5202, [&[(37, &COOKIE[..6])], &[(1, b"")]]),
+            recognised(5202, [&[(37, &COOKIE[..6])], &[(1, b"")]]),
             Some(Program::Iperf3)
         );
         assert_eq!(
-            told(5201, [&[(37, b"")], &[(1, b"")]]),
+            recognised(5201, [&[(37, b"")], &[(1, b"")]]),
             Some(Program::Iperf3)
         );
-        // connections for data, up and down
-        assert_eq!(told(5201, [&[(37, COOKIE), (1448, b"x")], &[]]), None);
-        assert_eq!(told(5201, [&[(37, COOKIE)], &[(1448, b"x")]]), None);
-        // other talk of the same size
-        assert_eq!(told(5202, [&[(37, b"GET / HTTP/1.0")], &[(1, b"x")]]), None);
-        assert_eq!(told(5202, [&[(37, b"")], &[(1, b"")]]), None);
+        // data connections, up and down
+        assert_eq!(recognised(5201, [&[(37, COOKIE), (1448, b"x")], &[]]), None);
+        assert_eq!(recognised(5201, [&[(37, COOKIE)], &[(1448, b"x")]]), None);
+        // other data of the same size
+        assert_eq!(
+            recognised(5202, [&[(37, b"GET / HTTP/1.0")], &[(1, b"x")]]),
+            None
+        );
+        assert_eq!(recognised(5202, [&[(37, b"")], &[(1, b"")]]), None);
     }
 
     #[test]
     fn netperf_talks_in_messages_of_one_size() {
         assert_eq!(
-            told(12865, [&[(656, b"")], &[(656, b"")]]),
+            recognised(12865, [&[(656, b"")], &[(656, b"")]]),
             Some(Program::Netperf)
         );
-        assert_eq!(told(12866, [&[(656, b"")], &[(656, b"")]]), None);
-        assert_eq!(told(12865, [&[(656, b"")], &[]]), None);
+        assert_eq!(recognised(12866, [&[(656, b"")], &[(656, b"")]]), None);
+        assert_eq!(recognised(12865, [&[(656, b"")], &[]]), None);
     }
 }

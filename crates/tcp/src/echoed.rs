@@ -1,12 +1,13 @@
-//! Acknowledgments that were not captured, by the timestamps that data echoes.
+//! Inference of acknowledgments that were not captured, from the timestamps that data echoes.
 //!
-//! Where the two ways of a path differ, a capture may hold the data alone. Each packet of it still echoes the receiver's
-//! clock of the newest acknowledgment that had reached its sender (RFC 7323, sections 3.2 and 4.3). That tells when this
-//! acknowledgment left the receiver and by when it was heard; and what it acknowledged, since receivers acknowledge what
-//! they get at once or within a timer: all that had been sent a round trip before.
+//! If the two directions of a path differ, a capture may contain only the data. Each packet of it still echoes the
+//! receiver's clock from the newest acknowledgment that had reached its sender (RFC 7323, sections 3.2 and 4.3). This
+//! shows when that acknowledgment left the receiver and by when it had arrived. It also shows what was acknowledged:
+//! receivers acknowledge at once or within a timer, so it was all data sent up to a round trip before.
 //!
-//! Of windows it tells one thing. A receiver that has acknowledged all sends no acknowledgment but to open its window
-//! (RFC 9293, section 3.8.6.2.2), so that a silence which such a one ends was a closed window's.
+//! Of windows, the echoes show one property. A receiver that has acknowledged all data sends a further acknowledgment
+//! only to open its window (RFC 9293, section 3.8.6.2.2), so a silence that ends with one was caused by a closed
+//! window.
 
 use whydrop_capture::TcpSegment;
 
@@ -16,42 +17,44 @@ use crate::quantile::quantile;
 use crate::rounds::RELEASE_NS;
 use crate::sender_clock::{Echo, Echoes};
 
-/// A round trip of fewer ticks of the receiver's clock cannot be cut into what came before and after.
+/// A round trip with fewer ticks of the receiver's clock is too short to separate earlier from later packets.
 const FEWEST_TICKS: i64 = 4;
-/// Share of the round trip within which what a receiver sends may still be the answer to what it got.
+/// Share of the round trip within which a packet from the receiver may still be the answer to what arrived.
 const ANSWER_PART: i64 = 10;
-/// No acknowledgment is held back for longer (RFC 1122, section 4.2.3.2) ...
-const MOST_HELD_NS: i64 = 500_000_000;
-/// ... nor that of so many full segments: every second one is acknowledged (RFC 5681, section 4.2), by receivers that join
-/// them every fourth or so.
-const NEVER_HELD_SEGMENTS: i64 = 10;
+/// Acknowledgments are not delayed for longer (RFC 1122, section 4.2.3.2) ...
+const LONGEST_ACK_DELAY_NS: i64 = 500_000_000;
+/// ... nor for more full segments: every second one is acknowledged (RFC 5681, section 4.2), or about every fourth by
+/// receivers that coalesce packets.
+const NEVER_DELAYED_SEGMENTS: i64 = 10;
 
-/// The clock of a receiver of which no packet was captured, as the packets of its peer echo it.
+/// The clock of a receiver without captured packets, as the packets of its peer echo it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Echoed {
     stamps: Echoes,
-    /// Of the latest packet: the next byte expected of the receiver's own data.
+    /// In the latest packet: the next byte expected of the receiver's own data.
     acknowledgment: Option<u32>,
-    /// When packets passed that acknowledged more of that: requests.
+    /// When packets passed that acknowledged more of it: requests.
     asked_ns: Vec<i64>,
 }
 
-/// The other direction, as echoes tell of it.
+/// The other direction, as inferred from the echoes.
 #[derive(Debug)]
 pub(crate) struct Inferred {
-    /// When each was heard, and what it acknowledged; the window is 0 while it is closed, and otherwise not known.
+    /// When each acknowledgment arrived and what it acknowledged. The window is 0 while it is closed, and otherwise
+    /// unknown.
     pub acknowledgments: Vec<Acknowledgment>,
-    /// The first segment after each request that came when all before was acknowledged, and when that was heard.
+    /// The first segment after each request that arrived when all earlier data was acknowledged, and when the request
+    /// arrived.
     pub answers: Vec<(usize, i64)>,
     pub round_trip_ns: i64,
-    /// Segments whose round trips are told.
+    /// Segments with a known round-trip time.
     pub round_trips_ns: Vec<(usize, i64)>,
-    /// By how much acknowledgments were late that newer ones followed, median of all.
+    /// Median delay of acknowledgments that were followed by newer ones.
     pub late_ns: i64,
 }
 
 impl Echoed {
-    /// A packet of the direction that is captured has passed.
+    /// Registers a packet of the captured direction.
     pub fn packet(&mut self, time_ns: i64, tcp: &TcpSegment) {
         let Some((_, echo)) = tcp.options.timestamps else {
             return;
@@ -64,8 +67,8 @@ impl Echoed {
         }
     }
 
-    /// Infers the acknowledgments of `flow`, whose SYN passed at `opened_ns`, and whose own clock is `own`;
-    /// `None` where too little is echoed, or nothing tells how long a round trip is.
+    /// Infers the acknowledgments of `flow`. Its SYN passed at `opened_ns`, and its own clock is `own`; `None` if
+    /// too little is echoed or the round trip is unknown.
     pub fn infer(
         &self,
         flow: &Flow,
@@ -80,7 +83,7 @@ impl Echoed {
         let mut receiver = Receiver {
             segments: &flow.segments,
             mss: i64::from(flow.full_bytes()),
-            // both ends of what is measured are known to a tick
+            // both ends of the measured span are known within a tick
             round_trip_ns: round_trip_ns - tick_ns,
             passed: 0,
             arrived: 0,
@@ -104,14 +107,14 @@ impl Echoed {
         })
     }
 
-    /// The first segment that passed with or after the packet that acknowledged a request.
+    /// The first segment that passed at or after the packet that acknowledged a request.
     fn first_after(flow: &Flow, asked_ns: i64) -> Option<usize> {
         let first = flow.segments.partition_point(|s| s.time_ns < asked_ns);
         (first < flow.segments.len()).then_some(first)
     }
 
-    /// The least time from what the receiver answers at once to its answer: from the SYN, and from the first data after a
-    /// request.
+    /// The least time between a packet that the receiver answers at once and its answer: from the SYN, and from the
+    /// first data after a request.
     fn round_trip_ns(&self, flow: &Flow, echoes: &[Echo], opened_ns: Option<i64>) -> Option<i64> {
         let first =
             |asked_ns: &i64| Some(flow.segments[Self::first_after(flow, *asked_ns)?].time_ns);
@@ -141,9 +144,9 @@ impl Echoed {
     }
 }
 
-/// By how much echoes are late that a newer acknowledgment should have replaced by then, median of all: it had left the receiver
-/// long enough before. What the packets themselves waited before the capture point, by the clock of their sender, is no
-/// lateness of acknowledgments.
+/// Median delay of echoes that a newer acknowledgment should have replaced by then, because it had left the receiver
+/// long enough before. The wait of the packets themselves before the capture point, from their sender's clock, is
+/// subtracted.
 fn late_ns(echoes: &[Echo], own: Option<&Echoes>) -> i64 {
     let own_ns = own.and_then(Echoes::waits).unwrap_or_default();
     let late = echoes.windows(2).map(|two| {
@@ -162,12 +165,12 @@ fn late_ns(echoes: &[Echo], own: Option<&Echoes>) -> i64 {
     quantile(&late.collect::<Vec<i64>>(), 0.5)
 }
 
-/// A receiver that is known by its clock, on the clock of its sender.
+/// A receiver known by its clock, converted to the sender's clock.
 struct Receiver<'a> {
     segments: &'a [Segment],
     mss: i64,
     round_trip_ns: i64,
-    /// Segments that have passed, and those of them that have arrived.
+    /// The segments that have passed, and how many of them have arrived.
     passed: usize,
     arrived: usize,
     /// One past the last byte that has passed.
@@ -176,7 +179,7 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Takes what is newly echoed; `asks`: by the answer to a request.
+    /// Processes a newly echoed clock value; `asks`: the acknowledgment came with a request.
     fn acknowledge(&mut self, echo: &Echo, asks: bool) {
         let coming = &self.segments[self.passed..];
         let passed = coming.iter().take_while(|s| s.time_ns < echo.passed_ns);
@@ -187,7 +190,7 @@ impl Receiver<'_> {
         let last = self.acknowledgments.last();
         let mut acknowledged = last.map_or(self.segments[0].sequence, |last| last.acknowledged);
         let opens_window = !asks && self.opens_window(echo, acknowledged);
-        // a queue on the way to the sender does not hide what it held
+        // a queue on the return path does not hide which data the acknowledgment covered
         let sent_by_ns = echo.heard_ns.saturating_sub(self.round_trip_ns);
         while let Some(segment) = self.segments[..self.passed].get(self.arrived)
             && segment.time_ns <= sent_by_ns
@@ -205,13 +208,13 @@ impl Receiver<'_> {
         if opens_window {
             self.close_window();
         } else if asks && due_ns < echo.heard_ns {
-            self.push(due_ns, self.next, -1); // who asks for more has acknowledged what came before
+            self.push(due_ns, self.next, -1); // a request acknowledges all earlier data
         }
         self.push(echo.heard_ns, acknowledged, -1);
     }
 
-    /// True if the receiver owed no acknowledgment any more when it sent one, and the sender, silent until then, goes on
-    /// with the next segment at once.
+    /// True if the receiver owed no acknowledgment any more when it sent one, and the sender, silent until then,
+    /// continues at once with the next segment.
     fn opens_window(&self, echo: &Echo, acknowledged: i64) -> bool {
         let Some(last) = self.passed.checked_sub(1).map(|last| &self.segments[last]) else {
             return false;
@@ -223,11 +226,19 @@ impl Receiver<'_> {
         let late_ns = echo.heard_ns.saturating_sub(due_ns);
         let slack_ns = RELEASE_NS.max(self.round_trip_ns / ANSWER_PART);
         let is_full = i64::from(last.payload_bytes) >= self.mss;
-        let never_held = is_full && self.next - acknowledged >= NEVER_HELD_SEGMENTS * self.mss;
-        goes_on && late_ns > if never_held { slack_ns } else { MOST_HELD_NS }
+        let never_delayed =
+            is_full && self.next - acknowledged >= NEVER_DELAYED_SEGMENTS * self.mss;
+        goes_on
+            && late_ns
+                > if never_delayed {
+                    slack_ns
+                } else {
+                    LONGEST_ACK_DELAY_NS
+                }
     }
 
-    /// The window had no room behind the last segment: as its sender knew when that left, and the receiver said when it came.
+    /// Registers that the window had no room behind the last segment. The sender knew so when the segment left, and the
+    /// receiver said so when it arrived.
     fn close_window(&mut self) {
         let last_ns = self.segments[self.passed - 1].time_ns;
         let mut known = self.acknowledgments.iter_mut().rev();
@@ -255,8 +266,8 @@ mod tests {
 
     const RTT_MS: i64 = 20;
 
-    /// The data of a connection, of which nothing else is captured: the client is 20 ms away, and its clock shows 5000 when
-    /// the server's shows 0.
+    /// The data of a connection without any captured packet of the other direction. The client is 20 ms away, and its
+    /// clock shows 5000 when the server's shows 0.
     struct DataAlone(Talk);
 
     impl DataAlone {
@@ -268,7 +279,8 @@ mod tests {
             Self(talk)
         }
 
-        /// `count` segments that leave at once, when what the client sent half a round trip before has been heard.
+        /// `count` segments that leave at once, after the packet that the client sent half a round trip before has
+        /// arrived.
         fn send(&mut self, at_ms: i64, first: u32, count: u32, heard_ms: i64) {
             let stamps = (at_ms as u32, (5000 + heard_ms - RTT_MS / 2) as u32);
             for number in first..first + count {
@@ -293,9 +305,9 @@ mod tests {
         times_ns[limiter as usize] as f64 / (until_ns - from_ns) as f64
     }
 
-    /// Ten segments a round trip, as acknowledgments release them: four round trips in slow start would be more.
+    /// Ten segments per round trip, as acknowledgments release them: in slow start, four round trips would carry more.
     #[test]
-    fn a_flight_that_stands_is_that_of_a_window_that_nobody_saw() {
+    fn a_flight_that_stands_still_has_an_uncaptured_window() {
         let mut data = DataAlone::new();
         for round in 0..30 {
             let at_ms = RTT_MS * (1 + round);
@@ -306,7 +318,7 @@ mod tests {
             account
                 .by_clocks
                 .as_ref()
-                .is_some_and(|told| told.echoed_rtt_ns.is_some() && told.stands)
+                .is_some_and(|clocks| clocks.echoed_rtt_ns.is_some() && clocks.stands)
         );
         assert_eq!(share(&account, Limiter::SendBuffer), 0.0);
         assert_eq!(share(&account, Limiter::Application), 0.0);
@@ -327,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgment_that_nobody_owed_and_data_behind_it_at_once_prove_a_closed_window() {
+    fn an_unowed_acknowledgment_followed_by_data_proves_a_closed_window() {
         let mut data = DataAlone::new();
         for round in 0..4 {
             let at_ms = RTT_MS * (1 + round);
@@ -344,7 +356,7 @@ mod tests {
         let mut data = DataAlone::new();
         data.send(RTT_MS, 0, 10, RTT_MS);
         data.0.client_next += 100;
-        // asked for at 500 ms, answered 400 ms later
+        // requested at 500 ms, answered 400 ms later
         data.send(900, 10, 10, 500);
         data.send(900 + RTT_MS, 20, 10, 900 + RTT_MS);
         let account = data.account();
@@ -354,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_again_has_arrived() {
+    fn data_that_is_not_retransmitted_has_arrived() {
         let mut data = DataAlone::new();
         data.send(RTT_MS, 0, 10, RTT_MS);
         data.send(2000, 10, 10, 2000);
@@ -363,10 +375,10 @@ mod tests {
         assert!(fates[10..].iter().all(|fate| *fate == Fate::Unknown));
     }
 
-    /// The third segment behind a lost one is acknowledged 65 ms after it left: a queue made it wait.
+    /// The third segment behind a lost one is acknowledged 65 ms after it left, because it waited in a queue.
     #[test]
-    fn a_retransmission_tells_the_round_trip_of_the_third_packet_behind_the_lost_one() {
-        let told = |third_ms: i64, heard_ms: i64| {
+    fn a_retransmission_measures_the_round_trip_of_the_third_packet_behind_the_lost_one() {
+        let rtt_ns = |third_ms: i64, heard_ms: i64| {
             let mut data = DataAlone::new();
             data.send(RTT_MS, 0, 10, RTT_MS);
             data.send(2 * RTT_MS, 10, 5, 2 * RTT_MS);
@@ -376,11 +388,11 @@ mod tests {
             assert_eq!(flow.segments[14].fate, Fate::Lost);
             flow.segments[17].rtt_ns
         };
-        assert_eq!(told(2 * RTT_MS, 2 * RTT_MS + 65), 65 * MS);
-        // an acknowledgment that came long before has not caused it, but a timer
-        assert_eq!(told(2 * RTT_MS, 2 * RTT_MS), -1);
-        // less than the least round trip before, it was not the third one's
-        assert_eq!(told(2 * RTT_MS + 60, 2 * RTT_MS + 65), -1);
+        assert_eq!(rtt_ns(2 * RTT_MS, 2 * RTT_MS + 65), 65 * MS);
+        // an acknowledgment that arrived long before did not cause it; a timer did
+        assert_eq!(rtt_ns(2 * RTT_MS, 2 * RTT_MS), -1);
+        // sooner than the least round trip: the acknowledgment was not for the third segment
+        assert_eq!(rtt_ns(2 * RTT_MS + 60, 2 * RTT_MS + 65), -1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Round trips of packets whose acknowledgments were not captured, where the sender's own doing tells them.
+//! Round-trip times of packets without captured acknowledgments, from the sender's retransmissions.
 //!
-//! A sender retransmits when the third packet behind a lost one is acknowledged (RFC 5681, section 3.2; RFC 6675, section 5).
-//! Else, which packet an acknowledgment was for hangs on a window that nobody tells.
+//! A sender retransmits when the third packet behind a lost one is acknowledged (RFC 5681, section 3.2; RFC 6675,
+//! section 5). In other cases, which packet an acknowledgment covered depends on an unknown window.
 
 use crate::flow::{Flow, Kind, SegmentFlags};
 use crate::rounds::RELEASE_NS;
@@ -9,12 +9,13 @@ use crate::sender_clock::Echo;
 
 /// Packets behind a lost one that are acknowledged before it is retransmitted (RFC 5681, section 3.2).
 const DUPLICATES: usize = 3;
-/// Where none of so many packets behind a lost one arrived, nothing of it is told.
+/// If none of this many packets behind a lost one arrived, nothing is inferred.
 const MOST_BEHIND: usize = 1_000;
 
-/// Segments and their round trips, where retransmissions come as soon as an acknowledgment that the data echoes; the least
-/// is `round_trip_ns`. They are those behind lost ones: the third, at the first retransmission of a recovery, as later ones wait
-/// for room in the window; or any, if the round trip can have been no longer than the least.
+/// Returns segments and their round-trip times where a retransmission follows at once on an acknowledgment that the
+/// data echoes; the least round-trip time is `round_trip_ns`. The segments lie behind lost ones: the third one at the
+/// first retransmission of a recovery, since later retransmissions wait for room in the window; or any other, if its
+/// round trip can have been no longer than the least.
 pub(crate) fn round_trips_ns(
     flow: &Flow,
     echoes: &[Echo],
@@ -40,7 +41,7 @@ pub(crate) fn round_trips_ns(
         let original = &segments[lost];
         if !original.is_lost()
             || original.flags.has(SegmentFlags::INFERRED)
-            || !is_told(echoes, repeat_ns)
+            || !is_new_echo(echoes, repeat_ns)
         {
             continue;
         }
@@ -48,17 +49,17 @@ pub(crate) fn round_trips_ns(
         let mut behind = (lost + 1..index).take(MOST_BEHIND).filter(arrived);
         let (first, third) = (behind.next(), behind.nth(DUPLICATES - 2));
         let rtt_ns = |at: usize| repeat_ns.saturating_sub(segments[at].time_ns);
-        // no packet's round trip is shorter than the least: this one's is known, whatever the retransmission waited for
+        // no round trip is shorter than the least, so this one is known, whatever the retransmission waited for
         let nothing_waited = first.filter(|at| rtt_ns(*at) <= round_trip_ns + RELEASE_NS);
         let is_first = original.time_ns > since_ns;
-        let told = third.filter(|third| {
+        let third = third.filter(|third| {
             let apart_ns = rtt_ns(first.unwrap_or(*third)) - rtt_ns(*third);
             is_first && !(recovers && apart_ns > RELEASE_NS.max(rtt_ns(*third) / 10))
         });
         if is_first {
             since_ns = repeat_ns;
         }
-        let Some(at) = told.or(nothing_waited) else {
+        let Some(at) = third.or(nothing_waited) else {
             continue;
         };
         if rtt_ns(at) >= round_trip_ns - RELEASE_NS {
@@ -69,8 +70,8 @@ pub(crate) fn round_trips_ns(
     found
 }
 
-/// An acknowledgment has been heard just now.
-fn is_told(echoes: &[Echo], now_ns: i64) -> bool {
+/// True if an acknowledgment has arrived just now.
+fn is_new_echo(echoes: &[Echo], now_ns: i64) -> bool {
     let passed = echoes.partition_point(|echo| echo.passed_ns <= now_ns);
     let newest = passed.checked_sub(1).map(|last| echoes[last].passed_ns);
     newest.is_some_and(|ns| now_ns.saturating_sub(ns) <= RELEASE_NS)

@@ -1,12 +1,12 @@
-//! Explicit congestion notification: what a connection agreed on, and what its receivers report.
+//! Explicit congestion notification: what a connection negotiated, and what its receivers report.
 //!
-//! Classic ECN (RFC 3168): a receiver sets ECE on every acknowledgment until the sender answers with CWR; the echoes say
-//! that there was a mark, not how many. Accurate ECN (RFC 9768): AE, CWR and ECE are the low bits of a count of marked
-//! packets, and ECE alone says nothing.
+//! Classic ECN (RFC 3168): a receiver sets ECE on every acknowledgment until the sender answers with CWR; the echoes
+//! show that packets were marked, not how many. Accurate ECN (RFC 9768): AE, CWR and ECE are the low bits of a counter
+//! of marked packets, and ECE alone has no meaning.
 
 use whydrop_capture::TcpFlags;
 
-/// The use of ECN that both ends agreed on.
+/// The kind of ECN that both ends negotiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ecn {
     /// The handshake was not captured.
@@ -39,11 +39,12 @@ impl Ecn {
         }
     }
 
-    /// The agreement that a SYN/ACK makes of the offer (RFC 9768, table 2). An offer that was not seen is inferred.
+    /// The result of the negotiation from a SYN/ACK and the offer (RFC 9768, table 2). An offer that was not captured
+    /// is inferred.
     pub(crate) fn agreed(offered: Option<Self>, syn_ack: TcpFlags) -> Self {
         match (offered, syn_ack.ace()) {
             (Some(Ecn::Accurate), 0b010 | 0b011 | 0b100 | 0b110) => Ecn::Accurate,
-            // of a nonce (RFC 3540, historic) the classic part is left
+            // with the nonce bit (RFC 3540, historic) the classic part remains
             (Some(Ecn::Accurate | Ecn::Classic) | None, 0b001 | 0b101) => Ecn::Classic,
             (None, _) => Ecn::Unknown,
             _ => Ecn::Off,
@@ -51,18 +52,19 @@ impl Ecn {
     }
 }
 
-/// Both counters begin with this value (RFC 9768, section 3.2.1).
+/// Both counters start at this value (RFC 9768, section 3.2.1).
 pub(crate) const INITIAL_ACE: u8 = 5;
-/// The packet counter has three bits, the byte counters of the option 24.
+/// The packet counter has three bits, the byte counters of the option have 24.
 const ACE_MODULUS: u64 = 8;
 const BYTES_MODULUS: u32 = 1 << 24;
 
-/// The receiver's counters as the sender last saw them; `None` before the first, where the handshake was not captured.
+/// The receiver's counters as last reported to the sender; `None` before the first report, if the handshake was not
+/// captured.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AceCounter {
     pub packets: Option<u8>,
     bytes: Option<u32>,
-    /// Packets delivered and packets marked, as acknowledgments reported them so far.
+    /// Packets delivered and packets marked, as reported so far.
     delivered: u64,
     marked: u64,
 }
@@ -72,7 +74,7 @@ pub(crate) struct AceCounter {
 pub(crate) struct EcnReport {
     pub flags: TcpFlags,
     pub ce_bytes: Option<u32>,
-    /// The third packet of the handshake, whose bits tell of the SYN/ACK (RFC 9768, section 3.2.2.1).
+    /// The third packet of the handshake, which reports the marks of the SYN/ACK (RFC 9768, section 3.2.2.1).
     pub ends_handshake: bool,
 }
 
@@ -85,11 +87,12 @@ impl AceCounter {
         }
     }
 
-    /// Packets marked since the last acknowledgment, where this one reports `delivered` packets, and marked bytes by the
-    /// option.
+    /// Returns the packets marked since the last acknowledgment, if this one reports `delivered` packets, and the bytes
+    /// marked by the option.
     ///
-    /// A counter of three bits may have wrapped: of what it can mean, the nearest to what the option's bytes say, else
-    /// to the share of marks so far (the prevailing conditions of RFC 9768, section 3.2.2.5).
+    /// A counter of three bits may have wrapped. Of its possible meanings, the nearest to the option's byte counters is
+    /// taken, or else the nearest to the share of marks so far (the prevailing conditions of RFC 9768, section
+    /// 3.2.2.5).
     pub fn advance(&mut self, report: EcnReport, delivered: u64, segment_bytes: f64) -> (u64, u64) {
         let ace = report.flags.ace();
         let before = self.packets.replace(ace);
@@ -112,7 +115,7 @@ impl AceCounter {
     fn more_bytes(&mut self, now: u32) -> Option<u32> {
         let before = self.bytes.replace(now)?;
         let more = now.wrapping_sub(before) % BYTES_MODULUS;
-        // less than before: acknowledgments overtook each other
+        // less than before: acknowledgments were reordered
         (more < BYTES_MODULUS / 2).then_some(more)
     }
 }
@@ -129,7 +132,7 @@ mod tests {
         }
     }
 
-    /// Of acknowledgments of `each` packets, `marked` of every `each` marked.
+    /// Acknowledgments of `each` packets, of which `marked` are marked.
     fn counted(acknowledgments: u64, each: u64, marked: u64, with_option: bool) -> (u64, u64) {
         let mut counter = AceCounter::from_handshake();
         let mut sum = (0, 0);
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgment_of_many_packets_may_wrap_the_counter_and_the_bytes_tell() {
+    fn an_acknowledgment_of_many_packets_may_wrap_the_counter_and_the_bytes_decide() {
         assert_eq!(counted(1000, 40, 37, true), (37_000, 37_000_000));
     }
 

@@ -1,18 +1,18 @@
-//! Connections that carried no data because they failed.
+//! Connections that failed without carrying data.
 
 use crate::flow::Connection;
 use crate::outcome::Outcome;
 
-/// How many there were, and the first of them.
+/// Their number, and the first of them.
 #[derive(Debug, Clone, Default)]
 pub struct FailedConnections {
     pub no_answer: u64,
     pub refused: u64,
     pub reset: u64,
-    /// Accepted late, or never, since their SYN was taken for one of an earlier connection.
+    /// Accepted late, or never, because the SYN was attributed to an earlier connection.
     pub taken_for_old: u64,
-    /// Not all, where they are many: [`FailedConnections::count`] has their number. In the order of their first packet;
-    /// their flows have endpoints, times and counts of packets.
+    /// Not all, if they are many: [`FailedConnections::count`] is their number. In the order of their first packet;
+    /// their flows have endpoints, times and packet counts.
     pub kept: Vec<Connection>,
     most_kept: usize,
 }

@@ -37,7 +37,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The reason why a segment was sent.
+/// Why a segment was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -49,7 +49,7 @@ pub enum Kind {
     Timeout = 2,
     /// The last segment retransmitted to provoke an acknowledgment (tail-loss probe, RFC 8985 section 7).
     TailLossProbe = 3,
-    /// A retransmission whose reason the capture does not show.
+    /// Retransmitted for a reason that the capture does not show.
     Other = 4,
 }
 
@@ -74,30 +74,30 @@ impl Kind {
 pub enum Fate {
     Delivered = 0,
     Lost = 1,
-    /// Not acknowledged before the capture ended, or acknowledged without a way to tell which copy arrived.
+    /// Not acknowledged before the capture ended, or acknowledged without evidence of which copy arrived.
     Unknown = 2,
 }
 
-/// Facts of one transmission, as bits.
+/// Properties of one transmission, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SegmentFlags(pub u8);
 
 impl SegmentFlags {
-    /// A retransmission of data that had arrived.
+    /// A retransmission of data that had already arrived.
     pub const SPURIOUS: u8 = 1;
-    /// `rtt_ns` comes from the acknowledgment that this very packet caused, not from a later cumulative one.
+    /// `rtt_ns` is from the acknowledgment that this packet itself caused, not from a later cumulative one.
     pub const RTT_EXACT: u8 = 2;
-    /// Never captured here: lost before the capture point, placed where the gap in the sequence showed.
+    /// Not captured here: lost before the capture point, and placed where the gap in the sequence appeared.
     pub const INFERRED: u8 = 4;
-    /// After this packet less than one segment of the receive window was left.
+    /// After this packet less than one segment of the receive window remained.
     pub const WINDOW_LIMITED: u8 = 8;
     /// Carried the congestion-experienced mark (RFC 3168).
     pub const CE: u8 = 16;
-    /// One of the wire packets of a super-segment (segmentation offload), so its time is that of the first.
+    /// One of the wire packets of a super-segment (segmentation offload); its time is that of the first.
     pub const OFFLOADED: u8 = 32;
     /// Arrived at the receiver after later data.
     pub const REORDERED: u8 = 64;
-    /// The first for which its receiver reports congestion (RFC 3168), since it last did not.
+    /// The first packet after which its receiver begins to report congestion (RFC 3168).
     pub const CE_ECHOED: u8 = 128;
 
     #[inline]
@@ -122,7 +122,7 @@ pub struct Segment {
     pub time_ns: i64,
     /// Relative to the flow's first byte.
     pub sequence: i64,
-    /// Time from this transmission to the acknowledgment of it; -1 where none can be told.
+    /// Time from this transmission to its acknowledgment; -1 if unknown.
     pub rtt_ns: i64,
     /// Payload bytes outstanding (sent, neither acknowledged nor selectively acknowledged) after this packet.
     pub in_flight_bytes: u32,
@@ -171,14 +171,14 @@ pub struct SackBlock {
     pub duplicate: bool,
 }
 
-/// Data of a flow delimited by data in the other direction.
+/// Data of a flow, delimited by data in the other direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transfer {
     /// First and one past the last index into `Flow::segments`.
     pub first: usize,
     pub end: usize,
     pub start_ns: i64,
-    /// Time of the last acknowledgment that belongs to it, or of its last packet where none was seen.
+    /// Time of its last acknowledgment, or of its last packet if none was captured.
     pub end_ns: i64,
     /// Payload bytes sent for the first time.
     pub payload_bytes: u64,
@@ -213,9 +213,9 @@ pub struct Handshake {
     pub ack_ns: Option<i64>,
 }
 
-/// So many of the segments `first..end` whose fate is unknown were lost.
+/// A number of lost segments among the segments `first..end` of unknown fate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UntoldLosses {
+pub struct UnplacedLosses {
     pub first: usize,
     pub end: usize,
     pub lost: u64,
@@ -224,13 +224,13 @@ pub struct UntoldLosses {
 /// Counters of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowCounters {
-    /// All packets of the direction, pure acknowledgments included; a super-segment counts as what it became.
+    /// All packets of the direction, including pure acknowledgments; a super-segment counts as its wire packets.
     pub packets: u64,
     /// Payload bytes on the wire, retransmissions included.
     pub payload_bytes: u64,
     /// IP bytes of all packets.
     pub ip_bytes: u64,
-    /// Packets that were lost: those whose fate says so, and the [untold](Flow::untold_losses). Fewest and most that can be.
+    /// Packets lost: those with that fate, and the [unplaced](Flow::unplaced_losses) ones. Least and most possible.
     pub lost: u64,
     pub lost_low: u64,
     pub lost_high: u64,
@@ -241,49 +241,49 @@ pub struct FlowCounters {
     /// Data acknowledged but never captured.
     pub missed_by_capture_bytes: u64,
     pub missed_by_capture_packets: u64,
-    /// Of those, packets that no captured acknowledgment covers: the sequence went on behind them.
+    /// Of those, packets that no captured acknowledgment covers: the sequence continued behind them.
     pub passed_over_packets: u64,
     pub duplicate_acknowledgments: u64,
-    /// Data packets marked as congestion experienced, and those that were capable of ECN and not marked (RFC 3168).
+    /// Data packets marked as congestion experienced, and ECN-capable ones without a mark (RFC 3168).
     pub ce_marked: u64,
     pub ect0: u64,
     pub ect1: u64,
-    /// Acknowledgments of this flow that carried ECE; 0 with accurate ECN, where that bit is part of a number.
+    /// Acknowledgments of this flow that carried ECE; 0 with accurate ECN, where that bit is part of a counter.
     pub ecn_echoes: u64,
-    /// Packets of this flow by which its sender told that it had reduced its window (CWR); 0 with accurate ECN.
+    /// Packets in which this flow's sender reported a reduced window (CWR); 0 with accurate ECN.
     pub windows_reduced: u64,
-    /// Packets, and payload bytes, of this flow that its receiver reported as marked by accurate ECN (RFC 9768).
+    /// Packets and payload bytes of this flow that its receiver reported as marked through accurate ECN (RFC 9768).
     pub ce_reported: u64,
     pub ce_reported_bytes: u64,
     /// Zero windows advertised to this flow's sender.
     pub zero_windows: u64,
-    /// Times that the window was closed while data waited ([`LimitedTime::closed_ns`]).
+    /// How often the window was closed while data waited ([`LimitedTime::closed_ns`]).
     pub window_closures: u64,
-    /// Packets that asked whether a closed window is still closed (RFC 9293, section 3.8.6.1).
+    /// Packets that probe a closed window (RFC 9293, section 3.8.6.1).
     pub window_probes: u64,
     pub window_limited_packets: u64,
-    /// Packets that asked whether the peer is still there (RFC 9293, section 3.8.4).
+    /// Keep-alives: packets that check whether the peer is still there (RFC 9293, section 3.8.4).
     pub keep_alives: u64,
     pub offloaded_super_segments: u64,
-    /// Packets that the receiver reported to have got twice without a retransmission of them.
+    /// Packets that the receiver reported as received twice although they were not retransmitted.
     pub duplicated_on_path: u64,
 }
 
 /// How a flow spent the time between its first data and its last acknowledgment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitedTime {
-    /// Something was in flight.
+    /// Data was in flight.
     pub busy_ns: i64,
-    /// Of it, less than one segment of the receive window was left.
+    /// Part of `busy_ns`: less than one segment of the receive window remained.
     pub window_ns: i64,
-    /// The receive window was zero, or too small for its sender to use (RFC 9293, section 3.8.6.2.1), while data is
-    /// known to have waited: it was probed, or data followed as soon as the window opened.
+    /// The receive window was zero, or too small for the sender to use (RFC 9293, section 3.8.6.2.1), while data is
+    /// known to have waited: the window was probed, or data followed as soon as it opened.
     pub closed_ns: i64,
-    /// Nothing was in flight, between two packets of one transfer.
+    /// No data was in flight, between two packets of one transfer.
     pub idle_ns: i64,
 }
 
-/// Payload bytes outstanding when packets left that were lost.
+/// Payload bytes outstanding when lost packets left.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OutstandingAtLoss {
     pub mean_bytes: f64,
@@ -291,7 +291,8 @@ pub struct OutstandingAtLoss {
     pub deviation_bytes: f64,
 }
 
-/// The timer before the round trip is known (RFC 6298, section 2.1); what was measured makes it shorter but on the longest of paths.
+/// The timeout before the round trip is known (RFC 6298, section 2.1). Measurements shorten it except on the longest
+/// paths.
 const FIRST_TIMEOUT_NS: i64 = 1_000_000_000;
 
 /// One direction of a connection.
@@ -305,53 +306,55 @@ pub struct Flow {
     pub acknowledgments: Vec<Acknowledgment>,
     pub sack_blocks: Vec<SackBlock>,
     pub transfers: Vec<Transfer>,
-    /// Losses of which nothing tells which packets they took; empty where all is acknowledged selectively.
-    pub untold_losses: Vec<UntoldLosses>,
+    /// Losses that are counted, but not attributed to packets; empty if all data is acknowledged selectively.
+    pub unplaced_losses: Vec<UnplacedLosses>,
     pub counters: FlowCounters,
     pub limited: LimitedTime,
-    /// As [`Flow::account`] tells it.
+    /// See [`Flow::account`].
     #[doc(hidden)]
     pub account: Option<Box<Account>>,
-    /// `None` where nothing was lost.
+    /// `None` if no packet was lost.
     pub outstanding_at_loss: Option<OutstandingAtLoss>,
-    /// The use of ECN that the connection agreed on.
+    /// The kind of ECN that the connection negotiated.
     pub ecn: Ecn,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Largest payload of a wire packet: announced in the handshake less options, or the largest seen where that is more
-    /// or nothing was announced.
+    /// Largest payload of a wire packet: the size announced in the handshake less options, or the largest captured if
+    /// that is more or none was announced.
     pub mss_bytes: Option<u32>,
-    /// The handshake told it.
+    /// The size was announced in the handshake.
     pub mss_announced: bool,
     /// Scale of the windows that this flow's receiver advertises; `None` when unknown.
     pub window_scale: Option<u8>,
     pub vantage: Vantage,
     pub sack_permitted: bool,
     pub timestamps: bool,
-    /// The first window but zero, and the largest, that its receiver advertised, SYNs aside, as sent.
+    /// The first non-zero window that its receiver advertised, and the largest, without SYNs, unscaled.
     pub first_window: u16,
     pub largest_window: u16,
-    /// Offers of its sender and of its receiver; `None` without the SYN.
+    /// Offers of its sender and of its receiver; `None` if the SYN was not captured.
     pub offers: [Option<Offer>; 2],
-    /// All that it carried is the greeting of a connection that measures the other direction.
+    /// Its only data is the greeting of a connection that measures the other direction.
     pub only_greets: bool,
-    /// Signs that few flows show; `None` where it shows nothing.
+    /// Signs that few flows show; `None` if there are none.
     pub signs: Option<Box<FlowSigns>>,
 }
 
 impl Flow {
-    /// Packets of a transfer that were lost.
+    /// The lost packets of a transfer.
     pub fn lost_in(&self, transfer: &Transfer) -> u64 {
         let segments = self.segments.get(transfer.first..transfer.end);
-        let told = segments.unwrap_or_default().iter();
-        let told = told.filter(|segment| segment.is_lost()).count() as u64;
-        let within =
-            |untold: &&UntoldLosses| transfer.first <= untold.first && untold.first < transfer.end;
-        let untold = self.untold_losses.iter().filter(within);
-        told + untold.map(|untold| untold.lost).sum::<u64>()
+        let placed = segments.unwrap_or_default().iter();
+        let placed = placed.filter(|segment| segment.is_lost()).count() as u64;
+        let within = |unplaced: &&UnplacedLosses| {
+            transfer.first <= unplaced.first && unplaced.first < transfer.end
+        };
+        let unplaced = self.unplaced_losses.iter().filter(within);
+        placed + unplaced.map(|unplaced| unplaced.lost).sum::<u64>()
     }
 
-    /// Payload of a full segment, for what compares others with it: not the largest of small ones, where no handshake tells.
+    /// Payload of a full segment, for comparisons; 0 if the largest captured one is small and no handshake announced a
+    /// size.
     pub(crate) fn full_bytes(&self) -> u32 {
         let known = self.mss_bytes.unwrap_or(1460);
         match self.mss_announced {
@@ -365,8 +368,8 @@ impl Flow {
         flow_name(self.source, self.destination)
     }
 
-    /// Takes for delivered what was never sent again, while the flow went on with new data for longer than any
-    /// retransmission timer waits at first: for where no acknowledgments were captured.
+    /// Marks data as delivered that was not retransmitted while the flow continued with new data for longer than any
+    /// initial retransmission timeout; for flows without captured acknowledgments.
     pub(crate) fn believe_delivered(&mut self) {
         let mut newest_ns = i64::MIN;
         for segment in self.segments.iter_mut().rev() {
@@ -381,7 +384,7 @@ impl Flow {
         }
     }
 
-    /// Ends transfers, which are in order, before these segments, in rising order, where others begin.
+    /// Splits transfers, which are in order, at these segments, in rising order.
     pub(crate) fn divide(&mut self, firsts: impl Iterator<Item = usize>) {
         let mut firsts = firsts.peekable();
         for whole in std::mem::take(&mut self.transfers) {
@@ -396,7 +399,7 @@ impl Flow {
         }
     }
 
-    /// The transfer of some of the segments of another.
+    /// A part of a transfer, made of some of its segments.
     fn part_of(&self, whole: Transfer, first: usize, end: usize) -> Transfer {
         let own = self.segments.get(first..end).unwrap_or_default();
         let (Some(earliest), Some(latest)) = (own.first(), own.last()) else {
@@ -419,12 +422,12 @@ impl Flow {
         !self.segments.is_empty()
     }
 
-    /// True of a flow whose losses and delays matter to anybody.
+    /// True for a flow with losses or delays worth explaining.
     pub fn is_of_interest(&self) -> bool {
         self.carried_data() && !self.only_greets
     }
 
-    /// The limiters at each moment; empty where its acknowledgments were not captured, and nothing else tells of them.
+    /// The limiters at each moment; empty if acknowledgments were neither captured nor inferred.
     pub fn account(&self) -> &Account {
         static NOTHING_KNOWN: Account = Account {
             spans: Vec::new(),
@@ -454,15 +457,15 @@ impl Flow {
         signs.map_or_else(SackCounters::default, |signs| signs.sack)
     }
 
-    /// Room for what few flows show.
+    /// The signs, allocated on first use.
     pub fn signs_mut(&mut self) -> &mut FlowSigns {
         self.signs.get_or_insert_default()
     }
 }
 
-/// Ports of systems' services end here (RFC 6335, section 6) ...
+/// Ports of system services end here (RFC 6335, section 6) ...
 const FIRST_USER_PORT: u16 = 1_024;
-/// ... and those that Linux gives to who begins a connection begin here; others begin higher.
+/// ... and Linux's ephemeral ports begin here; other systems' begin higher.
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
 /// `src:port > dst:port`.
@@ -473,7 +476,7 @@ pub fn flow_name(source: Endpoint, destination: Endpoint) -> String {
 /// Both directions of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
-    /// The direction of whoever sent the SYN, or the first packet seen, comes first.
+    /// The direction of the sender of the SYN, or of the first captured packet, comes first.
     pub flows: [Flow; 2],
     pub handshake: Handshake,
     /// The capture holds the start of the connection.
@@ -483,22 +486,23 @@ pub struct Connection {
     pub reset: Option<Box<Reset>>,
     /// Which sides sent a FIN.
     pub closed: [bool; 2],
-    /// When they sent the first.
+    /// When each side sent its first FIN.
     pub closed_ns: [Option<i64>; 2],
     /// Data outstanding at the end, of either direction.
     pub unanswered: [Unanswered; 2],
-    /// The use of ECN that the SYN offered.
+    /// The kind of ECN that the SYN offered.
     pub ecn_offered: Ecn,
-    /// The program that measures whose control connection this is.
+    /// The measuring program that uses this connection for control.
     pub control: Option<Program>,
     /// It carries the load of a test, which ends when its time is up.
     pub carries_load: bool,
-    /// Signs that few connections show; `None` where it shows nothing.
+    /// Signs that few connections show; `None` if there are none.
     pub signs: Option<Box<ConnectionSigns>>,
 }
 
 impl Connection {
-    /// The side that accepted the connection: 0 or 1. Where the capture has no SYN, the ports tell, else who was heard second.
+    /// The side that accepted the connection: 0 or 1. Without a captured SYN, it is inferred from the ports, or else is
+    /// the side seen second.
     pub fn responder(&self) -> usize {
         let known = self.handshake.syn_ns.is_some() || self.handshake.syn_ack_ns.is_some();
         let rank = |side: usize| {
@@ -513,7 +517,7 @@ impl Connection {
         signs.map_or_else(Pauses::default, |signs| signs.pauses)
     }
 
-    /// Its SYN, if the responder took it for one of an earlier connection.
+    /// Its SYN, if the responder attributed it to an earlier connection.
     pub fn taken_for_old(&self) -> Option<&TakenForOld> {
         self.signs.as_ref()?.taken_for_old.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Damaged and forged packets: the flow goes on as if they had not come, and nothing grows with what they claim.
+//! Damaged and forged packets: the flow continues as if they had not arrived, and no memory grows with their claims.
 
 use whydrop_capture::{TcpFlags, TcpOptions};
 
@@ -32,7 +32,7 @@ fn a_hole_in_the_capture_is_believed_when_the_next_packet_confirms_it() {
     talk.segments(900 * MS, 50_000, 50_003);
     talk.ack(920 * MS, 50_003 * MSS);
     let flow = talk.finish();
-    // the first packet behind the hole was the suspect
+    // the first packet behind the hole was not confirmed at first
     assert_eq!(flow.segments.len(), 5);
     assert_eq!(fates(&flow)[3..], [Delivered; 2]);
     assert!(flow.counters.missed_by_capture_bytes >= 49_997 * u64::from(MSS));
@@ -239,7 +239,7 @@ fn a_connection_that_goes_on_after_a_forged_reset_stays_one() {
     assert_eq!(fates(&flow), [Delivered; 100]);
 }
 
-/// The server's window probes are all that it sends, and then the capture ends.
+/// The server's only data is window probes, and then the capture ends.
 #[test]
 fn a_transfer_of_nothing_but_probes_is_none() {
     let mut talk = Talk::new();

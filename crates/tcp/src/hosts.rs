@@ -1,14 +1,14 @@
-//! How many hosts there were and which was busiest, in memory that does not grow with them.
+//! The number of hosts and the busiest one, in bounded memory.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Smallest hashes kept: up to so many hosts are counted one by one, more are estimated with a standard error of
-/// `1 / sqrt(4094)`, 1.6 %.
+/// The most hashes kept: up to this many hosts are counted exactly, more are estimated with a standard error of `1 /
+/// sqrt(4094)`, 1.6 %.
 const HASHES: usize = 1 << 12;
-/// Candidates for the busiest: whoever has more than a ninth of all connections is among them.
+/// Candidates for the busiest host: any host with more than a ninth of all connections is among them.
 const CANDIDATES: usize = 8;
-/// A host stands out when it certainly has one in so many of all connections.
+/// A host stands out if it certainly has one in this many of all connections.
 const STANDS_OUT: u64 = 20;
 
 /// The hosts at one end of many connections.
@@ -76,7 +76,8 @@ impl Hosts {
     }
 }
 
-/// The same in every run, so that documents are (SplitMix64, Steele et al. 2014, over both halves of the address).
+/// A hash that is the same in every run, so that documents are reproducible (SplitMix64, Steele et al. 2014, over both
+/// halves of the address).
 fn hash(address: IpAddr) -> u64 {
     let number = match address {
         IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),

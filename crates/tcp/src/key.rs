@@ -53,6 +53,6 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Hashed faster than the standard library does, with a key that is drawn at the start: a sender who chooses its ports
-/// cannot aim for one bucket.
+/// A map with a faster hash than the standard library's. Its key is random for each process, so that a sender cannot
+/// choose ports that collide in one bucket.
 pub type ConnectionMap<V> = HashMap<ConnectionKey, V, ahash::RandomState>;

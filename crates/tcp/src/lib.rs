@@ -1,12 +1,12 @@
-//! Packets to flows: transfers, segments and their fates, round-trip times, windows.
+//! From packets to flows: transfers, segments and their fates, round-trip times, windows.
 //!
-//! [`Tracker`] takes packets in capture order and never looks back; [`Tracker::finish`] hands over one
-//! [`Connection`] for each TCP connection that carried data, each with the [`Flow`] of both directions. Where small ones
-//! are too many, as in a flood, those that have least to tell are summed up as [`SmallConnections`].
+//! [`Tracker`] takes packets in capture order and never looks back; [`Tracker::finish`] returns one [`Connection`] for
+//! each TCP connection that carried data, each with the [`Flow`] of both directions. If there are too many small ones,
+//! as in a flood, the least informative are summed up as [`SmallConnections`].
 //!
-//! What a flow's own packets and the acknowledgments of its peer prove is recorded per transmission: when it left,
+//! The packets of a flow and the acknowledgments of its peer determine the record of each transmission: when it left,
 //! what it carried, whether it arrived ([`Fate`]), and what made a retransmission necessary or spurious ([`Kind`]).
-//! Nothing here knows of path models or causes.
+//! This crate contains no path models or causes.
 
 mod abandoned;
 mod account;

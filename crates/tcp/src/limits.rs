@@ -1,33 +1,32 @@
-//! Limiters of a flow at each moment: the words of the account of all time.
+//! Limiters of a flow at each moment: the result of the account of all time.
 
 use crate::clocked_waits::ClockedWait;
 
-/// The limiter that keeps a sender from sending more, after the order in which a sender asks (Linux's
-/// `tcp_write_xmit`).
+/// The limiter that keeps a sender from sending more, in the order of a sender's checks (Linux's `tcp_write_xmit`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Limiter {
-    /// The handshake is not over at the data sender.
+    /// The handshake is not complete at the data sender.
     ConnectionSetup,
-    /// A request was there and the far application had not begun to answer it.
+    /// A request had arrived, and the far application had not begun to answer it.
     PeerApplication,
-    /// All that was written is out, and nothing more was written, or Nagle's algorithm holds it back (RFC 896).
+    /// All written data is outstanding; no more was written, or Nagle's algorithm delays it (RFC 896).
     Application,
     /// The congestion window is full, and grows with each acknowledgment (RFC 5681).
     SlowStart,
-    /// The congestion window is full otherwise.
+    /// The congestion window is full, outside slow start.
     CongestionWindow,
-    /// From the discovery of a loss until all that was out then is acknowledged; and the silence before a timer.
+    /// From the detection of a loss until all data outstanding then is acknowledged, and the silence before a timeout.
     LossRecovery,
     /// The receive window has no room for the next segment.
     ReceiveWindow,
-    /// The send buffer is full of what is not acknowledged.
+    /// The send buffer is full of unacknowledged data.
     SendBuffer,
-    /// The receiver's timer held back the acknowledgment of all that was out (RFC 1122, section 4.2.3.2).
+    /// The receiver's timer delayed the acknowledgment of all outstanding data (RFC 1122, section 4.2.3.2).
     DelayedAck,
-    /// The next packet waits for its turn at a rate that is set.
+    /// The next packet waits for its turn at a fixed pacing rate.
     Pacing,
-    /// Nothing passes.
+    /// No packet passes.
     Outage,
 }
 
@@ -46,7 +45,7 @@ impl Limiter {
         Self::Outage,
     ];
 
-    /// The name in documents; the simulator's truths have the same.
+    /// The name in documents and in the simulator's truth files.
     pub fn name(self) -> &'static str {
         match self {
             Self::ConnectionSetup => "connection-setup",
@@ -64,7 +63,7 @@ impl Limiter {
     }
 }
 
-/// A stretch of time with its limiter.
+/// A span of time with its limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     pub from_ns: i64,
@@ -72,64 +71,68 @@ pub struct Span {
     pub limiter: Limiter,
 }
 
-/// All the time of a flow, on the capture's clock, as its sender lived it: data that passes the capture point left half
-/// of the near round trip before, acknowledgments arrive as much later.
+/// All the time of a flow, on the capture's clock, from the sender's view: data that passes the capture point left half
+/// of the near round trip before, and acknowledgments arrive as much later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// One behind the other without gaps, neighbours with different limiters.
+    /// Contiguous spans; adjacent ones have different limiters.
     pub spans: Vec<Span>,
-    /// From the request (the first: from the SYN) until the last acknowledgment, of each of the flow's transfers.
+    /// From the request (the first: from the SYN) until the last acknowledgment, for each of the flow's transfers.
     pub transfers: Vec<(i64, i64)>,
-    /// From the capture point to the sender and back; `None` where nothing tells.
+    /// Round-trip time from the capture point to the sender; `None` if unknown.
     pub near_rtt_ns: Option<i64>,
-    /// The same with what queues on that way, by half of the data that echoes acknowledgments; `None` without timestamps.
+    /// Usual round-trip time to the sender with its queues: the median over data that echoes acknowledgments; `None`
+    /// without timestamps.
     pub usual_near_rtt_ns: Option<i64>,
-    /// Timestamps show how long packets waited before the capture point, be it not at all.
+    /// Timestamps show how long packets waited before the capture point, even if they did not wait.
     pub sees_waits: bool,
-    /// By timestamps, where they tell of something.
+    /// Results from timestamps, if there are any.
     pub by_clocks: Option<Box<ByClocks>>,
 }
 
-/// Waits and acknowledgments that the clocks in timestamps tell of.
+/// Waits and acknowledgments inferred from timestamps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ByClocks {
-    /// Waits of acknowledgments on the way back, by the receiver's clock in them; empty where it does not tell, or where
-    /// none waited longer than it can tell.
+    /// Waits of acknowledgments on the return path, from the receiver's clock; empty if it is unusable or the waits
+    /// were below its resolution.
     pub waits_back: Vec<ClockedWait>,
-    /// The same of data between the sender and the capture point, by the sender's clock.
+    /// Waits of data between the sender and the capture point, from the sender's clock.
     pub waits_before: Vec<ClockedWait>,
-    /// From the capture point to the sender and back, by the data that echoed acknowledgments soonest: with what stood in
-    /// queues on that way all the time. Known to a tick.
+    /// Round-trip time from the capture point to the sender, from the data that echoed acknowledgments soonest,
+    /// including standing queues. Accurate to a tick.
     pub near_rtt_ns: Option<i64>,
-    /// Acknowledgments were not captured, but told by the timestamps that the data echoes; windows were not. The least time
-    /// to the receiver and back, by these.
+    /// Set if acknowledgments were not captured but inferred from the timestamps that the data echoes, without windows:
+    /// the least round-trip time to the receiver from these.
     pub echoed_rtt_ns: Option<i64>,
-    /// Then: the flight does not grow as under a congestion window, so that it is the receive window's or the send buffer's.
+    /// If so: the flight does not grow as under a congestion window, so the receive window or the send buffer limits
+    /// it.
     pub stands: bool,
-    /// Then: by how much more than the fastest most acknowledgments were late at the sender, though newer ones were under way; 0
-    /// where they were not.
+    /// If so: the usual excess delay of acknowledgments at the sender over the fastest ones although newer ones were in
+    /// flight; 0 if there was none.
     pub late_ns: i64,
 }
 
 impl Account {
-    /// Acknowledgments were not captured, but told by echoes.
+    /// True if acknowledgments were not captured, but inferred from echoes.
     pub fn by_echoes(&self) -> bool {
         self.echoed_rtt_ns().is_some()
     }
 
-    /// Then: the least time to the receiver and back.
+    /// If so: the least round-trip time to the receiver.
     pub fn echoed_rtt_ns(&self) -> Option<i64> {
         self.by_clocks.as_ref()?.echoed_rtt_ns
     }
 
     pub fn waits_back(&self) -> &[ClockedWait] {
-        self.by_clocks.as_ref().map_or(&[], |told| &told.waits_back)
+        self.by_clocks
+            .as_ref()
+            .map_or(&[], |clocks| &clocks.waits_back)
     }
 
     pub fn waits_before(&self) -> &[ClockedWait] {
         self.by_clocks
             .as_ref()
-            .map_or(&[], |told| &told.waits_before)
+            .map_or(&[], |clocks| &clocks.waits_before)
     }
 
     /// Time of each limiter within bounds, nanoseconds, in the order of [`Limiter::ALL`].
@@ -149,7 +152,7 @@ impl Account {
         Some((self.spans.first()?.from_ns, self.spans.last()?.until_ns))
     }
 
-    /// Takes back all from then on.
+    /// Removes everything from this time on.
     pub(crate) fn retract(&mut self, from_ns: i64) {
         while self.spans.pop_if(|span| span.from_ns >= from_ns).is_some() {}
         if let Some(last) = self.spans.last_mut() {
@@ -157,7 +160,7 @@ impl Account {
         }
     }
 
-    /// Appends a stretch that begins where the last one ended.
+    /// Appends a span that begins where the last one ended.
     pub(crate) fn push(&mut self, until_ns: i64, from_ns: i64, limiter: Limiter) {
         let from_ns = self.spans.last().map_or(from_ns, |span| span.until_ns);
         match self.spans.last_mut() {

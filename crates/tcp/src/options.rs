@@ -5,19 +5,19 @@
 pub struct TrackerOptions {
     /// Keep acknowledgments and SACK blocks (charts need them, verdicts do not).
     pub keep_acknowledgments: bool,
-    /// Account for all time of each flow ([`crate::Flow::account`]), which takes about as long as all else, and memory for
-    /// acknowledgments until the connection ends.
+    /// Account for all time of each flow ([`crate::Flow::account`]). This takes about as long as all other work, and
+    /// memory for acknowledgments until the connection ends.
     pub account_for_time: bool,
-    /// Connections without data to remember at most: a SYN flood must not fill the memory. The oldest are forgotten
+    /// The most connections without data to remember: a SYN flood must not fill the memory. The oldest are dropped
     /// first and counted in [`crate::Tracked::forgotten`].
     pub most_without_data: usize,
-    /// Small connections with data (fewer than [`crate::small::SMALL_PACKETS`] packets) to follow at most at one time: those idle
-    /// for longest are completed before their end. What comes of them later is another connection.
+    /// The most small connections with data (fewer than [`crate::small::SMALL_PACKETS`] packets) to follow at a time:
+    /// those idle for longest are completed early. Later packets of them count as another connection.
     pub most_small_open: usize,
-    /// Small connections to keep at most, those with most losses and data. The others are summed up in
+    /// The most small connections to keep: those with the most losses and data. The others are summed up in
     /// [`crate::Tracked::small`].
     pub most_small: usize,
-    /// Failed connections without data to keep at most; the others are counted.
+    /// The most failed connections without data to keep; the others are counted.
     pub most_failed: usize,
 }
 

@@ -1,22 +1,22 @@
-//! Outcomes of a connection: set up or not, closed, reset, or left without an answer.
+//! Outcomes of a connection: established or not, closed, reset, or without an answer.
 
-/// How a connection stands at its end, or that of the capture.
+/// The state of a connection at its end, or at that of the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Outcome {
-    /// Nothing ended it.
+    /// Still open when the capture ended.
     #[default]
     Open,
-    /// SYNs that nobody answered.
+    /// No SYN was answered.
     NoAnswer,
     /// The SYN was answered by a reset.
     Refused,
-    /// Reset after it was set up, by a side that had not closed it before.
+    /// Reset after it was established, by a side that had not closed it before.
     Reset,
-    /// Data was retransmitted over and over, and nothing came back.
+    /// Data was retransmitted repeatedly without any answer.
     DataUnanswered,
     /// One side closed.
     HalfClosed,
-    /// Both sides closed, or one side did and then reset what was left.
+    /// Both sides closed, or one side did and then reset the remaining direction.
     Closed,
 }
 
@@ -39,12 +39,12 @@ impl Outcome {
     }
 }
 
-/// Attempts to set a connection up.
+/// Attempts to establish a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Setup {
-    /// SYNs of the initiator, repeats included.
+    /// SYNs of the initiator, including retransmissions.
     pub syns: u32,
-    /// SYN/ACKs of the responder, repeats included.
+    /// SYN/ACKs of the responder, including retransmissions.
     pub syn_acks: u32,
     pub first_syn_ns: Option<i64>,
     pub last_syn_ns: Option<i64>,
@@ -56,28 +56,28 @@ pub struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reset {
     pub time_ns: i64,
-    /// The direction whose source it has: 0 for the initiator.
+    /// The side that appears as its source: 0 for the initiator.
     pub by: usize,
     /// It answers a SYN.
     pub answers_syn: bool,
-    /// Since the last packet before it, of either side.
+    /// Time since the last packet before it, of either side.
     pub idle_ns: i64,
     pub ttl: u8,
-    /// Least and largest of the packets of that side before it; `None` where there were none.
+    /// Least and largest TTL of that side's packets before it; `None` if there were none.
     pub usual_ttls: Option<(u8, u8)>,
     pub identification: Option<u16>,
-    /// Of that side's packet before it.
+    /// IP identification of that side's packet before it.
     pub previous_identification: Option<u16>,
     pub window: u16,
-    /// Of the latest packet of that side before it.
+    /// Window in the latest packet of that side before it.
     pub previous_window: Option<u16>,
     /// Its number in the capture, from 1.
     pub packet: u64,
-    /// It answers a segment of a connection that its sender does not know: without ACK, its sequence number the
-    /// acknowledgment number of that segment (RFC 9293, section 3.10.7.1).
+    /// It answers a segment of a connection that its sender does not know: without ACK, and with the acknowledgment
+    /// number of that segment as its sequence number (RFC 9293, section 3.10.7.1).
     pub knows_no_connection: bool,
-    /// Packets of the same side, none of them a reset, that came later than any that was under way before: whoever resets
-    /// a connection has nothing more to say on it.
+    /// Packets of the same side, none of them a reset, that passed after all packets in flight at that time. A side
+    /// that resets a connection sends nothing more on it.
     pub packets_after: u32,
     /// Number of the first of them.
     pub first_after: Option<u64>,
@@ -87,13 +87,14 @@ pub struct Reset {
 const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 
 impl Reset {
-    /// It came from something on the path: from another distance than all packets of that side before it, or that side
-    /// went on as if there had been none.
+    /// True if a device on the path sent it: its distance differs from that of all that side's packets before it, or
+    /// that side continued as if there had been no reset.
     pub fn is_from_elsewhere(&self) -> bool {
         self.has_other_distance() || self.packets_after > 0
     }
 
-    /// Some systems begin resets with another hop limit, so that alone is no difference.
+    /// True if the hop limit shows another distance. Some systems start resets with another hop limit, which alone is
+    /// no difference.
     pub fn has_other_distance(&self) -> bool {
         let hops = |ttl: u8| {
             let initial = INITIAL_TTLS.into_iter().find(|initial| *initial >= ttl);
@@ -107,30 +108,30 @@ impl Reset {
     }
 }
 
-/// Data of one direction that nothing answered before the end.
+/// Unanswered data of one direction at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unanswered {
     /// Retransmissions since the last packet of the other side.
     pub repeats: u32,
-    /// Outstanding at the end.
+    /// Bytes outstanding at the end.
     pub bytes: u64,
-    /// When the other side's last packet came; `None` where it never sent one.
+    /// Time of the other side's last packet; `None` if it never sent one.
     pub last_answer_ns: Option<i64>,
     pub last_sent_ns: i64,
-    /// Number of the latest of those retransmissions that are remembered in the capture, from 1; 0 where there is none.
+    /// Capture number (from 1) of the latest remembered of those retransmissions; 0 if there is none.
     pub packet: u32,
 }
 
 impl Unanswered {
-    /// So many repeats that nobody is there any more, or no path.
+    /// True if there are so many retransmissions that the peer or the path must be gone.
     pub fn is_dead(&self) -> bool {
         self.repeats >= REPEATS_OF_A_DEAD_PEER
     }
 }
 
-/// After so many retransmissions something is wrong with the path (R1 of RFC 9293, section 3.8.3).
+/// After this many retransmissions the path is considered failed (R1 of RFC 9293, section 3.8.3).
 const REPEATS_OF_A_DEAD_PEER: u32 = 3;
-/// A SYN without an answer for so long has none: the longest initial timeout in use (RFC 6298, section 5.7).
+/// A SYN is unanswered after this time: the longest initial timeout in use (RFC 6298, section 5.7).
 const SYN_TIMEOUT_NS: i64 = 3_000_000_000;
 /// The shortest timeout in use (Linux's minimum).
 const SHORTEST_TIMEOUT_NS: i64 = 200_000_000;
@@ -142,11 +143,11 @@ pub(crate) struct Ending {
     pub reset: Option<Reset>,
     pub closed: [bool; 2],
     pub unanswered: [Unanswered; 2],
-    /// The responder sent something: it was captured, or the initiator acknowledged it.
+    /// The responder sent a packet: it was captured, or the initiator acknowledged it.
     pub is_answered: bool,
-    /// An ICMP error says that its SYN reached nobody.
+    /// An ICMP error reports that its SYN did not reach a host.
     pub is_unreachable: bool,
-    /// The capture went on after the last SYN for so long.
+    /// How long the capture continued after the last SYN.
     pub after_syn_ns: i64,
 }
 
@@ -155,11 +156,11 @@ impl Ending {
         let is_dead = |direction: usize| self.unanswered[direction].is_dead();
         match self.reset {
             Some(reset) if reset.answers_syn => Outcome::Refused,
-            // whoever sent without an answer gives up
+            // a sender without answers gives up
             Some(reset) if is_dead(reset.by) => Outcome::DataUnanswered,
             Some(reset) if self.closed[reset.by] || self.closed == [true; 2] => Outcome::Closed,
             Some(_) => Outcome::Reset,
-            // also behind a FIN of either side: what was repeated to the end never arrived as far as its sender knows
+            // even behind a FIN of either side: the sender never learned that the last retransmissions arrived
             None if is_dead(0) || is_dead(1) => Outcome::DataUnanswered,
             None if self.closed == [true; 2] => Outcome::Closed,
             None if self.is_without_answer() => Outcome::NoAnswer,
@@ -168,7 +169,8 @@ impl Ending {
         }
     }
 
-    /// A repeated SYN is proof that the first one's timeout passed, unless it came sooner than any.
+    /// True if no SYN was answered. A retransmitted SYN proves that the first one's timeout passed, unless it came
+    /// sooner than any timeout.
     fn is_without_answer(&self) -> bool {
         let tried_ns = self.setup.last_syn_ns.zip(self.setup.first_syn_ns);
         let repeated = tried_ns.is_some_and(|(last, first)| last - first >= SHORTEST_TIMEOUT_NS);
@@ -194,9 +196,9 @@ mod tests {
     fn a_reset_of_another_distance_is_from_elsewhere() {
         assert!(reset(61, (53, 54)).is_from_elsewhere());
         assert!(!reset(53, (53, 54)).is_from_elsewhere());
-        // the same host begins with 255 instead of 64
+        // the same host starts with 255 instead of 64
         assert!(!reset(244, (53, 54)).is_from_elsewhere());
-        // the host goes on
+        // the host continues
         let mut forged = reset(53, (53, 54));
         forged.packets_after = 1;
         assert!(forged.is_from_elsewhere() && !forged.has_other_distance());

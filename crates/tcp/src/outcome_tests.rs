@@ -10,7 +10,7 @@ fn bare(flags: u16, sequence: u32, acknowledgment: u32) -> whydrop_capture::TcpS
 }
 
 #[test]
-fn syns_that_nobody_answers_are_counted_and_timed() {
+fn unanswered_syns_are_counted_and_timed() {
     let mut talk = Talk::new();
     for time_s in [0, 1, 3, 7] {
         talk.push(
@@ -64,7 +64,7 @@ fn a_reset_in_answer_to_a_syn_is_a_refusal() {
 }
 
 #[test]
-fn a_reset_from_another_distance_after_a_long_silence_is_told() {
+fn a_reset_from_another_distance_after_a_long_silence_is_reported() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.segments(21 * MS, 0, 2);
@@ -107,7 +107,7 @@ fn data_that_is_repeated_into_silence_has_no_answer() {
     assert_eq!((unanswered.repeats, unanswered.bytes), (3, u64::from(MSS)));
     assert_eq!(unanswered.last_answer_ns, Some(41 * MS));
     assert_eq!(unanswered.last_sent_ns, 1800 * MS);
-    // three repeats, of which the last may have arrived
+    // three retransmissions, of which the last may have arrived
     assert_eq!(connection.flows[1].counters.lost, 3);
 }
 
@@ -151,14 +151,14 @@ fn a_flood_of_failures_is_counted_and_some_are_kept() {
     assert_eq!(tracked.failed.kept.len(), 10);
 }
 
-/// A handshake whose SYN and SYN/ACK have these ECN bits, then segments and acknowledgments with these.
+/// A handshake with these ECN bits in its SYN and SYN/ACK, then segments and acknowledgments with these.
 fn with_ecn(syn: u16, syn_ack: u16, acknowledgments: &[u16]) -> Connection {
     let mut talk = Talk::new();
     let isn = talk.server_isn;
     let both = TcpFlags::SYN | TcpFlags::ACK;
     talk.push(0, false, 5000, bare(TcpFlags::SYN | syn << 6, 499, 0), 1);
     talk.push(0, true, 5000, bare(both | syn_ack << 6, isn - 1, 500), 1);
-    // the end of the handshake tells of the SYN/ACK: not marked
+    // the last packet of the handshake reports that the SYN/ACK was not marked
     talk.push(
         20 * MS,
         false,
@@ -208,14 +208,14 @@ fn the_same_bits_of_classic_ecn_are_echoes() {
         ),
         (Ecn::Classic, 2, 0)
     );
-    // the second acknowledgment is the first to echo, and what it reports last was marked
+    // the second acknowledgment is the first to report congestion, and the last packet that it covers was marked
     let echoed = |segment: &Segment| segment.flags.has(SegmentFlags::CE_ECHOED);
     let marked: Vec<usize> = (0..8).filter(|&n| echoed(&flow.segments[n])).collect();
     assert_eq!(marked, [3]);
 }
 
 #[test]
-fn a_capture_that_begins_later_tells_accurate_ecn_by_its_own_bit() {
+fn a_capture_that_begins_later_recognises_accurate_ecn_by_its_own_bit() {
     let mut talk = Talk::new();
     let isn = talk.server_isn;
     for (number, ace) in (0u32..).zip([1u16, 1, 4, 6]) {
@@ -238,14 +238,14 @@ fn bits_without_an_agreement_say_nothing() {
 }
 
 #[test]
-fn a_host_that_goes_on_after_a_reset_is_told() {
+fn a_host_that_continues_after_a_reset_is_reported() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.segments(21 * MS, 0, 2);
     talk.ack(41 * MS, 2 * MSS);
     let reset = bare(TcpFlags::RST, talk.client_next, 0);
     talk.push(50 * MS, false, 5000, reset, 0);
-    // under way when the reset left
+    // in flight when the reset left
     talk.request(60 * MS, 2 * MSS, 10);
     talk.request(500 * MS, 2 * MSS, 10);
     let reset = talk.finish_connection().reset.expect("a reset");
@@ -376,7 +376,7 @@ fn who_acknowledges_had_answers_though_none_was_captured() {
 }
 
 #[test]
-fn new_data_after_repeats_shows_that_answers_went_another_way() {
+fn new_data_after_retransmissions_shows_that_answers_took_another_path() {
     for goes_on in [false, true] {
         let mut talk = Talk::new();
         talk.data(0, 0, MSS);

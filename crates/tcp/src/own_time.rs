@@ -1,26 +1,27 @@
-//! Senders that send when they have something to send, and not when an acknowledgment makes room.
+//! Senders that send when their application has data, and not when an acknowledgment makes room.
 
 use crate::flow::{Flow, Kind};
 use crate::sender_clock::SenderClock;
 
-/// Fewer bursts tell nothing.
+/// Fewer bursts are not conclusive.
 const FEWEST_BURSTS: usize = 8;
-/// Most of the time between them: some pauses end with an acknowledgment by chance, and slow start waits for each.
+/// Share of the time between bursts that must show the sign: some pauses end with an acknowledgment by chance, and slow
+/// start waits for each.
 const MOST: f64 = 0.8;
 
-/// Signs of the sender's own timing, in the begins and ends of bursts.
+/// Signs that the application sets the timing, at the beginnings and ends of bursts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct OwnTime {
-    /// Bursts begin when no acknowledgment has come for a while.
+    /// Bursts begin when no acknowledgment has arrived for a while.
     pub unreleased: bool,
-    /// Bursts end with less than a full segment, which is sent only when there is nothing more (RFC 1122, section
+    /// Bursts end with less than a full segment, which a sender sends only if it has no more data (RFC 1122, section
     /// 4.2.3.4).
     pub ends_small: bool,
 }
 
 impl OwnTime {
-    /// Of bursts with pauses longer than `pause_ns` between them. What an acknowledgment releases passes the capture point
-    /// within `release_ns` of it.
+    /// Finds the signs in bursts separated by pauses longer than `pause_ns`. Data that an acknowledgment releases
+    /// passes the capture point within `release_ns` of it.
     pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64, release_ns: i64) -> Self {
         let mss = flow.full_bytes();
         let (mut waiting, mut ending) = (Bursts::default(), Bursts::default());
@@ -44,7 +45,7 @@ impl OwnTime {
                 continue;
             }
             ending.add(silent_ns, two[0].payload_bytes < mss);
-            // what waits with nothing under way waits for no acknowledgment anyway
+            // data sent with nothing in flight does not wait for an acknowledgment anyway
             if acknowledged < two[0].end() {
                 waiting.add(silent_ns, now_ns.saturating_sub(last_heard_ns) > release_ns);
             }
@@ -56,12 +57,12 @@ impl OwnTime {
     }
 }
 
-/// Bursts with pauses behind them.
+/// Bursts followed by pauses.
 #[derive(Debug, Default)]
 struct Bursts {
     count: usize,
     all_ns: f64,
-    /// Behind those that are of a kind.
+    /// Time behind bursts that show the sign.
     these_ns: f64,
 }
 
@@ -84,7 +85,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Twenty times two packets, the second of so many bytes, that are acknowledged before the next two.
+    /// Twenty times two packets, the second of `last_bytes`, acknowledged before the next two.
     fn pairs(last_bytes: u32) -> Flow {
         let mut flow = Flow {
             mss_bytes: Some(1000),
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_that_end_small_tell_of_their_application_though_all_is_acknowledged_before_the_next()
+    fn bursts_that_end_small_reveal_their_application_even_if_all_is_acknowledged_before_the_next()
     {
         assert!(own_time(&pairs(500)).ends_small);
         assert!(!own_time(&pairs(1000)).ends_small);

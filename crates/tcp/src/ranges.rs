@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Ranges kept at most. A window with as many holes is not seen in practice; without a bound, forged blocks would
-/// make every insertion as slow as the set is long.
+/// The most ranges kept. A window with this many holes does not occur in practice; without a bound, forged blocks would
+/// make each insertion slower.
 const MOST_RANGES: usize = 1 << 12;
 
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,8 @@ impl RangeSet {
         self.ranges.back().map(|r| r.1)
     }
 
-    /// Adds `[start, end)` and calls `fresh` with each part that was not in the set before, in rising order.
-    /// A range apart from all others is ignored when the set is full.
+    /// Adds `[start, end)` and calls `fresh` with each part that was not in the set before, in rising order. When the
+    /// set is full, a range that touches no other is ignored.
     pub fn insert(&mut self, start: i64, end: i64, mut fresh: impl FnMut(i64, i64)) {
         if start >= end {
             return;

@@ -1,20 +1,22 @@
-//! When a sender repairs losses: from what told it of them until all is acknowledged that was out then.
+//! When a sender recovers from losses: from the acknowledgments that reported them until all data outstanding then is
+//! acknowledged.
 //!
-//! A retransmission that waits in a queue passes the capture point late. The duplicate acknowledgments that caused it do not.
+//! A retransmission that waits in a queue passes the capture point late. The duplicate acknowledgments that caused it
+//! do not.
 
 use crate::flow::{Flow, Kind, Segment, SegmentFlags};
 
-/// Duplicate acknowledgments that tell of a loss (RFC 5681, section 3.2).
+/// Duplicate acknowledgments that indicate a loss (RFC 5681, section 3.2).
 pub(crate) const DUPLICATES: usize = 3;
 
 #[derive(Debug, Clone, Copy)]
 struct Recovery {
-    /// Nothing below was acknowledged when it began.
+    /// No data above this was acknowledged when it began.
     low: i64,
-    /// All below is to be acknowledged until it is over: what was out when the first repair left, which is not known before that
-    /// passes.
+    /// The recovery ends when all data below this is acknowledged: the data outstanding when the first repair left,
+    /// which is unknown until the repair passes.
     high: Option<i64>,
-    /// It takes late packets for lost ones, and will know by the echo of the next acknowledgment (Eifel: RFC 3522).
+    /// It was triggered by late packets, and the echo in the next acknowledgment will reveal that (Eifel: RFC 3522).
     is_undone: bool,
 }
 
@@ -25,11 +27,11 @@ impl Recovery {
     }
 }
 
-/// The recoveries of a flow's sender, as its packets leave and acknowledgments arrive.
+/// The recoveries of a flow's sender, updated as its packets leave and acknowledgments arrive.
 #[derive(Debug)]
 pub(crate) struct Recoveries {
     timestamps: bool,
-    /// First bytes that duplicate acknowledgments made it retransmit, and with which segment, in order.
+    /// First bytes retransmitted because of duplicate acknowledgments, and in which segment, in order.
     repairs: Vec<(i64, usize)>,
     now: Option<Recovery>,
     /// One past the last byte that was lost and retransmitted.
@@ -59,7 +61,7 @@ impl Recoveries {
         self.now.is_some()
     }
 
-    /// Begins one of all that lies between these, which was lost and is sent again.
+    /// Begins a recovery for the range between these positions, which was lost and is retransmitted.
     pub fn begin(&mut self, low: i64, high: i64) {
         self.now.get_or_insert(Recovery {
             low,
@@ -68,11 +70,12 @@ impl Recoveries {
         });
     }
 
-    /// A segment leaves when all below `acknowledged` is acknowledged and all below `next` was sent.
+    /// Registers that a segment leaves when all data below `acknowledged` is acknowledged and all below `next` was
+    /// sent.
     pub fn send(&mut self, segment: &Segment, acknowledged: i64, next: i64, mss: i64) {
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
-        // a sender that takes late packets for lost ones recovers from nothing, for as long: it learns from duplicate
-        // acknowledgments of three more that were out (RFC 5681, section 3.2)
+        // a sender that retransmits late packets needlessly believes for as long that it recovers: it learned of them
+        // from three duplicate acknowledgments for other outstanding packets (RFC 5681, section 3.2)
         let mistaken = spurious && segment.kind == Kind::Fast && next - acknowledged > 3 * mss;
         if !is_repair(segment) && !mistaken {
             return;
@@ -83,7 +86,7 @@ impl Recoveries {
             is_undone: spurious && self.timestamps,
         });
         now.high = match segment.kind {
-            // all that was out is taken for lost (RFC 6298, section 5.4)
+            // all outstanding data counts as lost (RFC 6298, section 5.4)
             Kind::Timeout => Some(next),
             _ => now.high.or(Some(next)),
         };
@@ -92,15 +95,15 @@ impl Recoveries {
         }
     }
 
-    /// All below `acknowledged` is acknowledged, before `was`, and all below `next` was sent, the next of it with the segment
-    /// `coming`; `told` finds the first that may leave after two more acknowledgments.
+    /// Registers that all data below `acknowledged` is acknowledged, previously `was`, and all below `next` was sent,
+    /// the next with segment `coming`; `first_later` finds the first that may leave after two more acknowledgments.
     pub fn hear(
         &mut self,
         acknowledged: i64,
         was: i64,
         next: i64,
         coming: usize,
-        told: impl FnOnce() -> usize,
+        first_later: impl FnOnce() -> usize,
     ) {
         self.duplicates = match acknowledged == was && next > was {
             true => self.duplicates.saturating_add(1),
@@ -109,11 +112,12 @@ impl Recoveries {
         };
         match self.now {
             Some(recovery) if recovery.is_over(acknowledged) => {
-                // what was retransmitted beyond is a hole that the next one begins with (RFC 6675, section 5), and so is one
-                // that is repaired before a third duplicate acknowledgment could tell of it
+                // a retransmission beyond begins the next hole (RFC 6675, section 5), and so does one sent before a
+                // third duplicate acknowledgment could indicate it
                 let repair = self.next_repair(acknowledged, coming);
                 let goes_on = !recovery.is_undone
-                    && (self.repaired > acknowledged || repair.is_some_and(|at| at < told()));
+                    && (self.repaired > acknowledged
+                        || repair.is_some_and(|at| at < first_later()));
                 self.now = goes_on.then_some(Recovery {
                     low: acknowledged,
                     high: Some(next),
@@ -133,7 +137,7 @@ impl Recoveries {
         }
     }
 
-    /// The first of the segments to come that repairs what begins there.
+    /// The first of the coming segments that repairs the range starting there.
     fn next_repair(&self, sequence: i64, coming: usize) -> Option<usize> {
         let after = self
             .repairs
@@ -145,7 +149,7 @@ impl Recoveries {
     }
 }
 
-/// Retransmitted because it was lost, by duplicate acknowledgments or by the timer.
+/// True for a retransmission after a loss, by duplicate acknowledgments or by timeout.
 fn is_repair(segment: &Segment) -> bool {
     matches!(segment.kind, Kind::Fast | Kind::Timeout) && !segment.flags.has(SegmentFlags::SPURIOUS)
 }
@@ -171,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Ten segments, and then these again, of which the sender has sent the first ten.
+    /// Ten segments, and then these retransmissions; the sender has sent the first ten.
     fn after_ten(again: &[(i64, Kind)]) -> (Recoveries, Vec<Segment>) {
         let first = (0..10).map(|number| segment(number, Kind::New));
         let again = again.iter().map(|&(number, kind)| segment(number, kind));
@@ -226,11 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_that_duplicate_acknowledgments_tell_of_afterwards_is_another_recovery() {
-        for (told, goes_on) in [(12, true), (11, false)] {
+    fn a_hole_that_duplicate_acknowledgments_reveal_later_is_another_recovery() {
+        for (first_later, goes_on) in [(12, true), (11, false)] {
             let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (10, Kind::Fast)]);
             recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
-            recoveries.hear(10 * MSS, 2 * MSS, 20 * MSS, 11, || told);
+            recoveries.hear(10 * MSS, 2 * MSS, 20 * MSS, 11, || first_later);
             assert_eq!(recoveries.is_on(), goes_on);
             (0..3).for_each(|_| recoveries.hear(10 * MSS, 10 * MSS, 20 * MSS, 11, || 11));
             assert!(recoveries.is_on());

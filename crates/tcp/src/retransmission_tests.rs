@@ -1,4 +1,4 @@
-//! Why something was retransmitted, and whether it had to be.
+//! Why data was retransmitted, and whether that was necessary.
 
 use whydrop_capture::{TcpFlags, TcpOptions};
 
@@ -14,12 +14,12 @@ fn stamped(value: u32) -> Extra<'static> {
 }
 
 #[test]
-fn an_acknowledgment_tells_of_data_that_was_sent_and_lost_before_this_point() {
+fn an_acknowledgment_reveals_data_that_was_lost_before_this_point() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.data(21 * MS, 0, 8);
     talk.ack(41 * MS, 8);
-    // the server acknowledges the next request, and has sent two bytes that never came by
+    // the server acknowledges the next request, and has sent two bytes that were not captured
     talk.request(60 * MS, 8, 2);
     talk.data(60 * MS, 10, 0);
     talk.data(400 * MS, 8, 2);
@@ -30,7 +30,7 @@ fn an_acknowledgment_tells_of_data_that_was_sent_and_lost_before_this_point() {
 }
 
 #[test]
-fn an_acknowledgment_after_a_fin_tells_of_no_data() {
+fn an_acknowledgment_after_a_fin_reveals_no_data() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.segments(21 * MS, 0, 1);
@@ -70,7 +70,7 @@ fn a_delayed_acknowledgment_sent_early_for_a_hole_above_is_no_reordering() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.segments(21 * MS, 0, 4);
-    // segment 0 waited for a second one; 1 is lost, 2 comes, and one acknowledgment tells of both
+    // segment 0 waited for a second one; 1 is lost, 2 arrives, and one acknowledgment covers both
     talk.sack(41 * MS, MSS, &[(2 * MSS, 3 * MSS)]);
     talk.sack(42 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
     talk.segments(42 * MS, 1, 2);
@@ -86,7 +86,7 @@ fn a_repeat_after_something_sent_later_arrived_is_fast_though_nothing_above_it_d
     talk.segments(21 * MS, 0, 5);
     talk.sack(41 * MS, 0, &[(2 * MSS, 4 * MSS)]);
     talk.segments(42 * MS, 0, 2);
-    // the repeat of 0 arrived, that of 1 not yet; 4 was sent before both
+    // the retransmission of 0 arrived, that of 1 not yet; 4 was sent before both
     talk.sack(62 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
     talk.segments(62 * MS, 4, 5);
     talk.ack(83 * MS, 5 * MSS);
@@ -103,7 +103,7 @@ fn a_repeat_that_waited_for_reordering_is_fast_and_no_timeout() {
     talk.ack(41 * MS, MSS);
     talk.segments(42 * MS, 1, 4);
     talk.sack(62 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
-    // the reordering window of RACK, with the grain of the kernel's clock: more than half a round trip
+    // the reordering window of RACK, with the granularity of the kernel's clock: more than half a round trip
     talk.segments(74 * MS, 1, 2);
     talk.ack(94 * MS, 4 * MSS);
     let flow = talk.finish();
@@ -177,7 +177,7 @@ fn a_duplicate_sack_for_a_repeat_already_known_as_spurious_is_no_copy_made_on_th
 #[test]
 fn an_answer_to_a_keep_alive_of_one_old_byte_reports_no_copy() {
     let mut talk = Talk::new();
-    // the connection began before the capture, and keep-alives are all that it holds
+    // the connection began before the capture, which contains only keep-alives
     for at in [45_000, 90_000, 135_000, 180_000] {
         talk.data(at * MS, MSS - 1, 1);
         talk.sack((at + 20) * MS, MSS, &[(MSS - 1, MSS)]);
@@ -220,7 +220,7 @@ fn probes_of_a_closed_window_are_neither_lost_nor_retransmitted() {
         talk.ack_with((at + 20) * MS, 2 * MSS, window(0));
     }
     talk.data(3800 * MS, 2 * MSS, 1);
-    // open again, and the byte was taken
+    // open again, and the byte was accepted
     talk.ack_with(3820 * MS, 2 * MSS + 1, window(1000));
     talk.data(3821 * MS, 2 * MSS + 1, MSS);
     talk.ack(3841 * MS, 3 * MSS + 1);
@@ -239,7 +239,7 @@ fn what_was_in_flight_before_the_capture_began_was_not_missed_by_it() {
     talk.ack(20 * MS, 1000 * MSS);
     talk.segments(21 * MS, 1040, 1043);
     talk.ack(25 * MS, 1020 * MSS);
-    // lost before the capture began: needed, as far as can be known
+    // lost before the capture began: needed, as far as known
     talk.segments(26 * MS, 1020, 1021);
     talk.ack(46 * MS, 1043 * MSS);
     let flow = talk.finish();
@@ -316,7 +316,7 @@ fn a_repeated_syn_and_fin_are_no_data() {
 }
 
 #[test]
-fn a_repeat_whose_capture_ends_before_any_answer_leaves_the_original_lost() {
+fn a_retransmission_at_the_end_of_the_capture_leaves_the_original_lost() {
     let mut talk = Talk::new();
     talk.open(0);
     talk.segments(21 * MS, 0, 3);
@@ -421,7 +421,8 @@ fn one_repeat_of_many_small_segments_proves_one_loss() {
     assert_eq!(flow.segments[10].fate, Delivered);
 }
 
-/// Segments of 100 bytes without a handshake; then data up to this is missing, and comes later in these parts.
+/// Segments of 100 bytes without a handshake; then the data up to `missing` is absent, and arrives later in these
+/// parts.
 fn filled(missing: u32, parts: &[(u32, u32)]) -> Flow {
     let mut talk = Talk::new();
     talk.data(21 * MS, 1_000_000, 100);
@@ -465,7 +466,7 @@ fn what_was_outstanding_at_losses_has_a_mean_and_a_deviation() {
     talk.segments(42 * MS, 1, 2);
     talk.segments(42 * MS, 3, 4);
     talk.ack(62 * MS, 5 * MSS);
-    // segments 1 and 3 left with 2 and 4 segments outstanding, themselves included
+    // segments 1 and 3 left with 2 and 4 segments outstanding, including themselves
     let at_loss = talk.finish().outstanding_at_loss.expect("losses");
     assert_eq!(
         (at_loss.mean_bytes, at_loss.deviation_bytes),

@@ -1,38 +1,38 @@
-//! When acknowledgments are due: the path's round trip of late, its queues included, where no receiver's timer made it longer.
+//! When acknowledgments are due: the recent round trip of the path, including its queues but without receivers' delays.
 
 use crate::flow::{Flow, Kind};
 use crate::sender_clock::SenderClock;
 use crate::stretch::stretch;
 
-/// An acknowledgment that reaches the sender.
+/// An acknowledgment as it reaches the sender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heard {
     pub at_ns: i64,
-    /// When the one before it came.
+    /// When the previous one arrived.
     pub before_ns: i64,
     pub acknowledged: i64,
-    /// Of these, newly.
+    /// Newly acknowledged bytes.
     pub bytes: i64,
-    /// All that is out.
+    /// All outstanding data is acknowledged.
     pub all: bool,
-    /// The last two packets left at once.
+    /// The last two packets left together.
     pub together: bool,
-    /// When the last one did.
+    /// When the last packet left.
     pub last_sent_ns: i64,
 }
 
-/// The round trip by acknowledgments.
+/// The round trip measured by acknowledgments.
 #[derive(Debug)]
 pub(crate) struct RoundTrip<'a> {
     flow: &'a Flow,
     pub base_ns: i64,
-    /// Of acknowledgments that nobody held back, of late.
+    /// Recent round trip by acknowledgments that the receiver did not delay.
     pub recent_ns: i64,
-    /// With so many bytes the receiver waits for no more before it acknowledges.
+    /// With this many bytes the receiver acknowledges without waiting for more.
     pub stretch: i64,
-    /// The gap between the last two acknowledgments of what was out together, and the bytes of the later.
+    /// The gap between the last two acknowledgments of data outstanding together, and the bytes of the later one.
     pace: Option<(i64, i64)>,
-    /// The first segment that is not acknowledged.
+    /// The first unacknowledged segment.
     coming: usize,
 }
 
@@ -48,8 +48,8 @@ impl<'a> RoundTrip<'a> {
         }
     }
 
-    /// When the acknowledgment of so many bytes, the last of which left at `sent_ns`, is due at the sender: a queue lets out one
-    /// packet after the other, and none before what was heard of at `heard_ns`.
+    /// When the acknowledgment of this many bytes, the last of which left at `sent_ns`, is due at the sender. A queue
+    /// forwards one packet after the other, and none of them before the one acknowledged at `heard_ns`.
     pub fn due_ns(&self, bytes: i64, sent_ns: i64, heard_ns: i64) -> i64 {
         let behind_ns = self.pace.map_or(0, |(gap_ns, of_bytes)| {
             let of_bytes = of_bytes.max(1);
@@ -81,8 +81,8 @@ impl<'a> RoundTrip<'a> {
         }
     }
 
-    /// Two that left together are acknowledged at once; one of these may have been held back, too: what is longer is believed
-    /// bit by bit (RFC 6298, section 2.3).
+    /// Two packets that left together are acknowledged at once. An acknowledgment of one may also have been delayed, so
+    /// a longer value is adopted gradually (RFC 6298, section 2.3).
     fn hear_all(&mut self, heard: &Heard) {
         if !heard.together || heard.bytes < 2 * i64::from(self.flow.full_bytes()) {
             return;
@@ -93,7 +93,7 @@ impl<'a> RoundTrip<'a> {
         self.recent_ns = self.recent_ns.min(sampled_ns) + longer_ns / 8;
     }
 
-    /// When the newest segment left that is acknowledged now, if it was sent once.
+    /// When the newest segment acknowledged now left, if it was sent once.
     fn newest_sent_ns(&mut self, acknowledged: i64, clock: &SenderClock) -> Option<i64> {
         let first = self.coming;
         let coming = self.flow.segments[first..].iter();
@@ -113,7 +113,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const BASE_NS: i64 = 20 * MS;
 
-    /// A segment a millisecond, each heard of two by two behind a queue of 30 ms that lets out one in 4 ms.
+    /// One segment per millisecond, acknowledged in pairs behind a queue of 30 ms that forwards one per 4 ms.
     fn behind_a_queue(flow: &Flow) -> RoundTrip<'_> {
         let clock = SenderClock::of(flow, Some(0), None);
         let mut round_trip = RoundTrip::of(flow, BASE_NS);
@@ -156,7 +156,7 @@ mod tests {
     fn what_waits_in_the_paths_queue_is_due_when_the_queue_lets_it_out() {
         let flow = ten_segments();
         let round_trip = behind_a_queue(&flow);
-        // the last pair was heard of at 74 ms, so the next segment is 4 ms behind it
+        // the last pair was acknowledged at 74 ms, so the next segment follows 4 ms later
         assert_eq!(round_trip.due_ns(1000, 8 * MS, 74 * MS), 78 * MS);
     }
 

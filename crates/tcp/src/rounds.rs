@@ -1,4 +1,4 @@
-//! How much a sender lets out, round trip by round trip: whether its window stands.
+//! How much a sender sends in each round trip: whether its window stands still.
 
 use crate::flow::{Flow, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::Limiter;
@@ -10,75 +10,77 @@ use crate::spacing::Spacing;
 use crate::start_up::StartUp;
 use crate::stretch::releases_several;
 
-/// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
+/// A packet that leaves this soon after an acknowledgment was released by it: the reaction time of a busy host ...
 pub(crate) const RELEASE_NS: i64 = 2_000_000;
 
-/// A window that is full grows by half a segment a round trip at least (CUBIC's Reno-friendly region): a flight that
-/// grows by less for so many rounds has another bound ...
+/// A full congestion window grows by at least half a segment per round trip (CUBIC's Reno-friendly region): a flight
+/// that grows less over this many rounds has another bound ...
 const LEAST_GROWTH: f64 = 0.5;
 const STANDING_ROUNDS: usize = 8;
-/// ... and one that never lost anything by a whole one (RFC 9438, section 4.3: as Reno), which shows sooner ...
+/// ... and a window that never lost a packet grows by a whole one (RFC 9438, section 4.3: as Reno), which is detected
+/// sooner ...
 const LEAST_GROWTH_LOSSLESS: f64 = 1.0;
 const STANDING_ROUNDS_LOSSLESS: usize = 3;
-/// ... unless a queue stands, as where round trips take so many times what the path alone takes: a window that a model of the
-/// path sets (BBR's start-up) stands there for as long. It is three times that at most.
+/// ... unless a queue stands, so that round trips take this multiple of the path's: a window set by a model of the path
+/// (BBR's start-up) stands still as long. It is at most three times the path's capacity.
 const QUEUED: f64 = 1.5;
-/// A receive window that is full shows in each round.
+/// A full receive window shows in each round.
 const WINDOW_ROUNDS: usize = 2;
-/// Of flights that something else bounds, no more than so many come within a segment of what a scale of the window allows,
-/// if their logarithm is as likely to be anywhere between one scale and the next.
+/// Of flights with another bound, at most this share lies within a segment of what some window scale permits, if their
+/// logarithm is uniform between one scale and the next.
 const NEAR_BY_CHANCE: f64 = 0.1;
-/// ... which it always reaches, but for what is under way when an acknowledgment comes.
+/// ... which the flight always reaches, except for acknowledgments in flight.
 const NEAR_CAP: f64 = 0.95;
-/// No initial window is smaller than this unless something was lost (RFC 6928).
+/// No initial window is smaller unless a packet was lost (RFC 6928).
 const INITIAL_SEGMENTS: i64 = 10;
-/// ... and so a smaller flight that stands needs fewer rounds to tell.
+/// ... and so a smaller flight that stands still is recognised in fewer rounds.
 const STANDING_ROUNDS_BELOW_INITIAL: usize = 3;
-/// Packets that no acknowledgment releases and that never come closer than this share of their usual distance leave
-/// by a rate. It is above 0.8: BBR probes at 5/4 of its rate for an eighth of the time.
+/// Packets that no acknowledgment releases, with gaps never below this share of the usual one, leave at a pacing rate.
+/// The share is above 0.8: BBR probes at 5/4 of its rate for an eighth of the time.
 const EVEN: f64 = 0.85;
 const EVEN_PACKETS: usize = 30;
-/// ... and the next one leaves within so many times the usual.
+/// ... and the next one leaves within this multiple of the usual gap.
 const LONGEST_GAP: f64 = 1.5;
-/// Initial windows in a round trip at which a congestion control begins to pace: 2 (Linux) to 2.89 (BBR), and what the first round
-/// trips may differ by.
+/// Initial windows per round trip at which a congestion control begins to pace: 2 (Linux) to 2.89 (BBR), with the
+/// variation of the first round trips.
 const OWN_PACE: std::ops::RangeInclusive<f64> = 1.6..=3.3;
 /// ... which doubles with the window in the next one.
 const OWN_PACE_ROUNDS: i64 = 3;
 const OWN_PACE_PACKETS: usize = 7 * INITIAL_SEGMENTS as usize;
-/// Packets that leave together wait for each other at a line: none waited for that where they pass over so many times longer than any
-/// waited.
+/// Packets that leave together wait for each other at a line. If they pass over a span this many times longer than the
+/// longest wait, none waited for that reason.
 const UNQUEUED: i64 = 3;
-/// Packets in a row that tell how fast a line is, so that among the longer ones the noise of the stamps is small ...
+/// Numbers of consecutive packets that measure a line's rate, so that timestamp noise is small among the longer rows
+/// ...
 const ROWS: [usize; 4] = [INITIAL_SEGMENTS as usize - 1, 40, 160, 640];
-/// ... which is this, where a host takes packets from its network card in batches.
+/// ... which is this much if a host takes packets from its network card in batches.
 const STAMPS_NS: i64 = 20_000;
-/// The usual clock of timestamps.
+/// The usual tick of timestamp clocks.
 const TICK_NS: i64 = 1_000_000;
-/// A line that is busy sends the next packet within so many times what a packet takes ...
+/// A busy line sends the next packet within this multiple of a packet's time ...
 const PAUSE_GAPS: i64 = 2;
-/// ... and one that is busy for this share of the time is full.
+/// ... and a line that is busy for this share of the time is full.
 const BUSY: f64 = 0.9;
 
 #[derive(Debug, Clone, Copy)]
 struct Round {
     from_ns: i64,
-    /// Most bytes out.
+    /// The most bytes outstanding.
     flight: i64,
-    /// Something was retransmitted.
+    /// A retransmission was sent.
     recovers: bool,
-    /// All of an answer was out before the round was over, so that the window need not have been full.
+    /// All of an answer was sent before the round was over, so the window need not have been full.
     is_cut: bool,
-    /// The receiver allowed no further full segment.
+    /// The receiver permitted no further full segment.
     fills_window: bool,
 }
 
-/// A flight that is reached again and again and never passed.
+/// A flight that is reached repeatedly and never exceeded.
 #[derive(Debug, Clone, Copy)]
 struct Cap {
-    /// A flight as large is there.
+    /// Flights of at least this size count as reaching it.
     least: i64,
-    /// The receive window, or else the send buffer.
+    /// The receive window, or otherwise the send buffer.
     limiter: Limiter,
 }
 
@@ -87,22 +89,22 @@ struct Cap {
 pub(crate) struct Rounds {
     rounds: Vec<Round>,
     slow_start: SlowStart,
-    /// Where windows are known.
+    /// Set if windows are known.
     cap: Option<Cap>,
-    /// Windows were not seen; the flight stands at one size, so that one of them may be it.
+    /// Set if windows were not captured: the flight stands at one size, so that a window may be its bound.
     stands_unseen: Option<bool>,
-    /// From one packet to the next, where they leave by a rate.
+    /// The gap between packets, if they leave at a pacing rate.
     pub paced_gap_ns: Option<i64>,
     pub own_time: OwnTime,
-    /// A sender that is silent for so long waits, and not for its line.
+    /// A sender that is silent for this long is waiting, not limited by its line.
     pub pause_ns: i64,
-    /// Away from the sender: what a full packet takes through the slowest line before the capture point, which the packets of a
-    /// handshake, that the near round trip is known by, do not.
+    /// For captures away from the sender: the time of a full packet on the slowest line before the capture point. The
+    /// small packets of the handshake, from which the near round trip is known, do not include it.
     pub full_packet_ns: i64,
 }
 
 impl Rounds {
-    /// `windows_unseen`: the acknowledgments are those that echoes tell.
+    /// `windows_unseen`: the acknowledgments were inferred from echoes.
     pub fn of(
         flow: &Flow,
         clock: &SenderClock,
@@ -118,17 +120,17 @@ impl Rounds {
         let usual_gap_ns = quantile_in(&mut unordered_ns, 0.5);
         let fastest_ns = fastest_rows_ns(flow, clock);
         let line_gap_ns = self::line_gap_ns(&fastest_ns, STAMPS_NS);
-        // from one full packet to the next of a burst; half of the packets that delayed acknowledgments release come right
-        // behind another, and where stamps are noisy nearer than the line takes them
+        // gap between full packets of a burst; half of the packets released by delayed acknowledgments follow another
+        // at once, and with noisy timestamps closer than the line permits
         let burst_gap_ns = quantile_in(&mut unordered_ns, 0.25).max(line_gap_ns);
-        // where the way to the capture point varies, packets come closer together than the line took them
+        // if the delay to the capture point varies, packets get closer together than the line permits
         let slow_gap_ns = self::line_gap_ns(&fastest_ns, STAMPS_NS.max(clock.doubt_ns));
         let pause_ns = (PAUSE_GAPS * burst_gap_ns).min(slack_ns);
         let spacing = Spacing::of(flow);
-        let is_told = clock.longest_queued_ns.is_some();
+        let queues_are_known = clock.longest_queued_ns.is_some();
         let at_sender = flow.vantage == Vantage::Sender;
-        // the gaps between the first packets are the sender's own, and not those of a line
-        let own_gaps = is_told || at_sender || spacing == Some(Spacing::Rate);
+        // the gaps between the first packets are set by the sender, not by a line
+        let own_gaps = queues_are_known || at_sender || spacing == Some(Spacing::Rate);
         let start_up = match begins && own_gaps {
             true => StartUp::of(flow, clock, base_rtt_ns),
             false => StartUp::None,
@@ -136,11 +138,11 @@ impl Rounds {
         let line = Line {
             pause_ns,
             gap_ns: slow_gap_ns,
-            hides: !is_told && (!at_sender || spacing == Some(Spacing::Line)),
+            hides: !queues_are_known && (!at_sender || spacing == Some(Spacing::Line)),
         };
         let slow_start = SlowStart::of(flow, clock, line, start_up);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
-        // by then a window that grows has filled the line, and what waits for it makes the flight here stand
+        // by then a growing window has filled the line, and packets waiting for it make the flight here stand still
         let settled_ns = &gaps_ns[gaps_ns.len() / 2..];
         let queues_at_line = spacing != Some(Spacing::Rate)
             && !waits_between_packets(settled_ns, PAUSE_GAPS * usual_gap_ns);
@@ -152,7 +154,7 @@ impl Rounds {
                     && !queues_at_line
             }
         };
-        // as it passes here; a near round trip varies
+        // as packets pass here; the near round trip varies
         let release_ns = RELEASE_NS.saturating_add(clock.near_rtt_ns / 4 * 5);
         let own_time = OwnTime::of(flow, clock, pause_ns, release_ns);
         let own_time = OwnTime {
@@ -160,7 +162,7 @@ impl Rounds {
             ..own_time
         };
         let cap = cap(&rounds, mss, !is_near, base_rtt_ns).filter(|_| waits);
-        let by_line = queues_at_line && spacing == Some(Spacing::Line) && !is_told;
+        let by_line = queues_at_line && spacing == Some(Spacing::Line) && !queues_are_known;
         let cap = cap.filter(|cap| cap.limiter == Limiter::ReceiveWindow || !by_line);
         Self {
             stands_unseen: windows_unseen.then(|| waits && settles(&rounds, &slow_start, mss)),
@@ -183,12 +185,12 @@ impl Rounds {
         }
     }
 
-    /// True if the flight stands at one size, and no window was seen that might be it.
+    /// True if the flight stands at one size, and no window that might be its bound was captured.
     pub fn stands_unseen(&self) -> bool {
         self.stands_unseen == Some(true)
     }
 
-    /// The state of a congestion window that is full.
+    /// The limiter of a full congestion window.
     pub fn window_at(&self, now_ns: i64) -> Limiter {
         match self.slow_start.contains(now_ns) {
             true => Limiter::SlowStart,
@@ -196,13 +198,13 @@ impl Rounds {
         }
     }
 
-    /// True if a packet that leaves so long after the last one waited for its turn at a rate.
+    /// True if a packet that leaves this long after the last one waited for its turn at a pacing rate.
     pub fn is_next_by_rate(&self, after_ns: i64) -> bool {
         self.paced_gap_ns
             .is_some_and(|gap_ns| after_ns as f64 <= LONGEST_GAP * gap_ns as f64)
     }
 
-    /// The limiter of a sender that waits for acknowledgments of the `flight` that it has out.
+    /// The limiter of a sender that waits for acknowledgments of its outstanding `flight`.
     pub fn limiter_at(&self, sent_ns: i64, now_ns: i64, flight: i64) -> Limiter {
         match self.cap {
             Some(cap) if flight >= cap.least || self.stays_at(cap, sent_ns) => cap.limiter,
@@ -210,7 +212,7 @@ impl Rounds {
         }
     }
 
-    /// True in a round that reaches it, if the one before did already.
+    /// True in a round that reaches the cap, if the one before did too.
     fn stays_at(&self, cap: Cap, now_ns: i64) -> bool {
         let after = self.rounds.partition_point(|round| round.from_ns <= now_ns);
         let last = self.rounds[..after].last_chunk::<2>();
@@ -218,7 +220,7 @@ impl Rounds {
     }
 }
 
-/// A round lasts until the last byte that was out at its begin is acknowledged.
+/// Divides the flow into rounds: a round lasts until the last byte outstanding at its start is acknowledged.
 fn cut(flow: &Flow, clock: &SenderClock, mss: i64) -> Vec<Round> {
     let mut rounds: Vec<Round> = Vec::new();
     let (mut next, mut acknowledged, mut coming, mut mark) = (0, 0, 0, i64::MIN);
@@ -266,7 +268,7 @@ fn cut(flow: &Flow, clock: &SenderClock, mss: i64) -> Vec<Round> {
 }
 
 impl Round {
-    /// It has less out, and neither a loss nor the end of an answer is why.
+    /// True if less is outstanding, without a loss or the end of an answer as the reason.
     fn is_below(&self, flight: i64) -> bool {
         self.flight < flight && !self.recovers && !self.is_cut
     }
@@ -277,7 +279,8 @@ impl Round {
     }
 }
 
-/// True if the receive window is full most of the time once it was, as no flight is by chance that something else bounds.
+/// True if the receive window, once full, is full most of the time. A flight with another bound does not do so by
+/// chance.
 pub(crate) fn fill_the_window(flow: &Flow, clock: &SenderClock) -> bool {
     let mss = i64::from(flow.full_bytes());
     let rounds = cut(flow, clock, mss);
@@ -290,8 +293,8 @@ pub(crate) fn fill_the_window(flow: &Flow, clock: &SenderClock) -> bool {
     by_chance <= NEAR_BY_CHANCE && full >= STANDING_ROUNDS_BELOW_INITIAL && 2 * full > all
 }
 
-/// The size at which the flight stands, if it does. Far from the sender only a small one shows the send buffer, as what waits
-/// between lacks; the receive window shows everywhere.
+/// The size at which the flight stands, if it does. Away from the sender only a small flight reveals the send buffer,
+/// because packets waiting in between are missing here; the receive window shows everywhere.
 fn cap(rounds: &[Round], mss: i64, is_far: bool, base_rtt_ns: i64) -> Option<Cap> {
     let most = rounds.iter().map(|round| round.flight).max()?;
     let least = (NEAR_CAP * most as f64) as i64 - mss;
@@ -317,22 +320,22 @@ fn cap(rounds: &[Round], mss: i64, is_far: bool, base_rtt_ns: i64) -> Option<Cap
         _ => (LEAST_GROWTH, STANDING_ROUNDS),
     };
     let standing = standing_rounds(rounds, there, growth, mss).filter(|count| *count >= needed)?;
-    // below a buffer's size nothing stands that loses nothing: what does is a window that a model of the path sets
+    // without losses, a flight below the buffer's size stands still only for a window set by a model of the path
     let elsewhere =
         pairs().filter(|pair| pair[1].is_below(least) && pair[1].flight <= pair[0].flight);
     let limiter = Limiter::SendBuffer;
     (elsewhere.count() < standing).then_some(Cap { least, limiter })
 }
 
-/// True if a flight that nothing else bounds does not grow once slow start is over, as the congestion window would make it.
+/// True if a flight without another bound stops growing after slow start, as the congestion window would not make it.
 fn settles(rounds: &[Round], slow_start: &SlowStart, mss: i64) -> bool {
     let later = |round: &&Round| !slow_start.contains(round.from_ns);
     let standing = standing_rounds(rounds, later, LEAST_GROWTH, mss);
     standing.is_some_and(|count| count >= STANDING_ROUNDS)
 }
 
-/// How many of some rounds there are, if the flight does not grow over them as a congestion window would, by so many
-/// segments a round.
+/// The number of these rounds, if the flight grows over them by less than a congestion window would, which is this many
+/// segments per round.
 fn standing_rounds(
     rounds: &[Round],
     of: impl Fn(&&Round) -> bool,
@@ -341,11 +344,11 @@ fn standing_rounds(
 ) -> Option<usize> {
     let mean = |of: &[i64]| of.iter().sum::<i64>() as f64 / of.len().max(1) as f64;
     let (mut count, mut grown, mut as_window) = (0, 0.0, 0.0);
-    // a window begins anew with a transfer
+    // a window restarts with each transfer
     for transfer in rounds.split_inclusive(|round| round.is_cut) {
         let there = transfer.iter().filter(|round| !round.recovers && of(round));
         let mut there: Vec<i64> = there.map(|round| round.flight).collect();
-        // the last one need not be full
+        // the last round need not be full
         if there
             .last_chunk()
             .is_some_and(|[before, last]| last + mss <= *before)
@@ -353,7 +356,7 @@ fn standing_rounds(
             there.pop();
         }
         if there.len() < 3 {
-            continue; // what begins and ends there tells nothing
+            continue; // a round that begins and ends there is not conclusive
         }
         let third = there.len() / 3;
         grown += mean(&there[there.len() - third..]) - mean(&there[..third]);
@@ -363,7 +366,7 @@ fn standing_rounds(
     (grown < as_window / 2.0).then_some(count)
 }
 
-/// How many gaps between full packets there are before the second transfer.
+/// The number of gaps between full packets before the second transfer.
 fn second_transfer(flow: &Flow) -> Option<usize> {
     let second = flow.transfers.get(1)?.first;
     Some(
@@ -373,7 +376,7 @@ fn second_transfer(flow: &Flow) -> Option<usize> {
     )
 }
 
-/// The first ones of full packets that follow each other, both sent for the first time.
+/// Indices of full packets followed by another one, both sent for the first time.
 fn full_pairs(flow: &Flow) -> impl Iterator<Item = usize> + '_ {
     let full = flow.full_bytes();
     let is_full = move |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
@@ -383,14 +386,15 @@ fn full_pairs(flow: &Flow) -> impl Iterator<Item = usize> + '_ {
         .map(|(index, _)| index)
 }
 
-/// Times from each full packet that was sent for the first time to the next such, nanoseconds.
+/// Times from each full packet sent for the first time to the next one, nanoseconds.
 fn gaps_ns(flow: &Flow, time_ns: impl Fn(usize) -> i64) -> Vec<i64> {
     full_pairs(flow)
         .map(|index| time_ns(index + 1) - time_ns(index))
         .collect()
 }
 
-/// How long the fastest of so many full packets in a row took, nanoseconds, for each of [`ROWS`]; `None` where there are none.
+/// The shortest time of this many consecutive full packets, nanoseconds, for each of [`ROWS`]; `None` if there are
+/// none.
 fn fastest_rows_ns(flow: &Flow, clock: &SenderClock) -> [Option<i64>; ROWS.len()] {
     let full = flow.full_bytes();
     let is_full = |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
@@ -408,8 +412,8 @@ fn fastest_rows_ns(flow: &Flow, clock: &SenderClock) -> [Option<i64>; ROWS.len()
     fastest_ns
 }
 
-/// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets or more in a
-/// row, nanoseconds; 0 where there are no such.
+/// The line's time per full packet, from the fastest row of at least an initial window's packets, nanoseconds; 0 if
+/// there is none.
 fn line_gap_ns(fastest_rows_ns: &[Option<i64>], noise_ns: i64) -> i64 {
     let rows = ROWS.iter().zip(fastest_rows_ns);
     let gaps_ns = rows
@@ -417,9 +421,9 @@ fn line_gap_ns(fastest_rows_ns: &[Option<i64>], noise_ns: i64) -> i64 {
     gaps_ns.min().unwrap_or(0)
 }
 
-/// A line that is never silent is the limit, whatever stands behind it.
+/// False if the line is never silent: then it is the limit, whatever waits behind it.
 fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
-    // clocks that jump make gaps that together are longer than nanoseconds in 64 bits count
+    // clocks that jump produce gaps with a sum beyond 64-bit nanoseconds
     let sum = |longest_ns: i64| -> f64 {
         let gaps = gaps_ns.iter().filter(|gap| **gap <= longest_ns);
         gaps.map(|gap| *gap as f64).sum()
@@ -427,14 +431,15 @@ fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
     sum(pause_ns) <= BUSY * sum(i64::MAX)
 }
 
-/// True where nothing was dropped on its way to the capture point: what drops packets may make others wait.
+/// True if no packet was dropped before the capture point: a device that drops packets may also queue others.
 pub(crate) fn loses_nothing_before(flow: &Flow) -> bool {
     let mut segments = flow.segments.iter();
     !segments.any(|segment| segment.flags.has(SegmentFlags::INFERRED))
 }
 
-/// True if full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
-/// lets out is as even: only at the sender, or where timestamps or small packets show that nothing waits for it.
+/// True if full packets leave evenly, one by one, from the first window on. A narrow link before the capture point
+/// produces the same pattern, so this holds only at the sender, or if timestamps or small packets show that no packet
+/// waits for a link.
 fn leaves_by_rate(
     (gaps, usual_gap_ns): (&[i64], i64),
     flow: &Flow,
@@ -444,7 +449,7 @@ fn leaves_by_rate(
     spacing: Option<Spacing>,
     begins: bool,
 ) -> bool {
-    // where nothing waits in between, as they pass: what the sender's clock tells of each is a tick wide
+    // without waits in between, times at the capture point: the sender's clock has only the resolution of a tick
     let passing = (spacing == Some(Spacing::Rate))
         .then(|| gaps_ns(flow, |index| flow.segments[index].time_ns));
     let gaps = passing.as_deref().unwrap_or(gaps);
@@ -462,7 +467,7 @@ fn leaves_by_rate(
     if !is_near {
         return false;
     }
-    // the first packets that leave unprompted: where the capture begins later, of the next transfer
+    // the first packets that leave unprompted; if the capture begins later, those of the next transfer
     let begin = match begins {
         true => 0,
         false => second_transfer(flow).unwrap_or(gaps.len()),
@@ -470,12 +475,13 @@ fn leaves_by_rate(
     let opening = gaps.get(begin..).unwrap_or_default();
     let opening = &opening[..opening.len().min(INITIAL_SEGMENTS as usize - 1)];
     let first = quantile(opening, 0.5) as f64;
-    // bursts at the line's rate are as even: the gaps between packets must be most of the time
+    // bursts at the line's rate are as even: the gaps between packets must make up most of the time
     let even: i64 = gaps.iter().filter(|gap| **gap as f64 <= 2.0 * usual).sum();
     let most = even as f64 >= 0.5 * gaps.iter().sum::<i64>() as f64;
-    // a packet or two in a round trip may each wait for an acknowledgment
+    // one or two packets per round trip may each wait for an acknowledgment
     let several = usual * 3.0 <= base_rtt_ns as f64;
-    // a rate of the sender's own, from the initial window and the first round trip, stays so only until that has grown
+    // the congestion control's own pacing, from the initial window and the first round trip, lasts only until the
+    // window has grown
     let windows = base_rtt_ns as f64 / (first * INITIAL_SEGMENTS as f64);
     let lasts_ns = clock.sent_ns[clock.sent_ns.len() - 1] - clock.sent_ns[0];
     let is_short = lasts_ns < OWN_PACE_ROUNDS * base_rtt_ns || gaps.len() < OWN_PACE_PACKETS;
@@ -483,13 +489,13 @@ fn leaves_by_rate(
     if OWN_PACE.contains(&windows) && (is_short || own_time.ends_small) {
         return false;
     }
-    // ... or the sender's clock goes on in the initial window, which no acknowledgment releases bit by bit
+    // ... or the sender's clock advances within the initial window, which no acknowledgment releases in steps
     let waits_for_no_line =
         |queued_ns: i64| a_window_ns > queued_ns.max(TICK_NS).saturating_mul(UNQUEUED);
     let by_itself =
         spacing == Some(Spacing::Rate) || clock.longest_queued_ns.is_some_and(waits_for_no_line);
     let by_itself = by_itself && !OWN_PACE.contains(&windows);
-    // what comes between makes single gaps uneven, and not those of several packets
+    // packets in between make single gaps uneven, but not those over several packets
     let is_even = |packets: usize| {
         let rows = |of: &[i64]| -> Vec<i64> {
             of.windows(packets)

@@ -1,34 +1,34 @@
-//! How large the packets of a flow were on the wire, where the capture holds them joined (segmentation offload).
+//! The size of a flow's packets on the wire, if the capture contains them coalesced (segmentation offload).
 
 use std::num::NonZeroU32;
 
-/// Ethernet's payload: what fits was one packet, unless the flow is known to be captured before it was cut.
+/// Ethernet's payload: a packet that fits was one packet, unless the flow is known to be captured before segmentation.
 const ETHERNET_MTU_BYTES: u32 = 1500;
-/// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
+/// A larger payload cannot be one packet, even with jumbo frames of 9000 bytes.
 const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
-/// A full segment is no smaller on any path: the default of RFC 9293, section 3.7.1, less the options that fit.
+/// The smallest full segment on any path: the default of RFC 9293, section 3.7.1, less the options that fit.
 pub(crate) const SMALLEST_FULL_SEGMENT_BYTES: u32 = 536 - 40;
 
-/// The largest payload of a wire packet, as far as it is known.
+/// The largest payload of a wire packet, as far as known.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SegmentSize {
-    /// By the handshake, less options; `None` without the option: what RFC 9293 has a sender assume then (536 bytes) is
-    /// no fact about what it sends.
+    /// From the handshake, less options; `None` without the option: the default that RFC 9293 then prescribes (536
+    /// bytes) says nothing about the actual packets.
     announced: Option<u32>,
-    /// Largest payload of what was one packet.
+    /// Largest payload of a packet known to be single.
     seen: u32,
-    /// No packet is larger: what its own sender announces that its link takes.
+    /// No packet is larger: the size that its own sender announces for its link.
     most: Option<NonZeroU32>,
-    /// The last super-segment, and the size that super-segments were cut at while nothing told it.
+    /// The last super-segment, and the size at which super-segments were split while the real one was unknown.
     joined: u32,
     guessed: u32,
-    /// Super-segments showed that packets are cut at the announced size.
+    /// Super-segments showed that packets have the announced size.
     is_cut_as_announced: bool,
     /// Super-segments that were multiples of the size seen, without an announcement.
     multiples: u8,
 }
 
-/// Of so many super-segments no common size comes about by chance.
+/// This many super-segments do not have a common size by chance.
 const SEVERAL_MULTIPLES: u8 = 3;
 
 impl SegmentSize {
@@ -39,7 +39,7 @@ impl SegmentSize {
         }
     }
 
-    /// The other side's announcement was not captured: packets are no larger than the sender's own.
+    /// The other side's announcement was not captured: packets are no larger than the sender's own announcement.
     pub fn at_most(bytes: u32) -> Self {
         Self {
             most: NonZeroU32::new(bytes),
@@ -55,7 +55,7 @@ impl SegmentSize {
         self.announced
     }
 
-    /// Payload of a full packet; 0 before any was seen or announced.
+    /// Payload of a full packet; 0 before one was captured or announced.
     pub fn bytes(&self) -> u32 {
         match self.announced {
             Some(announced) if self.is_cut_as_announced => announced,
@@ -64,7 +64,7 @@ impl SegmentSize {
         }
     }
 
-    /// Payload of each wire packet that a captured packet was: less than its own for a super-segment.
+    /// The payload of each wire packet in a captured packet: less than its own for a super-segment.
     pub fn cut(&mut self, payload: u32, header_bytes: u32) -> u32 {
         if self.announced.is_none() {
             self.find_common(payload, header_bytes);
@@ -80,7 +80,7 @@ impl SegmentSize {
         }
         let is_multiple_of_seen = self.seen > 0 && payload.is_multiple_of(self.seen);
         match self.announced {
-            // larger packets were seen, and this is no proof of smaller ones
+            // larger packets were captured, and this is no evidence of smaller ones
             Some(announced)
                 if self.seen > announced
                     && (is_multiple_of_seen || !payload.is_multiple_of(announced)) =>
@@ -96,9 +96,9 @@ impl SegmentSize {
                 self.multiples = self.multiples.saturating_add(1);
                 self.seen
             }
-            // the rest of what was written
+            // the remainder of a write
             None if self.is_cut_as_seen() => self.seen,
-            // the other side may take less, as what comes will show
+            // the other side may accept less, as later packets will show
             None if self.most.is_some() => {
                 self.guessed = ethernet_payload(header_bytes);
                 self.guessed
@@ -115,8 +115,8 @@ impl SegmentSize {
         self.multiples >= SEVERAL_MULTIPLES
     }
 
-    /// Two super-segments, or one and a packet, that are multiples of one size: a capture that begins in the midst of a
-    /// connection has both before it has a packet alone.
+    /// Finds a size of which two super-segments, or one and a packet, are multiples: a capture that begins in the
+    /// middle of a connection has both before it has a single packet.
     fn find_common(&mut self, payload: u32, header_bytes: u32) {
         let full = ethernet_payload(header_bytes);
         for before in [self.joined, self.seen] {
@@ -131,15 +131,16 @@ impl SegmentSize {
         }
     }
 
-    /// A single packet that is larger than the handshake allows. Senders go by the peer's option alone, and middleboxes
-    /// rewrite it; so what fits one Ethernet frame is one packet, if nothing shows otherwise.
+    /// True for a single packet that is larger than the handshake permits. Senders follow the peer's option alone, and
+    /// middleboxes rewrite it; so a packet that fits one Ethernet frame counts as single, unless other packets
+    /// contradict it.
     fn exceeds_announced(&self, announced: u32, payload: u32, header_bytes: u32) -> bool {
         !self.is_cut_as_announced
             && payload <= ethernet_payload(header_bytes)
             && !payload.is_multiple_of(announced.max(1))
     }
 
-    /// Without an announcement: what fits one Ethernet frame, or else may be a jumbo frame.
+    /// Without an announcement: true if it fits one Ethernet frame, or may be a jumbo frame.
     fn is_one_packet(&self, payload: u32, header_bytes: u32) -> bool {
         let full = ethernet_payload(header_bytes);
         let is_multiple =
@@ -155,7 +156,7 @@ impl SegmentSize {
     }
 }
 
-/// 0 with 0: nothing was seen.
+/// 0 with 0: no packet was captured.
 fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
     if a == 0 || b == 0 {
         return 0;
@@ -219,13 +220,13 @@ mod tests {
         let size = SegmentSize::at_most(1460);
         assert_eq!(cuts(size, &[3733, 1460, 500]), [1460, 1460, 500]);
         assert_eq!(cuts(SegmentSize::at_most(8960), &[3733]), [3733]);
-        // and the other side may take less
+        // the other side may accept less
         assert_eq!(cuts(size, &[12_280, 13_508, 12_280]), [1460, 1228, 1228]);
         assert_eq!(cuts(size, &[12_280, 1228, 24_560]), [1460, 1228, 1228]);
     }
 
     #[test]
-    fn super_segments_that_come_before_a_packet_alone_tell_their_common_size() {
+    fn super_segments_before_a_single_packet_reveal_their_common_size() {
         let size = SegmentSize::default();
         assert_eq!(
             cuts(size, &[2800, 4200, 5600, 1400]),
@@ -236,7 +237,7 @@ mod tests {
             [2800, 1400, 1400, 325]
         );
         assert_eq!(cuts(size, &[8948, 4474, 512, 100]), [8948, 4474, 512, 100]);
-        // once that is known, what is left of a write is no jumbo frame
+        // once the size is known, the remainder of a write is not a jumbo frame
         let writes = [2776, 4164, 2776, 2776, 1804];
         assert_eq!(cuts(size, &writes), [2776, 1388, 1388, 1388, 1388]);
     }

@@ -1,7 +1,7 @@
-//! When packets left a sender and acknowledgments reached it, for captures that were taken elsewhere.
+//! When packets left a sender and acknowledgments reached it, for captures taken elsewhere.
 //!
-//! Between the sender and the capture point lies the near round trip, known from the handshake. What queues there makes
-//! it longer, which TCP timestamps tell (RFC 7323): data carries the sender's clock, and the receiver's clock of the
+//! The near round trip, between the sender and the capture point, is known from the handshake. Queues there lengthen
+//! it, which TCP timestamps reveal (RFC 7323): data carries the sender's clock, and the receiver's clock from the
 //! newest acknowledgment that had reached the sender.
 
 use std::collections::VecDeque;
@@ -12,42 +12,43 @@ use crate::limits::ByClocks;
 use crate::quantile::quantile_in;
 use crate::timestamp_clock::{Reading, queued_ns, tick_ns};
 
-/// Away from the sender the order of what passes in both directions is known to a tick of the usual clock, and near round
-/// trips differ by some per cent.
+/// Away from the sender, the order of packets in opposite directions is known within a tick of the usual clock, and
+/// near round trips vary by some per cent.
 const LEAST_DOUBT_NS: i64 = 1_000_000;
 const DOUBT_PART: i64 = 20;
 
-/// No clock ticks faster (RFC 7323, section 5.4), but for what two clocks differ by.
+/// No clock ticks faster (RFC 7323, section 5.4), except for the difference between two clocks.
 const SHORTEST_TICK_NS: i64 = 900_000;
-/// Slow start sends twice as fast as a line takes, so that the clock in what waits for the line looks half as fast.
+/// Slow start sends twice as fast as a line forwards, so the clock in packets that wait for the line seems to run at
+/// half speed.
 const SLOWEST: f64 = 0.45;
 
-/// The timestamps of a packet with data.
+/// The timestamps of a data packet.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     /// The sender's clock.
     sent: Reading,
-    /// Acknowledgments that had reached the sender, of those kept.
+    /// Number of kept acknowledgments that had reached the sender.
     heard: u32,
-    /// The first of the newest of these that have the same time.
+    /// The first of the newest of these with the same timestamp.
     newest: u32,
 }
 
-/// A newer value of a clock: when the first packet passed that carries it, and when that would have been if nothing had
-/// held it up, to within a tick.
+/// A newer value of a clock: when the first packet with it passed, and when that packet would have passed without any
+/// delay, within a tick.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Echo {
     pub passed_ns: i64,
     pub heard_ns: i64,
 }
 
-/// The timestamps of a flow's data, where one of them changes.
+/// The timestamps of a flow's data, at their changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Echoes {
-    /// Acknowledgments that no data has echoed: the receiver's clock, and how many there were.
+    /// Acknowledgments not echoed by data yet: the receiver's clock, and their number.
     coming: VecDeque<(u32, u32)>,
     marks: Vec<Mark>,
-    /// Acknowledgments before the first mark, of which nothing is known.
+    /// Acknowledgments before the first mark, without further information.
     before: u32,
     way_back: ClockedWaits,
 }
@@ -60,7 +61,7 @@ impl Echoes {
         }
     }
 
-    /// Adds the clock when the SYN left, if it is the same, and that of the `first` data.
+    /// Adds the clock in the SYN, if it is the same clock, and that in the `first` data.
     pub fn begin(&mut self, syn: Option<Reading>, first: Reading) {
         let same = |syn: &Reading| {
             let ticks = first.ticks.wrapping_sub(syn.ticks);
@@ -84,7 +85,7 @@ impl Echoes {
         self.marks.splice(..0, begin);
     }
 
-    /// `count`: acknowledgments kept, this one included.
+    /// `count`: acknowledgments kept, including this one.
     pub fn acknowledgment(&mut self, time_ns: i64, value: u32, count: usize) {
         let count = count as u32;
         self.way_back.note(time_ns, value);
@@ -118,20 +119,20 @@ impl Echoes {
         }
     }
 
-    /// Adds the waits of acknowledgments and of data until the capture point, where there are any that the clocks tell.
-    pub fn tell_waits(&self, flow: &Flow, told: &mut Option<Box<ByClocks>>) {
+    /// Adds the waits of acknowledgments and of data before the capture point, if the clocks reveal any.
+    pub fn add_waits(&self, flow: &Flow, by_clocks: &mut Option<Box<ByClocks>>) {
         let waits_back = self.way_back.waits();
         let mut waits_before = ClockedWaits::of(self.clock().into_iter()).waits();
         let waits = waits_before.iter_mut();
         self.bound(flow, waits.map(|wait| (wait.time_ns, &mut wait.wait_ns)));
         if !waits_back.is_empty() || !waits_before.is_empty() {
-            let told = told.get_or_insert_default();
-            (told.waits_back, told.waits_before) = (waits_back, waits_before);
-            told.near_rtt_ns = self.near_rtt_ns(flow);
+            let by_clocks = by_clocks.get_or_insert_default();
+            (by_clocks.waits_back, by_clocks.waits_before) = (waits_back, waits_before);
+            by_clocks.near_rtt_ns = self.near_rtt_ns(flow);
         }
     }
 
-    /// The tick of the clock in what was sent, and each newer value of it.
+    /// The tick of the sender's clock, and each newer value of it.
     pub fn newest(&self) -> Option<(i64, Vec<Echo>)> {
         let (tick_ns, delays_ns) = (tick_ns(&self.clock())?, self.delays_ns()?);
         let mut newest = None;
@@ -153,26 +154,26 @@ impl Echoes {
         Some((tick_ns, newer.map(echo).collect()))
     }
 
-    /// When each mark passed, and how long it had waited until then, to within a tick.
+    /// When each mark passed, and how long it had waited until then, within a tick.
     pub fn waits(&self) -> Option<Vec<(i64, i64)>> {
         let times_ns = self.marks.iter().map(|mark| mark.sent.time_ns);
         Some(times_ns.zip(self.delays_ns()?).collect())
     }
 
-    /// From the capture point to the sender and back at the most: from an acknowledgment until data that echoes it.
+    /// The upper bound of the round-trip time to the sender: from an acknowledgment until data that echoes it.
     fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         let answers = self.answers(flow).map(|(_, answer_ns)| answer_ns);
         answers.filter(|ns| *ns >= 0).min()
     }
 
-    /// The same of half of the answers.
+    /// The median of the same times.
     pub fn usual_near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         let answers = self.answers(flow).map(|(_, answer_ns)| answer_ns);
         let mut answers_ns: Vec<i64> = answers.filter(|ns| *ns >= 0).collect();
         (!answers_ns.is_empty()).then(|| quantile_in(&mut answers_ns, 0.5))
     }
 
-    /// When each mark that echoes a newer acknowledgment passed, and how long after that.
+    /// When each mark that echoes a newer acknowledgment passed, and how long after it.
     fn answers(&self, flow: &Flow) -> impl Iterator<Item = (i64, i64)> {
         let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
         newly.filter_map(|marks| {
@@ -182,18 +183,19 @@ impl Echoes {
         })
     }
 
-    /// Makes waits, each with the time when it was over, no longer than they can be.
+    /// Limits waits, each with the time of its end, to what is possible.
     fn bound<'a>(&self, flow: &Flow, waits: impl Iterator<Item = (i64, &'a mut i64)>) {
         let mut bounds = None;
-        // no bound is below that, and few waits are above
+        // no bound is lower, and few waits are longer
         for (time_ns, wait_ns) in waits.filter(|(_, wait_ns)| **wait_ns > LEAST_DOUBT_NS) {
             let bounds: &Vec<_> = bounds.get_or_insert_with(|| self.bounds(flow));
             *wait_ns = (*wait_ns).min(bound_ns(bounds, time_ns));
         }
     }
 
-    /// The most that data waited before the capture point, from one such mark to the next: no more than an answer took longer than
-    /// the fastest. A clock that is set makes waits of all that passed before or behind that, but no answer slower.
+    /// The longest possible wait of data before the capture point, from one such mark to the next: the excess of an
+    /// answer's time over the fastest. A step of the clock affects the apparent waits of all packets on one side of it,
+    /// but slows no answer.
     fn bounds(&self, flow: &Flow) -> Vec<(i64, i64)> {
         let fastest_ns = self.near_rtt_ns(flow).unwrap_or(0);
         let bound = |(passed_ns, answer_ns): (i64, i64)| {
@@ -203,8 +205,8 @@ impl Echoes {
         self.answers(flow).map(bound).collect()
     }
 
-    /// How much longer than the fastest each mark took to the capture point, nanoseconds; `None` where the sender's clock
-    /// does not tell.
+    /// The excess delay of each mark at the capture point over the fastest, nanoseconds; `None` if the sender's clock
+    /// is unusable.
     fn delays_ns(&self) -> Option<Vec<i64>> {
         queued_ns(&self.clock(), 1.0)
     }
@@ -214,7 +216,7 @@ impl Echoes {
     }
 }
 
-/// The larger of the bounds before and behind a time; no bound where one is missing.
+/// The larger of the bounds before and after a time; no bound if one is missing.
 fn bound_ns(bounds: &[(i64, i64)], time_ns: i64) -> i64 {
     let after = bounds.partition_point(|(passed_ns, _)| *passed_ns <= time_ns);
     let before = after.checked_sub(1).and_then(|at| bounds.get(at));
@@ -222,26 +224,26 @@ fn bound_ns(bounds: &[(i64, i64)], time_ns: i64) -> i64 {
     around.map_or(i64::MAX, |(before, after)| before.1.max(after.1))
 }
 
-/// Times on the sender's clock, which is the capture's: of each of a flow's segments, and of each acknowledgment.
+/// Times at the sender, on the capture's clock, of each of a flow's segments and of each acknowledgment.
 #[derive(Debug, Default)]
 pub(crate) struct SenderClock {
     pub sent_ns: Vec<i64>,
     pub heard_ns: Vec<i64>,
-    /// From the capture point to the sender and back, without queues; 0 where nothing tells.
+    /// Round-trip time from the capture point to the sender, without queues; 0 if unknown.
     pub near_rtt_ns: i64,
     pub known_near_rtt_ns: Option<i64>,
-    /// An acknowledgment that reached the sender this long before a packet left may as well have come behind it.
+    /// An acknowledgment that reached the sender this long before a packet left may also have arrived after it.
     pub doubt_ns: i64,
-    /// The most that a packet waited between its sender and the capture point; `None` where no timestamps tell.
+    /// The longest wait of a packet between its sender and the capture point; `None` without timestamps.
     pub longest_queued_ns: Option<i64>,
 }
 
 impl SenderClock {
-    /// `near_rtt_ns` by the handshake, `None` where it is not known.
+    /// `near_rtt_ns` is from the handshake, `None` if unknown.
     pub fn of(flow: &Flow, near_rtt_ns: Option<i64>, echoes: Option<&Echoes>) -> Self {
         let by_echo = echoes.and_then(|echoes| echoes.near_rtt_ns(flow));
         let at_sender = (flow.vantage == Vantage::Sender).then_some(0);
-        // what took more than twice the quickest answer, and a tick, waited in a queue
+        // an answer that took more than a tick and twice the fastest one waited in a queue
         let waited = |ns: i64| by_echo.is_some_and(|least| ns - LEAST_DOUBT_NS > 2 * least);
         let by_handshake = near_rtt_ns.filter(|ns| !waited(*ns));
         let known_near_rtt_ns = by_handshake.or(by_echo).or(at_sender);
@@ -267,12 +269,12 @@ impl SenderClock {
         clock
     }
 
-    /// When what passes now left the sender, if nothing queued.
+    /// When a packet that passes now left the sender, without queues.
     pub fn left_ns(&self, captured_ns: i64) -> i64 {
         captured_ns.saturating_sub(self.near_rtt_ns / 2)
     }
 
-    /// When what passes now reaches the sender.
+    /// When a packet that passes now reaches the sender.
     pub fn arrives_ns(&self, captured_ns: i64) -> i64 {
         captured_ns.saturating_add(self.near_rtt_ns - self.near_rtt_ns / 2)
     }
@@ -319,7 +321,7 @@ impl SenderClock {
             let (after_ns, until_ns) = (self.sent_ns[index - 1], self.sent_ns[index]);
             let newly = before.heard as usize..(mark.heard as usize).min(self.heard_ns.len());
             for heard_ns in &mut self.heard_ns[newly] {
-                // what left just before had not heard of it
+                // packets that left just before did not depend on it
                 *heard_ns = (*heard_ns).max(after_ns.saturating_add(1)).min(until_ns);
             }
         }
@@ -338,8 +340,8 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A packet each 10 ms that answers the acknowledgment before it; the capture point is 4 ms from the sender and back,
-    /// and packets wait before it for ever longer up to 100 ms.
+    /// One packet each 10 ms, which answers the acknowledgment before it. The capture point is 4 ms from the sender and
+    /// back, and packets wait before it, increasingly up to 100 ms.
     fn behind_a_queue() -> (Flow, Echoes) {
         let (mut flow, mut echoes) = (Flow::default(), Echoes::default());
         for number in 0..100 {
@@ -375,12 +377,12 @@ mod tests {
     }
 
     #[test]
-    fn timestamps_tell_when_packets_left_that_waited_behind_others() {
+    fn timestamps_show_when_queued_packets_left() {
         let (flow, echoes) = behind_a_queue();
         let clock = SenderClock::of(&flow, Some(4 * MS), Some(&echoes));
         for (number, sent_ns) in clock.sent_ns.iter().enumerate() {
             let off_ns = sent_ns - number as i64 * 10 * MS;
-            // a tick, and what two clocks may drift apart in a second
+            // a tick, and the drift of two clocks in a second
             assert!((0..=MS + MS / 4).contains(&off_ns), "{number}: {off_ns} ns");
         }
         let longest_ns = clock.longest_queued_ns.unwrap();
@@ -428,10 +430,10 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_in_the_syn_tells_that_the_first_data_waited() {
+    fn the_clock_in_the_syn_shows_that_the_first_data_waited() {
         let (flow, mut echoes) = behind_a_queue();
         let (first, left) = (flow.segments[0].time_ns, 3000);
-        // 40 ms before, by a clock that went on by 10 ms
+        // 40 ms before, by a clock that advanced by 10 ms
         let reading = |time_ns, ticks| Reading { time_ns, ticks };
         let syn = reading(first - 40 * MS, left - 10);
         let waited_ns = |echoes: &Echoes| {
@@ -442,7 +444,7 @@ mod tests {
         echoes.marks.remove(0);
         echoes.begin(Some(syn), reading(first, left));
         assert!((28 * MS..=30 * MS).contains(&waited_ns(&echoes)));
-        // a clock that went on by more than that is another one
+        // a clock that advanced by more than that is a different one
         other.marks.remove(0);
         other.begin(
             Some(reading(first - 40 * MS, left - 1000)),

@@ -1,6 +1,6 @@
 //! 32-bit TCP sequence numbers, unwrapped to 64 bits.
 
-/// The largest scaled window (RFC 7323): nothing acknowledged can be further from what was sent.
+/// The largest scaled window (RFC 7323): no acknowledgment can be further from the data sent.
 pub(crate) const PLAUSIBLE_BYTES: i64 = 1 << 30;
 
 /// Distance from `from` to `to` on the 32-bit circle, -2^31 to 2^31 - 1 (RFC 9293, section 3.4).
@@ -11,8 +11,8 @@ pub fn distance(from: u32, to: u32) -> i64 {
 
 /// Unwraps raw sequence numbers relative to a first byte: `origin` becomes 0.
 ///
-/// Every number is taken to be the one nearest to the highest seen so far, so a flow may carry any number of bytes,
-/// as long as no packet is 2 GiB older or newer than its neighbours: TCP's own condition.
+/// Each number is interpreted as the one nearest to the highest so far. A flow may therefore carry any number of bytes,
+/// as long as no packet is 2 GiB older or newer than its neighbours, which is TCP's own condition.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwrapper {
     origin: u32,

@@ -1,18 +1,18 @@
-//! Signs of trouble on a connection's way, beside the fates of its packets: errors that routers sent, silences, what
-//! its SYNs offered, how it was answered after a pause.
+//! Signs of trouble on a connection besides the fates of its packets: ICMP errors from routers, silences, the offers of
+//! its SYNs, answers after a pause.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use whydrop_capture::{IcmpErrorKind, TcpSegment};
 
-/// Different notices kept of one connection, and numbers of packets kept of one sign, at most.
+/// The most different notices kept for one connection, and packet numbers kept for one sign.
 const MOST_NOTICES: usize = 8;
-/// Packets quoted that are kept of one kind of notice at most: more tell nothing new.
+/// The most quoted packets kept for one kind of notice: more add no information.
 const MOST_QUOTED: usize = 64;
 pub(crate) const MOST_NUMBERS: usize = 8;
 
-/// A connection that has been silent for so long, with nothing outstanding, has paused.
+/// A connection has paused if it has been silent this long with no data outstanding.
 pub(crate) const PAUSE_NS: i64 = 1_000_000_000;
 
 /// ICMP errors of one kind, from one router, about packets of one direction.
@@ -20,9 +20,9 @@ pub(crate) const PAUSE_NS: i64 = 1_000_000_000;
 pub struct Notice {
     pub kind: IcmpErrorKind,
     pub from: IpAddr,
-    /// Of the packets quoted: 0 for the initiator's.
+    /// Direction of the quoted packets: 0 for the initiator's.
     pub direction: usize,
-    /// The smallest MTU told, bytes of IP.
+    /// The smallest MTU reported, bytes of IP.
     pub mtu_bytes: Option<u32>,
     /// Largest packet quoted, bytes of IP.
     pub ip_bytes: u32,
@@ -30,21 +30,21 @@ pub struct Notice {
     pub first_ns: i64,
     /// Number of the first in the capture, from 1.
     pub packet: u64,
-    /// The first of the packets quoted whose place in the flow is known.
+    /// The first quoted packets with a known position in the flow.
     pub quoted: Vec<Quoted>,
 }
 
 /// A packet that an ICMP error quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quoted {
-    /// When the error came.
+    /// When the error arrived.
     pub time_ns: i64,
     /// Relative to the flow's first byte.
     pub sequence: i64,
     pub ip_bytes: u32,
 }
 
-/// Adds an error to those of its kind.
+/// Merges an error with those of its kind.
 pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
     let alike = |known: &&mut Notice| {
         (known.kind, known.from, known.direction) == (new.kind, new.from, new.direction)
@@ -63,28 +63,28 @@ pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
     }
 }
 
-/// Data was retransmitted over and over without any packet from the other side, until one came.
+/// Data was retransmitted repeatedly without any packet from the other side, until one arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Silence {
-    /// The first transmission in it: that of what was then repeated, or the first repeat after the last answer.
+    /// The first transmission in it: that of the data retransmitted, or the first retransmission after the last answer.
     pub since_ns: i64,
-    /// Latest transmission before the answer: which was let through.
+    /// Latest transmission before the answer, which arrived.
     pub sent_ns: i64,
     /// The answer.
     pub until_ns: i64,
-    /// Repeats of the first outstanding segment.
+    /// Retransmissions of the first outstanding segment.
     pub repeats: u32,
-    /// Numbers of the first of these repeats in the capture.
+    /// Capture numbers of the first of these retransmissions.
     pub packets: Vec<u64>,
 }
 
-/// The offer in the SYN of one side.
+/// The offer in one side's SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offer {
     pub window_scale: Option<u8>,
     pub sack_permitted: bool,
     pub mss: Option<NonZeroU16>,
-    /// Never scaled.
+    /// Unscaled.
     pub window: u16,
     /// Number of the latest SYN in the capture, from 1.
     pub packet: u32,
@@ -106,7 +106,7 @@ impl Offer {
     }
 }
 
-/// The first SYN that did not offer ECN, after others that did had no answer (RFC 3168, section 6.1.1.1).
+/// The first SYN that did not offer ECN, after others that did were not answered (RFC 3168, section 6.1.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EcnWithdrawn {
     /// SYNs that offered it.
@@ -115,12 +115,13 @@ pub struct EcnWithdrawn {
     pub packet: u64,
 }
 
-/// A SYN that met what is left of an earlier connection on the same ports: the responder repeated the latest acknowledgment
-/// of that one (RFC 9293, section 3.10.7.4; RFC 5961, section 4), and the initiator, which knows it no more, reset it.
+/// A SYN that met the remains of an earlier connection on the same ports. The responder repeated that connection's
+/// latest acknowledgment (RFC 9293, section 3.10.7.4; RFC 5961, section 4), and the initiator, to which it is unknown,
+/// reset it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakenForOld {
     pub syn_ns: i64,
-    /// Until the SYN/ACK; `None` where none came.
+    /// Time until the SYN/ACK; `None` if there was none.
     pub accepted_ns: Option<i64>,
     /// Number of the answering acknowledgment in the capture, from 1.
     pub packet: u64,
@@ -128,7 +129,7 @@ pub struct TakenForOld {
     pub is_reset: bool,
 }
 
-/// Signs that few connections show, kept of those alone.
+/// Signs that few connections show, allocated for those only.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConnectionSigns {
     pub notices: Vec<Notice>,
@@ -141,49 +142,49 @@ pub struct ConnectionSigns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackCounters {
     pub blocks: u64,
-    /// Of them, those that report what was never sent.
+    /// Of them, those for data that was never sent.
     pub outside: u64,
-    /// Repairs after duplicate acknowledgments that reported nothing selectively, although what had arrived above the hole
-    /// was to be reported (RFC 2018, section 4).
+    /// Repairs after duplicate acknowledgments without SACK blocks, although data above the hole had arrived and should
+    /// have been reported (RFC 2018, section 4).
     pub holes_without: u64,
 }
 
-/// Data that its receiver never got, although what was sent behind it arrived: the capture ends, and nothing has filled the hole.
+/// Data that its receiver never got although later data arrived: the hole is still open when the capture ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenHole {
-    /// When the first packet behind it came, and the end of the capture.
+    /// When the first packet behind it arrived, and the end of the capture.
     pub since_ns: i64,
     pub until_ns: i64,
-    /// Bytes of each run that is missing, in the order of the sequence.
+    /// Bytes of each missing run, in sequence order.
     pub runs_bytes: Vec<i64>,
-    /// Latest packet of its sender: there is a path for some.
+    /// Time of its sender's latest packet: the path works for some packets.
     pub last_heard_ns: i64,
 }
 
-/// The same of one direction.
+/// The same for one direction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FlowSigns {
-    /// Times when its data was repeated into silence, and then answered.
+    /// Times when its data was retransmitted without an answer until one arrived.
     pub silences: Vec<Silence>,
-    /// Errors that routers sent about its packets.
+    /// ICMP errors about its packets.
     pub notices: Vec<Notice>,
-    /// From when on its data had no answer to the end; `None` unless that is how the connection ended.
+    /// Start of the time without any answer to its data; `None` unless the connection ended without one.
     pub unanswered_since_ns: Option<i64>,
-    /// Data that is missing at the end.
+    /// Data missing at the end.
     pub open_hole: Option<OpenHole>,
     pub sack: SackCounters,
-    /// Numbers of packets that were damaged; known only where they were looked for.
+    /// Numbers of damaged packets; known only if they were looked for.
     pub damaged: Vec<u64>,
 }
 
-/// The latest pause of a connection that the other side has not answered since, and the longest that it has.
+/// The latest pause of a connection that the other side has not answered yet, and the longest answered one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pauses {
     pub unanswered: Option<Pause>,
     pub longest_answered_ns: i64,
 }
 
-/// Nothing outstanding and nothing sent, until one side sent again.
+/// A time with no data outstanding and none sent, until one side sent data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pause {
     pub idle_ns: i64,
@@ -194,12 +195,12 @@ pub struct Pause {
 }
 
 impl Pauses {
-    /// A side sends data, or asks whether the other is there, with nothing outstanding.
+    /// Registers that a side sends data or a keep-alive with nothing outstanding.
     pub(crate) fn end(&mut self, pause: Pause) {
         self.unanswered.get_or_insert(pause);
     }
 
-    /// A packet of `direction` that is no reset.
+    /// Registers a packet of `direction` that is no reset.
     pub(crate) fn on_packet(&mut self, direction: usize) {
         if let Some(pause) = self.unanswered.filter(|pause| pause.by != direction) {
             self.longest_answered_ns = self.longest_answered_ns.max(pause.idle_ns);

@@ -1,45 +1,46 @@
-//! When a sender was in slow start, by how its flight grows.
+//! When a sender was in slow start, from the growth of its flight.
 //!
-//! In slow start each acknowledged byte adds one to the window (RFC 5681, section 3.1; RFC 3465), so that what is out grows
-//! by as much as is acknowledged. In congestion avoidance it grows by a segment a round trip, which is next to nothing of
-//! what is acknowledged meanwhile. Slow start ends where growth falls from the one to the other: at the maximum of the
-//! flight less half of what was acknowledged (E. Page, "Continuous Inspection Schemes", Biometrika 41, 1954: the
-//! reference value midway between both means).
+//! In slow start each acknowledged byte adds one to the window (RFC 5681, section 3.1; RFC 3465), so the flight grows
+//! by as much as is acknowledged. In congestion avoidance it grows by a segment per round trip, which is a tiny part of
+//! what is acknowledged. Slow start ends where growth falls from the one to the other: at the maximum of the flight
+//! less half of the acknowledged bytes (E. Page, "Continuous Inspection Schemes", Biometrika 41, 1954: the reference
+//! value midway between both means).
 
 use crate::flow::{Flow, Kind, Segment, SegmentFlags};
 use crate::sender_clock::SenderClock;
 use crate::start_up::StartUp;
 
-/// Between growth by all that is acknowledged and by next to nothing of it.
+/// Midway between growth by all acknowledged bytes and by almost none.
 const SHARE: f64 = 0.5;
-/// Growth must have fallen behind by so many segments: what an acknowledgment of four and one of two under way release.
+/// Growth must be behind by this many segments: as many as one acknowledgment of four segments and another of two in
+/// flight release.
 const BEHIND_SEGMENTS: i64 = 6;
-/// A flight that did not get ahead when the sender waited so many times in a row has stopped growing: by then one that
-/// leaves at once has all out that acknowledgments released.
+/// A flight has stopped growing if its growth was not ahead of the threshold for this many waits in a row: by then a
+/// flight that leaves at once contains all released segments.
 const WAITS: usize = 10;
-/// A flight that never sinks below this share of what it was is steady.
+/// A flight that never falls below this share of its former size is steady.
 const STEADY_SHARE: f64 = 0.9;
-/// The flight after a pause grows by more than that in slow start only.
+/// The flight after a pause grows by more than this in slow start only.
 const AHEAD_SEGMENTS: f64 = 2.0;
-/// A sender that after a loss grows to so many times what was out then does not reduce its window for losses.
+/// A sender that grows its flight to this multiple of that at a loss does not reduce its window for losses.
 const UNREDUCED: f64 = 1.5;
-/// Senders that count acknowledgments and not bytes grow by half of what a receiver acknowledges with every other
-/// segment: how fast a connection begins tells, over so many initial windows of ten segments.
+/// Senders that count acknowledgments instead of bytes grow by half of what a receiver acknowledges with every other
+/// segment. The growth rate at the start shows which, over this many initial windows of ten segments.
 const FIRST_WINDOWS: i64 = 2;
 const INITIAL_SEGMENTS: i64 = 10;
 
 /// The line that a sender's packets pass before the capture point.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Line {
-    /// A sender that is silent for so long waits, and not for its line ...
+    /// A sender that is silent for this long is waiting, not limited by its line ...
     pub pause_ns: i64,
     /// ... which takes this long for a full packet.
     pub gap_ns: i64,
-    /// Packets may wait for it unseen, so that a flight that grows seems to stand.
+    /// Packets may wait for it before the capture point, so that a growing flight seems to stand still.
     pub hides: bool,
 }
 
-/// Stretches of a flow's time in slow start, on its sender's clock.
+/// Spans of a flow's time in slow start, on its sender's clock.
 #[derive(Debug, Default)]
 pub(crate) struct SlowStart {
     stretches: Vec<(i64, i64)>,
@@ -96,7 +97,7 @@ impl SlowStart {
             }
             walk.send(now_ns, segment);
             if walk.next >= answer_end {
-                walk.pending = None; // the last packets of a transfer do not fill the window
+                walk.pending = None; // the last packets of a transfer need not fill the window
             }
         }
         walk.end_phase(i64::MAX);
@@ -112,7 +113,7 @@ struct Sample {
     at_ns: i64,
     flight: i64,
     acknowledged: i64,
-    /// Nothing but the congestion window kept it from sending.
+    /// Only the congestion window kept it from sending.
     is_full: bool,
 }
 
@@ -122,7 +123,7 @@ struct Phase {
     from_ns: i64,
     /// It begins in slow start.
     certain: bool,
-    /// Bytes out when the recovery before it began.
+    /// Bytes outstanding when the recovery before it began.
     flight_at_loss: Option<i64>,
     samples: Vec<Sample>,
 }
@@ -132,13 +133,13 @@ struct Walk {
     mss: i64,
     next: i64,
     acknowledged: i64,
-    /// One past the last byte that the receiver allows.
+    /// One past the last byte that the receiver permits.
     edge: Option<i64>,
-    /// All below is to be acknowledged until the recovery is over.
+    /// The recovery ends when all data below this is acknowledged.
     recovery: Option<i64>,
-    /// Bytes out when the last recovery began.
+    /// Bytes outstanding when the last recovery began.
     flight_at_loss: Option<i64>,
-    /// The last packet of those that were not looked at yet: when it left, and its payload.
+    /// The last packet not examined yet: when it left, and its payload.
     pending: Option<(i64, i64)>,
     phase: Option<Phase>,
     /// The connection has not left slow start yet.
@@ -161,8 +162,8 @@ impl Walk {
         });
     }
 
-    /// Looks at what is out before the next acknowledgment is heard: all that the window allows, unless the line lets out
-    /// the rest. A line that is busy for as long as it takes to hear of all that was out holds it back for good.
+    /// Samples the outstanding data before the next acknowledgment arrives: all that the window permits, unless the
+    /// line delays the rest. A line that stays busy until all outstanding data is acknowledged delays it permanently.
     fn sample(&mut self, heard_ns: i64) {
         let Some((at_ns, payload)) = self.pending else {
             return;
@@ -175,7 +176,7 @@ impl Walk {
         self.pending = None;
         if self.recovery.is_some_and(|high| self.acknowledged >= high) {
             self.recovery = None;
-            // a window that a model of the path sets grows on (BBR's start-up)
+            // a window set by a model of the path continues to grow (BBR's start-up)
             if self.phase.is_none() {
                 self.begin_phase(at_ns, self.ignores_losses && self.unended);
             }
@@ -199,7 +200,7 @@ impl Walk {
             self.pending = None;
             self.recovery = Some(self.next);
             self.flight_at_loss = Some(self.next - self.acknowledged);
-            // a sender that took late packets for lost ones goes on as before, once it knows (RFC 4015)
+            // a sender that retransmitted late packets needlessly continues as before once it knows (RFC 4015)
             if !segment.flags.has(SegmentFlags::SPURIOUS) {
                 self.end_phase(now_ns);
                 if segment.kind == Kind::Timeout {
@@ -212,7 +213,7 @@ impl Walk {
         self.pending = Some((now_ns, i64::from(segment.payload_bytes)));
     }
 
-    /// A mark makes the sender reduce its window as a loss does (RFC 3168, section 6.1.2), and it sends on.
+    /// A mark makes the sender reduce its window as a loss does (RFC 3168, section 6.1.2), but it continues to send.
     fn leave(&mut self, now_ns: i64) {
         self.end_phase(now_ns);
         self.unended = false;
@@ -227,7 +228,7 @@ impl Walk {
         }
         let (began, ended_ns, ignores_losses) = phase.slow_start(self.mss, self.share, self.line);
         self.ignores_losses |= ignores_losses;
-        // a window that stands is still that of a start-up which waits to be sure of its rate, unless it ends with that
+        // a window that stands still belongs to a start-up that is confirming its rate, unless the end coincides
         let ended_ns = match self.start_up {
             StartUp::GoesOn => None,
             StartUp::EndsAt(ns) if ns < now_ns => Some(ended_ns.map_or(ns, |end| end.min(ns))),
@@ -242,7 +243,7 @@ impl Walk {
     }
 }
 
-/// How much the flight grew at first by each byte that was acknowledged: 1, or less where acknowledgments are counted.
+/// The flight's growth at first per acknowledged byte: 1, or less if the sender counts acknowledgments.
 fn first_growth(samples: &[Sample], mss: i64) -> f64 {
     let Some(first) = samples.first() else {
         return 1.0;
@@ -251,7 +252,7 @@ fn first_growth(samples: &[Sample], mss: i64) -> f64 {
     let within = samples
         .iter()
         .take_while(|sample| sample.is_full && sample.acknowledged - first.acknowledged <= most);
-    // what is under way when an acknowledgment comes makes some of them too small
+    // data in flight when an acknowledgment arrives makes some of the samples too small
     let grown = within
         .map(|sample| {
             (
@@ -265,15 +266,15 @@ fn first_growth(samples: &[Sample], mss: i64) -> f64 {
     if grown > 0.5 { grown.min(1.0) } else { 1.0 }
 }
 
-/// Samples from the one at which growth was furthest ahead of what tells slow start from the rest.
+/// Samples from the one where growth was furthest ahead of the threshold between slow start and the rest.
 #[derive(Debug, Clone, Copy)]
 struct Top {
     sample: Sample,
-    /// The one after it.
+    /// The sample after it.
     next: Sample,
     /// How far ahead, bytes.
     ahead: f64,
-    /// The flight since, at the least.
+    /// The least flight since.
     least: i64,
     /// How often the sender waited since.
     waits: usize,
@@ -290,18 +291,19 @@ impl Top {
         }
     }
 
-    /// True if growth has ended here, seen from the `last` sample, when it was `ahead` bytes ahead.
+    /// True if growth ended here, as seen from the `last` sample, when it was `ahead` bytes ahead.
     fn is_end(&self, last: &Sample, ahead: f64, mss: i64, line: Line) -> bool {
         let since = last.acknowledged - self.sample.acknowledged;
         if self.ahead - ahead <= (BEHIND_SEGMENTS * mss) as f64 {
             return false;
         }
-        // what acknowledgments release may leave later: only a whole flight tells, unless what grows is hidden ...
+        // segments that acknowledgments release may leave later: only a whole flight is conclusive, unless growth is
+        // hidden ...
         if since >= self.sample.flight && !line.hides {
             return true;
         }
-        // ... where acknowledgments come faster than the line takes the two segments that each of them releases in slow start;
-        // elsewhere half of a flight that never sank, or many waits
+        // ... if acknowledgments arrive faster than the line sends the two segments that each of them releases in slow
+        // start; otherwise half of a flight that never fell, or many waits
         let heard = last.acknowledged - self.next.acknowledged;
         let line_ns = 2 * i128::from(heard) * i128::from(line.gap_ns) / i128::from(mss.max(1));
         let waits = heard > 0 && line_ns <= i128::from(last.at_ns - self.next.at_ns);
@@ -311,7 +313,8 @@ impl Top {
 }
 
 impl Phase {
-    /// Find out if there was slow start, when it ended, if before the phase did, and if its sender ignores losses.
+    /// Whether there was slow start, when it ended, whether that was before the phase did, and whether the sender
+    /// ignores losses.
     fn slow_start(&self, mss: i64, share: f64, line: Line) -> (bool, Option<i64>, bool) {
         let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {
             return (self.certain, None, false);
@@ -333,13 +336,13 @@ impl Phase {
             }
         }
         let ended = top.is_end(last, ahead, mss, line);
-        // a window that never grew left slow start before, when there was nothing to fill it
+        // a window that never grew left slow start before, when there was no data to fill it
         let grew = !ended || top.sample.at_ns != first.at_ns;
-        // what grows by more than is acknowledged is a window that is let out (RFC 3465, section 2)
+        // growth beyond the acknowledged bytes means that an existing window is being used (RFC 3465, section 2)
         let grown = top.sample.flight - first.flight;
         let acknowledged = top.sample.acknowledged - first.acknowledged;
         let by_acknowledgments = (grown - acknowledged) as f64 <= AHEAD_SEGMENTS * mss as f64;
-        // who reduces its window for a loss is not soon beyond what was out then
+        // a sender that reduces its window for a loss does not soon exceed the flight at that loss
         let flight_at_loss = self.flight_at_loss.unwrap_or(i64::MAX);
         let regained = top.sample.flight > flight_at_loss;
         let began = self.certain
@@ -362,7 +365,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const RTT_NS: i64 = 20 * MS;
 
-    /// Bursts of so many packets, each after the acknowledgment of the one before.
+    /// Bursts of `counts` packets, each after the acknowledgment of the one before.
     fn bursts(counts: &[i64]) -> Flow {
         let mut flow = Flow {
             mss_bytes: Some(1000),

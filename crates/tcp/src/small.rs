@@ -1,4 +1,4 @@
-//! Connections that are complete: in full those that matter, together the small ones that are too many.
+//! Completed connections: important ones in full, and sums of small ones if there are too many.
 
 use std::cmp::Reverse;
 
@@ -6,17 +6,17 @@ use crate::control::ControlConnections;
 use crate::flow::{Connection, Flow};
 use crate::hosts::Hosts;
 
-/// A connection of fewer packets than this, both directions together, is small: what is kept of a connection takes as
-/// much memory as so many packets do, and nothing but what there was to send has limited it.
+/// A connection with fewer packets than this, in both directions together, is small: its record takes as much memory as
+/// this many packets, and only the amount of data limited it.
 pub const SMALL_PACKETS: u64 = 32;
 
 /// Connections of fewer than [`SMALL_PACKETS`] packets that are summed up, because there were too many to keep.
 #[derive(Debug, Clone, Default)]
 pub struct SmallConnections {
     pub connections: u64,
-    /// Directions of them that carried data.
+    /// Their directions that carried data.
     pub flows: u64,
-    /// All of these as in [`crate::FlowCounters`].
+    /// Totals as in [`crate::FlowCounters`].
     pub packets: u64,
     pub payload_bytes: u64,
     pub ip_bytes: u64,
@@ -24,13 +24,13 @@ pub struct SmallConnections {
     pub retransmitted: u64,
     pub spurious: u64,
     pub reordered: u64,
-    /// Connections whose SYN was captured.
+    /// Connections with a captured SYN.
     pub attempts: u64,
-    /// Connections with packets of both sides.
+    /// Connections with packets from both sides.
     pub answered: u64,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Who sent the SYN, or the first packet seen.
+    /// Senders of the SYN, or of the first captured packet.
     pub initiators: Hosts,
     pub responders: Hosts,
 }
@@ -70,7 +70,7 @@ fn began_ns(connection: &Connection) -> i64 {
     seen.map(|flow| flow.first_ns).min().unwrap_or(0)
 }
 
-/// The weight of a small connection: losses first, then data.
+/// The rank of a small connection: losses first, then data.
 type Weight = (u64, u64, u64);
 
 fn weight(connection: &Connection) -> Weight {
@@ -82,14 +82,14 @@ fn weight(connection: &Connection) -> Weight {
     )
 }
 
-/// Complete connections: all that are not small, and of the small ones those that have most to tell.
+/// Completed connections: all large ones, and the most informative small ones.
 #[derive(Debug, Default)]
 pub(crate) struct Completed {
-    /// Small connections to keep at most.
+    /// The most small connections to keep.
     most_small: usize,
     large: Vec<Connection>,
     small: Vec<Connection>,
-    /// So many small ones are kept that others must have more to tell than this.
+    /// Once the limit is reached, the lowest rank of a small connection that is kept.
     least: Option<Weight>,
     summed: SmallConnections,
     control: Vec<ControlConnections>,
@@ -103,7 +103,7 @@ impl Completed {
         }
     }
 
-    /// Takes a connection; `packets` were captured of it.
+    /// Adds a connection; `packets` is how many were captured of it.
     pub fn take(&mut self, connection: Connection, packets: u64) {
         if let Some(program) = connection.control {
             ControlConnections::add(&mut self.control, program, &connection);
@@ -113,14 +113,14 @@ impl Completed {
             self.summed.add(&connection);
         } else {
             self.small.push(connection);
-            // choosing among twice as many costs each of them little
+            // selecting among twice as many keeps the cost per connection low
             if self.small.len() > 2 * self.most_small {
                 self.sum_up();
             }
         }
     }
 
-    /// The connections that are kept, in no order, and the sums of the others: of small ones, and of those for control.
+    /// Returns the kept connections, unordered, and the sums of small connections and of control connections.
     pub fn finish(mut self) -> (Vec<Connection>, SmallConnections, Vec<ControlConnections>) {
         if self.small.len() > self.most_small {
             self.sum_up();
@@ -129,7 +129,7 @@ impl Completed {
         (self.large, self.summed, self.control)
     }
 
-    /// Sums up all small ones but those that have most to tell; of equals, the first.
+    /// Sums up all small connections except the most informative; among equals, the first ones are kept.
     fn sum_up(&mut self) {
         let mut order: Vec<(Reverse<Weight>, i64, usize)> = self
             .small

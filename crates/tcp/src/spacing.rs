@@ -1,20 +1,20 @@
-//! Rate or line: how packets are kept apart that follow each other evenly.
+//! Pacing rate or line: what causes the gaps between evenly spaced packets.
 //!
-//! A line sends a packet for as long as that packet is, so that a small one comes soon behind the full one before it. A sender
-//! that spreads its packets waits after each for as long as that one is at its rate, and a small one comes as late as a full one
-//! would.
+//! A line is busy for as long as it sends a packet, so a small packet follows soon behind the full one before it. A
+//! sender that paces waits after each packet for that packet's time at its rate, so a small packet comes as late as a
+//! full one.
 
 use crate::flow::{Flow, Kind, Segment, SegmentFlags};
 use crate::quantile::quantile_in;
 
-/// Packets tell that are smaller than this share of a full one.
+/// Packets smaller than this share of a full one are evidence.
 const SMALL: f64 = 0.6;
 /// Gaps are even within this share of the usual one.
 const EVEN: f64 = 0.15;
-/// Bytes of a frame on an Ethernet beside the headers that are captured and the payload.
+/// Bytes of an Ethernet frame besides the captured headers and the payload.
 const FRAME_BYTES: u32 = 38;
 
-/// Where a host takes packets from its network card in batches, stamps are off by so much.
+/// Timestamp error if a host takes packets from its network card in batches.
 const STAMPS_NS: f64 = 20_000.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,8 @@ pub(crate) enum Spacing {
 }
 
 impl Spacing {
-    /// Of most small packets that come behind two full ones the usual gap apart; `None` where they tell nothing.
+    /// Classifies the flow by the majority of its small packets behind two full ones at the usual gap; `None` if they
+    /// are not conclusive.
     pub fn of(flow: &Flow) -> Option<Self> {
         let full = flow.full_bytes();
         let is_full = |s: &Segment| s.payload_bytes == full && is_first(s);
@@ -72,7 +73,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Twenty full packets a millisecond apart, and a small one so long after the last, nanoseconds.
+    /// Twenty full packets 1 ms apart, and a small one this long after the last, nanoseconds.
     fn with_small(after_ns: i64) -> Flow {
         let segment = |number: i64| Segment {
             time_ns: number * MS,
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn where_gaps_are_as_short_as_stamps_are_off_nothing_tells() {
+    fn gaps_within_the_timestamp_error_are_not_conclusive() {
         let mut flow = with_small(MS);
         flow.segments.iter_mut().for_each(|s| s.time_ns /= 10);
         assert_eq!(Spacing::of(&flow), None);

@@ -1,5 +1,5 @@
-//! The start-up of a sender that models its path (BBR: draft-ietf-ccwg-bbr), which shows in how its first packets leave, and
-//! lasts until the rate at which they are delivered has stopped growing.
+//! The start-up of a sender that models its path (BBR: draft-ietf-ccwg-bbr). It is recognised by the spacing of the
+//! first packets, and lasts until the delivery rate stops growing.
 
 use crate::flow::{Flow, Kind, Segment};
 use crate::quantile::quantile;
@@ -7,21 +7,21 @@ use crate::sender_clock::SenderClock;
 
 /// Packets of the initial window (RFC 6928).
 const INITIAL_PACKETS: usize = 10;
-/// It paces the initial window over a round trip divided by this: 2.77 (the draft) to 2.89 (Linux), and what the first round trip may
-/// differ by. Linux's pacing of other controls divides by 2.
+/// It paces the initial window over a round trip divided by this: 2.77 (the draft) to 2.89 (Linux), with the variation
+/// of the first round trip. Linux's pacing of other controls divides by 2.
 const PACE: std::ops::RangeInclusive<f64> = 2.5..=3.2;
-/// Packets are even that come within so much of their usual distance.
+/// Packets are even if within this share of their usual distance.
 const EVEN: f64 = 0.25;
-/// Start-up is over when the largest rate of so many rounds has grown by less than a quarter ...
+/// Start-up is over when the largest rate of this many rounds has grown by less than a quarter ...
 const RATE_ROUNDS: usize = 10;
 const GROWTH: f64 = 1.25;
-/// ... in so many in a row (section 5.3.1.2).
+/// ... this many times in a row (section 5.3.1.2).
 const ROUNDS_WITHOUT_GROWTH: usize = 3;
 
-/// The start-up of a sender, over all of a flow.
+/// The start-up of a sender, over the whole flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum StartUp {
-    /// It does not begin as that of a model of the path.
+    /// It does not begin as a sender that models its path.
     #[default]
     None,
     GoesOn,
@@ -62,16 +62,16 @@ impl StartUp {
     }
 }
 
-/// The rates at which packets are delivered, round by round.
+/// The delivery rates, round by round.
 #[derive(Debug, Default)]
 struct Rates {
     /// Bytes delivered, and when the last of them were.
     delivered: (i64, i64),
-    /// The same when each segment left.
+    /// The same at the departure of each segment.
     when_sent: Vec<(i64, i64)>,
-    /// A round is over when something is acknowledged that left after so much was delivered.
+    /// A round is over when a segment is acknowledged that left after this much was delivered.
     round_end: i64,
-    /// Bytes in a nanosecond of the last rounds.
+    /// Bytes per nanosecond in the last rounds.
     largest: [f64; RATE_ROUNDS],
     full: f64,
     without_growth: usize,
@@ -79,7 +79,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// The next segment leaves; nothing was out before it, if `alone`.
+    /// Registers that the next segment leaves; `alone`: no data was outstanding before it.
     fn send(&mut self, now_ns: i64, alone: bool) {
         if alone {
             self.delivered.1 = now_ns;
@@ -87,7 +87,7 @@ impl Rates {
         self.when_sent.push(self.delivered);
     }
 
-    /// So many bytes were acknowledged, the newest of them with a segment; `starved`: nothing more was to be sent.
+    /// Registers acknowledged bytes, the newest of them in a segment; `starved`: there was no more data to send.
     fn hear(&mut self, now_ns: i64, bytes: i64, newest: usize, starved: bool) {
         self.delivered = (self.delivered.0 + bytes, now_ns);
         let (before, before_ns) = self.when_sent[newest];
@@ -122,7 +122,7 @@ impl Rates {
     }
 }
 
-/// True if the initial window leaves evenly, as fast as a start-up has it.
+/// True if the initial window leaves evenly, at the rate of a start-up.
 fn begins(flow: &Flow, clock: &SenderClock, base_rtt_ns: i64) -> bool {
     let full = flow.full_bytes();
     let first = flow.segments.iter().take(INITIAL_PACKETS);
@@ -148,8 +148,8 @@ mod tests {
     const MS: i64 = 1_000_000;
     const RTT_NS: i64 = 100 * MS;
 
-    /// Rounds of so many packets, the first of ten `gap_ns` apart, those after at so many a millisecond, each acknowledged a
-    /// round trip after it left.
+    /// Rounds of `counts` packets, the first of ten `gap_ns` apart, later ones at `counts` per millisecond, each
+    /// acknowledged a round trip after it left.
     fn rounds(gap_ns: i64, counts: &[i64]) -> Flow {
         let mut flow = Flow {
             mss_bytes: Some(1000),
@@ -196,13 +196,13 @@ mod tests {
     #[test]
     fn a_start_up_begins_with_an_initial_window_at_2_77_times_its_rate() {
         assert_eq!(start_up(RTT_NS * 10 / 277, &[20, 40]), StartUp::GoesOn);
-        // as Linux spreads the windows of other controls, and at once
+        // paced as Linux does for other controls, and all at once
         assert_eq!(start_up(RTT_NS / 20, &[20, 40]), StartUp::None);
         assert_eq!(start_up(0, &[20, 40]), StartUp::None);
     }
 
     #[test]
-    fn a_start_up_ends_after_three_rounds_whose_rate_has_not_grown() {
+    fn a_start_up_ends_after_three_rounds_without_growth_of_the_rate() {
         let grows = [20, 40, 80, 160];
         assert_eq!(start_up(RTT_NS * 10 / 277, &grows), StartUp::GoesOn);
         let stands = [20, 40, 80, 80, 80, 80, 80, 80, 80];

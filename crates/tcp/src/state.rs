@@ -5,7 +5,7 @@ mod trouble;
 use whydrop_capture::{Defect, Network, TcpFlags, TcpSegment};
 
 use crate::abandoned::Abandoned;
-use crate::account::{Told, account};
+use crate::account::{AccountInput, account};
 use crate::control;
 use crate::echoed::Echoed;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
@@ -25,41 +25,43 @@ use crate::unseen::UnseenFlow;
 use crate::vantage;
 use crate::window_scale;
 
-/// The smallest maximum segment size that makes sense to Linux (`TCP_MIN_MSS`: an IPv4 datagram that every host must
-/// accept, with all options): a smaller one would let one captured packet stand for thousands.
+/// The smallest maximum segment size that Linux accepts (`TCP_MIN_MSS`: an IPv4 datagram that every host must accept,
+/// with all options). With a smaller one, one captured packet could stand for thousands.
 const SMALLEST_MSS: u16 = 88;
 
-/// The window of a path with 1 Gbit/s and 1 s, or a hole in the capture as large: no acknowledgment moves further at once.
+/// The window of a path with 1 Gbit/s and 1 s, or an equally large hole in the capture: no acknowledgment advances
+/// further at once.
 const LARGEST_STEP_BYTES: i64 = 1 << 27;
 
-/// A connection that has packets again after this time is likely to have more: those of a flood come at once.
+/// A connection that has packets again after this time is likely to have more: the packets of a flood's connections
+/// arrive at once.
 const LASTING_NS: i64 = 1_000_000_000;
-/// A sender that waits for a window goes on probing, at least this often (Linux's `TCP_RTO_MAX`): for so long after its
-/// last packet it is taken to wait still.
+/// A sender that waits for a window probes at least this often (Linux's `TCP_RTO_MAX`), so it counts as waiting for
+/// this long after its last packet.
 const PROBE_INTERVAL_NS: i64 = 120_000_000_000;
 
-/// The SYN of one endpoint and the little that is known of it before data flows.
+/// The SYN of one endpoint, and the state needed before data flows.
 #[derive(Debug, Clone, Copy, Default)]
 struct Opening {
     /// Sequence number of the SYN.
     syn: Option<u32>,
     offer: Option<Offer>,
     timestamps: bool,
-    /// Of the latest SYN.
+    /// Timestamp in the latest SYN.
     ticks: u32,
     flags: TcpFlags,
     syns: u32,
     first_syn_ns: i64,
     last_syn_ns: i64,
     ttl: Option<u8>,
-    /// Least and largest of all packets but resets.
+    /// Least and largest TTL of all packets except resets.
     ttls: Option<(u8, u8)>,
-    /// Of the latest packet that is no reset.
+    /// Identification in the latest packet that is no reset.
     identification: Option<u16>,
     window: u16,
-    /// Of the latest packet with ACK.
+    /// Number in the latest packet with ACK.
     acknowledgment: u32,
-    /// One with ACK came, and so many bytes were acknowledged by those behind it.
+    /// A packet with ACK was captured, and this many bytes were acknowledged by later ones.
     acknowledges: bool,
     acknowledged_bytes: u64,
     packets: u32,
@@ -82,7 +84,7 @@ impl Opening {
     fn acknowledge(&mut self, acknowledgment: u32, is_reset: bool) {
         if self.acknowledges && !is_reset {
             let more = i64::from(acknowledgment.wrapping_sub(self.acknowledgment) as i32);
-            // more at once is damaged or forged
+            // a larger step is damaged or forged
             if (1..=LARGEST_STEP_BYTES).contains(&more) {
                 self.acknowledged_bytes += more as u64;
             }
@@ -99,20 +101,20 @@ pub(crate) struct State {
     /// True if endpoint 0 (the initiator) is the lower one of the key.
     pub initiator_is_low: bool,
     opening: [Opening; 2],
-    /// The clock of the side of which no packet is seen.
+    /// The clock of a side without captured packets.
     echoed: Option<Box<Echoed>>,
     handshake: Handshake,
     reset: Option<Box<Reset>>,
     signs: Option<Box<ConnectionSigns>>,
-    /// Only connections that carry data have halves.
+    /// Allocated only for connections that carry data.
     halves: Option<Box<[Half; 2]>>,
     /// Direction of the latest new data.
     talking: Option<usize>,
-    /// Waits among the ended connections for late packets.
+    /// Among the ended connections, waiting for late packets.
     pub lingering: bool,
-    /// Was given up because of a defect: its packets are passed over.
+    /// Dropped because of a defect: its packets are ignored.
     pub abandoned: bool,
-    /// Had packets since it was last looked at as one that might be idle.
+    /// Had packets since the last check for idle connections.
     pub active: bool,
 }
 
@@ -155,7 +157,7 @@ impl State {
         }
     }
 
-    /// Gives it up: nothing is left of it but its name.
+    /// Drops the connection; only its name is kept.
     pub fn abandon(&mut self, at_packet: Option<u64>, defect: Defect) -> Abandoned {
         let abandoned = Abandoned {
             endpoints: self.endpoints,
@@ -170,7 +172,7 @@ impl State {
         abandoned
     }
 
-    /// Captured of both directions.
+    /// Packets captured in both directions.
     pub fn packets(&self) -> u64 {
         self.opening
             .iter()
@@ -178,7 +180,7 @@ impl State {
             .sum()
     }
 
-    /// True if a connection that has lasted had packets since this was last asked.
+    /// True if a connection has lasted and had packets since the last call.
     pub fn goes_on(&mut self) -> bool {
         let first_ns = self
             .opening
@@ -191,7 +193,7 @@ impl State {
         std::mem::take(&mut self.active) && last_ns - first_ns > LASTING_NS
     }
 
-    /// Makes it one that never was, unless it carries data: its slot is free.
+    /// Resets it as if it had never existed, unless it carries data: its slot is free.
     pub fn clear(&mut self) {
         if self.halves.is_none() {
             self.opening = Default::default();
@@ -216,7 +218,7 @@ impl State {
         begins
     }
 
-    /// A SYN with another sequence number than the connection's own opens a new connection on the same ports.
+    /// True if a SYN with a different sequence number opens a new connection on the same ports.
     pub fn is_reused_by(&self, direction: usize, tcp: &TcpSegment) -> bool {
         if !tcp.flags.has(TcpFlags::SYN) || tcp.flags.has(TcpFlags::RST) {
             return false;
@@ -230,7 +232,7 @@ impl State {
         match opening.syn {
             Some(syn) if syn == tcp.sequence => false,
             Some(_) => true,
-            // no SYN of this side yet: the SYN/ACK of a new connection, unless data has flowed before it
+            // no SYN of this side yet: this is the SYN/ACK of a new connection, unless data was captured before
             None => self.halves.is_some() && (over || !tcp.flags.has(TcpFlags::ACK)),
         }
     }
@@ -252,7 +254,7 @@ impl State {
             self.note_reset(direction, time_ns, packet, network, tcp);
         } else {
             self.look_for_pause(direction, time_ns, packet, tcp);
-            self.look_behind_reset(direction, time_ns, packet);
+            self.look_after_reset(direction, time_ns, packet);
         }
         let opening = &mut self.opening[direction];
         if !is_reset {
@@ -292,7 +294,7 @@ impl State {
             self.handshake.ack_ns = Some(time_ns);
         }
         if self.halves.is_none() && !syn && !is_reset && tcp.options.timestamps.is_some() {
-            // only where both sides agreed (RFC 7323, section 3.2), though a SYN be missing
+            // only if both sides agreed (RFC 7323, section 3.2), even if a SYN is missing
             self.opening
                 .iter_mut()
                 .for_each(|opening| opening.timestamps = true);
@@ -331,7 +333,7 @@ impl State {
                 half.on_end_of_sent(&data_packet(time_ns, packet, network, tcp));
             } else if !syn {
                 half.on_bare_acknowledgment(time_ns, tcp.sequence);
-                // it carries the number of the next byte to send (RFC 9293, section 3.10.7.4); a forged reset need not
+                // it carries the number of the next byte to send (RFC 9293, section 3.10.7.4); a forged reset may not
                 if !tcp.flags.has(TcpFlags::RST) && half.was_sent_unseen(tcp.sequence) {
                     half.on_end_of_sent(&data_packet(time_ns, packet, network, tcp));
                 }
@@ -354,7 +356,7 @@ impl State {
         opening.offer = Some(Offer::of(tcp, packet));
         opening.timestamps = tcp.options.timestamps.is_some();
         opening.ticks = tcp.options.timestamps.map_or(0, |(value, _)| value);
-        // a repeated SYN makes the time of the first useless: keep the last one before the answer
+        // a retransmitted SYN invalidates the time of the first: keep the last one before the answer
         if tcp.flags.has(TcpFlags::ACK) {
             self.handshake.syn_ack_ns = Some(time_ns);
             if self.halves.is_some() {
@@ -391,7 +393,7 @@ impl State {
         let is_new = half
             .unwrapper
             .is_none_or(|u| u.relative(sequence) + i64::from(tcp.payload_bytes) > half.next);
-        // both sides may talk at once; a transfer ends when the other side speaks after having got all of it
+        // both sides may send at once; a transfer ends when the other side sends after having received all of it
         let other_is_quiet = halves[1 - direction].in_flight_bytes() == 0;
         if is_new && self.talking != Some(direction) && (other_is_quiet || self.talking.is_none()) {
             halves[direction].begin_transfer(time_ns);
@@ -407,18 +409,18 @@ impl State {
         halves[direction].note_timestamps(time_ns, tcp.options.timestamps);
     }
 
-    /// Round trips to the initiator and to the responder.
+    /// Round-trip times to the initiator and to the responder.
     fn near_rtts_ns(&self) -> Option<(i64, i64)> {
         vantage::near_rtts(&self.handshake, self.opening[1].first_syn_ns)
     }
 
-    /// The first data: from here on both directions are followed in full.
+    /// Processes the first data: from here on both directions are followed in full.
     fn begin_data(&mut self, options: &TrackerOptions) {
         let mut halves: Box<[Half; 2]> = Box::default();
         let offers = self.offers();
         let scale = |offer: Option<Offer>| offer.and_then(|offer| offer.window_scale);
         let both_scale = offers.iter().all(|offer| scale(*offer).is_some());
-        // what the snapshot length cut off may have been there
+        // the option may be in the part that the snapshot length cut off
         let lacks_scale = |offer: &Option<Offer>| {
             offer.is_some_and(|offer| offer.window_scale.is_none() && !offer.truncated)
         };
@@ -450,7 +452,7 @@ impl State {
                 // without the option on both sides windows are not scaled (RFC 7323, section 2.2)
                 half.window_shift = Some(0);
             }
-            // the peer's option is what binds a sender; its own tells of its link, which most often binds it too
+            // the peer's option limits a sender; its own describes its link, which usually limits it too
             let mss = |offer: Option<Offer>| Some(offer?.mss?.get());
             let (own_mss, peers_mss) = (mss(offers[direction]), mss(offers[1 - direction]));
             let options_bytes = if half.flow.timestamps { 12 } else { 0 };
@@ -484,7 +486,7 @@ impl State {
         }
     }
 
-    /// The use of ECN that the handshake agreed on.
+    /// The kind of ECN that the handshake negotiated.
     fn ecn(&self) -> Ecn {
         let [syn, syn_ack] = &self.opening;
         let offered = syn.syn.map(|_| Ecn::offered(syn.flags));
@@ -533,7 +535,7 @@ impl State {
         }
     }
 
-    /// The connection as a whole, `now_ns` being the time of the capture's latest packet.
+    /// Builds the result for the whole connection; `now_ns` is the time of the capture's latest packet.
     fn connection(&self, now_ns: i64) -> Connection {
         let ending = self.ending(now_ns);
         let initiator = &self.opening[0];
@@ -555,7 +557,7 @@ impl State {
         }
     }
 
-    /// Data that was acknowledged, in a direction of which no packet was captured.
+    /// Data acknowledged in a direction without captured packets.
     pub fn unseen(&self) -> Option<UnseenFlow> {
         let unseen = (0..2).find(|direction| self.opening[*direction].packets == 0)?;
         let by = &self.opening[1 - unseen];
@@ -567,7 +569,7 @@ impl State {
         })
     }
 
-    /// A connection that carried no data because it failed.
+    /// The result for a connection that failed without carrying data.
     pub fn failure(&self, now_ns: i64) -> Option<Connection> {
         let mut connection = self.connection(now_ns);
         let failed = connection.outcome.is_failure() || connection.taken_for_old().is_some();
@@ -581,7 +583,7 @@ impl State {
             (flow.first_ns, flow.last_ns) = (own.first_ns, own.last_ns);
             flow.counters.packets = u64::from(own.packets);
             flow.counters.ip_bytes = own.ip_bytes;
-            self.tell_signs(direction, flow);
+            self.add_signs(direction, flow);
         }
         Some(connection)
     }
@@ -594,7 +596,7 @@ impl State {
                 .all(|opening| opening.finished_ns.is_some())
     }
 
-    /// Until when a sender that waits for a window waits, as far as can be told.
+    /// The latest time until which a sender that waits for a window can be assumed to wait.
     fn waits_until_ns(&self, now_ns: i64) -> i64 {
         match self.is_over() {
             true => self.last_ns(),
@@ -602,7 +604,7 @@ impl State {
         }
     }
 
-    /// The outcome of the connection, if it carried data; nothing is left of it here.
+    /// Returns the result for the connection, if it carried data, and clears it.
     pub fn finish(&mut self, now_ns: i64) -> Option<Connection> {
         let mut connection = self.connection(now_ns);
         let waits_until_ns = self.waits_until_ns(now_ns);
@@ -635,7 +637,7 @@ impl State {
             if self.opening[1 - direction].packets == 0 {
                 flow.believe_delivered();
             }
-            self.tell_signs(direction, &mut flow);
+            self.add_signs(direction, &mut flow);
             flow.only_greets = only_greet[direction];
             let unanswered = connection.unanswered[direction];
             let dead = connection.outcome == Outcome::DataUnanswered && unanswered.is_dead();
@@ -665,7 +667,7 @@ impl State {
     }
 }
 
-/// ECE and CWR of a SYN (RFC 3168, section 6.1.1).
+/// True if a SYN offers ECN with ECE and CWR (RFC 3168, section 6.1.1).
 fn offers_ecn(flags: TcpFlags) -> bool {
     flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR)
 }
@@ -713,12 +715,12 @@ fn account_for_time(
         None => {
             let requests = &other.segments;
             let seen = until(requests.partition_point(|s| s.time_ns <= until_ns));
-            let told = until(unseen_ns.partition_point(|ns| *ns <= until_ns));
+            let unseen = until(unseen_ns.partition_point(|ns| *ns <= until_ns));
             let seen_ns = seen.map(|index| requests[index].time_ns);
-            seen_ns.max(told.map(|index| unseen_ns[index]))
+            seen_ns.max(unseen.map(|index| unseen_ns[index]))
         }
     };
-    let account = account(&Told {
+    let account = account(&AccountInput {
         flow,
         request_until: &request_until,
         handshake,
@@ -728,8 +730,8 @@ fn account_for_time(
         echoed_rtt_ns,
     });
     flow.account = account.map(|mut account| {
-        if let Some(told) = &mut account.by_clocks {
-            told.late_ns = late_ns;
+        if let Some(clocks) = &mut account.by_clocks {
+            clocks.late_ns = late_ns;
         }
         account
     });
@@ -738,25 +740,30 @@ fn account_for_time(
     }
 }
 
-/// When data was acknowledged that the capture missed: it arrived before. The first request of a connection follows the
-/// handshake.
+/// When data that the capture missed was acknowledged: it had arrived before. The first request of a connection follows
+/// the handshake.
 fn unseen_requests_ns(requests: &Flow, handshake: &Handshake) -> Vec<i64> {
     let mut segments = requests.segments.iter().peekable();
     let mut captured = None;
-    let told = requests.acknowledgments.iter().filter_map(|told| {
-        while let Some(segment) = segments.next_if(|segment| segment.time_ns <= told.time_ns) {
-            captured = captured.max(Some(segment.end()));
-        }
-        let is_first = captured.is_none();
-        // the FIN takes a number too
-        let beyond = told.acknowledged > captured.unwrap_or(0) + 1;
-        captured = captured.max(Some(told.acknowledged));
-        beyond.then_some(match handshake.ack_ns {
-            Some(ack_ns) if is_first => ack_ns,
-            _ => told.time_ns,
-        })
-    });
-    told.collect()
+    let unseen_ns = requests
+        .acknowledgments
+        .iter()
+        .filter_map(|acknowledgment| {
+            while let Some(segment) =
+                segments.next_if(|segment| segment.time_ns <= acknowledgment.time_ns)
+            {
+                captured = captured.max(Some(segment.end()));
+            }
+            let is_first = captured.is_none();
+            // the FIN takes a sequence number too
+            let beyond = acknowledgment.acknowledged > captured.unwrap_or(0) + 1;
+            captured = captured.max(Some(acknowledgment.acknowledged));
+            beyond.then_some(match handshake.ack_ns {
+                Some(ack_ns) if is_first => ack_ns,
+                _ => acknowledgment.time_ns,
+            })
+        });
+    unseen_ns.collect()
 }
 
 fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -> DataPacket {
@@ -776,7 +783,7 @@ fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -
 }
 
 fn acknowledge(half: &mut Half, time_ns: i64, tcp: &TcpSegment, by_initiator: bool) {
-    // an acknowledgment that is nowhere near what was sent is damaged or forged
+    // an acknowledgment far from the data sent is damaged or forged
     if half
         .unwrapper
         .is_some_and(|u| (u.relative(tcp.acknowledgment) - half.next).abs() > PLAUSIBLE_BYTES)

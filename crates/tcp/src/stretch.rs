@@ -3,22 +3,21 @@
 use crate::flow::Flow;
 use crate::quantile::quantile_in;
 
-/// Few acknowledgments cover more than what the receiver waits for: after one that was lost, or that others overtook.
+/// Few acknowledgments cover more than the receiver's usual amount: those after a lost or overtaken one.
 const MOST: f64 = 0.9;
 
-/// Bytes with which the receiver waits for no more before it acknowledges: two full segments (RFC 5681, section 4.2), or
-/// more where it usually does ("stretch acknowledgments": RFC 2525, section 2.13).
+/// The bytes with which the receiver acknowledges without waiting for more: two full segments (RFC 5681, section 4.2),
+/// or more if it usually does so ("stretch acknowledgments": RFC 2525, section 2.13).
 pub(crate) fn stretch(flow: &Flow) -> i64 {
     quantile_in(&mut newly_acknowledged(flow), MOST).max(2 * mss(flow))
 }
 
-/// True if acknowledgments usually make room for several full packets, which leave at once unless a rate holds them
-/// back.
+/// True if acknowledgments usually make room for several full packets, which leave at once unless they are paced.
 pub(crate) fn releases_several(flow: &Flow) -> bool {
     quantile_in(&mut newly_acknowledged(flow), 0.5) >= 2 * mss(flow)
 }
 
-/// Bytes that each acknowledgment acknowledged, of those that acknowledged any.
+/// Bytes newly acknowledged by each acknowledgment that advanced.
 fn newly_acknowledged(flow: &Flow) -> Vec<i64> {
     let two = flow.acknowledgments.windows(2);
     let bytes = two.map(|two| two[1].acknowledged - two[0].acknowledged);

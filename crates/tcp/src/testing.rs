@@ -11,15 +11,15 @@ pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 pub(crate) const MS: i64 = 1_000_000;
 pub(crate) const MSS: u32 = 1000;
 
-/// A conversation seen at the server, which sends the data. `server` and `client` advance nothing: times are given.
+/// A conversation captured at the server, which sends the data. The methods advance no time: each gets one.
 pub(crate) struct Talk {
     pub(crate) tracker: Tracker,
     pub(crate) server_isn: u32,
     pub(crate) identification: u16,
     pub(crate) shift: u8,
-    /// The number that the server acknowledges.
+    /// The server's acknowledgment number.
     pub(crate) client_next: u32,
-    /// Hop limit of what the client sends.
+    /// Hop limit of the client's packets.
     pub(crate) client_ttl: u8,
     /// TCP packets so far.
     pub(crate) pushed: u64,
@@ -99,7 +99,7 @@ impl Talk {
         });
     }
 
-    /// A router tells the server that the segment at `sequence` is too large for a link.
+    /// A router reports to the server that the segment at `sequence` exceeds a link's MTU.
     pub(crate) fn too_big(&mut self, time_ns: i64, sequence: u32, mtu: u16) {
         let mut quoted = vec![0, 0];
         quoted.extend(mtu.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Conversations, and what the tracker must make of them.
+//! Conversations and the expected results of the tracker.
 
 use proptest::prelude::*;
 use whydrop_capture::{TcpFlags, TcpOptions};
@@ -34,7 +34,8 @@ fn an_acknowledged_segment_is_delivered_and_measures_one_round_trip() {
     assert_eq!(flow.name(), "192.0.2.1:80 > 198.51.100.7:5000");
 }
 
-/// True if the acknowledgment of segment 1 measures its round trip, where 2 is lost and 3 left so much later and releases it.
+/// True if the acknowledgment of segment 1 measures its round trip, although 2 is lost and 3, sent `later_ns` later,
+/// releases it.
 fn measures_beside_a_hole(later_ns: i64, queue_ns: i64) -> bool {
     let mut talk = Talk::new();
     talk.open(0);
@@ -54,11 +55,10 @@ fn measures_beside_a_hole(later_ns: i64, queue_ns: i64) -> bool {
 }
 
 #[test]
-fn an_acknowledgment_held_back_until_something_arrives_beyond_a_hole_measures_no_wait_on_the_path()
-{
+fn an_acknowledgment_delayed_until_data_arrives_beyond_a_hole_measures_no_wait_on_the_path() {
     assert!(!measures_beside_a_hole(9 * MS, 0));
     assert!(!measures_beside_a_hole(9 * MS, 3 * MS));
-    // most of it is a queue's, or nothing was held back
+    // most of the wait is a queue's, or the acknowledgment was not delayed
     assert!(measures_beside_a_hole(9 * MS, 12 * MS));
     assert!(measures_beside_a_hole(0, 3 * MS));
     assert!(measures_beside_a_hole(0, 0));
@@ -442,7 +442,7 @@ fn a_syn_flood_is_counted_and_forgotten() {
 }
 
 proptest! {
-    /// Whatever arrives, in whatever order: no panic, and the books balance.
+    /// Any packets in any order: no panic, and the counters are consistent.
     #[test]
     fn any_sequence_of_packets_is_survived(
         packets in proptest::collection::vec(
@@ -471,7 +471,7 @@ proptest! {
                 prop_assert!(counters.lost <= counters.lost_high);
                 let repeats = flow.segments.iter().filter(|s| s.kind != Kind::New).count() as u64;
                 prop_assert_eq!(repeats, flow.counters.retransmitted);
-                // a retransmission proves one loss at most, a spurious one none but that of itself
+                // a retransmission proves at most one loss; a spurious one proves only its own
                 let needless = |s: &&Segment| s.is_lost() && s.flags.has(SegmentFlags::SPURIOUS);
                 let needless = flow.segments.iter().filter(needless).count() as u64;
                 prop_assert!(lost - needless + counters.spurious <= repeats);

@@ -1,27 +1,27 @@
-//! A host's clock as its TCP timestamps show it (RFC 7323), and how long what carried them was on its way.
+//! A host's clock as shown by its TCP timestamps (RFC 7323), and the delay of the packets that carried them.
 
 /// Ticks a second of the clocks in use (RFC 7323 allows 1 to 1000; Linux: 1000, before 100 or 250).
 const TICK_RATES: [f64; 4] = [1000.0, 250.0, 100.0, 10.0];
-/// Clocks are off by parts per million; a queue that grows all the time makes the rate look another.
+/// Clocks are off by parts per million; a growing queue distorts the apparent rate.
 const RATE_TOLERANCE: f64 = 0.3;
-/// With fewer ticks the rate is not known.
+/// With fewer ticks the rate is unknown.
 const FEWEST_TICKS: u32 = 30;
-/// Crystals of hosts are off by up to so many parts per million, and two of them by no more than twice that.
+/// Hosts' crystals are off by up to this many parts per million, so two of them differ by at most twice that.
 const CLOCK_PPM: i64 = 100;
 
-/// The clock of a packet, and when the packet passed the capture point.
+/// The clock value in a packet, and when the packet passed the capture point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub time_ns: i64,
     pub ticks: u32,
 }
 
-/// Length of a tick, nanoseconds; `None` where the readings do not tell.
+/// Length of a tick, nanoseconds; `None` if the readings are not conclusive.
 pub(crate) fn tick_ns(readings: &[Reading]) -> Option<i64> {
     tick_within_ns(readings, 1.0 - RATE_TOLERANCE)
 }
 
-/// The same of a clock that may look so much slower than it is, as a share of its rate.
+/// The same for a clock that may appear slowed down to this share of its rate.
 fn tick_within_ns(readings: &[Reading], slowest: f64) -> Option<i64> {
     let (first, last) = (readings.first()?, readings.last()?);
     let since = |reading: &Reading| reading.ticks.wrapping_sub(first.ticks);
@@ -31,7 +31,7 @@ fn tick_within_ns(readings: &[Reading], slowest: f64) -> Option<i64> {
     }
     let later = (readings.iter()).filter(|one| (ticks / 2..=ticks).contains(&since(one)));
     let lasted_s = |one: &Reading| (one.time_ns - first.time_ns) as f64 / 1e9;
-    // a queue that grows makes a clock look slow
+    // a growing queue makes a clock look slow
     let measured = later
         .filter(|one| lasted_s(one) > 0.0)
         .map(|one| f64::from(since(one)) / lasted_s(one))
@@ -45,8 +45,8 @@ fn tick_within_ns(readings: &[Reading], slowest: f64) -> Option<i64> {
     Some((1e9 / rate) as i64)
 }
 
-/// How much longer than the fastest each packet took to the capture point for certain, nanoseconds: it may have left at any
-/// moment of its tick. `None` where the clock does not tell.
+/// The certain excess delay of each packet to the capture point over the fastest, nanoseconds: it may have left at any
+/// moment of its tick. `None` if the clock is unusable.
 pub(crate) fn queued_ns(readings: &[Reading], slowest: f64) -> Option<Vec<i64>> {
     let tick_ns = tick_within_ns(readings, slowest)?;
     let mut late_ns = late_ns(readings, tick_ns);
@@ -54,7 +54,7 @@ pub(crate) fn queued_ns(readings: &[Reading], slowest: f64) -> Option<Vec<i64>> 
     Some(late_ns)
 }
 
-/// How much later each packet passed than the fastest would have that left at the beginning of its tick, nanoseconds.
+/// How much later each packet passed than the fastest would have, if it left at the beginning of its tick, nanoseconds.
 pub(crate) fn late_ns(readings: &[Reading], tick_ns: i64) -> Vec<i64> {
     let first = readings[0];
     let late = |one: &Reading| {
@@ -63,7 +63,7 @@ pub(crate) fn late_ns(readings: &[Reading], tick_ns: i64) -> Vec<i64> {
     };
     let late_ns: Vec<i64> = readings.iter().map(late).collect();
     let mut least_ns = late_ns.clone();
-    // what was fast once shows how fast all others could have been, but for what clocks drift apart meanwhile
+    // the fastest packet bounds how fast all others could have been, except for clock drift in between
     for index in 1..readings.len() {
         let drift_ns = drift_ns(&readings[index - 1], &readings[index]);
         least_ns[index] = least_ns[index].min(least_ns[index - 1] + drift_ns);
@@ -86,7 +86,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Packets each 10 ms, by when they left (milliseconds): how long each was on its way, milliseconds.
+    /// Packets each 10 ms, by departure time in milliseconds: the delay of each, milliseconds.
     fn passed(count: i64, on_its_way_ms: impl Fn(i64) -> i64) -> Vec<Reading> {
         let left = (0..count).map(|number| number * 10);
         left.map(|left_ms| Reading {
@@ -107,7 +107,7 @@ mod tests {
         let readings = passed(6000, |left_ms| if left_ms < 1000 { 20 } else { 220 });
         let late_ns = late_ns(&readings, MS);
         assert!(late_ns[..100].iter().all(|late| *late == 0));
-        // but for what two clocks may drift apart meanwhile
+        // except for the drift of two clocks in between
         for late in &late_ns[100..] {
             assert!((188 * MS..=200 * MS).contains(late), "{late}");
         }

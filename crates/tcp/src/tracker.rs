@@ -1,4 +1,4 @@
-//! Packets to connections: finds the connection of each packet and feeds both of its directions.
+//! From packets to connections: finds the connection of each packet and updates both of its directions.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ use crate::small::{Completed, SMALL_PACKETS, SmallConnections};
 use crate::state::State;
 use crate::unseen::UnseenData;
 
-/// Of IANA's protocol registry.
+/// From IANA's protocol registry.
 const TCP: u8 = 6;
-/// Times outside 1970 to 2116 are those of a broken clock or a damaged file. Inside, differences fit 64 bits.
+/// Times outside 1970 to 2116 come from a broken clock or a damaged file. Inside, differences fit 64 bits.
 const PLAUSIBLE_TIMES_NS: std::ops::RangeInclusive<i64> = 0..=1 << 62;
-/// Ended connections are kept open for packets that come late: for the time that a closed one keeps its ports
-/// (TIME-WAIT of Linux; RFC 9293 asks for twice the segment lifetime) ...
+/// Ended connections are kept open for late packets, for as long as a closed one keeps its ports (TIME-WAIT of Linux;
+/// RFC 9293 requires twice the segment lifetime) ...
 const LINGER_NS: i64 = 60_000_000_000;
 /// ... but no more than this many, since an open one takes several times the memory.
 const MOST_LINGERING: usize = 1 << 14;
@@ -30,21 +30,21 @@ const MOST_LINGERING: usize = 1 << 14;
 pub struct Tracked {
     /// Connections that carried data, in the order of their first packet.
     pub connections: Vec<Connection>,
-    /// Further connections that carried data, too small and too many to be among them.
+    /// Further connections that carried data, but were too small and too many to be listed.
     pub small: SmallConnections,
-    /// Control connections of programs that measure, which are not among the connections.
+    /// Control connections of measuring programs, which are not among the connections.
     pub control: Vec<ControlConnections>,
     /// Connections that never carried data.
     pub without_data: u64,
-    /// Of those, the ones that failed: not answered, refused, reset.
+    /// Of those, the ones that failed: unanswered, refused, reset.
     pub failed: FailedConnections,
-    /// Data that was acknowledged, in directions of which nothing was captured.
+    /// Acknowledged data in directions without captured packets.
     pub unseen: UnseenData,
-    /// Of those without data, how many were forgotten before the end of the capture to bound memory.
+    /// How many connections without data were dropped before the end of the capture to bound memory.
     pub forgotten: u64,
-    /// Connections that a defect cost their place here.
+    /// Connections dropped because of a defect.
     pub abandoned: AbandonedConnections,
-    /// TCP packets.
+    /// TCP packets in the capture.
     pub packets: u64,
 }
 
@@ -54,13 +54,13 @@ pub struct Tracker {
     options: TrackerOptions,
     index: ConnectionMap<u32>,
     states: Vec<State>,
-    /// Slots of forgotten connections, to be used again.
+    /// Slots of dropped connections, for reuse.
     free: Vec<u32>,
-    /// Connections without data, oldest first; some may have got data since.
+    /// Connections without data, oldest first; some may have received data since.
     waiting: VecDeque<(u32, ConnectionKey)>,
     /// Ended connections with data, and when they ended, oldest first.
     ended: VecDeque<(u32, ConnectionKey, i64)>,
-    /// Connections with data, in the order in which they were last looked at; some may have ended or grown since.
+    /// Connections with data, in the order of their last check; some may have ended or grown since.
     small_open: VecDeque<(u32, ConnectionKey)>,
     complete: Completed,
     failed: FailedConnections,
@@ -77,7 +77,7 @@ pub struct Tracker {
 impl Tracker {
     pub fn new(options: TrackerOptions) -> Self {
         let options = TrackerOptions {
-            // the connection at hand must stay
+            // the current connection must stay
             most_without_data: options.most_without_data.max(1),
             most_small_open: options.most_small_open.max(1),
             ..options
@@ -90,7 +90,7 @@ impl Tracker {
         }
     }
 
-    /// Takes the next packet of the capture; anything but TCP, and ICMP errors about it, is ignored.
+    /// Processes the next packet of the capture; packets other than TCP, and ICMP errors about TCP, are ignored.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
         let (&first, &last) = (PLAUSIBLE_TIMES_NS.start(), PLAUSIBLE_TIMES_NS.end());
@@ -129,7 +129,7 @@ impl Tracker {
         }
     }
 
-    /// An ICMP error about a connection that is followed.
+    /// Processes an ICMP error about a followed connection.
     fn push_error(&mut self, packet: &Packet) {
         let Some((network, error)) = packet.network.zip(packet.icmp_error()) else {
             return;
@@ -159,7 +159,7 @@ impl Tracker {
         }
     }
 
-    /// Room for connections that are followed: those with data that have not ended, and the latest others.
+    /// Slots for followed connections: those with data that have not ended, and the latest others.
     pub fn slots(&self) -> usize {
         self.states.len()
     }
@@ -206,7 +206,7 @@ impl Tracker {
         slot
     }
 
-    /// The ports are used again: the old connection is complete, the new one takes its slot.
+    /// The ports are reused: completes the old connection, and the new one takes its slot.
     fn retire(
         &mut self,
         slot: u32,
@@ -229,7 +229,7 @@ impl Tracker {
         slot
     }
 
-    /// Makes compact what has ended a while ago, and frees its slot.
+    /// Completes connections that ended a while ago, and frees their slots.
     fn complete_ended(&mut self, now_ns: i64) {
         while let Some(&(slot, key, ended_ns)) = self.ended.front() {
             let crowded = self.ended.len() > MOST_LINGERING;
@@ -239,11 +239,11 @@ impl Tracker {
             self.ended.pop_front();
             let state = &mut self.states[slot as usize];
             if state.key != key || !state.lingering || self.index.get(&key) != Some(&slot) {
-                continue; // the ports were used again since
+                continue; // the ports were reused since
             }
             let last_ns = state.last_ns();
             if !crowded && last_ns - ended_ns > LINGER_NS / 2 {
-                // a reset that was forged, or not believed: it goes on
+                // the reset was forged, or not accepted: the connection continues
                 self.ended.push_back((slot, key, last_ns));
                 continue;
             }
@@ -269,7 +269,7 @@ impl Tracker {
         }
     }
 
-    /// Makes a connection compact and frees its slot.
+    /// Completes a connection and frees its slot.
     fn complete(&mut self, slot: u32, key: ConnectionKey) {
         let state = &mut self.states[slot as usize];
         let packets = state.packets();
@@ -284,7 +284,7 @@ impl Tracker {
         }
     }
 
-    /// Makes room: drops the oldest connections that carried no data.
+    /// Makes room: drops the oldest connections without data.
     fn forget_oldest(&mut self) {
         while self.waiting.len() > self.options.most_without_data
             && let Some((slot, key)) = self.waiting.pop_front()
@@ -302,7 +302,7 @@ impl Tracker {
         }
     }
 
-    /// Does as if the latest packet had met a defect.
+    /// Simulates a defect at the latest packet.
     #[cfg(test)]
     pub(crate) fn abandon_latest(&mut self, number: u64) {
         let (_, slot) = self.last.expect("a packet");
@@ -352,7 +352,7 @@ impl Tracker {
     }
 }
 
-/// The outcome of a connection that carried data, unless a defect costs it its place.
+/// The result for a connection that carried data; `None` after a defect.
 fn finish(
     state: &mut State,
     now_ns: i64,

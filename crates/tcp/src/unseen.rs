@@ -1,13 +1,13 @@
-//! Transfers of which the capture holds the acknowledgments alone: the other way of a path that divides, or one side of a tap.
+//! Transfers with only their acknowledgments in the capture: paths differ by direction, or a tap sees one side.
 
 use crate::flow::Endpoint;
 
-/// An initial window (RFC 6928): less is no transfer worth a word.
+/// An initial window (RFC 6928): a smaller amount is not worth reporting.
 const LEAST_BYTES: u64 = 14_600;
-/// Flows named at most.
+/// The most flows that are named.
 const MOST_NAMED: usize = 100;
 
-/// Data of one connection that was acknowledged, and of whose direction no packet was captured.
+/// Acknowledged data of one connection, in a direction without captured packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnseenFlow {
     pub source: Endpoint,
@@ -16,7 +16,7 @@ pub(crate) struct UnseenFlow {
     pub lasted_ns: i64,
 }
 
-/// The same of all connections, with or without data in the other direction.
+/// The same for all connections, with or without data in the other direction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnseenData {
     pub flows: u64,

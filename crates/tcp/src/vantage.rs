@@ -2,27 +2,27 @@
 
 use crate::flow::{Flow, Handshake, SegmentFlags, Vantage};
 
-/// A point is at an end when the way to that end and back takes less than this share of the whole round trip ...
+/// A point is at an end if the round trip to that end is less than this share of the whole one ...
 const END_SHARE: f64 = 0.05;
 /// ... or less than this: within one host or one switched segment.
 const END_NS: i64 = 500_000;
 /// Initial hop limits of the systems in use.
 const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 
-/// Round trips between the capture point and the two ends, by the three-way handshake:
-/// (to the initiator, to the responder). An answer that is repeated counts from the first to the responder and from the last, which is
-/// the handshake's, to the initiator.
+/// Round-trip times from the capture point to both ends, from the three-way handshake: (to the initiator, to the
+/// responder). For a retransmitted SYN/ACK, the first one counts for the responder, and the last one, which completes
+/// the handshake, for the initiator.
 pub(crate) fn near_rtts(handshake: &Handshake, first_syn_ack_ns: i64) -> Option<(i64, i64)> {
     let (syn, syn_ack, ack) = (handshake.syn_ns?, handshake.syn_ack_ns?, handshake.ack_ns?);
     (syn <= first_syn_ack_ns && syn_ack <= ack).then_some((ack - syn_ack, first_syn_ack_ns - syn))
 }
 
-/// Fewer round trips are not the least that there may be.
+/// The least of fewer round trips may be too large.
 const FEWEST_ROUND_TRIPS: usize = 10;
 
-/// The same where the capture begins later, by what was acknowledged: an end is as far at the most as its acknowledgments, or its
-/// answers, of what the other one sends. Where hop limits show at which end the capture was taken, that end is near; where they show
-/// nothing, a receiver of data that acknowledges at once is.
+/// The same for captures that begin later, from acknowledgments: the round trip to an end is at most the delay of its
+/// acknowledgments, or of its answers, to the other end's data. If hop limits show at which end the capture was taken,
+/// that end is near; otherwise, a receiver of data that acknowledges at once is.
 pub(crate) fn near_rtts_by_requests(
     flows: &[Flow; 2],
     ttls: [Option<u8>; 2],
@@ -45,7 +45,7 @@ pub(crate) fn near_rtts_by_requests(
     }
 }
 
-/// How many round trips of a flow are known, and the least of them.
+/// The number of known round trips of a flow, and the least of them.
 fn least_rtt_ns(flow: &Flow) -> (usize, Option<i64>) {
     let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
     let measured = exact.map(|s| s.rtt_ns).filter(|ns| *ns >= 0);
@@ -54,7 +54,8 @@ fn least_rtt_ns(flow: &Flow) -> (usize, Option<i64>) {
     })
 }
 
-/// The vantage for the flow whose sender is `near` round-trip nanoseconds away and whose receiver is `far` away.
+/// The vantage for a flow, from the round-trip times in nanoseconds to its sender (`near_ns`) and its receiver
+/// (`far_ns`).
 fn by_distance(near_ns: i64, far_ns: i64) -> Vantage {
     let end = |distance: i64| {
         distance < END_NS || (distance as f64) < END_SHARE * (near_ns + far_ns) as f64
@@ -69,7 +70,7 @@ fn by_distance(near_ns: i64, far_ns: i64) -> Vantage {
     }
 }
 
-/// A source whose packets passed a router is not here; its receiver, of which nothing was captured, may be.
+/// A source is not here if its packets passed a router; its receiver may be, if none of its packets was captured.
 fn by_ttl(source_ttl: Option<u8>, destination_ttl: Option<u8>) -> Vantage {
     let fresh = |ttl: Option<u8>| ttl.is_some_and(|ttl| INITIAL_TTLS.contains(&ttl));
     match (fresh(source_ttl), fresh(destination_ttl)) {
@@ -80,8 +81,8 @@ fn by_ttl(source_ttl: Option<u8>, destination_ttl: Option<u8>) -> Vantage {
     }
 }
 
-/// The vantage for the flow of the initiator (`0`) or the responder (`1`). `ttls` are those of packets that the
-/// initiator and the responder sent. Round trips decide, those of the handshake first; without them, hop counts do.
+/// The vantage for the flow of the initiator (`0`) or the responder (`1`). `ttls` are the hop limits in packets from
+/// the initiator and the responder. Round trips decide, those of the handshake first; without them, hop counts do.
 pub(crate) fn vantage(
     near_rtts_ns: Option<(i64, i64)>,
     ttls: [Option<u8>; 2],
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(near_rtts(&repeated, MS), Some((20 * MS, MS)));
     }
 
-    /// A flow of so many packets, each acknowledged after this time.
+    /// A flow of `count` packets, each acknowledged after this time.
     fn acknowledged_after(count: usize, rtt_ns: i64) -> Flow {
         let mut flags = SegmentFlags::default();
         flags.set(SegmentFlags::RTT_EXACT);

@@ -1,26 +1,26 @@
 //! The receive window as the sender knows it.
 //!
-//! An acknowledgment that passes the capture point has not reached the sender yet, and what it makes the sender send
-//! passes here a round trip to the sender later. Until then, the sender fills the window of older acknowledgments: seen
-//! from the middle of a path, a window that is full all the time would look half open otherwise.
+//! An acknowledgment that passes the capture point has not reached the sender yet, and data that it releases passes
+//! here a round trip to the sender later. Until then, the sender fills the window of older acknowledgments: without
+//! this correction, a window that is always full would look half open from the middle of a path.
 
 use std::collections::VecDeque;
 
-/// Acknowledgments on their way to the sender that are remembered; beyond them the oldest are taken to have arrived.
+/// The most acknowledgments in flight to the sender that are remembered; beyond it the oldest count as arrived.
 const MOST_ON_THEIR_WAY: usize = 1 << 12;
 
-/// Right edges of the window, and when packets that know of them can pass here first.
+/// Right edges of the window, and when packets sent with knowledge of them can pass here first.
 #[derive(Debug, Default)]
 pub(crate) struct KnownWindow {
-    /// From the capture point to the sender and back, at most.
+    /// Upper bound of the round-trip time from the capture point to the sender.
     near_rtt_ns: Option<i64>,
     coming: VecDeque<(i64, i64)>,
-    /// Right edge that the sender knows: one past the last byte that it may send.
+    /// Right edge known to the sender: one past the last byte that it may send.
     pub edge: Option<i64>,
 }
 
 impl KnownWindow {
-    /// An acknowledgment that passes now allows bytes up to `edge`. `near_rtt_ns` is by the handshake.
+    /// Registers that an acknowledgment passing now permits bytes up to `edge`. `near_rtt_ns` is from the handshake.
     pub fn allow(&mut self, now_ns: i64, edge: i64, near_rtt_ns: i64) {
         let near_rtt_ns = *self.near_rtt_ns.get_or_insert(near_rtt_ns);
         if near_rtt_ns <= 0 {
@@ -36,8 +36,8 @@ impl KnownWindow {
             .push_back((now_ns.saturating_add(near_rtt_ns), edge));
     }
 
-    /// Lets time pass, and looks at what was sent: a byte beyond the known edge shows that the sender is nearer than the
-    /// handshake said.
+    /// Advances time and examines the data sent: a byte beyond the known edge shows that the sender is nearer than the
+    /// handshake suggested.
     pub fn advance(&mut self, now_ns: i64, next: i64) {
         while let Some(&(due_ns, edge)) = self.coming.front() {
             let early = self.edge.is_some_and(|edge| next > edge);
@@ -54,7 +54,7 @@ impl KnownWindow {
         }
     }
 
-    /// When packets that know of the next edge can pass first.
+    /// When packets sent with knowledge of the next edge can pass first.
     pub fn next_due_ns(&self) -> Option<i64> {
         self.coming.front().map(|(due_ns, _)| *due_ns)
     }
@@ -92,7 +92,7 @@ mod tests {
         window.allow(0, 1000, 100);
         window.advance(100, 500);
         window.allow(110, 2000, 100);
-        // sent 40 after that acknowledgment passed, and only it allows so much
+        // sent 40 after that acknowledgment passed, and only it permits so much
         window.advance(150, 1500);
         assert_eq!((window.edge, window.near_rtt_ns), (Some(2000), Some(40)));
     }

@@ -1,9 +1,9 @@
-//! The scale of windows whose handshake was not captured.
+//! Inference of the window scale if the handshake was not captured.
 //!
-//! A sender never has more out than the window allows (RFC 9293, section 3.8.6), so that the scale (RFC 7323, section 2.2)
-//! is large enough for all that was sent. The least that is can be told from a larger one where the window that it makes is
-//! full again and again: each scale allows twice what the one before does, and a flight that something else bounds comes as
-//! near to one of them by chance only.
+//! A sender never has more outstanding than the window permits (RFC 9293, section 3.8.6), so the scale (RFC 7323,
+//! section 2.2) is large enough for all data sent. The least such scale is distinguished from larger ones if the
+//! resulting window is full repeatedly: each scale permits twice as much as the one before, and a flight with another
+//! bound approaches one of them only by chance.
 
 use crate::flow::Flow;
 use crate::rounds;
@@ -12,12 +12,13 @@ use crate::sender_clock::SenderClock;
 /// The largest scale (RFC 7323, section 2.3).
 const LARGEST: u8 = 14;
 
-/// A stand-in for the window of an unknown scale until that is inferred, less than 0, by the value in the packet.
+/// A placeholder for the window of an unknown scale until that is inferred: negative, computed from the value in the
+/// packet.
 pub(crate) fn unscaled(value: u16) -> i64 {
     -1 - i64::from(value)
 }
 
-/// The window in bytes; one that was never scaled, as that of a SYN, stays.
+/// The window in bytes; a window that is never scaled, as that of a SYN, is unchanged.
 fn scaled(window: i64, scale: u8) -> i64 {
     if window < 0 {
         (-1 - window) << scale
@@ -26,7 +27,7 @@ fn scaled(window: i64, scale: u8) -> i64 {
     }
 }
 
-/// Puts the windows in a flow's acknowledgments that are [`unscaled`] into bytes, or -1 where the scale cannot be told.
+/// Converts the [`unscaled`] windows in a flow's acknowledgments to bytes, or to -1 if the scale cannot be inferred.
 /// `clock` is the sender's.
 pub(crate) fn infer(flow: &mut Flow, clock: &SenderClock) {
     let scale = least(flow, clock).unwrap_or(0);
@@ -40,10 +41,10 @@ pub(crate) fn infer(flow: &mut Flow, clock: &SenderClock) {
     }
 }
 
-/// The least scale that allows all that was sent.
+/// The least scale that permits all data sent.
 fn least(flow: &Flow, clock: &SenderClock) -> Option<u8> {
     let (mut coming, mut scale) = (0, 0);
-    // the right edge does not move to the left (RFC 9293, section 3.8.6)
+    // the right edge does not move left (RFC 9293, section 3.8.6)
     let mut edges = [i64::MIN; LARGEST as usize + 1];
     for (segment, now_ns) in flow.segments.iter().zip(&clock.sent_ns) {
         while clock.heard_ns.get(coming).is_some_and(|ns| ns <= now_ns) {
@@ -71,7 +72,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const MSS: u32 = 1000;
 
-    /// Round trips of 20 ms, so many packets in each, acknowledged one by one with the window 1000.
+    /// Round trips of 20 ms with these numbers of packets, acknowledged one by one with the window 1000.
     fn flow(flights: &[i64]) -> Flow {
         let mut flow = Flow {
             vantage: Vantage::Sender,
@@ -108,17 +109,17 @@ mod tests {
         let mut flow = flow(flights);
         let clock = SenderClock::of(&flow, None, None);
         infer(&mut flow, &clock);
-        let told = flow.acknowledgments.iter();
-        told.map(|told| told.window_bytes).collect()
+        let acknowledgments = flow.acknowledgments.iter();
+        acknowledgments.map(|one| one.window_bytes).collect()
     }
 
     #[test]
-    fn a_window_that_is_full_again_and_again_tells_its_scale() {
+    fn a_window_that_is_full_repeatedly_reveals_its_scale() {
         assert_eq!(windows(&[10, 32, 32, 32, 32, 32]), [32_000; 6]);
     }
 
     #[test]
-    fn a_flight_that_comes_near_no_window_tells_no_scale() {
+    fn a_flight_near_no_window_reveals_no_scale() {
         assert_eq!(windows(&[10, 25, 25, 25, 25, 25]), [-1; 6]);
         assert_eq!(windows(&[10, 20, 31, 20, 32, 20]), [-1; 6]);
     }

@@ -1,4 +1,4 @@
-//! Closed windows, and the probes of them.
+//! Closed windows and their probes.
 
 use whydrop_capture::{TcpFlags, TcpOptions};
 
@@ -20,7 +20,7 @@ fn closed() -> Talk {
     talk
 }
 
-/// A probe as Linux sends it: no data, one byte before what was acknowledged.
+/// A probe in Linux's form: no data, one byte before the acknowledged data.
 fn bare_probe(talk: &mut Talk, time_ns: i64, offset: u32) {
     let sequence = talk.server_isn + offset - 1;
     let probe = segment(
@@ -103,14 +103,14 @@ fn less_than_a_segment_is_closed_if_the_window_was_once_large() {
 fn a_full_segment_beyond_all_that_was_allowed_is_a_probe() {
     let mut talk = Talk::new();
     talk.open(0);
-    // all that the request's window allowed: 60 000 << 4 bytes
+    // all that the request's window permitted: 60 000 << 4 bytes
     talk.segments(21 * MS, 0, 960);
     talk.ack_with(41 * MS, 960 * MSS, window(0));
     for at in [400, 800, 1600] {
         talk.segments(at * MS, 960, 961);
         talk.ack_with((at + 20) * MS, 960 * MSS, window(0));
     }
-    // the last one was taken
+    // the last segment was accepted
     talk.ack_with(2000 * MS, 961 * MSS, window(60_000));
     let flow = talk.finish();
     assert_eq!(flow.counters.window_probes, 3);
@@ -133,7 +133,7 @@ fn a_keep_alive_without_data_is_counted() {
     );
 }
 
-/// A handshake whose options were cut off behind the maximum segment size.
+/// A handshake with options cut off behind the maximum segment size.
 fn cut_handshake(talk: &mut Talk, scale: [Option<u8>; 2], truncated: [bool; 2]) {
     for (direction, flags) in [(0, TcpFlags::SYN), (1, TcpFlags::SYN | TcpFlags::ACK)] {
         let options = TcpOptions {
@@ -153,7 +153,7 @@ fn a_scale_that_the_snapshot_length_may_have_cut_off_is_not_known() {
     for (scale, truncated, known) in [
         ([None, None], [true, true], None),
         ([Some(7), None], [false, true], None),
-        // one side without the option is enough for both
+        // one side without the option decides for both
         ([None, None], [false, true], Some(0)),
         ([Some(7), Some(9)], [true, false], Some(7)),
     ] {

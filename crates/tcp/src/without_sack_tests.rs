@@ -4,7 +4,7 @@ use crate::testing::*;
 use crate::*;
 use Fate::{Delivered, Lost};
 
-/// A server that has sent ten segments at 21 ms, of which the first answers come at 41 ms.
+/// A server has sent ten segments at 21 ms; the first answers arrive at 41 ms.
 fn ten_out() -> Talk {
     let mut talk = Talk::new();
     talk.sack_permitted = false;
@@ -31,7 +31,7 @@ fn counts(flow: &Flow) -> (u64, u64, u64) {
 }
 
 #[test]
-fn a_partial_acknowledgment_tells_of_the_next_hole_and_of_no_more() {
+fn a_partial_acknowledgment_reveals_only_the_next_hole() {
     let mut talk = ten_out();
     // 2 and 6 are lost
     talk.ack(41 * MS, 2 * MSS);
@@ -46,7 +46,7 @@ fn a_partial_acknowledgment_tells_of_the_next_hole_and_of_no_more() {
 }
 
 #[test]
-fn what_a_timeout_has_sent_again_had_arrived_where_the_acknowledgment_jumps_over_it() {
+fn data_retransmitted_by_a_timeout_had_arrived_if_the_acknowledgment_jumps_over_it() {
     let mut talk = ten_out();
     // 0 and 5 are lost, and so is the repair of 0
     duplicates(&mut talk, 41 * MS, 0, 8);
@@ -77,7 +77,7 @@ fn needless_retransmissions_that_nothing_answers_were_lost_themselves() {
 }
 
 #[test]
-fn of_needless_retransmissions_the_answers_tell_how_many_were_lost_and_not_which() {
+fn answers_show_how_many_needless_retransmissions_were_lost_but_not_which() {
     let mut talk = ten_out();
     duplicates(&mut talk, 41 * MS, 0, 9);
     talk.segments(42 * MS, 0, 1);
@@ -127,7 +127,7 @@ fn a_timer_that_ran_out_too_soon_loses_nothing() {
     talk.ack(41 * MS, MSS);
     talk.segments(50 * MS, 1, 4);
     talk.segments(300 * MS, 1, 2);
-    // sooner than any round trip after the repeat
+    // sooner than any round trip after the retransmission
     talk.ack(305 * MS, 2 * MSS);
     talk.ack(306 * MS, 4 * MSS);
     duplicates(&mut talk, 320 * MS, 4, 1);
@@ -141,7 +141,7 @@ fn a_timer_that_ran_out_too_soon_loses_nothing() {
 #[test]
 fn acknowledgments_that_are_lost_make_no_losses_of_data_certain() {
     let mut talk = ten_out();
-    // nothing but 0 is lost, and three of nine duplicates are
+    // only 0 is lost, and so are three of nine duplicate acknowledgments
     duplicates(&mut talk, 41 * MS, 0, 6);
     talk.segments(42 * MS, 0, 1);
     talk.ack(62 * MS, 10 * MSS);
@@ -166,7 +166,7 @@ fn behind_the_loss_what_was_seen_before_its_hole_was_filled_is_not_lost() {
     talk.segments(21 * MS, 0, 2);
     talk.segments(22 * MS, 3, 6);
     duplicates(&mut talk, 22 * MS + MS / 2, 2, 3);
-    // 2 never came here; all from it on is sent again
+    // 2 was never captured; everything from it on is retransmitted
     talk.segments(300 * MS, 2, 6);
     talk.ack(300 * MS, 6 * MSS);
     duplicates(&mut talk, 300 * MS, 6, 3);
@@ -177,7 +177,7 @@ fn behind_the_loss_what_was_seen_before_its_hole_was_filled_is_not_lost() {
 }
 
 #[test]
-fn a_sender_that_repeats_every_other_segment_is_told_what_arrived_whatever_the_capture_holds() {
+fn a_sender_that_repeats_every_other_segment_knows_what_arrived_whatever_the_capture_contains() {
     let mut talk = ten_out();
     duplicates(&mut talk, 41 * MS, 0, 5);
     for number in [0, 2, 4, 6, 8] {

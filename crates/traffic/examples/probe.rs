@@ -1,10 +1,10 @@
-//! How exactly probes are sent: prints the sender's timer error and the round trips.
+//! Measures how precisely probes are sent: prints the sender's timer error and the round-trip times.
 //!
 //!     cargo run --release -p whydrop-traffic --example probe -- [INTERVAL_MS] [SECONDS] [FLOWS]
 //!     cargo run --release -p whydrop-traffic --example probe -- serve ADDRESS:PORT
 //!     cargo run --release -p whydrop-traffic --example probe -- to ADDRESS:PORT [INTERVAL_MS] [SECONDS] [FLOWS]
 //!
-//! The first form has the responder in its own process. The other two use a key that everybody knows: for the lab.
+//! The first form runs the responder in its own process. The other two use a public key, and are for the lab only.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,9 +22,9 @@ const TOKEN: u64 = 1;
 const KEY: [u8; 32] = [0; 32];
 const MOST_FLOWS: u32 = 64;
 
-struct Nobody;
+struct NoFarSide;
 
-impl FarSide for Nobody {
+impl FarSide for NoFarSide {
     fn arrivals(&self, _: u32) -> Option<Vec<(u64, u64)>> {
         None
     }
@@ -93,7 +93,7 @@ fn probe(remote: SocketAddr, numbers: &[&str]) {
             scope.spawn(move || {
                 println!(
                     "flow {flow}: {:?}",
-                    udp::run(&spec, link, start_ns, stop, sink, &Nobody)
+                    udp::run(&spec, link, start_ns, stop, sink, &NoFarSide)
                 )
             });
         }
@@ -129,18 +129,18 @@ fn report(probes: &[Probe], interval_ns: i64) {
         "round trip",
         probes.iter().filter_map(|probe| probe.rtt_ns).collect(),
     );
-    // By the two ends' own clocks: only within one host.
+    // One-way times compare the clocks of both ends, so they are valid within one host only.
     let spans = |span: fn(&Probe) -> Option<i64>| probes.iter().filter_map(span).collect();
     percentiles(
-        "way up",
+        "one-way up",
         spans(|probe| Some(probe.far_received_ns? - probe.sent_ns?)),
     );
     percentiles(
-        "held",
+        "responder",
         spans(|probe| Some(probe.far_sent_ns? - probe.far_received_ns?)),
     );
     percentiles(
-        "way down",
+        "one-way down",
         spans(|probe| Some(probe.received_ns? - probe.far_sent_ns?)),
     );
 }

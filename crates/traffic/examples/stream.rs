@@ -1,4 +1,4 @@
-//! Streams that the UDP part carries: sends one each way through a responder in this process.
+//! Sends a UDP stream in each direction through a responder in this process, and prints the rate and the losses.
 //!
 //!     cargo run --release -p whydrop-traffic --example stream -- [MBIT_PER_SECOND] [PACKET_BYTES] [SECONDS]
 
@@ -11,9 +11,9 @@ use whydrop_traffic::sample::{Interval, Sink};
 use whydrop_traffic::stop::Stop;
 use whydrop_traffic::udp::{self, FarSide, Link, Registration, Service, SessionLimits};
 
-struct Nobody;
+struct NoFarSide;
 
-impl FarSide for Nobody {
+impl FarSide for NoFarSide {
     fn arrivals(&self, _: u32) -> Option<Vec<(u64, u64)>> {
         None
     }
@@ -66,7 +66,7 @@ fn stream(spec: &FlowSpec) {
         clock::now_ns() + 100_000_000,
         &stop,
         &sink,
-        &Nobody,
+        &NoFarSide,
     );
     service.remove(token);
     let (here, there) = (sink.take(), far_sink.take());

@@ -1,7 +1,7 @@
-//! Who may use a responder: a shared secret that both ends prove to know without sending it.
+//! Authentication at a responder: both ends prove that they know a shared secret, without sending it.
 //!
-//! Each end contributes a fresh nonce; the proofs are HMAC-SHA256 (RFC 2104) over both, so that none can be replayed,
-//! and differ by role, so that none can be reflected.
+//! Each end contributes a fresh nonce. The proofs are HMAC-SHA256 (RFC 2104) over both nonces, so none can be replayed,
+//! and they differ by role, so none can be reflected.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -11,7 +11,7 @@ type HmacSha256 = Hmac<Sha256>;
 /// A key, a nonce or a proof.
 pub type Bytes32 = [u8; 32];
 
-/// Shorter secrets could be guessed by whoever overhears one proof.
+/// Anyone who captures one proof can guess a shorter secret by trial.
 pub const SHORTEST_SECRET: usize = 16;
 
 /// The secret that both ends know; never shown.
@@ -25,10 +25,10 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A secret from the contents of its file: white space around it does not count.
+    /// Makes a secret from the contents of its file. White space around it is ignored.
     ///
     /// # Errors
-    /// A message where it is too short to be safe.
+    /// A message if the secret is too short to be safe.
     pub fn new(text: &[u8]) -> Result<Secret, String> {
         let text = text.trim_ascii();
         if text.len() < SHORTEST_SECRET {
@@ -41,20 +41,20 @@ impl Secret {
         Ok(Secret(text.to_vec()))
     }
 
-    /// The secret of an open responder and its clients: known to everybody.
+    /// The secret of an open responder and its clients. It is public.
     pub fn open() -> Secret {
         Secret(b"whydrop open".to_vec())
     }
 }
 
-/// Whose proof it is, or what a key is for.
+/// Who makes a proof, or what a key is used for.
 #[derive(Clone, Copy)]
 pub enum Role {
     /// The client's proof.
     Client,
     /// The responder's proof.
     Responder,
-    /// The key of the session that follows.
+    /// The key of the session that follows the handshake.
     Session,
 }
 
@@ -68,19 +68,19 @@ impl Role {
     }
 }
 
-/// The proof of a role over the two hellos; with [`Role::Session`] the key of the session.
+/// Computes the proof of a role over the two hellos; with [`Role::Session`] the key of the session.
 pub fn prove(key: &[u8], role: Role, client_hello: &[u8], responder_hello: &[u8]) -> Bytes32 {
     mac(key, &[role.label(), client_hello, responder_hello])
 }
 
 impl Secret {
-    /// Its bytes, as a key.
+    /// The proof's bytes, for use as a key.
     pub fn key(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// HMAC-SHA256 over parts, each preceded by its length so that no two lists of parts look alike.
+/// Computes HMAC-SHA256 over parts. Each part is preceded by its length, so that two different lists never look alike.
 pub fn mac(key: &[u8], parts: &[&[u8]]) -> Bytes32 {
     let mut mac = HmacSha256::new_from_slice(key).expect("HMAC takes keys of every length");
     for part in parts {
@@ -90,7 +90,7 @@ pub fn mac(key: &[u8], parts: &[&[u8]]) -> Bytes32 {
     mac.finalize().into_bytes().into()
 }
 
-/// True if two proofs are equal, in a time that does not tell where they differ.
+/// Compares two proofs in constant time, so that timing reveals nothing.
 pub fn equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one
@@ -100,14 +100,14 @@ pub fn equal(one: &[u8], other: &[u8]) -> bool {
             == 0
 }
 
-/// Fresh random bytes from the kernel.
+/// Returns fresh random bytes from the kernel.
 pub fn nonce() -> Bytes32 {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
     bytes
 }
 
-/// A fresh random number, as the name of a session.
+/// Returns a fresh random number, which names a session.
 pub fn token() -> u64 {
     getrandom::u64().expect("the kernel gives random bytes")
 }

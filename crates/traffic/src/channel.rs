@@ -1,11 +1,11 @@
-//! The control channel: messages in frames, each authenticated with the session's key and its place in the sequence.
+//! The control channel: messages in frames, each authenticated with the session's key and its sequence number.
 //!
 //! ```text
 //! length of the payload, 4 bytes big-endian | payload (postcard) | HMAC-SHA256 cut to 16 bytes
 //! ```
 //!
-//! The code covers the direction, the frame's number and the payload: no frame can be forged, repeated, reordered or
-//! sent back. The contents are not secret.
+//! The authentication code covers the direction, the frame's number and the payload, so a frame can be neither forged,
+//! nor repeated, reordered or reflected. The contents are not encrypted.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -41,10 +41,10 @@ fn seal(key: &Bytes32, end: End, number: u64, payload: &[u8]) -> [u8; MAC_BYTES]
         .expect("a MAC is longer than what is kept of it")
 }
 
-/// The frame of a payload: what crosses the network.
+/// Encodes a payload as a frame, as it crosses the network.
 ///
 /// # Errors
-/// That the payload is longer than a frame can say.
+/// The payload is longer than the length field can express.
 pub fn frame(key: &Bytes32, end: End, number: u64, payload: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(payload.len()).map_err(|_| invalid("too long"))?;
     let mut frame = Vec::with_capacity(4 + payload.len() + MAC_BYTES);
@@ -54,11 +54,11 @@ pub fn frame(key: &Bytes32, end: End, number: u64, payload: &[u8]) -> io::Result
     Ok(frame)
 }
 
-/// The payload of the frame that these bytes begin with; `None` while it is not complete.
+/// Decodes the frame that these bytes begin with, and returns its payload; `None` while the frame is incomplete.
 ///
 /// # Errors
-/// `InvalidData` for a frame of more than `longest` bytes of payload, or one that `from` did not write as its
-/// `number`th with this key.
+/// `InvalidData` for a frame with more than `longest` bytes of payload, or one that is not frame `number` from `from`,
+/// authenticated with this key.
 pub fn open_frame<'a>(
     bytes: &'a [u8],
     key: &Bytes32,
@@ -72,7 +72,7 @@ pub fn open_frame<'a>(
     let length = u32::from_be_bytes(*length) as usize;
     if length > longest {
         return Err(invalid(&format!(
-            "a frame of {length} bytes; at most {longest} are taken"
+            "a frame of {length} bytes; at most {longest} are accepted"
         )));
     }
     let Some(mac) = rest.get(length..length + MAC_BYTES) else {
@@ -80,12 +80,14 @@ pub fn open_frame<'a>(
     };
     let payload = &rest[..length];
     if !auth::equal(mac, &seal(key, from, number, payload)) {
-        return Err(invalid("a frame that was changed or forged on the way"));
+        return Err(invalid(
+            "a frame with a wrong authentication code: it was altered or forged in transit",
+        ));
     }
     Ok(Some(payload))
 }
 
-/// The writing half.
+/// Sends messages.
 pub struct Writer {
     stream: TcpStream,
     key: Bytes32,
@@ -95,7 +97,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes as `end`; a write that the peer does not take within `patience` fails.
+    /// Creates a writer for `end`. A write fails if the peer does not accept the data within `patience`.
     ///
     /// # Errors
     /// Those of the socket.
@@ -118,13 +120,14 @@ impl Writer {
     /// Sends one message.
     ///
     /// # Errors
-    /// `TimedOut` where the peer does not take it in time, and those of the socket; after one the channel is of no use.
+    /// `TimedOut` if the peer does not accept the data in time, and the errors of the socket. The channel cannot be
+    /// used after an error.
     pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.send_by(message, Instant::now() + self.patience)
     }
 
-    /// Sends one message, all of which must be taken before `deadline`: a peer that takes a byte now and then must not
-    /// hold its writer for ever.
+    /// Sends one message, which the peer must accept as a whole before `deadline`. A peer that reads a byte now and
+    /// then cannot block the writer for ever.
     ///
     /// # Errors
     /// As of [`Writer::send`].
@@ -144,7 +147,7 @@ impl Writer {
             if left.is_zero() {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    "the peer does not take what is sent to it",
+                    "the peer does not read the data that is sent to it",
                 ));
             }
             self.stream
@@ -160,7 +163,7 @@ impl Writer {
     }
 }
 
-/// The reading half.
+/// Receives messages.
 pub struct Reader {
     stream: TcpStream,
     key: Bytes32,
@@ -171,7 +174,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads what `from` writes; frames with more than `longest` bytes of payload are refused unread.
+    /// Creates a reader of frames from `from`. It refuses frames with more than `longest` bytes of payload before
+    /// reading them.
     pub fn new(stream: TcpStream, key: Bytes32, from: End, longest: usize) -> Reader {
         Reader {
             stream,
@@ -183,11 +187,12 @@ impl Reader {
         }
     }
 
-    /// The next message; `None` where none is complete within `patience` (what came of it is kept).
+    /// Returns the next message; `None` if none is complete within `patience`. A partly received message is kept for
+    /// the next call.
     ///
     /// # Errors
-    /// `UnexpectedEof` where the peer has closed, `InvalidData` for a frame that is too long, forged or not a message,
-    /// and those of the socket.
+    /// `UnexpectedEof` if the peer has closed, `InvalidData` for a frame that is too long, forged or not a message, and
+    /// the errors of the socket.
     pub fn receive<M: DeserializeOwned>(&mut self, patience: Duration) -> io::Result<Option<M>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -222,7 +227,7 @@ impl Reader {
             return Ok(None);
         };
         let message = postcard::from_bytes(payload)
-            .map_err(|error| invalid(&format!("a frame that is no message: {error}")))?;
+            .map_err(|error| invalid(&format!("a frame that holds no valid message: {error}")))?;
         self.number += 1;
         let length = 4 + payload.len() + MAC_BYTES;
         self.pending.drain(..length);
@@ -230,7 +235,7 @@ impl Reader {
     }
 }
 
-/// True if a read or a write ended only because its time was up.
+/// True if a read or a write ended only because its timeout expired.
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -307,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_channel_is_told_from_a_silent_one() {
+    fn a_closed_channel_is_distinguished_from_a_silent_one() {
         let (client, server) = connected();
         let mut reader = reader(server);
         assert_eq!(
@@ -331,7 +336,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        // At this pace it would take ten seconds.
+        // At the peer's speed, sending this takes ten seconds.
         let error = writer.send(&vec![0_u8; 50_000_000]).unwrap_err();
         finished.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -1,4 +1,4 @@
-//! Time that never jumps: the wall clock as it was at the start of the process, carried on by the monotonic clock.
+//! Time that never jumps: the wall clock at the start of the process, continued by the monotonic clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,8 @@ pub fn monotonic_ns() -> i64 {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since the Unix epoch that never jump when somebody sets the clock: every time in a recording.
+/// Nanoseconds since the Unix epoch, unaffected by changes of the system clock. All times in a recording are of this
+/// clock.
 pub fn now_ns() -> i64 {
     monotonic_ns() + epoch_minus_monotonic_ns()
 }
@@ -21,7 +22,7 @@ pub fn now_ns() -> i64 {
 /// 0 until the clock is first read.
 static OFFSET_NS: AtomicI64 = AtomicI64::new(0);
 
-/// The offset that [`now_ns`] adds to the monotonic clock; constant from one [`anchor`] to the next.
+/// The offset that [`now_ns`] adds to the monotonic clock; constant between calls of [`anchor`].
 pub fn epoch_minus_monotonic_ns() -> i64 {
     match OFFSET_NS.load(Ordering::Relaxed) {
         0 => anchor(),
@@ -29,20 +30,20 @@ pub fn epoch_minus_monotonic_ns() -> i64 {
     }
 }
 
-/// Takes the wall clock as it is now; to be called before a test, never while one runs.
+/// Adopts the current wall-clock time. Call it before a test, never during one.
 ///
-/// A process that runs one test after the other for days, while the clock is set or the host sleeps, would otherwise go
-/// on by a wall clock that everybody else has left.
+/// A process that runs tests for days, while the clock is set or the host sleeps, would otherwise drift away from the
+/// wall clock.
 pub fn anchor() -> i64 {
     let offset_ns = read(ClockId::CLOCK_REALTIME) - monotonic_ns();
     OFFSET_NS.store(offset_ns, Ordering::Relaxed);
     offset_ns
 }
 
-/// The time in [`now_ns`]'s clock of an event that the kernel stamped with `CLOCK_REALTIME`.
+/// Converts the time of an event that the kernel stamped with `CLOCK_REALTIME` to the clock of [`now_ns`].
 ///
-/// The stamp's age is taken, not its value. Where the age makes no sense, because the clock was set between the event
-/// and now, the event is taken to be now.
+/// The conversion uses the stamp's age, not its value. If the age is implausible, because the clock was set between the
+/// event and now, the event is dated now.
 pub fn of_kernel_stamp_ns(stamp_ns: i64) -> i64 {
     const OLDEST_NS: i64 = 10_000_000_000;
     let age_ns = read(ClockId::CLOCK_REALTIME) - stamp_ns;
@@ -54,7 +55,7 @@ pub fn of_kernel_stamp_ns(stamp_ns: i64) -> i64 {
         }
 }
 
-/// Sleeps until [`now_ns`] reaches `until_ns`; returns at once where that is past.
+/// Sleeps until [`now_ns`] reaches `until_ns`; returns immediately if that time has passed.
 pub fn sleep_until_ns(until_ns: i64) {
     let target_ns = until_ns.saturating_sub(epoch_minus_monotonic_ns());
     let time = TimeSpec::new(
@@ -65,18 +66,18 @@ pub fn sleep_until_ns(until_ns: i64) {
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &time) == Err(Errno::EINTR) {}
 }
 
-/// Lets this thread's timers fire as exactly as the kernel can (the default slack is 50 us, prctl(2)).
+/// Makes this thread's timers as precise as the kernel allows (the default slack is 50 us, prctl(2)).
 pub fn sharpen_timers() {
-    // A kernel that refuses leaves the slack as it was.
+    // If the kernel refuses, the slack stays as it is.
     let _ = prctl::set_timerslack(1);
 }
 
-/// A span of seconds in nanoseconds; what is out of range or no number becomes the nearest that is.
+/// Converts seconds to nanoseconds. Values out of range are clamped.
 pub fn ns(seconds: f64) -> i64 {
     (seconds * 1e9).round() as i64
 }
 
-/// A span in nanoseconds as a [`Duration`]; negative ones are zero.
+/// Converts nanoseconds to a [`Duration`]; negative spans become zero.
 pub fn duration(span_ns: i64) -> Duration {
     Duration::from_nanos(span_ns.max(0) as u64)
 }

@@ -1,13 +1,13 @@
-//! The specification of one flow: the engine's part of a test's plan.
+//! The specification of one flow, as the engine runs it.
 
 use serde::{Deserialize, Serialize};
 
-/// Three years: a span beyond it is a mistake, and sums of a few stay far from the bounds of 64-bit nanoseconds.
+/// Three years: a longer span is a mistake, and sums of a few stay far below the limits of 64-bit nanoseconds.
 const LONGEST_S: f64 = 1e8;
-/// Between looks at a flow; what would be more often is a mistake.
+/// The shortest interval between samples of a flow; a shorter one is a mistake.
 const SHORTEST_INTERVAL_S: f64 = 1e-4;
 
-/// Which way a flow's data goes, seen from the client.
+/// The direction of a flow's data, as seen from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -15,66 +15,67 @@ pub enum Direction {
     Up,
     /// From the responder to the client.
     Down,
-    /// There and back (probes).
+    /// In both directions (probes).
     Both,
 }
 
-/// Contents of a flow.
+/// What a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A TCP connection that one end fills.
+    /// A TCP connection that the sending end keeps full.
     Tcp,
-    /// A one-way stream of UDP packets at a fixed rate.
+    /// A one-way UDP stream at a fixed rate.
     Udp,
-    /// Isochronous UDP packets that the responder answers.
+    /// UDP packets at fixed intervals, which the responder answers.
     Probe,
     /// ICMP echo requests.
     Icmp,
-    /// Bursts of UDP packets, one way.
+    /// Bursts of UDP packets in one direction.
     Burst,
 }
 
-/// One flow. Fields that do not apply to its kind are ignored; `None` leaves the kernel's or the kind's default.
+/// One flow. Fields that do not apply to its kind are ignored; `None` selects the default of the kernel or of the kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowSpec {
-    /// Its number in the recording.
+    /// The flow's number in the recording.
     pub flow: u32,
     pub kind: Kind,
     pub direction: Direction,
-    /// After the common start.
+    /// Start time, after the common start.
     pub start_s: f64,
-    /// `None`: until `payload_bytes` are sent.
+    /// `None`: the flow lasts until `payload_bytes` are sent.
     pub duration_s: Option<f64>,
-    /// Of probes, from one to the next; else the length of the intervals that are counted and sampled.
+    /// For probes, the time from one to the next; otherwise the length of the intervals in which packets are counted
+    /// and sampled.
     pub interval_s: f64,
-    /// The six bits of the differentiated services code point, set by both ends.
+    /// The differentiated services code point (six bits), set by both ends.
     pub dscp: u8,
-    /// Ask for (or refuse) explicit congestion notification; for UDP, mark packets ECT(0).
+    /// Requests (or refuses) explicit congestion notification; UDP packets are marked ECT(0).
     pub ecn: Option<bool>,
     pub congestion_control: Option<String>,
-    /// Of the application: what it hands to the transport.
+    /// The rate at which the application hands data to the transport.
     pub rate_bps: Option<f64>,
-    /// `SO_MAX_PACING_RATE`: what the transport sends at most.
+    /// `SO_MAX_PACING_RATE`: the highest rate at which the transport sends.
     pub pacing_rate_bps: Option<f64>,
     pub send_buffer_bytes: Option<u32>,
     pub receive_buffer_bytes: Option<u32>,
-    /// A TCP flow ends when so many bytes have been sent.
+    /// A TCP flow ends when this many bytes are sent.
     pub payload_bytes: Option<u64>,
-    /// Of UDP packets, in the UDP payload.
+    /// UDP payload of each packet.
     pub packet_payload_bytes: Option<u32>,
-    /// A square wave: so long on, then `off_s` off.
+    /// A square wave: sending for this time, then pausing for `off_s`.
     pub on_s: Option<f64>,
     pub off_s: Option<f64>,
     pub packets_per_burst: Option<u32>,
     pub burst_every_s: Option<f64>,
-    /// Of probes: an answer that takes longer is late.
+    /// For probes: an answer that takes longer is late.
     pub timeout_s: Option<f64>,
 }
 
 impl FlowSpec {
-    /// A flow of this kind with everything else at its default; for tests and as a base to change.
+    /// Creates a flow of this kind with defaults in all other fields.
     pub fn new(flow: u32, kind: Kind, direction: Direction) -> FlowSpec {
         FlowSpec {
             flow,
@@ -100,15 +101,15 @@ impl FlowSpec {
         }
     }
 
-    /// Checks that its numbers can be computed with, whoever they come from.
+    /// Checks that all numbers are usable, whatever their source.
     ///
     /// # Errors
-    /// The first that cannot, and what was expected.
+    /// The first unusable number, and what was expected.
     pub fn check(&self) -> Result<(), String> {
         for (name, value) in self.numbers() {
             if !value.is_finite() || value < 0.0 {
                 return Err(format!(
-                    "{name} is {value}; a number from 0 on was expected"
+                    "{name} is {value}; a number of 0 or more was expected"
                 ));
             }
             if name.ends_with("_s") && value > LONGEST_S {
@@ -124,7 +125,7 @@ impl FlowSpec {
             ));
         }
         if self.rate_bps == Some(0.0) {
-            return Err("rate_bps is 0; a rate above it was expected".to_owned());
+            return Err("rate_bps is 0; a rate above 0 was expected".to_owned());
         }
         if self.dscp > 63 {
             return Err(format!("DSCP {}; there are 0 to 63", self.dscp));
@@ -148,7 +149,7 @@ impl FlowSpec {
         .filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The byte of the IP header that holds the code point and the ECN field.
+    /// The byte of the IP header that contains the code point and the ECN field.
     pub fn traffic_class(&self) -> u8 {
         const ECT_0: u8 = 0b10;
         let marks_packets = self.kind != Kind::Tcp && self.ecn == Some(true);

@@ -1,4 +1,4 @@
-//! The first bytes of every TCP connection to a responder, and how both ends prove who they are.
+//! The first bytes of every TCP connection to a responder, and the mutual authentication of both ends.
 //!
 //! ```text
 //! client    -> responder   hello, 96 bytes: magic 8, purpose 1, zero 3, flow 4, session 8, nonce 32, zero 40
@@ -7,8 +7,8 @@
 //! responder -> client      answer, 33 bytes: status 1, proof 32 (zeros unless the status is 0)
 //! ```
 //!
-//! Numbers are big-endian. A responder that asks for a secret says so in its mode, and no more than that to whoever
-//! does not know it. Connections that carry a flow's data prove that they know the key of their session.
+//! Numbers are big-endian. A responder that requires a secret says so in its mode, and reveals nothing else to clients
+//! that do not know it. Connections for a flow's data prove that they know the key of their session.
 
 use std::io::{self, Read, Write};
 
@@ -22,7 +22,7 @@ pub const ANSWER_BYTES: usize = 33;
 /// The last byte is the protocol's version.
 const MAGIC: [u8; 8] = *b"whydrop\x03";
 
-/// Purpose of a connection.
+/// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The control channel of a new session.
@@ -41,7 +41,7 @@ pub struct ClientHello {
 /// The responder's hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderHello {
-    /// True if a secret must be known.
+    /// True if clients must know a secret.
     pub asks_for_secret: bool,
     pub nonce: Bytes32,
 }
@@ -51,20 +51,20 @@ pub struct ResponderHello {
 #[repr(u8)]
 pub enum Status {
     Accepted = 0,
-    /// The proof is wrong: another secret, or a session that is over.
+    /// The proof is wrong: it used another secret, or the session is over.
     WrongProof = 1,
-    /// The proof is right, but no more sessions (or connections) are taken now.
+    /// The proof is right, but the responder accepts no more sessions (or connections) now.
     Busy = 2,
 }
 
-/// Faults of the bytes at the beginning of a connection.
+/// Why the first bytes of a connection are invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HelloError {
-    /// Not this protocol at all.
+    /// Another protocol.
     Foreign,
-    /// This protocol in another version.
+    /// Another version of this protocol.
     Version(u8),
-    /// The magic is right, the rest is not.
+    /// The magic number is right, the rest is not.
     Malformed,
 }
 
@@ -89,7 +89,7 @@ impl ClientHello {
     }
 
     /// # Errors
-    /// Nature of the bytes instead.
+    /// Why the bytes are not a client's hello.
     pub fn decode(bytes: &[u8; CLIENT_HELLO_BYTES]) -> Result<ClientHello, HelloError> {
         check_magic(bytes)?;
         let flow = u32::from_be_bytes(array(&bytes[12..16]));
@@ -123,7 +123,7 @@ impl ResponderHello {
     }
 
     /// # Errors
-    /// Nature of the bytes instead.
+    /// Why the bytes are not a responder's hello.
     pub fn decode(bytes: &[u8; RESPONDER_HELLO_BYTES]) -> Result<ResponderHello, HelloError> {
         check_magic(bytes)?;
         match bytes[8] {
@@ -136,10 +136,10 @@ impl ResponderHello {
     }
 }
 
-/// True if a connection whose first bytes these are can still become one of ours.
+/// Checks that the first bytes of a connection may begin a hello of this protocol.
 ///
 /// # Errors
-/// [`HelloError::Foreign`] or [`HelloError::Version`] as soon as a byte of the magic is wrong.
+/// [`HelloError::Foreign`] or [`HelloError::Version`] at the first wrong byte.
 pub fn check_magic(bytes: &[u8]) -> Result<(), HelloError> {
     let seen = &bytes[..bytes.len().min(MAGIC.len())];
     if seen == &MAGIC[..seen.len()] {
@@ -171,12 +171,12 @@ pub fn answer(
     bytes
 }
 
-/// The client's side of the handshake, on a connection whose reads and writes time out.
+/// Performs the client's side of the handshake. The connection's reads and writes must time out.
 ///
 /// Returns the key of the session (for [`Purpose::Control`]).
 ///
 /// # Errors
-/// Why the responder is not what was expected, in words, or the connection's own error.
+/// Why the responder is not the expected one, as a message, or the connection's own error.
 pub fn authenticate(
     stream: &mut (impl Read + Write),
     purpose: Purpose,
@@ -193,12 +193,12 @@ pub fn authenticate(
         (None, false) => open_key,
         (None, true) => {
             return Err(refuse(
-                "the responder asks for a secret: give its file with --secret-file",
+                "the responder requires a secret: give the file that holds it with --secret-file",
             ));
         }
         (Some(_), false) => {
             return Err(refuse(
-                "a secret was given, but the responder is open and proves nothing: leave it out",
+                "a secret was given, but the responder is open and proves no identity: omit the secret",
             ));
         }
     };
@@ -208,7 +208,7 @@ pub fn authenticate(
     match answer[0] {
         0 => {}
         1 if purpose != Purpose::Control => {
-            return Err(refuse("the responder has ended the session meanwhile"));
+            return Err(refuse("the responder has ended the session"));
         }
         1 => {
             return Err(refuse(
@@ -216,11 +216,11 @@ pub fn authenticate(
             ));
         }
         2 if purpose != Purpose::Control => {
-            return Err(refuse("the responder does not await this connection"));
+            return Err(refuse("the responder does not expect this connection"));
         }
         2 => {
             return Err(refuse(
-                "the responder takes no more sessions now, of all clients or of this one: try later, or raise its \
+                "the responder accepts no more sessions now, in total or from this client: try later, or raise its \
                  --max-sessions",
             ));
         }
@@ -235,7 +235,7 @@ pub fn authenticate(
         &auth::prove(key, Role::Responder, &hello, &theirs),
     ) {
         return Err(refuse(
-            "the responder does not prove that it knows the secret: it is not the one you mean",
+            "the responder does not prove that it knows the secret: it is not the intended one",
         ));
     }
     Ok(auth::prove(key, Role::Session, &hello, &theirs))
@@ -248,10 +248,10 @@ fn refuse(message: &str) -> io::Error {
 fn no_responder(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => refuse(
-            "something listens there and hangs up: it is not a whydrop responder, or it is overloaded",
+            "a program listens there but closes the connection: it is not a whydrop responder, or it is overloaded",
         ),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            refuse("something listens there but does not answer: is it a whydrop responder?")
+            refuse("a program listens there but does not answer: is it a whydrop responder?")
         }
         _ => error,
     }
@@ -261,12 +261,12 @@ fn not_ours(error: &HelloError) -> String {
     match error {
         HelloError::Version(version) => {
             format!(
-                "the responder speaks version {version} of the protocol, this program version {}",
+                "the responder uses version {version} of the protocol, this program version {}",
                 MAGIC[7]
             )
         }
         HelloError::Foreign | HelloError::Malformed => {
-            "something else than a whydrop responder listens there".to_owned()
+            "a program that is not a whydrop responder listens there".to_owned()
         }
     }
 }

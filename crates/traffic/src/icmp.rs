@@ -1,7 +1,7 @@
-//! ICMP echo (RFC 792, RFC 4443): the round-trip time as hosts and routers that run nothing of ours answer it.
+//! ICMP echo (RFC 792, RFC 4443): round-trip times to hosts and routers that run no responder.
 //!
-//! The payload begins with 8 bytes that nobody can guess and the sequence in 8 bytes, big-endian: neither another host's
-//! answer nor one to somebody else's request is taken for ours, and sequences do not wrap at 65 536.
+//! The payload begins with 8 random bytes and the sequence number in 8 bytes, big-endian. Answers from other hosts or
+//! to other programs' requests are thereby recognised, and sequence numbers do not wrap at 65 536.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -27,13 +27,14 @@ use crate::udp::words::{ended, explained};
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Type, code, checksum, identifier, sequence.
 const HEADER_BYTES: usize = 8;
-/// The bytes of an answer that are read: the largest IPv4 header, ours, the number and the sequence.
+/// The bytes of an answer that are read: the largest IPv4 header, the ICMP header, the random number and the sequence
+/// number.
 const ANSWER_BYTES: usize = 60 + HEADER_BYTES + 16;
 
 /// Runs one flow of echo requests until it is over, in the caller's thread.
 ///
-/// Rows are those of probes, without the far end's stamps: of a silent one nobody knows which way it was lost. Fails
-/// where this kernel permits no echo requests, in words that say what to change.
+/// The rows are probes without timestamps of the far end. If an answer is missing, the direction of the loss is
+/// unknown. Fails if this kernel permits no echo requests, with a message that says what to change.
 pub fn run(
     spec: &FlowSpec,
     remote: SocketAddr,
@@ -48,7 +49,7 @@ pub fn run(
     )
 }
 
-/// An IPv4 address that came as an IPv6 one, as it is; of others the zone is kept, and no port.
+/// Converts IPv4-mapped IPv6 addresses to IPv4; other IPv6 addresses keep their zone. The port is dropped.
 fn unmapped(remote: SocketAddr) -> SocketAddr {
     match (remote, remote.ip().to_canonical()) {
         (_, IpAddr::V4(v4)) => SocketAddr::new(v4.into(), 0),
@@ -66,8 +67,8 @@ fn echo(
     sink: &Sink,
 ) -> Result<(), String> {
     let schedule = Schedule::of(spec)?;
-    let whom = with_zone(remote);
-    let say = |error: io::Error| explained(&error, &whom);
+    let peer = with_zone(remote);
+    let say = |error: io::Error| explained(&error, &peer);
     let (socket, is_raw) = open(remote.ip())?;
     prepare(&socket, remote, source, spec.traffic_class()).map_err(say)?;
     let mut number = [0; 8];
@@ -112,17 +113,17 @@ fn echo(
         },
     );
     book.close(|| None, sink);
-    book.tell(&whom, sink);
-    let told = marks.dscp().map(|dscp| ("dscp_received_down", dscp));
-    facts::tell(spec.flow, told, sink);
+    book.record_facts(&peer, sink);
+    let facts = marks.dscp().map(|dscp| ("dscp_received_down", dscp));
+    facts::record(spec.flow, facts, sink);
     result.map_err(say)?;
     book.verdict(
-        &whom,
-        "not one echo request was answered: the host is down, or ICMP is filtered on the way",
+        &peer,
+        "not one echo request was answered: the host is down, or ICMP is filtered on the path",
     )
 }
 
-/// A socket for echo requests, and whether it is a raw one.
+/// Opens a socket for echo requests; returns it and whether it is raw.
 fn open(address: IpAddr) -> Result<(Socket, bool), String> {
     let (domain, protocol) = match address {
         IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
@@ -153,7 +154,7 @@ fn prepare(
     socket.connect(&remote.into())
 }
 
-/// How requests and answers look on this socket.
+/// The layout of requests and answers on this socket.
 #[derive(Clone, Copy)]
 struct Wire {
     is_ipv6: bool,
@@ -167,7 +168,7 @@ impl Wire {
         socket::fill_with_noise(&mut packet[HEADER_BYTES..]);
         packet[0] = if self.is_ipv6 { 128 } else { 8 };
         packet[1] = 0;
-        // The kernel writes its own identifier for sockets that are not raw.
+        // On sockets that are not raw, the kernel writes its own identifier.
         packet[4..6].copy_from_slice(&self.number[..2]);
         packet[HEADER_BYTES..][..8].copy_from_slice(&self.number);
         packet
@@ -177,17 +178,17 @@ impl Wire {
         packet[6..8].copy_from_slice(&(sequence as u16).to_be_bytes());
         packet[HEADER_BYTES + 8..][..8].copy_from_slice(&sequence.to_be_bytes());
         packet[2..4].fill(0);
-        // The kernel makes the checksum of everything but raw IPv4.
+        // The kernel computes the checksum except on raw IPv4 sockets.
         if self.is_raw && !self.is_ipv6 {
             let checksum = checksum(packet);
             packet[2..4].copy_from_slice(&checksum.to_be_bytes());
         }
     }
 
-    /// The sequence of the request that this answers; `None` for anything else.
+    /// Returns the sequence number of the request that this answers; `None` for any other packet.
     fn answered(&self, bytes: &[u8]) -> Option<u64> {
         let header_bytes = match (self.is_raw, self.is_ipv6) {
-            // Raw sockets of IPv4 bring the IP header, whose length is in words.
+            // Raw IPv4 sockets deliver the IP header, which states its length in 32-bit words.
             (true, false) => usize::from(bytes.first()? & 0x0f) * 4,
             _ => 0,
         };
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_rfc_1071() {
-        // Its example in section 3 sums to 0xddf2.
+        // The example in section 3 of the RFC sums to 0xddf2.
         assert_eq!(
             checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
             !0xddf2
@@ -347,7 +348,7 @@ mod tests {
             ..FlowSpec::new(4, Kind::Icmp, Direction::Both)
         };
         let (stop, sink) = (Stop::default(), Sink::default());
-        // Of the block that is reserved (RFC 1112): nobody has it.
+        // The reserved block 240.0.0.0/4 (RFC 1112): no host has this address.
         let ending = run(
             &spec,
             "240.0.0.1:0".parse().unwrap(),

@@ -1,7 +1,7 @@
 //! The traffic engine: TCP flows, UDP probes, streams and bursts towards a responder, and the responder itself.
 //!
-//! Threads block on their own sockets; nothing is shared on the hot path but one counter a flow. Everything that is
-//! measured goes to a [`Sink`](sample::Sink), from which its owner takes it away while the test still runs.
+//! Threads block on their own sockets; on the hot path they share one counter per flow and nothing else. All
+//! measurements go to a [`Sink`](sample::Sink), from which its owner reads them while the test runs.
 
 pub mod auth;
 pub mod channel;

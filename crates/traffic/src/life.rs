@@ -1,14 +1,14 @@
-//! Signs of life of the other end, by everything that comes from it.
+//! Signs of life of the other end, from everything that arrives from it.
 //!
 //! On a path that the test itself has filled, the control channel may lose segment after segment and stay silent for
-//! longer than any peer should be waited for. What the flows receive, and what is acknowledged to them, counts as well.
+//! longer than a timeout should be. Data and acknowledgments of the flows therefore count as well.
 
 use std::collections::HashMap;
 
 use crate::clock;
 use crate::sample::Samples;
 
-/// When something came from the other end the last time.
+/// The time of the last sign of life from the other end.
 #[derive(Debug)]
 pub struct Life {
     last_ns: i64,
@@ -25,12 +25,12 @@ impl Default for Life {
 }
 
 impl Life {
-    /// Something came just now.
+    /// Registers a sign of life now.
     pub fn heard(&mut self) {
         self.last_ns = clock::now_ns();
     }
 
-    /// Looks for signs of life in what was measured at this end.
+    /// Looks for signs of life in what this end measured.
     pub fn watch(&mut self, measured: &Samples) {
         let received = measured
             .intervals
@@ -56,7 +56,7 @@ impl Life {
         }
     }
 
-    /// For how long nothing has come.
+    /// The time since the last sign of life.
     pub fn silence_ns(&self) -> i64 {
         clock::now_ns() - self.last_ns
     }

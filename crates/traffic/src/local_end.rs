@@ -1,4 +1,4 @@
-//! Where packets of a test leave this host from, where the user says so: an address, an interface, or both.
+//! The local address and interface that a test uses, where the user gives them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -6,25 +6,25 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 use socket2::Socket;
 
-/// The near end of sockets. The default leaves both to the kernel's routes.
+/// The near end of sockets. By default the kernel's routes choose both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalEnd {
-    /// One of this host's.
+    /// An address of this host.
     pub address: Option<IpAddr>,
     pub interface: Option<String>,
 }
 
 impl LocalEnd {
-    /// True if packets can go from here to there: both must be of one version of IP.
+    /// True if packets can go from this address to that one: both must be of the same IP version.
     pub fn suits(&self, remote: &SocketAddr) -> bool {
         self.address
             .is_none_or(|address| address.is_ipv4() == remote.is_ipv4())
     }
 
-    /// Binds a socket that will be connected to `remote`, or send to it alone.
+    /// Binds a socket that will be connected to `remote`, or will send to `remote` only.
     ///
     /// # Errors
-    /// What this host does not have, or what the kernel does not permit, and what to try.
+    /// What this host lacks or the kernel forbids, and what to try.
     pub fn bind(&self, socket: &Socket, remote: SocketAddr) -> io::Result<()> {
         if let Some(name) = &self.interface {
             socket
@@ -40,7 +40,7 @@ impl LocalEnd {
         Ok(())
     }
 
-    /// An address that is valid on one link alone needs that link's interface.
+    /// Completes a link-local address with its interface.
     fn local(&self, address: IpAddr, remote: SocketAddr) -> SocketAddr {
         let (IpAddr::V6(v6), SocketAddr::V6(there)) = (address, remote) else {
             return SocketAddr::new(address, 0);
@@ -57,9 +57,9 @@ impl LocalEnd {
     }
 }
 
-/// An address as people write it, with its zone (RFC 4007) where it is valid on one link alone: `fe80::1%eth0`.
+/// Formats an address with its zone (RFC 4007) if it is link-local: `fe80::1%eth0`.
 ///
-/// An IPv4 address that came as an IPv6 one is written as it is.
+/// An IPv4-mapped IPv6 address is written as IPv4.
 pub fn with_zone(address: SocketAddr) -> String {
     let SocketAddr::V6(v6) = address else {
         return address.ip().to_string();
@@ -77,8 +77,8 @@ pub fn with_zone(address: SocketAddr) -> String {
 fn explain_interface(error: &io::Error, name: &str) -> io::Error {
     let what = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => format!(
-            "this kernel lets only root (CAP_NET_RAW) bind to interface {name}; Linux 5.7 and newer let everybody: \
-             name its address instead (--local-bind)"
+            "this kernel lets only root (CAP_NET_RAW) bind to interface {name} (Linux 5.7 and newer let all users): \
+             give the interface's address instead (--local-bind)"
         ),
         Some(libc::ENODEV) => {
             format!("this host has no interface {name}: `ip link` lists them")

@@ -1,4 +1,4 @@
-//! Messages of client and responder on the control channel.
+//! Messages between client and responder on the control channel.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,26 +8,26 @@ use crate::sample::{BurstPacket, Departure, Ending, Interval, TcpSample};
 /// From the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// The flows of the session; the first message, and sent once.
+    /// The flows of the session: the first message, sent once.
     Open { flows: Vec<FlowSpec> },
-    /// To be sent back at once: shows that the client lives, and compares the clocks.
+    /// To be returned immediately: shows that the client is running, and compares the clocks.
     Echo { sent_ns: i64 },
-    /// The responder's own metadata, for the recording.
+    /// Requests the responder's metadata for the recording.
     Describe,
-    /// Which probes of a flow arrived.
+    /// Requests which probes of a flow arrived.
     Arrivals { flow: u32 },
-    /// End all flows and send what is left.
+    /// Ends all flows and requests the remaining measurements.
     Finish,
 }
 
 /// From the responder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
-    /// The flows may begin; the number by which data connections and UDP packets name the session.
+    /// The flows may begin; contains the number by which data connections and UDP packets name the session.
     Accepted {
         session: u64,
     },
-    /// Why not, for the person who must act.
+    /// The reason, for the user.
     Refused(String),
     Echo {
         sent_ns: i64,
@@ -41,13 +41,13 @@ pub enum Reply {
         ranges: Vec<(u64, u64)>,
     },
     Report(Report),
-    /// Everything is sent.
+    /// All measurements have been sent.
     Finished,
-    /// The responder ends the session by itself, and why.
+    /// The responder ends the session, with the reason.
     Ended(String),
 }
 
-/// Measurements of the responder's end of the flows, in its own clock.
+/// Measurements at the responder's end of the flows, in its clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub intervals: Vec<Interval>,

@@ -1,4 +1,4 @@
-//! Doing things at their time: a thread that the scheduler wakes at once, and waiting that can be cut short.
+//! Acting on time: real-time scheduling for a thread, and waits that can be interrupted.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -7,24 +7,24 @@ use crate::clock;
 
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
-/// How long a waiting thread may go on after it shall stop.
+/// How long a waiting thread may continue after a request to stop.
 const SLICE_NS: i64 = 50_000_000;
 
-/// Of the real-time priorities (1 to 99) a low one: above every ordinary thread, below those of the kernel.
+/// A low real-time priority (of 1 to 99): above every ordinary thread, below those of the kernel.
 const REAL_TIME_PRIORITY: i32 = 5;
 
 /// How a thread is scheduled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
-    /// In the words of sched(7).
+    /// The name of the policy, as in sched(7).
     pub words: &'static str,
-    /// Ordinary threads that are busy do not keep it waiting.
+    /// Busy ordinary threads do not delay it.
     pub wakes_at_once: bool,
 }
 
-/// Makes this thread wake as exactly as it may, and tells how.
+/// Makes this thread wake as precisely as it may, and returns the scheduling that was granted.
 ///
-/// Only for threads that sleep nearly always: a busy one would take the processor from everybody else.
+/// Use it only for threads that sleep most of the time: a busy one would starve the processor's other threads.
 pub(crate) fn prioritise() -> Granted {
     clock::sharpen_timers();
     let parameters = libc::sched_param {
@@ -52,8 +52,8 @@ pub(crate) fn prioritise() -> Granted {
     }
 }
 
-/// Up to `count` of the processors that this thread may run on, none where it may run on one only. Another `first` gives
-/// others, where there are.
+/// Returns up to `count` of the processors that this thread may run on, or none if it may run on one only. Another
+/// value of `first` selects others if there are enough.
 pub(crate) fn some_processors(first: usize, count: usize) -> Vec<usize> {
     let allowed: Vec<usize> = sched_getaffinity(THIS_THREAD).map_or_else(
         |_| Vec::new(),
@@ -72,7 +72,7 @@ pub(crate) fn some_processors(first: usize, count: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Keeps this thread on one processor, as far as the kernel lets it.
+/// Pins this thread to one processor, if the kernel permits it.
 pub(crate) fn stay_on(processor: usize) {
     let mut set = CpuSet::new();
     if set.set(processor).is_ok() {
@@ -80,7 +80,7 @@ pub(crate) fn stay_on(processor: usize) {
     }
 }
 
-/// `struct sched_attr` (sched_setattr(2)), its first version.
+/// `struct sched_attr` (sched_setattr(2)), first version.
 #[repr(C)]
 struct SchedulingAttributes {
     size: u32,
@@ -93,10 +93,10 @@ struct SchedulingAttributes {
     period_ns: u64,
 }
 
-/// Asks for short and therefore early turns on the processor, for which no privilege is needed: of two threads that have
-/// a right to run, the scheduler (EEVDF) takes the one whose slice ends first. Linux honours it from 6.12 on.
+/// Requests short time slices, which are scheduled earlier and need no privilege: the scheduler (EEVDF) runs the
+/// eligible thread with the earliest deadline, and a short slice has an early one. Linux supports this from 6.12 on.
 pub(crate) fn ask_for_short_slices() {
-    /// The shortest that Linux grants.
+    /// The shortest slice that Linux grants.
     const SLICE_NS: u64 = 100_000;
     let attributes = SchedulingAttributes {
         size: size_of::<SchedulingAttributes>() as u32,
@@ -109,11 +109,11 @@ pub(crate) fn ask_for_short_slices() {
         deadline_ns: 0,
         period_ns: 0,
     };
-    // SAFETY: `attributes` outlives the call and says how long it is. A kernel that refuses changes nothing.
+    // SAFETY: `attributes` outlives the call and contains its size. If the kernel refuses, nothing changes.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
-/// Sleeps until [`clock::now_ns`] reaches `until_ns`; false where `goes_on` said no before.
+/// Sleeps until [`clock::now_ns`] reaches `until_ns`; returns false if `goes_on` returned false before.
 pub(crate) fn wait(until_ns: i64, goes_on: &dyn Fn() -> bool) -> bool {
     loop {
         if !goes_on() {

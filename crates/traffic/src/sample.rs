@@ -1,6 +1,6 @@
-//! Measurements, row by row as the tables of a recording have them, and where they wait to be taken away.
+//! Measurements as rows of a recording's tables, and the buffer in which they wait for collection.
 //!
-//! Times are nanoseconds since the Unix epoch in the clock of the host that measured, until the client corrects them.
+//! Times are nanoseconds since the Unix epoch in the clock of the measuring host, until the client corrects them.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard};
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 pub use whydrop_sockets::sample::TcpSample;
 
-/// Arrivals at the receiver of a TCP or UDP flow in one interval.
+/// Data that arrived at the receiver of a TCP or UDP flow in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub flow: u32,
     pub start_ns: i64,
     pub end_ns: i64,
     pub payload_bytes: u64,
-    /// Of UDP; a late arrival is taken back from `lost` in a later interval.
+    /// For UDP. A packet that arrives late is subtracted from `lost` in a later interval.
     pub datagrams: Option<Datagrams>,
 }
 
@@ -26,13 +26,13 @@ pub struct Datagrams {
     pub packets: u64,
     pub lost: i64,
     pub reordered: u64,
-    /// Mean one-way delay by the two ends' own clocks: not yet corrected by their offset.
+    /// Mean one-way delay between the clocks of the two ends, without correction for their offset.
     pub delay_ns: i64,
-    /// Mean difference of successive one-way delays (needs no correction).
+    /// Mean difference between successive one-way delays (needs no correction).
     pub jitter_ns: i64,
 }
 
-/// The fate of a probe.
+/// What became of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
     /// Answered in time.
@@ -43,7 +43,7 @@ pub enum Fate {
     LostUp,
     /// It reached the far end; the answer was lost.
     LostDown,
-    /// No answer, and nothing tells which way.
+    /// No answer, and the direction of the loss is unknown.
     Lost,
     /// It could not be sent.
     NotSent,
@@ -58,7 +58,7 @@ pub struct Probe {
     pub sent_ns: Option<i64>,
     pub received_ns: Option<i64>,
     pub rtt_ns: Option<i64>,
-    /// The far end's stamps, in its own clock.
+    /// The far end's timestamps, in its clock.
     pub far_received_ns: Option<i64>,
     pub far_sent_ns: Option<i64>,
     pub fate: Fate,
@@ -77,12 +77,12 @@ pub struct BurstPacket {
     pub sent_ns: i64,
     pub received_ns: Option<i64>,
     pub payload_bytes: u32,
-    /// It came with Congestion Experienced set (RFC 3168).
+    /// The packet arrived with Congestion Experienced set (RFC 3168).
     pub marked: bool,
 }
 
-/// When a packet of a burst left its sender: the kernel's stamp, in the sender's clock, as it handed the packet to the
-/// interface, behind the sender's own queues.
+/// When a packet of a burst left its sender: the kernel's timestamp, in the sender's clock, taken when it handed the
+/// packet to the interface, after the sender's own queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departure {
     pub flow: u32,
@@ -90,7 +90,7 @@ pub struct Departure {
     pub left_ns: i64,
 }
 
-/// An exchange of stamps with the far end, from which the offset of the clocks is found.
+/// An exchange of timestamps with the far end, for estimating the clock offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     pub sent_ns: i64,
@@ -103,13 +103,13 @@ pub struct Exchange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     Complete,
-    /// Asked to stop early.
+    /// Stopped early on request.
     Stopped,
-    /// Why, for the person who must act.
+    /// The reason, for the user.
     Failed(String),
 }
 
-/// Measurements of one host's flows that nobody took away yet.
+/// Measurements of one host's flows that were not collected yet.
 #[derive(Debug, Default)]
 pub struct Samples {
     pub intervals: Vec<Interval>,
@@ -118,16 +118,16 @@ pub struct Samples {
     pub bursts: Vec<BurstPacket>,
     pub departures: Vec<Departure>,
     pub exchanges: Vec<Exchange>,
-    /// How flows ended, and the congestion control that the sender's kernel really used.
+    /// How flows ended, and the congestion control that the sender's kernel used.
     pub endings: Vec<(u32, Ending)>,
-    /// Facts to keep with a flow: its number, a key, a value.
+    /// Facts stored with a flow: its number, a key, a value.
     pub facts: Vec<(u32, Cow<'static, str>, String)>,
-    /// Rows were thrown away, because nobody took them.
+    /// Rows were discarded because they were not collected in time.
     pub overflowed: bool,
 }
 
 impl Samples {
-    /// The bytes that the rows occupy.
+    /// The memory that the rows occupy.
     fn bytes(&self) -> usize {
         size_of_val(self.intervals.as_slice())
             + size_of_val(self.tcp.as_slice())
@@ -147,7 +147,7 @@ impl Samples {
     }
 }
 
-/// Where all threads of a test put what they measure.
+/// Where all threads of a test put their measurements.
 #[derive(Debug)]
 pub struct Sink {
     samples: Mutex<Samples>,
@@ -161,7 +161,7 @@ impl Default for Sink {
 }
 
 impl Sink {
-    /// One that throws all rows away when they occupy more than this.
+    /// Creates a sink that discards all rows when they occupy more than this.
     pub fn bounded(most_bytes: usize) -> Sink {
         Sink {
             samples: Mutex::default(),
@@ -179,13 +179,13 @@ impl Sink {
         result
     }
 
-    /// Takes everything that was added since the last call.
+    /// Returns everything added since the last call.
     pub fn take(&self) -> Samples {
         std::mem::take(&mut *self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, Samples> {
-        // A thread that panicked while it pushed a row leaves the rows whole.
+        // A thread that panicked while adding a row leaves the other rows intact.
         self.samples
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bounded_sink_that_nobody_empties_says_so_and_keeps_no_more_than_its_bound() {
+    fn a_bounded_sink_that_is_not_emptied_reports_it_and_keeps_its_bound() {
         let sink = Sink::bounded(1000 * size_of::<Interval>());
         for _ in 0..1_000_000 {
             sink.with(|samples| samples.intervals.push(Interval::default()));

@@ -1,14 +1,14 @@
-//! A request to end early, shared by all threads of a test.
+//! A request to stop early, shared by all threads of a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock;
 
-/// How long a thread may go on after the request.
+/// How long a thread may continue after the request.
 const SLICE_NS: i64 = 50_000_000;
 
-/// Set once, seen by every clone.
+/// Set once; all clones see it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -21,7 +21,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until [`clock::now_ns`] reaches `until_ns` or the request comes; returns whether it slept to the end.
+    /// Sleeps until [`clock::now_ns`] reaches `until_ns` or a stop is requested; returns true if it slept to the end.
     pub fn sleep_until_ns(&self, until_ns: i64) -> bool {
         loop {
             if self.is_set() {

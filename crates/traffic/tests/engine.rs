@@ -1,4 +1,4 @@
-//! Client and responder of one process over loopback: what people rely on, end to end.
+//! Client and responder in one process over loopback: end-to-end tests of documented behaviour.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use whydrop_traffic::stop::Stop;
 use whydrop_traffic::udp::{self, FarSide, Link};
 
 const SECRET: &[u8] = b"a secret of some length";
-/// Longer than anything takes here, on any machine.
+/// Longer than any test takes, on any machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Running {
@@ -99,7 +99,7 @@ fn prepare(host: &Host, specs: Vec<FlowSpec>) -> std::io::Result<Test> {
     Test::prepare(std::slice::from_ref(host), flows)
 }
 
-/// Runs flows to their end and returns everything that was measured.
+/// Runs flows to their end and returns all measurements.
 fn measured(host: &Host, specs: Vec<FlowSpec>) -> Vec<Taken> {
     let test = prepare(host, specs).unwrap();
     test.start(clock::now_ns());
@@ -113,7 +113,7 @@ fn measured(host: &Host, specs: Vec<FlowSpec>) -> Vec<Taken> {
     taken
 }
 
-/// Measures for some tenths of a second, or on a busy machine for as long as it takes until it was `enough`.
+/// Measures for some tenths of a second, or on a busy machine until `enough` is satisfied.
 fn measured_until(
     host: &Host,
     specs: impl Fn(f64) -> Vec<FlowSpec>,
@@ -181,7 +181,7 @@ fn the_intervals_of_a_flow_follow_each_other_without_gaps_at_either_receiver() {
         },
         |taken| (0..2).all(|flow| intervals_of(taken, flow).len() >= 5),
     );
-    // The far end's clock is this host's; its offset is found anew now and then, on a busy machine not well.
+    // The far end's clock is this host's clock; on a busy machine a new estimate of its offset can be inaccurate.
     let clocks = taken.iter().flat_map(|part| &part.clocks);
     let uncertainty_ns = clocks.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
     for flow in 0..2 {
@@ -212,7 +212,7 @@ fn the_intervals_of_a_flow_follow_each_other_without_gaps_at_either_receiver() {
 }
 
 #[test]
-fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
+fn probes_are_answered_while_flows_run_and_measure_delays_in_each_direction() {
     let running = Running::start(Some(SECRET), Limits::authenticated());
     let host = Host {
         secret: Some(Secret::new(SECRET).unwrap()),
@@ -227,7 +227,7 @@ fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
     let probes: Vec<_> = taken.iter().flat_map(|part| &part.probes).collect();
     assert!(probes.len() >= 49, "{}", probes.len());
     let with = |wanted: fn(Fate) -> bool| probes.iter().filter(move |row| wanted(row.probe.fate));
-    // A busy host leaves out probes whose time is over, and may answer late.
+    // A busy host skips overdue probes, and may answer late.
     let sent = with(|fate| fate != Fate::NotSent).count();
     let served = with(|fate| matches!(fate, Fate::Ok | Fate::Late)).count();
     assert!(sent > 0 && served * 2 > sent, "{served} of {sent}");
@@ -250,7 +250,7 @@ fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
 }
 
 #[test]
-fn what_a_responder_tells_of_flows_of_every_kind_is_what_its_client_expects() {
+fn a_responder_reports_for_every_kind_of_flow_what_its_client_expects() {
     let running = Running::open();
     let of_kind = |flow, kind, direction| FlowSpec {
         rate_bps: (kind != Kind::Tcp).then_some(1e6),
@@ -282,7 +282,7 @@ fn what_a_responder_tells_of_flows_of_every_kind_is_what_its_client_expects() {
         assert_eq!(ending_of(&taken, flow), Ending::Complete, "flow {flow}");
     }
     assert!(taken[0].bursts.iter().any(|packet| packet.flow == 4));
-    // Of bursts in both directions it is known when each packet left, and it arrived later.
+    // For bursts in both directions, the departure of each packet is known, and the arrival is later.
     for flow in [4, 5] {
         let left: HashMap<u64, i64> = taken[0]
             .departures
@@ -369,7 +369,7 @@ fn a_responder_that_goes_away_ends_the_test_and_what_was_measured_stays() {
     .unwrap();
     test.start(clock::now_ns());
     let mut taken = Vec::new();
-    wait_for("data both ways", || {
+    wait_for("data in both directions", || {
         taken.push(test.take());
         bytes_of(&taken, 0) > 0 && bytes_of(&taken, 1) > 0
     });
@@ -403,7 +403,7 @@ fn the_responder_forgets_a_client_that_vanishes() {
 fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
     let running = Running::open();
     let (mut taken, mut sent, mut seconds) = (Vec::new(), 0, 0.2);
-    // Fifty of them while one test runs, on a busy machine in a longer one.
+    // Fifty connections during one test; on a busy machine, during a longer one.
     while sent <= 50 && seconds < 100.0 {
         (taken, sent) = test_among_cross_traffic(&running, seconds);
         seconds *= 5.0;
@@ -417,7 +417,7 @@ fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
     assert!(running.responder.statistics().foreign > 0);
 }
 
-/// Run a test while others connect: its measurements, and how many they were.
+/// Runs a test while other clients connect; returns its measurements and the number of connections.
 fn test_among_cross_traffic(running: &Running, seconds: f64) -> (Vec<Taken>, u32) {
     let flows = vec![
         tcp(0, Direction::Up, seconds),
@@ -437,7 +437,7 @@ fn test_among_cross_traffic(running: &Running, seconds: f64) -> (Vec<Taken>, u32
                     .write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
                     .unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                // Hung up on, without a word.
+                // Closed without an answer.
                 assert!(matches!(stream.read(&mut [0; 64]), Ok(0) | Err(_)));
             }
         }
@@ -468,7 +468,7 @@ fn a_full_responder_says_so() {
 }
 
 #[test]
-fn the_far_end_tells_about_itself_once_it_is_connected() {
+fn the_far_end_describes_itself_once_it_is_connected() {
     let running = Running::open();
     let test = prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)]).unwrap();
     wait_for("metadata", || test.far_ends()[0].metadata.is_some());
@@ -542,7 +542,7 @@ fn what_a_stream_up_still_holds_at_its_end_is_reported() {
         interval_s: 30.0,
         ..FlowSpec::new(0, Kind::Udp, Direction::Up)
     };
-    // Nobody tells when the first packet has arrived.
+    // No event marks the arrival of the first packet, so several times are tried.
     let held = [0.1, 0.5, 5.0, 50.0].into_iter().any(|seconds| {
         let test = prepare(&running.host(), vec![stream.clone()]).unwrap();
         test.start(clock::now_ns());
@@ -576,7 +576,7 @@ fn limited_to(rate_bps: f64) -> Running {
 }
 
 #[test]
-fn what_clients_send_is_taken_no_faster_than_the_limit_and_said_to_be_held_back() {
+fn uploads_are_read_no_faster_than_the_limit_and_this_is_reported() {
     let running = limited_to(8e6);
     let specs = vec![tcp(0, Direction::Up, 0.4), tcp(1, Direction::Up, 0.4)];
     let taken = measured(&running.host(), specs);
@@ -587,7 +587,7 @@ fn what_clients_send_is_taken_no_faster_than_the_limit_and_said_to_be_held_back(
         .map(|flow| bytes_of(&taken, flow) as f64 * 8.0)
         .iter()
         .sum();
-    // What a session may be ahead is a tenth of a second of its rate.
+    // A session may exceed its rate by a tenth of a second's worth.
     let span_s = (last_ns - first_ns) as f64 / 1e9;
     assert!(bits <= 8e6 * (span_s + 0.11), "{bits} bits in {span_s} s");
     for flow in [0, 1] {
@@ -599,7 +599,7 @@ fn what_clients_send_is_taken_no_faster_than_the_limit_and_said_to_be_held_back(
 }
 
 #[test]
-fn a_flow_below_the_limit_is_not_held_back() {
+fn a_flow_below_the_limit_is_not_delayed() {
     let running = limited_to(1e9);
     let spec = FlowSpec {
         rate_bps: Some(1e6),
@@ -611,16 +611,16 @@ fn a_flow_below_the_limit_is_not_held_back() {
     assert!(!facts.any(|(_, key, _)| key.starts_with("held_")));
 }
 
-/// A far end that nobody asks.
-struct Nobody;
+/// A far end that returns no arrivals.
+struct NoFarSide;
 
-impl FarSide for Nobody {
+impl FarSide for NoFarSide {
     fn arrivals(&self, _: u32) -> Option<Vec<(u64, u64)>> {
         None
     }
 }
 
-/// The control channel of a session of these flows, as a client may have it that is not ours; and its number and key.
+/// Opens a session's control channel for these flows without whydrop's client; also returns its number and key.
 fn opened(running: &Running, flows: Vec<FlowSpec>) -> (Writer, Reader, u64, [u8; 32]) {
     let mut stream = TcpStream::connect(running.address()).unwrap();
     let open = Secret::open();
@@ -655,7 +655,7 @@ fn a_client_that_sends_far_more_over_udp_than_it_asked_for_is_put_out() {
     };
     let (stop, sink) = (Stop::default(), Sink::default());
     thread::scope(|scope| {
-        scope.spawn(|| udp::run(&sent, &link, clock::now_ns(), &stop, &sink, &Nobody));
+        scope.spawn(|| udp::run(&sent, &link, clock::now_ns(), &stop, &sink, &NoFarSide));
         let reason = loop {
             match reader.receive(PATIENCE).unwrap() {
                 Some(Reply::Ended(reason)) => break reason,
@@ -689,7 +689,7 @@ fn requests_are_answered_no_faster_than_any_client_of_ours_needs() {
 }
 
 #[test]
-fn what_arrived_of_a_flow_is_told_once_and_only_of_flows_of_probes() {
+fn arrivals_are_reported_once_and_only_for_probe_flows() {
     let running = Running::open();
     let probe = FlowSpec {
         duration_s: Some(1.0),
@@ -700,16 +700,16 @@ fn what_arrived_of_a_flow_is_told_once_and_only_of_flows_of_probes() {
         writer.send(&Request::Arrivals { flow }).unwrap();
     }
     writer.send(&Request::Echo { sent_ns: 7 }).unwrap();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         match reader.receive(PATIENCE).unwrap() {
-            Some(Reply::Arrivals { flow, .. }) => told.push(flow),
+            Some(Reply::Arrivals { flow, .. }) => received.push(flow),
             Some(Reply::Echo { .. }) => break,
             Some(_) => {}
             None => panic!("the session is silent"),
         }
     }
-    assert_eq!(told, [1]);
+    assert_eq!(received, [1]);
 }
 
 #[test]
@@ -740,6 +740,6 @@ fn all_connections_of_a_test_leave_from_the_address_that_was_named() {
             .iter()
             .any(|(_, key, value)| key == "sender" && value.starts_with("127.0.0.9:"))
     );
-    let told = test.far_ends().remove(0).metadata.unwrap();
-    assert!(told.contains("127.0.0.9"), "{told}");
+    let received = test.far_ends().remove(0).metadata.unwrap();
+    assert!(received.contains("127.0.0.9"), "{received}");
 }

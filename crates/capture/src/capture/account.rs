@@ -1,4 +1,4 @@
-//! Counts made while a capture is read, and how they are reported.
+//! Counts made while a capture is read, and the notes about them.
 
 use std::collections::HashSet;
 
@@ -12,24 +12,24 @@ use crate::unread::UnreadCounts;
 /// Counts over packets.
 #[derive(Clone)]
 pub(super) struct Counts {
-    /// Frames read, and those of them that were given or left out.
+    /// Frames read, and those of them that were returned or left out.
     read: u64,
     packets: u64,
     kinds: PacketKinds,
     unread: UnreadCounts,
     pub(super) duplicates: u64,
-    /// Of the copies, frames that a wireless station sent once more.
+    /// Of the duplicates, frames that a wireless station retransmitted.
     pub(super) link_retries: u64,
     out_of_order: u64,
     largest_step_back_ns: u64,
-    /// Stamps went back because the clock did.
+    /// Timestamps went back because the clock did.
     pub(super) clock_was_set_back: bool,
-    /// The fate of those out of order.
+    /// What becomes of packets out of order.
     pub(super) disorder_fate: Fate,
     pub(super) untimed: u64,
     /// Packets that the selection leaves out.
     pub(super) not_selected: u64,
-    /// Packets that look like copies, and are kept.
+    /// Packets that look like duplicates, and are kept.
     pub(super) suspects: u64,
     first_ns: i64,
     last_ns: i64,
@@ -60,7 +60,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Counts a frame of the file by its stamp; its number.
+    /// Counts a frame of the file by its timestamp; returns its number.
     #[inline(always)]
     pub(super) fn read(&mut self, stamped_ns: i64) -> u64 {
         if stamped_ns < self.previous_ns {
@@ -106,7 +106,7 @@ impl Counts {
         }
         if self.link_retries > 0 {
             notes.push(format!(
-                "sent once more by the wireless link itself, not by TCP (802.11 retries of the same frame), and left out: {}",
+                "left out, as retransmissions of the wireless link and not of TCP (802.11 retries): {}",
                 packets(self.link_retries)
             ));
         }
@@ -119,24 +119,24 @@ impl Counts {
         }
         if self.untimed > 0 {
             notes.push(format!(
-                "without a time in the file (simple packet blocks), given that of the packet before: {}",
+                "without a timestamp in the file (simple packet blocks), so the time of the packet before is used: {}",
                 packets(self.untimed)
             ));
         }
-        // One in a hundred: repeated acknowledgments of a lossy connection stay well below.
+        // One per cent: repeated acknowledgments of a lossy connection stay well below.
         if self.suspects > self.packets / 100 {
             notes.push(format!(
-                "kept, though they look like copies of a packet at most 20 µs before, because nothing proves \
-                 it: {}; if this is a mirror port, remove the copies with `editcap -d`",
+                "possible duplicates (equal to a packet at most 20 µs before), kept because nothing proves \
+                 it: {}; on a mirror port, remove them with `editcap -d`",
                 packets(self.suspects)
             ));
         }
     }
 }
 
-/// Adds what the interfaces of a capture say of themselves.
+/// Adds what a capture states about its interfaces.
 pub(super) fn add_interfaces(interfaces: &[Interface], summary: &mut Summary) {
-    /// A capture has one or two. More are told as a number: a damaged file may have thousands.
+    /// A capture has one or two. More are summarised as a number: a damaged file may have thousands.
     const LINK_TYPES_NAMED: usize = 16;
     let mut links = Vec::new();
     let mut seen = HashSet::new();
@@ -170,7 +170,7 @@ pub(super) fn add_interfaces(interfaces: &[Interface], summary: &mut Summary) {
             format!(" (it received {received} in all)")
         });
         summary.notes.push(format!(
-            "missed, by the capturing host's own report: {}{of}",
+            "dropped by the capturing host, by its own report: {}{of}",
             packets(dropped)
         ));
     }

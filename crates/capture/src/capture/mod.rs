@@ -22,14 +22,14 @@ use crate::sequence::{self, OpenFile, Sequence};
 use crate::summary::Summary;
 use crate::timeline::{Fate, LOOKAHEAD_PACKETS, Sorting, Timeline};
 use account::Counts;
-use waiting::Held;
+use waiting::Buffered;
 
-/// How a capture is to be read.
+/// How to read a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// How many tunnel headers (GRE, VXLAN, Geneve, IP in IP) to unwrap; 0 shows the tunnels themselves.
+    /// How many tunnel headers (GRE, VXLAN, Geneve, IP in IP) to unwrap; 0 returns the tunnels themselves.
     pub tunnel_levels: u8,
-    /// Give packets that were captured twice twice.
+    /// Return packets twice that were captured twice.
     pub keep_duplicates: bool,
     /// The packets to read; `None`: all.
     pub selection: Option<Arc<Selection>>,
@@ -48,21 +48,21 @@ impl Default for OpenOptions {
 /// A capture being read. Memory does not grow with its length.
 pub struct Capture {
     options: OpenOptions,
-    /// As they were given.
+    /// As given by the caller.
     paths: Vec<PathBuf>,
     current: Option<OpenFile>,
     following: VecDeque<PathBuf>,
     interfaces: Interfaces,
-    /// The last packet given, while the frame that held it holds more (an aggregate of 802.11).
-    aggregate: Option<Given>,
+    /// The last packet returned, if its frame contains more (an 802.11 aggregate).
+    aggregate: Option<Returned>,
     timeline: Timeline,
-    /// Packets that were read and not given: those after a stamp that does not go on.
-    ahead: VecDeque<Held>,
-    /// Packets are put in the order of their time.
-    sorting: Option<Sorting<Held>>,
-    /// The frame of the packet given last, where it is not in the window any more.
-    held_bytes: Box<[u8]>,
-    /// Files that may be opened again.
+    /// Packets that were read and not returned yet: those after a timestamp that goes back or jumps ahead.
+    ahead: VecDeque<Buffered>,
+    /// Packets are sorted by time.
+    sorting: Option<Sorting<Buffered>>,
+    /// The frame of the last packet returned, if it is no longer in the window.
+    buffered_bytes: Box<[u8]>,
+    /// The files may be opened again.
     can_be_reopened: bool,
     duplicates: Duplicates,
     counts: Counts,
@@ -78,12 +78,12 @@ pub struct Capture {
 impl Capture {
     /// Opens a capture: one file, or several in sequence as `tcpdump -C` and `-G` write them.
     ///
-    /// `-` is standard input. Formats and compressions are told by content.
+    /// `-` is standard input. Formats and compressions are recognised by content.
     ///
     /// # Errors
     ///
-    /// A file that cannot be opened, or whose beginning is not that of a capture. Damage further on
-    /// ends the file and is told by [`Summary::truncated`] and [`Summary::notes`].
+    /// A file that cannot be opened, or does not begin like a capture. Later damage ends the file and is reported by
+    /// [`Summary::truncated`] and [`Summary::notes`].
     pub fn open<P: AsRef<Path>>(paths: &[P], options: OpenOptions) -> Result<Self, CaptureError> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let can_be_reopened = sequence::are_files(&paths);
@@ -101,29 +101,29 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Undoes what the capturing host's clock was set by while the capture ran, where the packets show it.
+    /// Corrects changes of the capturing host's clock during the capture, where the packets show them.
     ///
-    /// Not for captures of which the clocks are compared.
+    /// Not for captures with clocks that are compared.
     pub fn keep_clock_steady(&mut self) {
         self.timeline.keeps_clock_steady = true;
     }
 
-    /// True once packets were found whose stamps are out of order, of a capture that [`Capture::in_order`] can read in order.
+    /// True once packets out of time order were found in a capture that [`Capture::in_order`] can sort.
     #[inline]
     pub fn is_disordered(&self) -> bool {
         self.timeline.is_disordered && self.can_be_sorted()
     }
 
-    /// True if its packets come in the order of their time and not in that of the file.
+    /// True if its packets are returned in time order and not in file order.
     pub fn is_put_in_order(&self) -> bool {
         self.sorting.is_some()
     }
 
-    /// This capture from its beginning again, its packets in the order of their time, as far as memory for the disorder allows.
+    /// Reads this capture again from its beginning in time order, as far as memory permits.
     ///
     /// # Errors
     ///
-    /// A file that cannot be opened any more.
+    /// A file that can no longer be opened.
     pub fn in_order(&self) -> Result<Self, CaptureError> {
         let mut again = Self::open(&self.paths, self.options.clone())?;
         again.sorting = Some(Sorting::default());
@@ -132,7 +132,7 @@ impl Capture {
         Ok(again)
     }
 
-    /// This capture from its beginning again, to be read as it was: `None` what cannot be read twice.
+    /// Reads this capture again from its beginning, with the same options; `None` if it cannot be read twice.
     pub fn again(&self) -> Option<Self> {
         if !self.can_be_reopened {
             return None;
@@ -149,7 +149,7 @@ impl Capture {
         self.can_be_reopened && self.sorting.is_none()
     }
 
-    /// Reads a capture from any stream of bytes. `label` is what errors and the summary call it.
+    /// Reads a capture from any stream of bytes. `label` is its name in errors and the summary.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl Capture {
             timeline: Timeline::default(),
             ahead: VecDeque::new(),
             sorting: None,
-            held_bytes: Box::default(),
+            buffered_bytes: Box::default(),
             can_be_reopened: false,
             duplicates: Duplicates::default(),
             counts: Counts::default(),
@@ -188,35 +188,35 @@ impl Capture {
         capture
     }
 
-    /// The next packet; `None` at the end, whether sound or damaged.
+    /// Returns the next packet; `None` at the end, whether regular or caused by damage.
     #[inline]
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
-        let given = self.advance()?;
-        let bytes = self.frame_of(&given);
-        Some(packet(&given, bytes))
+        let returned = self.advance()?;
+        let bytes = self.frame_of(&returned);
+        Some(packet(&returned, bytes))
     }
 
-    /// The next packet, and whether it arrived as it was sent: which takes a look at every byte.
+    /// Returns the next packet, and whether it arrived intact; this examines every byte.
     pub fn next_checked(&mut self) -> Option<(Packet<'_>, Checksum)> {
-        let given = self.advance()?;
-        let bytes = self.frame_of(&given);
-        let checksum = checksum::of_segment(&given.decoded, bytes);
-        Some((packet(&given, bytes), checksum))
+        let returned = self.advance()?;
+        let bytes = self.frame_of(&returned);
+        let checksum = checksum::of_segment(&returned.decoded, bytes);
+        Some((packet(&returned, bytes), checksum))
     }
 
     #[inline(always)]
-    fn frame_of(&self, given: &Given) -> &[u8] {
-        let captured_bytes = given.record.captured_bytes as usize;
+    fn frame_of(&self, returned: &Returned) -> &[u8] {
+        let captured_bytes = returned.record.captured_bytes as usize;
         match &self.current {
-            Some(file) if !given.is_held => {
+            Some(file) if !returned.is_buffered => {
                 let window = &file.input.window;
-                window.slice(given.record.position, captured_bytes)
+                window.slice(returned.record.position, captured_bytes)
             }
-            _ => &self.held_bytes,
+            _ => &self.buffered_bytes,
         }
     }
 
-    /// The summary of the packets read so far; complete once [`Capture::next_packet`] has returned `None`.
+    /// Returns the summary of the packets read so far; complete once [`Capture::next_packet`] has returned `None`.
     pub fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
         let mut counts = self.counts.clone();
@@ -231,13 +231,13 @@ impl Capture {
         counts.disorder_fate = self.disorder_fate();
         counts.clock_was_set_back = self.timeline.was_set_back();
         summary.notes.extend(self.timeline.notes());
-        self.duplicates.tell(&mut summary);
+        self.duplicates.add_to(&mut summary);
         counts.add_to(&mut summary);
         account::add_interfaces(self.interfaces.all(), &mut summary);
         summary
     }
 
-    /// Bytes of the files read so far; compressed bytes where they are compressed. All of them at the end.
+    /// Bytes of the files read so far, compressed if they are. All of them at the end.
     pub fn bytes_done(&self) -> u64 {
         let current = self
             .current
@@ -246,12 +246,12 @@ impl Capture {
         let done = self.bytes_before + current;
         match self.bytes_total {
             0 => done,
-            // A file that is still being written grows past the size that it had.
+            // A file that is still being written exceeds the size that it had.
             total => done.min(total),
         }
     }
 
-    /// Size of all files of the sequence, bytes; 0 where unknown (standard input, pipes, other readers).
+    /// Size of all files of the sequence, bytes; 0 if unknown (standard input, pipes, other readers).
     pub fn bytes_total(&self) -> u64 {
         self.bytes_total
     }
@@ -266,119 +266,120 @@ impl Capture {
     }
 
     #[inline(always)]
-    fn advance(&mut self) -> Option<Given> {
+    fn advance(&mut self) -> Option<Returned> {
         loop {
-            let given = match self.is_out_of_the_ordinary() {
+            let returned = match self.is_out_of_the_ordinary() {
                 false => self.advance_as_stamped()?,
                 true => self.advance_with_care()?,
             };
-            if let Some(given) = given {
-                return Some(given);
+            if let Some(returned) = returned {
+                return Some(returned);
             }
         }
     }
 
-    /// True while packets wait, or the last frame holds more than was given.
+    /// True while packets are buffered, or the last frame contains more packets.
     #[inline(always)]
     fn is_out_of_the_ordinary(&self) -> bool {
         !self.ahead.is_empty() || self.sorting.is_some() || self.aggregate.is_some()
     }
 
-    /// The next packet of the file: `None` inside if it is left out, or waits for a look at those after it.
+    /// Reads the next packet of the file. The inner value is `None` if the packet is left out, or waits until later
+    /// ones are examined.
     #[inline(always)]
-    fn advance_as_stamped(&mut self) -> Option<Option<Given>> {
+    fn advance_as_stamped(&mut self) -> Option<Option<Returned>> {
         let (index, mut record, decoded) = self.read()?;
         let Some(time_ns) = self.timeline.time_ns(record.time_ns, &decoded) else {
-            let held = self.hold(index, record, decoded);
-            self.ahead.push_back(held);
+            let buffered = self.buffer(index, record, decoded);
+            self.ahead.push_back(buffered);
             return Some(None);
         };
         record.time_ns = time_ns;
-        let given = Given {
+        let returned = Returned {
             index,
             record,
             decoded,
-            is_held: false,
+            is_buffered: false,
         };
-        Some(self.account_for(given))
+        Some(self.account_for(returned))
     }
 
-    /// The next packet where it is not simply the next one of the file.
+    /// Returns the next packet where it is not simply the next one of the file.
     #[cold]
     #[inline(never)]
-    fn advance_with_care(&mut self) -> Option<Option<Given>> {
+    fn advance_with_care(&mut self) -> Option<Option<Returned>> {
         if self.aggregate.is_some()
-            && let Some(given) = self.advance_in_frame()
+            && let Some(returned) = self.advance_in_frame()
         {
-            return Some(Some(given));
+            return Some(Some(returned));
         }
         if self.ahead.is_empty() && self.sorting.is_none() {
             return Some(None);
         }
-        let held = match self.ahead.pop_front() {
-            Some(held) => held,
-            None => self.next_held()?,
+        let buffered = match self.ahead.pop_front() {
+            Some(buffered) => buffered,
+            None => self.next_buffered()?,
         };
-        let stamped_ns = held.record.time_ns;
-        let time_ns = match self.timeline.time_ns(stamped_ns, &held.decoded) {
+        let stamped_ns = buffered.record.time_ns;
+        let time_ns = match self.timeline.time_ns(stamped_ns, &buffered.decoded) {
             Some(time_ns) => time_ns,
             None => {
-                self.ahead.push_front(held);
+                self.ahead.push_front(buffered);
                 return Some(self.advance_after_a_look());
             }
         };
-        Some(self.give(held, time_ns))
+        Some(self.prepare(buffered, time_ns))
     }
 
-    /// The first of the packets that wait, its stamp judged by those after it.
-    fn advance_after_a_look(&mut self) -> Option<Given> {
+    /// Returns the first buffered packet, after its timestamp was judged by the packets behind it.
+    fn advance_after_a_look(&mut self) -> Option<Returned> {
         while self.ahead.len() < LOOKAHEAD_PACKETS
-            && let Some(held) = self.next_held()
+            && let Some(buffered) = self.next_buffered()
         {
-            self.ahead.push_back(held);
+            self.ahead.push_back(buffered);
         }
-        let waiting: Vec<&Held> = self.ahead.iter().collect();
+        let waiting: Vec<&Buffered> = self.ahead.iter().collect();
         let time_ns = self.timeline.time_after_a_look(&waiting);
-        let held = self.ahead.pop_front()?;
-        let stamped_ns = held.record.time_ns;
-        self.give(held, time_ns.unwrap_or(stamped_ns))
+        let buffered = self.ahead.pop_front()?;
+        let stamped_ns = buffered.record.time_ns;
+        self.prepare(buffered, time_ns.unwrap_or(stamped_ns))
     }
 
-    fn give(&mut self, mut held: Held, time_ns: i64) -> Option<Given> {
-        held.record.time_ns = time_ns;
-        self.held_bytes = held.bytes;
-        self.account_for(Given {
-            index: held.index,
-            record: held.record,
-            decoded: held.decoded,
-            is_held: true,
+    fn prepare(&mut self, mut buffered: Buffered, time_ns: i64) -> Option<Returned> {
+        buffered.record.time_ns = time_ns;
+        self.buffered_bytes = buffered.bytes;
+        self.account_for(Returned {
+            index: buffered.index,
+            record: buffered.record,
+            decoded: buffered.decoded,
+            is_buffered: true,
         })
     }
 
-    /// The next packet of the file, or the earliest of those that are put in order, to be given later.
-    fn next_held(&mut self) -> Option<Held> {
+    /// Reads the next packet of the file, or the earliest of those being sorted.
+    fn next_buffered(&mut self) -> Option<Buffered> {
         let Some(mut sorting) = self.sorting.take() else {
             let (index, record, decoded) = self.read()?;
-            return Some(self.hold(index, record, decoded));
+            return Some(self.buffer(index, record, decoded));
         };
         while !sorting.is_full()
             && let Some((index, record, decoded)) = self.read()
         {
-            let held = self.hold(index, record, decoded);
-            let bytes = held.memory_bytes();
-            sorting.push(held, index, bytes);
+            let buffered = self.buffer(index, record, decoded);
+            let bytes = buffered.memory_bytes();
+            sorting.push(buffered, index, bytes);
         }
-        let held = sorting.pop();
+        let buffered = sorting.pop();
         self.sorting = Some(sorting);
-        held
+        buffered
     }
 
-    fn hold(&self, index: u64, record: Record, decoded: Decoded) -> Held {
+    fn buffer(&self, index: u64, record: Record, decoded: Decoded) -> Buffered {
         let window = self.current.as_ref().map(|file| &file.input.window);
         let bytes = window.map_or(&[][..], |window| {
             window.slice(record.position, record.captured_bytes as usize)
         });
-        Held {
+        Buffered {
             index,
             record,
             decoded,
@@ -386,7 +387,7 @@ impl Capture {
         }
     }
 
-    /// The next frame of the files, its number and what it holds.
+    /// Reads the next frame of the files, with its number and contents.
     #[inline(always)]
     fn read(&mut self) -> Option<(u64, Record, Decoded)> {
         loop {
@@ -419,41 +420,45 @@ impl Capture {
         }
     }
 
-    /// Counts a packet; `None` if it is left out: a copy, or not selected.
+    /// Counts a packet; returns `None` if it is left out: a duplicate, or not selected.
     #[inline(always)]
-    fn account_for(&mut self, mut given: Given) -> Option<Given> {
-        if self.options.selection.is_some() && !self.is_selected(&given) {
+    fn account_for(&mut self, mut returned: Returned) -> Option<Returned> {
+        if self.options.selection.is_some() && !self.is_selected(&returned) {
             return None;
         }
-        self.counts.packet(given.record.time_ns, &given.decoded);
+        self.counts
+            .packet(returned.record.time_ns, &returned.decoded);
         let bytes = match &self.current {
-            Some(file) if !given.is_held => file
-                .input
-                .window
-                .slice(given.record.position, given.record.captured_bytes as usize),
-            _ => &self.held_bytes,
+            Some(file) if !returned.is_buffered => file.input.window.slice(
+                returned.record.position,
+                returned.record.captured_bytes as usize,
+            ),
+            _ => &self.buffered_bytes,
         };
-        let as_captured = given.decoded;
+        let as_captured = returned.decoded;
         let duplicates = &mut self.duplicates;
-        let is_copy = duplicates.is_copy(&given.record, bytes, &mut given.decoded);
+        let is_copy = duplicates.is_copy(&returned.record, bytes, &mut returned.decoded);
         self.counts.duplicates += u64::from(is_copy);
         if self.options.keep_duplicates {
-            given.decoded = as_captured;
+            returned.decoded = as_captured;
         } else if is_copy {
             return None;
         }
-        if given.decoded.next_at != 0 {
-            self.aggregate = Some(given);
+        if returned.decoded.next_at != 0 {
+            self.aggregate = Some(returned);
         }
-        Some(given)
+        Some(returned)
     }
 
     #[cold]
     #[inline(never)]
-    fn is_selected(&mut self, given: &Given) -> bool {
-        let time_ns = given.record.time_ns;
+    fn is_selected(&mut self, returned: &Returned) -> bool {
+        let time_ns = returned.record.time_ns;
         let start_ns = *self.start_ns.get_or_insert(time_ns);
-        let (network, transport) = (given.decoded.network.as_ref(), &given.decoded.transport);
+        let (network, transport) = (
+            returned.decoded.network.as_ref(),
+            &returned.decoded.transport,
+        );
         let is_selected = self
             .options
             .selection
@@ -463,8 +468,8 @@ impl Capture {
         is_selected
     }
 
-    /// The next packet of the frame that held the last one.
-    fn advance_in_frame(&mut self) -> Option<Given> {
+    /// Returns the next packet in the last packet's frame.
+    fn advance_in_frame(&mut self) -> Option<Returned> {
         let before = self.aggregate.take()?;
         let frame = Frame {
             bytes: self.frame_of(&before),
@@ -472,11 +477,11 @@ impl Capture {
             tunnel_levels: self.options.tunnel_levels,
         };
         let decoded = decode_next(frame, &before.decoded)?;
-        let given = Given { decoded, ..before };
+        let returned = Returned { decoded, ..before };
         if decoded.next_at != 0 {
-            self.aggregate = Some(given);
+            self.aggregate = Some(returned);
         }
-        Some(given)
+        Some(returned)
     }
 
     fn enter(&mut self, mut file: OpenFile) {
@@ -491,7 +496,7 @@ impl Capture {
         self.current = Some(file);
     }
 
-    /// Closes the present file and opens the one after it.
+    /// Closes the present file and opens the next one.
     #[cold]
     #[inline(never)]
     fn leave(&mut self, damage: Option<Damage>) {
@@ -517,26 +522,26 @@ impl Capture {
     }
 }
 
-/// Adds a note, unless an earlier file of the sequence gave the same.
+/// Adds a note unless an earlier file of the sequence added the same.
 fn note_once(notes: &mut Vec<String>, note: Option<String>) {
     notes.extend(note.filter(|note| !notes.contains(note)));
 }
 
-/// A packet on its way out.
+/// A packet about to be returned.
 #[derive(Clone, Copy)]
-struct Given {
+struct Returned {
     index: u64,
     record: Record,
     decoded: Decoded,
-    /// Its frame is in `held_bytes`, not in the window.
-    is_held: bool,
+    /// Its frame is in `buffered_bytes`, not in the window.
+    is_buffered: bool,
 }
 
 #[inline(always)]
-fn packet<'a>(given: &Given, bytes: &'a [u8]) -> Packet<'a> {
-    let (record, decoded) = (&given.record, &given.decoded);
+fn packet<'a>(returned: &Returned, bytes: &'a [u8]) -> Packet<'a> {
+    let (record, decoded) = (&returned.record, &returned.decoded);
     Packet {
-        index: given.index,
+        index: returned.index,
         time_ns: record.time_ns,
         interface: record.interface,
         wire_bytes: record.wire_bytes,

@@ -9,7 +9,7 @@ use crate::bytes::ByteOrder;
 use crate::testing::*;
 use crate::{Capture, LinkType, OpenOptions, Transport};
 
-/// A folder that is gone after the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -47,7 +47,7 @@ fn pcap_at(seconds: i64) -> Vec<u8> {
 }
 
 #[test]
-fn every_compression_is_told_by_content_and_read() {
+fn every_compression_is_recognised_by_content_and_read() {
     let plain = many_frames(3000);
     let expected = read(&plain).0;
     for (extension, bytes) in compressed(&plain) {
@@ -93,7 +93,7 @@ fn a_compressed_file_cut_off_is_read_up_to_there() {
 }
 
 #[test]
-fn garbage_after_compressed_data_is_told() {
+fn garbage_after_compressed_data_is_reported() {
     let plain = many_frames(100);
     let mut bytes = compressed(&plain).swap_remove(0).1;
     bytes.extend([1, 2, 3]);
@@ -122,7 +122,7 @@ fn files_of_a_rotation_are_one_capture() {
         .map(|line| (line.index, line.time_ns / 1_000_000_000))
         .collect();
     assert_eq!(seen, [(0, 1), (1, 2), (2, 3)]);
-    // The first and the last file are of the same interface, the second of another link type.
+    // The first and the last file have the same interface, the second has another link type.
     assert_eq!(
         lines.iter().map(|line| line.interface).collect::<Vec<_>>(),
         [0, 1, 0]
@@ -151,7 +151,7 @@ fn files_out_of_order_are_put_in_order() {
         .collect();
     assert_eq!(times, [1, 3, 10]);
     let summary = capture.summary();
-    assert!(summary.notes[0].starts_with("the 4 files were not given in the order of their time"));
+    assert!(summary.notes[0].starts_with("the 4 files were not given in time order"));
     assert!(summary.paths[0].ends_with("dump.pcap1"));
     assert_eq!(summary.out_of_order, 0);
 }
@@ -197,7 +197,7 @@ fn files_that_cannot_be_opened_are_named() {
     assert!(Capture::open(&none, OpenOptions::default()).is_err());
 }
 
-/// A stream that gives one byte at a time and fails at its end.
+/// A stream that returns one byte at a time and fails at its end.
 struct Drip {
     bytes: io::Cursor<Vec<u8>>,
 }
@@ -280,7 +280,7 @@ fn kinds_add_up_to_the_packets() {
 }
 
 #[test]
-fn steps_back_in_time_are_counted_and_told() {
+fn steps_back_in_time_are_counted_and_reported() {
     let frame = frame();
     let bytes =
         PcapFile::default().of(&[(3_000_000, &frame), (500_000, &frame), (4_000_000, &frame)]);
@@ -293,8 +293,8 @@ fn steps_back_in_time_are_counted_and_told() {
     assert_eq!(
         summary.notes,
         [
-            "the file is not in the order of its time stamps: stamped earlier than the packet before: 1 packet, by up to 2.5 ms; the \
-             input can be read only once, and is not put in order: write it to a file, which is"
+            "the file is not in time order: 1 packet with an earlier timestamp than the packet before, by up to 2.5 ms; the \
+         input can be read only once and is not sorted: write it to a file first"
         ]
     );
 }
@@ -316,7 +316,7 @@ fn tunnels_are_left_alone_on_request() {
 }
 
 #[test]
-fn thousands_of_link_types_are_told_as_a_number() {
+fn thousands_of_link_types_are_summarised_as_a_number() {
     let order = ByteOrder::Little;
     let mut bytes = section_header(order);
     for link in 0..60_000 {

@@ -22,7 +22,7 @@ pub(super) mod protocol {
     pub(crate) const MPLS: u8 = 137;
 }
 
-/// Transport layer: what follows an IP header.
+/// The part of a packet that follows an IP header.
 #[derive(Clone, Copy)]
 pub(super) struct Carried {
     pub(super) network: Network,
@@ -32,7 +32,7 @@ pub(super) struct Carried {
     pub(super) network_at: usize,
     /// Where the transport header begins.
     pub(super) at: usize,
-    /// Where the IP packet ends in the frame, whether that was captured or not.
+    /// Where the IP packet ends in the frame, even if that part was not captured.
     pub(super) end: usize,
 }
 

@@ -31,8 +31,7 @@ pub(super) fn ipv4(frame: Frame<'_>, at: usize, link_bytes: usize, depth: u8) ->
     let header_bytes = usize::from(header[0] & 0x0f) * 4;
     let stated_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let ip_bytes = match stated_bytes {
-        // Segmentation offload: the packet was captured before it was cut up, and is too long for
-        // the field.
+        // Segmentation offload: the packet was captured before it was split, and is too long for the field.
         0 => (frame.wire_bytes as usize)
             .max(frame.bytes.len())
             .saturating_sub(at),
@@ -122,8 +121,8 @@ fn super_segment_bytes(frame: Frame<'_>, at: usize) -> usize {
         .saturating_sub(at)
 }
 
-/// The length of an IPv6 packet whose header says 0 and a hop-by-hop header follows: RFC 2675's
-/// jumbo payload option, if it stands first as Linux's BIG TCP puts it; else the frame's length.
+/// The length of an IPv6 packet with 0 in its length field and a hop-by-hop header: from RFC 2675's jumbo payload
+/// option, if it is the first option as in Linux's BIG TCP; otherwise the frame's length.
 fn jumbo_bytes(frame: Frame<'_>, at: usize) -> usize {
     const JUMBO_PAYLOAD: [u8; 2] = [0xc2, 4];
     let option = at + IPV6_BYTES + 2;
@@ -136,8 +135,8 @@ fn jumbo_bytes(frame: Frame<'_>, at: usize) -> usize {
     }
 }
 
-/// Steps over extension headers, then decodes what they lead to. Each step moves on by 8 bytes or
-/// more, so the loop ends with the frame.
+/// Skips extension headers, then decodes what follows them. Each step advances by 8 bytes or more, so the loop ends
+/// with the frame.
 fn after_ip(frame: Frame<'_>, mut carried: Carried) -> Decoded {
     loop {
         let bytes = frame.bytes;

@@ -5,7 +5,7 @@ use super::wireless;
 use crate::bytes::{be16, be32};
 use crate::link_type::LinkType;
 
-/// An L2TP message in a UDP datagram, of version 2 or 3.
+/// Finds the frame in an L2TP message of version 2 or 3 in a UDP datagram.
 pub(super) fn over_udp(bytes: &[u8], at: usize) -> Option<Found> {
     const CONTROL: u16 = 0x8000;
     const HAS_LENGTH: u16 = 0x4000;
@@ -31,7 +31,7 @@ pub(super) fn over_udp(bytes: &[u8], at: usize) -> Option<Found> {
     }
 }
 
-/// An L2TPv3 message on IP itself: session 0 is the control connection's.
+/// Finds the frame in an L2TPv3 message on IP itself; session 0 is the control connection.
 pub(super) fn over_ip(bytes: &[u8], at: usize) -> Option<Found> {
     match be32(bytes, at)? {
         0 => None,
@@ -39,8 +39,8 @@ pub(super) fn over_ip(bytes: &[u8], at: usize) -> Option<Found> {
     }
 }
 
-/// A frame after the session of L2TPv3. The peers agreed on the length of a cookie (0, 4 or 8 bytes) and on a sublayer (0 or
-/// 4) when they set the session up: the first place where what Ethernet carries is announced.
+/// Finds the frame after the L2TPv3 session number. The peers agree on the length of a cookie (0, 4 or 8 bytes) and of
+/// a sublayer (0 or 4) at set-up, so the first position with a plausible Ethernet header is taken.
 fn pseudowire(bytes: &[u8], at: usize) -> Option<Found> {
     [0, 4, 8, 12]
         .into_iter()
@@ -49,7 +49,7 @@ fn pseudowire(bytes: &[u8], at: usize) -> Option<Found> {
         .and_then(|frame| link::ethernet(bytes, frame))
 }
 
-/// A frame that a wireless sniffer or a router's mirror sends (TaZmen sniffer protocol).
+/// Finds the frame that a wireless sniffer or a router's mirror sends (TaZmen sniffer protocol).
 pub(super) fn sniffed(bytes: &[u8], at: usize) -> Option<Found> {
     const VERSION: u8 = 1;
     const HEADER_BYTES: usize = 4;
@@ -82,7 +82,7 @@ pub(super) fn sniffed(bytes: &[u8], at: usize) -> Option<Found> {
     }
 }
 
-/// A frame between an access point and its controller; the keys of DTLS and fragments are not looked into.
+/// Finds the frame between an access point and its controller; messages under DTLS and fragments are skipped.
 pub(super) fn access_point(bytes: &[u8], at: usize) -> Option<Found> {
     const NATIVE: u32 = 0x0100;
     const FRAGMENT: u32 = 0x0080;

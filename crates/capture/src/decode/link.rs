@@ -1,17 +1,17 @@
-//! Link layers: where in a frame the IP header begins.
+//! Link layers: where the IP header begins in a frame.
 
 use crate::bytes::{ByteOrder, be16, be32};
 use crate::link_type::LinkType;
 use crate::unread::Unread;
 
-/// Network layer: what follows the link layer.
+/// What follows the link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// An IP header, at this offset.
     Ip(usize),
-    /// Something else.
+    /// Another protocol.
     NotIp(Unread),
-    /// The frame ends within its link header, or the link type is not known here.
+    /// The frame ends within its link header, or the link type is unknown.
     Unreadable,
 }
 
@@ -21,12 +21,12 @@ mod ethertype {
     pub(super) const TRANSPARENT_ETHERNET: u16 = 0x6558;
     pub(super) const VLAN: u16 = 0x8100;
     pub(super) const PROVIDER_VLAN: u16 = 0x88a8;
-    /// Q-in-Q before IEEE 802.1ad gave it a number of its own.
+    /// Q-in-Q before IEEE 802.1ad assigned a number to it.
     pub(super) const OLD_PROVIDER_VLANS: std::ops::RangeInclusive<u16> = 0x9100..=0x9300;
     pub(super) const MPLS: u16 = 0x8847;
     pub(super) const MPLS_UPSTREAM: u16 = 0x8848;
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
-    /// IEEE 802.1ah: a frame of a customer in one of a provider.
+    /// IEEE 802.1ah: a customer's frame in a provider's.
     pub(super) const PROVIDER_BACKBONE: u16 = 0x88e7;
     /// IEEE 802.1AE.
     pub(super) const MAC_SECURITY: u16 = 0x88e5;
@@ -49,7 +49,7 @@ const VLAN_TAG_BYTES: usize = 4;
 const MPLS_LABEL_BYTES: usize = 4;
 const PPPOE_BYTES: usize = 6;
 
-/// Walks the link layers of a frame whose first header, of this type, begins at `at`.
+/// Skips the link layers of a frame; its first header, of this type, begins at `at`.
 pub(super) fn network_layer(link: LinkType, bytes: &[u8], at: usize) -> Found {
     walk(link, bytes, at).unwrap_or(Found::Unreadable)
 }
@@ -86,7 +86,7 @@ fn walk(link: LinkType, bytes: &[u8], at: usize) -> Option<Found> {
     }
 }
 
-/// A frame of some link type within a header that names the type: where it begins, or nothing.
+/// A frame in a header that names its link type: the type, and where the frame begins; `None` for other frames.
 pub(super) fn wrapped(link: LinkType, bytes: &[u8]) -> Option<(LinkType, usize)> {
     let order = ByteOrder::Little;
     let u32_at = |at: usize| order.u32_at(bytes, at);
@@ -120,7 +120,7 @@ fn endace(bytes: &[u8]) -> Option<(LinkType, usize)> {
         at += EXTENSION_BYTES;
     }
     match kind & !MORE {
-        // Ethernet, by who captured it: two bytes of offset and padding before the frame
+        // Ethernet from several kinds of cards: two bytes of offset and padding before the frame
         2 | 11 | 16 | 20 => Some((LinkType::ETHERNET, at + 2)),
         22 => Some((LinkType::IPV4, at)),
         23 => Some((LinkType::IPV6, at)),
@@ -128,7 +128,7 @@ fn endace(bytes: &[u8]) -> Option<(LinkType, usize)> {
     }
 }
 
-/// Access and frame control, two addresses, and a route where the source's first bit says so.
+/// Access and frame control, two addresses, and a route if the source's first bit is set.
 fn token_ring(bytes: &[u8], at: usize) -> Option<Found> {
     const HEADER_BYTES: usize = 14;
     let is_routed = bytes.get(at + 8)? & 0x80 != 0;
@@ -139,13 +139,13 @@ fn token_ring(bytes: &[u8], at: usize) -> Option<Found> {
     after_ethertype(bytes, 0, at + HEADER_BYTES + route_bytes)
 }
 
-/// Packets that netfilter logged: an address family, then attributes in the byte order of the host, the packet
-/// one of them.
+/// Packets logged by netfilter: an address family, then attributes in the host's byte order, one of which is the
+/// packet.
 fn netfilter_log(bytes: &[u8], at: usize) -> Option<Found> {
     const PAYLOAD: u16 = 9;
     const HEADER_BYTES: usize = 4;
     let mut at = at + HEADER_BYTES;
-    // Attributes are shorter than 256 bytes but for the payload, so one order makes the first one impossibly long.
+    // Attributes except the payload are shorter than 256 bytes, so the wrong order makes the first one impossibly long.
     let little = ByteOrder::Little.u16_at(bytes, at)?;
     let order = match little.swap_bytes() < little {
         true => ByteOrder::Big,
@@ -165,7 +165,7 @@ pub(super) fn ethernet(bytes: &[u8], at: usize) -> Option<Found> {
     after_ethertype(bytes, be16(bytes, at + 12)?, at + ETHERNET_BYTES)
 }
 
-/// Follow an EtherType announced at `at`. Each turn moves `at` on, so the loop ends with the frame.
+/// Follows an EtherType announced at `at`. Each turn advances `at`, so the loop ends with the frame.
 pub(super) fn after_ethertype(bytes: &[u8], mut kind: u16, mut at: usize) -> Option<Found> {
     loop {
         match kind {
@@ -215,15 +215,15 @@ pub(super) fn after_ethertype(bytes: &[u8], mut kind: u16, mut at: usize) -> Opt
     }
 }
 
-/// A header between an Ethernet header and what it carries: the EtherType after it, and its length. `None` inside
-/// where the EtherType announces none that is known.
+/// A header between an Ethernet header and its payload: the EtherType after it, and its length. The inner value is
+/// `None` if the EtherType announces no known header.
 fn tag(bytes: &[u8], kind: u16, at: usize) -> Option<Option<(u16, usize)>> {
-    // a header that ends with an EtherType, so long with it
+    // length of a header that ends with an EtherType, including it
     let before_ethertype =
         |header_bytes: usize| Some((be16(bytes, at + header_bytes - 2)?, header_bytes));
     Some(Some(match kind {
         ethertype::TRANSPARENT_ETHERNET => before_ethertype(ETHERNET_BYTES)?,
-        // what it holds after its own four or two bytes is a whole frame
+        // a whole frame follows its own four or two bytes
         ethertype::PROVIDER_BACKBONE => before_ethertype(4 + ETHERNET_BYTES)?,
         ethertype::CISCO_FABRIC_PATH => before_ethertype(2 + ETHERNET_BYTES)?,
         ethertype::VN_TAG | ethertype::REDUNDANT_RING => before_ethertype(6)?,
@@ -242,7 +242,7 @@ fn tag(bytes: &[u8], kind: u16, at: usize) -> Option<Option<(u16, usize)>> {
     }))
 }
 
-/// The EtherType of what follows a network service header, and the header's length (RFC 8300, section 2.2).
+/// The EtherType of the payload of a network service header, and the header's length (RFC 8300, section 2.2).
 fn service_header(bytes: &[u8], at: usize) -> Option<Option<(u16, usize)>> {
     let words = usize::from(be16(bytes, at)? & 0x3f);
     let inner = next_protocol(*bytes.get(at + 3)?);
@@ -266,15 +266,15 @@ pub(super) fn labels(bytes: &[u8], at: usize) -> Option<Found> {
     after_ethertype(bytes, ethertype::MPLS, at)
 }
 
-/// The contents that an IEEE 802.2 header announces.
+/// The contents announced by an IEEE 802.2 header.
 enum SubnetworkAccess {
     EtherType(u16),
     Ip,
-    /// The destination's access point.
+    /// Contents for this destination access point.
     Other(u8),
 }
 
-/// The IEEE 802.2 header in a frame with a length.
+/// Parses the IEEE 802.2 header in a frame with a length.
 fn subnetwork_access(bytes: &[u8], at: usize) -> Option<SubnetworkAccess> {
     const IP: [u8; 3] = [0x06, 0x06, 0x03];
     let header = bytes.get(at..at + 3)?;
@@ -284,10 +284,10 @@ fn subnetwork_access(bytes: &[u8], at: usize) -> Option<SubnetworkAccess> {
     if header != [0xaa, 0xaa, 0x03] {
         return Some(SubnetworkAccess::Other(header[0]));
     }
-    // of Ethernet's types (RFC 1042), also over bridges (0x0000f8)
+    // Ethernet's types (RFC 1042), also over bridges (0x0000f8)
     let is_ethernet = matches!(bytes.get(at + 3..at + 6)?, [0, 0, 0 | 0xf8]);
     let kind = be16(bytes, at + 6)?;
-    // A length here would make the loop read lengths for ever; only EtherTypes are meant.
+    // Only EtherTypes are valid here: a length would make the loop parse lengths for ever.
     Some(match is_ethernet && kind > ethertype::LARGEST_LENGTH {
         true => SubnetworkAccess::EtherType(kind),
         false => SubnetworkAccess::Other(header[0]),
@@ -300,9 +300,9 @@ enum Inside {
     Other,
 }
 
-/// The end of a label stack. MPLS does not say what it carries: an IP header begins with its version, a pseudowire's
-/// control word with zero (RFC 4385), and an Ethernet pseudowire without control word with an address, whose first
-/// digit may be any of these.
+/// The end of a label stack. MPLS does not name its payload. An IP header begins with its version, and a pseudowire's
+/// control word with zero (RFC 4385); an Ethernet pseudowire without control word begins with an address, which can
+/// have any first digit.
 fn mpls(bytes: &[u8], mut at: usize) -> Option<Inside> {
     const CONTROL_WORD_BYTES: usize = 4;
     loop {
@@ -322,7 +322,8 @@ fn mpls(bytes: &[u8], mut at: usize) -> Option<Inside> {
     })
 }
 
-/// True if an Ethernet header at `at` announces what Ethernet carries most, and IP's own header follows where it does.
+/// True if an Ethernet header at `at` announces one of Ethernet's most frequent payloads, followed by a matching IP
+/// header if that is IP.
 pub(super) fn looks_like_ethernet(bytes: &[u8], at: usize) -> bool {
     const ARP: u16 = 0x0806;
     let kind = be16(bytes, at + 12);
@@ -341,8 +342,8 @@ pub(super) fn looks_like_ethernet(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// A PPP frame at `at`, with or without HDLC address and control, its protocol field compressed or
-/// not (RFC 1661, 1662).
+/// A PPP frame at `at`, with or without HDLC address and control, and with or without a compressed protocol field (RFC
+/// 1661, 1662).
 pub(super) fn ppp(bytes: &[u8], mut at: usize) -> Option<Found> {
     const IPV4: u16 = 0x0021;
     const IPV6: u16 = 0x0057;
@@ -366,8 +367,8 @@ pub(super) fn ppp(bytes: &[u8], mut at: usize) -> Option<Found> {
     }
 }
 
-/// An address family in the byte order of the capturing host, which may not be that of the file; the
-/// number for IPv6 differs between systems. All are below 256, so one of the two ends tells.
+/// An address family in the byte order of the capturing host, which may differ from that of the file. The number for
+/// IPv6 differs between systems. All are below 256, so one of the two orders is plausible.
 fn loopback(bytes: &[u8], at: usize) -> Option<Found> {
     let family: [u8; 4] = *bytes.get(at..)?.first_chunk()?;
     let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));

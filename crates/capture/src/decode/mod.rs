@@ -1,7 +1,7 @@
-//! From a frame to its IP and transport headers.
+//! Decoding of a frame to its IP and transport headers.
 //!
-//! A frame is read in place; what is found is copied out, and the payload is told as a place in the
-//! frame, so that the reader may go on before the frame is let go.
+//! A frame is parsed in place and its fields are copied; the payload is stored as a position in the frame, so that the
+//! reader may advance before the frame is released.
 
 mod carried;
 mod internet;
@@ -23,7 +23,7 @@ use crate::packet::{Network, Packet, Transport};
 use crate::unread::Unread;
 pub(crate) use wireless::{Transmission, transmission};
 
-/// A captured frame and what is to be done with it.
+/// A captured frame and how to decode it.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) bytes: &'a [u8],
@@ -32,7 +32,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) tunnel_levels: u8,
 }
 
-/// A decoded frame. `transport` has empty payloads: [`Decoded::transport`] fills them in.
+/// A decoded frame. `transport` has empty payloads; [`Decoded::transport`] fills them in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoded {
     pub(crate) network: Option<Network>,
@@ -40,23 +40,23 @@ pub(crate) struct Decoded {
     /// Where the captured payload is in the frame.
     payload_at: u32,
     payload_captured: u32,
-    /// Where the outermost IP header begins: before it is the link header.
+    /// Where the outermost IP header begins, after the link header.
     pub(crate) link_bytes: u32,
     /// Where the innermost decoded IP header begins, and what follows it.
     pub(crate) network_at: u32,
     pub(crate) transport_at: u32,
     /// Where the transport header ends, as far as it was captured.
     pub(crate) transport_end: u32,
-    /// The protocol or the damage in the way, of a frame without an IP header that can be read.
+    /// For a frame without a readable IP header: the protocol or the damage that prevents reading.
     pub(crate) unread: Option<Unread>,
-    /// Where the 802.11 header begins, of a frame that has one.
+    /// Where the 802.11 header begins, if there is one.
     pub(crate) radio_at: Option<u32>,
-    /// Where the next frame of an aggregate (A-MSDU) begins; 0 where there is none.
+    /// Where the next frame of an aggregate (A-MSDU) begins; 0 if there is none.
     pub(crate) next_at: u32,
 }
 
 impl Decoded {
-    /// A frame without an IP header that can be read.
+    /// A frame without a readable IP header.
     const fn without_network(transport: Transport<'static>) -> Self {
         Self {
             network: None,
@@ -84,12 +84,12 @@ impl Decoded {
         }
     }
 
-    /// True if the frame carries data of hosts, whether or not it can be read.
+    /// True if the frame carries hosts' data, whether or not it can be read.
     pub(crate) fn is_data(&self) -> bool {
         self.network.is_some() || self.unread == Some(Unread::WirelessEncrypted)
     }
 
-    /// The contents that were not read; `None` where a transport header was, or a fragment of a packet.
+    /// The contents that were not read; `None` if there was a transport header, or a fragment of a packet.
     pub(crate) fn unread(&self) -> Option<Unread> {
         match (self.unread, &self.transport) {
             (Some(unread), _) => Some(unread),
@@ -99,7 +99,7 @@ impl Decoded {
         }
     }
 
-    /// The transport, its payload borrowed from the frame that was decoded.
+    /// The transport, with its payload borrowed from the decoded frame.
     #[inline(always)]
     pub(crate) fn transport<'a>(&self, frame: &'a [u8]) -> Transport<'a> {
         let start = self.payload_at as usize;
@@ -137,7 +137,7 @@ impl Decoded {
 #[inline(always)]
 pub(crate) fn decode(link: LinkType, frame: Frame<'_>) -> Decoded {
     const LINK_BYTES: usize = 14;
-    // Most frames of most captures: spare them the walk over link layers.
+    // Most frames of most captures skip the general parsing of link layers.
     if link == LinkType::ETHERNET && frame.bytes.get(12..15) == Some(&[0x08, 0x00, 0x45]) {
         return internet::ipv4(frame, LINK_BYTES, LINK_BYTES, 0);
     }
@@ -149,7 +149,7 @@ fn decode_any(link: LinkType, frame: Frame<'_>) -> Decoded {
     decode_from(link, frame, at)
 }
 
-/// Decodes a frame whose first header, of this link type, begins at `at`.
+/// Decodes a frame from the header of this link type at `at`.
 fn decode_from(link: LinkType, frame: Frame<'_>, at: usize) -> Decoded {
     if !link.is_wireless() {
         return network(frame, link::network_layer(link, frame.bytes, at));
@@ -164,7 +164,7 @@ fn decode_from(link: LinkType, frame: Frame<'_>, at: usize) -> Decoded {
     }
 }
 
-/// The next frame of an aggregate, of which `decoded` is the one before.
+/// Decodes the frame of an aggregate that follows `decoded`.
 pub(crate) fn decode_next(frame: Frame<'_>, decoded: &Decoded) -> Option<Decoded> {
     let at = (decoded.next_at != 0).then_some(decoded.next_at as usize)?;
     let (found, next_at) = wireless::subframe(frame.bytes, at)?;
@@ -183,17 +183,17 @@ fn network(frame: Frame<'_>, found: link::Found) -> Decoded {
     }
 }
 
-/// Decodes one frame that did not come out of a capture file.
+/// Decodes one frame that is not from a capture file.
 ///
-/// `wire_bytes` is the length of the frame on its link, which may exceed what `bytes` holds of it;
-/// `tunnel_levels` is how many tunnel headers to unwrap. Time, index and interface are 0.
+/// `wire_bytes` is the length of the frame on its link, which may exceed `bytes`; `tunnel_levels` is how many tunnel
+/// headers to unwrap. Time, index and interface are 0.
 pub fn decode_frame(
     link: LinkType,
     bytes: &[u8],
     wire_bytes: u32,
     tunnel_levels: u8,
 ) -> Packet<'_> {
-    // Positions in a frame are kept in 32 bits.
+    // Positions in a frame are stored in 32 bits.
     let bytes = &bytes[..bytes.len().min(crate::format::LARGEST_FRAME_BYTES as usize)];
     let decoded = decode(
         link,

@@ -11,17 +11,17 @@ mod kind {
     pub(super) const SACK_PERMITTED: u8 = 4;
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
-    /// Accurate ECN, beginning with the bytes marked ECT(0) or with those marked ECT(1) (RFC 9768).
+    /// Accurate ECN, with either the bytes marked ECT(0) or those marked ECT(1) first (RFC 9768).
     pub(super) const ACCURATE_ECN_0: u8 = 172;
     pub(super) const ACCURATE_ECN_1: u8 = 174;
-    /// Shared by experiments (RFC 6994): 16 bits say which.
+    /// Shared by experiments (RFC 6994): 16 bits identify one.
     pub(super) const EXPERIMENT: u8 = 254;
 }
 
-/// A window scale above this is to be taken for it (RFC 7323, section 2.3).
+/// A larger window scale is interpreted as this one (RFC 7323, section 2.3).
 const LARGEST_WINDOW_SCALE: u8 = 14;
 
-/// Reads the options between the fixed header and the payload; stops at the first malformed one.
+/// Parses the options between the fixed header and the payload; stops at the first malformed one.
 #[inline(always)]
 pub(super) fn parse(bytes: &[u8]) -> TcpOptions {
     // The options of all but the first packets of most connections.
@@ -71,9 +71,9 @@ fn note(options: &mut TcpOptions, kind: u8, value: &[u8]) {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             options.timestamps = Some((value, u32::from_be_bytes([e0, e1, e2, e3])));
         }
-        // three counters of 24 bits, CE in the middle; as many are sent as there is room for
+        // three counters of 24 bits, CE in the middle; as many are present as there is room for
         (kind::ACCURATE_ECN_0 | kind::ACCURATE_ECN_1, &[_, _, _, a, b, c, ..])
-        // the same while it was an experiment: Linux with L4S patches sends these
+        // the same as an experiment: Linux with L4S patches sends these
         | (kind::EXPERIMENT, &[0xac, 0xc0 | 0xc1, _, _, _, a, b, c, ..]) => {
             options.ce_bytes = Some(u32::from_be_bytes([0, a, b, c]));
         }
@@ -84,7 +84,7 @@ fn note(options: &mut TcpOptions, kind: u8, value: &[u8]) {
                 };
                 *place = (edge(0), edge(4));
             }
-            // Forty bytes of options hold four blocks at most.
+            // Forty bytes of options have room for four blocks at most.
             options.sack_blocks = (blocks.len() / 8).min(options.sack.len()) as u8;
         }
         _ => {}

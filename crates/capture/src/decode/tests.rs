@@ -60,7 +60,7 @@ fn tags_of_any_standing_are_stepped_over() {
         ETHERNET,
         &tagged(0x88a8, &[tag(0x88a8), tag(0x8100), tag(0x0800)]),
     );
-    // A tag that ends the frame.
+    // A frame that ends with a tag.
     assert_eq!(
         decoded(ETHERNET, &ethernet(0x8100, &[0, 1])).transport,
         Transport::Undecodable
@@ -105,7 +105,7 @@ fn an_mpls_stack_leads_to_ip_or_to_a_pseudowire() {
 }
 
 #[test]
-fn a_pseudowire_without_a_control_word_is_told_from_ip_whatever_its_address_begins_with() {
+fn a_pseudowire_without_a_control_word_is_distinguished_from_ip_for_any_address() {
     let label = [0, 0, 0x11, 0x40];
     for first in [0x00, 0x02, 0x40, 0x64, 0xfc] {
         let mut inner = frame();
@@ -552,7 +552,7 @@ fn bytes_marked_by_congestion_are_read_from_the_accurate_ecn_option() {
             ce_bytes(&join(&[&[kind, 11], &counters, &[1]])),
             Some(0x02_0304)
         );
-        // without the counters that did not change
+        // without the unchanged counters
         assert_eq!(ce_bytes(&[kind, 5, 0, 0, 1, 1, 1, 1]), None);
     }
     let experiment = [254, 13, 0xac, 0xc1];

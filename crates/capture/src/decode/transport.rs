@@ -10,7 +10,7 @@ pub(super) const UDP_BYTES: usize = 8;
 const ICMP_BYTES: usize = 4;
 
 /// The captured part of an IP packet, from the transport header on. Bytes beyond the IP packet (padding of short
-/// Ethernet frames, the frame check sequence) are not part of it.
+/// Ethernet frames, the frame check sequence) are excluded.
 #[inline(always)]
 fn captured<'a>(frame: Frame<'a>, carried: &Carried) -> &'a [u8] {
     let end = carried.end.min(frame.bytes.len());
@@ -73,7 +73,7 @@ pub(super) fn udp(frame: Frame<'_>, carried: Carried) -> Decoded {
     let destination_port = u16::from_be_bytes([header[2], header[3]]);
     let carried_bytes = carried.end - carried.at;
     let stated_bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    // 0 in a jumbogram (RFC 2675); more than the packet carries in the first of its fragments.
+    // 0 in a jumbogram (RFC 2675); more than the packet's payload in the first fragment.
     let datagram_bytes = match stated_bytes {
         UDP_BYTES.. => stated_bytes.min(carried_bytes),
         _ => carried_bytes,

@@ -1,5 +1,5 @@
-//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348) and VXLAN-GPE, Geneve (RFC 8926), IP in IP (RFC 2003, 4213), GTP-U of
-//! mobile networks (3GPP TS 29.281), L2TP, EtherIP (RFC 3378), MPLS in IP (RFC 4023) and in UDP (RFC 7510), Teredo
+//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348) and VXLAN-GPE, Geneve (RFC 8926), IP in IP (RFC 2003, 4213), GTP-U
+//! of mobile networks (3GPP TS 29.281), L2TP, EtherIP (RFC 3378), MPLS in IP (RFC 4023) and in UDP (RFC 7510), Teredo
 //! (RFC 4380), LISP (RFC 9300), CAPWAP of wireless controllers (RFC 5415), TZSP of mirrors.
 
 use super::carried::{Carried, protocol};
@@ -10,8 +10,8 @@ use super::{Decoded, Frame, internet};
 use crate::bytes::be16;
 use crate::packet::Transport;
 
-/// Where an IP protocol that is a tunnel leads; the protocol itself where tunnels are not to be
-/// unwrapped this deep, or where no IP header is found in it.
+/// Unwraps an IP protocol that is a tunnel. Returns the protocol itself if tunnels shall not be unwrapped to this
+/// depth, or if no IP header is found inside.
 pub(super) fn unwrap_protocol(frame: Frame<'_>, carried: Carried) -> Decoded {
     let outer = carried.decoded(Transport::OtherProtocol(carried.protocol));
     if carried.network.tunnel_depth >= frame.tunnel_levels {
@@ -27,11 +27,11 @@ pub(super) fn unwrap_protocol(frame: Frame<'_>, carried: Carried) -> Decoded {
     inside(frame, &carried, found).unwrap_or(outer)
 }
 
-/// The packet in a UDP datagram to a tunnel's port, if that is to be unwrapped and holds an IP packet.
+/// Unwraps the packet in a UDP datagram to a tunnel's port, if that is requested and it contains an IP packet.
 #[inline(always)]
 pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded> {
     const VXLAN: u16 = 4789;
-    /// Linux's default from before the port was assigned, still that of several overlay networks.
+    /// Linux's default from before the port was assigned, still used by several overlay networks.
     const VXLAN_LINUX: u16 = 8472;
     const GENEVE: u16 = 6081;
     const GTP_U: u16 = 2152;
@@ -59,7 +59,7 @@ pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded>
         LISP => locator_separation,
         CAPWAP_DATA => layer_two::access_point,
         TEREDO => teredo,
-        // what answers is sent from the tunnel's port to any
+        // answers go from the tunnel's port to any port
         _ => match source {
             L2TP => layer_two::over_udp,
             CAPWAP_DATA => layer_two::access_point,
@@ -73,7 +73,7 @@ pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded>
     inside(frame, carried, parse(frame.bytes, carried.at + UDP_BYTES))
 }
 
-/// The tunnel's inside, if an IP header can be read there. The outer packet's end bounds it.
+/// Decodes the inside of a tunnel, if an IP header is found there. The outer packet's end bounds it.
 fn inside(frame: Frame<'_>, carried: &Carried, found: Option<Found>) -> Option<Decoded> {
     let Some(Found::Ip(at)) = found else {
         return None;
@@ -99,8 +99,8 @@ fn inside(frame: Frame<'_>, carried: &Carried, found: Option<Found>) -> Option<D
 fn virtual_lan(bytes: &[u8], at: usize) -> Option<Found> {
     const GROUP_POLICY: u8 = 0x80;
     let header = bytes.get(at..at + 8)?;
-    // The flag that says "the network identifier is valid", and the one of group policies, which has two bytes; all
-    // else that is reserved is zero.
+    // The flag "the network identifier is valid", and the flag of group policies, which has two bytes of its own; all
+    // other reserved bits are zero.
     let has_group = header[0] & GROUP_POLICY != 0;
     let is_plain = header[1..4] == [0, 0, 0];
     if header[0] & !GROUP_POLICY != 0x08 || !(has_group || is_plain) || header[7] != 0 {
@@ -109,7 +109,7 @@ fn virtual_lan(bytes: &[u8], at: usize) -> Option<Found> {
     link::ethernet(bytes, at + 8)
 }
 
-/// VXLAN whose header names what it carries (draft-ietf-nvo3-vxlan-gpe).
+/// VXLAN with a header that names its payload (draft-ietf-nvo3-vxlan-gpe).
 fn virtual_lan_extended(bytes: &[u8], at: usize) -> Option<Found> {
     const NAMES_PROTOCOL: u8 = 0x04;
     let header = bytes.get(at..at + 8)?;
@@ -119,13 +119,13 @@ fn virtual_lan_extended(bytes: &[u8], at: usize) -> Option<Found> {
     link::after_ethertype(bytes, link::next_protocol(header[3])?, at + 8)
 }
 
-/// An IP packet between the sites of a locator/identifier separation (RFC 9300, section 5).
+/// An IP packet between sites with locator/identifier separation (RFC 9300, section 5).
 fn locator_separation(bytes: &[u8], at: usize) -> Option<Found> {
     const HEADER_BYTES: usize = 8;
     internet_at(bytes, at + HEADER_BYTES)
 }
 
-/// IPv6 over UDP, with an authentication and the sender's address before it, or without (RFC 4380, section 5.1.1).
+/// IPv6 over UDP, optionally preceded by an authentication and the sender's address (RFC 4380, section 5.1.1).
 fn teredo(bytes: &[u8], mut at: usize) -> Option<Found> {
     const AUTHENTICATION: u16 = 1;
     const ORIGIN: u16 = 0;
@@ -140,7 +140,7 @@ fn teredo(bytes: &[u8], mut at: usize) -> Option<Found> {
     internet_at(bytes, at)
 }
 
-/// An IP header, if the version says so.
+/// An IP header, if the version field is valid.
 fn internet_at(bytes: &[u8], at: usize) -> Option<Found> {
     let version = bytes.get(at)? >> 4;
     matches!(version, 4 | 6).then_some(Found::Ip(at))
@@ -161,10 +161,10 @@ fn generic_encapsulation(bytes: &[u8], at: usize) -> Option<Found> {
 fn user_plane(bytes: &[u8], at: usize) -> Option<Found> {
     const USER_DATA: u8 = 255;
     const FIXED_BYTES: usize = 8;
-    /// Sequence number, N-PDU number and the type of the first extension header: there if any of their flags is set.
+    /// Sequence number, N-PDU number and the type of the first extension header: present if any of their flags is set.
     const OPTIONAL_BYTES: usize = 4;
     let header = bytes.get(at..at + FIXED_BYTES)?;
-    // version 1 of the protocol that carries users
+    // version 1 of the user-plane protocol
     if header[0] >> 4 != 0b0011 || header[1] != USER_DATA {
         return None;
     }
@@ -174,7 +174,7 @@ fn user_plane(bytes: &[u8], at: usize) -> Option<Found> {
     let mut inner = at + FIXED_BYTES + OPTIONAL_BYTES;
     let mut is_extended = header[0] & 0b100 != 0 && *bytes.get(inner - 1)? != 0;
     while is_extended {
-        // in units of four bytes; the last one is the type of the next
+        // in units of four bytes; the last byte is the type of the next header
         let extension_bytes = usize::from(*bytes.get(inner)?) * 4;
         inner += extension_bytes;
         is_extended = extension_bytes > 0 && *bytes.get(inner - 1)? != 0;
@@ -197,7 +197,7 @@ fn generic_routing(bytes: &[u8], at: usize) -> Option<Found> {
     let words = |flag: u16| if flags & flag != 0 { 4 } else { 0 };
     let plain = at + 4 + words(CHECKSUM) + words(KEY) + words(SEQUENCE);
     match (flags & 7, kind) {
-        // Source routes (RFC 1701) went out of use before captures were kept.
+        // Source routes (RFC 1701) are no longer in use.
         (0, _) if flags & ROUTING != 0 => None,
         // Type I has no sequence number and no header of its own.
         (0, ERSPAN) => link::ethernet(bytes, plain + if flags & SEQUENCE != 0 { 8 } else { 0 }),

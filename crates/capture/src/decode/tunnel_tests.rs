@@ -61,7 +61,7 @@ fn mirrored_frames_are_unwrapped_from_erspan() {
     assert_unwraps(&gre(0x0000, 0x88be, 0, &frame()));
     // Type II: a sequence number and a header of eight bytes.
     assert_unwraps(&gre(0x1000, 0x88be, 3, &frame()));
-    // Type III: twelve bytes, eight more if the last bit says so.
+    // Type III: twelve bytes, eight more if the last bit is set.
     assert_unwraps(&gre(0x1000, 0x22eb, 4, &frame()));
     let mut with_subheader = vec![0; 24];
     with_subheader[15] = 1;
@@ -96,7 +96,7 @@ fn packets_of_mobile_users_are_unwrapped_behind_any_of_the_optional_fields() {
         ipv4(17, &udp(2152, &join(&[&head, optional, body])))
     };
     assert_unwraps(&user_plane(0x30, 255, &[], &packet()));
-    // a sequence number, and no extension though there is a place for its type
+    // a sequence number, and no extension although there is a field for its type
     assert_unwraps(&user_plane(0x32, 255, &[0, 7, 0, 0x85], &packet()));
     let extensions = [0, 0, 0, 0x85, 1, 0, 9, 0xc0, 2, 0, 0, 0, 0, 0, 0, 0];
     assert_unwraps(&user_plane(0x34, 255, &extensions, &packet()));
@@ -181,7 +181,7 @@ fn data_on_the_vxlan_port_that_is_not_vxlan_is_udp() {
 #[test]
 fn a_snapshot_length_that_cuts_the_inner_header_says_so() {
     let whole = ethernet(0x0800, &vxlan(4789, &frame()));
-    // Outer headers and VXLAN 50 bytes, inner link 14, inner IP 20: the TCP header is cut.
+    // Outer headers and VXLAN 50 bytes, inner link 14, inner IP 20: the TCP header is truncated.
     let packet = decode_frame(LinkType::ETHERNET, &whole[..96], whole.len() as u32, 1);
     assert_eq!(packet.transport, Transport::Undecodable);
     assert_eq!(packet.network.unwrap().tunnel_depth, 1);
@@ -231,7 +231,7 @@ fn l2tp_of_both_versions_is_unwrapped() {
     assert_unwraps(&over_udp(&with_length, &framed));
     let with_all = [0x4a, 2, 0, 70, 0, 1, 0, 1, 0, 5, 0, 6, 0, 2, 9, 9];
     assert_unwraps(&over_udp(&with_all, &framed));
-    // version 3: a cookie and a sublayer are agreed on, and not announced
+    // version 3: the cookie and the sublayer are negotiated, and not announced
     for before in [0, 4, 8, 12] {
         let inner = join(&[&vec![0; before], &frame()]);
         assert_unwraps(&over_udp(&[0, 3, 0, 0, 0, 0, 0, 9], &inner));

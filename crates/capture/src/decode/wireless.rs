@@ -5,11 +5,11 @@ use crate::bytes::{ByteOrder, be16, be32};
 use crate::link_type::LinkType;
 use crate::unread::Unread;
 
-/// An 802.11 header without quality of service, a fourth address or more.
+/// The shortest 802.11 header, without quality of service or a fourth address.
 const LEAST_HEADER_BYTES: usize = 24;
 const PROTECTED: u8 = 0x40;
 const RETRY: u8 = 0x08;
-/// A SNAP header for EtherTypes: what the payload of data frames begins with.
+/// A SNAP header for EtherTypes, with which the payload of data frames begins.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 
 /// An 802.11 data frame.
@@ -18,11 +18,11 @@ pub(super) struct Walked {
     pub(super) found: Found,
     /// Where the 802.11 header begins.
     pub(super) header_at: usize,
-    /// Where the next frame of an aggregate (A-MSDU) begins; 0 where there is none.
+    /// Where the next frame of an aggregate (A-MSDU) begins; 0 if there is none.
     pub(super) next_at: usize,
 }
 
-/// A frame of any link type of 802.11; `None` where it ends too early.
+/// Parses a frame of any 802.11 link type; `None` if it ends too early.
 pub(super) fn walk(link: LinkType, bytes: &[u8], at: usize) -> Option<Walked> {
     let (header_at, radio) = match link {
         LinkType::IEEE_802_11 => (at, Radio::default()),
@@ -43,18 +43,18 @@ pub(super) fn walk(link: LinkType, bytes: &[u8], at: usize) -> Option<Walked> {
     frame(bytes, header_at, radio.is_padded)
 }
 
-/// Properties of a frame that radiotap tells.
+/// Properties of a frame from the radiotap header.
 #[derive(Debug, Clone, Copy, Default)]
 struct Radio {
     /// Padded to four bytes between its header and its data.
     is_padded: bool,
-    /// Its check sequence was wrong.
+    /// Its frame check sequence was wrong.
     is_damaged: bool,
 }
 
 const AVS_MAGIC: u32 = 0x8021_1000;
 
-/// <https://www.radiotap.org>: the length, and of the flags what changes how the frame is read.
+/// Parses <https://www.radiotap.org>: the header's length, and the flags that affect parsing.
 fn radiotap(bytes: &[u8]) -> Option<(usize, Radio)> {
     const TIME: u32 = 1;
     const FLAGS: u32 = 2;
@@ -84,7 +84,7 @@ fn radiotap(bytes: &[u8]) -> Option<(usize, Radio)> {
     Some((header_bytes, radio))
 }
 
-/// A header whose own length is in the byte order of who captured.
+/// A header with its length in the byte order of the capturing host.
 fn prism(bytes: &[u8], at: usize) -> Option<usize> {
     let stated = bytes.get(at + 4..at + 8)?.first_chunk()?;
     let header_bytes = u32::from_be_bytes(*stated).min(u32::from_le_bytes(*stated));
@@ -157,8 +157,8 @@ fn frame(bytes: &[u8], at: usize, is_padded: bool) -> Option<Walked> {
     })
 }
 
-/// Where the data begins. Hosts that decrypt leave the bit set that says "encrypted", and some the numbers of the
-/// encryption before the data: four bytes of WEP, eight of what came after it.
+/// Where the data begins. Hosts that decrypt keep the "encrypted" bit set, and some keep the encryption header before
+/// the data: four bytes for WEP, eight for its successors.
 fn in_the_clear(
     bytes: &[u8],
     body: usize,
@@ -187,7 +187,7 @@ pub(super) fn subframe(bytes: &[u8], at: usize) -> Option<(Found, usize)> {
     let length = usize::from(be16(bytes, at + 12)?);
     let found = link::after_ethertype(bytes, 0, at + SUBFRAME_BYTES)?;
     let next_at = at + (SUBFRAME_BYTES + length).next_multiple_of(4);
-    // what is left is at least a header, and a length of nothing ends the aggregate
+    // the remainder has room for a header, and a length of zero ends the aggregate
     let has_next = length > 0
         && bytes
             .get(next_at + SUBFRAME_BYTES..)
@@ -195,16 +195,16 @@ pub(super) fn subframe(bytes: &[u8], at: usize) -> Option<(Found, usize)> {
     Some((found, if has_next { next_at } else { 0 }))
 }
 
-/// Fields that tell a frame that a station sent once more (link-layer retry) from a new one.
+/// Fields that distinguish a link-layer retry of a frame from a new frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transmission {
-    /// The stations of the frame: its addresses.
+    /// The addresses of the frame.
     pub(crate) stations: [u8; 18],
     pub(crate) sequence_control: u16,
     pub(crate) is_retry: bool,
 }
 
-/// The transmission whose 802.11 header begins at `at`.
+/// Parses the identity of the transmission from the 802.11 header at `at`.
 pub(crate) fn transmission(bytes: &[u8], at: usize) -> Option<Transmission> {
     let header = bytes.get(at..)?.first_chunk::<LEAST_HEADER_BYTES>()?;
     Some(Transmission {

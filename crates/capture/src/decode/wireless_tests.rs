@@ -9,7 +9,7 @@ const BARE: LinkType = LinkType::IEEE_802_11;
 const SNAP: [u8; 8] = [0xaa, 0xaa, 0x03, 0, 0, 0, 8, 0];
 const QUALITY_OF_SERVICE: u8 = 0x88;
 
-/// A data frame to an access point, with flags, a sequence number and what the subtype adds to the header.
+/// A data frame to an access point, with flags, a sequence number and the subtype's additional header fields.
 fn wireless(subtype: u8, flags: u8, number: u16, extra: &[u8], body: &[u8]) -> Vec<u8> {
     let control = [subtype, 1 | flags, 0, 0];
     let addresses = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 3]].concat();
@@ -64,7 +64,7 @@ fn data_is_found_behind_every_header() {
 
 #[test]
 fn radiotap_says_where_the_data_is_padded_and_which_frames_are_damaged() {
-    // two words of what is present, a time, then the flags
+    // two words of presence bits, a time, then the flags
     let radiotap = |flags: u8| {
         let head = [0, 0, 25, 0, 3, 0, 0, 0x80, 0, 0, 0, 0];
         join(&[&head, &[0; 12], &[flags]])
@@ -148,7 +148,7 @@ fn a_frame_that_the_link_sent_once_more_is_no_new_packet() {
     let sent = |flags: u8, number: u16| wireless(0x08, flags, number, &[], &body);
     let first = sent(0, 7);
     let retry = sent(RETRY, 7);
-    // TCP's own retransmission goes in a frame of another number; and so does a retry whose first try was not captured
+    // TCP's own retransmission has another frame number, and so does a retry if the first attempt was not captured
     let (other, unseen) = (sent(0, 8), sent(RETRY, 9));
     let frames = [
         (0, &first[..]),

@@ -1,21 +1,21 @@
-//! Frames that a wireless station sent once more because it got no acknowledgment.
+//! Frames that a wireless station retransmitted because they were not acknowledged.
 
 use crate::decode::{Transmission, transmission};
 
 use super::hash;
 
-/// Stations retry within milliseconds, and number 4096 frames before a number comes again.
+/// Stations retry within milliseconds, and a frame number repeats only after 4096 frames.
 const LONGEST_NS: u64 = 500_000_000;
 const PLACES: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Seen {
-    /// Hash of stations and sequence number; 0 where nothing was seen.
+    /// Hash of stations and sequence number; 0 if empty.
     frame: u64,
     time_ns: i64,
 }
 
-/// The last frames of each station, by their numbers. Frames that hold packets of hosts only: it is empty where there are none.
+/// The last frames of each station, by their numbers. Only frames with hosts' packets; allocated on first use.
 #[derive(Default)]
 pub(super) struct LinkRetries {
     seen: Vec<Seen>,

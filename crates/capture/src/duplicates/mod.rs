@@ -1,40 +1,38 @@
-//! Packets that one capture holds twice: `-i any` sees a forwarded packet on each interface it
-//! passes, a mirror (SPAN) port that copies both directions of several ports sees it at each of them.
+//! Packets that one capture contains twice: `-i any` captures a forwarded packet on each interface that it passes, and
+//! a mirror (SPAN) port that copies both directions of several ports captures it at each of them.
 //!
-//! A copy that is taken for a second packet looks like a retransmission; a retransmission that is
-//! taken for a copy hides a loss. The second mistake is worse, so a packet is called a copy only on
-//! proof. Both packets must have the same addresses, ports, IP length and identification, and the
-//! same transport header: sequence and acknowledgment numbers, flags, window, all options. What
-//! routers and offloading change (TTL, DSCP and ECN, checksums, link header) may differ. Then one of
-//! three proofs is needed:
+//! A duplicate mistaken for a second packet looks like a retransmission; a retransmission mistaken for a duplicate
+//! hides a loss. The second error is worse, so a packet counts as a duplicate only with proof. Both packets must have
+//! the same addresses, ports, IP length and identification, and the same transport header: sequence and acknowledgment
+//! numbers, flags, window, all options. Fields that routers and offloading change (TTL, DSCP and ECN, checksums, link
+//! header) may differ. In addition one of these proofs is required:
 //!
-//! 1. **IP identification.** A sender numbers its IPv4 packets; a retransmission is a new packet with
-//!    a new number. Not so where the number is 0 (RFC 6864 frees packets that cannot be fragmented
-//!    from numbering) or where a host uses one number for all, which is found out by watching: see
-//!    [`Numbering`]. The copies are at most [`SAME_NUMBER_NS`] apart; those of other protocols than
-//!    TCP, which test tools send over and over with one number, at most [`TWO_POINTS_NS`].
-//! 2. **Two points.** Without a number (or with IPv6, which has none), the two were captured on
-//!    different interfaces, in different directions, between different link addresses or VLANs, with
-//!    a different TTL or inside and outside a tunnel, at most [`TWO_POINTS_NS`] apart. A
-//!    retransmission passes the same points as its original: Linux moves a connection to another path
-//!    only after a retransmission timeout, which is 200 ms or more.
-//! 3. **No time to retransmit.** Without either, only a segment that carries data, SYN or FIN, whose
-//!    timestamp options are equal, at most [`NO_TIME_NS`] apart. A sender repeats a segment no sooner
-//!    than a round trip after it (fast retransmit, tail-loss probe) or after its timeout. The round
-//!    trip of the fastest networks is about this long, and their losses do not announce themselves
-//!    within one. A queue can push original and repetition together on the way, but only after it
-//!    stalled for the whole timeout, and then their timestamps differ: clocks for them tick every
-//!    10 ms or faster on the systems in use. Repeated pure acknowledgments are *never* called copies
-//!    on this ground: a receiver without SACK sends them back to back, and they mean something.
-//! 4. **A tap that copies.** A SYN is sent again after a second (RFC 6298, section 2), so an equal one at most
-//!    [`TWO_POINTS_NS`] later is a copy, and whatever copied it copies all that these hosts send. Then each packet
-//!    has one copy, not much later than that of the SYN was: the second of two equal ones is it, the third is new.
-//! 5. **A wireless link that repeats.** An 802.11 station that gets no acknowledgment sends the same frame again, with the
-//!    retry bit and the number that the frame had (IEEE 802.11, 10.3.2.14): see [`LinkRetries`]. Each try is one frame of the
-//!    link and all are one packet of TCP.
+//! 1. **IP identification.** A sender numbers its IPv4 packets, and a retransmission is a new packet with a new number.
+//!    This fails if the number is 0 (RFC 6864 does not require one for packets that cannot be fragmented) or if a host
+//!    uses one number for all packets, which is detected by observation: see [`Numbering`]. The duplicates are at most
+//!    [`SAME_NUMBER_NS`] apart; those of other protocols than TCP, of which test tools send many with one number, at
+//!    most [`TWO_POINTS_NS`].
+//! 2. **Two points.** Without a number (or with IPv6, which has none), the two were captured on different interfaces,
+//!    in different directions, between different link addresses or VLANs, with a different TTL or inside and outside a
+//!    tunnel, at most [`TWO_POINTS_NS`] apart. A retransmission passes the same points as its original: Linux moves a
+//!    connection to another path only after a retransmission timeout of 200 ms or more.
+//! 3. **No time to retransmit.** Without either, only for a segment that carries data, SYN or FIN, with equal timestamp
+//!    options, at most [`NO_TIME_NS`] apart. A sender retransmits a segment no sooner than a round trip after it (fast
+//!    retransmit, tail-loss probe) or after its timeout. The fastest networks have about this round trip, and do not
+//!    report losses within one. A queue can move original and retransmission together, but only after it stalled for
+//!    the whole timeout, and then their timestamps differ: timestamp clocks tick every 10 ms or faster on the systems
+//!    in use. Repeated pure acknowledgments are *never* counted as duplicates on this ground: a receiver without SACK
+//!    sends them back to back, and they have a meaning.
+//! 4. **A tap that duplicates.** A SYN is retransmitted after a second (RFC 6298, section 2), so an equal one at most
+//!    [`TWO_POINTS_NS`] later is a duplicate, and the device that made it duplicates all packets of these hosts. Each
+//!    packet then has one duplicate, with a delay not much longer than the SYN's: the second of two equal packets is
+//!    the duplicate, the third is new.
+//! 5. **A wireless retry.** An 802.11 station that receives no acknowledgment sends the same frame again, with the
+//!    retry bit and the same frame number (IEEE 802.11, 10.3.2.14): see [`LinkRetries`]. Each attempt is one frame of
+//!    the link, and all are one packet of TCP.
 //!
-//! Two more kinds of copies are not equal in all of that: those behind address translation ([`translated`]), and super-segments
-//! and their pieces ([`pieces`]).
+//! Two more kinds of duplicates differ in some of these fields: those behind address translation ([`translated`]), and
+//! super-segments and their pieces ([`pieces`]).
 
 mod link_retries;
 mod pieces;
@@ -55,35 +53,35 @@ use pieces::{Piece, Runs};
 use points::{Point, Points};
 use translated::Translations;
 
-/// Half of the shortest retransmission timeout in common use (Linux, 200 ms): a forwarding host's
-/// queues may hold a packet this long between two captures of it.
+/// Half of the shortest common retransmission timeout (Linux, 200 ms): the queues of a forwarding host may delay a
+/// packet this long between its two captures.
 const SAME_NUMBER_NS: u64 = 100_000_000;
 /// Queueing within a host or a switch, well below any timeout.
 const TWO_POINTS_NS: u64 = 10_000_000;
-/// A full-sized frame at 1 Gbit/s takes 12 µs: a mirror port sends copies this closely.
+/// A full-sized frame at 1 Gbit/s takes 12 µs: a mirror port sends duplicates this closely.
 const NO_TIME_NS: u64 = 20_000;
 
-/// Copies come no more than so many times later than that of the SYN: a tap's own queue varies.
+/// Duplicates follow after at most this multiple of the SYN's delay: a tap's own queue varies.
 const MUCH_LATER: u64 = 4;
 
 /// Two packets a set, 64 bytes: one cache line.
 const SETS: usize = 4096;
 const NUMBERINGS: usize = 4096;
 
-/// Recognises copies among the last packets (about 8000).
+/// Detects duplicates among the last packets (about 8000).
 pub(crate) struct Duplicates {
     sets: Box<[Set]>,
     numberings: Box<[Numbering]>,
-    /// How late the copy of a SYN came, by hosts, nanoseconds; 0 where there was none.
+    /// The delay of a SYN's duplicate, by hosts, nanoseconds; 0 if there was none.
     lateness_ns: Box<[u32]>,
     translations: Translations,
     runs: Runs,
     points: Points,
-    /// The capture has copies, so it may have more that are harder to tell.
+    /// The capture has duplicates, so it may have more that are harder to detect.
     has_copies: bool,
-    /// Packets that look like copies of one just before them, and were kept for want of proof.
+    /// Packets that look like duplicates of one just before them, and were kept because proof is missing.
     pub(crate) suspects: u64,
-    /// Frames that a wireless station sent once more.
+    /// Frames that a wireless station retransmitted.
     pub(crate) link_retries: u64,
     wireless: LinkRetries,
 }
@@ -96,9 +94,9 @@ struct Set([Seen; 2]);
 struct Seen {
     /// Hash of addresses, ports and identification.
     identity: u64,
-    /// Hash of the rest that must be equal.
+    /// Hash of the other fields that must be equal.
     content: u64,
-    /// Hash of what tells capture points apart.
+    /// Hash of the fields that differ between points of capture.
     vantage: u64,
     time_ns: i64,
 }
@@ -110,11 +108,11 @@ const NOTHING: Seen = Seen {
     time_ns: i64::MIN,
 };
 
-/// How a pair of hosts uses the IP identification, judged over its packets of one protocol.
+/// How a pair of hosts uses the IP identification, judged by its packets of one protocol.
 ///
-/// Each packet that has the number of another one of the same connection, shortly before, adds
-/// [`Numbering::REUSED`]; each other packet takes one away. Random numbers collide rarely and stay
-/// near 0; a host that uses one number reaches the limit within a few packets, and stays there.
+/// Each packet with the number of another one of the same connection, shortly before, adds [`Numbering::REUSED`]; each
+/// other packet subtracts one. Random numbers collide rarely and stay near 0; a host that uses one number reaches the
+/// limit within a few packets, and stays there.
 #[derive(Clone, Copy)]
 struct Numbering(u8);
 
@@ -123,7 +121,7 @@ impl Numbering {
     const LIMIT: u8 = 32;
 
     #[inline(always)]
-    fn tells_packets_apart(self) -> bool {
+    fn is_conclusive(self) -> bool {
         self.0 < Self::LIMIT
     }
 
@@ -143,13 +141,13 @@ struct Fingerprint {
     content: u64,
     vantage: u64,
     numbered: bool,
-    /// The longest time between two copies that the number proves.
+    /// The longest time between two duplicates that the number proves.
     number_proves_ns: u64,
-    /// A difference in capture point proves a copy.
+    /// A different point of capture proves a duplicate.
     place_proves: bool,
-    /// A difference in time too small to retransmit proves a copy.
-    haste_proves: bool,
-    /// Repeated after a second, and not before.
+    /// A time too short for a retransmission proves a duplicate.
+    short_time_proves: bool,
+    /// A SYN is retransmitted after a second, and not before.
     is_syn: bool,
     is_tcp: bool,
 }
@@ -172,8 +170,8 @@ impl Default for Duplicates {
 }
 
 impl Duplicates {
-    /// True if this packet is a copy of one before it; remembers it otherwise, and gives it the ends that its connection
-    /// was seen with first.
+    /// True if this packet duplicates an earlier one; otherwise remembers it, and sets its addresses to those with
+    /// which its connection was first captured.
     #[inline(always)]
     pub(crate) fn is_copy(&mut self, record: &Record, frame: &[u8], decoded: &mut Decoded) -> bool {
         if let Some(radio_at) = decoded.radio_at
@@ -213,7 +211,7 @@ impl Duplicates {
         true
     }
 
-    /// True for data that was just seen at another point, cut or joined.
+    /// True for data that was just captured at another point, split or coalesced.
     fn is_piece(&mut self, packet: &Fingerprint, record: &Record, decoded: &Decoded) -> bool {
         let Transport::Tcp(segment) = &decoded.transport else {
             return false;
@@ -228,20 +226,20 @@ impl Duplicates {
         segment.payload_bytes > 0 && self.runs.is_copy(&piece, segment)
     }
 
-    /// Add what is known of copies to a summary.
-    pub(crate) fn tell(&self, summary: &mut Summary) {
-        summary.copies = self.points.told();
+    /// Adds what is known of duplicates to a summary.
+    pub(crate) fn add_to(&self, summary: &mut Summary) {
+        summary.copies = self.points.copies();
         summary.translated_connections = self.translations.connections;
         summary.translations = self.translations.named.clone();
     }
 
-    /// The mark of the point at which what this is a copy of was captured.
+    /// The mark of the point where the original of this duplicate was captured.
     #[inline(always)]
     fn check(&mut self, packet: &Fingerprint, time_ns: i64) -> Option<u64> {
         let numbering = &mut self.numberings[packet.hosts as usize % NUMBERINGS];
-        let numbered = packet.numbered && numbering.tells_packets_apart();
-        // Packets of one number meet in one set, which shows the reuse of numbers. Without numbers
-        // they would all meet there, so then the content decides.
+        let numbered = packet.numbered && numbering.is_conclusive();
+        // Packets with one number share a set, which reveals the reuse of numbers. Without numbers they would all share
+        // one set, so the content selects it.
         let place = if numbered {
             packet.identity
         } else {
@@ -261,7 +259,7 @@ impl Duplicates {
             let elsewhere = seen.vantage != packet.vantage;
             if (numbered && apart_ns <= packet.number_proves_ns)
                 || (packet.place_proves && elsewhere && apart_ns <= TWO_POINTS_NS)
-                || (packet.haste_proves && apart_ns <= NO_TIME_NS)
+                || (packet.short_time_proves && apart_ns <= NO_TIME_NS)
             {
                 return Some(seen.vantage);
             }
@@ -301,7 +299,7 @@ fn is_cooked(link: LinkType) -> bool {
     matches!(link, LinkType::LINUX_COOKED | LinkType::LINUX_COOKED_2)
 }
 
-// Odd numbers with as many ones as zeros, in no order: the golden ratio, e and pi in binary.
+// Odd constants with equally many ones and zeros and no pattern: from the golden ratio, e and pi in binary.
 const KEY_1: u64 = 0x9e37_79b9_7f4a_7c15;
 const KEY_2: u64 = 0xadf8_5458_a2bb_4a9b;
 const KEY_3: u64 = 0x243f_6a88_85a3_08d3;
@@ -318,7 +316,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Hashes any bytes, eight at a time; the last eight may overlap those before.
+/// Hashes any bytes, eight at a time; the last eight may overlap the ones before.
 #[inline(always)]
 fn hash(bytes: &[u8]) -> u64 {
     let mut state = KEY_3 ^ bytes.len() as u64;
@@ -337,7 +335,7 @@ fn hash(bytes: &[u8]) -> u64 {
     mix(state, u64::from_ne_bytes(*last))
 }
 
-/// The first bytes that a packet carries from `from` on, as far as they were captured.
+/// The first captured payload bytes from `from` on.
 #[inline(always)]
 fn beginning<'a>(frame: &'a [u8], decoded: &Decoded, from: u32) -> &'a [u8] {
     const ENOUGH_BYTES: usize = 16;
@@ -352,17 +350,17 @@ fn beginning<'a>(frame: &'a [u8], decoded: &Decoded, from: u32) -> &'a [u8] {
     frame.get(from..end).unwrap_or(&[])
 }
 
-/// `None` for what is never called a copy.
+/// `None` for packets that never count as duplicates.
 #[inline(always)]
 fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Fingerprint> {
-    /// Stands for the protocol of later fragments: beyond the numbers of protocols.
+    /// Stands for the protocol of later fragments, above all protocol numbers.
     const FRAGMENT: u64 = 0x100;
     let network = decoded.network.as_ref()?;
     let at = decoded.network_at as usize;
     let header = frame.get(decoded.transport_at as usize..decoded.transport_end as usize)?;
     let version_4 = frame.get(at)? >> 4 == 4;
     let (hosts, place) = match version_4 {
-        // Flags and fragment offset belong to the place.
+        // Flags and fragment offset are part of the position.
         true => (
             word(frame, at + 12)?,
             u64::from(u16::from_ne_bytes([
@@ -385,7 +383,7 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
         numbered: version_4 && number != 0,
         number_proves_ns: TWO_POINTS_NS,
         place_proves: true,
-        haste_proves: false,
+        short_time_proves: false,
         is_syn: false,
         is_tcp: false,
     };
@@ -404,22 +402,22 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
             print.number_proves_ns = SAME_NUMBER_NS;
             print.is_syn = segment.flags.has(TcpFlags::SYN);
             print.is_tcp = true;
-            print.haste_proves = takes_sequence && segment.options.timestamps.is_some();
+            print.short_time_proves = takes_sequence && segment.options.timestamps.is_some();
             u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 6
         }
         Transport::Udp { payload_bytes, .. } => {
             let checksum = u16::from_ne_bytes([header[6], header[7]]);
             let payload = beginning(frame, decoded, decoded.transport_end);
             print.content = mix(print.content, hash(payload));
-            // Offloading fills the checksum in late: copies may differ in it. Where nothing else
-            // tells datagrams apart it has to serve.
+            // Offloading fills the checksum in late, so duplicates may differ in it. It is used only if nothing else
+            // distinguishes datagrams.
             if !print.numbered || (payload.is_empty() && payload_bytes > 0) {
                 print.content = mix(print.content, u64::from(checksum));
                 print.place_proves = checksum != 0;
             }
             u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 17
         }
-        // The checksum covers what an ICMP message says.
+        // The checksum covers the contents of an ICMP message.
         Transport::Icmp { .. } => u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 1,
         Transport::Fragment | Transport::OtherProtocol(_) => {
             print.content = mix(
@@ -437,7 +435,7 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
     print.hosts = mix(hosts, kind & 0xffff);
     print.identity = mix(hosts, mix(kind << 16 | u64::from(number), place));
     let link_header = match decoded.radio_at {
-        // what was measured of the radio differs from frame to frame: only its stations tell two points apart
+        // radio measurements differ between frames: only the stations distinguish two points
         Some(at) => frame.get(at as usize + 4..at as usize + 22)?,
         None => frame.get(..decoded.link_bytes as usize)?,
     };

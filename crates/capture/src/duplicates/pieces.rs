@@ -1,9 +1,10 @@
-//! Super-segments and their pieces in one capture: a host that forwards joins packets (GRO) before one point and cuts them (GSO,
-//! TSO) before the next.
+//! Super-segments and their pieces in one capture: a forwarding host coalesces packets (GRO) before one point and
+//! splits them (GSO, TSO) before the next.
 //!
-//! Either holds the bytes of the other, at most [`TWO_POINTS_NS`] later and at another point, with the same acknowledgment number
-//! and the same timestamps: offloading joins only what agrees in those, and copies them to each piece. Without timestamps
-//! the IPv4 identification has to be one of those that the pieces get, which count on from that of the whole.
+//! Either contains the bytes of the other, at most [`TWO_POINTS_NS`] later and at another point, with the same
+//! acknowledgment number and the same timestamps: offloading coalesces only packets that agree in those, and copies
+//! them to each piece. Without timestamps the IPv4 identification must be one that a piece of the whole can have, since
+//! pieces count up from it.
 
 use std::net::IpAddr;
 
@@ -11,16 +12,16 @@ use super::{TWO_POINTS_NS, mix};
 use crate::decode::Decoded;
 use crate::packet::TcpSegment;
 
-/// Runs remembered: one for each flow that is busy.
+/// Runs remembered: one for each busy flow.
 const SLOTS: usize = 256;
-/// The smallest piece in use (RFC 9293, section 3.7.1): more of them do not fit.
+/// The smallest piece in use (RFC 9293, section 3.7.1), which limits their number.
 const SMALLEST_PIECE_BYTES: u32 = 536;
 
 /// Contiguous bytes of one flow that passed one point.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     flow: u64,
-    /// Hash of what all of its packets share.
+    /// Hash of the fields that all of its packets share.
     shared: u64,
     vantage: u64,
     start: u32,
@@ -43,7 +44,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// True if another point has just shown the bytes of this packet.
+    /// True if this packet's bytes were just captured at another point.
     pub(super) fn is_copy(&mut self, piece: &Piece, tcp: &TcpSegment) -> bool {
         if self.slots.is_empty() {
             self.slots = vec![None; SLOTS];
@@ -86,7 +87,7 @@ impl Runs {
     }
 }
 
-/// Hash of the ends that a packet is given with.
+/// Hash of the addresses and ports with which a packet is returned.
 pub(super) fn flow(decoded: &Decoded, tcp: &TcpSegment) -> u64 {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
@@ -103,7 +104,7 @@ pub(super) fn flow(decoded: &Decoded, tcp: &TcpSegment) -> u64 {
 }
 
 impl Run {
-    /// A piece so far behind the first can have this number.
+    /// True if a piece this far behind the first can have this number.
     fn may_have(&self, offset: u32, number: u16) -> bool {
         let behind = number.wrapping_sub(self.first_number);
         let most = offset / SMALLEST_PIECE_BYTES;

@@ -1,4 +1,4 @@
-//! Packets on both sides of a router that translates addresses, joins and cuts, as `-i any` shows them.
+//! Packets on both sides of a router that translates addresses, coalesces and splits, as `-i any` captures them.
 
 use std::io::Cursor;
 
@@ -17,7 +17,7 @@ fn back(ends: Ends) -> Ends {
     (ends.1, ends.0)
 }
 
-/// As captured on one of a host's interfaces, with its number.
+/// A packet captured on one of a host's interfaces, with the interface's number.
 fn cooked(interface: u8, ip: &[u8]) -> Vec<u8> {
     let header = [
         8, 0, 0, 0, 0, 0, 0, interface, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0,
@@ -51,7 +51,7 @@ fn stamped(sequence: u32, tick: u8) -> Tcp {
     }
 }
 
-/// Number and addresses of each packet that is given.
+/// Number and addresses of each returned packet.
 fn given(frames: &[(i64, Vec<u8>)]) -> (Vec<(u64, String)>, Summary) {
     let frames: Vec<(i64, &[u8])> = frames.iter().map(|(at, frame)| (*at, &frame[..])).collect();
     let file = PcapFile {
@@ -105,7 +105,7 @@ fn what_the_router_dropped_or_did_not_forward_is_still_given_once() {
     let frames = [
         (0, packet(5, 2, 64, INSIDE, &stamped(7, 1))),
         (30 * US, packet(5, 3, 63, OUTSIDE, &stamped(7, 1))),
-        // dropped before the second interface, then sent again
+        // dropped before the second interface, then retransmitted
         (MS, packet(6, 2, 64, INSIDE, &stamped(12, 2))),
         (300 * MS, packet(9, 2, 64, INSIDE, &stamped(12, 3))),
         (
@@ -126,7 +126,7 @@ fn packets_of_two_connections_that_are_alike_in_all_but_their_ends_need_a_hop_be
         (30 * US, packet(5, 3, 64, OUTSIDE, &segment)),
     ];
     assert_eq!(given(&frames).1.duplicates, 0);
-    // written by a program that numbers nothing
+    // from a program that sets no identification
     let bare = Tcp {
         sequence: 0,
         flags: SYN,
@@ -174,7 +174,7 @@ fn cut() -> Vec<(i64, Vec<u8>)> {
 }
 
 #[test]
-fn pieces_of_a_super_segment_are_copies_and_the_other_way_round() {
+fn pieces_of_a_super_segment_are_copies_and_the_reverse() {
     let (cut_given, summary) = given(&cut());
     assert_eq!((cut_given.len(), summary.duplicates), (1, 3));
     let mut frames = cut();
@@ -185,9 +185,9 @@ fn pieces_of_a_super_segment_are_copies_and_the_other_way_round() {
 }
 
 #[test]
-fn a_piece_that_is_sent_again_is_no_copy() {
+fn a_retransmitted_piece_is_no_copy() {
     let mut frames = cut();
-    // at the interface that came first, with a later stamp
+    // at the first interface, with a later timestamp
     frames.push((5 * MS, packet(90, 2, 64, INSIDE, &of_bytes(2000, 1000, 9))));
     frames.push((
         5 * MS + 10 * US,

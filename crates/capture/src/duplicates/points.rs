@@ -1,19 +1,19 @@
-//! The points that copies were captured at, in words.
+//! Descriptions of the points where duplicates were captured.
 
 use crate::decode::Decoded;
 use crate::format::Record;
 use crate::link_type::LinkType;
 use crate::summary::Copies;
 
-/// Points remembered, by the hash of what tells them apart.
+/// Points remembered, by the hash that distinguishes them.
 const POINTS: usize = 256;
-/// Pairs of points that are told at most.
+/// The most pairs of points that are reported.
 const MOST_PAIRS: usize = 16;
 
 /// Where a packet was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Point {
-    /// In the file, of those that are described there.
+    /// In the file, among those described there.
     interface: u32,
     /// The kernel's number, where each packet has one.
     index: Option<u32>,
@@ -50,7 +50,7 @@ impl Point {
         point
     }
 
-    /// Alike but for how far the packet had come.
+    /// The same point, without the number of hops passed.
     fn place(self) -> Self {
         Self { ttl: 0, ..self }
     }
@@ -76,7 +76,7 @@ impl Point {
     }
 }
 
-/// Of a cooked header: sent by this host.
+/// In a cooked header: sent by this host.
 const OUTGOING: u8 = 4;
 
 /// The outer tag (IEEE 802.1Q).
@@ -86,7 +86,7 @@ fn vlan(frame: &[u8]) -> Option<u16> {
     is_tagged.then(|| u16::from_be_bytes([tag[2], tag[3]]) & 0x0fff)
 }
 
-/// Copies of what was captured at the one point and again at the other.
+/// Duplicates of packets captured at one point, captured again at the other.
 struct Pair {
     first: Point,
     copy: Point,
@@ -94,7 +94,7 @@ struct Pair {
     packets: u64,
 }
 
-/// Copies counted by where they and what they are copies of were captured.
+/// Duplicates, counted by the points of the original and of the duplicate.
 #[derive(Default)]
 pub(super) struct Points {
     seen: Vec<(u64, Point)>,
@@ -112,7 +112,7 @@ impl Points {
         }
     }
 
-    /// A copy at this point of what was seen with that mark.
+    /// Registers a duplicate at this point; the original has the mark `first_vantage`.
     #[cold]
     pub(super) fn count(&mut self, first_vantage: u64, point: Point) {
         let slot = self.seen.get(first_vantage as usize % POINTS);
@@ -135,18 +135,18 @@ impl Points {
         }
     }
 
-    /// The pairs of points, that with most copies first.
-    pub(super) fn told(&self) -> Vec<Copies> {
+    /// The pairs of points, in descending order of their duplicates.
+    pub(super) fn copies(&self) -> Vec<Copies> {
         let points = || self.pairs.iter().flat_map(|pair| [pair.first, pair.copy]);
         let interfaces = || points().map(|point| point.interface);
         let several = interfaces().max() != interfaces().min();
-        let told = self.pairs.iter().map(|pair| Copies {
+        let copies = self.pairs.iter().map(|pair| Copies {
             first: pair.first.words(several),
             copy: pair.copy.words(several),
             hops_further: pair.hops,
             packets: pair.packets,
         });
-        let mut pairs: Vec<Copies> = told.collect();
+        let mut pairs: Vec<Copies> = copies.collect();
         pairs.sort_by_key(|pair| std::cmp::Reverse(pair.packets));
         pairs
     }

@@ -1,4 +1,4 @@
-//! Copies and what is none: each case is a situation that captures show.
+//! Duplicates and packets that are none: each case occurs in real captures.
 
 use crate::bytes::ByteOrder;
 use crate::testing::*;
@@ -7,7 +7,7 @@ use crate::{LinkType, OpenOptions, Summary};
 const US: i64 = 1000;
 const MS: i64 = 1_000_000;
 
-/// Frames at times, read with copies left out: the indices that remain.
+/// Frames at given times, read without duplicates: the indices that remain.
 fn kept(frames: &[(i64, Vec<u8>)]) -> Vec<u64> {
     kept_and_summary(frames).0
 }
@@ -151,7 +151,7 @@ fn a_host_that_uses_one_number_for_all_packets_keeps_its_retransmissions() {
             )
         })
         .collect();
-    // The nineteenth once more, after a round trip in a local network.
+    // The nineteenth packet again, after a round trip in a local network.
     frames.push((500 * US, numbered(0x4242, &segment(18 * 5))));
     assert_eq!(kept(&frames).len(), 21);
 }
@@ -199,9 +199,9 @@ fn unnumbered_packets_seen_at_two_points_are_given_once() {
     for segment in [Tcp::default(), acknowledgment] {
         let (here, there) = (version_6(&segment), routed(version_6(&segment)));
         assert_eq!(kept(&[(0, here.clone()), (5 * MS, there.clone())]), [0]);
-        // Beyond what a queue between two captures takes.
+        // Longer than a queue delays packets between two captures.
         assert_eq!(kept(&[(0, here.clone()), (11 * MS, there.clone())]), [0, 1]);
-        // A retransmission comes by both points again: once more it is given once.
+        // A retransmission passes both points again: it is returned once.
         let again = [
             (0, here.clone()),
             (20 * US, there.clone()),
@@ -217,8 +217,7 @@ fn unnumbered_data_is_a_copy_only_where_no_sender_can_be_so_fast() {
     let data = version_6(&Tcp::default());
     assert_eq!(kept(&[(0, data.clone()), (15 * US, data.clone())]), [0]);
     assert_eq!(kept(&[(0, data.clone()), (50 * US, data)]), [0, 1]);
-    // Without timestamps nothing tells a retransmission that a queue brought together with its
-    // original.
+    // Without timestamps, a retransmission that a queue moved next to its original cannot be recognised.
     let bare = version_6(&Tcp {
         options: Vec::new(),
         ..Tcp::default()
@@ -303,7 +302,7 @@ fn inside_and_outside_of_a_tunnel_are_two_points() {
 }
 
 #[test]
-fn datagrams_are_told_apart_by_what_they_carry() {
+fn datagrams_are_distinguished_by_their_contents() {
     let datagram = |number: u16, payload: &[u8]| {
         let header = Ipv4 {
             protocol: 17,
@@ -320,7 +319,7 @@ fn datagrams_are_told_apart_by_what_they_carry() {
         kept(&[(0, datagram(4, b"one")), (1, datagram(4, b"one"))]),
         [0]
     );
-    // Without a number and at one point: a sender may well repeat itself.
+    // Without a number and at one point: a sender may repeat a packet.
     assert_eq!(
         kept(&[(0, datagram(0, b"one")), (1, datagram(0, b"one"))]),
         [0, 1]
@@ -352,7 +351,7 @@ fn fragments_of_one_datagram_are_not_copies() {
 }
 
 #[test]
-fn numbered_packets_of_other_protocols_are_told_apart_by_what_they_carry() {
+fn numbered_packets_of_other_protocols_are_distinguished_by_their_contents() {
     let other = |payload: &[u8]| ethernet(0x0800, &ipv4(50, payload));
     assert_eq!(kept(&[(0, other(&[1; 40])), (1, other(&[2; 40]))]), [0, 1]);
     assert_eq!(kept(&[(0, other(&[1; 40])), (1, other(&[1; 40]))]), [0]);
@@ -380,7 +379,7 @@ fn a_clock_that_jumps_is_survived() {
 }
 
 #[test]
-fn many_suspects_are_told() {
+fn many_possible_duplicates_are_reported() {
     let acknowledgment = version_6(&Tcp {
         payload: Vec::new(),
         ..Tcp::default()
@@ -423,12 +422,12 @@ fn a_tap_that_copies_a_syn_copies_all_that_its_hosts_send() {
         twice(0, &syn),
         twice(50 * MS, &data),
         twice(51 * MS, &acknowledgment),
-        // sent again, and copied again
+        // retransmitted, and duplicated again
         twice(50 * MS + 300 * US, &data),
     ];
     let mut frames = of_all.concat();
     frames.sort_by_key(|(at, _)| *at);
     assert_eq!(kept(&frames), [0, 2, 4, 6]);
-    // without the copy of a SYN nothing tells them from packets that were sent again
+    // without the SYN's duplicate they cannot be distinguished from retransmissions
     assert_eq!(kept(&frames[2..]), [0, 1, 2, 3, 4, 5]);
 }

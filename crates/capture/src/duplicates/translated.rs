@@ -1,9 +1,9 @@
-//! Packets that one capture holds on both sides of address translation: `-i any` on a router, a container host or a load balancer.
+//! Packets captured on both sides of address translation: `-i any` on a router, a container host or a load balancer.
 //!
-//! Addresses and ports differ, and all else is equal that a host chooses: sequence and acknowledgment numbers, timestamps, window,
-//! flags, length, IPv4 identification. Where that is so of two packets at most [`TWO_POINTS_NS`] apart, of which one has passed a few
-//! hops more, one connection passes twice. From then on each of its packets is given once, where it was seen first, with the ends
-//! of the side that was seen first: one connection is one connection.
+//! Addresses and ports differ, but all fields that hosts choose are equal: sequence and acknowledgment numbers,
+//! timestamps, window, flags, length, IPv4 identification. If two packets agree in these, are at most [`TWO_POINTS_NS`]
+//! apart, and one has passed a few hops more, one connection was captured twice. From then on each of its packets is
+//! returned once, at its first capture, with the addresses and ports of the side captured first.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,19 +13,19 @@ use crate::decode::Decoded;
 use crate::packet::{TcpFlags, Transport};
 use crate::summary::Translation;
 
-/// Packets remembered: those of ten milliseconds of a fast link.
+/// Packets remembered: ten milliseconds of a fast link.
 const SETS: usize = 1024;
-/// Hops between the two points: routers and container hosts are one or two.
+/// Hops between the two points: routers and container hosts add one or two.
 const MOST_HOPS: u8 = 3;
-/// Connections known to be translated at most.
+/// The most translated connections that are remembered.
 const MOST_ALIASES: usize = 1 << 16;
-/// Translated ports may be used for another connection when they were not seen beside their original for so long: what translators
-/// in use remember of UDP at the least (RFC 4787, REQ-5).
+/// Translated ports not seen together with their original for this long may belong to another connection: the shortest
+/// time for which translators remember UDP (RFC 4787, REQ-5).
 const FORGOTTEN_NS: i64 = 120_000_000_000;
-/// Connections named in the summary at most.
+/// The most connections named in the summary.
 const MOST_NAMED: usize = 8;
 
-/// The ends of a packet.
+/// The addresses and ports of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends {
     source: (IpAddr, u16),
@@ -33,7 +33,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// The same in either direction.
+    /// The same hash for both directions.
     fn connection(&self) -> u64 {
         let hash = |(address, port): (IpAddr, u16)| match address {
             IpAddr::V4(v4) => mix(u64::from(v4.to_bits()), u64::from(port)),
@@ -61,9 +61,9 @@ impl Ends {
     }
 }
 
-/// A packet by what translation leaves as it is, and what it changes.
+/// A packet's fields that translation keeps, and those that it changes.
 #[derive(Debug, Clone, Copy)]
-struct Sight {
+struct Sighting {
     content: u64,
     ends: Ends,
     connection: u64,
@@ -75,16 +75,16 @@ struct Sight {
 
 #[derive(Debug, Clone, Copy)]
 struct Alias {
-    /// The connection as it was seen first.
+    /// The connection as it was first captured.
     of: u64,
-    /// Its ends, in the direction in which those of the alias are `own`.
+    /// Its ends, in the direction in which `own` are those of the alias.
     first: Ends,
     own: Ends,
     seen_beside_ns: i64,
 }
 
 impl Alias {
-    /// The first ends of a packet that has the alias's.
+    /// The first ends of a packet that has the alias's ends.
     fn first_ends(&self, own: &Ends) -> Ends {
         match *own == self.own {
             true => self.first,
@@ -93,29 +93,30 @@ impl Alias {
     }
 }
 
-/// A packet of a connection that may be seen on both sides.
+/// A packet of a connection that may be captured on both sides.
 #[derive(Debug, Clone, Copy)]
 enum Seen {
-    /// At the other side, just before.
+    /// Captured at the other side just before.
     Before,
-    /// For the first time; the ends that it is given with, where those are not its own.
+    /// Captured for the first time; with the ends to return it with, if they differ from its own.
     First(Option<Ends>),
 }
 
-/// Connections that are seen on both sides of a translation.
+/// Connections captured on both sides of a translation.
 #[derive(Default)]
 pub(super) struct Translations {
-    sets: Vec<[Option<Sight>; 2]>,
+    sets: Vec<[Option<Sighting>; 2]>,
     aliases: HashMap<u64, Alias>,
     pub(super) named: Vec<Translation>,
-    /// How many were found.
+    /// Number of connections found.
     pub(super) connections: u64,
 }
 
 impl Translations {
-    /// True if this packet was just seen at the other side of a translation; gives it the ends of the first side otherwise.
+    /// True if this packet was just captured at the other side of a translation; otherwise sets its ends to those of
+    /// the first side.
     ///
-    /// Everything is looked at where the capture may hold several points, else only what opens a connection.
+    /// Examines all packets if the capture may contain several points, otherwise only those that open a connection.
     #[inline(always)]
     pub(super) fn is_copy(
         &mut self,
@@ -127,8 +128,8 @@ impl Translations {
         let opens =
             matches!(decoded.transport, Transport::Tcp(tcp) if tcp.flags.has(TcpFlags::SYN));
         let look = opens || several_points || !self.aliases.is_empty();
-        let sight = look.then(|| sight(time_ns, frame, decoded)).flatten();
-        match sight.map(|sight| self.check(&sight)) {
+        let sighting = look.then(|| sighting(time_ns, frame, decoded)).flatten();
+        match sighting.map(|sighting| self.check(&sighting)) {
             Some(Seen::Before) => true,
             Some(Seen::First(Some(ends))) => {
                 rename(decoded, &ends);
@@ -139,92 +140,92 @@ impl Translations {
     }
 
     #[inline(never)]
-    fn check(&mut self, sight: &Sight) -> Seen {
+    fn check(&mut self, sighting: &Sighting) -> Seen {
         if self.sets.is_empty() {
             self.sets = vec![[None; 2]; SETS];
         }
-        let beside = self.beside(sight);
-        if let Some(alias) = self.aliases.get_mut(&sight.connection) {
+        let beside = self.beside(sighting);
+        if let Some(alias) = self.aliases.get_mut(&sighting.connection) {
             if beside.is_some() {
-                alias.seen_beside_ns = sight.time_ns;
+                alias.seen_beside_ns = sighting.time_ns;
                 return Seen::Before;
             }
-            let alone_ns = sight.time_ns.saturating_sub(alias.seen_beside_ns);
-            if !sight.opens && alone_ns < FORGOTTEN_NS {
-                let ends = alias.first_ends(&sight.ends);
-                self.remember(sight);
+            let alone_ns = sighting.time_ns.saturating_sub(alias.seen_beside_ns);
+            if !sighting.opens && alone_ns < FORGOTTEN_NS {
+                let ends = alias.first_ends(&sighting.ends);
+                self.remember(sighting);
                 return Seen::First(Some(ends));
             }
-            self.aliases.remove(&sight.connection);
+            self.aliases.remove(&sighting.connection);
         } else if let Some(first) = beside
-            && (self.is_alias_of(&first, sight) || self.learn(&first, sight))
+            && (self.is_alias_of(&first, sighting) || self.learn(&first, sighting))
         {
             return Seen::Before;
         }
-        self.remember(sight);
+        self.remember(sighting);
         Seen::First(None)
     }
 
-    /// True for what comes back: it is seen first with the ends of the other side.
-    fn is_alias_of(&mut self, first: &Sight, sight: &Sight) -> bool {
+    /// True for the return direction, which is captured first with the ends of the other side.
+    fn is_alias_of(&mut self, first: &Sighting, sighting: &Sighting) -> bool {
         let alias = self.aliases.get_mut(&first.connection);
-        let Some(alias) = alias.filter(|alias| alias.of == sight.connection) else {
+        let Some(alias) = alias.filter(|alias| alias.of == sighting.connection) else {
             return false;
         };
-        alias.seen_beside_ns = sight.time_ns;
+        alias.seen_beside_ns = sighting.time_ns;
         true
     }
 
-    /// The packet that this one is, on the other side of a translation.
-    fn beside(&self, sight: &Sight) -> Option<Sight> {
-        let set = self.sets.get(sight.content as usize % SETS)?;
+    /// Finds the same packet on the other side of a translation.
+    fn beside(&self, sighting: &Sighting) -> Option<Sighting> {
+        let set = self.sets.get(sighting.content as usize % SETS)?;
         let mut seen = set.iter().flatten();
-        let is_same = |seen: &&Sight| {
-            let hops = seen.ttl.abs_diff(sight.ttl);
-            seen.content == sight.content
-                && seen.connection != sight.connection
+        let is_same = |seen: &&Sighting| {
+            let hops = seen.ttl.abs_diff(sighting.ttl);
+            seen.content == sighting.content
+                && seen.connection != sighting.connection
                 && (1..=MOST_HOPS).contains(&hops)
-                && seen.time_ns.abs_diff(sight.time_ns) <= TWO_POINTS_NS
+                && seen.time_ns.abs_diff(sighting.time_ns) <= TWO_POINTS_NS
         };
         seen.find(is_same).copied()
     }
 
-    fn learn(&mut self, first: &Sight, sight: &Sight) -> bool {
+    fn learn(&mut self, first: &Sighting, sighting: &Sighting) -> bool {
         if self.aliases.len() >= MOST_ALIASES {
-            let now_ns = sight.time_ns;
+            let now_ns = sighting.time_ns;
             self.aliases
                 .retain(|_, alias| now_ns.saturating_sub(alias.seen_beside_ns) < FORGOTTEN_NS);
         }
-        // what others are copies of is not given up itself
+        // connections with aliases are not dropped
         let is_root = self.connections > 0
             && self
                 .aliases
                 .values()
-                .any(|alias| alias.of == sight.connection);
+                .any(|alias| alias.of == sighting.connection);
         if self.aliases.len() >= MOST_ALIASES || is_root {
             return false;
         }
         let alias = Alias {
             of: first.connection,
             first: first.ends,
-            own: sight.ends,
-            seen_beside_ns: sight.time_ns,
+            own: sighting.ends,
+            seen_beside_ns: sighting.time_ns,
         };
-        self.aliases.insert(sight.connection, alias);
+        self.aliases.insert(sighting.connection, alias);
         self.connections += 1;
         if self.named.len() < MOST_NAMED {
             self.named.push(Translation {
                 kept: first.ends.name(),
-                copy: sight.ends.name(),
+                copy: sighting.ends.name(),
             });
         }
         true
     }
 
-    fn remember(&mut self, sight: &Sight) {
-        if let Some(set) = self.sets.get_mut(sight.content as usize % SETS) {
+    fn remember(&mut self, sighting: &Sighting) {
+        if let Some(set) = self.sets.get_mut(sighting.content as usize % SETS) {
             set.swap(0, 1);
-            set[0] = Some(*sight);
+            set[0] = Some(*sighting);
         }
     }
 }
@@ -246,8 +247,8 @@ fn rename(decoded: &mut Decoded, ends: &Ends) {
     }
 }
 
-/// `None` for packets of which too little tells whether they are the same.
-fn sight(time_ns: i64, frame: &[u8], decoded: &Decoded) -> Option<Sight> {
+/// `None` for packets with too few distinctive fields.
+fn sighting(time_ns: i64, frame: &[u8], decoded: &Decoded) -> Option<Sighting> {
     let network = decoded.network.as_ref()?;
     let header = frame.get(decoded.transport_at as usize..decoded.transport_end as usize)?;
     let number = network.identification.unwrap_or(0);
@@ -294,7 +295,7 @@ fn sight(time_ns: i64, frame: &[u8], decoded: &Decoded) -> Option<Sight> {
         source: (network.source, ports.0),
         destination: (network.destination, ports.1),
     };
-    Some(Sight {
+    Some(Sighting {
         content,
         ends,
         connection: ends.connection(),

@@ -1,19 +1,19 @@
-//! Fractions of a second in the records of pcap files: their unit, which some writers state wrongly, and what is beyond a second.
+//! Fractions of a second in the records of pcap files: their unit, which some writers state incorrectly, and overflows.
 //!
-//! Programs write nanoseconds under the magic number of microseconds, or the other way round. A capture of some
-//! packets has fractions everywhere in the second, so the unit is the one in which they fill it.
+//! Some programs write nanoseconds with the magic number of microseconds, or the reverse. A capture with enough packets
+//! has fractions throughout the second, so the unit is the one with which they fill it.
 
 use std::collections::HashSet;
 
 use super::NANOSECONDS_PER_SECOND;
 
-/// Records that are looked at before a unit is judged.
+/// Records examined before a unit is chosen.
 const MOST_RECORDS: usize = 4096;
-/// Of so many packets some come in each quarter of a second, unless a timer sends them.
+/// With this many packets some fall into each quarter of a second, unless a timer sends them.
 const ENOUGH_RECORDS: usize = 64;
 const ENOUGH_SECONDS: usize = 3;
 
-/// Unit of the fractions of a second.
+/// The unit of the fractions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Milliseconds,
@@ -62,12 +62,12 @@ pub(super) struct Fractions {
     /// Nanoseconds in a unit, and units in a second.
     unit_ns: i64,
     per_second: u32,
-    /// Packets whose fraction is a second or more.
+    /// Packets with a fraction of a second or more.
     beyond_a_second: u64,
 }
 
 impl Fractions {
-    /// With the unit that the first records show, where it is not the stated one.
+    /// With the unit that the first records show, if it differs from the stated one.
     pub(super) fn judged(stated: Unit, stamps: impl Iterator<Item = (u32, u32)>) -> Self {
         let unit = shown_unit(stated, stamps);
         Self {
@@ -87,7 +87,8 @@ impl Fractions {
         }
     }
 
-    /// A writer that added without carrying is a second late at most. What is more is damaged; the second may not be.
+    /// A writer that omits the carry is off by less than a second. A larger fraction is damaged, though the second may
+    /// be intact.
     #[cold]
     fn beyond(&mut self, fraction: u32) -> i64 {
         self.beyond_a_second += 1;
@@ -101,16 +102,15 @@ impl Fractions {
     pub(super) fn note(&self) -> Option<String> {
         if self.unit != self.stated {
             return Some(format!(
-                "the time stamps are {} in a file whose header says {}: they are read as {}",
-                self.unit.name(),
+                "the file header says {}, but the timestamps are {}, and are read as such",
                 self.stated.name(),
                 self.unit.name()
             ));
         }
         (self.beyond_a_second > 0).then(|| {
             format!(
-                "the time stamp has a fraction of more than a second: {}; up to two seconds it is carried over, beyond them the \
-                 end of the second is taken",
+                "timestamps with a fraction of more than a second: {}; fractions below two seconds are carried \
+                 over, larger ones are read as the end of the second",
                 crate::summary::packets(self.beyond_a_second)
             )
         })
@@ -138,8 +138,8 @@ fn shown_unit(stated: Unit, stamps: impl Iterator<Item = (u32, u32)>) -> Unit {
     }
 }
 
-/// True if fractions come in each quarter of a second, over some seconds: by chance, in a unit a thousand times as fine, they
-/// never do.
+/// True if fractions occur in each quarter of a second, over several seconds: in a unit a thousand times finer this
+/// does not happen by chance.
 fn fills_the_second(stamps: &[(u32, u32)], unit: Unit) -> bool {
     let seconds: HashSet<u32> = stamps.iter().map(|(second, _)| *second).collect();
     let mut quarters = [0_usize; 4];

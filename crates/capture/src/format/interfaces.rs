@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::link_type::LinkType;
 
-/// More interfaces than any host has; a file that describes more is broken or hostile.
+/// More interfaces than any host has; a file that describes more is damaged or hostile.
 pub(crate) const MOST_INTERFACES: usize = 65_536;
-/// Names are kept only to recognise an interface in the next section or file.
+/// Names are used only to recognise an interface in the next section or file.
 const LONGEST_NAME_BYTES: usize = 256;
 
 /// An interface that packets were captured on.
@@ -15,10 +15,10 @@ pub(crate) struct Interface {
     pub(crate) link: LinkType,
     /// 0: no limit.
     pub(crate) snaplen_bytes: u32,
-    /// Packets that the capturing host says it received and dropped here, by its statistics as last reported.
+    /// Packets that the capturing host says it received here, by its latest statistics.
     pub(crate) received: Option<u64>,
     reported_dropped: Option<u64>,
-    /// The sum of those that it says, with single packets, it dropped just before them.
+    /// Sum of the packets dropped according to the notes on single packets.
     dropped_before_packets: u64,
 }
 
@@ -31,7 +31,8 @@ impl Interface {
         }
     }
 
-    /// Packets that the capturing host says it dropped here. Statistics and the counts beside packets count the same ones.
+    /// Packets that the capturing host says it dropped here. Statistics and notes on single packets count the same
+    /// ones.
     pub(crate) fn dropped(&self) -> Option<u64> {
         let before_packets = Some(self.dropped_before_packets).filter(|dropped| *dropped > 0);
         self.reported_dropped.max(before_packets)
@@ -41,11 +42,11 @@ impl Interface {
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Identity {
     Named(Vec<u8>, LinkType),
-    /// An interface without a name is known by its place in its section.
+    /// An interface without a name is identified by its position in its section.
     Placed(usize, LinkType),
 }
 
-/// All interfaces seen so far. Rotated files repeat them: those get the number that they had.
+/// All interfaces so far. Rotated files repeat them, with the same numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
     known: Vec<Interface>,
@@ -53,8 +54,7 @@ pub(crate) struct Interfaces {
 }
 
 impl Interfaces {
-    /// The number of an interface described at `place` in its section; `None` where there are too
-    /// many.
+    /// The number of an interface described at `place` in its section; `None` if there are too many.
     pub(crate) fn number(
         &mut self,
         place: usize,
@@ -89,8 +89,8 @@ impl Interfaces {
         &self.known
     }
 
-    /// Notes what an interface's statistics say. Files of a rotation each count from 0 or go on
-    /// counting, depending on who wrote them: the largest count is a lower bound either way.
+    /// Registers an interface's statistics. The files of a rotation each count from 0 or continue, depending on their
+    /// writer: the largest count is a lower bound in both cases.
     pub(crate) fn note_statistics(
         &mut self,
         number: u32,
@@ -104,7 +104,7 @@ impl Interfaces {
         }
     }
 
-    /// Notes that packets were dropped between the one before and the present one.
+    /// Registers packets dropped between the previous and the present one.
     #[cold]
     pub(crate) fn note_dropped_before(&mut self, number: u32, dropped: u64) {
         if let Some(interface) = self.known.get_mut(number as usize)
@@ -116,8 +116,8 @@ impl Interfaces {
     }
 }
 
-/// No host counts more packets while it captures: a month of a hundred million each second is 2.6e14. Where a file says so, it is
-/// damaged there.
+/// An upper bound on any host's count: a month of a hundred million packets per second is 2.6e14. A larger count is
+/// damaged.
 const MOST_COUNTED: u64 = 1 << 48;
 
 #[cfg(test)]

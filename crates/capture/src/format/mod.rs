@@ -1,4 +1,4 @@
-//! Capture file formats: where each frame lies in the stream, and when it was captured.
+//! Capture file formats: the position of each frame in the stream, and its capture time.
 
 mod fractions;
 mod interfaces;
@@ -15,13 +15,13 @@ pub(crate) use interfaces::{Interface, Interfaces};
 use pcap::PcapReader;
 use pcapng::PcapngReader;
 
-/// The largest frame that is read, bytes: what tcpdump and Wireshark call the largest snapshot
-/// length. A length field beyond it is damage, not a reason to allocate.
+/// The largest frame that is read, bytes: the largest snapshot length of tcpdump and Wireshark. A longer length field
+/// is damage, and must not cause an allocation.
 pub(crate) const LARGEST_FRAME_BYTES: u32 = 262_144;
 
 const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A frame, as its file describes it. The bytes are in the window.
+/// A frame as described by its file. The bytes are in the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {
     pub(crate) time_ns: i64,
@@ -29,9 +29,9 @@ pub(crate) struct Record {
     pub(crate) link: LinkType,
     pub(crate) wire_bytes: u32,
     pub(crate) captured_bytes: u32,
-    /// Position of the frame in the window, good until the next record is read.
+    /// Position of the frame in the window, valid until the next record is read.
     pub(crate) position: usize,
-    /// A further mark of the point at which a packet was captured (pcapng: its direction).
+    /// An additional mark of the point where a packet was captured (pcapng: its direction).
     pub(crate) vantage: u32,
 }
 
@@ -42,9 +42,9 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Tells the format by its first bytes and reads its header.
+    /// Recognises the format by its first bytes and reads its header.
     pub(crate) fn open(window: &mut Window) -> Result<Self, Damage> {
-        // The length is checked by the format; here only what there is of a magic number counts.
+        // The format checks the length; here only the bytes of a magic number matter.
         window.has(4);
         let head = window.bytes();
         if let Some(variant) = pcap::Variant::of(head) {
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// The next frame; `None` at a sound end. Interfaces are added as they are described.
+    /// Reads the next frame; `None` at a regular end. Interfaces are added as they are described.
     #[inline(always)]
     pub(crate) fn next_record(
         &mut self,
@@ -76,14 +76,14 @@ impl Format {
         }
     }
 
-    /// Adds the interfaces that the file's header describes.
+    /// Adds the interfaces described in the file's header.
     pub(crate) fn note_interfaces(&mut self, interfaces: &mut Interfaces) {
         if let Self::Pcap(reader) = self {
             reader.note_interface(interfaces);
         }
     }
 
-    /// A note on the file's time stamps for the reader of a result.
+    /// Returns a note on the file's timestamps for the user.
     pub(crate) fn note(&self) -> Option<String> {
         match self {
             Self::Pcap(reader) => reader.note(),
@@ -91,7 +91,7 @@ impl Format {
         }
     }
 
-    /// Packets to which the file gives no time.
+    /// Packets without a time in the file.
     pub(crate) fn untimed_packets(&self) -> u64 {
         match self {
             Self::Pcap(_) => 0,
@@ -100,7 +100,7 @@ impl Format {
     }
 }
 
-/// First bytes of files that people mistake for captures, or that another tool converts.
+/// First bytes of files that are mistaken for captures, or that another tool can convert.
 const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (b"snoop\0\0\0", "a Solaris snoop file"),
     (b"GMBU", "a Microsoft Network Monitor file"),
@@ -120,10 +120,13 @@ fn not_a_capture(window: &mut Window) -> Damage {
         .find(|(magic, _)| head.starts_with(magic));
     let (found, remedy) = match (window.failure(), known) {
         (Some(failure), _) => (
-            format!("a stream that breaks off ({failure})"),
+            format!("a stream that ends with an error ({failure})"),
             "check the file, or capture again",
         ),
-        _ if head.is_empty() => ("an empty file".into(), "check that the capture was written"),
+        _ if head.is_empty() => (
+            "an empty file".into(),
+            "check that the capture was written to it",
+        ),
         (None, Some((magic, name))) if magic.starts_with(b"PK") || name.contains("7-Zip") => {
             ((*name).to_owned(), "unpack it first")
         }
@@ -153,18 +156,22 @@ fn not_a_capture(window: &mut Window) -> Damage {
     }
 }
 
-/// A header or a frame that should go on when the stream ends.
+/// Builds the error for a header or a frame that continues beyond the end of the stream.
 #[cold]
 pub(crate) fn cut_off(window: &Window, offset: u64, what: &str, needed_bytes: u64) -> Box<Damage> {
     let there = window.bytes().len();
     let found = match window.failure() {
-        Some(failure) => format!("a stream that breaks off after {there} bytes ({failure})"),
+        Some(failure) => {
+            format!("a stream that ends after {there} bytes with an error ({failure})")
+        }
         None => format!("the end of the file after {there} bytes"),
     };
     Box::new(Damage {
         offset,
         found,
         expected: format!("{what} of {needed_bytes} bytes"),
-        remedy: "what comes before is read; copy or capture the file again to have the rest".into(),
+        remedy:
+            "the packets before it are analysed; copy or capture the file again to get the rest"
+                .into(),
     })
 }

@@ -13,7 +13,7 @@ const RECORD_HEADER_BYTES: usize = 16;
 /// Alexey Kuznetsov's patched libpcap wrote interface, protocol and packet type after each header.
 const PATCHED_RECORD_HEADER_BYTES: usize = 24;
 
-/// The variant that a magic number stands for.
+/// The variant that a magic number identifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     order: ByteOrder,
@@ -43,12 +43,12 @@ impl Variant {
     }
 }
 
-/// In which order a packet's two lengths stand: early versions of the format had them swapped.
+/// The order of a packet's two lengths: early versions of the format had them swapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lengths {
     CapturedFirst,
     WireFirst,
-    /// Version 2.3 was written in both orders; the captured length is the smaller.
+    /// Version 2.3 was written in both orders; the smaller length is the captured one.
     SmallerCaptured,
 }
 
@@ -63,7 +63,7 @@ impl Lengths {
     }
 }
 
-/// Seconds and fractions of the records at the beginning of a file, as far as they are buffered.
+/// Seconds and fractions of the records at the beginning of a file, as far as buffered.
 fn stamps(
     variant: Variant,
     lengths: Lengths,
@@ -100,7 +100,8 @@ impl PcapReader {
                 FILE_HEADER_BYTES as u64,
             ));
         }
-        let header: [u8; FILE_HEADER_BYTES] = *window.bytes().first_chunk().expect("has() said so");
+        let header: [u8; FILE_HEADER_BYTES] =
+            *window.bytes().first_chunk().expect("has() was true");
         let u16_at = |at: usize| variant.order.u16([header[at], header[at + 1]]);
         let u32_at = |at: usize| {
             variant
@@ -121,8 +122,8 @@ impl PcapReader {
             }
         };
         window.advance(FILE_HEADER_BYTES);
-        // The upper bits of the link type field tell the length of the frame check sequence, which
-        // no IP length covers.
+        // The upper bits of the link type field contain the length of the frame check sequence, which no IP length
+        // covers.
         let link = LinkType((u32_at(20) & 0xffff) as u16);
         let snaplen_bytes = u32_at(16);
         let fractions = Fractions::judged(variant.unit, stamps(variant, lengths, window.bytes()));
@@ -136,15 +137,15 @@ impl PcapReader {
         })
     }
 
-    /// A note on the time stamps for the reader of a result.
+    /// Returns a note on the timestamps for the user.
     pub(crate) fn note(&self) -> Option<String> {
         self.fractions.note()
     }
 
     pub(crate) fn note_interface(&mut self, interfaces: &mut Interfaces) {
         let described = Interface::new(self.link, self.snaplen_bytes);
-        // A sequence of so many files with so many link types that there is no number left: they
-        // are all read, on the first interface.
+        // A sequence with so many files and link types that no number is left: they are all read, with the number of
+        // the first interface.
         self.interface = interfaces.number(0, None, described).unwrap_or(0);
     }
 
@@ -159,7 +160,7 @@ impl PcapReader {
         }
         let order = self.variant.order;
         let header: &[u8; RECORD_HEADER_BYTES] =
-            window.bytes().first_chunk().expect("has() said so");
+            window.bytes().first_chunk().expect("has() was true");
         let [
             s0,
             s1,
@@ -220,6 +221,8 @@ fn impossible_length(offset: u64, captured_bytes: u32) -> Box<Damage> {
         offset,
         found: format!("a packet header that claims {captured_bytes} captured bytes"),
         expected: format!("at most {LARGEST_FRAME_BYTES}"),
-        remedy: "what comes before is read; the file is damaged from here on, copy it again".into(),
+        remedy:
+            "the packets before it are analysed; the file is damaged from here on, copy it again"
+                .into(),
     })
 }

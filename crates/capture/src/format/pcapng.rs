@@ -34,24 +34,24 @@ mod option {
 /// The first bytes of any pcapng file.
 pub(crate) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Type and total length before a block's body, total length after it.
+/// Type and total length precede a block's body, the total length follows it.
 const BLOCK_HEADER_BYTES: usize = 8;
 const BLOCK_TRAILER_BYTES: usize = 4;
 const SMALLEST_BLOCK_BYTES: u32 = 12;
-/// A block that must be held as a whole: the largest frame and ample options.
-const LARGEST_HELD_BLOCK_BYTES: u32 = Window::MOST_BYTES as u32;
+/// The largest block that must be buffered as a whole: the largest frame and ample options.
+const LARGEST_BUFFERED_BLOCK_BYTES: u32 = Window::MOST_BYTES as u32;
 
 struct SectionInterface {
     number: u32,
     link: LinkType,
     snaplen_bytes: u32,
     clock: Clock,
-    /// Its first stamp was looked at.
+    /// Its first timestamp has been checked.
     is_judged: bool,
 }
 
 impl SectionInterface {
-    /// Takes the first stamp; true if it shows another resolution than the stated one.
+    /// Checks the first timestamp; returns true if it contradicts the stated resolution.
     #[cold]
     fn judge(&mut self, ticks: u64) -> bool {
         self.is_judged = true;
@@ -65,10 +65,10 @@ impl SectionInterface {
 pub(crate) struct PcapngReader {
     order: ByteOrder,
     interfaces: Vec<SectionInterface>,
-    /// Simple packet blocks have no time: they are given that of the packet before them.
+    /// Simple packet blocks have no time: the time of the packet before is used.
     last_time_ns: i64,
     pub(crate) untimed_packets: u64,
-    /// An interface states a resolution that its stamps contradict.
+    /// An interface states a resolution that its timestamps contradict.
     is_corrected: bool,
 }
 
@@ -81,7 +81,7 @@ struct Header {
 }
 
 impl PcapngReader {
-    /// Reads the blocks before the first packet that have to be there.
+    /// Reads the blocks that must precede the first packet.
     pub(crate) fn open(window: &mut Window) -> Result<Self, Damage> {
         let mut reader = Self {
             order: ByteOrder::Little,
@@ -94,16 +94,16 @@ impl PcapngReader {
         Ok(reader)
     }
 
-    /// A note on the time stamps for the reader of a result.
+    /// Returns a note on the timestamps for the user.
     pub(crate) fn note(&self) -> Option<String> {
         self.is_corrected.then(|| {
-            "the resolution that the file states for its time stamps (if_tsresol) dates them to no possible year: they are \
-             read in the one that gives a date of this century"
+            "with the stated resolution of the timestamps (if_tsresol) the capture would be from an impossible year: they are \
+             read with the resolution that gives a date of this century"
                 .to_owned()
         })
     }
 
-    /// The next packet. Other blocks are taken note of, or skipped.
+    /// Reads the next packet. Other blocks are processed or skipped.
     pub(crate) fn next_record(
         &mut self,
         window: &mut Window,
@@ -121,7 +121,7 @@ impl PcapngReader {
                     BLOCK_HEADER_BYTES as u64,
                 ));
             }
-            let head: [u8; 8] = *window.bytes().first_chunk().expect("has() said so");
+            let head: [u8; 8] = *window.bytes().first_chunk().expect("has() was true");
             let [k0, k1, k2, k3, l0, l1, l2, l3] = head;
             let header = Header {
                 kind: self.order.u32([k0, k1, k2, k3]),
@@ -171,13 +171,13 @@ impl PcapngReader {
         self.last_time_ns = time_ns;
         let frame_end = packet.frame_at + packet.captured_bytes as usize;
         let options = body.get(frame_end.next_multiple_of(4)..).unwrap_or(&[]);
-        let said = if options.is_empty() || header.kind == block::SIMPLE_PACKET {
-            Said::default()
+        let noted = if options.is_empty() || header.kind == block::SIMPLE_PACKET {
+            PacketOptions::default()
         } else {
-            said(self.order, options)
+            packet_options_of(self.order, options)
         };
-        if said.dropped_before > 0 {
-            interfaces.note_dropped_before(interface.number, said.dropped_before);
+        if noted.dropped_before > 0 {
+            interfaces.note_dropped_before(interface.number, noted.dropped_before);
         }
         let record = Record {
             time_ns,
@@ -186,14 +186,14 @@ impl PcapngReader {
             wire_bytes: packet.wire_bytes,
             captured_bytes: packet.captured_bytes,
             position: place + packet.frame_at,
-            vantage: said.direction,
+            vantage: noted.direction,
         };
         window.advance(header.padded_bytes());
         Ok(record)
     }
 
-    /// An enhanced packet block or its obsolete predecessor, which lay out the same 20 bytes but for
-    /// the width of the interface number.
+    /// Parses an enhanced packet block or its obsolete predecessor, which have the same 20 bytes except for the width
+    /// of the interface number.
     #[inline(always)]
     fn timed_packet(&self, body: &[u8], header: Header) -> Result<RawPacket, Box<Damage>> {
         const FIXED_BYTES: usize = 20;
@@ -225,7 +225,7 @@ impl PcapngReader {
             return Err(too_short(header, "a simple packet block", FIXED_BYTES));
         };
         let wire_bytes = self.order.u32(fixed);
-        // The captured length is not stated: it is the smallest of what it can be.
+        // The captured length is not stated: it is the smallest possible one.
         let snaplen_bytes = match self.interfaces.first() {
             Some(SectionInterface {
                 snaplen_bytes: limit @ 1..,
@@ -245,7 +245,7 @@ impl PcapngReader {
         })
     }
 
-    /// Starts a section: sets the byte order, forgets the interfaces.
+    /// Starts a section: sets the byte order and clears the interfaces.
     fn section(&mut self, window: &mut Window) -> Result<(), Box<Damage>> {
         const FIXED_BYTES: usize = 28;
         const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
@@ -258,7 +258,7 @@ impl PcapngReader {
                 FIXED_BYTES as u64,
             ));
         }
-        let fixed: &[u8; FIXED_BYTES] = window.bytes().first_chunk().expect("has() said so");
+        let fixed: &[u8; FIXED_BYTES] = window.bytes().first_chunk().expect("has() was true");
         let magic = [fixed[8], fixed[9], fixed[10], fixed[11]];
         let order = [ByteOrder::Little, ByteOrder::Big]
             .into_iter()
@@ -345,7 +345,7 @@ impl PcapngReader {
         Ok(())
     }
 
-    /// Takes note of how many packets the capturing host dropped.
+    /// Registers how many packets the capturing host dropped.
     fn statistics(
         &mut self,
         window: &mut Window,
@@ -365,7 +365,7 @@ impl PcapngReader {
             for (code, value) in options(self.order, rest) {
                 let count = (value.len() == 8).then(|| u64_of(self.order, value));
                 match (code, count) {
-                    // the number for "not known"
+                    // the value for "unknown"
                     (_, None | Some(u64::MAX)) => {}
                     (option::STATISTICS_INTERFACE_RECEIVED, _) => received = count,
                     (
@@ -382,7 +382,7 @@ impl PcapngReader {
     }
 }
 
-/// A packet block's fields before they mean anything.
+/// The uninterpreted fields of a packet block.
 struct RawPacket {
     interface: u32,
     ticks: Option<u64>,
@@ -393,24 +393,24 @@ struct RawPacket {
 }
 
 impl Header {
-    /// The block's length in the file. Some writers do not count the padding to four bytes.
+    /// The block's length in the file. Some writers do not include the padding to four bytes.
     fn padded_bytes(self) -> usize {
         self.total_bytes as usize + (self.total_bytes.wrapping_neg() & 3) as usize
     }
 }
 
-/// Makes sure that a whole block is buffered and sound; the length of its body.
+/// Ensures that a whole valid block is buffered; returns the length of its body.
 #[inline(always)]
 fn hold(window: &mut Window, header: Header, order: ByteOrder) -> Result<usize, Box<Damage>> {
     let total = header.padded_bytes();
-    if !(SMALLEST_BLOCK_BYTES..=LARGEST_HELD_BLOCK_BYTES - 3).contains(&header.total_bytes) {
+    if !(SMALLEST_BLOCK_BYTES..=LARGEST_BUFFERED_BLOCK_BYTES - 3).contains(&header.total_bytes) {
         return Err(impossible_length(header));
     }
     if !window.has(total) {
         return Err(cut_off(window, header.offset, "a block", total as u64));
     }
     let trailer = order.u32_at(window.bytes(), total - BLOCK_TRAILER_BYTES);
-    // A writer that does not count the padding may put the trailer before it, too.
+    // A writer that does not count the padding may also put the trailer before it.
     if trailer != Some(header.total_bytes) && total == header.total_bytes as usize {
         return Err(broken(
             header.offset + total as u64 - BLOCK_TRAILER_BYTES as u64,
@@ -421,7 +421,7 @@ fn hold(window: &mut Window, header: Header, order: ByteOrder) -> Result<usize, 
     Ok(total - BLOCK_HEADER_BYTES - BLOCK_TRAILER_BYTES)
 }
 
-/// Steps over a block that is not looked into, however long.
+/// Skips a block of any length.
 fn skip(window: &mut Window, header: Header) -> Result<(), Box<Damage>> {
     if header.total_bytes < SMALLEST_BLOCK_BYTES {
         return Err(impossible_length(header));
@@ -437,7 +437,7 @@ fn skip(window: &mut Window, header: Header) -> Result<(), Box<Damage>> {
     Ok(())
 }
 
-/// The options at the end of a block; ends at the first that does not fit.
+/// The options at the end of a block; stops at the first one that does not fit.
 fn options(order: ByteOrder, mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let code = order.u16_at(rest, 0)?;
@@ -448,24 +448,24 @@ fn options(order: ByteOrder, mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8
     })
 }
 
-/// Statements of a packet's options.
+/// The information in a packet's options.
 #[derive(Default)]
-struct Said {
-    /// 1 received, 2 sent, 0 not told.
+struct PacketOptions {
+    /// 1 received, 2 sent, 0 unknown.
     direction: u32,
-    /// Packets that the host dropped between the one before and this one.
+    /// Packets that the host dropped between the previous packet and this one.
     dropped_before: u64,
 }
 
 #[cold]
-fn said(order: ByteOrder, packet_options: &[u8]) -> Said {
-    let mut said = Said::default();
+fn packet_options_of(order: ByteOrder, packet_options: &[u8]) -> PacketOptions {
+    let mut noted = PacketOptions::default();
     for (code, value) in options(order, packet_options) {
         match code {
-            option::PACKET_FLAGS => said.direction = order.u32_at(value, 0).unwrap_or(0) & 3,
+            option::PACKET_FLAGS => noted.direction = order.u32_at(value, 0).unwrap_or(0) & 3,
             option::PACKET_DROP_COUNT if value.len() == 8 => {
-                said.dropped_before = match u64_of(order, value) {
-                    // the number for "not known"
+                noted.dropped_before = match u64_of(order, value) {
+                    // the value for "unknown"
                     u64::MAX => 0,
                     dropped => dropped,
                 };
@@ -473,7 +473,7 @@ fn said(order: ByteOrder, packet_options: &[u8]) -> Said {
             _ => {}
         }
     }
-    said
+    noted
 }
 
 fn u64_of(order: ByteOrder, value: &[u8]) -> u64 {
@@ -504,7 +504,9 @@ fn broken(offset: u64, found: String, expected: &str) -> Box<Damage> {
         offset,
         found,
         expected: expected.to_owned(),
-        remedy: "what comes before is read; the file is damaged from here on, copy it again".into(),
+        remedy:
+            "the packets before it are analysed; the file is damaged from here on, copy it again"
+                .into(),
     })
 }
 
@@ -538,7 +540,7 @@ fn impossible_length(header: Header) -> Box<Damage> {
         | block::INTERFACE_STATISTICS => {
             format!(
                 "{SMALLEST_BLOCK_BYTES} to {} bytes",
-                LARGEST_HELD_BLOCK_BYTES - 3
+                LARGEST_BUFFERED_BLOCK_BYTES - 3
             )
         }
         _ => format!("at least {SMALLEST_BLOCK_BYTES} bytes"),

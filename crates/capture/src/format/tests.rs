@@ -115,7 +115,7 @@ fn a_fraction_beyond_its_second_does_not_move_the_packet_into_another() {
 }
 
 #[test]
-fn upper_bits_of_the_link_type_field_tell_something_else() {
+fn upper_bits_of_the_link_type_field_have_another_meaning() {
     let mut bytes = PcapFile::default().of(&[(START_NS, &frame())]);
     bytes[23] = 0x54;
     assert_eq!(read(&bytes).1.kinds.tcp, 1);
@@ -291,7 +291,7 @@ fn simple_and_obsolete_packet_blocks_are_read() {
         .map(|line| (line.captured_bytes, line.wire_bytes))
         .collect();
     assert_eq!(lengths, [(71, 71), (71, 71), (80, 1500)]);
-    assert!(only_note(&summary).ends_with("given that of the packet before: 2 packets"));
+    assert!(only_note(&summary).ends_with("so the time of the packet before is used: 2 packets"));
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn unknown_blocks_are_skipped_however_long() {
 }
 
 #[test]
-fn what_the_capturing_host_dropped_is_told() {
+fn drops_of_the_capturing_host_are_reported() {
     let order = Big;
     let statistics = |interface: u32, dropped: u64| {
         let options = join(&[
@@ -340,7 +340,7 @@ fn what_the_capturing_host_dropped_is_told() {
     assert_eq!(summary.dropped_by_capture, Some(42));
     assert_eq!(
         only_note(&summary),
-        "missed, by the capturing host's own report: 42 packets (it received 2000 in all)"
+        "dropped by the capturing host, by its own report: 42 packets (it received 2000 in all)"
     );
 }
 
@@ -363,7 +363,7 @@ fn what_was_dropped_before_single_packets_is_added_up() {
     assert_eq!(summary.dropped_by_capture, Some(7));
     assert_eq!(
         only_note(&summary),
-        "missed, by the capturing host's own report: 7 packets"
+        "dropped by the capturing host, by its own report: 7 packets"
     );
 }
 
@@ -487,7 +487,7 @@ fn any_order() -> impl Strategy<Value = ByteOrder> {
     prop::sample::select(vec![Little, Big])
 }
 
-/// Times in µs, lengths on the wire beyond those captured, and frames.
+/// Times in µs, lengths on the wire above the captured ones, and frames.
 fn any_records() -> impl Strategy<Value = Vec<(u32, u32, Vec<u8>)>> {
     prop::collection::vec(
         (

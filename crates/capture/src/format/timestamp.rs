@@ -2,7 +2,7 @@
 
 use super::NANOSECONDS_PER_SECOND;
 
-/// The clock of an interface, by its `if_tsresol` and `if_tsoffset` options.
+/// The clock of an interface, from its `if_tsresol` and `if_tsoffset` options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Clock {
     tick: Tick,
@@ -22,7 +22,7 @@ enum Tick {
 }
 
 impl Default for Clock {
-    /// Microseconds since the Unix epoch: what an interface has that does not say.
+    /// Microseconds since the Unix epoch: the default of an interface without the option.
     fn default() -> Self {
         Self {
             tick: Tick::Nanoseconds(1000),
@@ -49,9 +49,9 @@ impl Clock {
         self.start_ns = seconds.saturating_mul(NANOSECONDS_PER_SECOND);
     }
 
-    /// This clock with ticks of another length, where the first stamp shows that the stated one cannot be: it dates the capture
-    /// after the year 2100, or, in a unit that the interface names, to days of January 1970 that are a thousandth of a date of
-    /// this century.
+    /// Returns this clock with another tick if the first timestamp rules the stated one out: it dates the capture after
+    /// the year 2100, or, with an explicit unit, to days of January 1970 that are a thousandth of a date of this
+    /// century.
     pub(super) fn corrected(self, first_ticks: u64) -> Option<Self> {
         const CENTURY_NS: std::ops::Range<i64> =
             946_684_800 * NANOSECONDS_PER_SECOND..4_102_444_800 * NANOSECONDS_PER_SECOND;
@@ -74,7 +74,7 @@ impl Clock {
             .find(|clock| CENTURY_NS.contains(&clock.time_ns(first_ticks)))
     }
 
-    /// Nanoseconds since the Unix epoch; what does not fit 64 bits (the year 2262) stays there.
+    /// Nanoseconds since the Unix epoch; a value beyond 64 bits (the year 2262) is clamped.
     #[inline(always)]
     pub(super) fn time_ns(&self, ticks: u64) -> i64 {
         let since_start = match self.tick {
@@ -136,7 +136,7 @@ mod tests {
         // nanoseconds under the default, microseconds under a stated nanosecond
         assert_eq!(corrected_s(6, DATE_S * 1_000_000_000), Some(DATE_S as i64));
         assert_eq!(corrected_s(9, DATE_S * 1_000_000), Some(DATE_S as i64));
-        // what is right, and what counts from the start of something
+        // a correct one, and one that counts from the start of some process
         assert_eq!(corrected_s(6, DATE_S * 1_000_000), None);
         assert_eq!(corrected_s(9, DATE_S * 1_000_000_000), None);
         assert_eq!(corrected_s(6, 0), None);

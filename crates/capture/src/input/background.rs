@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 const CHUNK_BYTES: usize = 256 * 1024;
-/// Chunks in flight: enough to even out bursts, few enough to bound memory (1 MiB).
+/// Chunks in flight: enough to smooth out bursts, few enough to bound memory (1 MiB).
 const CHUNKS: usize = 4;
 
-/// The far end of a thread that reads `source` ahead, at most [`CHUNKS`] chunks.
+/// The receiving end of a thread that reads `source` ahead, at most [`CHUNKS`] chunks.
 pub(crate) struct Background {
     filled: Receiver<io::Result<Vec<u8>>>,
     emptied: SyncSender<Vec<u8>>,
@@ -36,7 +36,7 @@ impl Background {
     }
 }
 
-/// Ends when the source does, or when nobody listens any more.
+/// Ends when the source does, or when the receiving end is dropped.
 fn read_ahead(
     mut source: Box<dyn Read + Send>,
     fill: &SyncSender<io::Result<Vec<u8>>>,
@@ -63,8 +63,8 @@ fn read_ahead(
 }
 
 impl Drop for Background {
-    /// Waits for a thread that has nothing left to do, so that it is gone with its memory. One that
-    /// still waits for its source (a terminal, a pipe) ends by itself when it next has something.
+    /// Waits for the thread if its source has ended, so that its memory is released. A thread that still waits for its
+    /// source (a terminal, a pipe) ends by itself with its next read.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take().filter(|_| self.ended) {
             // Its panic was reported by `read` already.
@@ -79,7 +79,7 @@ impl Read for Background {
             if self.ended {
                 return Ok(0);
             }
-            // The thread may be gone already: then nothing is left to reuse.
+            // The thread may have ended already: then the buffer is not needed.
             let _ = self.emptied.try_send(std::mem::take(&mut self.current));
             self.position = 0;
             match self.filled.recv() {
@@ -91,10 +91,10 @@ impl Read for Background {
                     self.ended = true;
                     return Err(error);
                 }
-                // The thread ended without a word: the decompressor panicked.
+                // The thread ended without a message: the decompressor panicked.
                 Err(_) => {
                     self.ended = true;
-                    return Err(io::Error::other("the decompressor gave up"));
+                    return Err(io::Error::other("the decompressor failed"));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Compressed captures, known by their first bytes and not by their names.
+//! Compressed captures, recognised by their first bytes and not by their names.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -17,7 +17,7 @@ const XZ_MEMORY_BYTES: u64 = 256 << 20;
 const INPUT_BUFFER_BYTES: usize = 128 * 1024;
 
 impl Compression {
-    /// Tells by the magic number; `None` for anything else.
+    /// Recognises the magic number; `None` for anything else.
     pub(crate) fn of(head: &[u8]) -> Option<Self> {
         Some(match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -40,7 +40,7 @@ impl Compression {
         }
     }
 
-    /// Decompresses all members, frames or streams that follow one another.
+    /// Creates a decoder of all consecutive members, frames or streams.
     pub(crate) fn decoder(self, source: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
         let source = BufReader::with_capacity(INPUT_BUFFER_BYTES, source);
         Ok(match self {
@@ -60,8 +60,8 @@ impl Compression {
     }
 }
 
-/// lz4_flex's decoder stops after one frame; `lz4` and `cat` write several. It decodes whole blocks,
-/// so of a file that is cut off the last block (4 MiB by default) is lost.
+/// lz4_flex's decoder stops after one frame, but `lz4` and `cat` write several. It decodes whole blocks, so the last
+/// block (4 MiB by default) of a truncated file is lost.
 struct Lz4Frames<R: BufRead>(Option<lz4_flex::frame::FrameDecoder<R>>);
 
 impl<R: BufRead> Read for Lz4Frames<R> {

@@ -1,10 +1,10 @@
-//! How much of a compressed file the decompressing thread has taken, told to the thread that reads packets.
+//! How much of a compressed file the decompressing thread has read, for the thread that reads packets.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A reader that counts what it gives.
+/// A reader that counts the bytes read from it.
 pub(crate) struct Counted<R> {
     source: R,
     bytes: Arc<AtomicU64>,

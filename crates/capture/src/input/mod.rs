@@ -18,7 +18,7 @@ pub(crate) use window::Window;
 /// The path that means standard input.
 pub(crate) const STANDARD_INPUT: &str = "-";
 
-/// An opened stream and what it was packed in.
+/// An opened stream and its compression.
 pub(crate) struct Input {
     pub(crate) window: Window,
     pub(crate) compression: Option<Compression>,
@@ -50,7 +50,7 @@ impl Input {
                 offset: 0,
                 found: "a directory".into(),
                 expected: "a capture file".into(),
-                remedy: "name the files in it, oldest first".into(),
+                remedy: "prepare the files in it, oldest first".into(),
             }
             .at(&label, false));
         }
@@ -59,7 +59,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Bytes of the file read so far, compressed ones where it is compressed.
+    /// Bytes of the file read so far, compressed if it is.
     pub(crate) fn bytes_done(&self) -> u64 {
         match &self.decompressed {
             Some(counter) => counter.bytes(),
@@ -67,12 +67,12 @@ impl Input {
         }
     }
 
-    /// Bytes to count for this file when it is left, even before its end.
+    /// Bytes to count for this file when it is closed, even before its end.
     pub(crate) fn bytes_at_end(&self) -> u64 {
         self.file_bytes.unwrap_or_else(|| self.bytes_done())
     }
 
-    /// `label` is what errors call the stream.
+    /// `label` is the stream's name in errors.
     pub(crate) fn from_reader(
         label: &str,
         mut reader: Box<dyn Read + Send>,

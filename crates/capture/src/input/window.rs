@@ -1,12 +1,11 @@
-//! The buffer that capture files are read through.
+//! The buffer through which capture files are read.
 
 use std::io::{self, Read};
 
 /// Large enough that a `read` call is rare, small enough to stay in a second-level cache.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// A sliding window over a byte stream: it never holds more than [`WINDOW_BYTES`], whatever lengths
-/// the stream claims.
+/// A sliding window over a byte stream: its size is at most [`WINDOW_BYTES`], whatever lengths the stream claims.
 pub(crate) struct Window {
     source: Box<dyn Read + Send>,
     buffer: Box<[u8]>,
@@ -19,7 +18,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The most that [`Window::has`] may be asked for.
+    /// The largest argument of [`Window::has`].
     pub(crate) const MOST_BYTES: usize = WINDOW_BYTES;
 
     pub(crate) fn new(source: Box<dyn Read + Send>) -> Self {
@@ -57,20 +56,20 @@ impl Window {
         &self.buffer[position..position + bytes]
     }
 
-    /// True if the next `count` bytes exist; then they are buffered. Invalidates positions.
+    /// True if the next `count` bytes exist; they are then buffered. Invalidates positions.
     #[inline(always)]
     pub(crate) fn has(&mut self, count: usize) -> bool {
         self.end - self.start >= count || self.fill(count)
     }
 
-    /// Steps over bytes that `has` found.
+    /// Advances over bytes that `has` found.
     #[inline(always)]
     pub(crate) fn advance(&mut self, count: usize) {
         debug_assert!(count <= self.end - self.start);
         self.start += count;
     }
 
-    /// Steps over `count` bytes that need not fit the buffer; false where the stream ends before.
+    /// Advances over `count` bytes, which need not fit the buffer; returns false if the stream ends before.
     pub(crate) fn skip(&mut self, mut count: u64) -> bool {
         loop {
             let step = count.min((self.end - self.start) as u64);
@@ -95,13 +94,13 @@ impl Window {
     fn fill(&mut self, count: usize) -> bool {
         assert!(
             count <= WINDOW_BYTES,
-            "a reader asked for more than the window holds"
+            "a reader requested more than the window's size"
         );
         self.buffer.copy_within(self.start..self.end, 0);
         self.before += self.start as u64;
         self.end -= self.start;
         self.start = 0;
-        // Stop as soon as `count` bytes are here: more may be minutes away in a live stream.
+        // Stop as soon as `count` bytes are available: in a live stream the next ones may be minutes away.
         while self.end < count && !self.ended {
             match self.source.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.ended = true,
@@ -121,7 +120,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// Gives its bytes one by one, then fails.
+    /// Returns its bytes one by one, then fails.
     struct Dripping(u8);
 
     impl Read for Dripping {

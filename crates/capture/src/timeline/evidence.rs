@@ -1,47 +1,48 @@
-//! The meaning of a stamp that does not go on, by the packets before and after it.
+//! The meaning of a timestamp that goes back or jumps ahead, from the packets before and after it.
 //!
-//! Each direction of a TCP connection has an order of its own, by its sender's clock (TCP timestamps, RFC 7323) and by
-//! its numbers. Records out of order are in order by themselves on each queue or interface: where stamps go back, numbers
-//! do, or the direction is another one. If stamps go back and the same direction's numbers go on, a clock was set. If stamps
-//! go far ahead, and the clocks of both hosts did not, the capture's clock was set as well: hosts keep their own.
+//! Each direction of a TCP connection has its own order, from its sender's clock (TCP timestamps, RFC 7323) and its
+//! sequence numbers. Records out of order are in order within each queue or interface: where timestamps go back,
+//! sequence numbers do too, or the direction is a different one. If timestamps go back while the same direction's
+//! numbers advance, a clock was set. If timestamps jump ahead while the clocks of both hosts did not, the capture's
+//! clock was set as well, since hosts have their own.
 
 use std::collections::{HashMap, HashSet};
 
 use super::trace::{Recent, Trace, reverse_of};
 use super::{LEAST_AHEAD_NS, Waiting};
 
-/// Queues of an interface, and cards beside each other, disorder records by less.
+/// Several queues or cards reorder records by less than this.
 const LEAST_STEP_NS: i64 = 20_000_000;
-/// Programs that set clocks refuse to by more (RFC 5905, figure 29: the panic threshold). Where no packet tells, what is
-/// stamped so much earlier is another capture, behind the first one in a file.
+/// Programs that set clocks refuse larger steps (RFC 5905, figure 29: the panic threshold). If no packet decides,
+/// records with timestamps this much earlier belong to another capture appended to the file.
 const LARGEST_STEP_NS: i64 = 1_000_000_000_000;
-/// Records of another file or card come between those in order, not many in a row.
+/// Records of another file or card alternate with those in order, and are not many in a row.
 const DISORDERED_RECORDS: usize = 64;
-/// No packet is under way for longer (RFC 9293, section 3.4.2: the maximum segment lifetime), and no sender waits longer to
-/// retransmit (RFC 6298 lets it be 60 s, Linux 120 s).
+/// No packet stays in flight for longer (RFC 9293, section 3.4.2: the maximum segment lifetime), and no sender waits
+/// longer to retransmit (RFC 6298 permits 60 s, Linux 120 s).
 const LONGEST_LIFE_NS: i64 = 120_000_000_000;
-/// Packets of one direction without any of the other: a connection that is answered elsewhere in the file.
+/// Packets of one direction without any of the other: the connection is answered elsewhere in the file.
 const UNANSWERED: usize = 16;
-/// Ticks over which a sender's clock tells its rate.
+/// Ticks needed to measure the rate of a sender's clock.
 const ENOUGH_TICKS: i32 = 8;
 const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The meaning of a stamp that does not go on.
+/// The meaning of a timestamp that goes back or jumps ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// The file is not in the order of its stamps.
+    /// The file is not in the order of its timestamps.
     Disorder,
-    /// The clock was set: stamps from here on are right with so much added.
+    /// The clock was set: timestamps from here on are correct with this added.
     ClockSet { added_ns: i64 },
-    /// Stamps of another capture, without relation to those before.
+    /// Timestamps of another capture, unrelated to those before.
     OtherCapture,
-    /// The file is in order and its stamps are not: they jump to and fro.
+    /// The file is in order but its timestamps are not: they jump back and forth.
     Unsteady,
-    /// Time went on, and nothing was captured.
+    /// Time passed without captured packets.
     Pause,
 }
 
-/// Weighs what the packets from the one on that does not go on say. Times are stamps with `offset_ns` added.
+/// Weighs the evidence of the packets from the conspicuous one on. Times are timestamps with `offset_ns` added.
 pub(super) fn weigh<W: Waiting>(
     recent: &Recent,
     packets: &[&W],
@@ -71,7 +72,7 @@ pub(super) fn weigh<W: Waiting>(
 struct Scene<'a, W> {
     recent: &'a Recent,
     packets: &'a [&'a W],
-    /// Of the packets.
+    /// Times of the packets.
     times: &'a [i64],
     latest_ns: i64,
     /// From the latest time to that of the first packet.
@@ -79,7 +80,7 @@ struct Scene<'a, W> {
 }
 
 impl<W: Waiting> Scene<'_, W> {
-    /// TCP's packets, with the last one of the same direction before the step.
+    /// TCP packets, each with the last one of the same direction before the step.
     fn pairs(&self, count: usize) -> impl Iterator<Item = (Trace, Option<&Trace>)> {
         let both = self.packets.iter().zip(self.times).take(count);
         let traces = both.filter_map(|(packet, time_ns)| Trace::of(*time_ns, packet.decoded()));
@@ -115,7 +116,8 @@ impl<W: Waiting> Scene<'_, W> {
         }
     }
 
-    /// Directions whose first packets say that the clock was set back, and those that say that the file is out of order.
+    /// Counts the directions with first packets that indicate a clock set back, and those that indicate a file out of
+    /// order.
     fn votes_back(&self) -> (usize, usize) {
         let mut voted = HashSet::new();
         let (mut for_clock, mut for_disorder) = (0, 0);
@@ -139,7 +141,7 @@ impl<W: Waiting> Scene<'_, W> {
         (for_clock, for_disorder)
     }
 
-    /// The vote of two packets of one direction, before and after a step back; `None` where they do not tell.
+    /// The vote of two packets of one direction, before and after a step back; `None` if they are not conclusive.
     fn says_clock_was_set(&self, trace: &Trace, before: &Trace) -> Option<bool> {
         let back_ns = self.step_ns.saturating_neg();
         let passed_ns = trace.time_ns.saturating_sub(before.time_ns);
@@ -151,21 +153,21 @@ impl<W: Waiting> Scene<'_, W> {
         if passed_ns < 0 {
             return trace.is_later_than(before);
         }
-        // in order by itself while others are not; what came before the stamps that went back does not tell
+        // in order itself while others are not; packets before the step back are not conclusive
         let is_among = before.time_ns > self.latest_ns.saturating_sub(back_ns);
         (is_among && trace.time_ns < self.latest_ns).then_some(false)
     }
 
-    /// True of a packet of a direction that was not seen, if many of the opposite one were.
+    /// True for a packet of a direction not seen so far, if many of the opposite one were.
     fn answers_what_came_long_before(&self, packet: &W) -> bool {
         let reverse = reverse_of(packet.decoded());
         reverse.is_some_and(|reverse| self.recent.of(reverse).nth(UNANSWERED).is_some())
     }
 
-    /// True if acknowledgments come behind what they acknowledge in the order of the file, and before it by the stamps, more
-    /// often than the other way round.
+    /// True if acknowledgments more often follow the acknowledged data in file order and precede it by their timestamps
+    /// than the reverse.
     fn acknowledgments_follow_the_file(&self) -> bool {
-        // by the end of data: when it was first stamped, among what is before an acknowledgment in the file
+        // keyed by the end of data: when it was first stamped, among the packets before an acknowledgment in the file
         let mut stamped: HashMap<(u64, u32), i64> = HashMap::new();
         let note = |stamped: &mut HashMap<_, i64>, trace: &Trace| {
             if trace.sequence != trace.sequence_end {
@@ -201,7 +203,7 @@ impl<W: Waiting> Scene<'_, W> {
         follow_file > follow_stamps
     }
 
-    /// True if soon after the step the stamps jump to where they were before.
+    /// True if the timestamps return to their former range soon after the step.
     fn returns(&self) -> bool {
         let soon = self
             .times
@@ -227,7 +229,7 @@ impl<W: Waiting> Scene<'_, W> {
             })
             .collect();
         let shift_ns = median(&mut shifts).unwrap_or(back_ns);
-        // time stands still at least, and packets that continue each other are not far apart
+        // time does not run backwards, and consecutive packets are close together
         let most_ns = back_ns.saturating_add(NANOSECONDS_PER_SECOND);
         Finding::ClockSet {
             added_ns: shift_ns.clamp(back_ns, most_ns),
@@ -244,14 +246,14 @@ impl<W: Waiting> Scene<'_, W> {
             return Finding::Pause;
         }
         let is_long = self.step_ns >= LONGEST_LIFE_NS;
-        if !votes.is_empty() && (is_long || self.has_both_ways(&votes)) {
+        if !votes.is_empty() && (is_long || self.has_both_directions(&votes)) {
             let mut excesses: Vec<i64> = votes.into_values().collect();
             let excess_ns = median(&mut excesses).unwrap_or(self.step_ns);
             return Finding::ClockSet {
                 added_ns: excess_ns.clamp(0, self.step_ns).saturating_neg(),
             };
         }
-        match is_long && votes.is_empty() && self.goes_on_with_data_under_way(until) {
+        match is_long && votes.is_empty() && self.continues_with_data_in_flight(until) {
             true => Finding::ClockSet {
                 added_ns: self.step_ns.saturating_neg(),
             },
@@ -259,7 +261,7 @@ impl<W: Waiting> Scene<'_, W> {
         }
     }
 
-    /// Packets until stamps do not go on again.
+    /// Number of packets until the next step.
     fn until_next_step(&self) -> usize {
         let steps = self.times.iter().zip(self.times.iter().skip(1));
         let goes_on = steps.into_iter().take_while(|(before_ns, after_ns)| {
@@ -269,8 +271,8 @@ impl<W: Waiting> Scene<'_, W> {
         goes_on.count() + 1
     }
 
-    /// By direction, how much longer the stamps say that passed than the sender's clock does: the least of its packets,
-    /// since a packet that was sent before a pause may come after it.
+    /// For each direction, how much more time passed by the timestamps than by the sender's clock: the least over its
+    /// packets, since a packet sent before a pause may arrive after it.
     fn clocks_ahead(&self, until: usize) -> HashMap<u64, i64> {
         let mut excesses: HashMap<u64, i64> = HashMap::new();
         for (trace, before) in self.pairs(until) {
@@ -278,7 +280,7 @@ impl<W: Waiting> Scene<'_, W> {
             let passed_ns = trace.time_ns.saturating_sub(before.time_ns);
             let excess_ns = match self.elapsed_ns(&trace, before) {
                 Some(elapsed_ns) => passed_ns.saturating_sub(elapsed_ns),
-                // clocks tick at least once in a second (RFC 7323, section 5.4)
+                // clocks tick at least once per second (RFC 7323, section 5.4)
                 None => match ticks(&trace, before) {
                     Some(ticks @ 0..) => {
                         let most_ns = (i64::from(ticks) + 1) * NANOSECONDS_PER_SECOND;
@@ -297,7 +299,7 @@ impl<W: Waiting> Scene<'_, W> {
         excesses
     }
 
-    fn has_both_ways(&self, votes: &HashMap<u64, i64>) -> bool {
+    fn has_both_directions(&self, votes: &HashMap<u64, i64>) -> bool {
         self.packets.iter().any(|packet| {
             let direction = Trace::of(0, packet.decoded()).map(|trace| trace.direction);
             let both = direction.zip(reverse_of(packet.decoded()));
@@ -305,9 +307,9 @@ impl<W: Waiting> Scene<'_, W> {
         })
     }
 
-    /// True if data that was under way at the step is acknowledged after it, and its sender went on with new data: no
-    /// sender waits for so long without a retransmission.
-    fn goes_on_with_data_under_way(&self, until: usize) -> bool {
+    /// True if data in flight at the step is acknowledged after it, and its sender continued with new data: no sender
+    /// waits this long without a retransmission.
+    fn continues_with_data_in_flight(&self, until: usize) -> bool {
         let mut has_progress = false;
         for (packet, time_ns) in self.packets.iter().zip(self.times).take(until) {
             let both = Trace::of(*time_ns, packet.decoded()).zip(reverse_of(packet.decoded()));
@@ -321,7 +323,7 @@ impl<W: Waiting> Scene<'_, W> {
             };
             let under_way = ahead(sent.sequence_end, answered.acknowledgment);
             if under_way > 0 && trace.sequence_end != trace.sequence {
-                // data again is a pause that a sender bridged
+                // a retransmission means a real pause that the sender bridged
                 if ahead(trace.sequence, sent.sequence_end) < 0 {
                     return false;
                 }
@@ -333,7 +335,7 @@ impl<W: Waiting> Scene<'_, W> {
         has_progress
     }
 
-    /// The time that passed between two packets of a direction by their sender's clock, where its rate is known.
+    /// The time between two packets of a direction by their sender's clock, if its rate is known.
     fn elapsed_ns(&self, trace: &Trace, before: &Trace) -> Option<i64> {
         let ticks = ticks(trace, before).filter(|ticks| *ticks >= 0)?;
         let earliest = self.recent.of(trace.direction).last()?;

@@ -1,10 +1,10 @@
-//! The time of each record, where the file's own stamps do not go on: records out of order, and a clock that was set.
+//! The time of each record if the file's timestamps go back or jump: records out of order, and clocks that were set.
 //!
-//! Stamps that go on, and not by much at once, are given as they are, and what is kept of such packets is little: this is
-//! the ordinary way. Where a stamp goes back, or far ahead, the packets after it are looked at before it is believed
-//! ([`evidence`]). Packets out of order cannot be put right any more by then, so the capture says that it is disordered and
-//! is read again with [`crate::Capture::in_order`]. A clock that was set is undone: what comes after is counted on from where
-//! the packets say that time went on.
+//! Timestamps that advance in small steps are used unchanged, and little is remembered about their packets: this is the
+//! normal case. If a timestamp goes back or far ahead, the packets after it are examined before it is accepted
+//! ([`evidence`]). Packets already returned cannot be sorted any more, so a disordered capture is flagged and read
+//! again with [`crate::Capture::in_order`]. A clock step is undone: later times continue from the point that the
+//! packets indicate.
 
 mod evidence;
 mod sorting;
@@ -19,30 +19,30 @@ use trace::Recent;
 use crate::decode::Decoded;
 use crate::summary::packets;
 
-/// Connections pause for as long at any time; a clock that is set by less does little harm.
+/// Connections may pause this long at any time; a smaller step of the clock does little harm.
 const LEAST_AHEAD_NS: i64 = 500_000_000;
-/// Packets after a stamp that does not go on that are looked at.
+/// Packets examined after a conspicuous timestamp.
 pub(crate) const LOOKAHEAD_PACKETS: usize = 256;
 
-/// A packet that waits: its stamp and what its headers say.
+/// A buffered packet: its timestamp and the contents of its headers.
 pub(crate) trait Waiting {
     fn stamped_ns(&self) -> i64;
     fn decoded(&self) -> &Decoded;
 }
 
-/// Times of one capture.
+/// The times of one capture.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// Undo what clocks were set by. Two captures that are laid side by side need the stamps as they are.
+    /// Undo steps of the clock. Two captures that are compared need the original timestamps.
     pub(crate) keeps_clock_steady: bool,
-    /// Latest time given since the capture began, or since stamps that nothing explains.
+    /// Latest time returned since the capture began, or since an unexplained timestamp.
     latest_ns: Option<i64>,
-    /// Added to stamps.
+    /// Added to timestamps.
     offset_ns: i64,
     recent: Recent,
-    /// Records were found out of order: their stamps are given as they are.
+    /// Records were found out of order: their timestamps are used unchanged.
     pub(crate) is_disordered: bool,
-    /// Stamps of a file that is in order go back by as much now and then.
+    /// Timestamps of a file in order go back by up to this much at times.
     tolerated_back_ns: i64,
     set_back: Steps,
     set_ahead: Steps,
@@ -62,7 +62,8 @@ impl Steps {
 }
 
 impl Timeline {
-    /// The time of the next packet; `None` where the stamp does not go on and [`Timeline::time_after_a_look`] must be asked.
+    /// The time of the next packet; `None` if the timestamp is conspicuous and [`Timeline::time_after_a_look`] must be
+    /// called.
     #[inline(always)]
     pub(crate) fn time_ns(&mut self, stamped_ns: i64, decoded: &Decoded) -> Option<i64> {
         let time_ns = stamped_ns.saturating_add(self.offset_ns);
@@ -78,7 +79,7 @@ impl Timeline {
         Some(time_ns)
     }
 
-    /// The time of the first of these packets, whose stamp does not go on. The others come after it in the file.
+    /// The time of the first of these packets, which has a conspicuous timestamp. The others follow it in the file.
     #[cold]
     pub(crate) fn time_after_a_look<W: Waiting>(&mut self, packets: &[&W]) -> Option<i64> {
         let first = packets.first()?;
@@ -108,31 +109,27 @@ impl Timeline {
         Some(time_ns)
     }
 
-    /// True if stamps went back because the clock did, and none because the file is out of order.
+    /// True if timestamps went back because the clock did, and none because the file is out of order.
     pub(crate) fn was_set_back(&self) -> bool {
         self.set_back.count > 0 && !self.is_disordered
     }
 
-    /// Notes for the reader of the result.
+    /// Notes for the user.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
-        let set = |steps: Steps, way: &str, proof: &str| {
+        let set = |steps: Steps, direction: &str, proof: &str| {
             (steps.count > 0).then(|| {
                 format!(
-                    "the clock was set {way} while the capture ran{}: by {}, {proof}; what came after is counted on from there",
+                    "the clock was set {direction} during the capture{}: by {}, {proof}; later times are corrected",
                     if steps.count == 1 { String::new() } else { format!(", {} times", steps.count) },
                     duration(steps.total_ns),
                 )
             })
         };
-        let back = set(
-            self.set_back,
-            "back",
-            "while packets went on in their order",
-        );
+        let back = set(self.set_back, "back", "while packets stayed in order");
         let ahead = set(
             self.set_ahead,
             "ahead",
-            "which TCP's own timestamps and numbers contradict",
+            "although TCP timestamps and sequence numbers show no such jump",
         );
         back.into_iter().chain(ahead)
     }
@@ -145,30 +142,29 @@ fn duration(ns: i64) -> String {
     }
 }
 
-/// A note on records that were not in the order of their stamps.
+/// A note on records out of timestamp order.
 pub(crate) fn disorder_note(late: u64, largest_ns: u64, fate: Fate) -> String {
     let fate = match fate {
-        Fate::Sorted => "they are read in the order of their time".to_owned(),
+        Fate::Sorted => "they are read in time order".to_owned(),
         Fate::TooFar => format!(
-            "some lie too far apart for the {} MB that are kept to put them in order: run `reordercap IN OUT` and read OUT",
+            "some lie too far apart to be sorted within {} MB: run `reordercap IN OUT` and read OUT",
             sorting::MOST_BYTES >> 20
         ),
         Fate::ReadOnce => {
-            "the input can be read only once, and is not put in order: write it to a file, which is"
-                .to_owned()
+            "the input can be read only once and is not sorted: write it to a file first".to_owned()
         }
         Fate::AsTheyAre => {
-            "they are read in the order of the file, which acknowledgments follow".to_owned()
+            "they are read in file order, which agrees with the acknowledgments".to_owned()
         }
     };
     format!(
-        "the file is not in the order of its time stamps: stamped earlier than the packet before: {}, by up to {} ms; {fate}",
+        "the file is not in time order: {} with an earlier timestamp than the packet before, by up to {} ms; {fate}",
         packets(late),
         largest_ns as f64 / 1e6
     )
 }
 
-/// The fate of records out of order.
+/// What becomes of records out of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Sorted,

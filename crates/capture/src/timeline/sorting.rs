@@ -1,18 +1,18 @@
-//! Packets put in the order of their stamps, as far as memory for the disorder allows.
+//! Sorting of packets by timestamp, as far as memory permits.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::Waiting;
 
-/// Memory of packets that wait for earlier ones.
+/// Memory for packets that wait for earlier ones.
 pub(crate) const MOST_BYTES: usize = 128 << 20;
 
-/// Packets that wait, the earliest of them first.
+/// Buffered packets, earliest first.
 pub(crate) struct Sorting<W> {
     heap: BinaryHeap<Place<W>>,
     bytes: usize,
-    /// Latest time that was given, and packets that came too late for their place.
+    /// Latest time returned, and the number of packets that arrived too late for their position.
     latest_ns: i64,
     pub(crate) too_late: u64,
 }
@@ -28,7 +28,7 @@ impl<W> Default for Sorting<W> {
     }
 }
 
-/// A packet by its time, and by its place in the file where times are equal.
+/// A packet with its time, and its position in the file for equal times.
 struct Place<W> {
     time_ns: i64,
     number: u64,
@@ -37,12 +37,12 @@ struct Place<W> {
 }
 
 impl<W: Waiting> Sorting<W> {
-    /// True if no more fits.
+    /// True if the memory is used up.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes >= MOST_BYTES
     }
 
-    /// Takes the packet of this number in the file, which needs so much memory.
+    /// Adds the packet with this number in the file, which needs this much memory.
     pub(crate) fn push(&mut self, packet: W, number: u64, bytes: usize) {
         let time_ns = packet.stamped_ns();
         if time_ns < self.latest_ns {
@@ -57,7 +57,7 @@ impl<W: Waiting> Sorting<W> {
         });
     }
 
-    /// The earliest packet that waits.
+    /// Removes the earliest packet.
     pub(crate) fn pop(&mut self) -> Option<W> {
         let place = self.heap.pop()?;
         self.bytes -= place.bytes;
@@ -67,7 +67,7 @@ impl<W: Waiting> Sorting<W> {
 }
 
 impl<W> Ord for Place<W> {
-    /// The earliest is the greatest: what a heap gives first.
+    /// The earliest is the greatest, which a heap returns first.
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |place: &Self| (place.time_ns, place.number);
         key(other).cmp(&key(self))

@@ -16,11 +16,11 @@ struct Sent {
     time_ns: i64,
     is_data: bool,
     number: u32,
-    /// Ticks of a millisecond, where the sender sends its clock.
+    /// The sender's clock in milliseconds, if it sends one.
     clock: Option<u32>,
 }
 
-/// Data every 2 ms, acknowledged after 40.
+/// Data every 2 ms, acknowledged after 40 ms.
 fn transfer(packets: u32, has_clock: bool) -> Vec<Sent> {
     let packet = |time_ns: i64, is_data: bool, number: u32| Sent {
         time_ns: START_NS + time_ns,
@@ -90,7 +90,7 @@ fn file_of(packets: &[Sent]) -> Vec<u8> {
     file.of(&frames)
 }
 
-/// The times given, relative to the start, with clocks kept steady.
+/// The returned times, relative to the start, with clock steps undone.
 fn steady(packets: &[Sent]) -> (Vec<i64>, Summary, bool) {
     let bytes = Cursor::new(file_of(packets));
     let mut capture = Capture::from_reader("test", bytes, OpenOptions::default()).unwrap();
@@ -103,7 +103,7 @@ fn steady(packets: &[Sent]) -> (Vec<i64>, Summary, bool) {
     let is_disordered = summary
         .notes
         .iter()
-        .any(|note| note.contains("not in the order"));
+        .any(|note| note.contains("not in time order"));
     (times, summary, is_disordered)
 }
 
@@ -114,7 +114,7 @@ fn true_times(packets: &[Sent]) -> Vec<i64> {
         .collect()
 }
 
-/// The packets, the clock set by so much before the one at this place.
+/// The packets, with the clock set by `by_ns` before the one at this index.
 fn set_at(packets: &[Sent], place: usize, by_ns: i64) -> Vec<Sent> {
     let mut packets = packets.to_vec();
     for packet in packets.iter_mut().skip(place) {
@@ -133,7 +133,7 @@ fn largest_error_ns(found: &[i64], truth: &[i64]) -> i64 {
 }
 
 #[test]
-fn a_clock_that_was_set_is_undone_either_way() {
+fn a_clock_step_is_undone_in_both_directions() {
     let packets = transfer(500, true);
     for by_ns in [
         3600 * S,
@@ -176,7 +176,7 @@ fn a_clock_that_is_set_back_again_and_again_by_little_goes_on() {
 }
 
 #[test]
-fn without_timestamps_the_numbers_tell() {
+fn without_timestamps_the_sequence_numbers_decide() {
     let packets = transfer(500, false);
     for by_ns in [-5 * S, -3600 * S, 3600 * S] {
         let (times, summary, is_disordered) = steady(&set_at(&packets, 400, by_ns));
@@ -194,7 +194,7 @@ fn without_timestamps_the_numbers_tell() {
 #[test]
 fn a_pause_is_a_pause_if_the_hosts_clocks_go_on() {
     for has_clock in [true, false] {
-        // everything acknowledged, then an hour of nothing
+        // everything acknowledged, then an hour without packets
         let mut packets = transfer(200, has_clock);
         let mut after: Vec<Sent> = transfer(400, has_clock).into_iter().skip(400).collect();
         after.retain(|packet| packet.number >= 200);
@@ -210,8 +210,8 @@ fn a_pause_is_a_pause_if_the_hosts_clocks_go_on() {
 }
 
 #[test]
-fn packets_that_a_queue_held_for_seconds_set_no_clock() {
-    // what was sent before a stall of 5 s comes after it; the hosts' clocks went on
+fn packets_queued_for_seconds_are_no_clock_step() {
+    // packets sent before a stall of 5 s arrive after it; the hosts' clocks advanced
     let mut packets = transfer(300, true);
     let stall_at = START_NS + 300 * MS;
     for packet in &mut packets {
@@ -231,13 +231,13 @@ fn packets_that_a_queue_held_for_seconds_set_no_clock() {
 fn records_of_two_queues_are_put_in_order() {
     let packets = transfer(500, true);
     let mut late = packets.clone();
-    // each direction is in order by itself, acknowledgments are written half a second late
+    // each direction is in order, acknowledgments are written half a second late
     late.sort_by_key(|packet| packet.time_ns + if packet.is_data { 0 } else { 500 * MS });
     assert_is_sorted(&late, &packets);
     // one direction behind the other
     late.sort_by_key(|packet| !packet.is_data);
     assert_is_sorted(&late, &packets);
-    // and records a little late, without any clock
+    // and records slightly late, without any clock
     let packets = transfer(500, false);
     let mut late = packets.clone();
     late.sort_by_key(|packet| packet.time_ns + if packet.number % 5 == 0 { 3 * MS } else { 0 });
@@ -274,7 +274,7 @@ fn assert_is_sorted(in_file: &[Sent], packets: &[Sent]) {
     let summary = capture.summary();
     assert_eq!(summary.packets as usize, packets.len());
     assert!(!capture.is_disordered());
-    assert!(summary.notes[0].contains("are read in the order of their time"));
+    assert!(summary.notes[0].contains("are read in time order"));
 }
 
 #[test]

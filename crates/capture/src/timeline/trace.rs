@@ -1,4 +1,4 @@
-//! Traces of the last packets, by which to tell what a stamp that does not go on is.
+//! Traces of the last packets, with which conspicuous timestamps are judged.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use crate::packet::Transport;
 /// Packets that are remembered.
 const RECENT: usize = 512;
 
-/// Numbers of a TCP packet that tell its place among others of its connection.
+/// The numbers of a TCP packet that determine its order within its connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trace {
-    /// Of this direction of the connection.
+    /// Hash of the connection's direction.
     pub(super) direction: u64,
     pub(super) time_ns: i64,
     pub(super) sequence: u32,
@@ -42,8 +42,8 @@ impl Trace {
         })
     }
 
-    /// How much later than `other` of the same direction the sender's clock or its numbers put this packet; `None` where
-    /// they do not tell.
+    /// How much later than `other` of the same direction the sender's clock or its numbers place this packet; `None` if
+    /// they are not conclusive.
     pub(super) fn is_later_than(&self, other: &Self) -> Option<bool> {
         let ahead = |one: u32, other: u32| one.wrapping_sub(other) as i32;
         let by_clock = self
@@ -75,7 +75,7 @@ pub(super) fn reverse_of(decoded: &Decoded) -> Option<u64> {
 
 #[inline(always)]
 fn direction(source: IpAddr, destination: IpAddr, source_port: u16, destination_port: u16) -> u64 {
-    // odd numbers in no order: the golden ratio, e and pi in binary
+    // odd constants without a pattern: from the golden ratio, e and pi in binary
     let mix = |state: u64, word: u64| {
         (state ^ word)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -102,7 +102,7 @@ fn direction(source: IpAddr, destination: IpAddr, source_port: u16, destination_
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     traces: Vec<Trace>,
-    /// Where the oldest is, once there are enough.
+    /// Index of the oldest, once the buffer is full.
     oldest: usize,
 }
 
@@ -120,13 +120,13 @@ impl Recent {
         }
     }
 
-    /// The packets, the last one first.
+    /// The packets, latest first.
     pub(super) fn all(&self) -> impl Iterator<Item = &Trace> {
         let (newer, older) = self.traces.split_at(self.oldest.min(self.traces.len()));
         newer.iter().rev().chain(older.iter().rev())
     }
 
-    /// The packets of one direction, the last one first.
+    /// The packets of one direction, latest first.
     pub(super) fn of(&self, direction: u64) -> impl Iterator<Item = &Trace> {
         self.all().filter(move |trace| trace.direction == direction)
     }

@@ -1,4 +1,4 @@
-//! Clients whose SYNs and requests nobody answers, and when they are gone.
+//! Clients with unanswered SYNs and requests, and when they give up.
 
 use super::Connection;
 use crate::scenario::Ending;
@@ -13,12 +13,12 @@ pub(super) struct Repeated {
     tries: u32,
 }
 
-/// The first timeout of a SYN (RFC 6298, section 2.1), and the least of a request (Linux).
+/// The first timeout of a SYN (RFC 6298, section 2.1), and the shortest of a request (Linux).
 const SYN_TIMEOUT_NS: i64 = 1_000_000_000;
 const REQUEST_TIMEOUT_NS: i64 = 200_000_000;
-/// As often Linux repeats a SYN (`tcp_syn_retries`).
+/// The number of SYNs that Linux retransmits (`tcp_syn_retries`).
 const MOST_SYNS: u32 = 6;
-/// The timeout doubles so often (RFC 6298, section 5.5: at least to 60 s).
+/// The timeout doubles at most this often (RFC 6298, section 5.5: at least to 60 s).
 const MOST_DOUBLINGS: u32 = 6;
 
 impl Connection {
@@ -38,7 +38,7 @@ impl Connection {
         });
     }
 
-    /// A segment has come to the client that may acknowledge what it repeats.
+    /// Processes a segment at the client that may acknowledge the retransmitted one.
     pub(super) fn answered(&mut self, now_ns: i64, segment: &Segment) {
         let Some(repeated) = self.repeated else {
             return;
@@ -51,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// The segment to retransmit now, if its time has come.
+    /// Returns the segment to retransmit if it is due.
     pub(super) fn repeat(&mut self, now_ns: i64) -> Option<Segment> {
         let mut repeated = self.repeated.filter(|repeated| repeated.due_ns <= now_ns)?;
         let is_syn = repeated.segment.flags & flags::SYN != 0;
@@ -71,11 +71,11 @@ impl Connection {
         let mut again = repeated.segment;
         again.identification = self.client_id;
         again.timestamps = self.clocks.of_client(now_ns);
-        again.held_ns = 0;
+        again.delay_ns = 0;
         Some(again)
     }
 
-    /// The client's host has vanished.
+    /// True if the client's host has disappeared.
     pub(super) fn client_is_gone(&self) -> bool {
         matches!(self.behaviour.ending, Ending::Gone { after_bytes }
             if self.received_bytes() >= after_bytes)

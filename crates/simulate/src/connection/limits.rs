@@ -1,4 +1,4 @@
-//! A connection's notes of its limits.
+//! Recording of a connection's limiters.
 
 use super::Connection;
 use crate::limiter::State;
@@ -6,14 +6,14 @@ use crate::segment::Segment;
 use crate::sender::Wait;
 
 impl Connection {
-    /// Note where the data sender stands now.
+    /// Records the data sender's present state.
     pub(super) fn note_state(&mut self, now_ns: i64) {
         let state = self.state(now_ns);
         self.ledger.state(now_ns, state);
         self.ledger.window_stands(self.sender.stands_since_ns());
     }
 
-    /// Nothing more will be asked for or answered.
+    /// Records that no more requests or answers will follow.
     pub(super) fn note_end(&mut self, now_ns: i64) {
         self.ledger.state(now_ns, State::Unasked);
     }
@@ -38,19 +38,19 @@ impl Connection {
                 State::Starved
             }
             Wait::SlowStart | Wait::CongestionWindow => {
-                State::Held(self.sender.spreads_a_bound(now_ns).unwrap_or(wait))
+                State::Sending(self.sender.spreads_a_bound(now_ns).unwrap_or(wait))
             }
-            wait => State::Held(wait),
+            wait => State::Sending(wait),
         }
     }
 
-    /// Before the sender reads an acknowledgment.
+    /// Records an acknowledgment before the sender processes it.
     pub(super) fn note_acknowledgment(&mut self, now_ns: i64, segment: &Segment) {
         let all = segment.acknowledgment == self.sender.next_sequence() && !self.sender.is_idle();
-        self.ledger.acknowledged(now_ns, segment.held_ns, all);
+        self.ledger.acknowledged(now_ns, segment.delay_ns, all);
     }
 
-    /// After a timer: what was retransmitted because of silence.
+    /// Records, after a timer, what was retransmitted because of silence.
     pub(super) fn note_silence(&mut self, now_ns: i64, due_ns: Option<i64>, sent: &[Segment]) {
         let mut by_timer = sent.iter().filter(|segment| segment.reason.is_by_timer());
         if let (Some(due_ns), Some(again)) = (due_ns, by_timer.next()) {

@@ -1,31 +1,31 @@
-//! A narrow link on the way back, in front of which acknowledgments queue, are thinned, or lost.
+//! A narrow link on the return path, at which acknowledgments queue, are thinned, or lost.
 
 use std::collections::VecDeque;
 
 use super::{PacketFate, Simulation};
 use crate::calendar::Event;
 
-/// A link from the clients to everything else. Requests and acknowledgments share it.
+/// A link on the return path. Requests and acknowledgments share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WayBack {
+pub struct ReturnLink {
     pub rate_bps: u64,
-    /// The most that may wait; a packet that finds so many is dropped.
+    /// The most packets that may wait; further ones are dropped.
     pub limit_packets: usize,
-    /// A pure acknowledgment replaces one of the same connection that waits ahead of it, if neither carries SACK blocks
-    /// (as cake's `ack-filter` and the filters of cable modems do).
+    /// A pure acknowledgment replaces a waiting one of the same connection if neither carries SACK blocks (as cake's
+    /// `ack-filter` and the filters of cable modems do).
     pub thins: bool,
-    /// Bytes on the link on top of each IP packet.
+    /// Bytes on the link in addition to each IP packet.
     pub overhead_bytes: u32,
 }
 
 pub(super) struct BackQueue {
-    config: WayBack,
+    config: ReturnLink,
     waiting: VecDeque<usize>,
     on_link: Option<usize>,
 }
 
 impl BackQueue {
-    pub fn new(config: WayBack) -> Self {
+    pub fn new(config: ReturnLink) -> Self {
         Self {
             config,
             waiting: VecDeque::new(),
@@ -35,7 +35,7 @@ impl BackQueue {
 }
 
 impl Simulation {
-    /// A packet comes to the link.
+    /// Processes a packet that reaches the link.
     pub(super) fn enter_back(&mut self, packet: usize) {
         let Some(queue) = &mut self.back else {
             return;
@@ -54,7 +54,7 @@ impl Simulation {
                 (queue.waiting.iter()).position(|&older| thinnable(older) == Some(flow))
             && let Some(older) = queue.waiting.remove(place)
         {
-            // The newer one takes its place at the end: what it acknowledges includes what the older one did.
+            // The newer one takes its place at the end: it acknowledges everything that the older one did.
             self.packets[older].fate = PacketFate::LostReturning;
         }
         if queue.waiting.len() >= queue.config.limit_packets {
@@ -74,7 +74,7 @@ impl Simulation {
             .at(self.now_ns + time_ns as i64, Event::LeaveBack);
     }
 
-    /// The packet on the link is through: on with it, and the next one follows.
+    /// Forwards the packet on the link, and starts the next one.
     pub(super) fn leave_back(&mut self) {
         let Some(queue) = &mut self.back else {
             return;

@@ -1,5 +1,5 @@
-//! Two points on the path, and what a pair of captures needs beyond one: when each packet passes them, UDP packets
-//! beside the connections, IPv6, and ways back of their own between the points.
+//! Two points on the path, and what a pair of captures needs in addition: when each packet passes them, UDP packets
+//! beside the connections, IPv6, and separate return paths between the points.
 
 use whydrop_path::Random;
 
@@ -7,16 +7,16 @@ use super::{PacketFate, Simulation};
 use crate::calendar::Event;
 use crate::segment::{Datagram, Segment};
 
-/// The points that are watched, and what goes on beside the connections.
+/// The two points, and the traffic beside the connections.
 #[derive(Debug, Clone, Default)]
 pub struct WatchConfig {
     /// B and Y lie before the stages with these indices; B is not behind Y.
     pub points: [usize; 2],
     /// Probability that a pure acknowledgment is lost between client and Y, Y and B, B and server.
     pub return_loss: [f64; 3],
-    /// Random delay between Y and B of what goes back, 0 to this, without reordering.
+    /// Random delay on the return path between Y and B, 0 to this, without reordering.
     pub return_jitter_ns: i64,
-    /// By how much IP headers are longer than IPv4's 20 bytes.
+    /// How much longer IP headers are than IPv4's 20 bytes.
     pub longer_ip_header_bytes: u32,
     pub datagrams: Vec<DatagramSource>,
     pub seed: u64,
@@ -25,10 +25,10 @@ pub struct WatchConfig {
 /// UDP packets from server to client through all stages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DatagramSource {
-    /// Payloads are uniform in this range, both ends included.
+    /// Payloads are uniform in this range, inclusive.
     pub payload_bytes: (u32, u32),
     pub mean_gap_ns: f64,
-    /// Gaps are exponential or all the same.
+    /// Gaps are exponential or constant.
     pub poisson: bool,
     pub start_ns: i64,
 }
@@ -38,7 +38,7 @@ pub(super) struct Watch {
     pub random: Random,
     /// When each packet passed B and Y, by its number.
     pub passed: Vec<[Option<i64>; 2]>,
-    /// When the last packet that goes back passed B.
+    /// When the last packet on the return path passed B.
     last_back_ns: i64,
     sent: Vec<Datagram>,
 }
@@ -60,7 +60,7 @@ impl Watch {
         }
     }
 
-    /// A packet on its way to a client is before this stage.
+    /// Records that a packet on the forward path is before this stage.
     pub fn pass(&mut self, stage: usize, packet: usize, time_ns: i64) {
         for point in 0..2 {
             if self.config.points[point] == stage {
@@ -76,7 +76,7 @@ impl Watch {
         self.passed[packet][point] = Some(time_ns);
     }
 
-    /// When a packet that goes back passes B, given when it would without what else is underway.
+    /// When a packet on the return path passes B, given when it would pass without other packets in flight.
     fn back_at_b_ns(&mut self, due_ns: i64) -> i64 {
         let spread_ns = self.config.return_jitter_ns.max(0) as u64 + 1;
         let time_ns = due_ns + self.random.below(spread_ns) as i64;
@@ -88,7 +88,7 @@ impl Watch {
 const UDP_OVER_IPV4_BYTES: u32 = 28;
 
 impl Simulation {
-    /// Watch two points. The history will say when each packet passed them.
+    /// Records two points: the history will contain when each packet passed them.
     pub fn watching(mut self, config: WatchConfig) -> Self {
         for (source, datagrams) in config.datagrams.iter().enumerate() {
             self.calendar
@@ -98,13 +98,13 @@ impl Simulation {
         self
     }
 
-    /// The bytes by which a segment's IP packet is longer than over IPv4.
+    /// How much longer a segment's IP packet is than over IPv4, bytes.
     pub(super) fn longer_ip_header_bytes(&self) -> u32 {
         let watch = self.watch.as_ref();
         watch.map_or(0, |watch| watch.config.longer_ip_header_bytes)
     }
 
-    /// A UDP source sends a packet and plans its next.
+    /// Sends a UDP source's packet and schedules its next one.
     pub(super) fn send_datagram(&mut self, source: usize) {
         let longer = self.longer_ip_header_bytes();
         let Some(watch) = &mut self.watch else {
@@ -128,7 +128,7 @@ impl Simulation {
         self.calendar.at(next_ns, Event::Datagram { source });
     }
 
-    /// The client sends towards the server, past both points: a way in three parts, on each of which a pure
+    /// Sends a client's packet to the server, past both points: a return path in three parts, on each of which a pure
     /// acknowledgment may be lost.
     pub(super) fn send_back_past_points(
         &mut self,
@@ -170,7 +170,7 @@ impl Simulation {
         self.pass_to_server(segment, packet, at_y_ns, lost[2]);
     }
 
-    /// A packet that goes back has come through the narrow link behind point Y.
+    /// Forwards a packet that has left the narrow link on the return path behind point Y.
     pub(super) fn pass_points_back(&mut self, segment: Segment, packet: usize, at_y_ns: i64) {
         self.pass_to_server(segment, packet, at_y_ns, false);
     }

@@ -1,15 +1,15 @@
-//! Crossings of the two points: every packet with the true times at which it did.
+//! Crossings of the two points: every packet with the true times at which it passed them.
 
 use crate::segment::{Datagram, Segment, Toward};
 
-/// A packet on its way between the hosts, as it is on the wire.
+/// A packet between the hosts, as it is on the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Crossing {
     pub body: Body,
-    /// When it passed each point, by one true clock; `None` where it never did.
+    /// When it passed each point, by one true clock; `None` if it never did.
     pub at_b_ns: Option<i64>,
     pub at_y_ns: Option<i64>,
-    /// It was dropped between the two points. (A packet may also be underway when the simulation ends.)
+    /// It was dropped between the two points. (A packet may also be in flight when the simulation ends.)
     pub lost_between: bool,
     /// It was marked between the two points; a mark from before B is in the segment.
     pub marked_between: bool,
@@ -38,7 +38,7 @@ impl Body {
 }
 
 impl Crossing {
-    /// True if it goes the way of the data: from B to Y.
+    /// True if it travels in the direction of the data: from B to Y.
     pub fn is_forward(&self) -> bool {
         self.body.toward() == Toward::Client
     }

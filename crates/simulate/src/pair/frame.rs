@@ -16,20 +16,20 @@ use crate::segment::{Datagram, Toward};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     Ethernet,
-    /// IEEE 802.1Q, by the number of the virtual network.
+    /// IEEE 802.1Q, with the number of the virtual network.
     Vlan(u16),
     /// RFC 2784, without checksum, key and sequence number.
     Gre,
-    /// RFC 7348, by the network identifier.
+    /// RFC 7348, with the network identifier.
     Vxlan(u32),
 }
 
-/// The two ends of a flow as they look at one point.
+/// The two ends of a flow as they appear at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     pub client: IpAddr,
     pub server: IpAddr,
-    /// Ports and what the TCP header needs; its IPv4 addresses and times to live are not used.
+    /// Ports and other data for the TCP header; its IPv4 addresses and times to live are not used.
     pub tcp: Endpoints,
     /// Distinguishes the payload of flows.
     pub payload_seed: u64,
@@ -37,7 +37,7 @@ pub struct Ends {
 
 const VXLAN_PORT: u16 = 4789;
 
-/// Build the whole frame, payload and checksums included.
+/// Builds the whole frame, including payload and checksums.
 pub fn build(frame: &mut Vec<u8>, link: Link, ends: &Ends, marks: IpMarks, body: &Body) {
     let packet = ip_packet(ends, marks, body);
     let (toward, inner) = (body.toward(), ether_type(ends));
@@ -173,7 +173,7 @@ fn udp(
     header
 }
 
-/// Bytes that follow from flow, direction and place in the stream: a retransmission repeats them, nothing else does.
+/// Appends bytes determined by flow, direction and position in the stream: only a retransmission repeats them.
 fn push_payload(out: &mut Vec<u8>, seed: u64, body: &Body) {
     let (place, salt) = match body {
         Body::Tcp(segment) => (
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Of pseudo-header, header and payload, as a receiver verifies it (RFC 1071).
+    /// Sum over pseudo-header, header and payload, as a receiver verifies it (RFC 1071).
     fn ones_complement_sum(source: IpAddr, destination: IpAddr, tcp: &[u8]) -> u32 {
         let mut bytes = Vec::new();
         for address in [source, destination] {
@@ -248,7 +248,7 @@ mod tests {
             reason: Reason::New,
             identification: 77,
             ecn: whydrop_path::Ecn::NotCapable,
-            held_ns: 0,
+            delay_ns: 0,
         }
     }
 

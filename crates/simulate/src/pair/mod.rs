@@ -1,7 +1,7 @@
 //! Pairs of captures with known truth: the same packets before a path element (point B) and behind it (point Y).
 //!
-//! [`published`] rebuilds one well-documented case; [`suite`] draws pairs at random over every mechanism that the
-//! models know; [`score`] compares a diagnosis with the truths.
+//! [`published`] reproduces one well-documented case; [`suite`] draws pairs at random with every mechanism of the
+//! models; [`score`] compares a diagnosis with the truths.
 
 mod crossing;
 mod frame;

@@ -40,7 +40,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> PairError + '_ {
     }
 }
 
-/// Write a pair into `folder`, which is made if it is not there. Returns its truth.
+/// Writes a pair into `folder`, which is created if necessary. Returns its truth.
 pub fn write(pair: &mut SimulatedPair, folder: &Path) -> Result<serde_json::Value, PairError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let (b, y) = pair.watch();
@@ -54,7 +54,7 @@ pub fn write(pair: &mut SimulatedPair, folder: &Path) -> Result<serde_json::Valu
     Ok(truth)
 }
 
-/// `ends` holds the TCP flows and the UDP flows as they look at this point.
+/// `ends` contains the TCP flows and the UDP flows as they appear at this point.
 fn write_capture(
     path: &Path,
     sniffer: &Sniffer,

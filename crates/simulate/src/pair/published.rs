@@ -1,12 +1,12 @@
-//! A published case rebuilt: bursts of one sender through a policer, captured at both ends of a path of 73 ms.
+//! A published case reproduced: one sender's bursts through a policer, captured at both ends of a path of 73 ms.
 //!
-//! One server sends bursts of 10, 20, 40, 80, 160 and then 84 to 98 segments a round trip, each burst at the rate of
-//! a gigabit Ethernet (160 segments take 1.95 ms). On the way to the client `rate police 300` with a bucket of 50 KB
-//! lets about three of ten packets pass once the bucket is empty. Transit varies by 0.45 ms, and is 0.4 ms more for
+//! One server sends bursts of 10, 20, 40, 80, 160 and then 84 to 98 segments per round trip, each burst at the rate of
+//! a gigabit Ethernet (160 segments take 1.95 ms). On the path to the client `rate police 300` with a bucket of 50 KB
+//! passes about three of ten packets once the bucket is empty. Transit varies by 0.45 ms, and is 0.4 ms longer for
 //! packets after a gap. The clock of the second capture is 2.19 ms ahead and 220 ppm slow.
 //!
-//! The sizes of the bursts are given and not the outcome of congestion control, which would collapse under such
-//! losses; all else is TCP: the receiver is that of the other simulations, with SACK, and losses are found by RACK
+//! The sizes of the bursts are given and not the result of congestion control, which would collapse under such losses.
+//! Everything else is TCP: the receiver is that of the other simulations, with SACK, and losses are detected by RACK
 //! (RFC 8985) and retransmitted first.
 
 mod path;
@@ -23,12 +23,12 @@ use super::sniffer::{Clock, Point, Sniffer};
 use super::world::{Flow, Realism, SimulatedPair};
 use crate::receiver::{Receiver, ReceiverConfig};
 use crate::segment::{Reason, SackBlocks, Segment, Toward, flags};
-use path::Way;
+use path::Path;
 use sender::ScriptedSender;
 
 /// Payload of a full segment: 1500 bytes of IP with timestamps.
 pub const PAYLOAD_BYTES: u32 = 1_448;
-/// Exactly this many bits of IP packets a second, and bytes of them in the bucket (50 KB as `tc` reads it).
+/// Bits of IP packets per second, and bytes of them in the bucket (50 KB as `tc` interprets it).
 pub const RATE_BPS: u64 = 300_000_000;
 pub const BURST_BYTES: u64 = 51_200;
 pub const ROUND_TRIP_NS: i64 = 73_000_000;
@@ -44,12 +44,12 @@ const BESIDE_NS: i64 = 20_000;
 const REQUEST_BYTES: u32 = 120;
 const MILLISECOND_NS: i64 = 1_000_000;
 
-/// Which draw of the case.
+/// Which random variant of the case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishedConfig {
     pub seed: u64,
     pub round_trips: u32,
-    /// Leave what goes back out of both captures.
+    /// Leave the return direction out of both captures.
     pub one_way: bool,
 }
 
@@ -63,7 +63,7 @@ impl Default for PublishedConfig {
     }
 }
 
-/// Play the case.
+/// Simulates the case.
 pub fn pair(config: PublishedConfig) -> SimulatedPair {
     let mut random = Random::new(config.seed ^ 0x7075_626c_6973_6865);
     let port = 20_000 + random.below(40_000) as u16;
@@ -75,7 +75,7 @@ pub fn pair(config: PublishedConfig) -> SimulatedPair {
     };
     let mut realism = Realism::default();
     if config.one_way {
-        realism.add("one-way");
+        realism.add("one-path");
     }
     let mut y = sniffer(Point::Y);
     y.clock = Clock {
@@ -87,7 +87,7 @@ pub fn pair(config: PublishedConfig) -> SimulatedPair {
         name: format!(
             "published-{}{}",
             config.seed,
-            if config.one_way { "-one-way" } else { "" }
+            if config.one_way { "-one-path" } else { "" }
         ),
         split: "published",
         kind: "policer",
@@ -131,12 +131,12 @@ enum Event {
     Send {
         left: u32,
     },
-    /// A packet of data is at the client.
+    /// A data packet reaches the client.
     Arrive {
         crossing: usize,
     },
     Delayed,
-    /// An acknowledgment is at the server.
+    /// An acknowledgment reaches the server.
     Return {
         crossing: usize,
     },
@@ -148,7 +148,7 @@ struct Case {
     scheduled: u64,
     now_ns: i64,
     bursts: u32,
-    way: Way,
+    path: Path,
     sender: ScriptedSender,
     receiver: Receiver,
     random: Random,
@@ -162,7 +162,7 @@ struct Case {
 struct Host {
     identification: u16,
     clock_origin: u32,
-    /// The other's timestamp, to be echoed.
+    /// The other host's timestamp, to be echoed.
     recent: u32,
     next: u64,
     received: u64,
@@ -195,7 +195,7 @@ impl Host {
             reason: Reason::New,
             identification: self.identification,
             ecn: whydrop_path::Ecn::NotCapable,
-            held_ns: 0,
+            delay_ns: 0,
         };
         self.next = segment.end();
         segment
@@ -220,7 +220,7 @@ impl Case {
             scheduled: 0,
             now_ns: 0,
             bursts: 0,
-            way: Way::new(random.next_u64()),
+            path: Path::new(random.next_u64()),
             sender: ScriptedSender::default(),
             receiver: Receiver::new(receiver, u64::from(PAYLOAD_BYTES)),
             client: Host::new(random),
@@ -273,7 +273,7 @@ impl Case {
             self.server
                 .segment(self.now_ns, Toward::Client, flags::SYN | flags::ACK, 0);
         syn_ack.window_bytes = 65_160;
-        // The bucket is full: nothing is dropped here.
+        // The bucket is full: no packet is dropped here.
         self.now_ns = self.forth(syn_ack).1.unwrap_or(self.now_ns);
         self.client.got(&syn_ack);
         let ack = self
@@ -292,7 +292,7 @@ impl Case {
         self.at(arrives_ns + MILLISECOND_NS, Event::Burst);
     }
 
-    /// A burst of the size that is its turn; after the last of them, bursts of what is still lost, and the end.
+    /// Sends the burst of the next size; after the last one, bursts of data still lost, and the end.
     fn burst(&mut self) {
         if self.bursts >= self.config.round_trips {
             return self.repair();
@@ -306,7 +306,7 @@ impl Case {
     }
 
     fn plan_burst(&mut self) {
-        // The acknowledgments that clock the next burst wander a little.
+        // The acknowledgments that trigger the next burst have some jitter.
         let wander_ns = self.random.below(200_000) as i64 - 100_000;
         self.at(self.now_ns + ROUND_TRIP_NS + wander_ns, Event::Burst);
     }
@@ -315,7 +315,7 @@ impl Case {
         if self.sender.is_done() {
             return self.close();
         }
-        // Nothing new is behind the last losses to tell of them: the timer does.
+        // No new data follows the last losses to reveal them: the timer does.
         let left = self.sender.time_out(self.now_ns);
         if left > 0 {
             self.at(self.now_ns, Event::Send { left });
@@ -395,10 +395,10 @@ impl Case {
         self.at(arrives_ns, Event::Return { crossing });
     }
 
-    /// The server sends now. When it reaches the client, if it does.
+    /// Sends a packet from the server; returns when it reaches the client, if it does.
     fn forth(&mut self, segment: Segment) -> (usize, Option<i64>) {
         let at_b_ns = self.now_ns + BESIDE_NS;
-        let at_y_ns = self.way.forth(at_b_ns, segment.ip_bytes());
+        let at_y_ns = self.path.forth(at_b_ns, segment.ip_bytes());
         self.crossings.push(Crossing {
             body: Body::Tcp(segment),
             at_b_ns: Some(at_b_ns),
@@ -412,10 +412,10 @@ impl Case {
         )
     }
 
-    /// The client sends now. When it reaches the server.
+    /// Sends a packet from the client; returns when it reaches the server.
     fn back(&mut self, segment: Segment) -> (usize, i64) {
         let at_y_ns = self.now_ns + BESIDE_NS;
-        let at_b_ns = self.way.back(at_y_ns);
+        let at_b_ns = self.path.back(at_y_ns);
         self.crossings.push(Crossing {
             body: Body::Tcp(segment),
             at_b_ns: Some(at_b_ns),

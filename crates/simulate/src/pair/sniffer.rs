@@ -1,4 +1,4 @@
-//! A point of capture: which packets its sniffer writes, as what, and with which stamps.
+//! A point of capture: which packets its sniffer writes, in which form, and with which timestamps.
 
 use whydrop_path::Random;
 
@@ -8,14 +8,14 @@ use crate::capture::EPOCH_NS;
 use crate::pcap::Resolution;
 use crate::segment::Toward;
 
-/// B lies before the path element as data goes, Y behind it.
+/// In the direction of data, B is before the path element and Y behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
     B,
     Y,
 }
 
-/// How a sniffer sees and writes what passes it. The default misses nothing and changes nothing.
+/// How a sniffer sees and writes packets. The default misses and changes none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sniffer {
     pub point: Point,
@@ -23,33 +23,33 @@ pub struct Sniffer {
     pub snaplen: u32,
     pub link: Link,
     pub clock: Clock,
-    /// It writes what passes from then until then, in true time.
+    /// It writes the packets that pass in this span of true time.
     pub begins_ns: i64,
     pub ends_ns: i64,
-    /// Packets that go back are not captured.
+    /// Packets in the return direction are not captured.
     pub forward_only: bool,
-    /// Probability that a packet is missed, and how many are missed together on average.
+    /// Probability that a packet is missed, and the mean number of packets missed together.
     pub missed: f64,
     pub missed_together: f64,
-    /// Mean of the exponential delay of each stamp.
+    /// Mean of the exponential delay of each timestamp.
     pub jitter_ns: i64,
-    /// Packets that come within this time after the first are stamped together when it is over.
+    /// Packets that arrive within this time after the first are all timestamped when it is over.
     pub coalesce_ns: i64,
     pub offload: Option<Offload>,
-    /// After this share of its records the file ends in the middle of one.
+    /// The file ends after this share of its records, in the middle of one.
     pub cut_after: Option<f64>,
     pub ttl_forward: u8,
     pub ttl_reverse: u8,
     pub dscp: u8,
-    /// Added to the identification of each IPv4 packet of data, as where a translator numbers anew.
+    /// Added to the identification of each IPv4 data packet, as by a translator that renumbers them.
     pub identification_shift: u16,
     pub identification_zero: bool,
 }
 
-/// Consecutive segments of data that are one record in the capture.
+/// Consecutive data segments that form one record in the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offload {
-    /// Further apart than this they stay apart.
+    /// Segments further apart stay separate.
     pub gap_ns: i64,
     pub most_payload_bytes: u32,
     pub stamp: OffloadStamp,
@@ -57,25 +57,25 @@ pub struct Offload {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OffloadStamp {
-    /// A sender's stack hands a super-segment to the card (TSO): stamped before it is cut.
+    /// A sender's stack passes a super-segment to the card (TSO): timestamped before it is split.
     First,
-    /// A receiver's card or driver joins what came (GRO): stamped when the last has come.
+    /// A receiver's card or driver coalesces packets (GRO): timestamped when the last has arrived.
     Last,
 }
 
-/// Faults of the clock of a sniffer.
+/// Errors of a sniffer's clock.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Clock {
     pub offset_ns: i64,
     pub drift_ppm: f64,
-    /// Where the drift begins to count.
+    /// The time from which drift accumulates.
     pub t0_ns: i64,
-    /// (true time, by how much the clock jumps ahead then), in order.
+    /// (true time, the step that the clock makes then), in order.
     pub steps: Vec<(i64, i64)>,
 }
 
 impl Clock {
-    /// The time that the clock shows.
+    /// The time that the clock shows at a true time.
     pub fn shows_ns(&self, true_ns: i64) -> i64 {
         let drift_ns = (self.drift_ppm * 1e-6 * (true_ns - self.t0_ns) as f64).round() as i64;
         let stepped = self.steps.iter().filter(|step| true_ns >= step.0);
@@ -88,21 +88,21 @@ impl Clock {
 pub struct Seen {
     /// True time.
     pub time_ns: i64,
-    /// As the sniffer's clock has it, since the Unix epoch.
+    /// By the sniffer's clock, since the Unix epoch.
     pub stamp_ns: i64,
     pub body: Body,
     /// Wire packets in it.
     pub packets: u32,
 }
 
-/// Capture of a sniffer.
+/// The records of a sniffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sighting {
     /// In the order of the file.
     pub records: Vec<Seen>,
-    /// Of `records`, the last one is written without its end.
+    /// The last one of `records` is written without its end.
     pub last_is_cut: bool,
-    /// The true time that is covered: up to the last whole record where the file is cut.
+    /// The true time that is covered: up to the last whole record if the file is cut.
     pub begins_ns: i64,
     pub ends_ns: i64,
     /// Records that are missing although the time is covered, and the wire packets in them.
@@ -110,7 +110,7 @@ pub struct Sighting {
     pub missed_packets: u64,
 }
 
-/// Packets that a stack hands over at the same instant have stamps this far apart.
+/// Packets that a stack passes on at the same instant have timestamps this far apart.
 const HANDOVER_NS: i64 = 700;
 
 impl Sniffer {
@@ -146,7 +146,7 @@ impl Sniffer {
         }
     }
 
-    /// Write what passes.
+    /// Records the packets that pass.
     pub fn watch(&self, crossings: &[Crossing], random: &mut Random) -> Sighting {
         let mut records = self.passing(crossings);
         if let Some(offload) = self.offload {
@@ -180,7 +180,7 @@ impl Sniffer {
                 })
             })
             .collect();
-        // Stable: what passes at the same time was sent in this order.
+        // Stable: packets that pass at the same time were sent in this order.
         records.sort_by_key(|record| record.time_ns);
         records
     }
@@ -222,7 +222,7 @@ impl Sniffer {
         sighting.last_is_cut = true;
     }
 
-    /// Delays of stamps first, in the order of the packets, then what the clock makes of them.
+    /// Delays the timestamps first, in the order of the packets, then applies the clock's error.
     fn stamp(&self, records: &mut [Seen], random: &mut Random) {
         let mut interrupt_ns = i64::MIN;
         let mut last_ns = i64::MIN;
@@ -237,7 +237,7 @@ impl Sniffer {
             if self.jitter_ns > 0 {
                 time_ns += random.exponential(self.jitter_ns as f64) as i64;
             }
-            // One after the other through the sniffer's own processing.
+            // The sniffer processes packets one after the other.
             if self.coalesce_ns > 0 || self.jitter_ns > 0 {
                 time_ns = time_ns.max(last_ns.saturating_add(HANDOVER_NS / 2));
             }
@@ -247,7 +247,7 @@ impl Sniffer {
     }
 }
 
-/// Packets handed over together pass one after the other.
+/// Spreads packets that were passed on together: they pass one after the other.
 fn spread(records: &mut [Seen]) {
     let mut last_ns = i64::MIN;
     for record in records {
@@ -258,10 +258,10 @@ fn spread(records: &mut [Seen]) {
     }
 }
 
-/// Join consecutive full segments of one connection, as long as nothing else of it comes between.
+/// Coalesces consecutive full segments of one connection, unless another of its packets lies between.
 fn join(records: Vec<Seen>, offload: Offload) -> Vec<Seen> {
     let mut joined: Vec<Seen> = Vec::with_capacity(records.len());
-    // The open super-segment of each flow: place, and when its last segment came.
+    // The open super-segment of each flow: its index, and when its last segment arrived.
     let mut open: std::collections::HashMap<usize, (usize, i64)> = Default::default();
     for record in records {
         let Body::Tcp(segment) = record.body else {
@@ -299,7 +299,7 @@ fn join(records: Vec<Seen>, offload: Offload) -> Vec<Seen> {
     joined
 }
 
-/// Linux joins segments whose headers say the same and whose data follow on; a shorter one ends the super-segment.
+/// Linux coalesces contiguous segments with equal headers; a shorter one ends the super-segment.
 fn continues(head: &Seen, next: &Seen, offload: Offload) -> bool {
     let (Body::Tcp(a), Body::Tcp(b)) = (&head.body, &next.body) else {
         return false;

@@ -1,4 +1,4 @@
-//! The truth of a pair: what was lost between the points, within what both captures cover.
+//! The truth of a pair: the losses between the points, within the common coverage of both captures.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::world::{Flow, SimulatedPair};
 use crate::limiter::Account;
 use crate::segment::Reason;
 
-/// Counts of wire packets that both captures had to see: they passed while both were watching.
+/// Counts of wire packets that both captures should contain: they passed during the coverage of both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub forward_b: u64,
@@ -21,8 +21,8 @@ pub struct Counts {
     pub data_y: u64,
 }
 
-/// True for each crossing within what both captures cover. A packet that was lost is taken to be due at the second
-/// point after the transit of the last one before it that arrived.
+/// True for each crossing within the common coverage of both captures. A lost packet is assumed due at the second point
+/// after the transit of the last packet before it that arrived.
 pub fn covered(crossings: &[Crossing], b: &Sighting, y: &Sighting) -> Vec<bool> {
     let transits = crossings.iter().filter(|c| c.is_forward());
     let first_ns = transits
@@ -53,7 +53,7 @@ pub fn covered(crossings: &[Crossing], b: &Sighting, y: &Sighting) -> Vec<bool> 
     crossings.iter().map(is_covered).collect()
 }
 
-/// Count what is covered.
+/// Counts the covered crossings.
 pub fn count(crossings: &[Crossing], covered: &[bool]) -> Counts {
     let mut counts = Counts::default();
     for (crossing, _) in crossings
@@ -77,7 +77,7 @@ pub fn count(crossings: &[Crossing], covered: &[bool]) -> Counts {
     counts
 }
 
-/// All of the truth, in the form of the given data.
+/// The whole truth, in the format of the given data.
 pub fn to_json(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
     let covered = covered(&pair.crossings, b, y);
     let mut counts = count(&pair.crossings, &covered);
@@ -121,19 +121,19 @@ pub fn to_json(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
     truth
 }
 
-/// The right causes for the pair.
+/// The correct causes for the pair.
 fn right_causes(pair: &SimulatedPair) -> Vec<&'static str> {
     let right = (pair.right.clone()).unwrap_or_else(|| kind::right_causes(pair.kind).to_vec());
     or_missed(right, pair)
 }
 
-/// Those of each transfer of the first flow; none where all have the pair's.
+/// Those of each transfer of the first flow; empty if all have the pair's.
 fn right_causes_by_transfer(pair: &SimulatedPair) -> Vec<Vec<&'static str>> {
     let each = pair.right_by_transfer.iter();
     each.map(|right| or_missed(right.clone(), pair)).collect()
 }
 
-/// Where nothing is lost on the path but a sniffer missed packets, to say that is right.
+/// Adds the sniffer's losses as a correct cause if a sniffer missed packets and none was lost on the path.
 fn or_missed(mut right: Vec<&'static str>, pair: &SimulatedPair) -> Vec<&'static str> {
     let nothing_lost = !pair
         .crossings
@@ -149,7 +149,7 @@ fn milliseconds(ns: i64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// As the scoring scripts use it: 0 where neither direction takes time enough to be mistaken for an offset.
+/// As the scoring scripts use it: 0 if neither direction takes long enough to be confused with an offset.
 fn one_way_ms(forward_ns: Option<i64>, reverse_ns: Option<i64>) -> f64 {
     const NEXT_TO_EACH_OTHER_NS: i64 = 50_000;
     match (forward_ns, reverse_ns) {
@@ -162,7 +162,7 @@ fn one_way_ms(forward_ns: Option<i64>, reverse_ns: Option<i64>) -> f64 {
     }
 }
 
-/// Of what both captures cover: what came before or after cannot tell anybody of the clocks.
+/// Within the common coverage of both captures: earlier and later packets say nothing about the clocks.
 fn least_transit_ns(crossings: &[Crossing], covered: &[bool], forward: bool) -> Option<i64> {
     let of_direction = crossings
         .iter()

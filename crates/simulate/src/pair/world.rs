@@ -1,4 +1,4 @@
-//! A pair before it is written: what crossed the path, who watched it, and all there is to know about both.
+//! A pair before it is written: the packets on the path, the sniffers, and everything known about both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,10 +23,10 @@ pub struct SimulatedPair {
     pub note: String,
     pub seed: u64,
     pub parameters: Map<String, Value>,
-    /// True for each parameter that, wrong by as much as it may be, would have had another outcome; those that are not
-    /// named can be told.
+    /// True for each parameter with which an error of its tolerance would have had a different outcome; parameters that
+    /// are not listed can be determined.
     pub identifiable: Map<String, Value>,
-    /// Beside the parameters: round trip, rates of lines.
+    /// Besides the parameters: round trip, rates of lines.
     pub circumstances: Map<String, Value>,
     pub tcp_flows: Vec<Flow>,
     pub udp_flows: Vec<Flow>,
@@ -35,15 +35,15 @@ pub struct SimulatedPair {
     pub y: Sniffer,
     pub translation: Option<Translation>,
     pub realism: Realism,
-    /// Limiter of each TCP flow; empty where the simulation does not say.
+    /// Limiters of each TCP flow; empty if the simulation does not record them.
     pub accounts: Vec<Account>,
-    /// The right causes, where they are not those of its kind.
+    /// The correct causes, if they differ from those of its kind.
     pub right: Option<Vec<&'static str>>,
-    /// Those of each transfer of the first flow, in their order; empty where all have the pair's.
+    /// The correct causes of each transfer of the first flow, in order; empty if all have the pair's.
     pub right_by_transfer: Vec<Vec<&'static str>>,
 }
 
-/// A flow of data, as it looks at B.
+/// A data flow as it appears at B.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     pub ends: Ends,
@@ -58,13 +58,13 @@ pub struct Translation {
     pub first_port: u16,
 }
 
-/// Causes of untidiness in captures.
+/// The defects of the captures.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Realism {
     pub treatments: Vec<&'static str>,
-    /// The share of the lost packets (of 30, if they are fewer) by which a count may be wrong.
+    /// The tolerance of a count of losses, as a share of them (of 30, if they are fewer).
     pub lost_tolerance: f64,
-    /// The numbers of the treatments.
+    /// The parameters of the treatments.
     pub details: Map<String, Value>,
 }
 
@@ -83,7 +83,7 @@ impl Realism {
 }
 
 impl Flow {
-    /// A flow between hosts with numbers of their own in documentation networks (RFC 5737, RFC 3849).
+    /// A flow between two hosts with separate addresses in documentation networks (RFC 5737, RFC 3849).
     pub fn new(
         role: &'static str,
         ipv6: bool,
@@ -119,7 +119,7 @@ impl Flow {
         }
     }
 
-    /// As it looks behind a translator.
+    /// The flow as it appears behind a translator.
     pub fn translated(&self, translation: Option<Translation>, number: u16) -> Ends {
         let mut ends = self.ends;
         if let Some(translation) = translation {
@@ -135,7 +135,8 @@ impl Flow {
 }
 
 impl SimulatedPair {
-    /// Captures of the two sniffers: first B, whose clock is right, then Y, whose drift counts from B's first packet.
+    /// The captures of the two sniffers: first B, with a correct clock, then Y, with a drift that counts from B's first
+    /// packet.
     pub fn watch(&mut self) -> (Sighting, Sighting) {
         let mut random = Random::new(self.seed ^ 0x736e_6966_6665_7273);
         let at_b = self.b.watch(&self.crossings, &mut random);
@@ -158,12 +159,12 @@ impl SimulatedPair {
         )
     }
 
-    /// Note a parameter of the path element for the truth.
+    /// Records a parameter of the path element for the truth.
     pub fn parameter(&mut self, name: &str, value: impl Into<Value>) {
         self.parameters.insert(name.into(), value.into());
     }
 
-    /// The distortion of Y's clock, or null.
+    /// The error of Y's clock, or null.
     pub fn distortion(&self) -> Value {
         let clock = &self.y.clock;
         if clock.offset_ns == 0 && clock.drift_ppm == 0.0 && clock.steps.is_empty() {

@@ -1,18 +1,18 @@
-//! A sender that models its path instead of filling it until it loses.
+//! A sender that models its path instead of increasing its rate until packets are lost.
 
 use super::scoreboard::RateSample;
 
-/// A minimal model of BBR, honest about what it is: the start-up, the drain, and the steady state of
-/// draft-ietf-ccwg-bbr (its section 5.3), with the largest delivery rate of ten round trips and the least round trip of
-/// ten seconds, paced by eight phases of gain, the window twice the product. It is deaf to loss and to marks: the
-/// bounds that the draft sets after them (inflight_hi, inflight_lo, bw_lo), its adaptation to aggregation and its
-/// randomised waits between probes are not modelled.
+/// A minimal model of BBR: the start-up, the drain, and the steady state of draft-ietf-ccwg-bbr (section 5.3), with the
+/// largest delivery rate of ten round trips and the least round trip of ten seconds, paced by eight phases of gain, and
+/// a window of twice the product. It does not react to losses or marks: the bounds that the draft sets after them
+/// (inflight_hi, inflight_lo, bw_lo), its adaptation to aggregation and its randomised waits between probes are not
+/// modelled.
 #[derive(Debug, Clone)]
 pub struct Bbr {
     phase: Phase,
-    /// The largest rate of each of the last rounds, segments in a second, the present round last.
+    /// The largest rate of each of the last rounds, segments per second, the present round last.
     rates: [f64; RATE_ROUNDS],
-    /// A round ends when something is acknowledged that was sent after this many were delivered.
+    /// A round ends when a segment is acknowledged that was sent after this many were delivered.
     round_end: u64,
     full_rate: f64,
     rounds_without_growth: u32,
@@ -21,13 +21,14 @@ pub struct Bbr {
     initial_window: f64,
 }
 
-/// The growth of what is out in start-up, beside half of what is delivered meanwhile, segments.
+/// The growth of the flight in start-up, less half of the segments delivered meanwhile.
 #[derive(Debug, Clone, Copy, Default)]
 struct Growth {
-    /// By the last acknowledgment: what was out, what was delivered, and whether there was more to send.
+    /// At the last acknowledgment: flight, delivered segments, and whether there was more to send.
     last: Option<(usize, u64)>,
     ahead: f64,
-    /// The most that it was ahead, when, what was out then, and what was delivered since while there was more to send.
+    /// The largest lead of growth, its time, the flight then, and the segments delivered since while there was more to
+    /// send.
     most: f64,
     most_ns: i64,
     out_then: u64,
@@ -38,25 +39,25 @@ struct Growth {
 enum Phase {
     Startup,
     Drain,
-    /// Place in the cycle of gains, and when that began.
+    /// Position in the cycle of gains, and its start.
     Probe {
         place: usize,
         since_ns: i64,
     },
-    /// Few packets for a while, so that the least round trip shows; since when.
+    /// A small flight for a while, so that the least round trip shows; and its start.
     ProbeRtt {
         since_ns: i64,
     },
 }
 
-/// The window of the filter of the rate, in rounds.
+/// The length of the rate filter, in rounds.
 const RATE_ROUNDS: usize = 10;
 /// 4 ln 2, with which the rate can double in each round (the draft, section 5.6.2: 2.77), and the window's gain.
 const STARTUP_GAIN: f64 = 2.77;
 const WINDOW_GAIN: f64 = 2.0;
 /// Up, down, then cruise.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// How old the least round trip may get, and for how long to look for a smaller one.
+/// The maximum age of the least round trip, and the time to look for a smaller one.
 const LEAST_RTT_LASTS_NS: i64 = 10_000_000_000;
 const PROBE_RTT_NS: i64 = 200_000_000;
 const PROBE_RTT_WINDOW: f64 = 4.0;
@@ -75,7 +76,7 @@ impl Bbr {
         }
     }
 
-    /// Segments in a second that the path takes.
+    /// The path's rate, segments per second.
     pub fn bottleneck_rate(&self) -> f64 {
         self.rates.iter().copied().fold(0.0, f64::max)
     }
@@ -84,9 +85,9 @@ impl Bbr {
         self.phase == Phase::Startup
     }
 
-    /// Since when what is out in start-up has not grown by half of what was delivered: what start-up waits for then, to be
-    /// sure that the pipe is full, is a window that stands. `None` until all that was out is delivered, and until start-up is
-    /// over: where it goes on, its window stands from one sample of the rate to the next.
+    /// Since when the flight in start-up has not grown by half of the delivered segments: start-up then confirms that
+    /// the pipe is full, and its window stands still. `None` until the whole flight is delivered, and until start-up is
+    /// over: if it continues, its window stands still only between samples of the rate.
     pub fn stands_since_ns(&self) -> Option<i64> {
         let delivered = (1..=self.growth.delivered_since).contains(&self.growth.out_then);
         let shows = delivered && !self.in_startup();
@@ -102,10 +103,10 @@ impl Bbr {
         }
     }
 
-    /// Segments in a second at which to send.
+    /// The sending rate, segments per second.
     pub fn pacing_rate(&self, smoothed_rtt_ns: i64) -> f64 {
         let rate = match self.bottleneck_rate() {
-            // Before the first sample: the initial window in a round trip.
+            // Before the first sample: the initial window per round trip.
             0.0 => self.initial_window * 1e9 / smoothed_rtt_ns.max(1_000_000) as f64,
             rate => rate,
         };
@@ -137,8 +138,8 @@ impl Bbr {
         wanted.max(least)
     }
 
-    /// An acknowledgment: the rate that it shows, the round trip, and what is still out behind it. Samples taken while
-    /// the application had nothing to send count only if they show more.
+    /// Processes an acknowledgment: the rate that it shows, the round trip, and the remaining flight. Samples taken
+    /// while the application had no data count only if they are larger.
     pub fn on_ack(
         &mut self,
         now_ns: i64,
@@ -202,7 +203,7 @@ impl Bbr {
         }
     }
 
-    /// The pipe is full when the rate grows by less than a quarter in three rounds (section 5.3.1.2).
+    /// Checks for a full pipe: the rate grew by less than a quarter in three rounds (section 5.3.1.2).
     fn look_for_growth(&mut self) {
         if !self.in_startup() {
             return;
@@ -228,7 +229,7 @@ impl Bbr {
             Phase::Drain if in_flight <= product => self.phase = cruise,
             Phase::Probe { place, since_ns } => {
                 let rtt_ns = self.least_rtt.map_or(0, |(rtt_ns, _)| rtt_ns);
-                // The phase that drains what the probe has queued ends as soon as it has done so.
+                // The phase that drains the probe's queue ends as soon as the queue is empty.
                 let drained = place == 1 && in_flight <= product;
                 if now_ns - since_ns >= rtt_ns || drained {
                     self.phase = Phase::Probe {
@@ -251,7 +252,7 @@ mod tests {
 
     const RTT_NS: i64 = 10_000_000;
 
-    /// A round trip after the other, each acknowledged at once, at these rates.
+    /// Successive round trips, acknowledged at these rates.
     fn at_rates(rates: &[f64]) -> Bbr {
         let mut bbr = Bbr::new(10.0);
         let mut delivered = 0;
@@ -277,7 +278,7 @@ mod tests {
         );
         let stands = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0]);
         assert!(stands.in_startup());
-        assert_eq!(stands.stands_since_ns(), None, "it may grow on");
+        assert_eq!(stands.stands_since_ns(), None, "it may continue to grow");
         let ended = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0, 2_700.0, 2_700.0]);
         assert!(!ended.in_startup());
         assert_eq!(ended.stands_since_ns(), Some(3 * RTT_NS));

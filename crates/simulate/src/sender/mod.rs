@@ -1,5 +1,5 @@
-//! The sending half of a TCP connection, close to Linux: SACK-based recovery, or NewReno's where there is no SACK, proportional
-//! rate reduction, RACK, tail-loss probes, and a retransmission timer of at least 200 ms.
+//! The sending half of a TCP connection, close to Linux: recovery with SACK or as NewReno, proportional rate reduction,
+//! RACK, tail-loss probes, and a retransmission timer of at least 200 ms.
 
 mod bbr;
 mod new_reno;
@@ -17,29 +17,29 @@ use recovery::{Progress, Recovery, Undo};
 use rtt::RttEstimator;
 use scoreboard::Scoreboard;
 
-/// How a sender behaves. Defaults are a current Linux's.
+/// The behaviour of a sender. Defaults are those of a current Linux.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SenderConfig {
     pub algorithm: Algorithm,
     /// Payload of a full segment.
     pub mss: u64,
-    /// Selective acknowledgments are spoken (RFC 2018); else NewReno repairs one hole a round trip (RFC 6582), there are no
-    /// tail-loss probes, and a timer has all sent again from the first hole on.
+    /// Use selective acknowledgments (RFC 2018). Without them NewReno repairs one hole per round trip (RFC 6582), there
+    /// are no tail-loss probes, and a timeout retransmits everything from the first hole on.
     pub sack: bool,
     /// Packets (RFC 6928).
     pub initial_window: f64,
-    /// Find losses by time, lost retransmissions included (RFC 8985); else by three SACKed segments (RFC 6675), where
-    /// a lost retransmission waits for the timer.
+    /// Detect losses by time, including lost retransmissions (RFC 8985); otherwise by three SACKed segments (RFC 6675),
+    /// where a lost retransmission waits for the timer.
     pub rack: bool,
     /// Probe the tail after two round trips of silence (RFC 8985, section 7).
     pub tail_loss_probe: bool,
     pub hystart: bool,
     pub pacing: Pacing,
-    /// Start again from the initial window after a pause longer than the timer.
+    /// Restart from the initial window after a pause longer than the timer.
     pub slow_start_after_idle: bool,
-    /// Send buffer: at most this much is out, however large the windows.
+    /// Send buffer: the most data outstanding, however large the windows.
     pub buffer_bytes: u64,
-    /// Less than a full segment waits until all that is out is acknowledged (RFC 896; RFC 9293, section 3.7.4).
+    /// Less than a full segment waits until all outstanding data is acknowledged (RFC 896; RFC 9293, section 3.7.4).
     pub nagle: bool,
 }
 
@@ -61,21 +61,21 @@ impl Default for SenderConfig {
     }
 }
 
-/// The event that a sender waits for before it sends more.
+/// What a sender waits for before it sends more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// It repairs losses.
+    /// The end of a loss recovery.
     Recovery,
-    /// Everything that was written is out.
+    /// Writes: all written data has been sent.
     Writes,
-    /// The congestion window is full and still grows by what is acknowledged (or by BBR's start-up).
+    /// Acknowledgments: the congestion window is full and still grows by the acknowledged data (or by BBR's start-up).
     SlowStart,
     CongestionWindow,
     ReceiveWindow,
     SendBuffer,
-    /// Less than a segment is to be sent, and something is out.
+    /// Acknowledgments: less than a segment is to be sent, and data is outstanding.
     Nagle,
-    /// Its turn, at a rate that the application or the administrator has set.
+    /// Its turn, at a rate set by the application or the administrator.
     Pacing,
 }
 
@@ -84,13 +84,13 @@ pub enum Wait {
 pub struct Transmission {
     pub range: Range,
     pub reason: Reason,
-    /// Asks for the receiver's window and carries no data.
+    /// Probes the receiver's window and carries no data.
     pub window_probe: bool,
-    /// The last of what the application has written so far.
+    /// The last of the data written so far.
     pub push: bool,
 }
 
-/// An acknowledgment as the sender reads it.
+/// An acknowledgment as the sender sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct AckIn<'a> {
     pub acknowledgment: u64,
@@ -98,12 +98,12 @@ pub struct AckIn<'a> {
     pub sack: &'a [Range],
     /// It carries no data.
     pub pure: bool,
-    /// The receiver's echo of our timestamp, in nanoseconds, where the connection uses timestamps.
+    /// The receiver's echo of the sender's timestamp, in nanoseconds, if the connection uses timestamps.
     pub echo_ns: Option<i64>,
 }
 
-/// Call [`on_ack`](Self::on_ack) and [`on_timer`](Self::on_timer), then [`transmit`](Self::transmit) until it has
-/// nothing more, then look at [`deadline_ns`](Self::deadline_ns).
+/// Call [`on_ack`](Self::on_ack) and [`on_timer`](Self::on_timer), then [`transmit`](Self::transmit) until it returns
+/// `None`, then read [`deadline_ns`](Self::deadline_ns).
 #[derive(Debug, Clone)]
 pub struct Sender {
     config: SenderConfig,
@@ -115,32 +115,34 @@ pub struct Sender {
     undo: Undo,
     una: u64,
     next: u64,
-    /// End of what the application has written.
+    /// End of the written data.
     written: u64,
     window_end: u64,
     reordering_seen: bool,
-    /// The window was what limited sending, the last time anything was sent.
+    /// The window limited sending the last time data was sent.
     cwnd_limited: bool,
-    /// When the window last was full.
+    /// When the window was last full.
     full_ns: Option<i64>,
-    /// When the receive window or the send buffer last was, and which.
+    /// When the receive window or the send buffer was last full, and which.
     bounded: Option<(i64, Wait)>,
     last_sent_ns: i64,
     timer: Timer,
-    /// A tail-loss probe is to be sent now.
+    /// A tail-loss probe is due now.
     probe_due: bool,
-    /// A tail-loss probe is out: no second one before something is acknowledged.
+    /// A tail-loss probe is outstanding: no second one before an acknowledgment.
     probe_out: bool,
     window_probe_due: bool,
     bbr: Option<Bbr>,
-    /// The window is not made smaller for marks again before this is acknowledged, and the receiver is to be told.
+    /// The window is not reduced for marks again before this is acknowledged; the receiver must be informed of the
+    /// reduction.
     marks_until: u64,
     tell_reduced: bool,
-    /// Without SACK: duplicate acknowledgments tell of a new loss only where all below this is acknowledged (RFC 6582).
+    /// Without SACK: duplicate acknowledgments indicate a new loss only if all data below this is acknowledged (RFC
+    /// 6582).
     recover: u64,
 }
 
-/// Only one of the timers for the tail runs at a time.
+/// Only one timer for the tail runs at a time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Timer {
     retransmission_ns: Option<i64>,
@@ -182,14 +184,14 @@ impl Sender {
         }
     }
 
-    /// The handshake is done: its round trip is the first sample.
+    /// Completes the handshake: its round trip is the first sample.
     pub fn on_established(&mut self, now_ns: i64, rtt_ns: i64, window_bytes: u64) {
         self.rtt.sample(rtt_ns);
         self.window_end = self.una + window_bytes;
         self.last_sent_ns = now_ns;
     }
 
-    /// The application writes.
+    /// Adds data written by the application.
     pub fn write(&mut self, now_ns: i64, bytes: u64) {
         if self.board.is_empty() && self.config.slow_start_after_idle {
             let idle_ns = now_ns - self.last_sent_ns;
@@ -212,12 +214,12 @@ impl Sender {
         }
     }
 
-    /// Since when the window of a start-up has not grown any more, which shows only later.
+    /// Since when the window of a start-up has not grown, which becomes known only later.
     pub fn stands_since_ns(&self) -> Option<i64> {
         self.bbr.as_ref()?.stands_since_ns()
     }
 
-    /// The limit that keeps it from sending, after [`transmit`](Self::transmit) had nothing more.
+    /// The limit that keeps it from sending, once [`transmit`](Self::transmit) returns `None`.
     pub fn waits_for(&self) -> Wait {
         let window = self.window();
         if !matches!(self.recovery, Recovery::Open) {
@@ -239,7 +241,7 @@ impl Sender {
         }
     }
 
-    /// True if it only spreads what was written, over a round trip whose window that does not fill.
+    /// True if it only paces written data that does not fill the window over a round trip.
     pub fn spreads_less_than_a_window(&self, now_ns: i64) -> bool {
         let full_ns = self.full_ns.map(|ns| now_ns - ns);
         self.pacer.is_waiting()
@@ -248,8 +250,8 @@ impl Sender {
             && full_ns.is_none_or(|ns| ns > self.rtt.smoothed_ns())
     }
 
-    /// The bound that it spreads, if it waits for its turn within a window that was not full for a round trip while that bound
-    /// was: without pacing it would wait for nothing else.
+    /// The bound within which it paces, if it waits for its turn and that bound, unlike the window, was full within a
+    /// round trip: without pacing it would wait for that bound alone.
     pub fn spreads_a_bound(&self, now_ns: i64) -> Option<Wait> {
         let is_old = |ns: i64| now_ns - ns > self.rtt.smoothed_ns();
         let (bounded_ns, wait) = self.bounded?;
@@ -258,7 +260,7 @@ impl Sender {
         spreads.then_some(wait)
     }
 
-    /// All that was written is acknowledged.
+    /// True if all written data is acknowledged.
     pub fn is_idle(&self) -> bool {
         self.una == self.written
     }
@@ -268,13 +270,13 @@ impl Sender {
         self.una - 1
     }
 
-    /// When everything that is out ought to have been acknowledged.
+    /// When all outstanding data should have been acknowledged.
     pub fn answers_due_ns(&self) -> Option<i64> {
         let sent_ns = self.board.last_sent_ns()?;
         Some(sent_ns.saturating_add(self.rtt.smoothed_ns()))
     }
 
-    /// An acknowledgment echoed a mark: once for each window of data, as for a loss (RFC 3168, section 6.1.2).
+    /// Reacts to an echoed mark: once for each window of data, as for a loss (RFC 3168, section 6.1.2).
     pub fn on_echo(&mut self) {
         let again = self.una < self.marks_until || !matches!(self.recovery, Recovery::Open);
         if again || self.congestion.has_own_window() {
@@ -286,7 +288,7 @@ impl Sender {
         self.tell_reduced = true;
     }
 
-    /// True if the segment of new data sent now is the one to say that the window was reduced.
+    /// True if the new segment sent now must report that the window was reduced.
     pub fn take_reduced(&mut self) -> bool {
         std::mem::take(&mut self.tell_reduced)
     }
@@ -296,7 +298,7 @@ impl Sender {
         self.next
     }
 
-    /// Packets, as the congestion control has it.
+    /// The congestion window, packets.
     #[cfg(test)]
     pub fn cwnd(&self) -> f64 {
         self.congestion.cwnd
@@ -331,7 +333,7 @@ impl Sender {
             bbr.on_ack(now_ns, delivered.rate, rtt_ns, out, starved);
             self.congestion.cwnd = bbr.window();
         }
-        // without SACK what waited behind a hole tells the time of its repair
+        // without SACK, data that waited behind a hole measures the time of the repair
         let in_time = self.config.sack || !delivered.released;
         if let Some(sent_ns) = delivered.sent_once_ns.filter(|_| in_time) {
             let rtt_ns = now_ns - sent_ns;
@@ -362,7 +364,7 @@ impl Sender {
         self.restart_timers(now_ns, advanced);
     }
 
-    /// Look for losses; says whether retransmissions are among them.
+    /// Detects losses; returns whether retransmissions are among them.
     fn find_losses(&mut self, now_ns: i64) -> bool {
         let before = self.board.retransmissions_lost();
         self.timer.reordering_ns = None;
@@ -370,7 +372,7 @@ impl Sender {
             let window_ns = self.reordering_window_ns();
             self.timer.reordering_ns = self.board.mark_lost_by_time(now_ns, window_ns);
         }
-        // Before RACK Linux raised the threshold once it had seen reordering; so do we, without RACK's clock.
+        // Before RACK, Linux raised the threshold after reordering; this model does so too, without RACK's clock.
         let threshold = if self.reordering_seen {
             10 * DUPLICATE_THRESHOLD
         } else {
@@ -455,10 +457,10 @@ impl Sender {
         self.pacer.on_timer(now_ns);
     }
 
-    /// The next segment to send at this time, if any.
+    /// Returns the next segment to send at this time, if any.
     pub fn transmit(&mut self, now_ns: i64) -> Option<Transmission> {
         if std::mem::take(&mut self.window_probe_due) {
-            // As Linux: an old byte's sequence number, no data; the receiver must answer with its window.
+            // As Linux: an old byte's sequence number and no data; the receiver must answer with its window.
             let range = (self.una - 1, self.una - 1);
             return Some(Transmission {
                 range,
@@ -476,7 +478,7 @@ impl Sender {
             return None;
         }
         if self.board.first_lost().is_none() && !self.may_send_new() {
-            // what waits behind a hole fills either of them only until that is repaired
+            // data waiting behind a hole fills either of them only until the hole is repaired
             let repairs = !matches!(self.recovery, Recovery::Open);
             if repairs {
                 self.bounded = None;
@@ -507,7 +509,7 @@ impl Sender {
     fn paced(&mut self, now_ns: i64, range: Range) {
         let wire_bytes = range.1 - range.0 + 66;
         let slow_start = self.congestion.in_slow_start();
-        // As Linux, which takes what is out where recovery has made the window smaller than that.
+        // As in Linux, which uses the flight if recovery has made the window smaller than it.
         let window = self.congestion.cwnd.max(self.board.len() as f64).max(1.0);
         let rtt_ns = self.rtt.smoothed_ns();
         let wire_mss = (self.config.mss + 66) as f64;
@@ -539,7 +541,7 @@ impl Sender {
         self.config.nagle && small && !self.board.is_empty()
     }
 
-    /// True if the receive window has room for the next segment; part of one is not worth sending.
+    /// True if the receive window has room for the whole next segment.
     fn window_takes_next(&self) -> bool {
         self.next + self.config.mss.min(self.written - self.next) <= self.window_end
     }
@@ -584,7 +586,8 @@ impl Sender {
         }
     }
 
-    /// New data if there is any, else the last segment again (RFC 8985, section 7.3). The timer starts anew.
+    /// Sends new data if there is any, otherwise the last segment again (RFC 8985, section 7.3), and restarts the
+    /// timer.
     fn send_probe(&mut self, now_ns: i64) -> Option<Transmission> {
         let sent = if self.may_send_new() {
             Some(self.send_new(now_ns))

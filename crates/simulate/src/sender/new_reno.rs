@@ -1,24 +1,24 @@
-//! Losses without selective acknowledgments, as Linux has RFC 6582: each duplicate acknowledgment says that one segment beyond
-//! the first hole has arrived, and a partial one that the next hole follows.
+//! Losses without selective acknowledgments, as Linux implements RFC 6582: each duplicate acknowledgment means that one
+//! segment beyond the first hole has arrived, and a partial one that the next hole follows.
 
 use super::recovery::Recovery;
 use super::scoreboard::{Delivered, Scoreboard};
 use super::{DUPLICATE_THRESHOLD, Sender};
 
 impl Sender {
-    /// Takes a duplicate acknowledgment; returns how many segments it says have arrived.
+    /// Processes a duplicate acknowledgment; returns how many segments it reports as arrived.
     pub(super) fn count_duplicate(&mut self) -> u32 {
-        let tells = match self.recovery {
-            // what was sent again without need is acknowledged by duplicates too (RFC 6582, section 3.2, step 2)
+        let counts = match self.recovery {
+            // needlessly retransmitted data is acknowledged by duplicates too (RFC 6582, section 3.2, step 2)
             Recovery::Open => self.una > self.recover,
             Recovery::Fast { .. } => true,
             Recovery::Timeout { high } => self.next > high,
         };
-        u32::from(tells && self.board.add_unnamed())
+        u32::from(counts && self.board.add_unnamed())
     }
 
-    /// The third duplicate acknowledgment tells of the first hole, a partial acknowledgment of the next. A lost
-    /// retransmission waits for the timer, so none is found.
+    /// The third duplicate acknowledgment reveals the first hole, a partial acknowledgment the next. A lost
+    /// retransmission waits for the timer and is not detected here.
     pub(super) fn find_losses_by_duplicates(&mut self, advanced: bool) -> bool {
         let is_hole = match self.recovery {
             Recovery::Open => self.board.unnamed() >= DUPLICATE_THRESHOLD,
@@ -40,7 +40,7 @@ impl Scoreboard {
         self.unnamed
     }
 
-    /// One more segment has arrived, nobody knows which; false where all but the holes have already.
+    /// Counts one more arrived segment, without knowing which; returns false if all but the holes have arrived already.
     pub fn add_unnamed(&mut self) -> bool {
         let before = self.unnamed;
         self.unnamed += 1;
@@ -48,7 +48,8 @@ impl Scoreboard {
         self.unnamed > before
     }
 
-    /// No more can have arrived than are out, and not the first hole (Linux's `tcp_limit_reno_sacked`).
+    /// Limits the count: no more segments can have arrived than are outstanding, without the first hole (Linux's
+    /// `tcp_limit_reno_sacked`).
     fn limit_unnamed(&mut self) {
         let most = self.len().saturating_sub(self.lost().max(1));
         self.unnamed = self.unnamed.min(most);
@@ -58,7 +59,8 @@ impl Scoreboard {
         self.unnamed = 0;
     }
 
-    /// Of what an acknowledgment covers the first segment filled the hole, and the others had been counted before.
+    /// Of the segments that an acknowledgment covers, the first one filled the hole, and the others were counted
+    /// before.
     pub(super) fn acknowledge_unnamed(&mut self, delivered: &mut Delivered) {
         let counted = u32::try_from(self.unnamed).unwrap_or(u32::MAX);
         if counted == 0 || delivered.acked == 0 {

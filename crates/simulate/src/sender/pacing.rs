@@ -1,23 +1,23 @@
-//! Spreading packets over time instead of sending all that the window allows at once.
+//! Pacing: packets are spread over time instead of sent as soon as the window permits.
 
-/// How fast a sender paces, if it does.
+/// The pacing mode of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Pacing {
     #[default]
     None,
-    /// As Linux `fq` with a window-based control: twice the window in a round trip in slow start, 1.2 times after.
+    /// As Linux `fq` with a window-based control: twice the window per round trip in slow start, 1.2 times after.
     Window,
-    /// At a rate on the wire, in bit/s, that the application or the administrator has set.
+    /// At a rate on the wire, in bit/s, set by the application or the administrator.
     Rate(u64),
 }
 
-/// The input of a sender's pacing, beside its configuration.
+/// The input of a sender's pacing, besides its configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     pub window_bytes: f64,
     pub rtt_ns: i64,
     pub slow_start: bool,
-    /// Of a congestion control that paces by itself.
+    /// The rate of a congestion control that paces by itself.
     pub own_bytes_per_s: Option<f64>,
 }
 
@@ -25,7 +25,7 @@ pub struct Pace {
 pub struct Pacer {
     pacing: Pacing,
     next_ns: i64,
-    /// Something waits for its turn.
+    /// A packet waits for its turn.
     waiting: bool,
 }
 
@@ -38,9 +38,9 @@ impl Pacer {
         }
     }
 
-    /// True if a packet may go now; if not, [`deadline_ns`](Self::deadline_ns) says when.
+    /// True if a packet may leave now; if not, [`deadline_ns`](Self::deadline_ns) returns when.
     pub fn admits(&mut self, now_ns: i64) -> bool {
-        // Without pacing the next time never moves.
+        // Without pacing the next time never changes.
         self.waiting = now_ns < self.next_ns;
         !self.waiting
     }
@@ -62,7 +62,7 @@ impl Pacer {
         self.next_ns = self.next_ns.max(now_ns) + gap_ns;
     }
 
-    /// True if a packet that may go otherwise waits for its turn.
+    /// True if a packet that is otherwise permitted waits for its turn.
     pub fn is_waiting(&self) -> bool {
         self.waiting
     }

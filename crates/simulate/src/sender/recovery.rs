@@ -1,11 +1,11 @@
-//! Recovery from losses: when it begins and ends, how much may be sent meanwhile, and how it is taken back.
+//! Recovery from losses: its beginning and end, how much may be sent meanwhile, and how it is undone.
 
 use super::Sender;
 
-/// Where a sender stands with its losses.
+/// A sender's state of recovery.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Recovery {
-    /// Nothing is thought lost.
+    /// No segment is presumed lost.
     Open,
     /// Fast recovery until `high` is acknowledged, with proportional rate reduction (RFC 6937).
     Fast {
@@ -26,32 +26,32 @@ impl Recovery {
     }
 }
 
-/// The progress by an acknowledgment.
+/// The effect of an acknowledgment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
-    /// Segments acknowledged by number.
+    /// Segments acknowledged cumulatively.
     pub acked: u32,
-    /// Segments known to have arrived that were not before.
+    /// Segments newly known to have arrived.
     pub delivered: u32,
     /// The cumulative acknowledgment moved.
     pub advanced: bool,
-    /// More segments are thought lost than before it.
+    /// More segments are presumed lost than before it.
     pub more_lost: bool,
 }
 
-/// State to take a reduction back when all its retransmissions prove to have been unnecessary.
+/// State for undoing a reduction if all its retransmissions prove unnecessary.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Undo {
     active: bool,
     cwnd: f64,
     ssthresh: f64,
-    /// Retransmissions that no duplicate report has been seen for.
+    /// Retransmissions that no duplicate report covers yet.
     outstanding: i64,
     first_retransmission_ns: Option<i64>,
 }
 
 impl Undo {
-    /// `out`: retransmissions that are still out from before. An acknowledgment of these proves nothing that came later, so
+    /// `out`: retransmissions still outstanding from before. Their acknowledgment proves nothing about later ones, so
     /// the first of them still counts (as in Linux's `tcp_init_undo`).
     fn begin(self, cwnd: f64, ssthresh: f64, out: usize) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl Undo {
         self.outstanding -= 1;
     }
 
-    /// Every retransmission arrived twice, or (RFC 3522) the acknowledgment that ends the hole echoes a timestamp from
-    /// before the first retransmission.
+    /// True if every retransmission arrived twice, or (RFC 3522) if the acknowledgment that ends the hole echoes a
+    /// timestamp from before the first retransmission.
     fn proven(&self, echo_ns: Option<i64>, advanced: bool) -> bool {
         let Some(first_ns) = self.first_retransmission_ns.filter(|_| self.active) else {
             return false;
@@ -83,13 +83,13 @@ impl Undo {
 }
 
 impl Sender {
-    /// Enter, leave or take back recovery. `again`: retransmissions were lost, which after a timeout means, as in
-    /// Linux, a fast recovery with a reduction of its own.
+    /// Enters, leaves or undoes recovery. `again`: retransmissions were lost, which after a timeout means, as in Linux,
+    /// a fast recovery with its own reduction.
     pub(super) fn move_recovery(&mut self, echo_ns: Option<i64>, advanced: bool, again: bool) {
         if self.undo.proven(echo_ns, advanced) {
             self.undo.active = false;
             self.congestion.undo(self.undo.cwnd, self.undo.ssthresh);
-            self.board.forgive();
+            self.board.clear_lost();
             self.recovery = Recovery::Open;
             self.recover = 0;
             return;
@@ -139,7 +139,7 @@ impl Sender {
         self.undo = (self.undo).begin(cwnd, ssthresh, self.board.retransmitted());
     }
 
-    /// The window after an acknowledgment.
+    /// Updates the window after an acknowledgment.
     pub(super) fn move_window(&mut self, now_ns: i64, progress: Progress) {
         if self.congestion.has_own_window() {
             return;
@@ -162,11 +162,11 @@ impl Sender {
                 } else if progress.advanced && !progress.more_lost {
                     (behind.max(f64::from(progress.delivered)) + 1.0).min(ssthresh - pipe)
                 } else {
-                    // Packet conservation while losses go on: no more out than in. Linux does so since policers were
-                    // seen to drop whole recoveries (Flach et al., SIGCOMM 2016).
+                    // Packet conservation while losses continue: no more packets leave than arrive. Linux does so since
+                    // policers were found to drop whole recoveries (Flach et al., SIGCOMM 2016).
                     behind.min(ssthresh - pipe)
                 };
-                // The first loss is repaired at once, whatever the window.
+                // The first loss is repaired immediately, whatever the window.
                 let first = if *prr_out == 0 { 1.0 } else { 0.0 };
                 self.congestion.cwnd = pipe + room.max(first);
             }
@@ -178,21 +178,22 @@ impl Sender {
         }
     }
 
-    /// The window grows only if it was what held the sender back; in slow start half of it in use is enough (Linux's
-    /// reading of RFC 7661).
+    /// True if the window may grow: only if it limited the sender; in slow start half of it in use is enough (Linux's
+    /// interpretation of RFC 7661).
     fn grows(&self) -> bool {
         let half_used = self.congestion.in_slow_start()
             && self.congestion.cwnd < 2.0 * (self.board.len() as f64 + 1.0);
         self.cwnd_limited || half_used
     }
 
-    /// The retransmission timer ran out: all is lost, begin again with one segment (RFC 6298, section 5.4 to 5.7).
+    /// Handles an expired retransmission timer: all data counts as lost, restart with one segment (RFC 6298, section
+    /// 5.4 to 5.7).
     pub(super) fn on_timeout(&mut self, now_ns: i64) {
         let first = !matches!(self.recovery, Recovery::Timeout { .. });
         if first {
             self.begin_undo();
         }
-        // Once for each window of data; anew where something was acknowledged since the last timeout (as Linux).
+        // Once for each window of data; again if data was acknowledged since the last timeout (as in Linux).
         let reduce = match self.recovery {
             Recovery::Open => true,
             Recovery::Fast { .. } => false,

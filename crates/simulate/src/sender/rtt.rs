@@ -1,6 +1,6 @@
 //! The round-trip time and the timers that follow from it.
 
-/// Linux's least retransmission timeout above the smoothed RTT (`tcp_rto_min`).
+/// Linux's least margin of the retransmission timeout over the smoothed RTT (`tcp_rto_min`).
 const RTO_MIN_NS: i64 = 200_000_000;
 const RTO_MAX_NS: i64 = 120_000_000_000;
 /// Before any sample (RFC 6298, section 2.1).
@@ -28,7 +28,7 @@ impl RttEstimator {
         self.min_ns = Some(self.min_ns.map_or(rtt_ns, |min_ns| min_ns.min(rtt_ns)));
     }
 
-    /// Least of all samples; none is taken as 0.
+    /// Least of all samples; 0 without samples.
     pub fn min_ns(&self) -> i64 {
         self.min_ns.unwrap_or(0)
     }
@@ -37,7 +37,7 @@ impl RttEstimator {
         self.smoothed_ns
     }
 
-    /// As Linux: the variation counts at least 200 ms, so the timeout is always that much above the smoothed RTT.
+    /// As in Linux: the variation counts at least 200 ms, so the timeout always exceeds the smoothed RTT by that much.
     pub fn rto_ns(&self, backoff: u32) -> i64 {
         let base_ns = match self.min_ns {
             None => RTO_INITIAL_NS,
@@ -46,8 +46,8 @@ impl RttEstimator {
         base_ns.saturating_mul(1 << backoff.min(10)).min(RTO_MAX_NS)
     }
 
-    /// When to probe the tail (RFC 8985, section 7.2): two round trips; a single segment may wait for a delayed
-    /// acknowledgment as well.
+    /// When to probe the tail (RFC 8985, section 7.2): after two round trips; a single segment may also wait for a
+    /// delayed acknowledgment.
     pub fn probe_ns(&self, in_flight: usize) -> i64 {
         let delayed_ns = if in_flight <= 1 {
             RTO_MIN_NS

@@ -1,51 +1,51 @@
-//! Segments that were sent and have not been acknowledged, and those of them that are thought lost.
+//! The outstanding segments, and which of them are presumed lost.
 
 use std::collections::VecDeque;
 
 use crate::segment::Range;
 
-/// A segment that is out. It keeps its boundaries when it is retransmitted.
+/// An outstanding segment. It keeps its boundaries when it is retransmitted.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub start: u64,
     pub end: u64,
-    /// When it was sent last.
+    /// When it was last sent.
     pub sent_ns: i64,
     pub transmissions: u32,
     pub sacked: bool,
     pub lost: bool,
-    /// The retransmission of it is out (and not thought lost itself).
+    /// A retransmission of it is outstanding (and not presumed lost itself).
     pub retransmitted: bool,
-    /// Segments delivered when it was sent last, and when the last of them was.
+    /// Segments delivered when it was last sent, and when the last of them was.
     delivered_before: (u64, i64),
 }
 
-/// Data that one acknowledgment delivered.
+/// The data that one acknowledgment reports as delivered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delivered {
     pub acked: u32,
     pub newly_sacked: u32,
-    /// Segments known to have arrived that were not before: some of those acknowledged were SACKed long ago.
+    /// Segments newly known to have arrived: some of those acknowledged were SACKed long ago.
     pub arrived: u32,
-    /// Send time of a segment delivered at its first transmission, the latest of them: for the RTT.
+    /// The latest send time of a segment delivered at its first transmission, for the RTT.
     pub sent_once_ns: Option<i64>,
     /// A segment arrived late although it was sent only once, so the path reorders.
     pub reordered: bool,
-    /// Bytes that were acknowledged may have arrived long ago, and waited for a hole before them to be filled.
+    /// Acknowledged bytes may have arrived long ago, and waited until a hole before them was filled.
     pub released: bool,
     pub rate: Option<RateSample>,
 }
 
-/// How fast segments were delivered (draft-cheng-iccrg-delivery-rate-estimation, section 3): from when the latest of
-/// those delivered now was sent.
+/// The delivery rate (draft-cheng-iccrg-delivery-rate-estimation, section 3), measured from when the latest of the
+/// segments delivered now was sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateSample {
     pub segments_per_s: f64,
-    /// Segments delivered in all when it was sent: tells rounds apart.
+    /// Segments delivered in total when it was sent: identifies rounds.
     pub delivered_before: u64,
 }
 
-/// RACK's view (RFC 8985, section 5.2): the most recently sent segment that has been delivered.
+/// RACK's state (RFC 8985, section 5.2): the most recently sent segment that has been delivered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rack {
     pub sent_ns: i64,
@@ -57,12 +57,12 @@ pub struct Rack {
 pub struct Scoreboard {
     pub(super) segments: VecDeque<Sent>,
     sacked: usize,
-    /// Segments of which duplicate acknowledgments say that they have arrived, without saying which.
+    /// Segments reported as arrived by duplicate acknowledgments, which do not identify them.
     pub(super) unnamed: usize,
     pub(super) lost: usize,
-    /// Lost segments whose retransmission is out.
+    /// Lost segments with an outstanding retransmission.
     retransmitted: usize,
-    /// How often a segment was found lost since the beginning.
+    /// How often a segment was detected as lost since the beginning.
     pub(super) losses_found: u64,
     /// Of these, retransmissions.
     retransmissions_lost: u64,
@@ -90,12 +90,12 @@ impl Scoreboard {
         self.lost
     }
 
-    /// Lost segments that were sent again and are out.
+    /// Lost segments with an outstanding retransmission.
     pub fn retransmitted(&self) -> usize {
         self.retransmitted
     }
 
-    /// How often a segment was found lost since the beginning, retransmissions included.
+    /// How often a segment was detected as lost since the beginning, including retransmissions.
     pub fn losses_found(&self) -> u64 {
         self.losses_found
     }
@@ -114,7 +114,7 @@ impl Scoreboard {
         self.delivered.0
     }
 
-    /// When the segment that was sent last, of those that are out, was sent.
+    /// Send time of the outstanding segment that was sent last.
     pub fn last_sent_ns(&self) -> Option<i64> {
         self.segments.iter().map(|segment| segment.sent_ns).max()
     }
@@ -135,7 +135,7 @@ impl Scoreboard {
         });
     }
 
-    /// The first segment that is lost and not retransmitted yet.
+    /// The first lost segment that is not retransmitted yet.
     pub fn first_lost(&self) -> Option<usize> {
         if self.lost == self.retransmitted {
             return None;
@@ -149,7 +149,7 @@ impl Scoreboard {
         self.segments.len().checked_sub(1)
     }
 
-    /// Note that the segment at this place is retransmitted; returns its range.
+    /// Registers that the segment at this index is retransmitted; returns its range.
     pub fn on_retransmitted(&mut self, place: usize, now_ns: i64) -> Range {
         let segment = &mut self.segments[place];
         segment.sent_ns = now_ns;
@@ -162,8 +162,8 @@ impl Scoreboard {
         (segment.start, segment.end)
     }
 
-    /// Take a cumulative acknowledgment and SACK blocks. `echo_ns` is the time of the segment that the receiver's
-    /// timestamp echoes, where there are timestamps.
+    /// Processes a cumulative acknowledgment and SACK blocks. `echo_ns` is the time of the segment echoed by the
+    /// receiver's timestamp, if there are timestamps.
     pub fn on_ack(
         &mut self,
         now_ns: i64,
@@ -180,7 +180,7 @@ impl Scoreboard {
                 self.sacked -= 1;
             } else {
                 // The echo of an earlier time means that an earlier transmission has arrived (RFC 8985, section 6.2,
-                // step 2). It says so for what is acknowledged in order only: SACKed data is not echoed.
+                // step 2). It applies only to data acknowledged in order: SACKed data is not echoed.
                 let earlier = echo_ns.is_some_and(|echo_ns| echo_ns < segment.sent_ns);
                 self.deliver(now_ns, segment, earlier, min_rtt_ns, &mut delivered);
                 delivered.released |= segment.transmissions > 1;
@@ -207,7 +207,7 @@ impl Scoreboard {
         delivered
     }
 
-    /// A segment has just become known to have arrived, `earlier` in a transmission before its last.
+    /// Registers that a segment has arrived; `earlier`: a transmission before its last one.
     fn deliver(
         &mut self,
         now_ns: i64,
@@ -242,7 +242,7 @@ impl Scoreboard {
         }
     }
 
-    /// The latest sent of what was delivered tells the rate.
+    /// Takes the rate sample from the latest sent of the delivered segments.
     fn sample(&mut self, now_ns: i64, segment: Sent, delivered: &mut Delivered) {
         self.delivered = (self.delivered.0 + 1, now_ns);
         let (before, before_ns) = segment.delivered_before;
@@ -258,7 +258,7 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 6675: lost is what has `threshold` SACKed segments above it. Not for what was retransmitted already.
+    /// RFC 6675: a segment is lost if `threshold` SACKed segments are above it, unless it was retransmitted already.
     pub fn mark_lost_by_count(&mut self, threshold: usize) {
         if self.sacked < threshold {
             return;
@@ -275,8 +275,8 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 8985, section 6.2, step 5: lost is what was sent before something delivered, by more than the reordering
-    /// window. Returns when the next segment would become lost by time alone.
+    /// RFC 8985, section 6.2, step 5: a segment is lost if it was sent before a delivered one by more than the
+    /// reordering window. Returns when the next segment would become lost by time alone.
     pub fn mark_lost_by_time(&mut self, now_ns: i64, window_ns: i64) -> Option<i64> {
         let rack = self.rack;
         let mut next_ns: Option<i64> = None;
@@ -306,8 +306,8 @@ impl Scoreboard {
         next_ns
     }
 
-    /// After a timeout everything that was not SACKed counts as lost; with `recent` (RACK: RFC 8985, section 6.3), all but
-    /// what was sent so recently that it could not have been acknowledged. The first segment is lost in any case.
+    /// After a timeout all segments that were not SACKed count as lost; with `recent` (RACK: RFC 8985, section 6.3),
+    /// except those sent too recently to have been acknowledged. The first segment is lost in any case.
     pub fn mark_all_lost(&mut self, now_ns: i64, recent: bool) {
         let rtt_ns = self.rack.rtt_ns;
         for (place, segment) in self
@@ -326,8 +326,8 @@ impl Scoreboard {
         }
     }
 
-    /// Nothing is lost after all.
-    pub fn forgive(&mut self) {
+    /// Clears all presumed losses.
+    pub fn clear_lost(&mut self) {
         for segment in &mut self.segments {
             segment.lost = false;
             segment.retransmitted = false;

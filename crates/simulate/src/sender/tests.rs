@@ -119,7 +119,7 @@ fn without_rack_a_lost_retransmission_waits_for_the_timer() {
                 &[(101, 101 + i * 100)],
             ));
         }
-        // What was sent after the retransmission arrives; the retransmission does not.
+        // The data sent after the retransmission arrives; the retransmission does not.
         let end = later.iter().map(|t| t.range.1).max().unwrap();
         let answer = ack(&mut sender, 2 * RTT_NS + 100, 1, &[(101, end)]);
         let again = answer.iter().any(|t| t.range == (1, 101));
@@ -219,7 +219,7 @@ fn a_receive_window_is_the_limit_of_a_sender_that_spreads_it() {
     assert!(spread > 20, "{spread}");
 }
 
-/// A sender without SACK that has ten segments out.
+/// A sender without SACK with ten segments outstanding.
 fn without_sack(segments: u64) -> Sender {
     let config = SenderConfig {
         sack: false,
@@ -258,7 +258,7 @@ fn without_sack_the_third_duplicate_repairs_the_first_hole_and_a_partial_acknowl
 }
 
 #[test]
-fn without_sack_a_timer_has_all_sent_again_but_what_is_acknowledged_meanwhile() {
+fn without_sack_a_timeout_retransmits_everything_that_is_not_acknowledged_meanwhile() {
     let mut sender = without_sack(10);
     let due_ns = sender.deadline_ns().unwrap();
     assert_eq!(due_ns, 300_000_000, "no probe of the tail comes first");
@@ -272,12 +272,12 @@ fn without_sack_a_timer_has_all_sent_again_but_what_is_acknowledged_meanwhile() 
 }
 
 #[test]
-fn without_sack_duplicates_of_what_was_sent_again_without_need_begin_no_recovery() {
+fn without_sack_duplicates_of_needless_retransmissions_begin_no_recovery() {
     let mut sender = without_sack(1_000);
     let due_ns = sender.deadline_ns().unwrap();
     sender.on_timer(due_ns);
     drain(&mut sender, due_ns);
-    // Only the first was lost; its repair is acknowledged with all.
+    // Only the first was lost; its repair is acknowledged with all data.
     ack(&mut sender, due_ns + RTT_NS, 1_001, &[]);
     for duplicate in 1..6 {
         let sent = ack(&mut sender, due_ns + RTT_NS + duplicate, 1_001, &[]);

@@ -1,4 +1,4 @@
-//! Drawing a scenario: what all kinds have in common (hosts, distances, the point of capture).
+//! Drawing of a scenario: what all kinds have in common (hosts, distances, the point of capture).
 
 use serde_json::json;
 use whydrop_path::{Chain, Delay, Fifo, Jitter, Limit, PathElement, Random, overhead};
@@ -11,14 +11,14 @@ use crate::scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scen
 use crate::sender::{Pacing, SenderConfig};
 
 pub(super) const MS: i64 = 1_000_000;
-/// The stages of every path: before the impaired hop, a link that others use too, the hop, behind it.
+/// The stages of every path: before the impaired hop, a link shared with other traffic, the hop, behind it.
 pub(super) const BUSY_STAGE: usize = 1;
 pub(super) const ELEMENT_STAGE: usize = 2;
 const STAGES: usize = 4;
-/// No simulated connection lasts longer.
+/// The longest duration of a simulated connection.
 const LONGEST_NS: i64 = 240_000 * MS;
 
-/// Names of the place before each stage, and of that after the last, in a truth.
+/// Names in a truth file of the place before each stage, and after the last.
 pub const TAP_NAMES: [&str; STAGES + 1] =
     ["sender", "before-busy-link", "before", "behind", "receiver"];
 
@@ -88,8 +88,8 @@ fn path(rtt_ns: i64, line_bps: u64, jitter_ns: i64, random: &mut Random) -> (Vec
     let back_ns = rtt_ns - one_way_ns;
     let back_before_ns = back_ns * before_ns / one_way_ns.max(1);
     let card = Fifo::new(line_bps, Limit::NONE).with_overhead(overhead::WIRE);
-    let way = Jitter::new(before_ns, before_ns + jitter_ns, random.next_u64());
-    let before = Chain::new(vec![Box::new(card), Box::new(way)]);
+    let distance = Jitter::new(before_ns, before_ns + jitter_ns, random.next_u64());
+    let before = Chain::new(vec![Box::new(card), Box::new(distance)]);
     let stage = |name, element: Element, reverse_delay_ns| Stage {
         name,
         element,
@@ -195,7 +195,7 @@ pub(super) fn pick<'a, T>(choices: &'a [T], random: &mut Random) -> &'a T {
     &choices[random.below(choices.len() as u64) as usize]
 }
 
-/// Video-like chunks: some seconds' worth each at this rate, with pauses of 0.5 to 2 s.
+/// Chunks as of video: some seconds' worth each at this rate, with pauses of 0.5 to 2 s.
 pub(super) fn chunks(case: &mut Case, rate_bps: u64, least_bytes: u64, random: &mut Random) {
     let seconds = random.uniform(1.5, 6.0);
     let bytes = (rate_bps as f64 / 8.0 * seconds) as u64;
@@ -212,8 +212,8 @@ pub(super) fn chunks(case: &mut Case, rate_bps: u64, least_bytes: u64, random: &
     }
 }
 
-/// Now and then, a link before the hop that is faster than it and busy with packets that no capture shows: it never
-/// drops, but what reaches the hop has waited for times of its own.
+/// In some cases, adds a link before the hop that is faster and busy with packets in no capture: it never drops, but
+/// packets reach the hop after varying waits.
 pub(super) fn busy_link(case: &mut Case, rate_bps: u64, random: &mut Random) {
     if !random.chance(0.2) {
         return;
@@ -225,7 +225,7 @@ pub(super) fn busy_link(case: &mut Case, rate_bps: u64, random: &mut Random) {
     note(case, "busy_link_load_bps", load_bps);
     case.scenario.stages[BUSY_STAGE].element = Box::new(Fifo::new(link_bps, Limit::NONE));
     let on_off = random.chance(0.5);
-    // In bursts the link is full for as long as they last, so they are short.
+    // Bursts fill the link while they last, so they are short.
     let mean_ns = (random.log_uniform(1.0, 20.0) * MS as f64) as i64;
     case.scenario.cross_traffic.push(CrossTraffic {
         stage: BUSY_STAGE,
@@ -238,7 +238,7 @@ pub(super) fn busy_link(case: &mut Case, rate_bps: u64, random: &mut Random) {
     });
 }
 
-/// Now and then the capture begins when the connection has been there for a while.
+/// In some cases, starts the capture when the connection has lasted a while.
 pub(super) fn late_start(case: &mut Case, random: &mut Random) {
     if random.chance(0.05) {
         let begins_ns = (random.log_uniform(50.0, 2_000.0) * MS as f64) as i64;
@@ -247,12 +247,12 @@ pub(super) fn late_start(case: &mut Case, random: &mut Random) {
     }
 }
 
-/// Put an element on the impaired hop.
+/// Sets the element of the impaired hop.
 pub(super) fn set_element(case: &mut Case, element: Element) {
     case.scenario.stages[ELEMENT_STAGE].element = element;
 }
 
-/// Take the capture at another place than the drawn one.
+/// Takes the capture at another place than the drawn one.
 pub(super) fn move_tap(case: &mut Case, tap: usize) {
     let capture = &mut case.scenario.capture;
     capture.tap = tap.min(STAGES);
@@ -265,13 +265,13 @@ pub(super) fn move_tap(case: &mut Case, tap: usize) {
     note_tap(case);
 }
 
-/// Remember where the capture is taken.
+/// Records where the capture is taken.
 pub(super) fn note_tap(case: &mut Case) {
     let tap = TAP_NAMES[case.scenario.capture.tap];
     note(case, "tap", tap);
 }
 
-/// Remember a parameter for the truth.
+/// Records a parameter for the truth.
 pub(super) fn note(case: &mut Case, name: &str, value: impl Into<serde_json::Value>) {
     case.facts.parameters.insert(name.into(), value.into());
 }

@@ -1,4 +1,4 @@
-//! Kinds whose hop drops or shapes: policers, queues, shapers, chance, active queue management.
+//! Kinds with a hop that drops or shapes: policers, queues, shapers, random loss, active queue management.
 
 use whydrop_path::{
     Chain, CoDel, Fifo, InService, Limit, LinuxPolice, PathElement, Pie, Policer, Random,
@@ -32,7 +32,7 @@ pub(super) fn apply(case: &mut Case, random: &mut Random) {
     late_start(case, random);
 }
 
-/// Draw the bytes that the hop counts, and their name in a truth.
+/// Draws the bytes that the hop counts, and their name in a truth file.
 fn byte_basis(case: &mut Case, random: &mut Random) -> u32 {
     let (name, bytes) = match random.unit() {
         u if u < 0.6 => ("ip", overhead::IP),
@@ -48,7 +48,7 @@ fn policer(case: &mut Case, random: &mut Random) {
     let rate_bps = (random.log_uniform(0.3, 500.0) * MBIT) as u64;
     let burst_bytes = match kind {
         Kind::PolicerSmallBurst => 5 * FULL_PACKET_BYTES + random.below(5 * FULL_PACKET_BYTES),
-        // Not so deep that it takes minutes to find the rate.
+        // Not so deep that it takes minutes to reach the rate.
         _ => {
             let most = (rate_bps as f64 / 8.0 * 4.0).clamp(60_000.0, 2_000_000.0);
             random.log_uniform(15_000.0, most) as u64
@@ -104,7 +104,7 @@ fn dual_rate(
             Box::new(policer.with_overhead(overhead_bytes))
         }
         1 => {
-            // Yellow passes, so that the two bursts act as one.
+            // Yellow packets pass, so that the two bursts act as one.
             let excess_bytes = random.log_uniform(15_000.0, 200_000.0) as u64;
             note(case, "implementation", "RFC 2697, red dropped");
             note(case, "excess_burst_bytes", excess_bytes);
@@ -113,7 +113,7 @@ fn dual_rate(
             Box::new(marker.with_overhead(overhead_bytes))
         }
         _ => {
-            // Red alone is dropped, so that the peak rate is the one that polices.
+            // Only red packets are dropped, so that the peak rate polices.
             let committed_bps = rate_bps / 2;
             note(
                 case,
@@ -127,7 +127,7 @@ fn dual_rate(
     }
 }
 
-/// Losses by chance, behind the hop.
+/// Random losses behind the hop.
 fn lose_behind(case: &mut Case, random: &mut Random) {
     let loss = random.log_uniform(0.0005, 0.005);
     note(case, "random_loss", loss);
@@ -137,12 +137,12 @@ fn lose_behind(case: &mut Case, random: &mut Random) {
     behind.element = Box::new(Chain::new(vec![delay, Box::new(lossy)]));
 }
 
-/// Now and then a sender that keeps its own rate, near that of the hop.
+/// In some cases, a sender with a fixed rate near that of the hop.
 fn fixed_rate_sender(case: &mut Case, rate_bps: u64, random: &mut Random) {
     if !random.chance(0.12) {
         return;
     }
-    // Flows to come share the hop: see `cross_traffic`.
+    // Flows that share the hop follow: see `cross_traffic`.
     let flows = if case.kind == Kind::PolicerShared {
         3.0
     } else {
@@ -159,7 +159,7 @@ fn fixed_rate_sender(case: &mut Case, rate_bps: u64, random: &mut Random) {
     }
 }
 
-/// Other flows to the same client, in the capture or hidden from it, as the kind says.
+/// Adds other flows to the same client, in the capture or hidden from it, as the kind requires.
 fn cross_traffic(case: &mut Case, rate_bps: u64, random: &mut Random) {
     let more = match case.kind {
         Kind::PolicerShared => 1 + random.below(3),
@@ -200,7 +200,7 @@ fn cross_traffic(case: &mut Case, rate_bps: u64, random: &mut Random) {
     }
 }
 
-/// A long transfer from another server (as iperf), in the capture, through the same hop.
+/// Adds a long transfer from another server (as iperf), in the capture, through the same hop.
 fn steady_cross_flow(case: &mut Case, random: &mut Random) {
     if !matches!(
         case.kind,
@@ -232,11 +232,11 @@ fn queue(case: &mut Case, random: &mut Random) {
     let packets_per_s = rate_bps as f64 / (8.0 * FULL_PACKET_BYTES as f64);
     let product = packets_per_s * rtt_s;
     let limit_packets = if kind == Kind::QueueShallow {
-        // Shallow in packets and in time: a full queue adds less than half of the path's own round trip, or holds very
-        // little.
+        // Shallow in packets and in time: a full queue adds less than half of the path's own round trip, or has very
+        // few packets.
         random.log_uniform(3.0, (product / 2.0).clamp(8.0, 30.0))
     } else {
-        // From half of the bandwidth-delay product to several times of it.
+        // From half of the bandwidth-delay product to several times it.
         (product * random.log_uniform(0.5, 5.0)).clamp(40.0, 4_000.0)
     };
     let limit_packets = limit_packets.round() as u64;
@@ -280,7 +280,7 @@ fn queue(case: &mut Case, random: &mut Random) {
     busy_link(case, rate_bps, random);
     fixed_rate_sender(case, rate_bps, random);
     cross_traffic(case, rate_bps, random);
-    // Long enough to fill the queue several times over.
+    // Long enough to fill the queue several times.
     let product_bytes = (rate_bps as f64 / 8.0 * rtt_s) as u64 + limit_bytes;
     chunks(case, rate_bps, (5 * product_bytes).min(12_000_000), random);
     steady_cross_flow(case, random);
@@ -308,7 +308,7 @@ fn chance(case: &mut Case, random: &mut Random) {
     case.facts.random_loss_percent = Some(loss * 100.0);
     let seed = random.next_u64();
     let lossy = if case.kind == Kind::BurstLoss && random.chance(0.5) {
-        // Longer bursts from packet to packet would also eat one retransmission after the other, alone as they are.
+        // Longer loss bursts would also drop successive retransmissions, which are sent singly.
         let mean_burst_packets = random.uniform(1.5, 3.5);
         note(case, "mean_burst_packets", mean_burst_packets);
         RandomLoss::bursts(loss, mean_burst_packets, seed)
@@ -340,7 +340,7 @@ fn managed_queue(case: &mut Case, random: &mut Random) {
     let rate_bps = (random.log_uniform(2.0, 200.0) * MBIT) as u64;
     let seed = random.next_u64();
     let packets_per_s = rate_bps as f64 / (8.0 * FULL_PACKET_BYTES as f64);
-    // A real limit that early drops keep the queue away from: a second's worth.
+    // A realistic limit that early drops keep the queue below: a second's worth.
     let limit = Limit::packets((packets_per_s as u64).max(300));
     note(case, "drain_rate_bps", rate_bps);
     case.facts.link_rate_bps = Some(rate_bps);

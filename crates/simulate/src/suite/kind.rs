@@ -1,4 +1,4 @@
-//! The kinds of captures in a suite: what is on the path, what a diagnosis may rightly call it.
+//! The kinds of captures in a suite: what is on the path, and the correct causes.
 
 use super::Played;
 
@@ -15,14 +15,14 @@ pub enum Kind {
     RandomLoss,
     /// Two rates: a peak one with a small burst, or the three-colour markers of RFC 2697 and 2698.
     PolicerDualRate,
-    /// Packets that the capture does not show use the same bucket.
+    /// Packets that are not in the capture use the same bucket.
     PolicerHiddenCrossTraffic,
     PolicerBehindShaper,
     /// A policer, and losses for another reason.
     PolicerWithRandomLoss,
     QueueHiddenCrossTraffic,
     QueueWithRandomLoss,
-    /// Delays at a fixed rate and never drops.
+    /// A fixed rate that delays packets and never drops them.
     Shaper,
     BurstLoss,
     CoDel,
@@ -32,11 +32,11 @@ pub enum Kind {
     ReceiverWindow,
     /// The receiving application reads slowly.
     SlowReader,
-    /// The sending application delivers little at a time.
+    /// The sending application delivers data in small portions.
     Stream,
     SendBuffer,
     CaptureLoss,
-    /// Nothing limits but congestion control itself.
+    /// Only congestion control limits.
     Clean,
 }
 
@@ -120,7 +120,7 @@ impl Kind {
         self.name().starts_with("policer")
     }
 
-    /// The causes that are a right headline; the first is the best answer.
+    /// The correct causes for the headline; the first is the best.
     pub fn right_causes(self) -> &'static [&'static str] {
         match self {
             Kind::Policer
@@ -148,18 +148,17 @@ impl Kind {
         }
     }
 
-    /// True if the hop's drops follow from what arrives, without chance or time.
+    /// True if the hop's drops are determined by its arrivals, without randomness or time.
     pub fn is_determined(self) -> bool {
         self.has_policer() || self.name().starts_with("queue")
     }
 
-    /// True if the cause need not be the headline: something else limits these flows as well.
+    /// True if the cause need not be the headline: another limiter affects these flows as well.
     pub fn is_aside(self) -> bool {
         matches!(self, Kind::Reordering | Kind::CaptureLoss)
     }
 
-    /// True if a simulated case has what its kind promises: losses where it is to have some, none where not, delay
-    /// where only that shows.
+    /// True if a simulated case shows what its kind promises: losses or no losses, or delay if only that shows it.
     pub(super) fn shows_itself(self, played: &Played) -> bool {
         let first = &played.truths[0];
         let lost = first.lost();

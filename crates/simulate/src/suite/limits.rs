@@ -1,4 +1,4 @@
-//! Kinds in which nothing is dropped: windows, applications, reordering, and faults of the capture itself.
+//! Kinds without drops: windows, applications, reordering, and faults of the capture itself.
 
 use serde_json::json;
 use whydrop_path::{Chain, Fifo, Jitter, Limit, Random};
@@ -21,7 +21,7 @@ pub(super) fn apply(case: &mut Case, random: &mut Random) {
     }
 }
 
-/// A fast link that is never full: what limits is elsewhere.
+/// A fast link that is never full: the limiter is elsewhere.
 fn fast_link(case: &mut Case, random: &mut Random) -> u64 {
     let rate_bps = (random.log_uniform(100.0, 1_000.0) * MBIT) as u64;
     note(case, "link_rate_bps", rate_bps);
@@ -65,7 +65,7 @@ fn slow_reader(case: &mut Case, random: &mut Random) {
     chunks(case, read_bps, 2_000_000, random);
 }
 
-/// The application hands out a little at a time.
+/// The application delivers data in small portions.
 fn stream(case: &mut Case, random: &mut Random) {
     fast_link(case, random);
     let rate_bps = (random.log_uniform(0.3, 15.0) * MBIT) as u64;
@@ -93,7 +93,7 @@ fn send_buffer(case: &mut Case, random: &mut Random) {
     chunks(case, limit_bps as u64, 20 * buffer_bytes, random);
 }
 
-/// A sniffer that cannot keep up.
+/// A sniffer that is too slow.
 fn capture_loss(case: &mut Case, random: &mut Random) {
     fast_link(case, random);
     let missed = random.log_uniform(0.002, 0.05);

@@ -1,7 +1,7 @@
 //! Labelled suites: scenarios drawn at random over a wide range of physics, written as captures with their truth.
 //!
-//! Nothing here is taken from any sample of real captures, so a suite can serve to try rules and thresholds that
-//! must hold on paths nobody has looked at. `train` and `validation` draw from the same ranges with other seeds.
+//! Nothing is taken from samples of real captures, so a suite can test rules and thresholds that must work on any path.
+//! `train` and `validation` draw from the same ranges with different seeds.
 
 mod draw;
 mod impairments;
@@ -24,7 +24,7 @@ pub use kind::Kind;
 pub use oracle::Oracle;
 pub use output::SuiteError;
 
-/// Which part of the drawn world: for tuning, or for an honest look afterwards.
+/// Which part of the suite: for tuning, or for validation afterwards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Split {
     #[default]
@@ -33,7 +33,7 @@ pub enum Split {
 }
 
 impl Split {
-    /// As the command line and truths have it.
+    /// The name on the command line and in truths.
     pub fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
@@ -46,7 +46,7 @@ impl Split {
         self.salt() ^ 0x7061_6972
     }
 
-    /// And those of short transfers of both.
+    /// Makes the draws of short transfers independent of both.
     pub(crate) fn transfer_salt(self) -> u64 {
         self.salt() ^ 0x7368_6f72_7400
     }
@@ -59,7 +59,7 @@ impl Split {
     }
 }
 
-/// Request of a suite.
+/// Settings of a suite.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuiteConfig {
     pub split: Split,
@@ -68,14 +68,14 @@ pub struct SuiteConfig {
     /// Only captures of this kind.
     pub only: Option<Kind>,
     pub without: Without,
-    /// Taken before the stage with this number instead of where it was drawn.
+    /// Take the capture before the stage with this number instead of the drawn one.
     pub tap: Option<usize>,
 }
 
-/// Bytes of each segment that timestamps take (RFC 7323, appendix A).
+/// Bytes of timestamps in each segment (RFC 7323, appendix A).
 const TIMESTAMPS_BYTES: u64 = 12;
 
-/// TCP options that the drawn hosts are made to do without; all else is drawn as before.
+/// TCP options that the drawn hosts do not use; everything else is drawn unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Without {
     pub sack: bool,
@@ -98,7 +98,7 @@ impl Without {
     }
 }
 
-/// A scenario with what there is to know about it.
+/// A scenario with everything known about it.
 pub struct Case {
     pub kind: Kind,
     pub scenario: Scenario,
@@ -128,15 +128,15 @@ pub struct Played {
     pub capture: CaptureConfig,
     pub history: History,
     pub truths: Vec<FlowTruth>,
-    /// For hops whose drops follow from what arrives, where the capture is taken before them.
+    /// For hops with drops determined by their arrivals, if the capture is taken before them.
     pub oracle: Option<Oracle>,
     pub seed: u64,
 }
 
-/// Draws that turn out not to show their kind (a policer that never dropped) are drawn again, up to this often.
+/// A draw that does not show its kind (a policer that never dropped) is repeated, up to this often.
 const MOST_DRAWS: u64 = 40;
 
-/// Draw hosts and distances, and what impairs them.
+/// Draws hosts and distances, and the impairment.
 fn draw_case(kind: Kind, config: &SuiteConfig, random: &mut Random) -> Case {
     let mut case = draw::base(kind, random);
     match kind {
@@ -155,7 +155,7 @@ fn draw_case(kind: Kind, config: &SuiteConfig, random: &mut Random) -> Case {
     case
 }
 
-/// Draw and simulate the case with this index: the same for the same split, seed and index, whatever the count.
+/// Draws and simulates the case with this index: the same for the same split, seed and index, whatever the count.
 pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
     let kind = config.only.unwrap_or(Kind::ALL[index % Kind::ALL.len()]);
     (0..MOST_DRAWS).find_map(|attempt| {
@@ -180,7 +180,7 @@ pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
             return None;
         }
         if kind.is_determined() && capture.tap <= draw::ELEMENT_STAGE {
-            // The simulation has used the element up; the same seed draws it again.
+            // The simulation has consumed the element; the same seed draws it again.
             let mut again = draw_case(kind, config, &mut Random::new(seed)).scenario;
             let element = &mut again.stages[draw::ELEMENT_STAGE].element;
             played.oracle = Some(Oracle::ask(&played.history, element));
@@ -189,7 +189,7 @@ pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
     })
 }
 
-/// Make a suite in a folder. `progress` is told of each capture.
+/// Writes a suite into a folder. `progress` is called for each capture.
 pub fn write(
     config: &SuiteConfig,
     folder: &Path,

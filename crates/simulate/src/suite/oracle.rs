@@ -1,4 +1,4 @@
-//! How much of a hop's doing can be told from a capture by someone who knows its parameters.
+//! How much of a hop's behaviour can be determined from a capture if its parameters are known.
 
 use serde_json::{Value, json};
 use whydrop_path::{Arrival, Outcome, PathElement, replay};
@@ -7,9 +7,9 @@ use super::draw::ELEMENT_STAGE;
 use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 
-/// Drops as the hop itself would make them of what the capture shows, beside those that happened. Jitter between the
-/// capture and the hop, and packets that the capture does not show, make the difference: no diagnosis by replay can
-/// be expected to do better.
+/// The drops that the hop itself would make of the captured packets, compared with the actual drops. They differ
+/// because of jitter between the capture and the hop, and because of packets that are not in the capture; no diagnosis
+/// by replay can be expected to do better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oracle {
     pub predicted: usize,
@@ -18,7 +18,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Replay the captured packets towards the clients through the hop's true element.
+    /// Replays the captured packets towards the clients through the hop's true element.
     pub fn ask(history: &History, element: &mut dyn PathElement) -> Self {
         let mut arrivals = Vec::new();
         let mut dropped = Vec::new();
@@ -50,7 +50,7 @@ impl Oracle {
         }
     }
 
-    /// 1 if it knows every drop and no other, 0 if none (F1: the harmonic mean of precision and recall).
+    /// 1 if it predicts every drop and no other, 0 if none (F1: the harmonic mean of precision and recall).
     pub fn agreement(self) -> f64 {
         2.0 * self.both as f64 / (self.predicted + self.happened).max(1) as f64
     }

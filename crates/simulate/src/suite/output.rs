@@ -89,7 +89,7 @@ impl Output {
         })
     }
 
-    /// Write one capture with its truth; returns a line about it.
+    /// Writes one capture with its truth; returns a summary line.
     pub fn add(&mut self, index: usize, played: &Played) -> Result<String, SuiteError> {
         let stem = format!("sim-{index:04}");
         let file = format!("{stem}.pcap");

@@ -1,12 +1,12 @@
-//! Limiter of a transfer, as the simulator knows it, where arithmetic or a standard says what it must be.
+//! The simulator's limiters of a transfer, in cases with a result known from arithmetic or a standard.
 
 use proptest::prelude::*;
 use whydrop_path::{Chain, CoDel, Delay, Fifo, Limit, PathElement, RandomLoss};
 use whydrop_simulate::limiter::{Account, Limiter};
 use whydrop_simulate::{
     Algorithm, Application, Behaviour, CaptureConfig, Ending, Extras, FlowConfig, FlowTruth,
-    History, Pacing, ReceiverConfig, Scenario, SenderConfig, Simulation, Stage, StopsReading,
-    WayBack, flow_truths,
+    History, Pacing, ReceiverConfig, ReturnLink, Scenario, SenderConfig, Simulation, Stage,
+    StopsReading, flow_truths,
 };
 
 const MS: i64 = 1_000_000;
@@ -37,7 +37,7 @@ fn flow(application: Application) -> FlowConfig {
     }
 }
 
-/// A card of 1 Gbit/s, an element, and the way: 20 ms forth and 20 ms back.
+/// A card of 1 Gbit/s, an element, and a path of 20 ms in each direction.
 fn scenario(flow: FlowConfig, element: Box<dyn PathElement + Send>) -> Scenario {
     let stage = |name, element, reverse_delay_ns| Stage {
         name,
@@ -51,7 +51,7 @@ fn scenario(flow: FlowConfig, element: Box<dyn PathElement + Send>) -> Scenario 
             stage("card", Box::new(Fifo::new(1_000_000_000, Limit::NONE)), 0),
             stage("element", element, 0),
             stage(
-                "way",
+                "path",
                 Box::new(Delay::new(RTT_MS / 2 * MS)),
                 RTT_MS / 2 * MS,
             ),
@@ -108,7 +108,7 @@ fn the_handshake_takes_a_round_trip_and_slow_start_the_rest_of_a_small_transfer(
     assert_eq!(
         account.bounds().unwrap().0,
         30 * MS,
-        "when the SYN comes to the server"
+        "when the SYN reaches the server"
     );
 }
 
@@ -165,7 +165,7 @@ fn a_full_window_at_a_bottleneck_is_the_congestion_window() {
 }
 
 #[test]
-fn the_receive_window_and_the_send_buffer_are_told_apart() {
+fn the_receive_window_and_the_send_buffer_are_distinguished() {
     let mut windowed = flow(chunk(4_000_000));
     windowed.receiver.buffer_bytes = 64_000;
     windowed.receiver.initial_window_bytes = 64_000;
@@ -257,13 +257,13 @@ fn an_outage_lasts_until_the_first_answer_after_it() {
     let (history, truth) = play(flow(chunk(4_000_000)), link(10_000_000, 1_000), extras);
     assert_eq!(history.complete, [true]);
     let outage_ms = spent_ms(&truth.account, Limiter::Outage);
-    // The timer doubles: what it misses after the end is less than the outage itself.
+    // The timeout doubles: the wait after the outage is shorter than the outage itself.
     assert!((2_000.0..4_100.0).contains(&outage_ms), "{outage_ms}");
 }
 
 #[test]
 fn losses_at_the_tail_that_a_timer_repairs_are_loss_recovery() {
-    // All of the only flight is lost but for its beginning: an outage of the element only, as chance has it.
+    // The outage happens to hit all of the only flight except its beginning, at the element only.
     let mut flow = flow(chunk(8 * 1_448));
     flow.sender.tail_loss_probe = false;
     let lossy = RandomLoss::gilbert_elliott(0.25, 0.0, 0.0, 1.0, 5);
@@ -277,7 +277,7 @@ fn losses_at_the_tail_that_a_timer_repairs_are_loss_recovery() {
 }
 
 #[test]
-fn syns_that_nobody_answers_are_repeated_and_all_is_setup() {
+fn unanswered_syns_are_retransmitted_and_all_time_is_setup() {
     let behaviour = Behaviour {
         client_repeats: true,
         ending: Ending::NoAnswer,
@@ -402,14 +402,14 @@ fn bbr_finds_the_rate_and_keeps_the_queue_short() {
 }
 
 #[test]
-fn a_narrow_way_back_delays_thins_or_loses_acknowledgments() {
+fn a_narrow_return_link_delays_thins_or_loses_acknowledgments() {
     let back = |thins, limit_packets| {
         let extras = Extras {
             behaviours: vec![Behaviour {
                 client_repeats: true,
                 ..Behaviour::default()
             }],
-            way_back: Some(WayBack {
+            return_link: Some(ReturnLink {
                 rate_bps: 200_000,
                 limit_packets,
                 thins,
@@ -427,7 +427,7 @@ fn a_narrow_way_back_delays_thins_or_loses_acknowledgments() {
     };
     let (queued, slow) = back(false, 100_000);
     assert_eq!(queued, 0);
-    // 52 bytes at 200 kbit/s: 481 acknowledgments in a second, of two segments each.
+    // 52 bytes at 200 kbit/s: 481 acknowledgments per second, for two segments each.
     assert!(
         slow.goodput_bps() < 481.0 * 2.0 * 1_448.0 * 8.0 * 1.05,
         "{}",
@@ -474,7 +474,7 @@ proptest! {
             }],
             outages: outage_ms.map(|ms| (200 * MS, (200 + ms) * MS)).into_iter().collect(),
             outage_stage: 1,
-            way_back: back_bps.map(|rate_bps| WayBack { rate_bps, limit_packets: 50, thins: seed % 2 == 0, overhead_bytes: 0 }),
+            return_link: back_bps.map(|rate_bps| ReturnLink { rate_bps, limit_packets: 50, thins: seed % 2 == 0, overhead_bytes: 0 }),
         };
         let (history, truth) = play(flow, Box::new(Chain::new(element)), extras);
         let account = &truth.account;
@@ -487,8 +487,8 @@ proptest! {
         prop_assert_eq!(account.times_ns(from_ns, until_ns).iter().sum::<i64>(), until_ns - from_ns);
         let shares: f64 = account.shares(from_ns, until_ns).values().filter_map(|v| v.as_f64()).sum();
         prop_assert!((shares - 1.0).abs() < 1e-9);
-        // The last moment is the acknowledgment of the last data: it comes to the server then, unless it was lost and the
-        // simulation ends first.
+        // The last moment is the acknowledgment of the last data: it reaches the server then, unless it was lost and
+        // the simulation ends first.
         let last = history.packets.iter().any(|p| p.fate == whydrop_simulate::PacketFate::Delivered { time_ns: until_ns });
         prop_assert!(last || until_ns == history.end_ns);
         prop_assert_eq!(account.transfers.len(), count as usize);

@@ -1,4 +1,4 @@
-//! Simulated captures, read back and held against what is known of them. One binary, so that it is linked once.
+//! Simulated captures are read back and compared with their truth. One binary, so that the crate is linked once.
 
 mod limiters;
 mod pairs;

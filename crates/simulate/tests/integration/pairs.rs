@@ -1,4 +1,4 @@
-//! Pairs on disk hold what their truths say, read with the project's own reader.
+//! Pairs on disk match their truths, as read with the project's own reader.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ fn played(mechanism: Mechanism, seed: u64) -> SimulatedPair {
     suite::play(&config, 0).unwrap_or_else(|| panic!("{}: no draw shows it", mechanism.name()))
 }
 
-/// Watched from the first to the last packet by sniffers that change and miss nothing.
+/// Sniffers that change and miss nothing, from the first to the last packet.
 fn tidied(mut pair: SimulatedPair) -> SimulatedPair {
     pair.b = Sniffer::new(Point::B);
     pair.y = Sniffer::new(Point::Y);
@@ -105,7 +105,7 @@ fn what_is_in_b_and_not_in_y_is_what_the_truth_calls_lost() {
     for &mechanism in Mechanism::ALL {
         let name = format!("tidy-{}", mechanism.name());
         let mut pair = tidied(played(mechanism, 11));
-        // Packets that are underway when the simulation ends have passed one point only.
+        // Packets in flight when the simulation ends have passed one point only.
         pair.crossings
             .retain(|c| c.lost_between || c.at_b_ns.is_none() || c.at_y_ns.is_some());
         let server_ports: Vec<u16> = pair
@@ -115,7 +115,7 @@ fn what_is_in_b_and_not_in_y_is_what_the_truth_calls_lost() {
             .collect();
         let folder = folder(&name);
         let truth = pair::write(&mut pair, &folder).unwrap();
-        // Directions are told by the one server port, where there is but one.
+        // The single server port identifies the direction.
         let b = read(&folder.join("b.pcap"), server_ports[0]);
         let y = read(&folder.join("y.pcap"), server_ports[0]);
         let missing = |from: &Read, to: &Read| -> u64 {
@@ -126,7 +126,8 @@ fn what_is_in_b_and_not_in_y_is_what_the_truth_calls_lost() {
         };
         let reverse_lost =
             number(&truth, "reverse_packets_y") - number(&truth, "reverse_packets_b");
-        // What never came to the other point: lost before Y on the way back, or before B on the way forth.
+        // Packets that never reached the other point: lost before Y on the return path, or before B on the forward
+        // path.
         let only_y = pair
             .crossings
             .iter()
@@ -277,7 +278,7 @@ fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_pack
     ];
     for mechanism in mechanisms {
         let mut pair = tidied(played(mechanism, 21));
-        // One server port, so that it tells the direction.
+        // One server port, which identifies the direction.
         pair.tcp_flows
             .iter_mut()
             .for_each(|flow| flow.ends.tcp.server_port = 443);
@@ -298,14 +299,14 @@ fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_pack
             .iter()
             .filter(|key| !common(key))
             .count() as u64;
-        let told = number(&truth, "forward_packets_lost_between");
-        // At the edges it is a matter of taste, and of how long a packet would have taken.
+        let stated = number(&truth, "forward_packets_lost_between");
+        // At the edges the count depends on convention, and on a packet's hypothetical transit.
         assert!(
-            told.abs_diff(lost) <= 2,
-            "{}: {lost} missing, truth {told}",
+            stated.abs_diff(lost) <= 2,
+            "{}: {lost} missing, truth {stated}",
             mechanism.name()
         );
-        assert!(told > 0);
+        assert!(stated > 0);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -109,7 +109,7 @@ proptest! {
             stages: vec![
                 stage("card", Box::new(Chain::new(vec![Box::new(card)])), 0),
                 stage("element", hop.element(), 0),
-                stage("way", Box::new(Delay::new(rtt_ms * MS / 2)), rtt_ms * MS / 2),
+                stage("path", Box::new(Delay::new(rtt_ms * MS / 2)), rtt_ms * MS / 2),
             ],
             cross_traffic: Vec::new(),
             reverse_jitter_ns: 0,
@@ -122,7 +122,7 @@ proptest! {
         let truth = &flow_truths(&history, &[flow])[0];
         prop_assert_eq!(truth.payload_bytes, 300_000);
         prop_assert_eq!(truth.sent, truth.delivered + truth.lost());
-        // All but the first transmission of each byte is a retransmission, and each is needed or arrives twice.
+        // All but the first transmission of each byte are retransmissions, and each is needed or arrives twice.
         prop_assert!(truth.retransmitted <= truth.lost() + truth.duplicate);
         let sent_in_order = history.packets.iter().filter(|p| {
             p.segment.is_some_and(|s| s.toward == Toward::Client && s.payload_bytes > 0 && s.reason == Reason::New)

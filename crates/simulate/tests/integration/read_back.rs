@@ -1,4 +1,4 @@
-//! Captures read back by the project's own reader and tracker: an exact copy of the packets, and the losses.
+//! Captures are read back by the project's own reader and tracker: an exact copy of the packets, and the losses.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ fn played_without(without: Without, kind: Kind, index: usize) -> Played {
     suite::play(&config, index).expect("a draw that shows its kind")
 }
 
-/// Write the capture of a case to a file of its own.
+/// Writes the capture of a case to a separate file.
 fn written(played: &Played, name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
     let file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
@@ -99,7 +99,7 @@ fn every_packet_is_read_back_as_it_was_written() {
             assert_eq!(blocks, expected);
             assert!(!tcp.options.truncated);
         });
-        assert!(records.next().is_none(), "no fewer either");
+        assert!(records.next().is_none(), "no more records");
         std::fs::remove_file(path).unwrap();
     }
 }

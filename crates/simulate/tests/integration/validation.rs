@@ -1,4 +1,4 @@
-//! The simulation against what is known: rates, counts and limits that follow from the scenario by arithmetic.
+//! The simulation compared with known results: rates, counts and limits that follow from the scenario by arithmetic.
 
 use whydrop_path::{Chain, Delay, Fifo, Jitter, Limit, PathElement, Policer, RandomLoss, overhead};
 use whydrop_simulate::{
@@ -29,11 +29,11 @@ fn flow(bytes: u64) -> FlowConfig {
     }
 }
 
-/// A network card of 1 Gbit/s and half of the way, the element, the other half of the way.
+/// A network card of 1 Gbit/s and half of the path, the element, the other half of the path.
 fn path(element: impl PathElement + Send + 'static, rtt_ms: i64) -> Vec<Stage> {
     let card = Fifo::new(1_000_000_000, Limit::NONE).with_overhead(overhead::WIRE);
-    let way = |ms: i64| Delay::new(ms * MS);
-    let before = Chain::new(vec![Box::new(card), Box::new(way(rtt_ms / 4))]);
+    let delay = |ms: i64| Delay::new(ms * MS);
+    let before = Chain::new(vec![Box::new(card), Box::new(delay(rtt_ms / 4))]);
     vec![
         Stage {
             name: "before",
@@ -47,7 +47,7 @@ fn path(element: impl PathElement + Send + 'static, rtt_ms: i64) -> Vec<Stage> {
         },
         Stage {
             name: "behind",
-            element: Box::new(way(rtt_ms / 4)),
+            element: Box::new(delay(rtt_ms / 4)),
             reverse_delay_ns: rtt_ms / 4 * MS,
         },
     ]
@@ -86,14 +86,14 @@ fn a_deep_queue_is_filled_and_the_link_is_busy() {
         assert_eq!(
             truths[0].lost(),
             truths[0].retransmitted,
-            "each loss is repaired once, nothing else is sent again"
+            "each loss is repaired once, nothing else is retransmitted"
         );
         assert!(truths[0].lost() > 0);
     }
 }
 
 #[test]
-fn without_an_impairment_nothing_is_lost_or_sent_again() {
+fn without_an_impairment_nothing_is_lost_or_retransmitted() {
     let (_, truths) = run(&[flow(5_000_000)], path(Delay::new(0), 100));
     assert_eq!(
         (
@@ -108,7 +108,7 @@ fn without_an_impairment_nothing_is_lost_or_sent_again() {
 
 #[test]
 fn through_a_policer_goodput_stays_below_the_committed_rate() {
-    // Beyond the first burst. 10 Mbit/s, 50 kB.
+    // After the first burst. 10 Mbit/s, 50 kB.
     let (history, truths) = run(
         &[flow(20_000_000)],
         path(Policer::new(10_000_000, 50_000), 50),
@@ -116,7 +116,7 @@ fn through_a_policer_goodput_stays_below_the_committed_rate() {
     assert_eq!(history.complete, [true]);
     let goodput_bps = truths[0].goodput_bps();
     assert!(goodput_bps < 10e6 * 1448.0 / 1500.0, "{goodput_bps}");
-    assert!(goodput_bps > 3e6, "and TCP still moves: {goodput_bps}");
+    assert!(goodput_bps > 3e6, "TCP still makes progress: {goodput_bps}");
     assert_eq!(truths[0].lost_by_stage[1], truths[0].lost());
     assert!(truths[0].lost() > 50);
 }
@@ -138,7 +138,7 @@ fn a_receive_window_limits_the_rate_to_one_window_in_a_round_trip() {
     flow.receiver.buffer_bytes = 64_000;
     flow.receiver.initial_window_bytes = 64_000;
     let (_, truths) = run(&[flow], path(Delay::new(0), 100));
-    // 64 kB less what does not fill a segment, in 100 ms: 5.1 Mbit/s.
+    // 64 kB, less the part that does not fill a segment, in 100 ms: 5.1 Mbit/s.
     let goodput_bps = truths[0].goodput_bps();
     assert!((4.7e6..5.13e6).contains(&goodput_bps), "{goodput_bps}");
     assert_eq!(truths[0].lost(), 0);
@@ -180,13 +180,13 @@ fn every_packet_is_accounted_for() {
     );
     let truth = &truths[0];
     assert_eq!(truth.sent, truth.delivered + truth.lost());
-    let underway = history
+    let in_flight_at_end = history
         .packets
         .iter()
-        .filter(|p| p.fate == PacketFate::Underway && p.segment.is_some())
+        .filter(|p| p.fate == PacketFate::InFlight && p.segment.is_some())
         .count();
-    assert_eq!(underway, 0);
-    // At the sender all of it is in the capture, once.
+    assert_eq!(in_flight_at_end, 0);
+    // At the sender every packet is in the capture, once.
     let captured = history
         .records
         .iter()
@@ -229,7 +229,7 @@ fn a_stream_is_limited_by_its_application() {
 /// Five chunks of 2 MB over 100 ms through a policer: packets lost in each chunk.
 fn lost_by_chunk(rate_bps: u64, burst_bytes: u64, pause_ms: i64) -> Vec<u64> {
     let mut flow = flow(0);
-    // Linux 3.x, as in the laboratory: losses found by counting.
+    // Linux 3.x, as in the laboratory: losses detected by counting.
     flow.sender.rack = false;
     flow.application = Application::Chunks {
         bytes: 2_000_000,
@@ -260,8 +260,8 @@ fn lost_by_chunk(rate_bps: u64, burst_bytes: u64, pause_ms: i64) -> Vec<u64> {
 
 #[test]
 fn losses_through_a_policer_are_those_of_linux_hosts_in_a_laboratory() {
-    // Flach et al., An Internet-Wide Analysis of Traffic Policing (SIGCOMM 2016): Linux hosts, a hardware policer, 100 ms,
-    // five chunks of 2 MB; losses by chunk as their detector counted them, two runs where there are two.
+    // Flach et al., An Internet-Wide Analysis of Traffic Policing (SIGCOMM 2016): Linux hosts, a hardware policer, 100
+    // ms, five chunks of 2 MB; losses by chunk as their detector counted them; one or two runs.
     let cases = [
         (
             500_000,
@@ -285,8 +285,8 @@ fn losses_through_a_policer_are_those_of_linux_hosts_in_a_laboratory() {
     ];
     for (rate_bps, burst_bytes, pause_ms, laboratory) in cases {
         let simulated = lost_by_chunk(rate_bps, burst_bytes, pause_ms);
-        // The first chunk shows the overshoot of slow start, the others the steady state. Which loss comes first differs
-        // from run to run, so that a factor of two is agreement.
+        // The first chunk shows the overshoot of slow start, the others the steady state. Which loss comes first
+        // differs between runs, so agreement means within a factor of two.
         let parts: [fn(&[u64]) -> u64; 2] = [|c| c[0], |c| c[1..].iter().sum()];
         for part in parts {
             let measured: Vec<u64> = laboratory.iter().map(|run| part(run)).collect();

@@ -1,12 +1,12 @@
-//! The account of all time: each moment of a flow belongs to what kept its sender from sending more.
+//! The account of all time: attributes each moment of a flow to the limiter that kept its sender from sending more.
 //!
-//! Time is the sender's ([`SenderClock`]). Where the capture was taken elsewhere, what passes there is moved: data left its
-//! sender half of the near round trip earlier, an acknowledgment reaches it as much later. Only the sum of both counts,
-//! so an uneven path does no harm.
+//! Time is the sender's ([`SenderClock`]). If the capture was taken elsewhere, packets are shifted: data left its
+//! sender half of the near round trip earlier, and an acknowledgment reaches it as much later. Only the sum of both
+//! matters, so an asymmetric path does no harm.
 //!
-//! The stretch between two packets belongs to what the sender waited for, which shows when it ends: by an
-//! acknowledgment that made room, by the window that opened, by a timer, or by nothing of that, when there was nothing
-//! to send before.
+//! The time between two packets is attributed to what the sender waited for. That shows when the wait ends: by an
+//! acknowledgment that made room, by a window that opened, by a timer, or by none of these, if there was no data to
+//! send.
 
 mod first_answer;
 mod silence;
@@ -21,42 +21,47 @@ use crate::round_trip::{Heard, RoundTrip};
 use crate::rounds::{RELEASE_NS, Rounds, loses_nothing_before};
 use crate::sender_clock::{Echoes, SenderClock};
 
-use silence::{LONG, MOST_HELD_NS};
+use silence::{LONG, LONGEST_ACK_DELAY_NS};
 
-/// ... or this share of the round trip, since a near round trip by the handshake is not the same for all packets.
+/// ... or this share of the round trip, since the near round trip from the handshake varies between packets.
 const RELEASE_SHARE: f64 = 0.1;
 
 /// The input of an account.
-pub(crate) struct Told<'a> {
+pub(crate) struct AccountInput<'a> {
     pub flow: &'a Flow,
-    /// When the latest data of the other direction passed, up to a time: a request.
+    /// Returns when the latest data of the other direction (a request) passed before a given time.
     pub request_until: &'a dyn Fn(i64) -> Option<i64>,
     pub handshake: Handshake,
     /// This flow's sender accepted the connection.
     pub is_responder: bool,
-    /// From the capture point to this flow's sender and back, and to its receiver, by the handshake.
+    /// Round-trip times from the capture point to this flow's sender and to its receiver, from the handshake.
     pub near_rtts_ns: Option<(i64, i64)>,
     pub echoes: Option<&'a Echoes>,
-    /// The round trip, where the flow's acknowledgments were not captured but told by echoed timestamps.
+    /// The round trip, if the flow's acknowledgments were not captured but inferred from echoed timestamps.
     pub echoed_rtt_ns: Option<i64>,
 }
 
-/// An account of the flow's time; `None` where acknowledgments of its data were not captured, and no request for it either.
-pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
-    let has_acknowledgments = told.flow.acknowledgments.iter().any(|a| a.acknowledged > 0);
-    if told.flow.segments.is_empty() {
+/// Computes the account of the flow's time; `None` if neither acknowledgments of its data nor a request for it were
+/// captured.
+pub(crate) fn account(input: &AccountInput) -> Option<Box<Account>> {
+    let has_acknowledgments = input
+        .flow
+        .acknowledgments
+        .iter()
+        .any(|a| a.acknowledged > 0);
+    if input.flow.segments.is_empty() {
         return None;
     }
     if !has_acknowledgments {
-        return first_answer::account(told).map(Box::new);
+        return first_answer::account(input).map(Box::new);
     }
-    let mut account = Walk::new(told).run();
-    // thousands of small connections may be kept
+    let mut account = Walk::new(input).run();
+    // thousands of small connections may be kept in memory
     account.spans.shrink_to_fit();
     account.transfers.shrink_to_fit();
-    if let Some(echoes) = told.echoes {
-        account.usual_near_rtt_ns = echoes.usual_near_rtt_ns(told.flow);
-        echoes.tell_waits(told.flow, &mut account.by_clocks);
+    if let Some(echoes) = input.echoes {
+        account.usual_near_rtt_ns = echoes.usual_near_rtt_ns(input.flow);
+        echoes.add_waits(input.flow, &mut account.by_clocks);
     }
     Some(Box::new(account))
 }
@@ -66,7 +71,7 @@ fn is_by_timer(segment: &Segment) -> bool {
 }
 
 struct Walk<'a> {
-    told: &'a Told<'a>,
+    input: &'a AccountInput<'a>,
     clock: SenderClock,
     rounds: Rounds,
     account: Account,
@@ -76,75 +81,75 @@ struct Walk<'a> {
     long_rtt_ns: i64,
     next: i64,
     acknowledged: i64,
-    /// Acknowledgments that told windows, and when they were heard. More than the last only for as long as the order of
-    /// packets and acknowledgments at the sender is in doubt.
+    /// Acknowledgments with windows, and when they arrived. More than the last one is kept only while the order of
+    /// packets and acknowledgments at the sender is uncertain.
     windows: VecDeque<(i64, Acknowledgment)>,
     last_sent_ns: i64,
     /// When the packet before the last one left.
     sent_before_ns: i64,
     last_heard_ns: i64,
     last_bytes: i64,
-    /// When a timer last made it send again for nothing, until it hears something.
-    again_ns: Option<i64>,
+    /// When a timer last caused a spurious retransmission; cleared when an acknowledgment arrives.
+    spurious_ns: Option<i64>,
     recoveries: Recoveries,
     /// The next segment to leave.
     leaving: usize,
-    /// The limiter before the sender last sent, timers and recoveries apart.
+    /// The limiter before the sender last sent, except timers and recoveries.
     before: Option<Limiter>,
-    /// From when on the account tells of the answer.
+    /// Start of the answer; earlier time is not attributed to it.
     answer_ns: i64,
     /// One past the last byte of the answer.
     answer_end: i64,
-    /// Next acknowledgment to come.
+    /// The next acknowledgment to arrive.
     coming: usize,
     slack_ns: i64,
     lost_share: f64,
-    /// Something was lost between the sender and the capture point.
+    /// Packets were lost between the sender and the capture point.
     lost_before: bool,
-    /// When the receive window was full for the last time, and nothing was repaired.
+    /// When the receive window was last full without a recovery in progress.
     filled_ns: Option<i64>,
-    /// When a recovery was on for the last time.
+    /// When a recovery was last in progress.
     repaired_ns: i64,
-    /// Retransmissions by timers, each of which might begin a run of losses.
+    /// Retransmissions by timers; each might begin a run of losses.
     timeouts: usize,
-    /// When the last acknowledgment was heard before an outage.
+    /// Arrival of the last acknowledgment before an outage.
     silent_since_ns: Option<i64>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(told: &'a Told<'a>) -> Self {
-        let near_rtt_ns = told.near_rtts_ns.map(|(near, _)| near);
-        let clock = SenderClock::of(told.flow, near_rtt_ns, told.echoes);
-        let handshake_ns = told.near_rtts_ns.map(|(a, b)| a.saturating_add(b));
+    fn new(input: &'a AccountInput<'a>) -> Self {
+        let near_rtt_ns = input.near_rtts_ns.map(|(near, _)| near);
+        let clock = SenderClock::of(input.flow, near_rtt_ns, input.echoes);
+        let handshake_ns = input.near_rtts_ns.map(|(a, b)| a.saturating_add(b));
         let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
-        let sampled_ns = told.flow.segments.iter().filter(exact);
+        let sampled_ns = input.flow.segments.iter().filter(exact);
         let sampled_ns = sampled_ns
             .map(|segment| segment.rtt_ns.saturating_add(clock.near_rtt_ns))
             .min();
-        let known_ns = [handshake_ns, sampled_ns, told.echoed_rtt_ns];
+        let known_ns = [handshake_ns, sampled_ns, input.echoed_rtt_ns];
         let base_rtt_ns = known_ns.into_iter().flatten().min().unwrap_or(0);
-        let usual_rtt_ns = told.echoed_rtt_ns.unwrap_or_else(|| {
-            let mut all_ns: Vec<i64> = told.flow.segments.iter().map(|s| s.rtt_ns).collect();
+        let usual_rtt_ns = input.echoed_rtt_ns.unwrap_or_else(|| {
+            let mut all_ns: Vec<i64> = input.flow.segments.iter().map(|s| s.rtt_ns).collect();
             quantile_in(&mut all_ns, 0.5).saturating_add(clock.near_rtt_ns)
         });
         let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
-        let by_echoes = told.echoed_rtt_ns.is_some();
+        let by_echoes = input.echoed_rtt_ns.is_some();
         let rounds = Rounds::of(
-            told.flow,
+            input.flow,
             &clock,
             base_rtt_ns,
             slack_ns,
             by_echoes,
-            told.handshake.syn_ack_ns.is_some(),
+            input.handshake.syn_ack_ns.is_some(),
         );
         let (mut lost, mut timeouts) = (0, 0);
-        for segment in &told.flow.segments {
+        for segment in &input.flow.segments {
             lost += usize::from(segment.fate == Fate::Lost);
             timeouts += usize::from(is_by_timer(segment));
         }
         let by_clocks = by_echoes.then(|| {
             Box::new(ByClocks {
-                echoed_rtt_ns: told.echoed_rtt_ns,
+                echoed_rtt_ns: input.echoed_rtt_ns,
                 stands: rounds.stands_unseen(),
                 ..ByClocks::default()
             })
@@ -156,12 +161,12 @@ impl<'a> Walk<'a> {
             ..Account::default()
         };
         Self {
-            told,
+            input,
             rounds,
             clock,
             account,
-            mss: i64::from(told.flow.full_bytes()),
-            round_trip: RoundTrip::of(told.flow, base_rtt_ns),
+            mss: i64::from(input.flow.full_bytes()),
+            round_trip: RoundTrip::of(input.flow, base_rtt_ns),
             long_rtt_ns: usual_rtt_ns.saturating_mul(LONG),
             next: 0,
             acknowledged: 0,
@@ -170,16 +175,16 @@ impl<'a> Walk<'a> {
             sent_before_ns: 0,
             last_heard_ns: 0,
             last_bytes: 0,
-            again_ns: None,
-            recoveries: Recoveries::of(told.flow),
+            spurious_ns: None,
+            recoveries: Recoveries::of(input.flow),
             leaving: 0,
             before: None,
             answer_ns: 0,
             answer_end: 0,
             coming: 0,
             slack_ns,
-            lost_share: lost as f64 / told.flow.segments.len().max(1) as f64,
-            lost_before: !loses_nothing_before(told.flow),
+            lost_share: lost as f64 / input.flow.segments.len().max(1) as f64,
+            lost_before: !loses_nothing_before(input.flow),
             filled_ns: None,
             repaired_ns: i64::MIN,
             timeouts,
@@ -188,7 +193,7 @@ impl<'a> Walk<'a> {
     }
 
     fn run(mut self) -> Account {
-        let flow = self.told.flow;
+        let flow = self.input.flow;
         self.set_up();
         let transfers = flow.transfers.clone();
         for (number, transfer) in transfers.iter().enumerate() {
@@ -208,20 +213,20 @@ impl<'a> Walk<'a> {
         self.account
     }
 
-    /// From the first SYN until the sender knows that the connection stands.
+    /// Accounts for the time from the first SYN until the sender knows that the connection is established.
     fn set_up(&mut self) {
-        let first = &self.told.flow.segments[0];
+        let first = &self.input.flow.segments[0];
         let begin_ns = self.clock.sent_ns[0];
         self.next = first.sequence;
         self.acknowledged = first.sequence;
         self.last_sent_ns = begin_ns;
         self.last_heard_ns = begin_ns;
-        let handshake = &self.told.handshake;
+        let handshake = &self.input.handshake;
         let (syn_ack_ns, ack_ns) = match (handshake.syn_ack_ns, handshake.ack_ns) {
             (Some(syn_ack_ns), Some(ack_ns)) => (syn_ack_ns, ack_ns),
-            // the answer was missed, and what the initiator acknowledges first comes behind it
-            (None, _) if self.told.is_responder && handshake.syn_ns.is_some() => {
-                let first = self.told.flow.acknowledgments.first();
+            // the SYN/ACK was not captured; the initiator's first acknowledgment follows it
+            (None, _) if self.input.is_responder && handshake.syn_ns.is_some() => {
+                let first = self.input.flow.acknowledgments.first();
                 let Some(first_ns) = first.map(|first| first.time_ns) else {
                     return;
                 };
@@ -229,8 +234,9 @@ impl<'a> Walk<'a> {
             }
             _ => return,
         };
-        // the responder hears SYN and ACK later than they pass; the initiator sent the first and hears the answer
-        let (from_ns, until_ns) = match (self.told.is_responder, handshake.syn_ns) {
+        // the responder receives SYN and ACK later than they pass; the initiator sent the SYN earlier and receives the
+        // SYN/ACK later
+        let (from_ns, until_ns) = match (self.input.is_responder, handshake.syn_ns) {
             (true, Some(syn_ns)) => (self.clock.arrives_ns(syn_ns), self.clock.arrives_ns(ack_ns)),
             (true, None) => (
                 self.clock.left_ns(syn_ack_ns),
@@ -251,24 +257,24 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Account for the time before a transfer's first packet; return when the transfer begins.
+    /// Accounts for the time before a transfer's first packet; returns when the transfer begins.
     fn begin_transfer(&mut self, number: usize, first: usize) -> i64 {
         let segment_ns = self.clock.sent_ns[first];
         let done_ns = self.account.bounds().map(|(_, until_ns)| until_ns);
         let request_ns = self.request_before(first);
-        let asked_ns = request_ns.filter(|_| self.told.is_responder);
+        let asked_ns = request_ns.filter(|_| self.input.is_responder);
         let begins_ns = match asked_ns {
             Some(ns) => ns.max(done_ns.unwrap_or(ns)).min(segment_ns),
-            // nobody asks whoever began the connection: its pauses are between transfers
+            // the initiator of a connection needs no request: its pauses lie between transfers
             None if number > 0 => segment_ns,
             None => done_ns.unwrap_or(segment_ns).min(segment_ns),
         };
         let from_ns = done_ns.unwrap_or(begins_ns);
-        // nothing is asked for
+        // no request precedes the data
         self.account.push(begins_ns, from_ns, Limiter::Application);
-        // whoever opens a connection and says nothing waits to be greeted
-        let greets = number == 0 && self.told.handshake.syn_ack_ns.is_some();
-        let limiter = match self.told.is_responder && (request_ns.is_some() || greets) {
+        // an initiator that sends no data at first waits for the responder's greeting
+        let greets = number == 0 && self.input.handshake.syn_ack_ns.is_some();
+        let limiter = match self.input.is_responder && (request_ns.is_some() || greets) {
             true => Limiter::PeerApplication,
             false => Limiter::Application,
         };
@@ -284,13 +290,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// When the last of a request reached this sender that it answers with the segment `first`: one that came after all
-    /// that was sent before.
+    /// Returns when the end of a request reached this sender, which answers it with segment `first`. The request must
+    /// have arrived after all earlier data was sent.
     fn request_before(&self, first: usize) -> Option<i64> {
-        let segments = &self.told.flow.segments;
-        let request_ns = (self.told.request_until)(segments[first].time_ns)?;
+        let segments = &self.input.flow.segments;
+        let request_ns = (self.input.request_until)(segments[first].time_ns)?;
         let is_new = first == 0 || request_ns > segments[first - 1].time_ns;
-        // a near round trip that varies must not bring the request after its answer
+        // the near round trip varies, which must not move the request behind its answer
         is_new.then(|| {
             self.clock
                 .arrives_ns(request_ns)
@@ -298,9 +304,9 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Takes the packets of one instant, and says what the time before them belongs to.
+    /// Processes the packets of one instant, and attributes the time before them.
     fn burst(&mut self, first: usize, end: usize, begins_transfer: bool) -> usize {
-        let segments = &self.told.flow.segments[..end];
+        let segments = &self.input.flow.segments[..end];
         let segment = segments[first];
         let now_ns = self.clock.sent_ns[first].max(self.last_sent_ns);
         if !begins_transfer {
@@ -313,7 +319,7 @@ impl<'a> Walk<'a> {
             index += 1;
         }
         if is_by_timer(&segment) && segment.flags.has(SegmentFlags::SPURIOUS) {
-            return index; // what is acknowledged is what it repeats
+            return index; // this acknowledgment covers the data that the sender is retransmitting
         }
         self.sent_before_ns = if index > first + 1 {
             now_ns
@@ -332,7 +338,7 @@ impl<'a> Walk<'a> {
         self.next = self.next.max(segment.end());
     }
 
-    /// The stretch from the last packet to this one.
+    /// Attributes the time from the last packet to this one.
     fn wait_for(&mut self, segment: &Segment, now_ns: i64) {
         if self.recoveries.is_on() {
             self.repaired_ns = now_ns;
@@ -340,7 +346,7 @@ impl<'a> Walk<'a> {
         let by_timer = is_by_timer(segment) || self.probes_tail(segment, now_ns);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
         if by_timer && spurious {
-            self.again_ns = Some(now_ns);
+            self.spurious_ns = Some(now_ns);
         }
         let unseen = self.repairs_unseen(segment, now_ns);
         let limiter = match unseen {
@@ -349,8 +355,8 @@ impl<'a> Walk<'a> {
                 .unwrap_or(self.rounds.window_at(self.last_sent_ns)),
             false => self.limiter_of(segment, now_ns),
         };
-        self.suffer_outage(segment, now_ns, limiter);
-        // an application that pauses waits for no acknowledgment; Nagle's algorithm does, until this packet leaves
+        self.account_outage(segment, now_ns, limiter);
+        // an application's pause does not depend on an acknowledgment; Nagle's algorithm does, until this packet leaves
         let waits = match limiter {
             _ if self.next >= self.answer_end => true,
             Limiter::Pacing => false,
@@ -359,8 +365,8 @@ impl<'a> Walk<'a> {
         };
         while let Some(acknowledgment) = self.next_heard(now_ns) {
             let heard_ns = self.clock.heard_ns[self.coming].min(now_ns);
-            let held = Some(acknowledgment).filter(|_| waits);
-            self.wait_until(heard_ns, limiter, held);
+            let ended_by = Some(acknowledgment).filter(|_| waits);
+            self.wait_until(heard_ns, limiter, ended_by);
             self.hear(&acknowledgment);
         }
         if unseen {
@@ -385,7 +391,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Gives the time until then to `limiter`, save for what an acknowledgment that ends it was held back.
+    /// Attributes the time until then to `limiter`, except the time by which the acknowledgment that ended it was
+    /// delayed.
     fn wait_until(&mut self, until_ns: i64, limiter: Limiter, ended_by: Option<Acknowledgment>) {
         let from_ns = self
             .account
@@ -396,22 +403,22 @@ impl<'a> Walk<'a> {
         } else {
             limiter
         };
-        let held_ns = ended_by
+        let delayed_ns = ended_by
             .filter(|_| !self.recoveries.is_on())
-            .and_then(|acknowledgment| self.held_from_ns(&acknowledgment, until_ns));
-        if let Some(held_ns) = held_ns {
-            self.account.push(held_ns, from_ns, limiter);
+            .and_then(|acknowledgment| self.delayed_from_ns(&acknowledgment, until_ns));
+        if let Some(delayed_ns) = delayed_ns {
+            self.account.push(delayed_ns, from_ns, limiter);
             self.account.push(until_ns, from_ns, Limiter::DelayedAck);
         } else {
             self.account.push(until_ns, from_ns, limiter);
         }
     }
 
-    /// The next acknowledgment that reached the sender by then. The near round trip varies: what passed before the packet
-    /// that left then, and acknowledges all before that, is what the packet waited for.
+    /// The next acknowledgment that reached the sender by then. The near round trip varies: if an acknowledgment of all
+    /// earlier data passed before the packet that left then, the packet waited for it.
     fn next_heard(&self, until_ns: i64) -> Option<Acknowledgment> {
         let near_rtt_ns = self.clock.near_rtt_ns;
-        let next = self.told.flow.acknowledgments.get(self.coming).copied();
+        let next = self.input.flow.acknowledgments.get(self.coming).copied();
         next.filter(|acknowledgment| {
             let late_ns = self.clock.heard_ns[self.coming].saturating_sub(until_ns);
             let releases = acknowledgment.acknowledged >= self.next
@@ -429,7 +436,7 @@ impl<'a> Walk<'a> {
 
     fn hear(&mut self, acknowledgment: &Acknowledgment) {
         let heard_ns = self.clock.heard_ns[self.coming];
-        self.again_ns = self.again_ns.filter(|ns| heard_ns < *ns);
+        self.spurious_ns = self.spurious_ns.filter(|ns| heard_ns < *ns);
         self.coming += 1;
         let heard = Heard {
             at_ns: heard_ns,
@@ -443,14 +450,14 @@ impl<'a> Walk<'a> {
         self.round_trip.hear(&heard, &self.clock);
         let (acknowledged, was) = (acknowledgment.acknowledged, self.acknowledged);
         let (clock, coming) = (&self.clock, self.coming);
-        let told = || {
-            let told_ns = clock.heard_ns.get(coming + DUPLICATES - 1);
-            told_ns.map_or(usize::MAX, |ns| {
+        let first_later = || {
+            let later_ns = clock.heard_ns.get(coming + DUPLICATES - 1);
+            later_ns.map_or(usize::MAX, |ns| {
                 clock.sent_ns.partition_point(|sent_ns| sent_ns < ns)
             })
         };
         self.recoveries
-            .hear(acknowledged, was, self.next, self.leaving, told);
+            .hear(acknowledged, was, self.next, self.leaving, first_later);
         self.acknowledged = was.max(acknowledged);
         if acknowledgment.window_bytes >= 0 {
             self.windows.push_back((heard_ns, *acknowledgment));
@@ -460,8 +467,8 @@ impl<'a> Walk<'a> {
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
     }
 
-    /// One past the last byte that the receiver allowed when the last packet left. A window that the receiver still opens
-    /// further is not the limit because it might have been so a moment before.
+    /// One past the last byte that the receiver allowed when the last packet left. If the receiver opens the window
+    /// further, it is not the limit merely because it was nearly full a moment before.
     fn edge(&mut self) -> Option<i64> {
         let certain_ns = self.last_sent_ns - self.clock.doubt_ns;
         while (self.windows.get(1)).is_some_and(|(heard_ns, _)| *heard_ns <= certain_ns) {
@@ -475,7 +482,7 @@ impl<'a> Walk<'a> {
         Some(known.acknowledged + known.window_bytes)
     }
 
-    /// The limiter of a sender that sends `segment` next.
+    /// The limiter of a sender when it sends `segment` next.
     fn limiter_of(&mut self, segment: &Segment, now_ns: i64) -> Limiter {
         if segment.kind != Kind::New || segment.flags.has(SegmentFlags::INFERRED) {
             return match self.next >= self.answer_end {
@@ -489,17 +496,17 @@ impl<'a> Walk<'a> {
         let goes_on =
             now_ns - self.last_sent_ns <= self.rounds.pause_ns && self.next_heard(now_ns).is_none();
         if let Some(before) = self.before.filter(|_| goes_on) {
-            return before; // with what went before, as fast as the line takes it
+            return before; // sent back to back with the previous packet, as fast as the line permits
         }
         let bytes = i64::from(segment.payload_bytes);
         if self.edge().is_some_and(|edge| edge - self.next < bytes) {
-            // what was out behind a hole filled it only until that was repaired
+            // data outstanding behind a hole filled the window only until the hole was repaired
             let certain_ns = self.last_sent_ns.saturating_sub(self.clock.doubt_ns);
             let repairs = self.recoveries.is_on() || certain_ns <= self.repaired_ns;
             self.filled_ns = (!repairs).then_some(now_ns);
             return Limiter::ReceiveWindow;
         }
-        // what is left over of a write is small, and the next packet did not wait for anything
+        // the remainder of a write is small, and the next packet followed without a wait
         let (released, empty_ns) = self.released_at(now_ns);
         let own_time = self.rounds.own_time;
         let left_over = self.last_bytes < self.mss && (!released || own_time.ends_small);
@@ -511,9 +518,9 @@ impl<'a> Walk<'a> {
             return Limiter::Application;
         }
         if self.last_bytes < self.mss && bytes < self.mss {
-            return Limiter::Application; // Nagle's algorithm waits until all is acknowledged
+            return Limiter::Application; // Nagle's algorithm waits until all data is acknowledged
         }
-        // a sender that spreads what the receiver allows over a round trip fills that now and then
+        // a sender that spreads the receive window over a round trip fills the window now and then
         let spreads = |ns: i64| now_ns.saturating_sub(ns) <= self.round_trip.recent_ns;
         if self.filled_ns.is_some_and(spreads) {
             return Limiter::ReceiveWindow;
@@ -522,11 +529,11 @@ impl<'a> Walk<'a> {
             .limiter_at(self.last_sent_ns, now_ns, self.next - self.acknowledged)
     }
 
-    /// Find out if an acknowledgment came just before, and for how long nothing had been out by then.
+    /// Whether an acknowledgment arrived just before, and how long no data had been outstanding by then.
     fn released_at(&self, now_ns: i64) -> (bool, i64) {
         let mut heard_ns = self.last_heard_ns;
         let mut empty_since_ns = (self.acknowledged >= self.next).then_some(self.last_heard_ns);
-        let coming = &self.told.flow.acknowledgments[self.coming..];
+        let coming = &self.input.flow.acknowledgments[self.coming..];
         for (acknowledgment, &at_ns) in coming.iter().zip(&self.clock.heard_ns[self.coming..]) {
             let releases = acknowledgment.acknowledged >= self.next
                 && acknowledgment.time_ns <= now_ns + self.clock.near_rtt_ns / 2;
@@ -543,8 +550,9 @@ impl<'a> Walk<'a> {
         (now_ns - heard_ns <= release_ns, empty_ns)
     }
 
-    /// The limiter of the answer for longest just before its tail, which lasts until then, within as much time: a window that
-    /// is nearly full changes its limit with each acknowledgment, and the last of these instants is nothing but chance.
+    /// The limiter with the most time shortly before the answer's tail, over a span as long as the tail, which lasts
+    /// until `until_ns`. A nearly full window changes its limiter with each acknowledgment, so the last instant alone
+    /// would be random.
     fn limiter_of_tail(&self, until_ns: i64) -> Limiter {
         let bounds = self.account.bounds();
         let tail_ns = bounds.map_or(self.last_sent_ns, |(_, until_ns)| until_ns);
@@ -552,7 +560,7 @@ impl<'a> Walk<'a> {
         let times_ns = self.account.times_ns(since_ns.max(self.answer_ns), tail_ns);
         let longest = Limiter::ALL.into_iter().zip(times_ns);
         let longest = longest
-            // of what the sender waits for, and not of what came late meanwhile
+            // only limiters of the sender, not delays of acknowledgments in between
             .filter(|(limiter, ns)| {
                 *ns > 0 && !matches!(limiter, Limiter::DelayedAck | Limiter::Outage)
             })
@@ -561,14 +569,14 @@ impl<'a> Walk<'a> {
         longest.unwrap_or(self.rounds.window_at(self.last_sent_ns))
     }
 
-    /// When the sender hears that all of what is out was received.
+    /// When the sender learns that all outstanding data was received.
     fn acknowledged_at_ns(&self) -> i64 {
-        let coming = &self.told.flow.acknowledgments[self.coming..];
+        let coming = &self.input.flow.acknowledgments[self.coming..];
         let all = coming.iter().position(|a| a.acknowledged >= self.next);
         all.map_or(i64::MAX, |all| self.clock.heard_ns[self.coming + all])
     }
 
-    /// All of an answer is out: until it is acknowledged.
+    /// Accounts for the end of an answer: all data is outstanding until it is acknowledged.
     fn tail(&mut self, bound_ns: i64) -> i64 {
         let ends_ns = self.acknowledged_at_ns().min(bound_ns);
         let mut before = None;
@@ -581,9 +589,9 @@ impl<'a> Walk<'a> {
                 true => Limiter::LossRecovery,
                 false => *before.get_or_insert_with(|| self.limiter_of_tail(ends_ns)),
             };
-            // a sender that hears of nothing for so long retransmits (RFC 6298): it heard what was not captured
+            // a sender without acknowledgments for this long retransmits (RFC 6298): one arrived that was not captured
             let silent_ns = heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns));
-            if silent_ns > MOST_HELD_NS.saturating_add(self.long_rtt_ns) {
+            if silent_ns > LONGEST_ACK_DELAY_NS.saturating_add(self.long_rtt_ns) {
                 let due_ns = self.last_sent_ns.saturating_add(self.round_trip.recent_ns);
                 self.wait_until(due_ns.max(self.last_heard_ns), limiter, None);
                 break;

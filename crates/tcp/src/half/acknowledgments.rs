@@ -1,4 +1,4 @@
-//! An acknowledgment comes back: what arrived, when, and which retransmissions were needed.
+//! Processing of an acknowledgment: which data arrived, when, and which retransmissions were needed.
 
 use super::transmissions::LARGEST_INFERRED_GAP_BYTES;
 use super::{Half, Outstanding, Repeat};
@@ -8,10 +8,10 @@ use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
 use crate::window_scale::unscaled;
 
-/// Acknowledgments kept of data that was not captured, where none was.
+/// Acknowledgments kept before any data was captured.
 const MOST_BEFORE_DATA: usize = 16;
 
-/// The parts of an acknowledging packet that matter here.
+/// The relevant fields of an acknowledging packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckPacket<'a> {
     pub time_ns: i64,
@@ -19,28 +19,28 @@ pub(crate) struct AckPacket<'a> {
     pub acknowledgment: u32,
     /// Window as sent, before scaling.
     pub window: u16,
-    /// A SYN's window is never scaled (RFC 7323, section 2.2).
+    /// The packet is a SYN; its window is never scaled (RFC 7323, section 2.2).
     pub syn: bool,
     pub sack_blocks: &'a [(u32, u32)],
-    /// The snapshot length cut options off: it may have had more blocks.
+    /// The snapshot length cut options off, so there may have been more blocks.
     pub options_cut: bool,
     /// TCP timestamp echo reply.
     pub echo: Option<u32>,
     pub ecn: EcnReport,
-    /// Carries no data, SYN or FIN of its own.
+    /// Carries no data, SYN or FIN.
     pub pure: bool,
 }
 
-/// An original is taken to have arrived when the acknowledgment follows the repeat in less than this share of the
-/// smallest round-trip time seen: light does not travel faster on the second try.
+/// An original counts as arrived if the acknowledgment follows the retransmission in less than this share of the
+/// smallest round-trip time: a retransmission is not faster than the path.
 const TOO_SOON_SHARE: f64 = 0.75;
-/// Where no more than this share of a wait can be the receiver's, most of it is the path's.
-const HELD_SHARE: f64 = 0.5;
-/// Duplicate acknowledgments that a sender takes for a loss (RFC 5681, section 3.2).
+/// If the receiver can cause no more than this share of a wait, most of it belongs to the path.
+const DELAY_SHARE: f64 = 0.5;
+/// Duplicate acknowledgments that a sender interprets as a loss (RFC 5681, section 3.2).
 const DUPLICATES_OF_A_LOSS: u32 = 3;
 
 impl Half {
-    /// Takes an acknowledgment of this direction's data.
+    /// Processes an acknowledgment of this direction's data.
     pub fn on_acknowledgment(&mut self, packet: &AckPacket) {
         self.options_cut |= packet.options_cut;
         self.account_time(packet.time_ns);
@@ -56,7 +56,7 @@ impl Half {
         if !self.is_plausible_acknowledgment(acknowledged) {
             return;
         }
-        // one that was overtaken says nothing new of window and marks (RFC 9293, section 3.10.7.4)
+        // an overtaken acknowledgment has no news of window and marks (RFC 9293, section 3.10.7.4)
         let is_old = Some(acknowledged) < self.proven;
         self.proven = self.proven.max(Some(acknowledged));
         let (window_before, raw_before) = (self.window_bytes, self.window_raw);
@@ -64,7 +64,7 @@ impl Half {
             self.take_window(packet);
         }
         self.count_duplicate(packet, acknowledged, window_before);
-        // not what this very acknowledgment reports: it may have waited for the segment above (RFC 9293, 3.8.6.3)
+        // without the blocks of this acknowledgment, which may have waited for the segment above (RFC 9293, 3.8.6.3)
         let highest_before = self.sacked.highest();
         let fresh_before = self.sacked.total();
         let delivered_before = self.acknowledged + fresh_before;
@@ -73,14 +73,14 @@ impl Half {
             _ => self.on_sack(packet, acknowledged, highest_before, &unwrapper),
         };
         let unseen = acknowledged > self.next.max(self.closed.probed_to) + 1;
-        // what comes when all data was acknowledged is that of a FIN, and no part of a transfer
+        // an acknowledgment after all data was acknowledged is for a FIN, and not part of a transfer
         let of_data = unseen || self.acknowledged < self.next;
         let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
         let newest = (acknowledged > self.acknowledged)
             .then(|| self.on_progress(packet, acknowledged, highest_before))
             .flatten();
         self.mark_exact(beyond);
-        self.mark_exact(newest.filter(|newest| !self.was_held_back(*newest, beyond)));
+        self.mark_exact(newest.filter(|newest| !self.was_delayed(*newest, beyond)));
         if !is_old {
             let delivered = self.acknowledged + self.sacked.total() - delivered_before;
             self.on_ecn_report(packet.ecn, delivered.max(0) as u64, newest);
@@ -95,7 +95,7 @@ impl Half {
             None => self.known_window.forget(),
         }
         self.acknowledgment_seen = true;
-        // data of the other side that acknowledges nothing new makes nobody repeat anything
+        // data of the other side that acknowledges nothing new causes no retransmission
         if progress || packet.pure {
             self.last_acknowledgment_ns = packet.time_ns;
         }
@@ -105,10 +105,11 @@ impl Half {
         {
             transfer.end_ns = transfer.end_ns.max(packet.time_ns);
         }
-        // before any data they tell charts a window, and the account of time only of a request that was not captured
+        // before any data, acknowledgments serve the chart of the window, and the account only if a request was not
+        // captured
         let unseen = unseen && self.flow.acknowledgments.len() < MOST_BEFORE_DATA;
         let accounts = self.account_for_time && (unseen || !self.flow.segments.is_empty());
-        let tells = self.keep_acknowledgments || accounts;
+        let is_useful = self.keep_acknowledgments || accounts;
         let window_moves = self.window_bytes != window_before || self.window_raw != raw_before;
         // the account of time may infer the scale
         let unknown = if self.account_for_time {
@@ -116,7 +117,7 @@ impl Half {
         } else {
             -1
         };
-        if tells && (progress || window_moves) {
+        if is_useful && (progress || window_moves) {
             if self.flow.acknowledgments.is_empty() {
                 self.flow.acknowledgments.reserve_exact(1); // most connections of a flood have one
             }
@@ -128,7 +129,7 @@ impl Half {
         }
     }
 
-    /// Far beyond what was sent, or what of it was captured: believed the second time.
+    /// True unless the number is far beyond the data sent, or captured; such a number is accepted the second time.
     fn is_plausible_acknowledgment(&mut self, acknowledged: i64) -> bool {
         acknowledged - self.next <= LARGEST_INFERRED_GAP_BYTES
             || self.flow.segments.is_empty()
@@ -174,7 +175,7 @@ impl Half {
         }
     }
 
-    /// The left edge moves: everything below it has arrived. The newest packet that this very acknowledgment reports.
+    /// The left edge moves: all data below it has arrived. Returns the newest packet that this acknowledgment reports.
     fn on_progress(
         &mut self,
         packet: &AckPacket,
@@ -191,7 +192,7 @@ impl Half {
         let mut repaired = false;
         let before = self.outstanding.len();
         let front = self.outstanding.front().copied();
-        // nothing was retransmitted yet, or all that arrives is reported: no need to look back
+        // no data was retransmitted yet, or all arrivals are reported selectively: no need to look back
         let looks_back = self.without_sack.is_some() && self.lacks_sack();
         let hole_end = front
             .filter(|range| range.transmissions > 1)
@@ -206,11 +207,11 @@ impl Half {
             if looks_back && self.release(&range) {
                 repaired = true;
             } else if !range.sacked {
-                // without SACK, an acknowledgment released by a repair says nothing of when the data above arrived
+                // without SACK, an acknowledgment released by a repair does not show when the data above arrived
                 repaired |= range.transmissions > 1;
                 let reported = self.flow.sack_permitted && !self.options_cut;
                 let usable = !repaired || (reported && range.transmissions == 1);
-                // further up, data that arrived in time may have found no place among the SACK blocks
+                // further up, data that arrived in time may have been left out of the SACK blocks
                 let overtaken = first && highest_before.is_some_and(|highest| highest > range.end);
                 if self.deliver(&range, packet, first, overtaken) && usable {
                     newest = Some(range.segment);
@@ -224,8 +225,8 @@ impl Half {
         if let Some(front) = front.filter(|_| looks_back) {
             self.judge_released(packet, &front);
         }
-        let held_above = acknowledged > hole_end.unwrap_or(acknowledged);
-        if repaired && held_above && !self.options_cut && duplicates >= DUPLICATES_OF_A_LOSS {
+        let had_data_above = acknowledged > hole_end.unwrap_or(acknowledged);
+        if repaired && had_data_above && !self.options_cut && duplicates >= DUPLICATES_OF_A_LOSS {
             self.flow.signs_mut().sack.holes_without += 1;
         }
         let known = self.next.max(self.closed.probed_to);
@@ -241,10 +242,10 @@ impl Half {
         newest
     }
 
-    /// Counts what the capture does not hold; returns its packets.
+    /// Counts data that the capture lacks; returns its packets.
     pub fn count_missed(&mut self, bytes: u64) -> u64 {
         if self.flow.segments.is_empty() {
-            return 0; // the capture begins in the middle: not a gap
+            return 0; // the capture begins in the middle of the flow: not a gap
         }
         let packets = bytes.div_ceil(u64::from(self.segment_size()));
         self.flow.counters.missed_by_capture_bytes += bytes;
@@ -252,20 +253,20 @@ impl Half {
         packets
     }
 
-    /// True if the acknowledgment of a packet waited for one `beyond` a hole, which released it (RFC 5681, section 4.2): the receiver
-    /// held it back for the packet that is missing, at most for as long as the two left apart. Where that is much of the wait
-    /// that it shows, it tells little of the path's.
-    fn was_held_back(&self, segment: u32, beyond: Option<u32>) -> bool {
+    /// True if the acknowledgment of a packet was delayed until a packet `beyond` a hole released it (RFC 5681, section
+    /// 4.2). The receiver delayed it for the missing packet, at most by the time between the two departures. If that is
+    /// much of the measured wait, the wait says little about the path.
+    fn was_delayed(&self, segment: u32, beyond: Option<u32>) -> bool {
         let Some(beyond) = beyond.filter(|beyond| *beyond > segment) else {
             return false;
         };
         let [segment, beyond] = [segment, beyond].map(|at| &self.flow.segments[at as usize]);
-        let held_ns = beyond.time_ns - segment.time_ns;
+        let apart_ns = beyond.time_ns - segment.time_ns;
         let waited_ns = segment.rtt_ns - self.minimum_rtt_ns;
-        waited_ns > 0 && held_ns as f64 > HELD_SHARE * waited_ns as f64
+        waited_ns > 0 && apart_ns as f64 > DELAY_SHARE * waited_ns as f64
     }
 
-    /// One acknowledgment measures one round trip: that of the newest packet that it reports.
+    /// One acknowledgment measures one round-trip time: that of the newest packet it reports.
     fn mark_exact(&mut self, newest: Option<u32>) {
         let Some(segment) = newest.map(|index| self.segment_mut(index)) else {
             return;
@@ -275,7 +276,8 @@ impl Half {
         self.sample_rtt(rtt_ns);
     }
 
-    /// `range` is reported for the first time. Returns whether its latest transmission has a usable round-trip time.
+    /// Registers that `range` is reported for the first time. Returns whether its latest transmission has a usable
+    /// round-trip time.
     fn deliver(
         &mut self,
         range: &Outstanding,
@@ -306,7 +308,7 @@ impl Half {
         if rtt_ns >= 0 && segment.rtt_ns < 0 {
             segment.rtt_ns = rtt_ns;
         }
-        // what repairs a loss before this point crosses it once, and is no more than that
+        // a repair of a loss before this point passes here once, and is not a reordered packet
         let late = overtaken && range.transmissions == 1 && segment.kind == Kind::New;
         if late && !segment.flags.has(SegmentFlags::REORDERED) {
             segment.flags.set(SegmentFlags::REORDERED);
@@ -315,8 +317,8 @@ impl Half {
         rtt_ns >= 0 && range.transmissions == 1
     }
 
-    /// True if the acknowledgment of a repeated range was caused by an earlier transmission of it: the timestamp echo
-    /// is older than the repeat (Eifel detection, RFC 3522), or the answer came too soon for the repeat.
+    /// True if an earlier transmission of a retransmitted range caused its acknowledgment: the timestamp echo is older
+    /// than the retransmission (Eifel detection, RFC 3522), or the answer followed the retransmission too soon.
     fn original_arrived(
         &self,
         range: &Outstanding,
@@ -328,7 +330,7 @@ impl Half {
             return true;
         }
         match packet.echo {
-            // the echo belongs to the packet that moved the left edge (RFC 7323, section 4.3)
+            // the echo is from the packet that moved the left edge (RFC 7323, section 4.3)
             Some(echo) if at_left_edge && range.timestamp != 0 && echo != 0 => {
                 (echo.wrapping_sub(range.timestamp) as i32) < 0
             }
@@ -336,13 +338,13 @@ impl Half {
         }
     }
 
-    /// No packet and its answer are as fast.
+    /// True if a round-trip time is shorter than the path permits.
     pub fn is_too_soon(&self, rtt_ns: i64) -> bool {
         self.minimum_rtt_ns > 0 && (rtt_ns as f64) < TOO_SOON_SHARE * self.minimum_rtt_ns as f64
     }
 
-    /// The transmissions before the newest repeat of `[start, end)` arrived after all: the repeat was spurious.
-    /// Returns whether such a repeat was found.
+    /// Registers that the transmissions before the newest retransmission of `[start, end)` arrived: the retransmission
+    /// was spurious. Returns whether one was found.
     fn clear_repeat(&mut self, start: i64, end: i64, of_segment: Option<u32>, now_ns: i64) -> bool {
         let overlaps = |repeat: &Repeat| repeat.start < end && start < repeat.end;
         let found = self.repeats.iter().rposition(|repeat| {
@@ -351,7 +353,7 @@ impl Half {
                 && of_segment.is_none_or(|segment| segment == repeat.segment)
         });
         let Some(newest) = found else { return false };
-        // one packet may repeat what several carried: those are remembered one after the other
+        // one packet may retransmit the data of several: their records are adjacent
         let Repeat {
             segment, repairs, ..
         } = self.repeats[newest];
@@ -367,7 +369,7 @@ impl Half {
             }
             if !repeat.resolved && overlaps(&repeat) {
                 self.repeats[index].resolved = true;
-                self.un_lose(&repeat, now_ns);
+                self.revert_loss(&repeat, now_ns);
             }
             rest |= !self.repeats[index].resolved;
             let Some(before) = index.checked_sub(1) else {
@@ -376,14 +378,14 @@ impl Half {
             index = before;
         }
         if rest && of_segment.is_none() {
-            return true; // of what else it carried the receiver has not said that it had it
+            return true; // the receiver did not report the packet's other data as duplicate
         }
         if let Some(previous) = repairs {
             let whole = Repeat {
                 previous,
                 ..self.repeats[newest]
             };
-            self.un_lose(&whole, now_ns);
+            self.revert_loss(&whole, now_ns);
         }
         let copy = self.segment_mut(segment);
         copy.flags.set(SegmentFlags::SPURIOUS);
@@ -393,9 +395,9 @@ impl Half {
         true
     }
 
-    /// Take back a loss that was presumed when it was repeated, and had arrived: after later data, if it was those that
-    /// had the sender repeat it, else merely later than the sender's timer.
-    fn un_lose(&mut self, repeat: &Repeat, now_ns: i64) {
+    /// Reverts a loss that was presumed when the data was retransmitted, because it had arrived: after later data, if
+    /// that caused the retransmission, otherwise merely later than the sender's timeout.
+    fn revert_loss(&mut self, repeat: &Repeat, now_ns: i64) {
         let fast = self.segment_mut(repeat.segment).kind == Kind::Fast;
         let original = self.segment_mut(repeat.previous);
         if original.fate == Fate::Delivered {
@@ -453,27 +455,27 @@ impl Half {
         newest
     }
 
-    /// Beyond all that was sent, or before the first byte, or further back than any window (RFC 7323).
+    /// True for ranges beyond all data sent, before the first byte, or further back than any window (RFC 7323).
     fn was_never_sent(&self, start: i64, end: i64) -> bool {
         let first = if self.from_first_byte { 0 } else { i64::MIN };
-        // what the capture missed was sent all the same
+        // data that the capture missed was sent nevertheless
         start > self.next + LARGEST_INFERRED_GAP_BYTES
             || start < first
             || end < self.acknowledged - PLAUSIBLE_BYTES
     }
 
-    /// A range that the receiver got twice (RFC 2883), all up to `acknowledged` being there.
+    /// Registers a range that the receiver got twice (RFC 2883); all data up to `acknowledged` has arrived.
     fn on_duplicate_sack(&mut self, packet: &AckPacket, start: i64, end: i64, acknowledged: i64) {
         self.record_sack(packet.time_ns, start, end, true);
-        let told = self.clear_repeat(start, end, None, packet.time_ns);
-        // the answer to a keep-alive of one old byte, which the capture need not hold
+        let explains = self.clear_repeat(start, end, None, packet.time_ns);
+        // the answer to a keep-alive of one old byte, which the capture may lack
         let is_of_last_byte = end - start == 1 && end == acknowledged;
-        if !self.report_repeat(start, end) && !told && !is_of_last_byte {
+        if !self.report_repeat(start, end) && !explains && !is_of_last_byte {
             self.flow.counters.duplicated_on_path += 1;
         }
     }
 
-    /// Ticks off a repeat that explains a duplicate SACK; false where there is none left.
+    /// Marks a retransmission that explains a duplicate SACK as reported; returns false if none is left.
     fn report_repeat(&mut self, start: i64, end: i64) -> bool {
         let found = self.repeats.iter().rposition(|repeat| {
             repeat.resolved && !repeat.reported && repeat.start < end && start < repeat.end
@@ -489,7 +491,8 @@ impl Half {
         true
     }
 
-    /// Marks what a block reports for the first time; returns the newest segment of it with a usable RTT.
+    /// Marks the data that a block reports for the first time; returns its newest segment with a usable round-trip
+    /// time.
     fn on_sack_block(
         &mut self,
         packet: &AckPacket,

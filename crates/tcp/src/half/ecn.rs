@@ -7,13 +7,13 @@ use crate::ecn::{Ecn, EcnReport, INITIAL_ACE};
 use crate::flow::SegmentFlags;
 
 impl Half {
-    /// Takes the congestion bits of an acknowledgment of this direction's data that is not older than others, and
-    /// reports `delivered_bytes` for the first time, the last of them in the packet `newest`.
+    /// Processes the congestion bits of an acknowledgment of this direction's data that is not outdated. It reports
+    /// `delivered_bytes` for the first time, the last of them in packet `newest`.
     pub fn on_ecn_report(&mut self, report: EcnReport, delivered_bytes: u64, newest: Option<u32>) {
         if report.flags.has(TcpFlags::SYN) {
-            return; // offers and answers
+            return; // negotiation, not a report
         }
-        // the nonce that AE once was (RFC 3540) is historic and was never in use (RFC 8311)
+        // the nonce, AE's former meaning (RFC 3540), is historic and was never in use (RFC 8311)
         let is_accurate = report.ce_bytes.is_some() || report.flags.has(TcpFlags::AE);
         if self.flow.ecn == Ecn::Unknown && is_accurate {
             self.flow.ecn = Ecn::Accurate;
@@ -25,7 +25,7 @@ impl Half {
             Ecn::Unknown | Ecn::Classic => {
                 let echoes = report.flags.has(TcpFlags::ECE);
                 self.flow.counters.ecn_echoes += u64::from(echoes);
-                // a receiver acknowledges at once what makes it begin
+                // a receiver acknowledges at once the packet that makes it report
                 if echoes
                     && !self.echoing
                     && let Some(newest) = newest
@@ -38,7 +38,7 @@ impl Half {
         }
         if report.ends_handshake {
             if report.flags.ace() == 0b110 {
-                // the SYN/ACK was marked, which the counter begins with
+                // the SYN/ACK was marked, which the counter starts with
                 self.ace.packets = Some(INITIAL_ACE + 1);
             }
             return;

@@ -1,7 +1,7 @@
-//! One direction of a connection: what it has sent and not yet had acknowledged, and the fate of each transmission.
+//! One direction of a connection: the data sent and not yet acknowledged, and the fate of each transmission.
 //!
-//! The two halves of the work are in [`transmissions`] (a data packet crosses the capture point) and
-//! [`acknowledgments`] (an acknowledgment of it comes back).
+//! The two parts of the work are in [`transmissions`] (a data packet passes the capture point) and [`acknowledgments`]
+//! (its acknowledgment returns).
 
 pub mod acknowledgments;
 mod closed_window;
@@ -36,77 +36,77 @@ pub(crate) struct Outstanding {
     pub segment: u32,
     /// TCP timestamp value of that transmission; for a gap, of the packet that revealed it.
     pub timestamp: u32,
-    /// IP identification, likewise.
+    /// IP identification of the same packet.
     pub identification: u16,
     pub transmissions: u8,
     pub sacked: bool,
-    /// A gap in the captured sequence: no transmission of this range was seen yet.
+    /// A gap in the captured sequence: no transmission of this range was captured yet.
     pub gap: bool,
 }
 
-/// A retransmission and the transmission that it repeats, kept for duplicate SACKs that may come later.
+/// A retransmission and the transmission that it repeats, kept for later duplicate SACKs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Repeat {
     pub start: i64,
     pub end: i64,
     pub previous: u32,
     pub segment: u32,
-    /// The transmission whose loss the retransmission as a whole was taken to repair, if any.
+    /// The lost transmission that the retransmission presumably repairs, if any.
     pub repairs: Option<u32>,
-    /// It is known that the previous transmission arrived.
+    /// The previous transmission is known to have arrived.
     pub resolved: bool,
-    /// A duplicate SACK told of it.
+    /// Reported by a duplicate SACK.
     pub reported: bool,
 }
 
-/// Ranges outstanding at most (a window of 190 MB in full segments) and repeats remembered at most: ample,
-/// and a bound where acknowledgments are missing from the capture or forged.
+/// The most outstanding ranges (a window of 190 MB in full segments) and retransmissions that are remembered: ample,
+/// and a bound if acknowledgments are missing from the capture or forged.
 pub(crate) const MAX_OUTSTANDING: usize = 1 << 17;
 pub(crate) const MAX_REPEATS: usize = 1 << 12;
-/// Without SACK a timeout repeats a whole window.
+/// Without SACK a timeout retransmits a whole window.
 pub(crate) const MAX_REPEATS_WITHOUT_SACK: usize = 1 << 16;
-/// Ranges that may be moved in memory, for each packet, to make room for odd boundaries: those of segments need none,
-/// and forged ones must not make every packet cost a window.
+/// The most ranges moved in memory per packet to make room for irregular boundaries. Segment boundaries need no moves,
+/// and forged ones must not cost a whole window for each packet.
 const MOVES_PER_PACKET: usize = 1 << 10;
 const MOST_MOVES: usize = 1 << 20;
 
-/// Ranges that are looked at one by one before all are searched.
+/// Ranges examined one by one before a binary search.
 const NEAR_THE_FIRST: usize = 4;
 
-/// One direction of a connection: the sender's view of it.
+/// One direction of a connection, from the sender's view.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
     pub flow: Flow,
     pub unwrapper: Option<Unwrapper>,
-    /// The first of what it said.
+    /// The first data that it sent.
     pub beginning: Beginning,
     /// One past the highest byte sent.
     pub next: i64,
-    /// Left edge: everything below is acknowledged, or was sent before the capture began or while it had a hole.
+    /// Left edge: everything below is acknowledged, or was sent before the capture began or during a hole in it.
     pub acknowledged: i64,
-    /// The highest acknowledgment seen.
+    /// The highest acknowledgment captured.
     pub proven: Option<i64>,
-    /// The highest position beyond `next` that a packet without data had, and when.
-    pub told_position: Option<(i64, i64)>,
+    /// The highest position beyond `next` of a packet without data, and its time.
+    pub reported_position: Option<(i64, i64)>,
     /// The SYN was captured: sequence number 0 is the first byte.
     pub from_first_byte: bool,
-    /// And its answer: what is missing before the first data that is seen was sent since.
+    /// And so was the SYN/ACK: data missing before the first captured data was sent since then.
     pub from_handshake: bool,
-    /// Where a packet or an acknowledgment far ahead pointed to.
+    /// Position of a packet or an acknowledgment far ahead.
     pub jump: Jump,
     pub acknowledged_jump: Jump,
-    /// Gaps may be inferred up to this many packets.
+    /// The number of packets in gaps that may still be inferred.
     pub inference_allowance: usize,
     move_allowance: usize,
     pub acknowledgment_seen: bool,
     pub outstanding: VecDeque<Outstanding>,
     pub sacked: RangeSet,
     pub repeats: VecDeque<Repeat>,
-    /// Retransmissions below this belong to a recovery from a timeout.
+    /// Retransmissions below this position belong to a recovery from a timeout.
     pub timeout_recovery_end: i64,
     pub tail_probe_at: Option<i64>,
     pub duplicate_acknowledgments: u32,
-    /// Receive window as last advertised to this sender; `None` while unknown.
+    /// Receive window as last advertised to this sender; `None` if unknown.
     pub window_bytes: Option<i64>,
     pub known_window: KnownWindow,
     pub window_raw: u16,
@@ -114,55 +114,57 @@ pub(crate) struct Half {
     pub smoothed_rtt_ns: f64,
     pub rtt_variation_ns: f64,
     pub minimum_rtt_ns: i64,
-    /// From the capture point to this sender and back, by the handshake.
+    /// Round-trip time from the capture point to this sender, from the handshake.
     pub near_rtt_ns: i64,
     /// When the newest transmission that is known to have arrived was sent.
     pub newest_delivered_ns: i64,
     pub last_sent_ns: i64,
-    /// Retransmissions of the first outstanding segment since the last packet of the peer.
+    /// Retransmissions of the first outstanding segment since the peer's last packet.
     pub silence: Option<Box<Silence>>,
     pub closed: ClosedWindow,
     pub ace: AceCounter,
     /// The last acknowledgment reported congestion (RFC 3168).
     pub echoing: bool,
-    /// An acknowledgment came whose options were not captured whole: what arrived may have been reported and not be seen.
+    /// An acknowledgment had truncated options, so arrivals may have been reported unseen.
     pub options_cut: bool,
     pub last_acknowledgment_ns: i64,
     pub last_event_ns: i64,
     pub segment_size: SegmentSize,
-    /// Packets lost before this point for which no placeholder was left, and the segment that each comes after.
+    /// Packets lost before this point without a placeholder, and the segment that each follows.
     pub more_lost: Vec<(u32, Segment)>,
     pub keep_acknowledgments: bool,
     pub account_for_time: bool,
-    /// The timestamps of its data, once there are enough to tell something.
+    /// The timestamps of its data, once there are enough to be useful.
     pub echoes: Option<Box<Echoes>>,
-    /// Its sender's clock when its first data left, before there are enough.
+    /// Its sender's clock when its first data left, until there are enough.
     pub first_clock: Option<Reading>,
-    /// Acknowledgments of data in order without SACK: of how many segments each.
+    /// Acknowledgments of in-order data without SACK: how many segments each covers.
     pub answering: Answering,
     pub choices: Choices,
-    /// Once something was retransmitted without SACK.
+    /// Set when data is first retransmitted without SACK.
     pub without_sack: Option<Box<WithoutSack>>,
 }
 
-/// An initial window of ten segments waits for nobody (RFC 6928), and thousands of small connections need no more.
+/// An initial window of ten segments leaves without waiting (RFC 6928), and thousands of small connections need no
+/// more.
 const FEWEST_FOR_ECHOES: usize = 8;
 
-/// Tunnels and options take no larger a part of a segment: 1280 bytes, IPv6's least, hold 0.83 of Ethernet's.
+/// Tunnels and options take no larger share of a segment: IPv6's minimum of 1280 bytes is 0.83 of Ethernet's MTU.
 const LEAST_OF_ANNOUNCED: f64 = 0.8;
-/// Segments of the largest size, and most of all: whoever has more to send fills them (RFC 9293, section 3.8.6.2.1).
+/// This many segments of the largest size, and a majority of all: a sender with more data fills its segments (RFC 9293,
+/// section 3.8.6.2.1).
 const FEWEST_FULL: usize = 10;
 
 /// No path that carries data loses as much.
 const MANY_JUMPED_OVER_SHARE: f64 = 0.3;
 
-/// Guards against a number that is far from all others: damaged, forged, or the first after a hole in the capture.
-/// Only a second one near it is believed.
+/// Rejects a number far from all others, which is damaged, forged, or the first after a hole in the capture, until a
+/// second one near it confirms it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Jump(Option<i64>);
 
 impl Jump {
-    /// True if a number like `position` came before; remembers it.
+    /// True if a number near `position` came before; remembers it.
     pub fn is_confirmed(&mut self, position: i64, tolerance: i64) -> bool {
         let before = self.0.replace(position);
         before.is_some_and(|before| position.abs_diff(before) <= tolerance as u64)
@@ -174,7 +176,7 @@ impl Half {
         (self.next - self.acknowledged - self.sacked.total()).max(0)
     }
 
-    /// Data with these timestamps has passed.
+    /// Registers the timestamps of data that passed.
     pub fn note_timestamps(&mut self, time_ns: i64, timestamps: Option<(u32, u32)>) {
         let Some((value, echo)) = timestamps.filter(|_| self.account_for_time) else {
             return;
@@ -196,16 +198,16 @@ impl Half {
         self.segment_size.bytes().max(1)
     }
 
-    /// True if an acknowledgment number is that of the SYN alone.
+    /// True if an acknowledgment number covers only the SYN.
     pub fn is_before_first_byte(&self, acknowledgment: u32) -> bool {
         let at = |unwrapper: Unwrapper| unwrapper.relative(acknowledgment);
         self.from_first_byte && self.unwrapper.map(at) == Some(0)
     }
 
-    /// Index of the range that holds `position`, which must be in `[start of the first, end of the last)`.
+    /// Index of the range that contains `position`, which must be in `[start of the first, end of the last)`.
     #[inline]
     pub fn outstanding_at(&self, position: i64) -> usize {
-        // most acknowledgments end near the first ones
+        // most acknowledgments end near the first ranges
         let near = self.outstanding.iter().take(NEAR_THE_FIRST);
         if let Some(at) = near.enumerate().find(|(_, range)| range.end > position) {
             return at.0;
@@ -223,13 +225,13 @@ impl Half {
         allowed
     }
 
-    /// Lets the next packet move ranges.
+    /// Resets the budget of moves for the next packet.
     pub fn allow_moves(&mut self) {
         self.move_allowance = (self.move_allowance + MOVES_PER_PACKET).min(MOST_MOVES);
     }
 
-    /// Makes `position` a boundary between two ranges, if it is inside one. Where that is refused, because
-    /// boundaries are forged, the range stays whole.
+    /// Makes `position` a boundary between two ranges, if it is inside one. If the budget of moves is exhausted,
+    /// because boundaries are forged, the range stays whole.
     pub fn split_outstanding(&mut self, position: i64) {
         let at = self.outstanding_at(position);
         if self
@@ -252,10 +254,10 @@ impl Half {
         }
     }
 
-    /// Makes one range of the ranges `from..to`, which one packet has just repeated, and of each run of selectively
-    /// acknowledged ones among them: whoever repeats a window of tiny segments again and again pays for them once.
+    /// Merges the ranges `from..to`, which one packet has just retransmitted, and each run of selectively acknowledged
+    /// ranges among them. Retransmitting a window of tiny segments repeatedly then costs its moves only once.
     pub fn merge_outstanding(&mut self, from: usize, to: usize) {
-        /// Many ranges are worth any move.
+        /// Merging this many ranges is worth any move.
         const MANY: usize = 32;
         let moved = from.min(self.outstanding.len() - to);
         if to - from < 2 || (to - from < MANY && !self.may_move(moved)) {
@@ -279,7 +281,7 @@ impl Half {
 
     pub fn push_outstanding(&mut self, range: Outstanding) {
         if self.outstanding.len() >= MAX_OUTSTANDING {
-            // no acknowledgments in sight: forget the oldest, whose fate stays unknown
+            // no acknowledgments were captured: drop the oldest range; its fate stays unknown
             if let Some(oldest) = self.outstanding.pop_front() {
                 self.acknowledged = self.acknowledged.max(oldest.end);
                 self.sacked.trim(oldest.end);
@@ -288,9 +290,9 @@ impl Half {
         self.outstanding.push_back(range);
     }
 
-    /// Adds the time since the last event to what limited the sender during it.
+    /// Attributes the time since the last event to the sender's limiter.
     pub fn account_time(&mut self, now_ns: i64) {
-        // what the sender learns in between changes what limits it from then on
+        // a window update that reaches the sender in between changes the limiter from then on
         while let Some(due_ns) = self
             .known_window
             .next_due_ns()
@@ -305,7 +307,7 @@ impl Half {
 
     fn account_time_to(&mut self, now_ns: i64) {
         if self.last_event_ns != 0 {
-            let elapsed = (now_ns - self.last_event_ns).max(0); // both plausible: no overflow
+            let elapsed = (now_ns - self.last_event_ns).max(0); // both times are plausible: no overflow
             if self.in_flight_bytes() > 0 {
                 self.flow.limited.busy_ns += elapsed;
                 if self
@@ -321,7 +323,7 @@ impl Half {
         self.last_event_ns = self.last_event_ns.max(now_ns);
     }
 
-    /// Smoothed RTT and its variation (RFC 6298, section 2).
+    /// Updates the smoothed round-trip time and its variation (RFC 6298, section 2).
     pub fn sample_rtt(&mut self, rtt_ns: i64) {
         let rtt = rtt_ns as f64;
         if self.smoothed_rtt_ns == 0.0 {
@@ -365,7 +367,7 @@ impl Half {
         &mut self.flow.segments[segment as usize]
     }
 
-    /// Completes the flow when no more packets will come.
+    /// Completes the flow at the end of the connection.
     pub fn finish(mut self) -> Flow {
         let total = self.flow.segments.len();
         if let Some(last) = self.flow.transfers.last_mut() {
@@ -386,7 +388,7 @@ impl Half {
         }
         let doubt = self.settle_stands();
         self.settle_placeholders();
-        // what was sent may all have been window probes, which are no segments
+        // the packets may all have been window probes, which are not segments
         (self.flow.transfers).retain(|transfer| transfer.first < transfer.end);
         let counters = &mut self.flow.counters;
         counters.lost = 0;
@@ -395,14 +397,14 @@ impl Half {
             counters.lost += u64::from(segment.fate == Fate::Lost);
             counters.spurious += u64::from(segment.flags.has(SegmentFlags::SPURIOUS));
         }
-        let told = counters.lost;
+        let placed = counters.lost;
         counters.lost += self
             .flow
-            .untold_losses
+            .unplaced_losses
             .iter()
-            .map(|untold| untold.lost)
+            .map(|unplaced| unplaced.lost)
             .sum::<u64>();
-        counters.lost_low = counters.lost.saturating_sub(doubt).max(told);
+        counters.lost_low = counters.lost.saturating_sub(doubt).max(placed);
         counters.lost_high = counters.lost.saturating_add(doubt);
         self.flow.outstanding_at_loss = outstanding_at_loss(&self.flow.segments);
         self.flow.mss_bytes = Some(self.full_payload_bytes()).filter(|bytes| *bytes > 0);
@@ -415,7 +417,8 @@ impl Half {
         self.flow
     }
 
-    /// Forgets the placeholder of a gap that nothing filled: its data was not seen to be sent. Returns its bytes, unless it was lost.
+    /// Removes the placeholder of a gap that was never filled: its data was not captured. Returns its bytes, unless it
+    /// was lost.
     fn forget_gap(&mut self, gap: &Outstanding) -> u64 {
         let index = gap.segment as usize;
         let transfers = self.flow.transfers.iter_mut();
@@ -432,21 +435,22 @@ impl Half {
         }
     }
 
-    /// Payload of a full segment: as announced, or less where the path takes less (RFC 1191) or options take room (RFC 6691).
+    /// Payload of a full segment: as announced, or less if the path permits less (RFC 1191) or options take room (RFC
+    /// 6691).
     fn full_payload_bytes(&self) -> u32 {
         let announced = self.segment_size.bytes();
         let captured = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
         let payloads = || self.flow.segments.iter().filter(captured);
         let largest = payloads().map(|s| s.payload_bytes).max().unwrap_or(0);
-        // what a receiver's host joined from a full packet and the small one behind it is larger than the handshake allows
-        if let Some(told) = self
+        // a full packet and a small one coalesced by the receiver's host exceed the announced size
+        if let Some(stated) = self
             .segment_size
             .announced_bytes()
-            .filter(|told| largest > *told)
+            .filter(|stated| largest > *stated)
         {
-            let larger = payloads().filter(|s| s.payload_bytes > told).count();
-            if payloads().filter(|s| s.payload_bytes == told).count() > larger {
-                return told;
+            let larger = payloads().filter(|s| s.payload_bytes > stated).count();
+            if payloads().filter(|s| s.payload_bytes == stated).count() > larger {
+                return stated;
             }
         }
         if largest >= announced || f64::from(largest) < LEAST_OF_ANNOUNCED * f64::from(announced) {
@@ -461,8 +465,8 @@ impl Half {
         }
     }
 
-    /// Counts what the sequence of a capture without acknowledgments jumps over, and nothing repaired: a few gaps are those of losses
-    /// whose repair was not captured any more, many are the capture's own.
+    /// Counts the data that the sequence of a capture without acknowledgments skips and no packet repairs. A few such
+    /// gaps are losses with an uncaptured repair; many mean that the capture itself missed packets.
     fn count_jumped_over(&mut self, bytes: u64) {
         let packets = bytes.div_ceil(u64::from(self.segment_size()));
         if packets as f64 > MANY_JUMPED_OVER_SHARE * self.flow.segments.len() as f64 {
@@ -471,7 +475,7 @@ impl Half {
         }
     }
 
-    /// Removes the placeholders of gaps that turned out to be no packets of their own, and adds those that gaps lacked.
+    /// Removes the placeholders of gaps that were not separate packets, and adds missing ones.
     fn settle_placeholders(&mut self) {
         let void = |segment: &Segment| {
             segment.flags.has(SegmentFlags::INFERRED) && segment.payload_bytes == 0
@@ -500,14 +504,14 @@ impl Half {
             transfer.first = settled_before[transfer.first];
             transfer.end = settled_before[transfer.end];
         }
-        for untold in &mut self.flow.untold_losses {
-            untold.first = settled_before[untold.first];
-            untold.end = settled_before[untold.end];
+        for unplaced in &mut self.flow.unplaced_losses {
+            unplaced.first = settled_before[unplaced.first];
+            unplaced.end = settled_before[unplaced.end];
         }
     }
 }
 
-/// Mean and standard deviation of what was outstanding, over all losses (Welford 1962).
+/// Mean and standard deviation of the outstanding bytes over all losses (Welford 1962).
 fn outstanding_at_loss(segments: &[Segment]) -> Option<OutstandingAtLoss> {
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     for segment in segments.iter().filter(|segment| segment.is_lost()) {

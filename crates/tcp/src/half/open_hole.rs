@@ -4,22 +4,25 @@ use super::Half;
 use super::transmissions::LARGEST_INFERRED_GAP_BYTES;
 use crate::signs::OpenHole;
 
-/// Runs that are remembered at most: a few tell what they are made of.
+/// The most runs that are remembered: a few suffice to characterise them.
 const MOST_RUNS: usize = 64;
 
 impl Half {
-    /// A packet without data shows how far its sender has come: what is below and was not captured may be missing.
+    /// Registers that a packet without data shows its sender's position: uncaptured data below it may be missing.
     pub fn note_position(&mut self, time_ns: i64, position: i64) {
         let beyond = position - self.next;
         if (1..=LARGEST_INFERRED_GAP_BYTES).contains(&beyond) && self.from_first_byte {
-            let known = self.told_position.filter(|(_, known)| *known >= position);
-            self.told_position = known.or(Some((time_ns, position)));
+            let known = self
+                .reported_position
+                .filter(|(_, known)| *known >= position);
+            self.reported_position = known.or(Some((time_ns, position)));
         }
     }
 
-    /// Find what its receiver asks for and has not got, though packets behind it came; `now_ns` is the end of the capture.
+    /// Finds data that its receiver requests and has not received, though later packets arrived; `now_ns` is the end of
+    /// the capture.
     ///
-    /// Only where the receiver was heard to ask for it: else the capture may have missed what arrived.
+    /// Requires a request by the receiver: otherwise the data may have arrived uncaptured.
     pub fn open_hole(&self, now_ns: i64) -> Option<OpenHole> {
         let mut runs: Vec<(i64, i64)> = Vec::new();
         let mut since_ns = None;
@@ -34,8 +37,10 @@ impl Half {
             let placeholder = self.flow.segments.get(range.segment as usize);
             since_ns = since_ns.or(placeholder.map(|segment| segment.time_ns));
         }
-        let told = self.told_position.filter(|(_, told)| *told > self.next);
-        if let Some((time_ns, position)) = told.filter(|_| runs.len() < MOST_RUNS) {
+        let ahead = self
+            .reported_position
+            .filter(|(_, position)| *position > self.next);
+        if let Some((time_ns, position)) = ahead.filter(|_| runs.len() < MOST_RUNS) {
             runs.push((self.next, position));
             since_ns.get_or_insert(time_ns);
         }

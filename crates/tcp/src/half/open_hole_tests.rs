@@ -5,7 +5,7 @@ fn hole(talk: Talk) -> Option<OpenHole> {
     talk.finish().signs?.open_hole
 }
 
-/// The second segment of the first flight comes, the first never does; the receiver asks for it.
+/// The second segment of the first flight arrives, the first never does; the receiver requests it.
 fn without_the_first() -> Talk {
     let mut talk = Talk::new();
     talk.open(0);
@@ -37,7 +37,7 @@ fn a_hole_that_was_filled_or_acknowledged_is_none() {
     let mut talk = without_the_first();
     talk.segments(300 * MS, 0, 1);
     assert_eq!(hole(talk), None);
-    // it arrived, and the capture missed it
+    // the segment arrived, and the capture missed it
     let mut talk = without_the_first();
     talk.ack(40 * MS, MSS + 300);
     assert_eq!(hole(talk), None);

@@ -1,16 +1,17 @@
-//! Signs of failures in what one direction sent.
+//! Signs of failures in one direction's packets.
 
 use super::Half;
 use super::transmissions::DataPacket;
 use crate::signs::{MOST_NUMBERS, Silence};
 
-/// One repeat into silence is any lost packet's; after two, timers have backed off (RFC 6298, section 5.5).
+/// One unanswered retransmission may be a single loss; after two, timers have backed off (RFC 6298, section 5.5).
 const REPEATS_OF_A_SILENCE: u32 = 2;
-/// Remembered of one direction at most.
+/// The most silences remembered for one direction.
 const MOST_SILENCES: usize = 256;
 
 impl Half {
-    /// The first outstanding segment is retransmitted, and no packet of the other side has come since the last time.
+    /// Registers a retransmission of the first outstanding segment, without a packet of the other side since the last
+    /// one.
     pub fn repeat_into_silence(&mut self, packet: &DataPacket) {
         if self.silence.is_none() {
             let first = self.outstanding.front().map(|range| range.segment);
@@ -25,7 +26,7 @@ impl Half {
         }
     }
 
-    /// A packet of the other side comes.
+    /// Registers a packet of the other side.
     pub fn end_silence(&mut self, now_ns: i64) {
         if let Some(silence) = self.silence.take()
             && silence.repeats >= REPEATS_OF_A_SILENCE

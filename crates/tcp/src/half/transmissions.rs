@@ -1,4 +1,4 @@
-//! A data packet crosses the capture point: is it new, a retransmission, late, or proof of a gap?
+//! Processing of a data packet at the capture point: new data, a retransmission, a late packet, or evidence of a gap.
 
 use super::{Half, MAX_REPEATS, MAX_REPEATS_WITHOUT_SACK, Outstanding, Repeat};
 use crate::ecn::Ecn;
@@ -6,13 +6,13 @@ use crate::flow::{Fate, Kind, Segment, SegmentFlags};
 use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
 
-/// The parts of a data packet that matter here; a super-segment is still one.
+/// The relevant fields of a data packet; super-segments are not split yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DataPacket {
     pub time_ns: i64,
-    /// In the capture, from 1.
+    /// Number in the capture, from 1.
     pub number: u64,
-    /// Latest packet of the other side.
+    /// Time of the other side's latest packet.
     pub answered_ns: i64,
     /// Raw sequence number of the first payload byte.
     pub sequence: u32,
@@ -27,7 +27,7 @@ pub(crate) struct DataPacket {
     pub window_reduced: bool,
 }
 
-/// The loss that a retransmission is taken to repair: of one packet at most, for each that is retransmitted.
+/// The loss that a retransmission presumably repairs: one packet at most, for each retransmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repairs {
     Nothing,
@@ -37,27 +37,28 @@ enum Repairs {
     Transmission(u32),
 }
 
-/// Gaps larger than this are a hole in the capture, not packets to be inferred one by one.
+/// Larger gaps are holes in the capture, and not inferred packet by packet.
 pub(crate) const LARGEST_INFERRED_GAP_BYTES: i64 = 16 << 20;
-/// Lost data right before the first that was captured, a FIN or a bare acknowledgment is inferred up to this: ten full segments.
+/// The largest gap right before the first captured data, a FIN or a bare acknowledgment that is inferred as lost: ten
+/// full segments.
 const LARGEST_GAP_AT_AN_END_BYTES: i64 = 14_600;
-/// Packets of gaps inferred at most: some at the start, and more for each packet seen. A path that loses two packets
-/// of three carries no TCP; a sequence number that jumps is no proof that anything was sent.
+/// The most packets of gaps that are inferred: some at the start, and more for each captured packet. A path that loses
+/// two packets of three carries no TCP, and a jump of the sequence number does not prove that data was sent.
 const INFERRED_AT_ONCE: usize = 64;
 const INFERRED_PER_PACKET: usize = 2;
-/// The largest super-segment (Linux's `GSO_MAX_SIZE`): more in one packet is a damaged length.
+/// The largest super-segment (Linux's `GSO_MAX_SIZE`): a larger length is damaged.
 const LARGEST_SUPER_SEGMENT_BYTES: u32 = 8 * 65_535;
-/// Sooner after a segment of one byte than this, the byte again is a retransmission and not a keep-alive.
+/// A repeated single byte within this time after its segment is a retransmission and not a keep-alive.
 const KEEP_ALIVE_NOT_BEFORE_NS: i64 = 1_000_000_000;
-/// Of the ECN bits (RFC 3168).
+/// A value of the ECN bits (RFC 3168).
 const CONGESTION_EXPERIENCED: u8 = 3;
-/// Linux's minimum retransmission timeout; others wait longer (RFC 6298 says 1 s).
+/// Linux's minimum retransmission timeout; other systems wait longer (RFC 6298: 1 s).
 const MINIMUM_TIMEOUT_NS: f64 = 200e6;
-/// A packet this late without other evidence was reordered, not retransmitted: no sender notices a loss in less.
+/// A packet this late without other evidence was reordered, not retransmitted: no sender detects a loss sooner.
 const LATE_NOT_REPEATED_NS: i64 = 3_000_000;
 
 impl Half {
-    /// Records a packet with payload, split into the wire packets that a super-segment became.
+    /// Records a packet with payload, split into the wire packets of a super-segment.
     pub fn on_data(&mut self, packet: &DataPacket) {
         self.account_time(packet.time_ns);
         self.allow_moves();
@@ -69,7 +70,7 @@ impl Half {
         let answered = self.acknowledgment_seen || self.from_handshake;
         let known_before = self.from_first_byte && (answered || few_before);
         if self.flow.segments.is_empty() && !known_before && start > self.next {
-            // the capture begins in the middle of the connection: what is in flight was sent before
+            // the capture begins in the middle of the connection: the data in flight was sent before
             self.next = start;
             self.acknowledged = start;
         }
@@ -104,21 +105,21 @@ impl Half {
         self.last_sent_ns = packet.time_ns;
     }
 
-    /// True if the sender had sent more than was captured when it sent a packet with this number. A FIN takes a number too, and may
-    /// be all that there was.
+    /// True if a packet with this number shows that its sender had sent more than was captured. A FIN takes a sequence
+    /// number too, and may be all that was sent.
     #[inline]
     pub fn was_sent_unseen(&self, sequence: u32) -> bool {
         let start = self.unwrapper.map(|unwrapper| unwrapper.relative(sequence));
         start.is_some_and(|start| start > self.next + 1)
     }
 
-    /// A FIN or an acknowledgment without data shows as data would that what was sent before it has not come by.
+    /// Registers a FIN or an acknowledgment without data, which shows, as data would, that earlier data has not passed.
     pub fn on_end_of_sent(&mut self, packet: &DataPacket) {
         let Some(start) = self.unwrapper.map(|u| u.relative(packet.sequence)) else {
             return;
         };
         let gap_bytes = start - self.next;
-        // more than a window's end is a hole in the capture, which acknowledgments will tell of
+        // a larger gap is a hole in the capture, which acknowledgments will confirm
         if gap_bytes > 0
             && gap_bytes <= LARGEST_GAP_AT_AN_END_BYTES
             && !self.flow.segments.is_empty()
@@ -145,8 +146,8 @@ impl Half {
             u64::from(packet.payload_bytes) + u64::from(packet.header_bytes);
     }
 
-    /// A probe of a closed window: the one byte after what was acknowledged (RFC 9293, section 3.8.6.1), or more that
-    /// the receiver never allowed. Senders repeat it until it is answered; nothing was lost.
+    /// A probe of a closed window: the one byte after the acknowledged data (RFC 9293, section 3.8.6.1), or more, if
+    /// the receiver never allowed it. Senders repeat it until it is answered; no packet was lost.
     fn is_window_probe(&self, start: i64, packet: &DataPacket) -> bool {
         let is_one_byte = packet.payload_bytes == 1
             && self.window_raw == 0
@@ -155,7 +156,7 @@ impl Half {
         !self.flow.segments.is_empty() && (is_one_byte || self.is_beyond_window(start))
     }
 
-    /// A keep-alive: one byte just below what is expected, with everything acknowledged (RFC 9293, section 3.8.4).
+    /// A keep-alive: one byte just below the next expected one, with everything acknowledged (RFC 9293, section 3.8.4).
     fn is_keep_alive(&self, start: i64, packet: &DataPacket) -> bool {
         let Some(last) = self
             .flow
@@ -171,8 +172,8 @@ impl Half {
         start + 1 == self.next && self.proven >= Some(self.next) && !repeats_last
     }
 
-    /// A packet without payload, SYN or FIN: a keep-alive, or a probe of a closed window, if it stands before what was
-    /// acknowledged. Linux sends both so.
+    /// Processes a packet without payload, SYN or FIN. It is a keep-alive or a probe of a closed window if it lies
+    /// before the acknowledged data; Linux sends both in this form.
     pub fn on_bare_acknowledgment(&mut self, time_ns: i64, sequence: u32) {
         let Some(start) = self.unwrapper.map(|u| u.relative(sequence)) else {
             return;
@@ -181,7 +182,7 @@ impl Half {
         if self.proven != Some(start + 1) {
             return;
         }
-        // one that is open, but too little so that a sender would use it, is probed as well
+        // a window that is open, but too small for a sender to use, is probed as well
         if self.window_raw == 0 || self.closed.since_ns.is_some() {
             self.on_window_probe(start);
         } else if self.next <= start + 1 {
@@ -211,7 +212,7 @@ impl Half {
             let segment = self.push_segment(packet, start, bytes, Kind::New);
             self.append(packet, start, end, segment);
             if packet.answered_ns == 0 {
-                self.silence = None; // answers that no capture has made room for it
+                self.silence = None; // the silence ends, since no captured answer made room for this data
             }
         } else if !self.fills_gap(packet, start, end) {
             self.on_repeat(packet, start, end);
@@ -219,7 +220,7 @@ impl Half {
         self.after_send(packet, offloaded);
     }
 
-    /// Pushes the ranges of new data at the end of sequence space.
+    /// Appends the ranges of new data at the end of sequence space.
     fn append(&mut self, packet: &DataPacket, start: i64, end: i64, segment: u32) {
         if let Some(transfer) = self.flow.transfers.last_mut() {
             transfer.payload_bytes += (end - start) as u64;
@@ -283,8 +284,8 @@ impl Half {
         }
     }
 
-    /// The sequence jumped: packets in between were lost before this point, are late, or escaped the capture.
-    /// They are recorded where the gap showed, and become what later evidence makes of them.
+    /// The sequence jumped: packets in between were lost before this point, are late, or were missed by the capture.
+    /// Placeholders mark the gap, and later evidence decides what they become.
     fn infer_gap(&mut self, packet: &DataPacket, start: i64) {
         let piece = i64::from(self.segment_size());
         let packets = ((start - self.next) / piece) as usize;
@@ -315,7 +316,7 @@ impl Half {
         }
     }
 
-    /// A packet that fills a gap of the capture: late, or repeated after a loss before this point.
+    /// True for a packet that fills a gap of the capture: late, or retransmitted after a loss before this point.
     fn fills_gap(&mut self, packet: &DataPacket, start: i64, end: i64) -> bool {
         let at = self.outstanding_at(start);
         let Some(gap) = self
@@ -333,7 +334,7 @@ impl Half {
         let to = self
             .outstanding
             .partition_point(|range| range.start < known_end);
-        // what carries data that was seen before is a repeat, whatever else it carries
+        // a packet with data that was captured before is a retransmission, whatever else it carries
         let only_gaps = self.outstanding.range(from..to).all(|range| range.gap);
         let gap_ns = self.flow.segments[gap.segment as usize].time_ns;
         let late = only_gaps && is_late(packet, &gap, gap_ns);
@@ -347,7 +348,7 @@ impl Half {
             self.count_repeat(kind);
             self.lose_placeholder(from, to);
         } else if packet.time_ns >= gap_ns {
-            // stamped earlier it is only the file that is out of order: captures of several queues are
+            // with an earlier timestamp, only the file is out of order, as captures of several queues are
             self.flow.counters.reordered += 1;
             self.segment_mut(segment).flags.set(SegmentFlags::REORDERED);
         }
@@ -365,7 +366,7 @@ impl Half {
         true
     }
 
-    /// The packet of a gap has come: late, or in place of one that was lost.
+    /// The packet of a gap has arrived: late, or in place of a lost one.
     fn fill_range(&mut self, packet: &DataPacket, index: usize, segment: u32, late: bool) {
         let range = &mut self.outstanding[index];
         let (placeholder, bytes) = (range.segment, (range.end - range.start) as u32);
@@ -375,7 +376,7 @@ impl Half {
         range.timestamp = packet.timestamp.unwrap_or(0);
         range.identification = packet.identification.unwrap_or(0);
         if late {
-            // gaps are cut at the segment size, packets need not be: the rest may still be missing
+            // gaps are cut at the segment size, but packets may differ: the rest may still be missing
             self.shrink_placeholder(placeholder, bytes);
         }
     }
@@ -387,8 +388,8 @@ impl Half {
         }
     }
 
-    /// A repeat carries what gaps among the ranges `from..to` lack: one packet of its size was lost before this point,
-    /// whatever the gaps were cut into when they showed. Whether there was a gap.
+    /// Registers that a retransmission carries data missing in gaps among the ranges `from..to`: one packet of its size
+    /// was lost before this point, however the gaps were cut when they appeared. Returns whether there was a gap.
     fn lose_placeholder(&mut self, from: usize, to: usize) -> bool {
         let (mut start, mut lost_bytes) = (None, 0);
         let (mut free, mut last) = (None, 0);
@@ -426,8 +427,8 @@ impl Half {
         true
     }
 
-    /// Presume the loss that a repeat of the ranges `from..to` repairs. It proves the loss of one packet, the first
-    /// that it carries again: of others, that the sender had no acknowledgment.
+    /// Presumes the loss that a retransmission of the ranges `from..to` repairs. It proves the loss of one packet, the
+    /// first that it repeats; for the others, only that the sender had no acknowledgment.
     fn presume_lost(&mut self, from: usize, to: usize) -> Repairs {
         if self.lose_placeholder(from, to) {
             return Repairs::Gap;
@@ -445,7 +446,7 @@ impl Half {
         }
     }
 
-    /// Data that was sent before is retransmitted.
+    /// Processes a retransmission of data that was captured before.
     fn on_repeat(&mut self, packet: &DataPacket, start: i64, end: i64) {
         let kind = self.repeat_kind(packet.time_ns, start, end);
         self.count_repeat(kind);
@@ -454,7 +455,7 @@ impl Half {
         }
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
         if end <= self.acknowledged {
-            // everything in it has been acknowledged: certainly not needed; else sent first before the capture began
+            // all its data has been acknowledged: certainly not needed; otherwise first sent before the capture began
             if self.proven >= Some(end) {
                 self.segment_mut(segment).flags.set(SegmentFlags::SPURIOUS);
                 self.remember_repeat_of_acknowledged(start, end, segment);
@@ -497,7 +498,7 @@ impl Half {
                 Repairs::Transmission(lost) => Some(lost),
                 Repairs::Nothing | Repairs::Gap => None,
             },
-            // what fills a gap was needed, whatever else it carries
+            // a retransmission that fills a gap was needed, whatever else it carries
             resolved: range.sacked || repairs == Repairs::Gap,
             reported: false,
         });
@@ -525,7 +526,8 @@ impl Half {
         self.repeats.push_back(repeat);
     }
 
-    /// A copy of acknowledged data: a duplicate SACK for it must not clear an older repeat of the range.
+    /// A copy of acknowledged data: a duplicate SACK for it must not be attributed to an older retransmission of the
+    /// range.
     fn remember_repeat_of_acknowledged(&mut self, start: i64, end: i64, segment: u32) {
         self.remember_repeat(Repeat {
             start,
@@ -544,8 +546,8 @@ impl Half {
         self.flow.counters.retransmitted_by_kind[kind as usize] += 1;
     }
 
-    /// Why the sender repeats `[start, end)` now. A repeat that follows an acknowledgment at once was caused by it;
-    /// one in silence was caused by a timer.
+    /// Why the sender retransmits `[start, end)` now. A retransmission right after an acknowledgment was caused by it;
+    /// one during silence was caused by a timer.
     fn repeat_kind(&mut self, now_ns: i64, start: i64, end: i64) -> Kind {
         let reference = self.last_acknowledgment_ns.max(self.last_sent_ns);
         let silence = (now_ns - reference - self.near_rtt_ns) as f64;
@@ -557,17 +559,17 @@ impl Half {
         let timeout = rtt + (4.0 * self.rtt_variation_ns).max(MINIMUM_TIMEOUT_NS);
         let selectively = self.sacked.highest().is_some_and(|highest| highest > start);
         let sent_ns = self.last_sent_at(start);
-        // RACK (RFC 8985, section 6.2) goes by what was sent later and has arrived, be it a retransmission of lower
-        // data; it may wait for a timer of its own, shorter than that of a timeout
+        // RACK (RFC 8985, section 6.2) considers later data that has arrived, including retransmissions of lower data;
+        // it may wait for its own timer, which is shorter than a timeout
         let overtaken = selectively || sent_ns.is_some_and(|sent| sent < self.newest_delivered_ns);
         let age = sent_ns.map_or(f64::MAX, |sent| now_ns.saturating_sub(sent) as f64);
         let may_be_timeout = !overtaken || age > 0.9 * timeout;
-        // an acknowledgment triggers at once, a timer fires after at least a round-trip time: half way between
+        // an acknowledgment acts at once, a timer after at least a round-trip time: the threshold lies midway between
         if silence > (rtt / 2.0).max(5e6) && may_be_timeout {
             let is_last = end >= self.next;
             let is_first = start <= self.acknowledged;
             let probed = self.tail_probe_at == Some(start);
-            // with SACK, Linux and Windows probe first even where the timeout would be as near (RFC 8985, section 7.2)
+            // with SACK, Linux and Windows probe first even if the timeout would be as near (RFC 8985, section 7.2)
             let probing = !is_first || self.flow.sack_permitted || silence < 0.9 * timeout;
             let recovering = start < self.timeout_recovery_end;
             if is_last && !probed && !recovering && probing {
@@ -586,7 +588,7 @@ impl Half {
         Kind::Other
     }
 
-    /// When the byte at `position` was sent last.
+    /// When the byte at `position` was last sent.
     fn last_sent_at(&self, position: i64) -> Option<i64> {
         let range = self.outstanding.get(self.outstanding_at(position))?;
         Some(self.flow.segments[range.segment as usize].time_ns)
@@ -604,7 +606,7 @@ fn is_late(packet: &DataPacket, gap: &Outstanding, gap_ns: i64) -> bool {
     if let Some(identification) = packet.identification.filter(|id| *id != 0)
         && gap.identification != 0
     {
-        // senders that count the identification up per connection; a random one decides nothing
+        // senders that increment the identification per connection; a random one decides nothing
         let newer = identification.wrapping_sub(gap.identification) as i16;
         if (-256..0).contains(&newer) {
             return true;

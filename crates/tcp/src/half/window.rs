@@ -1,4 +1,4 @@
-//! The window that the sender knew of.
+//! The window known to the sender.
 
 use super::Half;
 

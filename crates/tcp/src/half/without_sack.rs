@@ -1,64 +1,69 @@
-//! Fates of retransmitted data where nothing is acknowledged selectively.
+//! Fates of retransmitted data without selective acknowledgments.
 //!
-//! A sender without SACK repeats what had arrived: everything from the first hole on after a timeout (RFC 6298, section 5.4), the
-//! next unacknowledged segment after a partial acknowledgment (RFC 6582). The receiver answers each packet beyond a hole at
-//! once (RFC 5681, section 4.2). Two things follow. A jump of the cumulative acknowledgment is the work of the one packet that
-//! filled the hole: all that it jumps over had come before that, and what was sent later repeats it needlessly. And while the
-//! acknowledgment stands, each duplicate of it is one more packet that arrived: of those sent between the packet that
-//! brought it there and the one that moves it on, so many arrived, and the others were lost.
+//! A sender without SACK retransmits data that had arrived: everything from the first hole on after a timeout (RFC
+//! 6298, section 5.4), the next unacknowledged segment after a partial acknowledgment (RFC 6582). The receiver answers
+//! each packet beyond a hole at once (RFC 5681, section 4.2). Two conclusions follow. A jump of the cumulative
+//! acknowledgment is caused by the one packet that filled the hole: all data that it skips had arrived before, and
+//! later retransmissions of it were needless. And while the acknowledgment does not move, each duplicate stands for one
+//! packet that arrived: of the packets sent between the one that brought it there and the one that moves it on, as many
+//! arrived as there are duplicates, and the others were lost.
 
 use super::acknowledgments::AckPacket;
 use super::{Half, Outstanding};
-use crate::flow::{Fate, Segment, SegmentFlags, UntoldLosses};
+use crate::flow::{Fate, Segment, SegmentFlags, UnplacedLosses};
 
-/// Transmissions of one range that are told apart; of more, the oldest stay what they were presumed.
+/// The most transmissions of one range that are distinguished; beyond it, the oldest keep their presumed fate.
 const MOST_TRANSMISSIONS: usize = 16;
-/// Ranges released by one acknowledgment that may have come with the packet that filled the hole: as many as receivers
-/// answer with one acknowledgment, where they join what comes (64 KiB).
+/// The most ranges released by one acknowledgment that may have arrived with the packet that filled the hole: as many
+/// as receivers that coalesce packets answer at once (64 KiB).
 const MOST_AT_ONCE: usize = 44;
-/// Receivers that join what comes acknowledge more than two segments at once: more often than one time in so many.
+/// Receivers that coalesce packets acknowledge more than two segments at once more often than one time in this many.
 const JOINT_SHARE: u64 = 50;
-/// Retransmissions that skip data, of which there must be so many, and one in so many of all, for its sender to know what arrived:
-/// a few are retransmissions between which the capture missed one.
+/// Retransmissions that skip data prove that the sender knows what arrived if there are this many, and one in so many
+/// of all. A few are retransmissions between which the capture missed one.
 const FEWEST_CHOICES: u64 = 3;
 const CHOICES_SHARE: u64 = 8;
-/// The number of packets lost that no acknowledgment names one by one is right to within so many, and this share.
+/// The uncertainty of the number of losses that acknowledgments do not identify, as a number of packets, and as a
+/// share.
 const LEAST_DOUBT: u64 = 3;
 const DOUBT_SHARE: f64 = 0.03;
 
-/// Memory of a half's retransmissions where there is no SACK.
+/// A direction's record of retransmissions without SACK.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutSack {
     /// Ranges that the present acknowledgment releases.
     released: Vec<Outstanding>,
-    /// Those of the last one that the receiver either had, or got again together with what filled the hole.
+    /// Those of the last acknowledgment that the receiver either had, or received together with the packet that filled
+    /// the hole.
     doubtful: Vec<Outstanding>,
-    /// The last segment that the present cumulative acknowledgment answers, and the same if what is doubtful was there before.
+    /// The last segment that the present cumulative acknowledgment answers, and the same if the doubtful ranges had
+    /// arrived before.
     answered: Option<u32>,
     filled: u32,
-    /// Acknowledgments that moved nothing since.
+    /// Duplicate acknowledgments since.
     duplicates: u32,
     stands: Vec<Stand>,
 }
 
-/// Retransmissions that leave out what is not acknowledged either: only selective acknowledgments tell a sender to. They are
-/// missing where something took the options out of the capture.
+/// Counts retransmissions that skip other unacknowledged data: only selective acknowledgments let a sender do so. A
+/// middlebox or the capture may have removed the options.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Choices {
     skipping: u32,
-    are_told: bool,
+    are_informed: bool,
 }
 
-/// Acknowledgments of data that came in order.
+/// Acknowledgments of data that arrived in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Answering {
     acknowledgments: u32,
-    /// Those of more segments than RFC 5681, section 4.2 asks for.
+    /// Those of more segments than RFC 5681, section 4.2 requires.
     of_many: u32,
 }
 
 impl Answering {
-    /// The receiver, or something before it, joins what comes, so that two packets beyond a hole may have one answer.
+    /// True if the receiver, or a device before it, coalesces packets, so that two packets beyond a hole may have one
+    /// answer.
     fn is_joint(self) -> bool {
         u64::from(self.of_many) * JOINT_SHARE > u64::from(self.acknowledgments)
     }
@@ -70,11 +75,11 @@ struct Stand {
     /// The segment that brought it there, and the one that filled the hole.
     after: u32,
     before: u32,
-    /// Acknowledgments that moved nothing: of segments beyond the hole, or below it, that arrived.
+    /// Duplicate acknowledgments: for segments beyond the hole, or below it, that arrived.
     answers: u32,
 }
 
-/// Transmissions of a range, the newest first: indices in `Flow::segments`.
+/// Transmissions of a range, newest first: indices in `Flow::segments`.
 struct Chain {
     segments: [u32; MOST_TRANSMISSIONS],
     length: usize,
@@ -102,13 +107,13 @@ impl Chain {
 }
 
 impl Half {
-    /// Nothing is said of what arrives beyond a hole.
+    /// True if arrivals beyond a hole are not reported.
     #[inline]
     pub fn lacks_sack(&self) -> bool {
-        !self.flow.sack_permitted && !self.options_cut && !self.choices.are_told
+        !self.flow.sack_permitted && !self.options_cut && !self.choices.are_informed
     }
 
-    /// From the first retransmission on acknowledgments are judged by what they release.
+    /// From the first retransmission on, acknowledgments are judged by the data that they release.
     pub fn look_back(&mut self) {
         let duplicates = self.duplicate_acknowledgments;
         self.without_sack.get_or_insert_with(|| {
@@ -119,7 +124,7 @@ impl Half {
         });
     }
 
-    /// The sender repeats the outstanding range with this index.
+    /// Registers that the sender retransmits the outstanding range with this index.
     pub fn note_choice(&mut self, index: usize) {
         let before = index
             .checked_sub(1)
@@ -130,12 +135,12 @@ impl Half {
         if skipping >= FEWEST_CHOICES
             && skipping * CHOICES_SHARE >= self.flow.counters.retransmitted
         {
-            self.choices.are_told = true;
+            self.choices.are_informed = true;
             self.without_sack = None;
         }
     }
 
-    /// So many segments were acknowledged in order.
+    /// Registers how many segments were acknowledged in order.
     pub fn note_answer(&mut self, segments: usize) {
         let answering = &mut self.answering;
         answering.acknowledgments = answering.acknowledgments.saturating_add(1);
@@ -143,7 +148,7 @@ impl Half {
         answering.of_many = answering.of_many.saturating_add(of_many);
     }
 
-    /// A range is acknowledged; true if what became of it is to be judged with all that was released together.
+    /// Registers that a range is acknowledged; returns true if its fate will be judged with the other released ranges.
     pub fn release(&mut self, range: &Outstanding) -> bool {
         if let Some(without) = &mut self.without_sack {
             without.released.push(*range);
@@ -177,7 +182,8 @@ impl Half {
         Some(repeat.previous).filter(|previous| *previous < segment)
     }
 
-    /// Judges what an acknowledgment releases; `first` is the range that the receiver waited for.
+    /// Judges the fates of the ranges that an acknowledgment releases; `first` is the range that the receiver waited
+    /// for.
     pub fn judge_released(&mut self, packet: &AckPacket, first: &Outstanding) {
         let Some(mut without) = self.without_sack.take() else {
             return;
@@ -196,13 +202,13 @@ impl Half {
         if first.transmissions > 1 && !first.gap {
             self.settle(packet, first, &chain, filled);
         }
-        let held_beyond = self.held_beyond(packet, filled, &without.released);
+        let received_beyond = self.received_beyond(packet, filled, &without.released);
         let mut answered = filled.max(after);
         without.filled = answered;
         without.doubtful.clear();
         for range in without.released.iter().skip(1) {
-            let joined =
-                self.answering.is_joint() || held_beyond.is_none_or(|beyond| beyond <= range.start);
+            let joined = self.answering.is_joint()
+                || received_beyond.is_none_or(|beyond| beyond <= range.start);
             let at_once =
                 joined && range.segment > filled && self.may_have_arrived(packet, range.segment);
             if at_once {
@@ -213,7 +219,7 @@ impl Half {
             }
             match at_once && without.doubtful.len() < MOST_AT_ONCE {
                 true => without.doubtful.push(*range),
-                false => self.was_held(packet, range, filled),
+                false => self.had_arrived(packet, range, filled),
             }
         }
         without.answered = Some(answered);
@@ -221,8 +227,8 @@ impl Half {
         self.without_sack = Some(without);
     }
 
-    /// An acknowledgment that moves nothing after one that released what the receiver may have held: it did, and what was sent
-    /// again of it came for nothing.
+    /// Processes a duplicate of an acknowledgment that released doubtful ranges: the receiver had them, and their
+    /// retransmissions were needless.
     pub fn duplicate_without_sack(&mut self, packet: &AckPacket) {
         let Some(without) = &mut self.without_sack else {
             return;
@@ -234,16 +240,17 @@ impl Half {
         let filled = without.filled;
         without.answered = Some(filled);
         for range in std::mem::take(&mut without.doubtful) {
-            self.was_held(packet, &range, filled);
+            self.had_arrived(packet, &range, filled);
         }
     }
 
-    /// The range was there when the hole before it was filled.
-    fn was_held(&mut self, packet: &AckPacket, range: &Outstanding, filled: u32) {
+    /// Registers that the range had arrived when the hole before it was filled.
+    fn had_arrived(&mut self, packet: &AckPacket, range: &Outstanding, filled: u32) {
         let chain = self.transmissions_of(range);
         match chain.divided_by(filled) {
             (_, [arrived]) => self.settle(packet, range, &chain, *arrived),
-            // all of them later than what filled the hole: this acknowledgment is no answer to that alone
+            // all of them are later than the packet that filled the hole: this acknowledgment does not answer that
+            // alone
             (_, []) => self.settle(packet, range, &chain, chain.oldest()),
             (later, earlier) => {
                 self.came_for_nothing(later);
@@ -254,7 +261,7 @@ impl Half {
         }
     }
 
-    /// The segment that filled the hole: the newest transmission whose answer this can be.
+    /// The segment that filled the hole: the newest transmission that this acknowledgment can answer.
     fn filled_by(&self, packet: &AckPacket, first: &Outstanding, chain: &Chain) -> u32 {
         let echoes_earlier = match packet.echo {
             Some(echo) if first.timestamp != 0 && echo != 0 => {
@@ -269,32 +276,36 @@ impl Half {
         newest.copied().unwrap_or(chain.oldest())
     }
 
-    /// The start of the last range that the receiver certainly held when the hole before it was filled.
-    fn held_beyond(
+    /// The start of the last range that the receiver certainly had when the hole before it was filled.
+    fn received_beyond(
         &self,
         packet: &AckPacket,
         filled: u32,
         released: &[Outstanding],
     ) -> Option<i64> {
-        let held = |range: &&Outstanding| {
+        let is_received = |range: &&Outstanding| {
             range.segment < filled || !self.may_have_arrived(packet, range.segment)
         };
         let beyond = released.get(1..).unwrap_or_default();
-        beyond.iter().rev().find(held).map(|range| range.start)
+        beyond
+            .iter()
+            .rev()
+            .find(is_received)
+            .map(|range| range.start)
     }
 
-    /// Long enough ago for this acknowledgment to answer it.
+    /// True if it was sent long enough ago for this acknowledgment to answer it.
     fn may_have_arrived(&self, packet: &AckPacket, segment: u32) -> bool {
         let rtt_ns = packet.time_ns - self.flow.segments[segment as usize].time_ns;
         !self.is_too_soon(rtt_ns)
     }
 
-    /// Of the transmissions of a range this one arrived, those before it were lost, and those after it came for nothing.
+    /// Registers that this transmission of a range arrived, earlier ones were lost, and later ones were needless.
     fn settle(&mut self, packet: &AckPacket, range: &Outstanding, chain: &Chain, arrived: u32) {
         let (later, _) = chain.divided_by(arrived);
         self.came_for_nothing(later);
         self.arrive(packet, arrived);
-        // one packet may repeat what several carried
+        // one packet may retransmit the data of several
         if let Some(&repeat) = later.last() {
             let first = self.repeats.partition_point(|other| other.segment < repeat);
             let mut at = first;
@@ -327,7 +338,7 @@ impl Half {
         }
     }
 
-    /// The stand before a hole that is still open at the end: of what left late enough to be unanswered, nothing is told.
+    /// The wait before a hole that is still open at the end; packets sent too recently to be answered are not judged.
     fn last_stand(&self, without: &WithoutSack) -> Option<Stand> {
         let is_open = self.outstanding.front();
         if is_open.is_some_and(|first| first.transmissions < 2) {
@@ -343,8 +354,8 @@ impl Half {
         })
     }
 
-    /// Tells the fates that the number of acknowledgments tells, and how many losses it does not place; returns by how much
-    /// their number may be wrong.
+    /// Sets the fates that the number of acknowledgments determines, and counts the losses that it does not place;
+    /// returns the uncertainty of their number.
     pub fn settle_stands(&mut self) -> u64 {
         let Some(mut without) = self.without_sack.take() else {
             return 0;
@@ -354,7 +365,7 @@ impl Half {
         let counts = without.stands.iter().map(|stand| stand.count(segments));
         let counts: Vec<Count> = counts.collect();
         let answers = Answers::of(&counts);
-        let (mut surplus, mut untold_lost) = (answers.surplus, 0);
+        let (mut surplus, mut unplaced_lost) = (answers.surplus, 0);
         for (stand, count) in without.stands.iter().zip(&counts) {
             let lost = answers.missing(count);
             if count.open == 0 {
@@ -368,13 +379,13 @@ impl Half {
                     stand.settle(&mut self.flow.segments, Fate::Lost);
                 }
                 _ => {
-                    // answers too many in one stand are too few in another
+                    // a surplus of answers in one stand is missing in another
                     let balanced = lost.saturating_sub(surplus);
                     surplus = surplus.saturating_sub(lost);
                     if balanced > 0 {
-                        untold_lost += balanced;
+                        unplaced_lost += balanced;
                         let range = stand.range();
-                        self.flow.untold_losses.push(UntoldLosses {
+                        self.flow.unplaced_losses.push(UnplacedLosses {
                             first: range.start,
                             end: range.end,
                             lost: balanced,
@@ -383,7 +394,7 @@ impl Half {
                 }
             }
         }
-        match untold_lost {
+        match unplaced_lost {
             0 => 0,
             lost => LEAST_DOUBT + (DOUBT_SHARE * lost as f64).ceil() as u64 + answers.surplus,
         }
@@ -396,7 +407,7 @@ impl Stand {
         (self.after as usize).saturating_add(1)..self.before as usize
     }
 
-    /// All whose fate is open have this one.
+    /// Sets this fate for all segments of unknown fate.
     fn settle(self, segments: &mut [Segment], fate: Fate) {
         let sent = segments.get_mut(self.range()).unwrap_or_default();
         let open = sent.iter_mut().filter(|segment| {
@@ -428,22 +439,23 @@ impl Stand {
     }
 }
 
-/// Packets sent during a stand, and what came back.
+/// Packets sent during a stand, and the answers to them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     delivered: u64,
     open: u64,
-    /// Of those, what repeated data that had arrived: all of them may have been lost, as not all transmissions of other data can.
+    /// Of those, retransmissions of data that had arrived: all of them may have been lost, unlike all transmissions of
+    /// other data.
     needless: u64,
     answers: u64,
 }
 
-/// How far the number of acknowledgments is to be relied on: some are lost, or two packets have one, or packets change places.
+/// The reliability of counting acknowledgments: some are lost, some answer two packets, and packets are reordered.
 #[derive(Debug, Clone, Copy, Default)]
 struct Answers {
-    /// The share of packets known to have arrived that nothing answered.
+    /// The share of packets known to have arrived that were not answered.
     unanswered_share: f64,
-    /// Answers beyond what can have arrived.
+    /// Answers beyond the number of possible arrivals.
     surplus: u64,
     few_surplus: bool,
     are_sure: bool,
@@ -451,10 +463,10 @@ struct Answers {
 
 impl Answers {
     fn of(counts: &[Count]) -> Self {
-        let (mut arrived, mut unanswered, mut surplus, mut told) = (0, 0, 0, 0);
+        let (mut arrived, mut unanswered, mut surplus, mut open) = (0, 0, 0, 0);
         for count in counts {
             surplus += count.answers.saturating_sub(count.delivered + count.open);
-            told += count.open;
+            open += count.open;
             if count.open == 0 {
                 arrived += count.delivered;
                 unanswered += count.delivered.saturating_sub(count.answers);
@@ -467,17 +479,17 @@ impl Answers {
         Self {
             unanswered_share,
             surplus,
-            few_surplus: surplus * 10 <= told,
-            are_sure: unanswered == 0 && surplus * 10 <= told,
+            few_surplus: surplus * 10 <= open,
+            are_sure: unanswered == 0 && surplus * 10 <= open,
         }
     }
 
-    /// All packets whose fate is open arrived.
+    /// True if all packets of unknown fate arrived.
     fn none_missing(&self, count: &Count) -> bool {
         self.few_surplus && count.answers >= count.delivered + count.open
     }
 
-    /// So many of the packets whose fate is open were lost.
+    /// How many packets of unknown fate were lost.
     fn missing(&self, count: &Count) -> u64 {
         let arrived = count.delivered + count.open;
         let answered = count.answers as f64 / (1.0 - self.unanswered_share).max(0.5);

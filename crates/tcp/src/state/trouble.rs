@@ -1,4 +1,4 @@
-//! Trouble of a connection while it is followed: pauses, resets, errors of routers.
+//! Trouble of a connection while it is followed: pauses, resets, ICMP errors.
 
 use whydrop_capture::{IcmpError, Network, TcpFlags, TcpSegment};
 
@@ -9,12 +9,12 @@ use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
 use crate::signs::{Notice, PAUSE_NS, Pause, Quoted, TakenForOld, add_notice};
 
-/// A packet is under way for less than this where the round trip is not known; where it is, for less than two of them and
-/// a tenth of this.
+/// A packet is in flight for less than this if the round trip is unknown; otherwise for less than two round trips and a
+/// tenth of this.
 const UNDER_WAY_NS: i64 = 1_000_000_000;
 
 impl State {
-    /// A side that sends after a pause wants an answer: to data, or whether the other is still there.
+    /// Registers a side that sends after a pause and needs an answer, to data or to a keep-alive.
     pub(super) fn look_for_pause(
         &mut self,
         direction: usize,
@@ -43,8 +43,8 @@ impl State {
         }
     }
 
-    /// Note if the side that a reset claims to be of goes on after it.
-    pub(super) fn look_behind_reset(&mut self, direction: usize, time_ns: i64, packet: u64) {
+    /// Records whether the apparent sender of a reset continues after it.
+    pub(super) fn look_after_reset(&mut self, direction: usize, time_ns: i64, packet: u64) {
         let Some(reset) = &mut self.reset else { return };
         let Handshake { syn_ns, ack_ns, .. } = self.handshake;
         let rtt_ns = syn_ns.zip(ack_ns).map(|(syn, ack)| (ack - syn).max(0));
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// An ICMP error about a packet of this connection.
+    /// Registers an ICMP error about a packet of this connection.
     pub fn take_notice(&mut self, error: &IcmpError, mut notice: Notice) {
         let position = self.halves.as_ref().zip(error.sequence);
         let position = position.and_then(|(halves, sequence)| {
@@ -63,7 +63,7 @@ impl State {
             Some((half.unwrapper?.relative(sequence), half.next))
         });
         if let Some((sequence, next)) = position {
-            // a forged one is unlikely to know what was sent (RFC 5927, section 4.1)
+            // a forged error is unlikely to quote a number that was sent (RFC 5927, section 4.1)
             if sequence.saturating_sub(next).abs() > PLAUSIBLE_BYTES {
                 return;
             }
@@ -76,8 +76,8 @@ impl State {
         add_notice(&mut self.signs.get_or_insert_default().notices, notice);
     }
 
-    /// Note if the responder answers the SYN for an earlier connection on the same ports, what the initiator does, and when
-    /// its SYN is accepted.
+    /// Records whether the responder answers the SYN for an earlier connection on the same ports, what the initiator
+    /// does then, and when its SYN is accepted.
     pub(super) fn look_for_old(
         &mut self,
         direction: usize,
@@ -87,7 +87,7 @@ impl State {
     ) {
         let [initiator, responder] = &self.opening;
         let is_bare = !tcp.flags.has(TcpFlags::SYN | TcpFlags::RST | TcpFlags::FIN);
-        // of data behind the SYN that the capture missed it would be a little more
+        // data behind the SYN that the capture missed would account for a small difference
         let ahead = initiator
             .syn
             .map(|syn| tcp.acknowledgment.wrapping_sub(syn));
@@ -120,13 +120,13 @@ impl State {
         }
     }
 
-    /// True of a reset by that direction which ends an earlier connection that the responder still knew.
+    /// True for a reset in that direction which ends an earlier connection that the responder still had.
     pub(super) fn is_of_old(&self, direction: usize) -> bool {
         let old = self.signs.as_ref().and_then(|signs| signs.taken_for_old);
         direction == 0 && old.is_some_and(|old| old.accepted_ns.is_none())
     }
 
-    /// True if an ICMP error says that the initiator's packets do not arrive.
+    /// True if an ICMP error reports that the initiator's packets do not arrive.
     pub(super) fn is_syn_unreachable(&self) -> bool {
         let mut notices = self.signs.iter().flat_map(|signs| &signs.notices);
         notices.any(|notice| notice.direction == 0 && notice.kind.is_unreachable())
@@ -170,8 +170,8 @@ impl State {
         }));
     }
 
-    /// Note the signs of a direction whether it carried data or not.
-    pub(super) fn tell_signs(&self, direction: usize, flow: &mut Flow) {
+    /// Records the signs of a direction, whether it carried data or not.
+    pub(super) fn add_signs(&self, direction: usize, flow: &mut Flow) {
         let offers = self.offers();
         flow.offers = [offers[direction], offers[1 - direction]];
         let of_direction = |notice: &&Notice| notice.direction == direction;

@@ -1,4 +1,4 @@
-//! Floods of connections that each carry next to nothing: what is held is bounded, and the sums are those of all.
+//! Floods of connections that carry almost nothing: memory is bounded, and the sums cover all of them.
 
 use crate::synthetic::{ACK, Client, Fields, SYN};
 use whydrop_tcp::{SMALL_PACKETS, Tracked, Tracker, TrackerOptions};
@@ -18,7 +18,7 @@ fn tracker() -> Tracker {
     })
 }
 
-/// One packet of an exchange: from the server or not, its flags, sequence number, acknowledgment and payload.
+/// One packet of an exchange: whether from the server, its flags, sequence number, acknowledgment and payload.
 type Step = (bool, u16, u32, u32, u32);
 
 const SYN_SENT: Step = (false, SYN, 0, 0, 0);
@@ -99,7 +99,7 @@ fn a_flood_of_connections_that_are_never_answered_is_summed_up() {
 }
 
 #[test]
-fn a_flood_of_connections_that_talk_both_ways_is_summed_up() {
+fn a_flood_of_connections_with_data_in_both_directions_is_summed_up() {
     let steps = [SYN_SENT, SYN_ANSWERED, BYTE, BYTE_BACK];
     let tracked = flood(&steps);
     check_sums(&tracked, &steps);
@@ -151,7 +151,7 @@ fn a_transfer_and_a_conversation_in_a_flood_are_followed_from_their_start_to_the
                 &[(false, ACK, sequence, 1, 1000)],
             );
         }
-        // a packet for each turn of all others that are open
+        // one packet for each turn of all other open connections
         if number % 900 == 0 {
             play(
                 &mut tracker,

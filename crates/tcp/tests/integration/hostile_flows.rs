@@ -1,4 +1,5 @@
-//! Flows of millions of packets made to be expensive. That they end, soon enough, is the test: quadratic work would take hours.
+//! Flows of millions of packets designed to be expensive. The test is that they finish soon enough: quadratic work
+//! would take hours.
 
 use crate::synthetic::{ACK, Client, Fields, Random, SYN, grows_linearly};
 use whydrop_tcp::{Flow, Tracker, TrackerOptions};
@@ -22,7 +23,7 @@ fn open(tracker: &mut Tracker, mss: u16) {
     );
 }
 
-/// The one flow that carried data.
+/// The only flow that carried data.
 fn finish(tracker: Tracker) -> Flow {
     let connections = tracker.finish().connections;
     assert_eq!(connections.len(), 1);

@@ -1,7 +1,7 @@
-//! The tracker's counts beside those of the kernels that sent the packets.
+//! The tracker's counts compared with those of the kernels that sent the packets.
 //!
-//! The captures are not part of the repository. Where a folder `shared` stands beside it they are read; else the
-//! tests say so and pass.
+//! The captures are not part of the repository. They are read from a folder `shared` beside it, if there is one;
+//! otherwise the tests print a note and pass.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -51,7 +51,7 @@ fn tracked(pair: &Path) -> Tracked {
     tracker.finish()
 }
 
-/// Counters of all flows and, as kernels count them too, of the control connections that are set apart.
+/// Counters of all flows, including the control connections that are listed separately, since kernels count them too.
 fn counters(tracked: &Tracked) -> Vec<FlowCounters> {
     let flows = tracked.connections.iter().flat_map(|one| &one.flows);
     let control = tracked.control.iter().map(|one| FlowCounters {
@@ -67,8 +67,8 @@ fn sum(counters: &[FlowCounters], what: impl Fn(&FlowCounters) -> u64) -> u64 {
     counters.iter().map(what).sum()
 }
 
-/// The range in which a counter of `nstat` lies by the capture; `None` where the truth does not have it. All of what
-/// the sender counted passed the capture, and of what the receiver counted what was not lost on the way back before it.
+/// The range of an `nstat` counter according to the capture; `None` if the truth lacks it. Everything that the sender
+/// counted passed the capture; of the receiver's counts, everything except packets lost on the return path before it.
 fn kernel(truth: &Value, name: &str) -> Option<RangeInclusive<u64>> {
     let of = |end: &str| truth["nstat"][end][name].as_u64();
     let (sender, receiver) = (of("snd")?, of("rcv")?);
@@ -113,7 +113,7 @@ fn as_many_data_packets_are_lost_as_went_missing_between_the_captures() {
             .as_str()
             .is_some_and(|name| name.ends_with("loss_after_y"))
         {
-            continue; // lost behind both
+            continue; // lost behind both capture points
         }
         let of_truth = truth["flows"].as_array().expect("flows").iter();
         let missing: u64 = of_truth
@@ -122,8 +122,7 @@ fn as_many_data_packets_are_lost_as_went_missing_between_the_captures() {
             .sum();
         let flows = flows(&pair);
         let lost: u64 = flows.iter().map(|flow| flow.counters.lost).sum();
-        // What was lost last, and not retransmitted before the capture ended, is known to nobody who saw only this
-        // capture.
+        // The last losses, if not retransmitted before the capture ended, cannot be known from this capture alone.
         let segments = flows.iter().flat_map(|flow| &flow.segments);
         let unknown = segments.filter(|segment| segment.fate == Fate::Unknown);
         let most = lost + unknown.count() as u64;

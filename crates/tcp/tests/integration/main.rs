@@ -1,4 +1,4 @@
-//! Tests of the whole tracker, in one program: it links the crate once.
+//! Tests of the whole tracker, in one program, so that the crate is linked once.
 
 mod flood;
 mod hostile_flows;

@@ -5,7 +5,7 @@ use whydrop_tcp::{Tracker, TrackerOptions};
 
 const CONNECTIONS: u32 = 120_000;
 const REQUEST_BYTES: u32 = 200;
-/// For those that are followed or kept at one time; however many they are in all.
+/// For connections that are followed or kept at one time, however many there are in all.
 const MOST_BYTES: u64 = 170_000_000;
 
 fn request(tracker: &mut Tracker, number: u32) {

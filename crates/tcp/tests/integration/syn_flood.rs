@@ -3,7 +3,7 @@
 use crate::synthetic::{Client, Fields, SYN, peak_memory_bytes};
 use whydrop_tcp::{Tracker, TrackerOptions};
 
-/// Sixteen times what may wait.
+/// Sixteen times the limit of connections without data.
 const FLOWS: u32 = 1 << 20;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Connections to a responder: the control channel, and one for each TCP flow.
+//! Connections to a responder: the control channel, and one connection for each TCP flow.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -18,16 +18,16 @@ use crate::tcp::options;
 
 /// How long a host may take to accept a connection, and to answer each step of the handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections that are made at the same time.
+/// The most connections that are opened in parallel.
 const AT_ONCE: usize = 16;
 
-/// So many addresses of a host are tried.
+/// The most addresses of a host that are tried.
 const MOST_ADDRESSES: usize = 8;
 
-/// The addresses of a host, in the order in which the system would try them.
+/// Returns the addresses of a host, in the order in which the system prefers them.
 ///
 /// # Errors
-/// That the name is unknown, or has no address of the wanted version, or of that of the address to send from.
+/// The name is unknown, or the host has no address of the requested IP version or of the version of the source address.
 pub fn resolve(host: &Host) -> io::Result<Vec<SocketAddr>> {
     let name = host.name.trim_start_matches('[').trim_end_matches(']');
     let addresses = (name, host.port).to_socket_addrs().map_err(|error| {
@@ -54,12 +54,12 @@ pub fn resolve(host: &Host) -> io::Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// Say what a host without a suitable address lacks.
+/// Describes which address a host lacks.
 fn lacks(host: &Host) -> String {
     let version = |number| format!(" IPv{number}");
     match host.source.address {
         Some(address) => format!(
-            "this host has no{} address to which packets could go from {address} (--local-bind)",
+            "this host has no{} address that packets from {address} can reach (--local-bind)",
             version(if address.is_ipv4() { 4 } else { 6 })
         ),
         None => format!(
@@ -69,18 +69,18 @@ fn lacks(host: &Host) -> String {
     }
 }
 
-/// A control channel.
+/// An open control channel.
 pub struct Connected {
     pub stream: TcpStream,
     pub address: SocketAddr,
-    /// Of the new session.
+    /// The key of the new session.
     pub key: Bytes32,
 }
 
-/// Opens the control channel to the first of these addresses where something listens.
+/// Opens the control channel to the first address at which a server listens.
 ///
 /// # Errors
-/// What stands in the way, with what to try.
+/// What prevents the connection, and what to try.
 pub fn control(
     addresses: &[SocketAddr],
     source: &LocalEnd,
@@ -150,10 +150,10 @@ fn explain_refusal(error: &io::Error, address: SocketAddr) -> io::Error {
     io::Error::new(error.kind(), what)
 }
 
-/// Opens the connections of all TCP flows, several at a time.
+/// Opens the connections of all TCP flows, several in parallel.
 ///
 /// # Errors
-/// The first that fails; its message names the flow.
+/// The first connection that fails; the message names its flow.
 pub fn data(
     address: SocketAddr,
     source: &LocalEnd,

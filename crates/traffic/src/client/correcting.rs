@@ -1,23 +1,23 @@
-//! Measurements as the recording has them: all times in this host's clock.
+//! Measurements as the recording stores them: all times are in this host's clock.
 
 use std::borrow::Cow;
 
 use crate::sample::{BurstPacket, Departure, Ending, Interval, Probe, Samples, TcpSample};
 use crate::udp::{ClockEstimate, ClockFit};
 
-/// A probe with its one-way delays.
+/// A probe and its one-way delays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeRow {
     pub probe: Probe,
-    /// `None` where the far end's stamps or the offset of its clock are not known.
+    /// `None` if the far end's timestamps or its clock offset are unknown.
     pub up_ns: Option<i64>,
     pub down_ns: Option<i64>,
 }
 
-/// Facts about a far clock at one time.
+/// The state of a far clock at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClockRow {
-    /// Number of the host.
+    /// The host's number.
     pub host: usize,
     pub time_ns: i64,
     pub offset_ns: i64,
@@ -37,7 +37,7 @@ impl ClockRow {
     }
 }
 
-/// Measurements of a test since it was last asked.
+/// Measurements of a test since the previous call.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub intervals: Vec<Interval>,
@@ -51,7 +51,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Adds what was measured here; `offset` tells how far the far clock is ahead at a time of ours.
+    /// Adds measurements made at this end; `offset` returns the far clock's offset at a time of the local clock.
     pub fn add_near(&mut self, samples: Samples, offset: impl Fn(i64) -> Option<i64>) {
         let Samples {
             mut intervals,
@@ -64,7 +64,7 @@ impl Taken {
             ..
         } = samples;
         for interval in &mut intervals {
-            // Sent by the far clock, received by ours.
+            // The far clock stamped the departure, the local clock the arrival.
             if let Some(datagrams) = &mut interval.datagrams {
                 let offset_ns = offset(interval.end_ns).unwrap_or(0);
                 datagrams.delay_ns = datagrams.delay_ns.saturating_add(offset_ns);
@@ -84,7 +84,7 @@ impl Taken {
         self.facts.extend(facts);
     }
 
-    /// Adds what the far end measured by its own clock. Its endings are the caller's to weigh.
+    /// Adds measurements made at the far end, in its clock. The caller decides about its endings.
     pub fn add_far(&mut self, samples: Samples, offset: impl Fn(i64) -> Option<i64>) {
         let Samples {
             mut intervals,

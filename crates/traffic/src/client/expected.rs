@@ -1,5 +1,5 @@
-//! Limits on what a responder may report of the flows of a plan, and how much of it: one that errs or lies must not
-//! fill this host's memory, nor have its rows taken for those of another flow.
+//! Limits on what a responder may report about the flows of a plan. A faulty or malicious responder must neither
+//! exhaust this host's memory nor have its rows attributed to another flow.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -11,25 +11,26 @@ use crate::udp::SYNCHRONISATION_FLOW;
 use crate::udp::schedule::Schedule;
 use crate::udp::service::MOST_RANGES;
 
-/// So many times the rows that the plan makes are not yet too many: a thread that woke late may write two in a row.
+/// The most rows accepted, as a multiple of what the plan produces: a thread that wakes late may write two in a row.
 const FACTOR: f64 = 4.0;
-/// So many rows, and so many bursts, a flow may be ahead of that.
+/// How many rows, and bursts, a flow may be ahead of that rate.
 const AT_ONCE: f64 = 64.0;
-/// Facts of one flow and the reason why it failed, in UTF-8; the longest are lists of 64 marks with their shares.
+/// The most UTF-8 bytes of facts and failure reasons accepted for one flow. The longest facts are lists of 64 marks
+/// with their shares.
 const MOST_WORDS_BYTES: usize = 64 << 10;
 
-/// The rows that a flow's far end makes.
+/// The kind of rows that a flow's far end reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
-    /// Of a TCP flow that the responder receives.
+    /// For a TCP flow that the responder receives.
     Intervals,
-    /// Of a UDP stream that it receives.
+    /// For a UDP stream that it receives.
     Datagrams,
-    /// Of a TCP flow that it sends.
+    /// For a TCP flow that it sends.
     TcpSamples,
-    /// Of bursts that it receives.
+    /// For bursts that it receives.
     Bursts,
-    /// Of bursts that it sends.
+    /// For bursts that it sends.
     Departures,
     None,
 }
@@ -58,14 +59,14 @@ impl Rows {
     }
 }
 
-/// The reports that one flow's far end may still send.
+/// The reports that may still arrive from one flow's far end.
 #[derive(Debug)]
 struct Flow {
     is_tcp: bool,
     rows: Rows,
     rows_per_s: f64,
     rows_at_once: f64,
-    /// Packets of one burst, and bursts of the flow.
+    /// Packets in one burst, and bursts in the flow.
     bursts: (u64, u64),
     seen_rows: u64,
     seen_words_bytes: usize,
@@ -91,7 +92,7 @@ impl Flow {
     }
 }
 
-/// Packets a second, and how many packets and bursts there are. A flow whose settings make no sense is not run.
+/// Returns packets per second and the numbers of packets and bursts. A flow with invalid settings is not run.
 fn of_bursts(spec: &FlowSpec) -> (f64, (u64, u64)) {
     let Ok(schedule) = Schedule::of(spec) else {
         return (0.0, (1, 0));
@@ -106,24 +107,24 @@ fn of_bursts(spec: &FlowSpec) -> (f64, (u64, u64)) {
     )
 }
 
-/// The flows that the responder was asked for, and what of them has not been reported yet.
+/// The flows that the responder was asked for, and which reports of them are outstanding.
 #[derive(Debug)]
 pub struct Expected {
     flows: HashMap<u32, Flow>,
-    /// Flows of probes whose arrivals were asked for.
+    /// Probe flows for which the arrivals were requested.
     arrivals: HashSet<u32>,
-    /// The stamps of echoes that are under way.
+    /// The timestamps of outstanding echoes.
     echoes: VecDeque<i64>,
 }
 
 impl Expected {
-    /// Of these flows; those of ICMP have no far end.
+    /// Creates the expectations for these flows. ICMP flows have no far end.
     pub fn new(specs: &[FlowSpec]) -> Expected {
         let with_far_end = specs.iter().filter(|spec| spec.kind != Kind::Icmp);
         let mut flows: HashMap<u32, Flow> = with_far_end
             .map(|spec| (spec.flow, Flow::of(spec)))
             .collect();
-        // Facts are told of the exchanges of stamps too.
+        // The responder also reports facts about the exchanges of timestamps.
         let exchanges = FlowSpec::new(SYNCHRONISATION_FLOW, Kind::Probe, Direction::Both);
         flows
             .entry(SYNCHRONISATION_FLOW)
@@ -143,10 +144,10 @@ impl Expected {
         self.echoes.push_back(sent_ns);
     }
 
-    /// Takes note of a report that comes `elapsed` after the flows were asked for.
+    /// Registers a report that arrives `elapsed` after the flows were requested.
     ///
     /// # Errors
-    /// The first thing in it that no responder tells of this plan, and what was expected.
+    /// The first item that a correct responder would not report for this plan, and what was expected.
     pub fn check(&mut self, report: &Report, elapsed: Duration) -> Result<(), String> {
         let kind = |interval: &Interval| match interval.datagrams {
             Some(_) => Rows::Datagrams,
@@ -166,9 +167,9 @@ impl Expected {
             self.count(departure.flow, Rows::Departures, elapsed)?;
         }
         for (flow, ending) in &report.endings {
-            if !self.known(*flow, "how it ended")?.is_tcp {
+            if !self.known(*flow, "the ending")?.is_tcp {
                 return Err(format!(
-                    "how flow {flow} ended there; that was expected of flows of TCP"
+                    "the ending of flow {flow}; it was expected for TCP flows only"
                 ));
             }
             let words = match ending {
@@ -183,33 +184,33 @@ impl Expected {
         Ok(())
     }
 
-    /// Takes note of an echo.
+    /// Registers an echo.
     ///
     /// # Errors
-    /// That it is not the one that is awaited: they come in the order in which they were sent.
+    /// The echo is not the expected one. Echoes arrive in the order in which they were sent.
     pub fn check_echo(&mut self, sent_ns: i64) -> Result<(), String> {
         match self.echoes.pop_front() {
             Some(awaited_ns) if awaited_ns == sent_ns => Ok(()),
             Some(awaited_ns) => Err(format!(
-                "an echo of {sent_ns}; that of {awaited_ns} was expected"
+                "an echo of {sent_ns}; the echo of {awaited_ns} was expected"
             )),
-            None => Err(format!("an echo of {sent_ns}, of which nothing was sent")),
+            None => Err(format!("an echo of {sent_ns}; no such request was sent")),
         }
     }
 
-    /// Takes note of which probes arrived.
+    /// Registers the list of probes that arrived.
     ///
     /// # Errors
-    /// That nobody asked, or that they are more than a responder tells.
+    /// The list was not requested, or it is longer than a responder may send.
     pub fn check_arrivals(&mut self, flow: u32, ranges: &[(u64, u64)]) -> Result<(), String> {
         if !self.arrivals.remove(&flow) {
             return Err(format!(
-                "which packets of flow {flow} arrived; that was expected once for each flow of probes that was asked about"
+                "the arrivals of flow {flow}; they were expected once for each probe flow, on request"
             ));
         }
         if ranges.len() > MOST_RANGES {
             return Err(format!(
-                "{} ranges of packets of flow {flow} that arrived; at most {MOST_RANGES} were expected",
+                "{} ranges of arrived packets of flow {flow}; at most {MOST_RANGES} were expected",
                 ranges.len()
             ));
         }
@@ -218,7 +219,7 @@ impl Expected {
 
     fn known(&mut self, flow: u32, what: &str) -> Result<&mut Flow, String> {
         self.flows.get_mut(&flow).ok_or_else(|| {
-            format!("{what}, of flow {flow}; only flows were expected that this host asked it for")
+            format!("{what} of flow {flow}; only flows that this host requested were expected")
         })
     }
 
@@ -227,14 +228,14 @@ impl Expected {
         if known.rows != rows {
             let (seen, expected) = (rows.words(), known.rows.words());
             return Err(format!(
-                "{seen} of flow {flow}; {expected} were expected of its kind and direction"
+                "{seen} of flow {flow}; {expected} were expected for its kind and direction"
             ));
         }
         known.seen_rows += 1;
         let most = known.rows_at_once + FACTOR * known.rows_per_s * elapsed.as_secs_f64();
         if known.seen_rows as f64 > most {
             return Err(format!(
-                "more than {most:.0} {} of flow {flow} in {:.1} s; {:.1} were expected each second",
+                "more than {most:.0} {} of flow {flow} in {:.1} s; {:.1} per second were expected",
                 rows.words(),
                 elapsed.as_secs_f64(),
                 known.rows_per_s
@@ -261,7 +262,7 @@ impl Expected {
 
     fn count_words(&mut self, flow: u32, bytes: usize) -> Result<(), String> {
         let known = self.known(flow, "facts")?;
-        // What holds them takes room as well.
+        // The tuple that stores the fact needs memory as well.
         known.seen_words_bytes += bytes + size_of::<(u32, String, String)>();
         if known.seen_words_bytes > MOST_WORDS_BYTES {
             return Err(format!(
@@ -286,7 +287,7 @@ mod tests {
         }
     }
 
-    /// TCP each way, a stream and bursts up, probes, a stream down, and echoes of ICMP.
+    /// One flow of each kind: TCP in both directions, a stream and bursts up, probes, a stream down, and ICMP echoes.
     fn plan() -> Vec<FlowSpec> {
         let udp = |flow, kind, direction| FlowSpec {
             rate_bps: Some(1e6),
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_is_told_of_by_the_rows_of_its_kind_and_direction() {
+    fn each_flow_has_rows_of_its_kind_and_direction_only() {
         let some = Some(Datagrams::default());
         let good = [
             interval(0, None),
@@ -371,8 +372,14 @@ mod tests {
             assert_eq!(Expected::new(&plan()).check(&report, SECOND), Ok(()));
         }
         let bad = [
-            (interval(9, None), "of flow 9; only flows were expected"),
-            (interval(6, None), "of flow 6; only flows were expected"),
+            (
+                interval(9, None),
+                "of flow 9; only flows that this host requested",
+            ),
+            (
+                interval(6, None),
+                "of flow 6; only flows that this host requested",
+            ),
             (
                 interval(0, some),
                 "intervals of UDP of flow 0; intervals of TCP were expected",
@@ -384,9 +391,9 @@ mod tests {
             (burst(2, 0, 0), "intervals of UDP were expected"),
             (burst(3, 0, 10), "10 bursts of 10 packets were expected"),
             (burst(3, 10, 100), "10 bursts of 10 packets were expected"),
-            (ending(4), "how flow 4 ended"),
-            (ending(9), "how it ended, of flow 9"),
-            (fact(9, 1), "facts, of flow 9"),
+            (ending(4), "the ending of flow 4"),
+            (ending(9), "the ending of flow 9"),
+            (fact(9, 1), "facts of flow 9"),
             (fact(1, MOST_WORDS_BYTES), "a few hundred were expected"),
         ];
         for (report, expected) in bad {
@@ -397,13 +404,13 @@ mod tests {
 
     #[test]
     fn rows_may_come_late_and_all_at_once_but_not_be_more_than_time_makes() {
-        // A minute of looks each tenth of a second, half of them twice, which the path has held back until now.
+        // Rows of one minute at ten per second, half of them twice, all of which the path delivers at once.
         let mut expected = Expected::new(&[up()]);
         for _ in 0..900 {
             let report = interval(0, None);
             assert_eq!(expected.check(&report, 60 * SECOND), Ok(()));
         }
-        // In the first second no such thing can be.
+        // The first second cannot produce so many rows.
         let mut expected = Expected::new(&[up()]);
         let taken = (0..900)
             .take_while(|_| expected.check(&interval(0, None), SECOND).is_ok())

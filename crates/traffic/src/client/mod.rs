@@ -1,5 +1,5 @@
-//! The near end of a test: connects to the responders, runs all flows from one common start, hands over what they
-//! measure while they run.
+//! The near end of a test: connects to the responders, starts all flows at a common time and hands over their
+//! measurements while they run.
 //!
 //! ```no_run
 //! use whydrop_traffic::client::{Host, Planned, Test};
@@ -34,21 +34,21 @@ use crate::udp::Trouble;
 pub use correcting::{ClockRow, ProbeRow, Taken};
 use session::HostSession;
 
-/// A far end.
+/// A host with a responder.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// As the user gave it: a name or an address.
+    /// A name or an address, as the user gave it.
     pub name: String,
     pub port: u16,
     pub secret: Option<Secret>,
-    /// 4 or 6; `None`: whichever the system prefers.
+    /// 4 or 6; `None`: the version that the system prefers.
     pub ip_version: Option<u8>,
-    /// Where all packets to it leave from.
+    /// The local address and interface of all packets to it.
     pub source: LocalEnd,
 }
 
 impl Host {
-    /// A host at the default port, without a secret.
+    /// Creates a host with the default port and no secret.
     pub fn new(name: &str) -> Host {
         Host {
             name: name.to_owned(),
@@ -60,41 +60,41 @@ impl Host {
     }
 }
 
-/// A flow and the number of the host that it goes to.
+/// A flow and the number of its host.
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub host: usize,
     pub spec: FlowSpec,
 }
 
-/// Facts about a far end once it is connected.
+/// What is known about a far end once it is connected.
 #[derive(Clone, Debug)]
 pub struct FarEnd {
     pub name: String,
-    /// With its zone, where it is valid on one link alone.
+    /// With its zone if the address is link-local.
     pub address: String,
-    /// JSON; `None` where it told nothing (yet).
+    /// JSON; `None` if the far end sent none (yet).
     pub metadata: Option<String>,
-    /// Why the session ended before its time.
+    /// Why the session ended early.
     pub lost: Option<String>,
     /// Why the clocks could not be compared over UDP.
     pub without_udp: Option<String>,
-    /// Times in which it stood still or its receive buffer was full, in this host's clock.
+    /// When the responder was not running or its receive buffer overflowed, in this host's clock.
     pub troubles: Vec<Trouble>,
-    /// Times in which this host's own end of the session stood still.
+    /// When this host's own process was not running.
     pub own_pauses: Vec<Trouble>,
 }
 
-/// A test that is connected and ready.
+/// A test that is ready to start: all its hosts are connected.
 pub struct Test {
     hosts: Vec<Arc<HostSession>>,
 }
 
 impl Test {
-    /// Connects to every host, proves the secret, has the flows accepted, opens their connections and compares clocks.
+    /// Connects to every host, authenticates, registers the flows, opens their connections and compares the clocks.
     ///
     /// # Errors
-    /// The first thing that fails, in words that name the host.
+    /// The first failure; the message names the host.
     pub fn prepare(hosts: &[Host], flows: Vec<Planned>) -> io::Result<Test> {
         for Planned { spec, .. } in &flows {
             spec.check().map_err(|problem| {
@@ -114,7 +114,7 @@ impl Test {
             })?;
             specs.push(flow.spec);
         }
-        // Where one host fails, those before it are hung up on as the test is dropped.
+        // If one host fails, dropping the test closes the connections to those before it.
         let mut test = Test { hosts: Vec::new() };
         for (host, specs) in hosts.iter().zip(of_host) {
             let session = HostSession::open(host, specs)
@@ -124,7 +124,7 @@ impl Test {
         Ok(test)
     }
 
-    /// Lets every flow begin at its time after `start_ns` ([`clock::now_ns`](crate::clock::now_ns)).
+    /// Starts the test: each flow begins at its own time after `start_ns` ([`clock::now_ns`](crate::clock::now_ns)).
     pub fn start(&self, start_ns: i64) {
         for host in &self.hosts {
             host.start(start_ns);
@@ -136,14 +136,14 @@ impl Test {
         self.hosts.iter().all(|host| host.is_over())
     }
 
-    /// Asks all flows to end now.
+    /// Requests that all flows end now.
     pub fn stop(&self) {
         for host in &self.hosts {
             host.stop();
         }
     }
 
-    /// Measurements since the last call, with far times brought to this host's clock.
+    /// Returns the measurements since the last call, with far times converted to this host's clock.
     pub fn take(&self) -> Taken {
         let mut taken = Taken::default();
         for (number, host) in self.hosts.iter().enumerate() {
@@ -152,8 +152,9 @@ impl Test {
         taken
     }
 
-    /// Facts about the far clocks over the whole test, by everything that was taken so far: the offset runs straight
-    /// from one of a host's rows to the next. What was taken before was corrected by what was known then.
+    /// Returns the state of the far clocks over the whole test, from everything taken so far. Between two rows of a
+    /// host the offset is interpolated linearly. Measurements taken earlier were corrected by what was known at that
+    /// time.
     pub fn clocks(&self) -> Vec<ClockRow> {
         let rows = |(number, host): (usize, &Arc<HostSession>)| {
             let estimates = host.clocks();

@@ -1,4 +1,4 @@
-//! One far end of a test: its control channel, its flows and what they measured.
+//! One responder of a test: its control channel, its flows and their measurements.
 
 mod replies;
 
@@ -27,16 +27,16 @@ use crate::tcp::flow as tcp_flow;
 use crate::tcp::meter::Meter;
 use crate::udp::{self, ClockEstimate, ClockFit, Trouble};
 
-/// A responder from which nothing comes for so long is gone; it answers an echo each second.
+/// After this silence a responder is considered gone; it answers an echo every second.
 const SILENCE: Duration = Duration::from_secs(20);
 const ECHO_EVERY: Duration = Duration::from_secs(1);
-/// The longest reply: a thousand rows and the far end's metadata fit.
+/// The longest reply accepted: a thousand rows and the far end's metadata fit.
 const LONGEST_REPLY_BYTES: usize = 1 << 20;
-/// How long the last words of a responder are waited for.
+/// How long to wait for a responder's last reports.
 const FINISH_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the reason is waited for why a flow has failed: the control channel says it.
+/// How long to wait for the control channel to report why a flow failed.
 const REASON_PATIENCE: Duration = Duration::from_millis(500);
-/// Exchanges of stamps before the load: enough that one finds the queues empty.
+/// Exchanges of timestamps before the load: enough for at least one to find the queues empty.
 const FIRST_EXCHANGES: u32 = 40;
 const FIRST_EXCHANGE_EVERY_NS: i64 = 10_000_000;
 
@@ -56,33 +56,33 @@ pub struct HostSession {
     far: Arc<Sink>,
     meter: Meter,
     specs: Vec<FlowSpec>,
-    /// The numbers of its flows.
+    /// The numbers of the host's flows.
     flows: HashSet<u32>,
-    /// Of TCP flows that have not ended.
+    /// The TCP flows that have not ended.
     connections: Mutex<HashMap<u32, Arc<TcpStream>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     clocks: Mutex<Clocks>,
     life: Mutex<Life>,
-    /// When the flows were asked for.
+    /// When the flows were requested.
     asked: Instant,
     expected: Mutex<Expected>,
     known: Mutex<Known>,
     news: Condvar,
 }
 
-/// Reports of the far end.
+/// What the far end has reported.
 #[derive(Default)]
 struct Known {
     metadata: Option<String>,
     lost: Option<String>,
     without_udp: Option<String>,
-    /// Answers that whoever asked has not taken yet.
+    /// Arrivals of probe flows that were received but not yet read.
     arrivals: HashMap<u32, Vec<(u64, u64)>>,
-    /// Troubles of the responder itself, in its clock.
+    /// Pauses and overflows of the responder, in its clock.
     troubles: Vec<Trouble>,
-    /// How its ends of flows ended.
+    /// How the flows ended at the responder.
     endings: HashMap<u32, Ending>,
-    /// Flows that were handed over as complete, though their far ends may still tell of a failure.
+    /// Flows handed over as complete, although their far ends may still report a failure.
     completed: HashSet<u32>,
     finishing: bool,
     finished: bool,
@@ -95,7 +95,7 @@ struct Clocks {
 }
 
 impl HostSession {
-    /// Connects, where any flow needs the responder; flows of ICMP alone only need the address.
+    /// Connects to the responder if any flow needs it; ICMP flows need only the address.
     pub fn open(host: &Host, specs: Vec<FlowSpec>) -> io::Result<Arc<HostSession>> {
         let (addresses, asked) = (connecting::resolve(host)?, Instant::now());
         if specs.iter().all(|spec| spec.kind == Kind::Icmp) {
@@ -149,7 +149,7 @@ impl HostSession {
                 .map(|(spec, stream)| (spec.flow, Arc::new(stream))),
         );
         let session = Arc::new(session);
-        session.spawn("control", move |session| session.hear(reader));
+        session.spawn("control", move |session| session.receive_replies(reader));
         session.spawn("echo", |session| session.echo());
         session.compare_clocks();
         Ok(session)
@@ -193,16 +193,14 @@ impl HostSession {
         }
     }
 
-    /// Starts a thread that nothing waits for: it ends with the control channel.
+    /// Starts a thread that is not joined: it ends with the control channel.
     fn spawn(self: &Arc<Self>, name: &str, work: impl FnOnce(&Arc<HostSession>) + Send + 'static) {
         let session = self.clone();
         let spawned = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || work(&session));
         if let Err(error) = spawned {
-            self.lose(&format!(
-                "this host has no room for another thread: {error}"
-            ));
+            self.lose(&format!("this host cannot start another thread: {error}"));
         }
     }
 
@@ -215,7 +213,7 @@ impl HostSession {
         }
     }
 
-    /// Exchanges stamps while the path is still idle.
+    /// Exchanges timestamps while the path is still idle.
     fn compare_clocks(&self) {
         let ending = udp::synchronise(
             &self.link(),
@@ -243,7 +241,7 @@ impl HostSession {
         clocks.latest
     }
 
-    /// Lets every flow begin at its time.
+    /// Starts every flow at its time.
     pub fn start(self: &Arc<Self>, start_ns: i64) {
         let session = self.clone();
         let metering = thread::Builder::new()
@@ -253,9 +251,7 @@ impl HostSession {
             });
         match metering {
             Ok(thread) => *lock(&self.meter_thread) = Some(thread),
-            Err(error) => self.lose(&format!(
-                "this host has no room for another thread: {error}"
-            )),
+            Err(error) => self.lose(&format!("this host cannot start another thread: {error}")),
         }
         let mut threads = lock(&self.threads);
         for spec in self.specs.clone() {
@@ -269,7 +265,7 @@ impl HostSession {
                 Ok(thread) => threads.push(thread),
                 Err(error) => self.end_flow(
                     flow,
-                    Ending::Failed(format!("this host has no room for another thread: {error}")),
+                    Ending::Failed(format!("this host cannot start another thread: {error}")),
                 ),
             }
         }
@@ -281,7 +277,7 @@ impl HostSession {
                 Some(stream) => {
                     tcp_flow::run(&stream, spec, start_ns, &self.stop, &self.meter, &self.near)
                 }
-                None => Ending::Failed("it has no connection".to_owned()),
+                None => Ending::Failed("the flow has no connection".to_owned()),
             },
             Kind::Icmp => icmp::run(
                 spec,
@@ -301,15 +297,15 @@ impl HostSession {
 
     fn end_flow(&self, flow: u32, ending: Ending) {
         let lost = match &ending {
-            // Why may be about to arrive on another connection.
+            // The reason may be about to arrive on the control channel.
             Ending::Failed(_) if self.control.is_some() => {
                 self.wait(REASON_PATIENCE, |known| known.lost.clone())
             }
             _ => None,
         };
         let known = self.known();
-        // A flow that stopped because its responder went away has failed, and for that reason; one that failed there
-        // before it ended here, for the reason that is known there.
+        // A flow that stopped because its responder disappeared has failed, for that reason. One that failed at the
+        // responder first has failed for the reason reported there.
         let ending = match (ending, lost.or_else(|| known.lost.clone())) {
             (Ending::Stopped | Ending::Failed(_), Some(reason)) => Ending::Failed(reason),
             (ending, _) => match known.endings.get(&flow) {
@@ -330,7 +326,7 @@ impl HostSession {
         self.stop.set();
     }
 
-    /// Keeps the channel alive and shows that we live.
+    /// Keeps the channel alive and shows the responder that this client is running.
     fn echo(&self) {
         loop {
             thread::sleep(ECHO_EVERY);
@@ -342,7 +338,7 @@ impl HostSession {
             let sent_ns = clock::now_ns();
             lock(&self.expected).ask_for_echo(sent_ns);
             if self.send(&Request::Echo { sent_ns }).is_err() {
-                // Whoever hears will find out why.
+                // The receiving thread reports the reason.
                 return;
             }
         }
@@ -355,12 +351,12 @@ impl HostSession {
         }
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Known)) {
+    fn update(&self, change: impl FnOnce(&mut Known)) {
         change(&mut self.known());
         self.news.notify_all();
     }
 
-    /// The session is over before its time.
+    /// Ends the session early.
     fn lose(&self, reason: &str) {
         let mut known = self.known();
         if !known.finishing && known.lost.is_none() {
@@ -372,7 +368,7 @@ impl HostSession {
         self.stop.set();
     }
 
-    /// Waits for news until `found` finds what it looks for, or the session is lost.
+    /// Waits until `found` returns a value or the session is lost.
     fn wait<R>(
         &self,
         patience: Duration,
@@ -400,37 +396,37 @@ impl HostSession {
         self.stop.set();
         let threads: Vec<_> = lock(&self.threads).drain(..).collect();
         for thread in threads {
-            // A thread that panicked has printed why; its flow has no ending, which is reported as a failure.
+            // A thread that panicked has printed the reason; its flow has no ending, which is reported as a failure.
             let _ = thread.join();
         }
         self.metering.set();
         self.known().finishing = true;
         if self.control.is_none() || self.send(&Request::Finish).is_err() {
-            self.tell(|known| known.finished = true);
+            self.update(|known| known.finished = true);
         }
     }
 
     pub fn await_finish(&self) {
         self.wait(FINISH_PATIENCE, |known| known.finished.then_some(()));
-        // The meter writes the last intervals when it sees that it shall end, however busy this host is.
+        // When asked to stop, the meter writes the last intervals, however busy this host is.
         if let Some(meter) = lock(&self.meter_thread).take() {
             let _ = meter.join();
         }
-        self.tell(|known| known.finished = true);
+        self.update(|known| known.finished = true);
         self.disconnect();
     }
 
-    /// Closes the channel, which ends its threads.
+    /// Closes the control channel, which ends its threads.
     pub fn disconnect(&self) {
         self.stop.set();
         self.metering.set();
-        self.tell(|known| known.finished = true);
+        self.update(|known| known.finished = true);
         if let Some(stream) = &self.stream {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Hands over what was measured since the last call.
+    /// Hands over the measurements since the last call.
     pub fn take(&self, host: usize, taken: &mut Taken) {
         let (mut near, far) = (self.near.take(), self.far.take());
         lock(&self.life).watch(&near);
@@ -444,12 +440,12 @@ impl HostSession {
         taken.add_far(far, offset);
     }
 
-    /// Estimate the far clock over the whole test by everything that was exchanged.
+    /// Estimates the far clock over the whole test from all exchanges so far.
     pub fn clocks(&self) -> Vec<ClockEstimate> {
         lock(&self.clocks).fit.estimates()
     }
 
-    /// Where the far end of a flow failed, so did the flow, whatever it looked like here.
+    /// Marks a flow as failed if its far end failed, however it ended here.
     fn weigh_endings(&self, endings: &mut Vec<(u32, Ending)>) {
         let mut known = self.known();
         let known = &mut *known;
@@ -458,7 +454,7 @@ impl HostSession {
             _ => None,
         };
         for (flow, ending) in endings.iter_mut() {
-            // What was stopped here breaks off there.
+            // A flow that was stopped here breaks off at the far end.
             if *ending == Ending::Complete
                 && let Some(failed) = failed(flow)
             {
@@ -509,7 +505,7 @@ impl HostSession {
         lock(&self.known)
     }
 
-    /// The connection of a flow. The lock is not held while the flow runs.
+    /// Returns the connection of a flow. The lock is not kept while the flow runs.
     fn connection(&self, flow: u32) -> Option<Arc<TcpStream>> {
         self.connections().get(&flow).cloned()
     }

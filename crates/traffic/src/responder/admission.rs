@@ -1,4 +1,4 @@
-//! Where every connection arrives: it costs no thread and little memory until it has proved who it is.
+//! Admission of new connections: until a connection is authenticated it costs no thread and little memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
@@ -15,14 +15,15 @@ use crate::hello::{self, ClientHello, PROOF_BYTES, Purpose, ResponderHello, Stat
 use crate::responder::limits::neighbourhood;
 use crate::stop::Stop;
 
-/// So many connections may be unproved at once; the oldest of the address that has most of them makes room.
+/// The most unauthenticated connections at once. Beyond it, the oldest one from the address with most of them is
+/// closed.
 const MOST_UNPROVED: usize = 2048;
-/// A client proves itself within this time, two round trips and a lost packet on any path, or is closed.
+/// The time within which a client must authenticate: two round trips and a lost packet on any path.
 const PATIENCE_NS: i64 = 10_000_000_000;
-/// How long the admission sleeps at most when nothing arrives.
+/// The longest sleep of the admission loop when nothing arrives.
 const TICK_MS: u16 = 50;
 const EVENTS_AT_ONCE: usize = 256;
-/// Keys of listeners are below, those of connections from here on.
+/// Keys below are listeners, keys from here on are connections.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
 /// Statistics of admission.
@@ -30,11 +31,11 @@ const FIRST_CONNECTION: u64 = 1 << 16;
 pub struct Counts {
     pub accepted: AtomicU64,
     pub authenticated: AtomicU64,
-    /// Closed because what they sent was not this protocol.
+    /// Closed because they did not use this protocol.
     pub foreign: AtomicU64,
     /// Closed because of a wrong proof.
     pub wrong_proof: AtomicU64,
-    /// Closed because they said nothing in time, or to make room.
+    /// Closed because they were silent for too long, or to make room.
     pub expired: AtomicU64,
 }
 
@@ -42,15 +43,15 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The sessions that admission asks, and that take connections over.
+/// The sessions, which admission consults and which take over connections.
 pub trait Sessions {
-    /// The key that a connection of this purpose must prove to know; `None` for a session that there is not.
+    /// The key that a connection for this purpose must know; `None` if the session does not exist.
     fn key(&self, purpose: Purpose) -> Option<Vec<u8>>;
-    /// True if clients are asked for a secret.
+    /// True if clients must know a secret.
     fn asks_for_secret(&self) -> bool;
-    /// True if one more connection of this purpose can be served.
+    /// True if one more connection for this purpose can be served.
     fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool;
-    /// A connection that has proved itself, and the key of the session that begins with it.
+    /// Takes over an authenticated connection, with the key of the session that begins with it.
     fn authenticated(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32);
 }
 
@@ -64,7 +65,7 @@ struct Pending {
     greeted: Option<Greeted>,
 }
 
-/// Its hello has arrived and ours was sent.
+/// Its hello has arrived and the responder's hello has been sent.
 struct Greeted {
     purpose: Purpose,
     client_hello: Vec<u8>,
@@ -72,18 +73,18 @@ struct Greeted {
     key: Vec<u8>,
 }
 
-/// Outcome of a connection after something arrived from it.
+/// What to do with a connection after data arrived on it.
 enum Step {
-    /// More must come.
+    /// More data must arrive.
     Incomplete,
     Close,
     Authenticated(Purpose, Bytes32),
 }
 
-/// Receives connections on all listeners until `stop`.
+/// Accepts connections on all listeners until `stop`.
 ///
 /// # Errors
-/// Where the kernel gives no epoll descriptor.
+/// The kernel provides no epoll descriptor.
 pub fn run(
     listeners: &[TcpListener],
     sessions: &impl Sessions,
@@ -103,7 +104,7 @@ pub fn run(
     }
     let mut events = [EpollEvent::empty(); EVENTS_AT_ONCE];
     while !stop.is_set() {
-        // A signal ends the wait early, and another one follows.
+        // A signal ends the wait early; the loop then waits again.
         let ready = admission.epoll.wait(&mut events, TICK_MS).unwrap_or(0);
         for key in events[..ready].iter().map(EpollEvent::data) {
             match listeners.get(key as usize) {
@@ -117,7 +118,7 @@ pub fn run(
 }
 
 struct Admission<'a, S> {
-    /// Of a connection that is closed, the kernel reports nothing more.
+    /// For a closed connection the kernel reports no further events.
     epoll: Epoll,
     /// By key, which is also the order of arrival.
     pending: BTreeMap<u64, Pending>,
@@ -127,7 +128,7 @@ struct Admission<'a, S> {
 }
 
 impl<S: Sessions> Admission<'_, S> {
-    /// Reports `key` whenever something can be read.
+    /// Reports `key` whenever data can be read.
     fn watch(&self, socket: &impl AsFd, key: u64) -> io::Result<()> {
         Ok(self
             .epoll
@@ -135,12 +136,13 @@ impl<S: Sessions> Admission<'_, S> {
     }
 
     fn accept(&mut self, listener: &TcpListener) {
-        // So many at a time that those who wait are not starved.
+        // At most this many at a time, so that pending connections are not starved.
         for _ in 0..64 {
             match listener.accept() {
                 Ok((stream, address)) => self.admit(stream, address.ip()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Out of descriptors or memory: those who wait make room. Else the connection is gone again.
+                // If descriptors or memory have run out, pending connections are closed; otherwise the new connection
+                // is gone.
                 Err(error) => {
                     if matches!(
                         error.raw_os_error(),
@@ -176,7 +178,7 @@ impl<S: Sessions> Admission<'_, S> {
         self.pending.insert(key, connection);
     }
 
-    /// Closes the oldest connection from the address that has most.
+    /// Closes the oldest connection from the address with the most connections.
     fn make_room(&mut self) {
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
         for connection in self.pending.values() {
@@ -234,7 +236,8 @@ impl<S: Sessions> Admission<'_, S> {
 
 impl Pending {
     fn receive(&mut self, sessions: &impl Sessions, counts: &Counts) -> Step {
-        // Never more than what is wanted next: what follows the proof belongs to whoever serves the connection.
+        // Never more than the next item: the bytes after the proof belong to the session that takes over the
+        // connection.
         let wanted = if self.greeted.is_some() {
             PROOF_BYTES
         } else {
@@ -263,16 +266,16 @@ impl Pending {
             .received
             .as_slice()
             .try_into()
-            .expect("so many were wanted");
+            .expect("this many were requested");
         let Ok(hello) = ClientHello::decode(bytes) else {
             count(&counts.foreign);
             return Step::Close;
         };
-        // A proof for a session that there is not fails like any other wrong one: nothing is told about sessions.
+        // A proof for an unknown session fails like any wrong proof, which reveals nothing about sessions.
         let key = sessions
             .key(hello.purpose)
             .unwrap_or_else(|| auth::nonce().to_vec());
-        // The key of a session is never public, so that data connections are always asked for it.
+        // The key of a session is never public, so data connections must always prove it.
         let asks = sessions.asks_for_secret() || hello.purpose != Purpose::Control;
         let responder_hello = ResponderHello::new(asks).encode();
         if self.stream.write_all(&responder_hello).is_err() {

@@ -1,34 +1,34 @@
-//! Limits of a responder to its clients.
+//! Limits that a responder imposes on its clients.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::tcp::options;
 
-/// A TCP flow that is slower than this measures nothing.
+/// A slower TCP flow measures nothing useful.
 const LEAST_TCP_BPS: f64 = 1000.0;
 
-/// The bounds of a responder. Whatever exceeds one is refused before anything is sent.
+/// The limits of a responder. Requests that exceed one are refused before anything is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     pub max_sessions: usize,
-    /// From one address at once; of IPv6, from one prefix of 64 bits, since a host has as many addresses as it likes.
+    /// Sessions from one address at once. For IPv6, from one /64 prefix, since a host can use any number of addresses
+    /// in it.
     pub max_sessions_per_address: usize,
     pub max_flows: usize,
-    /// From the common start of a session's flows to their end, with all idle time.
+    /// From the common start of a session's flows to their end, including idle time.
     pub max_duration_s: f64,
-    /// The rate that may be sent to one session, all flows together, and as much again that it may send; `None`: as
-    /// fast as it goes.
+    /// The highest rate at which one session may send, all flows together, and likewise receive; `None`: unlimited.
     pub max_rate_bps: Option<f64>,
-    /// The shortest interval of probes that are answered, and of rows that are reported.
+    /// The shortest interval of answered probes and of reported rows.
     pub min_interval_s: f64,
-    /// Intervals and samples of all flows of a session together.
+    /// Intervals and samples per second, all flows of a session together.
     pub max_rows_per_s: f64,
     pub max_packet_payload_bytes: u32,
 }
 
 impl Limits {
-    /// For clients that have proved to know the secret.
+    /// The limits for clients that have proved that they know the secret.
     pub fn authenticated() -> Limits {
         Limits {
             max_sessions: 32,
@@ -42,7 +42,7 @@ impl Limits {
         }
     }
 
-    /// For anybody.
+    /// The limits for unauthenticated clients.
     pub fn open() -> Limits {
         Limits {
             max_sessions: 8,
@@ -56,19 +56,19 @@ impl Limits {
         }
     }
 
-    /// How fast the TCP flows of these that come from the client are taken, all together; `None`: as fast as it goes.
+    /// The rate at which the responder reads the client's TCP flows, all together; `None`: unlimited.
     pub fn intake_bps(&self, flows: &[FlowSpec]) -> Option<f64> {
         Some(self.max_rate_bps? - udp_bps(flows, Direction::Up))
     }
 
-    /// Checks what a client asks for, and holds the flows towards it to the session's rate.
+    /// Checks what a client requests, and limits the flows towards it to the session's rate.
     ///
     /// # Errors
     /// The first limit that is exceeded, with its value.
     pub fn admit(&self, flows: &mut [FlowSpec]) -> Result<(), String> {
         if flows.len() > self.max_flows {
             return Err(format!(
-                "{} flows; this responder takes at most {}",
+                "{} flows; this responder accepts at most {}",
                 flows.len(),
                 self.max_flows
             ));
@@ -84,7 +84,7 @@ impl Limits {
             .sum();
         if rows_per_s > self.max_rows_per_s {
             return Err(format!(
-                "{rows_per_s:.0} intervals each second, of all flows; this responder counts at most {:.0}: \
+                "{rows_per_s:.0} intervals per second in all flows; this responder records at most {:.0}: \
                  make interval_s longer",
                 self.max_rows_per_s
             ));
@@ -100,7 +100,7 @@ impl Limits {
         let end_s = flow.start_s + flow.duration_s.unwrap_or(0.0);
         if end_s > self.max_duration_s {
             return Err(format!(
-                "it ends after {end_s:.0} s; this responder allows {:.0} s (--max-duration)",
+                "the flow ends after {end_s:.0} s; this responder allows {:.0} s (--max-duration)",
                 self.max_duration_s
             ));
         }
@@ -130,7 +130,7 @@ impl Limits {
     }
 }
 
-/// The prefix that counts as one address: IPv4's own however it is written, the first 64 bits of IPv6's.
+/// The prefix that counts as one address: a whole IPv4 address, mapped or not, or the first 64 bits of an IPv6 address.
 pub fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -141,8 +141,8 @@ pub fn neighbourhood(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Holds flows to a rate, the same each way: UDP must ask for no more, and what it leaves is TCP's. The flows that the
-/// responder fills are paced; of the others it reads no faster ([`Limits::intake_bps`]).
+/// Limits flows to a rate in each direction. UDP must not exceed it, and TCP gets the rest: flows that the responder
+/// sends are paced, and it reads the others no faster ([`Limits::intake_bps`]).
 fn share(flows: &mut [FlowSpec], rate_bps: f64) -> Result<(), String> {
     for (direction, does) in [(Direction::Up, "takes"), (Direction::Down, "sends")] {
         let udp_bps = udp_bps(flows, direction);
@@ -172,15 +172,15 @@ fn is_tcp(flow: &FlowSpec, direction: Direction) -> bool {
     flow.kind == Kind::Tcp && flow.direction == direction
 }
 
-/// The average rate that the flows of UDP in this direction ask for together.
+/// The average rate that the UDP flows in this direction request together.
 fn udp_bps(flows: &[FlowSpec], direction: Direction) -> f64 {
     let goes = |flow: &&FlowSpec| flow.direction == direction || flow.kind == Kind::Probe;
     flows.iter().filter(goes).filter_map(demanded_bps).sum()
 }
 
-/// The average rate that a flow of UDP asks for.
+/// The average rate that a UDP flow requests.
 fn demanded_bps(flow: &FlowSpec) -> Option<f64> {
-    // What a burst has where nothing else is asked for is decided where bursts are sent.
+    // The sender of bursts uses these defaults where the flow specifies nothing.
     const BURST: (u32, u32, f64) = (100, 1200, 1.0);
     const PROBE_BYTES: u32 = 64;
     match flow.kind {
@@ -191,7 +191,7 @@ fn demanded_bps(flow: &FlowSpec) -> Option<f64> {
             let every_s = flow.burst_every_s.unwrap_or(BURST.2).max(1e-6);
             Some(f64::from(packets) * f64::from(bytes) * 8.0 / every_s)
         }
-        // Answers are as long as what they answer.
+        // Answers are as long as their requests.
         Kind::Probe => {
             let bytes = flow.packet_payload_bytes.unwrap_or(PROBE_BYTES);
             Some(f64::from(bytes) * 8.0 / flow.interval_s.max(1e-6))
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_send_is_held_to_the_rate_too() {
+    fn uploads_are_limited_to_the_rate_too() {
         let up = |flow| FlowSpec {
             direction: Direction::Up,
             ..down(flow)

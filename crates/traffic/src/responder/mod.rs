@@ -1,7 +1,7 @@
-//! The responder: the far end of every test. One TCP and one UDP port, of the same number, serve all of it.
+//! The responder: the far end of every test. It uses one TCP port and the UDP port of the same number.
 //!
-//! Connections arrive at the [`admission`]; those that prove themselves become sessions or flows of one. All that a
-//! client may do is bounded by [`Limits`], and everything of a session ends with its control channel.
+//! Connections arrive at the [`admission`]. Authenticated ones become sessions, or flows of a session. [`Limits`] bound
+//! everything that a client may do, and a session ends completely with its control channel.
 
 mod admission;
 mod limits;
@@ -26,25 +26,25 @@ pub use limits::Limits;
 use limits::neighbourhood;
 use session::Session;
 
-/// TCP and UDP, unless another one is asked for.
+/// The default TCP and UDP port.
 pub const DEFAULT_PORT: u16 = 17370;
 const BACKLOG: i32 = 1024;
-/// Where any port will do, a port that is free for TCP may be taken for UDP.
+/// How often to try when any port will do: a port that is free for TCP may be in use for UDP.
 const PORTS_TO_TRY: usize = 16;
 
-/// Tells this host's metadata, as JSON, to an authenticated client at this address.
+/// Returns this host's metadata, as JSON, for an authenticated client at this address.
 pub type Describe = Box<dyn Fn(IpAddr) -> String + Send + Sync>;
 
-/// How a responder is set up.
+/// The configuration of a responder.
 pub struct Config {
     /// Empty: every address of the host.
     pub addresses: Vec<IpAddr>,
-    /// 0: any that is free for both protocols.
+    /// 0: any port that is free for both protocols.
     pub port: u16,
-    /// `None`: open to everybody.
+    /// `None`: any client may use the responder.
     pub secret: Option<Secret>,
     pub limits: Limits,
-    /// `None`: nothing is told.
+    /// `None`: clients get no metadata.
     pub describe: Option<Describe>,
 }
 
@@ -70,7 +70,7 @@ impl Responder {
     /// Binds both ports.
     ///
     /// # Errors
-    /// Those of the sockets, such as a port that is in use.
+    /// The errors of the sockets, such as a port that is in use.
     pub fn bind(config: Config) -> io::Result<Responder> {
         allow_many_files();
         let tries = if config.port == 0 { PORTS_TO_TRY } else { 1 };
@@ -104,15 +104,15 @@ impl Responder {
         self.port
     }
 
-    /// Ends [`Responder::run`], from another thread.
+    /// Returns a handle that ends [`Responder::run`] from another thread.
     pub fn stopper(&self) -> Stop {
         self.state.stop.clone()
     }
 
-    /// Serves until it is stopped; then all sessions have been told.
+    /// Serves until it is stopped, and then notifies all sessions.
     ///
     /// # Errors
-    /// Where the kernel has no descriptors left at the start.
+    /// The kernel has no descriptors left at the start.
     pub fn run(&self) -> io::Result<()> {
         let result = admission::run(
             &self.listeners,
@@ -121,7 +121,7 @@ impl Responder {
             &self.state.stop,
         );
         self.state.stop.set();
-        // Sessions look up every 200 ms.
+        // Sessions check for a stop every 200 ms.
         for _ in 0..40 {
             if self.state.sessions().is_empty() {
                 break;
@@ -152,7 +152,7 @@ pub(crate) struct ServerState {
     limits: Limits,
     describe: Option<Describe>,
     udp: udp::Service,
-    /// Control channels by the address they come from, also those that have not said yet what they want.
+    /// Control channels by source address, including those that have not sent a request yet.
     by_address: Mutex<HashMap<IpAddr, usize>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     counts: admission::Counts,
@@ -195,7 +195,7 @@ impl ServerState {
     }
 }
 
-/// A place that is taken by a control channel as long as this lives.
+/// Counts a control channel for as long as this value lives.
 struct Admitted {
     state: Arc<ServerState>,
     from: IpAddr,
@@ -266,7 +266,7 @@ impl admission::Sessions for Arc<ServerState> {
                 let Ok(peer) = stream.peer_addr() else { return };
                 let state = self.clone();
                 let admitted = Admitted::new(self, peer.ip());
-                // Where no thread can be had the connection is closed, which the client understands.
+                // If no thread can be started, the connection is closed, which the client reports.
                 let _ = thread::Builder::new()
                     .name("session".to_owned())
                     .spawn(move || {
@@ -284,7 +284,7 @@ impl admission::Sessions for Arc<ServerState> {
     }
 }
 
-/// Tries again while an address is in use, so many times in all.
+/// Retries while an address is in use, this many times in all.
 fn until_free<T>(tries: usize, mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..tries {
         match bind() {
@@ -295,7 +295,7 @@ fn until_free<T>(tries: usize, mut bind: impl FnMut() -> io::Result<T>) -> io::R
     bind()
 }
 
-/// Advice for where the sockets cannot be had.
+/// Adds advice to an error of the sockets.
 fn with_advice(error: io::Error, port: u16) -> io::Error {
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse => "; is another responder running? (--port chooses another port)",
@@ -308,7 +308,7 @@ fn with_advice(error: io::Error, port: u16) -> io::Error {
     io::Error::new(error.kind(), format!("{error}{advice}"))
 }
 
-/// Listens on all addresses; both IP versions where none is given. All get the same port.
+/// Listens on all addresses, in both IP versions if none is given. All use the same port.
 fn listen(addresses: &[IpAddr], port: u16) -> io::Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
     let everywhere = [
         IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -370,10 +370,10 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Raises the limit of open files as far as it goes: a flood of connections takes many before it is told apart.
+/// Raises the limit of open files as far as possible: a flood of connections needs many before admission closes them.
 fn allow_many_files() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Failing leaves the limit as it was.
+        // On failure the limit stays as it was.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }

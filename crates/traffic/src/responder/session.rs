@@ -1,4 +1,4 @@
-//! One client's session: its flows, what they measured, and its end, whoever brings it about.
+//! One client's session: its flows, their measurements, and its end, whichever side causes it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -24,29 +24,29 @@ use crate::tcp::receive::{self, Begins};
 use crate::tcp::{facts, fill, options};
 use crate::udp;
 
-/// A client from which nothing comes for so long, neither words nor data nor acknowledgments, has vanished.
+/// A client that sends nothing for this long, neither messages nor data nor acknowledgments, has disappeared.
 pub const SILENCE: Duration = Duration::from_secs(20);
 /// How often measurements are sent.
 const REPORT_EVERY_NS: i64 = 200_000_000;
-/// The longest request: a thousand flows fit.
+/// The longest request accepted: a thousand flows fit.
 const LONGEST_REQUEST_BYTES: usize = 256 << 10;
-/// Rows in one report, so that none is longer than a client takes.
+/// Rows in one report, so that no report exceeds what a client accepts.
 const ROWS_IN_REPORT: usize = 1000;
-/// More than this means that the client does not take what is measured; then the session ends.
+/// Beyond this, the client is not reading its reports, and the session ends.
 const MOST_BYTES_OF_ROWS: usize = 64 << 20;
-/// The time of a session beyond its flows: connecting, describing hosts, waiting for late packets, taking leave.
+/// Time allowed beyond the flows: connecting, describing hosts, waiting for late packets, closing.
 const AROUND_S: f64 = 30.0;
-/// How long flows may take to see that they shall end. They look up every 50 ms; the host may be busy.
+/// How long to wait for flows to stop. They check every 50 ms, but the host may be busy.
 const FLOWS_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a sender waits for the receiver's close before what is still queued is thrown away.
+/// How long a sender waits for the receiver to close before it discards the data still queued.
 const GRACE: Duration = Duration::from_millis(500);
-/// Requests that are answered between two reports. A client sends one a second, and one for each flow at its end; more of
-/// them wait in the connection.
+/// Requests that are answered between two reports. A client sends one per second, and one for each flow at its end;
+/// further ones wait in the connection.
 const MOST_REQUESTS: usize = 256;
-/// Metadata longer than this is not sent.
+/// Longer metadata is not sent.
 const LONGEST_DESCRIPTION_BYTES: usize = 256 << 10;
 
-/// A session as data connections and UDP packets need to know it.
+/// A session, as data connections and UDP packets see it.
 pub struct Session {
     pub token: u64,
     pub key: Bytes32,
@@ -55,37 +55,37 @@ pub struct Session {
     sink: Arc<Sink>,
     meter: Arc<Meter>,
     ends_ns: i64,
-    /// How fast TCP flows from the client are read.
+    /// The rate limit for reading TCP flows from the client.
     intake: Option<Limit>,
-    /// Set where far more comes over UDP than was agreed on.
+    /// Set when far more data arrives over UDP than was agreed.
     overrun: Stop,
-    /// The TCP flows that no connection has come for yet.
+    /// The TCP flows for which no connection has arrived yet.
     awaited: Mutex<HashMap<u32, FlowSpec>>,
-    /// Threads of TCP flows.
+    /// Running threads of TCP flows.
     running: AtomicUsize,
 }
 
-/// Why a conversation is over.
+/// Why a session is over.
 enum Over {
-    /// The client asked to finish.
+    /// The client requested the end.
     Finished,
-    /// The client has gone.
+    /// The client has disappeared.
     Gone,
-    /// The responder will not go on, and why.
+    /// The responder ends the session, with the reason.
     Ended(String),
 }
 
-/// Leaves nothing of a session behind, also where its thread panics.
-struct Forgetting<'a>(&'a ServerState, &'a Session);
+/// Removes all traces of a session when dropped, even if its thread panics.
+struct Cleanup<'a>(&'a ServerState, &'a Session);
 
-impl Drop for Forgetting<'_> {
+impl Drop for Cleanup<'_> {
     fn drop(&mut self) {
         self.0.forget(self.1);
     }
 }
 
 impl Session {
-    /// Serves one client on its control channel until either end has had enough.
+    /// Serves one client on its control channel until either end closes the session.
     pub fn serve(state: &Arc<ServerState>, stream: TcpStream, key: Bytes32, from: IpAddr) {
         let Ok(mut control) = Control::new(&stream, key) else {
             return;
@@ -95,7 +95,7 @@ impl Session {
             Ok(None) | Err(_) => return,
         };
         state.register(&session);
-        let _forgetting = Forgetting(state, &session);
+        let _cleanup = Cleanup(state, &session);
         if control
             .writer
             .send(&Reply::Accepted {
@@ -111,7 +111,7 @@ impl Session {
         self.stop.set();
     }
 
-    /// True if a data connection for this flow is awaited.
+    /// True if the responder expects a data connection for this flow.
     pub fn awaits(&self, flow: u32) -> bool {
         self.awaited().contains_key(&flow)
     }
@@ -131,7 +131,7 @@ impl Session {
                 Err(error) => Over::Ended(no_thread(&error)),
             };
             if let Over::Ended(reason) = &over {
-                // Before its flows are cut, so that the client knows why. It may be gone already.
+                // Sent before the flows are cut, so that the client knows the reason. The client may be gone already.
                 let _ = control.writer.send(&Reply::Ended(reason.clone()));
             }
             self.stop.set();
@@ -140,14 +140,14 @@ impl Session {
             metering.set();
             over
         });
-        // Everything has its last row now.
+        // Every flow has written its last row by now.
         if matches!(over, Over::Finished) && control.report(self.sink.take()).is_ok() {
-            // Nobody is hurt if the client has left by now.
+            // The client may have left by now, which does no harm.
             let _ = control.writer.send(&Reply::Finished);
         }
     }
 
-    /// Waits for the last words of the flows.
+    /// Waits for the flows' last measurements.
     fn await_flows(&self) {
         let deadline = Instant::now() + FLOWS_PATIENCE;
         while self.running.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    /// Answers and reports until the end.
+    /// Answers requests and sends reports until the session is over.
     fn talk(&self, state: &Arc<ServerState>, control: &mut Control) -> Over {
         let mut life = Life::default();
         let mut report_ns = clock::now_ns();
@@ -193,7 +193,7 @@ impl Session {
             }
             if self.overrun.is_set() {
                 return Over::Ended(
-                    "far more came over UDP than the flows were agreed to send (this responder has a --max-rate)"
+                    "far more data arrived over UDP than was agreed for the flows (this responder has a --max-rate)"
                         .to_owned(),
                 );
             }
@@ -205,14 +205,14 @@ impl Session {
             }
             if life.silence_ns() > SILENCE.as_nanos() as i64 {
                 return Over::Ended(format!(
-                    "nothing was heard of the client for {} s",
+                    "the client sent nothing for {} s",
                     SILENCE.as_secs()
                 ));
             }
         }
     }
 
-    /// Takes a data connection for one of its flows, in a thread of its own.
+    /// Starts a thread for a data connection of one of the flows.
     pub fn attach(self: &Arc<Session>, stream: TcpStream, flow: u32) {
         let Some(spec) = self.awaited().remove(&flow) else {
             return;
@@ -271,9 +271,9 @@ impl Session {
             &self.stop,
         );
         if let Some(brake) = brake {
-            self.note_what_was_held_back(spec.flow, &brake);
+            self.note_limited(spec.flow, &brake);
         }
-        // A client that has gone away takes its flows with it.
+        // If the client disappears, its flows fail too.
         if self.stop.is_set() {
             Ending::Stopped
         } else {
@@ -281,8 +281,8 @@ impl Session {
         }
     }
 
-    /// A flow that the responder's own limit has slowed down must not pass for a slow path.
-    fn note_what_was_held_back(&self, flow: u32, brake: &Brake<'_>) {
+    /// Records that the responder's limit slowed a flow down, so that the path is not blamed.
+    fn note_limited(&self, flow: u32, brake: &Brake<'_>) {
         let waited_s = brake.waited_ns() as f64 / 1e9;
         if waited_s > 0.0 {
             let fact = (
@@ -310,7 +310,7 @@ impl Session {
             &self.stop,
         );
         if ending == Ending::Complete && spec.payload_bytes.is_some_and(|bytes| written >= bytes) {
-            // All of it shall arrive, however long that takes; whether it has is what the client tells.
+            // All data shall arrive, however long that takes; the client reports whether it has.
             let patience = clock::duration(self.ends_ns - clock::now_ns());
             let parting = options::linger(stream, patience, &self.stop);
             counter.end(clock::now_ns());
@@ -322,7 +322,7 @@ impl Session {
         counter.end(clock::now_ns());
         options::linger(stream, GRACE, &self.stop);
         options::close_abruptly(stream);
-        // By then the client has gone: at the end of its time, a reset is what it sends.
+        // The client has gone by then: a reset at the end of the flow's time is normal.
         match ending {
             Ending::Failed(_)
                 if spec
@@ -351,12 +351,14 @@ impl Session {
     }
 }
 
-/// The control channel as the responder has it.
+/// The responder's end of the control channel.
 struct Control {
     reader: Reader,
     writer: Writer,
     described: bool,
-    /// Flows of probes of which it was not yet asked what arrived: to gather it holds up the port that all share.
+    /// Probe flows that may still request their arrivals. Each may do so once, because collecting them blocks the
+    /// shared UDP port.
+    /// the shared UDP port.
     unasked: HashSet<u32>,
 }
 
@@ -372,7 +374,7 @@ impl Control {
         })
     }
 
-    /// Hears which flows are wanted; `None` where they are refused.
+    /// Receives the requested flows; `None` if they are refused.
     fn open(
         &mut self,
         state: &Arc<ServerState>,
@@ -388,7 +390,7 @@ impl Control {
             return Ok(None);
         }
         for flow in &mut flows {
-            // What arrived is remembered for as long as the probes may last.
+            // The arrivals are remembered for as long as the probes may last.
             if flow.kind == Kind::Probe && flow.duration_s.is_none() {
                 flow.duration_s = Some(state.limits.max_duration_s - flow.start_s);
             }
@@ -396,7 +398,7 @@ impl Control {
         let probes = flows.iter().filter(|flow| flow.kind == Kind::Probe);
         self.unasked = probes.map(|flow| flow.flow).collect();
         let sink = Arc::new(Sink::bounded(MOST_BYTES_OF_ROWS));
-        note_what_is_held_back(&flows, &asked, &sink);
+        note_limits(&flows, &asked, &sink);
         let session = Session {
             token: crate::auth::token(),
             key,
@@ -461,7 +463,7 @@ impl Control {
         self.writer.send(&reply)
     }
 
-    /// Sends what was measured, in reports of a bounded size.
+    /// Sends the measurements in reports of bounded size.
     fn report(&mut self, samples: Samples) -> Result<(), String> {
         let Samples {
             intervals,
@@ -474,7 +476,7 @@ impl Control {
             ..
         } = samples;
         if overflowed {
-            return Err("the client does not take what was measured".to_owned());
+            return Err("the client does not read the measurements".to_owned());
         }
         let facts = facts
             .into_iter()
@@ -508,11 +510,11 @@ impl Control {
 }
 
 fn no_thread(error: &io::Error) -> String {
-    format!("the responder has no room for another thread: {error}")
+    format!("the responder cannot start another thread: {error}")
 }
 
-/// A flow that the responder's own limit may slow down must not pass for a slow path.
-fn note_what_is_held_back(flows: &[FlowSpec], asked: &[Option<f64>], sink: &Sink) {
+/// Records that the responder's limit may slow a flow down, so that the path is not blamed.
+fn note_limits(flows: &[FlowSpec], asked: &[Option<f64>], sink: &Sink) {
     for (flow, asked) in flows.iter().zip(asked) {
         if let Some(rate_bps) = flow.pacing_rate_bps
             && *asked != flow.pacing_rate_bps

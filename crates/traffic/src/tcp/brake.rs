@@ -1,22 +1,22 @@
-//! How fast a responder takes what its clients send: no faster than its limit.
+//! The limit on how fast a responder reads what its clients send.
 //!
-//! What is not read fills the receive buffer, the window closes, and TCP itself slows the sender down.
+//! Unread data fills the receive buffer, the window closes, and TCP slows the sender down.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::clock;
 use crate::stop::Stop;
 
-/// A session that was slower than its limit may be so much ahead afterwards.
+/// How far a session may exceed its limit after having been slower.
 const AHEAD_NS: i64 = 100_000_000;
-/// So much time of the limit is read at once, so that it is even.
+/// How much of the limit's time is read at once, to keep the rate even.
 const PORTION_S: f64 = 0.005;
 /// Smallest portion: one segment.
 const SMALLEST_PORTION_BYTES: usize = 1448;
 
 /// The rate that all flows of one session share.
 ///
-/// A token bucket, kept as the time at which all that was taken is paid for: one number, without a lock.
+/// A token bucket, stored as the time at which everything read so far is paid for: one number, without a lock.
 #[derive(Debug)]
 pub struct Limit {
     rate_bps: f64,
@@ -42,7 +42,7 @@ impl Limit {
             .min(most)
     }
 
-    /// Pays for bytes that were read; whoever read them reads no more before the time that this returns.
+    /// Charges bytes that were read; returns the time before which the reader must not read again.
     fn pay(&self, bytes: usize, now_ns: i64) -> i64 {
         let cost_ns = clock::ns(bytes as f64 * 8.0 / self.rate_bps);
         let after = |paid_ns: i64| {
@@ -50,7 +50,7 @@ impl Limit {
                 .max(now_ns.saturating_sub(AHEAD_NS))
                 .saturating_add(cost_ns)
         };
-        // The closure always has an answer, so that both results hold what was there before.
+        // The closure always returns a value, so both results contain the previous one.
         let (Ok(before) | Err(before)) =
             self.paid_ns
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_ns| {
@@ -60,7 +60,7 @@ impl Limit {
     }
 }
 
-/// Holds one flow to the limit of its session.
+/// Applies the session's limit to one flow.
 #[derive(Debug)]
 pub struct Brake<'a> {
     limit: &'a Limit,
@@ -80,7 +80,7 @@ impl<'a> Brake<'a> {
         self.limit.portion_bytes(most)
     }
 
-    /// Waits until more may be read, but not beyond `end_ns` or `stop`.
+    /// Waits until more may be read, but not past `end_ns` or `stop`.
     pub fn hold(&mut self, bytes: usize, end_ns: i64, stop: &Stop) {
         let now_ns = clock::now_ns();
         let until_ns = self.limit.pay(bytes, now_ns).min(end_ns);
@@ -90,7 +90,7 @@ impl<'a> Brake<'a> {
         }
     }
 
-    /// For how long the limit kept the flow from reading, in all.
+    /// The total time for which the limit kept the flow from reading.
     pub fn waited_ns(&self) -> i64 {
         self.waited_ns
     }
@@ -137,7 +137,7 @@ mod tests {
             let limit = Limit::new(rate_bps);
             let (mut now_ns, mut bytes) = (SECOND_NS, 0);
             for (read, pause_ns) in reads {
-                // Time goes on, and the reader waits for as long as it was told the last time.
+                // Time advances, and the reader waits as long as the last call requires.
                 let until_ns = limit.pay(read, now_ns);
                 bytes += read;
                 now_ns = now_ns.max(until_ns);

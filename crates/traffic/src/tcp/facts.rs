@@ -1,4 +1,4 @@
-//! Facts of a flow's connection that are worth knowing once.
+//! Facts about a flow's connection that are recorded once.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use whydrop_sockets::own;
 use crate::sample::Sink;
 use crate::tcp::options;
 
-/// Notes what the sender's kernel really uses.
+/// Records which settings the sender's kernel uses.
 pub fn of_sender(stream: &TcpStream, flow: u32, sink: &Sink) {
     let mut facts = Vec::new();
     if let Some(name) = options::congestion_control(stream) {

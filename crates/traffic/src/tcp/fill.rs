@@ -10,16 +10,16 @@ use crate::flow::FlowSpec;
 use crate::sample::Ending;
 use crate::stop::Stop;
 
-/// Bytes handed to the kernel at once where nothing limits the rate: fewer calls for each byte.
+/// Bytes per write where no rate is set: fewer calls per byte.
 const CHUNK_BYTES: usize = 256 << 10;
-/// A flow of a fixed rate is written in portions of this time, so that it is even.
+/// A flow with a fixed rate is written in portions of this duration, to keep the rate even.
 const PORTION_S: f64 = 0.005;
 /// Smallest portion: one segment.
 const SMALLEST_PORTION_BYTES: f64 = 1448.0;
 
-/// Fills a connection as its plan says, from `start_ns` on; returns how it ended and how many bytes it wrote.
+/// Fills a connection as its plan says, from `start_ns` on; returns how it ended and how many bytes were written.
 ///
-/// A flow that ends by time leaves unsent bytes in the socket: what to do with those is the caller's business.
+/// A flow that ends by time leaves unsent bytes in the socket; the caller decides about them.
 pub fn run(stream: &TcpStream, spec: &FlowSpec, start_ns: i64, stop: &Stop) -> (Ending, u64) {
     let mut filling = Filling::new(spec, start_ns);
     let ending = match filling.run(stream, stop) {
@@ -31,7 +31,7 @@ pub fn run(stream: &TcpStream, spec: &FlowSpec, start_ns: i64, stop: &Stop) -> (
     (ending, filling.written)
 }
 
-/// The problem with a connection, and when.
+/// Describes a connection's error and when it happened.
 pub fn describe(error: &io::Error, after_ns: i64) -> String {
     let what = match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -117,7 +117,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// How long after the start a flow has been on for `on_ns` altogether.
+    /// Converts time spent in the on phases of the wave to time since the start.
     fn clock_of(&self, on_ns: i64) -> i64 {
         match self.wave_ns() {
             Some((each_ns, period_ns)) => (on_ns / each_ns)
@@ -127,7 +127,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// How long the wave is on, and its period.
+    /// Duration of the wave's on phase, and its period.
     fn wave_ns(&self) -> Option<(i64, i64)> {
         let on_ns = clock::ns(self.spec.on_s?);
         let off_ns = clock::ns(self.spec.off_s.unwrap_or(0.0));
@@ -135,7 +135,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// Bytes that no link can compress; the same for every flow of the process.
+/// Incompressible bytes, the same for every flow of the process.
 fn payload() -> &'static [u8] {
     static PAYLOAD: OnceLock<Vec<u8>> = OnceLock::new();
     PAYLOAD.get_or_init(|| {

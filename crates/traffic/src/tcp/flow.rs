@@ -1,4 +1,4 @@
-//! A TCP flow from the client's end, from its start to its end.
+//! A TCP flow at the client's end.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -13,11 +13,11 @@ use crate::tcp::options::Parting;
 use crate::tcp::receive::{self, Begins};
 use crate::tcp::{facts, fill, options};
 
-/// How long the responder may take to close after the last byte; then what is still queued is thrown away.
+/// How long the responder may take to close after the last byte, before the data still queued is discarded.
 const GRACE: Duration = Duration::from_millis(500);
-/// A close so shortly before its time is an end like any other.
+/// A close at most this long before the planned end counts as complete.
 const EARLY_NS: i64 = 500_000_000;
-/// A transfer of so many bytes ends when it has arrived, and this is as long as that is waited for.
+/// A transfer of a fixed size ends when all of it has arrived; this is the longest wait.
 const LONGEST_TRANSFER: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs a flow on its connection, in the caller's thread.
@@ -63,7 +63,7 @@ fn upload(
     Ok(ending)
 }
 
-/// Waits until everything that was written has arrived: then the responder closes.
+/// Waits until all data has arrived: the responder then closes.
 fn arrived(stream: &TcpStream, begin_ns: i64, stop: &Stop) -> Ending {
     let parting = options::linger(stream, LONGEST_TRANSFER, stop);
     if !matches!(parting, Parting::Closed) {
@@ -95,7 +95,7 @@ fn download(
     if !stop.sleep_until_ns(begin_ns) {
         return Ok(Ending::Stopped);
     }
-    // The responder begins when it hears this byte.
+    // The responder begins when it receives this byte.
     stream.write_all(&[1])?;
     let due_after_ns = spec.duration_s.map_or(i64::MAX, clock::ns);
     let end_ns = begin_ns.saturating_add(due_after_ns);
@@ -112,14 +112,14 @@ fn download(
     let received = counter.received_bytes();
     let whole = spec.payload_bytes.is_some_and(|wanted| received >= wanted);
     if !whole {
-        // What is still queued on the way down is of no more use to anybody.
+        // Download data that is still queued is no longer needed.
         options::close_abruptly(stream);
     }
     if ending != Ending::Complete || whole {
         return Ok(ending);
     }
     Ok(match spec.payload_bytes {
-        // Both limits: whichever comes first.
+        // With both limits set, the first one reached ends the flow.
         _ if ended_ns >= end_ns.saturating_sub(EARLY_NS) => Ending::Complete,
         Some(wanted) => Ending::Failed(format!("{received} of {wanted} bytes arrived")),
         None => Ending::Failed(format!(
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::flow::Kind;
 
-    /// Runs a flow towards a far end that is played by `far`.
+    /// Runs a flow towards a far end that `far` implements.
     fn ran(spec: &FlowSpec, far: impl FnOnce(TcpStream) + Send + 'static) -> Ending {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_whose_time_is_over_does_not_wait_for_bytes_that_were_never_written() {
+    fn an_upload_that_ends_by_time_does_not_wait_for_unwritten_bytes() {
         let spec = FlowSpec {
             payload_bytes: Some(u64::MAX),
             duration_s: Some(0.2),
             ..transfer(Direction::Up)
         };
-        // The far end takes nothing, and holds the connection until the flow has ended.
+        // The far end reads nothing, and keeps the connection open until the flow has ended.
         let ending = ran(&spec, |stream| {
             thread::park();
             drop(stream);

@@ -1,7 +1,7 @@
-//! One thread for each end of a session that reads all its flows' counters and sockets in time.
+//! One thread per end of a session that samples the counters and sockets of all its flows on time.
 //!
-//! The threads that send and receive only count; when to look is decided here, so that intervals are even however busy
-//! a flow is, and a flow that stalls has intervals with nothing in them.
+//! The sending and receiving threads only count. This thread decides when to sample, so intervals stay even however
+//! busy a flow is, and a stalled flow produces empty intervals.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -16,13 +16,13 @@ use crate::sample::{Interval, Sink, TcpSample};
 use crate::stop::Stop;
 use crate::udp::troubles::{self, Trouble};
 
-/// How long the thread sleeps when it has nothing to look at.
+/// How long the thread sleeps when no flow is due.
 const IDLE_NS: i64 = 10_000_000;
 const NEVER_NS: i64 = i64::MAX;
-/// More are not kept of a process that hardly ever runs.
+/// The most pauses recorded for a process that hardly ever runs.
 const MOST_PAUSES: usize = 500;
 
-/// Counts of a flow that its thread gives to its meter.
+/// The counts that a flow's thread passes to the meter.
 #[derive(Debug)]
 pub struct Counter {
     received_bytes: AtomicU64,
@@ -41,7 +41,7 @@ impl Default for Counter {
 }
 
 impl Counter {
-    /// The flow begins now.
+    /// Marks the beginning of the flow.
     pub fn begin(&self, time_ns: i64) {
         self.began_ns.store(time_ns, Ordering::Release);
     }
@@ -50,7 +50,7 @@ impl Counter {
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The flow is over; its last interval ends now.
+    /// Marks the end of the flow and of its last interval.
     pub fn end(&self, time_ns: i64) {
         self.ended_ns.store(time_ns, Ordering::Release);
     }
@@ -60,7 +60,7 @@ impl Counter {
     }
 }
 
-/// Which end of its flow is here.
+/// Which end of the flow is local.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Its `TCP_INFO` is sampled.
@@ -69,17 +69,17 @@ pub enum Side {
     Receiver,
 }
 
-/// One flow that is looked at.
+/// One flow that is sampled.
 struct Watched {
     flow: u32,
     side: Side,
     counter: Arc<Counter>,
     stream: TcpStream,
     interval_ns: i64,
-    /// The end of the last interval, and what had arrived by then.
+    /// The end of the last interval, and the bytes received by then.
     last_ns: Option<i64>,
     last_bytes: u64,
-    /// The last interval, kept back for a moment: a short rest at the end of the flow is added to it.
+    /// The last interval, kept until the next: a short remainder at the end of the flow is merged into it.
     kept: Option<Interval>,
 }
 
@@ -100,10 +100,10 @@ impl Meter {
         }
     }
 
-    /// Watches a flow from its [`Counter::begin`] to its [`Counter::end`].
+    /// Samples a flow from its [`Counter::begin`] to its [`Counter::end`].
     ///
     /// # Errors
-    /// Where the socket cannot be had a second time (too many open files).
+    /// The socket cannot be duplicated (too many open files).
     pub fn watch(
         &self,
         flow: u32,
@@ -117,7 +117,7 @@ impl Meter {
             side,
             counter: counter.clone(),
             stream: stream.try_clone()?,
-            // Whatever a plan says, time goes on between two looks.
+            // Whatever a plan says, time advances between two samples.
             interval_ns: interval_ns.clamp(1, NEVER_NS / 4),
             last_ns: None,
             last_bytes: 0,
@@ -130,7 +130,7 @@ impl Meter {
         Ok(counter)
     }
 
-    /// The times in which this process stood still while it should have looked at its flows.
+    /// The times in which this process did not run although samples were due.
     pub fn pauses(&self) -> Vec<Trouble> {
         let pauses = self.pauses.lock();
         pauses.unwrap_or_else(PoisonError::into_inner).clone()
@@ -145,10 +145,10 @@ impl Meter {
         }
     }
 
-    /// Looks at every flow when it is due, until `stop`; what is due then is written in any case.
+    /// Samples every flow when it is due, until `stop`; rows that are due then are still written.
     pub fn run(&self, stop: &Stop) {
         clock::sharpen_timers();
-        // Else it waits for its turn behind all the threads that send and receive.
+        // Without this, the thread waits behind all sending and receiving threads.
         pace::ask_for_short_slices();
         let mut looked_ns = clock::now_ns();
         loop {
@@ -173,7 +173,7 @@ impl Meter {
 }
 
 impl Watched {
-    /// Writes what is due and returns when to look again; `None` when the flow is over.
+    /// Writes what is due and returns the time of the next sample; `None` when the flow is over.
     fn look(&mut self, now_ns: i64, ending: bool, sink: &Sink) -> Option<i64> {
         let ended_ns = self.counter.ended_ns.load(Ordering::Acquire);
         let over = ended_ns != NEVER_NS || ending;
@@ -190,7 +190,8 @@ impl Watched {
         if !over && now_ns < due_ns {
             return Some(due_ns);
         }
-        // Where the thread came late by whole intervals, there is one long one: what arrived when is not known.
+        // If the thread woke whole intervals late, one long interval replaces them: the arrival times within it are
+        // unknown.
         let missed = (now_ns - due_ns).max(0) / self.interval_ns;
         self.write(last_ns, until_ns, now_ns, sink);
         self.last_ns = Some(until_ns);
@@ -217,10 +218,10 @@ impl Watched {
                 self.keep(interval, sink);
             }
             Side::Sender => {
-                // A socket that was reset has nothing more to tell.
+                // A socket that was reset has no further information.
                 if let Ok(info) = own::read(self.stream.as_fd()) {
-                    // Whether the send buffer stops a flow shows in its memory: the kernel's own clock of that does not
-                    // run while data waits to leave.
+                    // The socket's memory shows whether the send buffer limits a flow: the kernel's own timer for that
+                    // does not run while data waits to leave.
                     let row = TcpSample::of_info(&info, self.flow, now_ns)
                         .with_memory(own::memory(self.stream.as_fd()));
                     sink.with(|samples| samples.tcp.push(row));
@@ -229,8 +230,8 @@ impl Watched {
         }
     }
 
-    /// Hands over the interval before this one. A rest of less than half an interval, over which no rate could be told,
-    /// becomes a part of it.
+    /// Passes on the previous interval. A remainder of less than half an interval, too short for a rate, is merged into
+    /// it.
     fn keep(&mut self, interval: Interval, sink: &Sink) {
         let is_rest = interval.end_ns - interval.start_ns < self.interval_ns / 2;
         match &mut self.kept {
@@ -265,7 +266,8 @@ mod tests {
         )
     }
 
-    /// Looks at the only flow at each of these times, after so many bytes more; what was written at the end.
+    /// Samples the only flow at each of these times, after the given number of further bytes; returns the rows written
+    /// by the end.
     fn intervals(looks: &[(i64, u64)], ended_ns: i64) -> Vec<(i64, i64, u64)> {
         let sink = Arc::new(Sink::default());
         let meter = Meter::new(sink.clone());

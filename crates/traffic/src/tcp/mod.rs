@@ -1,4 +1,4 @@
-//! TCP flows: one end fills a connection, the other counts what arrives.
+//! TCP flows: one end fills a connection, the other counts the bytes that arrive.
 
 pub mod brake;
 pub mod facts;

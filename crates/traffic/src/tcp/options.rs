@@ -29,30 +29,30 @@ setsockopt_impl!(
     SetStruct<u64>
 );
 
-/// How often a blocked read or write looks up to see whether it shall end.
+/// How often a blocked read or write checks for a stop.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// Which end of a flow's data a socket is; congestion control and pacing are the sender's business alone.
+/// Which end of a flow's data a socket is. Congestion control and pacing apply to the sender only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Sender,
     Receiver,
 }
 
-/// How waiting for the peer's close came to an end.
+/// How waiting for the peer's close ended.
 #[derive(Debug)]
 pub enum Parting {
     Closed,
     Stopped,
-    /// The patience was at its end.
+    /// The peer did not close in time.
     Silent,
     Broken(io::Error),
 }
 
-/// Connects the data connection of a flow, with its options set before the handshake where they matter to it.
+/// Connects the data connection of a flow. Options that affect the handshake are set before it.
 ///
 /// # Errors
-/// Which option the kernel refuses and why, or the connection's own error.
+/// The option that the kernel refuses, with the reason, or the connection's own error.
 pub fn connect(
     remote: SocketAddr,
     source: &LocalEnd,
@@ -78,10 +78,10 @@ pub fn connect(
     {
         return Err(option_error(
             if wanted {
-                "explicit congestion notification was asked for and not agreed: set net.ipv4.tcp_ecn=1 here, \
+                "explicit congestion notification was requested but not negotiated: set net.ipv4.tcp_ecn=1 here, \
                  and make sure that it is not 0 at the far end"
             } else {
-                "explicit congestion notification was refused and is used all the same: set net.ipv4.tcp_ecn=2 here"
+                "explicit congestion notification was declined but is in use: set net.ipv4.tcp_ecn=2 here"
             },
             None,
         ));
@@ -92,7 +92,7 @@ pub fn connect(
 /// Sets the options of a flow on an accepted connection.
 ///
 /// # Errors
-/// Which option the kernel refuses and why.
+/// The option that the kernel refuses, with the reason.
 pub fn adopt(stream: &TcpStream, spec: &FlowSpec) -> io::Result<()> {
     let end = match spec.direction {
         Direction::Down => End::Sender,
@@ -105,13 +105,13 @@ pub fn adopt(stream: &TcpStream, spec: &FlowSpec) -> io::Result<()> {
 /// Checks that a congestion control can be used here.
 ///
 /// # Errors
-/// That it cannot, with those that can.
+/// It cannot be used; the message lists those that can.
 pub fn check_congestion_control(name: &str) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     set_congestion_control(SockRef::from(&socket), name)
 }
 
-/// The congestion control that a socket really uses.
+/// The congestion control that a socket uses.
 pub fn congestion_control(stream: &TcpStream) -> Option<String> {
     let name = SockRef::from(stream).tcp_congestion().ok()?;
     let end = name
@@ -121,9 +121,9 @@ pub fn congestion_control(stream: &TcpStream) -> Option<String> {
     String::from_utf8(name[..end].to_vec()).ok()
 }
 
-/// The kernel forgets what is still to be sent when this connection is closed, and tells the peer so (RST).
+/// Makes the kernel discard unsent data when this connection is closed, and reset the peer (RST).
 pub fn close_abruptly(stream: &TcpStream) {
-    // A socket that refuses closes in the ordinary way, which only takes longer.
+    // If the socket refuses, it closes normally, which only takes longer.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
@@ -147,10 +147,10 @@ pub fn linger(mut stream: &TcpStream, patience: Duration, stop: &Stop) -> Partin
     }
 }
 
-/// Lets blocked reads and writes end every 50 ms, so that their thread sees when it shall stop.
+/// Sets a timeout of 50 ms on reads and writes, so that their thread notices when it shall stop.
 ///
 /// # Errors
-/// Those of the socket.
+/// The errors of the socket.
 pub fn look_up_often(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK_UP))?;
     stream.set_write_timeout(Some(LOOK_UP))
@@ -195,7 +195,7 @@ fn apply(socket: SockRef<'_>, remote: IpAddr, spec: &FlowSpec, end: End) -> io::
     Ok(())
 }
 
-/// IPv4's type of service or IPv6's traffic class; both for a mapped address, which is IPv4 on an IPv6 socket.
+/// Sets IPv4's type of service or IPv6's traffic class; both for a mapped address, which is IPv4 on an IPv6 socket.
 fn set_traffic_class(socket: &SockRef<'_>, remote: IpAddr, class: u8) -> io::Result<()> {
     match remote {
         IpAddr::V4(_) => socket.set_tos_v4(u32::from(class)),

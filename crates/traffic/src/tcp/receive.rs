@@ -1,4 +1,4 @@
-//! The receiving end of a TCP flow: counts and throws away.
+//! The receiving end of a TCP flow: counts bytes and discards them.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,25 +14,26 @@ use crate::tcp::brake::Brake;
 use crate::tcp::fill::describe;
 use crate::tcp::meter::Counter;
 
-/// As much as is taken off the socket at once.
+/// The most that one read takes off the socket.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// When a flow counts as having begun.
+/// When a flow counts as begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// At this time, whether or not anything arrives.
+    /// At this time, even if no data arrives.
     At(i64),
     /// With its first byte.
     WithFirstByte,
 }
 
-/// A reset so shortly before its time is an end like any other: packets on the way are not waited for.
+/// A reset at most this long before the planned end counts as complete: packets in flight are not waited for.
 const SLACK_NS: i64 = 500_000_000;
 
 /// Receives until the peer closes, `end_ns` or `stop`.
 ///
 /// A reset is a failure unless the flow had nearly lasted for `due_after_ns` since it began. With a `brake` it reads no
-/// faster than that allows.
+/// A reset is a failure unless the flow has lasted nearly `due_after_ns`. With a `brake`, the receiver reads no faster
+/// than that allows.
 pub fn run(
     stream: &TcpStream,
     counter: &Counter,
@@ -89,8 +90,8 @@ pub fn run(
     ending
 }
 
-/// Takes bytes off the socket without copying them (`MSG_TRUNC`, tcp(7)): what they are is of no interest, and the
-/// kernel does not touch `room`.
+/// Takes bytes off the socket without copying them (`MSG_TRUNC`, tcp(7)): their contents do not matter, and the kernel
+/// does not write to `room`.
 fn discard(stream: &TcpStream, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     SockRef::from(stream).recv_with_flags(room, libc::MSG_TRUNC)
 }
@@ -161,7 +162,7 @@ mod tests {
             (ending, counter.received_bytes()),
             (Ending::Complete, 500_000)
         );
-        // 0.5 s at this rate, less what may be ahead; a busy machine takes longer.
+        // 0.5 s at this rate, less the allowed excess; a busy machine takes longer.
         assert!(clock::now_ns() - began_ns >= 390_000_000);
         assert!(brake.waited_ns() > 0);
     }

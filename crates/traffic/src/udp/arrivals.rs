@@ -1,26 +1,26 @@
-//! Which sequence numbers have arrived: told apart from duplicates, and kept for who asks.
+//! The set of sequence numbers that have arrived: detects duplicates, and lists the arrivals on request.
 
 use std::collections::VecDeque;
 
-/// One past the largest sequence number that is believed.
+/// One past the largest sequence number accepted as plausible.
 const END: u64 = 1 << 62;
 
-/// How many words below a leap may still be filled by packets that it overtook.
+/// How many words below a leap are kept for packets that it overtook.
 const KEPT_WORDS: usize = 64;
 
-/// The place of a sequence number among those that arrived before it.
+/// How a sequence number relates to those that arrived before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The highest so far.
     Ahead,
-    /// For the first time, behind a higher one.
+    /// Arrived for the first time, behind a higher one.
     Reordered,
     Duplicate,
-    /// So far behind that nothing is known of it any more: it counts for nothing.
+    /// So far behind that its state is no longer known; it is not counted.
     Forgotten,
 }
 
-/// A set of sequence numbers that forgets the lowest when it grows beyond its bounds.
+/// A set of sequence numbers of bounded size, which drops the lowest ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
     /// Bit `i` of word `j` stands for sequence `base + 64 j + i`.
@@ -63,12 +63,12 @@ impl Arrivals {
         Arrival::Ahead
     }
 
-    /// Makes `sequence` have a word, at the cost of the lowest.
+    /// Makes room for `sequence`, dropping the lowest words.
     fn make_room(&mut self, sequence: u64) {
         let words = (sequence - self.base) / 64 + 1;
         let missing = words.saturating_sub(self.words.len() as u64);
         if missing > self.max_words as u64 {
-            // A leap beyond all that could be remembered: what was is forgotten, at no cost that grows with the leap.
+            // The leap exceeds the set's capacity: everything remembered is dropped, at constant cost.
             let kept = self.max_words.min(KEPT_WORDS) as u64;
             self.words.clear();
             self.base = (sequence / 64 + 1).saturating_sub(kept) * 64;
@@ -95,21 +95,21 @@ impl Arrivals {
             Some(below) if shift > 0 => word(below) >> (64 - shift),
             _ => 0,
         };
-        // The highest bit stands for `sequence` itself.
+        // The highest bit stands for `sequence`.
         (upper | lower).reverse_bits()
     }
 
-    /// Distinct sequence numbers so far, forgotten ones too.
+    /// Distinct sequence numbers so far, including dropped ones.
     pub(crate) fn distinct(&self) -> u64 {
         self.distinct
     }
 
-    /// One past the highest sequence number: how many would have arrived, had none been lost.
+    /// One past the highest sequence number: how many would have arrived without loss.
     pub(crate) fn expected(&self) -> u64 {
         self.highest.map_or(0, |highest| highest + 1)
     }
 
-    /// The numbers that are remembered, as inclusive ranges in ascending order; the latest `most` of them.
+    /// The remembered numbers as inclusive ranges in ascending order; at most the latest `most` ranges.
     pub(crate) fn ranges(&self, most: usize) -> Vec<(u64, u64)> {
         let mut ranges: VecDeque<(u64, u64)> = VecDeque::new();
         for (number, &word) in self.words.iter().enumerate() {
@@ -164,8 +164,8 @@ mod tests {
                 let has = asked.checked_sub(behind).is_some_and(|sequence| plain.contains(&sequence));
                 prop_assert_eq!(arrivals.window(asked) >> behind & 1 == 1, has);
             }
-            let told: BTreeSet<u64> = arrivals.ranges(usize::MAX).into_iter().flat_map(|(from, to)| from..=to).collect();
-            prop_assert_eq!(&told, &plain);
+            let listed: BTreeSet<u64> = arrivals.ranges(usize::MAX).into_iter().flat_map(|(from, to)| from..=to).collect();
+            prop_assert_eq!(&listed, &plain);
             let ranges = arrivals.ranges(usize::MAX);
             prop_assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
             let few = arrivals.ranges(3);

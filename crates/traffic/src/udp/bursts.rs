@@ -1,4 +1,4 @@
-//! Arrivals of bursts: a row for each packet, also for the lost ones.
+//! Arrivals of bursts: one row for each packet, including lost ones.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,35 @@ use crate::sample::BurstPacket;
 
 use super::packet::BurstPlace;
 
-/// After such a silence, what is missing of a burst is lost.
+/// After this silence, missing packets of a burst are lost.
 const SILENCE_NS: i64 = 1_000_000_000;
-/// Rows of bursts of which nothing arrived, made up at once; more are only counted.
-const MOST_MADE_UP: u64 = 65_536;
+/// The most rows created at once for bursts that were lost completely; further ones are only counted.
+const MOST_SYNTHETIC_ROWS: u64 = 65_536;
 
-/// For so long a path may hold packets back; a burst that comes earlier than that in its flow is none.
-const HELD_BACK_NS: i64 = 30_000_000_000;
+/// The longest time for which a path may delay packets. A packet of a burst that is not due for longer than this is
+/// invalid.
+const LONGEST_PATH_DELAY_NS: i64 = 30_000_000_000;
 
-/// The receiver's book of one flow of bursts.
+/// The receiver's state of one flow of bursts.
 ///
-/// Burst `b` has the sequence numbers from `b * packets` on: senders count what they send, so nothing that a sender
-/// left out looks lost.
+/// Burst `b` has the sequence numbers from `b * packets` on. Senders number what they send, so packets that a sender
+/// omitted do not look lost.
 #[derive(Debug)]
 pub(crate) struct BurstTally {
     flow: u32,
-    /// Of each burst.
+    /// Packets in each burst.
     packets: u32,
     packet_bytes: u32,
     every_ns: i64,
-    /// How many bursts there can be.
+    /// The most bursts that the flow can have.
     most: u32,
-    /// When the flow began, in this host's clock, or so much later as its first packet was under way.
+    /// When the flow began, in this host's clock; late by the first packet's one-way delay if that packet defines it.
     began_ns: Option<i64>,
-    /// When the packets of bursts that are not yet settled were sent, as far as they arrived.
+    /// Send times of the packets that arrived, for each burst that is not settled.
     open: BTreeMap<u32, Vec<Option<i64>>>,
     /// The first burst that is not settled.
     next: u32,
-    /// A burst that began at a known time, in the sender's clock.
+    /// A burst with a known start, in the sender's clock.
     known: Option<(u32, i64)>,
     last_received_ns: i64,
     arrived: u64,
@@ -43,7 +44,7 @@ pub(crate) struct BurstTally {
 }
 
 impl BurstTally {
-    /// `most`: how many bursts the flow can have; `began_ns`: where it is not known, the first packet tells.
+    /// `most`: how many bursts the flow can have; `began_ns`: `None` if the first packet defines the beginning.
     pub(crate) fn new(
         flow: u32,
         packets: u32,
@@ -70,7 +71,7 @@ impl BurstTally {
         }
     }
 
-    /// Enters a packet; false where it cannot be one of this flow's.
+    /// Registers a packet; returns false if it cannot belong to this flow.
     pub(crate) fn arrive(
         &mut self,
         place: BurstPlace,
@@ -90,7 +91,7 @@ impl BurstTally {
             self.too_late += 1;
             return true;
         }
-        // The burst before may still be overtaken in part.
+        // Packets of the previous burst may still arrive out of order.
         self.settle_until(place.burst.saturating_sub(1), rows);
         let burst = self
             .open
@@ -117,16 +118,19 @@ impl BurstTally {
         true
     }
 
-    /// True if a burst may have been sent by now: what leaps ahead would leave rows behind of all that it leaps over.
+    /// True if a burst may have been sent by now. A packet of a later one would create rows for all bursts before it.
     fn is_due(&mut self, burst: u32, now_ns: i64) -> bool {
         let due_ns = i64::from(burst).saturating_mul(self.every_ns);
         let began_ns = *self
             .began_ns
             .get_or_insert_with(|| now_ns.saturating_sub(due_ns));
-        due_ns <= now_ns.saturating_sub(began_ns).saturating_add(HELD_BACK_NS)
+        due_ns
+            <= now_ns
+                .saturating_sub(began_ns)
+                .saturating_add(LONGEST_PATH_DELAY_NS)
     }
 
-    /// Gives out what is lost of bursts behind which there is silence.
+    /// Reports the losses of bursts that were followed by silence.
     pub(crate) fn tick(&mut self, now_ns: i64, rows: &mut Vec<BurstPacket>) {
         if let Some((&latest, _)) = self.open.last_key_value()
             && self.is_silent(now_ns, SILENCE_NS)
@@ -135,7 +139,7 @@ impl BurstTally {
         }
     }
 
-    /// Gives out everything that is lost; `sent` is how many bursts the sender says it sent.
+    /// Reports all remaining losses; `sent` is the number of bursts according to the sender.
     pub(crate) fn finish(&mut self, sent: Option<u32>, rows: &mut Vec<BurstPacket>) {
         let arrived = self
             .open
@@ -144,7 +148,7 @@ impl BurstTally {
         self.settle_until(arrived.max(sent.unwrap_or(0).min(self.most)), rows);
     }
 
-    /// True if nothing has arrived for so long.
+    /// True if no packet has arrived for this long.
     pub(crate) fn is_silent(&self, now_ns: i64, silence_ns: i64) -> bool {
         now_ns.saturating_sub(silence_ns) > self.last_received_ns
     }
@@ -157,12 +161,12 @@ impl BurstTally {
         self.duplicates
     }
 
-    /// Packets that came after their burst had been given out as lost.
+    /// Packets that arrived after their burst was reported as lost.
     pub(crate) fn too_late(&self) -> u64 {
         self.too_late
     }
 
-    /// Lost packets that got no row, because whole bursts were lost in great number.
+    /// Lost packets without a row, because too many whole bursts were lost.
     pub(crate) fn unlisted(&self) -> u64 {
         self.unlisted
     }
@@ -172,20 +176,20 @@ impl BurstTally {
     }
 
     fn settle_until(&mut self, end: u32, rows: &mut Vec<BurstPacket>) {
-        let mut made_up = 0;
+        let mut synthetic = 0;
         while self.next < end {
             let burst = self.next;
             match self.open.remove(&burst) {
                 Some(sent) => self.settle(burst, &interpolated(&sent), &sent, rows),
-                // Of what began when, nothing is known before the first packet.
-                None if made_up < MOST_MADE_UP && self.known.is_some() => {
-                    made_up += u64::from(self.packets);
+                // Before the first packet, the start of bursts is unknown.
+                None if synthetic < MOST_SYNTHETIC_ROWS && self.known.is_some() => {
+                    synthetic += u64::from(self.packets);
                     let begin_ns = self.begin_ns(burst);
                     let sent = vec![None; self.packets as usize];
                     self.settle(burst, &vec![begin_ns; self.packets as usize], &sent, rows);
                 }
                 None => {
-                    // All the bursts up to the next one that is known, at once.
+                    // All bursts up to the next one that arrived, at once.
                     let following = self.open.keys().next().copied().unwrap_or(end).min(end);
                     self.unlisted += u64::from(following - burst) * u64::from(self.packets);
                     self.next = following;
@@ -218,7 +222,7 @@ impl BurstTally {
         );
     }
 
-    /// When a burst of which nothing arrived was due, by the nearest that is known.
+    /// Estimates when a burst that was lost completely was due, from the nearest burst with a known start.
     fn begin_ns(&self, burst: u32) -> i64 {
         let (known, sent_ns) = self.known.unwrap_or((burst, 0));
         let bursts = i64::from(burst) - i64::from(known);
@@ -226,7 +230,7 @@ impl BurstTally {
     }
 }
 
-/// The times of packets that did not arrive, by those of their neighbours.
+/// Interpolates the send times of packets that did not arrive from their neighbours.
 fn interpolated(sent: &[Option<i64>]) -> Vec<i64> {
     let known: Vec<(usize, i64)> = sent
         .iter()
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_packets_are_told_after_a_silence_and_what_comes_then_is_too_late() {
+    fn lost_packets_are_reported_after_a_silence_and_later_arrivals_are_too_late() {
         let (mut tally, mut rows) = (tally(), Vec::new());
         tally.arrive(place(0, 0), 100, 0, (1000, false), &mut rows);
         tally.tick(500_000_000, &mut rows);
@@ -329,20 +333,20 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_whose_time_has_not_come_is_none_of_the_flow() {
+    fn a_burst_that_is_not_due_yet_does_not_belong_to_the_flow() {
         const SECOND_NS: i64 = 1_000_000_000;
         let mut rows = Vec::new();
         for began_ns in [None, Some(0)] {
             let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, began_ns);
             assert!(tally.arrive(place(0, 0), 100, 0, (0, false), &mut rows));
             assert!(!tally.arrive(place(40_000, 0), 100, 0, (5 * SECOND_NS, false), &mut rows));
-            // Such an outage there may be, and then all comes at once.
+            // An outage of this length is possible, and all packets then arrive at once.
             assert!(tally.arrive(place(35, 0), 100, 0, (5 * SECOND_NS, false), &mut rows));
             tally.finish(None, &mut rows);
             assert_eq!(rows.len(), 36 * 4);
             rows.clear();
         }
-        // Of a flow that is joined late, the first packet tells when it began.
+        // If counting begins in the middle of a flow, the first packet defines when the flow began.
         let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, None);
         assert!(tally.arrive(place(1000, 0), 100, 0, (0, false), &mut rows));
         assert!(!tally.arrive(place(1031, 0), 100, 0, (0, false), &mut rows));

@@ -1,9 +1,9 @@
-//! How far the far host's clock is ahead, from exchanges of stamps.
+//! The offset of the far host's clock, estimated from exchanges of timestamps.
 //!
-//! An exchange is two packets that each passed both hosts, one each way: what [`whydrop_pair::clock`] fits for the
-//! packets of two captures holds for them too. Between the lower envelopes of both directions it finds the offset and
-//! the drift, also where a queue has stood in one direction for most of the test, and a host that slept as a step.
-//! Stamps are of clocks that nobody can set ([`crate::clock`]), but time servers do slew them.
+//! An exchange is two packets, one in each direction, that both hosts timestamp. The fit that [`whydrop_pair::clock`]
+//! makes for the packets of two captures therefore applies. It finds offset and drift between the lower envelopes of
+//! both directions, even if a queue stands in one direction for most of the test, and treats a host that slept as a
+//! step. The clocks never jump ([`crate::clock`]), but time servers do slew them.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use crate::sample::Exchange;
 
 use super::exchanges::{down_ns, up_ns};
 
-/// The fastest exchanges of each window are kept. Where windows become too many, they become twice as long.
+/// The fastest exchanges of each window are kept. When windows become too many, their length doubles.
 const FIRST_WINDOW_NS: i64 = 100_000_000;
 const MOST_WINDOWS: usize = 2048;
-/// Oscillators of computers are this good without a look at the other one (IEEE 802.3 demands 100 ppm of Ethernet's):
-/// a drift that is known no better is not known.
+/// Computers' oscillators are this accurate without any comparison (IEEE 802.3 requires 100 ppm for Ethernet): a drift
+/// with a larger uncertainty counts as unknown.
 const WORST_DRIFT_ERROR_PPM: f64 = 100.0;
 
-/// Facts about the far host's clock at one time.
+/// The state of the far host's clock at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClockEstimate {
     /// In this host's clock.
     pub time_ns: i64,
-    /// How far the far clock is ahead of ours.
+    /// How far the far clock is ahead of the local one.
     pub offset_ns: i64,
-    /// The error that an asymmetric path could hide: half of the smallest round trip, where both directions were seen
-    /// at their best; and what the drift's own error makes of the way from the middle of the test to here.
+    /// The error that an asymmetric path could hide: half of the smallest round trip, if both directions were seen at
+    /// their best, plus the drift's uncertainty over the time between the middle of the test and this estimate.
     pub uncertainty_ns: i64,
-    /// How much faster the far clock runs; `None` where too little time has passed to tell.
+    /// How much faster the far clock runs; `None` if too little time has passed for an estimate.
     pub drift_ppm: Option<f64>,
 }
 
-/// Everything that exchanges told so far; its memory is bounded.
+/// The data from all exchanges so far; its memory is bounded.
 #[derive(Clone, Debug)]
 pub struct ClockFit {
     window_ns: i64,
@@ -42,7 +42,7 @@ pub struct ClockFit {
     latest_ns: i64,
 }
 
-/// Of one window, the exchange whose way up was fastest and the one whose way down was.
+/// For one window, the exchange with the smallest delay up and the one with the smallest delay down.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     up: Exchange,
@@ -60,7 +60,7 @@ impl Default for ClockFit {
 }
 
 impl ClockFit {
-    /// Adds what exchanges told, in any order. Stamps that cannot be are left out.
+    /// Adds exchanges, in any order. Impossible timestamps are skipped.
     pub fn add(&mut self, exchanges: &[Exchange]) {
         for exchange in exchanges.iter().filter(|exchange| is_possible(exchange)) {
             self.latest_ns = self.latest_ns.max(exchange.received_ns);
@@ -85,14 +85,14 @@ impl ClockFit {
             .or_insert(window);
     }
 
-    /// Estimate the clocks at the time of the latest of all exchanges so far; `None` before the first.
+    /// Estimates the clocks at the time of the latest exchange; `None` before the first.
     pub fn latest(&self) -> Option<ClockEstimate> {
         let fit = self.fit()?;
         let span = fit.intervals.last()?;
         Some(estimate(&fit, span, self.latest_ns))
     }
 
-    /// The clocks over the whole test: between two estimates the offset runs straight.
+    /// Estimates the clocks over the whole test; between two estimates the offset is linear.
     pub fn estimates(&self) -> Vec<ClockEstimate> {
         let Some(fit) = self.fit() else {
             return Vec::new();
@@ -107,8 +107,8 @@ impl ClockFit {
         estimates
     }
 
-    /// The offset at a time of this host's clock, by these estimates in order of time; beyond them the nearest one's
-    /// drift goes on.
+    /// Interpolates the offset at a time of this host's clock from estimates in order of time; outside them, the
+    /// nearest estimate's drift continues.
     pub fn offset_at(estimates: &[ClockEstimate], time_ns: i64) -> Option<i64> {
         let following = estimates.partition_point(|estimate| estimate.time_ns <= time_ns);
         let (before, after) = (following.checked_sub(1), estimates.get(following));
@@ -128,10 +128,10 @@ impl ClockFit {
         }
     }
 
-    /// The offset at a time of the far host's clock, by an offset that is known at times of ours.
+    /// Computes the offset at a time of the far host's clock from a function of local time.
     pub fn offset_at_far(far_ns: i64, offset_at: impl Fn(i64) -> Option<i64>) -> Option<i64> {
-        // Each look brings the time closer to ours, by the drift's share of what it was off: after two of them, clocks
-        // that are a day apart are known to the nanosecond.
+        // Each iteration reduces the error of the local time by the factor of the drift: after two, even clocks that
+        // are a day apart are converted to the nanosecond.
         let mut offset_ns = offset_at(far_ns)?;
         for _ in 0..2 {
             offset_ns = offset_at(far_ns.saturating_sub(offset_ns))?;
@@ -167,7 +167,7 @@ impl Window {
     }
 }
 
-/// Stamps that go forward on both hosts, in a time that somebody could live in.
+/// True if the timestamps advance on both hosts and lie in a plausible range of dates.
 fn is_possible(exchange: &Exchange) -> bool {
     let is_time = |time_ns: i64| (0..i64::MAX / 2).contains(&time_ns);
     is_time(exchange.sent_ns)
@@ -182,7 +182,7 @@ fn estimate(fit: &pair::ClockFit, span: &ClockInterval, time_ns: i64) -> ClockEs
     let uncertainty_ns = fit
         .offset_bounds_ns
         .map_or(0.0, |(low, high)| low.abs().max(high.abs()));
-    // A line whose slope is wrong fits best in its middle.
+    // A line with a wrong slope fits best in its middle.
     let middle_ns = span.start_ns / 2 + span.end_ns / 2;
     let away_ns = time_ns.saturating_sub(middle_ns).unsigned_abs() as f64;
     let uncertainty_ns = uncertainty_ns + away_ns * fit.drift_error_ppm * 1e-6;
@@ -215,23 +215,23 @@ mod tests {
         }
 
         fn exchange(&self, sent_ns: i64, up_ns: i64, down_ns: i64) -> Exchange {
-            const HELD_NS: i64 = 20_000;
+            const TURNAROUND_NS: i64 = 20_000;
             let there_ns = sent_ns + up_ns;
             Exchange {
                 sent_ns,
                 far_received_ns: self.shows(there_ns),
-                far_sent_ns: self.shows(there_ns + HELD_NS),
-                received_ns: there_ns + HELD_NS + down_ns,
+                far_sent_ns: self.shows(there_ns + TURNAROUND_NS),
+                received_ns: there_ns + TURNAROUND_NS + down_ns,
             }
         }
 
-        /// How far the clock is ahead of ours at this time of ours.
+        /// The clock's offset at this local time.
         fn offset_ns(&self, time_ns: i64) -> i64 {
             self.shows(time_ns) - time_ns
         }
     }
 
-    /// Jitter with a long tail, from a number that need not be random.
+    /// Long-tailed jitter, computed from a number that need not be random.
     fn jitter_ns(number: i64, scale_ns: f64) -> i64 {
         let uniform = (number as f64 * 0.754_877_666_246_692_8).fract();
         (-(1.0 - uniform).ln() * scale_ns) as i64
@@ -246,7 +246,7 @@ mod tests {
         let mut fit = ClockFit::default();
         for number in 0..3000_i64 {
             let sent_ns = START_NS + number * 20_000_000;
-            // 60 s; for 50 of them, up to 400 ms of queue on the way up
+            // 60 s; for 50 s of them, up to 400 ms of queueing delay towards the far host
             let is_loaded = (250..2750).contains(&number);
             let queue_ns = if is_loaded {
                 100_000_000 + number % 300 * 1_000_000
@@ -360,7 +360,7 @@ mod tests {
         fn over_the_whole_test_no_offset_is_wrong_by_more_than_is_said(
             ahead_ns in -86_400_000_000_000_i64..86_400_000_000_000,
             drift_ppm in -100.0_f64..100.0,
-            ways_ns in (100_000_i64..50_000_000, 100_000_i64..50_000_000),
+            delays_ns in (100_000_i64..50_000_000, 100_000_i64..50_000_000),
             jitter_ns_scale in 1e3_f64..1e6,
             seconds in 2_i64..120,
         ) {
@@ -371,8 +371,8 @@ mod tests {
                 let sent_ns = START_NS + number * 20_000_000;
                 fit.add(&[far.exchange(
                     sent_ns,
-                    ways_ns.0 + jitter_ns(number, jitter_ns_scale),
-                    ways_ns.1 + jitter_ns(number + 7, jitter_ns_scale),
+                    delays_ns.0 + jitter_ns(number, jitter_ns_scale),
+                    delays_ns.1 + jitter_ns(number + 7, jitter_ns_scale),
                 )]);
             }
             let estimates = fit.estimates();

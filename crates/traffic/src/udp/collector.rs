@@ -1,4 +1,4 @@
-//! The receiver's side of one stream or flow of bursts: the same at both ends.
+//! The receiver of one stream or flow of bursts: the same code at both ends.
 
 use crate::flow::{FlowSpec, Kind};
 use crate::sample::{BurstPacket, Interval, Sink};
@@ -11,15 +11,15 @@ use super::schedule::Schedule;
 use super::socket::Datagram;
 use super::tally::{StreamPacket, Tally};
 
-/// So many rows do not wait for the next tick.
+/// This many rows are passed on before the next tick.
 const MANY: usize = 4096;
-/// While a burst arrives nothing is said of it, up to so many rows: the acknowledgments of what is said would share the path
-/// with the rest of it, and take places in the queue that it shall fill.
+/// While a burst arrives, up to this many rows are kept back: the acknowledgments of reports would share the path with
+/// the rest of the burst, and take space in the queue that it shall fill.
 const MANY_OF_BURSTS: usize = 32_768;
-/// Behind so long a silence a burst is over.
+/// After this silence a burst is over.
 const BURST_SILENCE_NS: i64 = 50_000_000;
 
-/// Counts what arrives of one flow and hands it on.
+/// Counts the packets of one flow and passes rows on.
 #[derive(Debug)]
 pub(crate) struct Collector {
     flow: u32,
@@ -27,9 +27,9 @@ pub(crate) struct Collector {
     intervals: Vec<Interval>,
     packets: Vec<BurstPacket>,
     marks: Marks,
-    /// How many packets there can be.
+    /// The most packets that the flow can have.
     planned: u64,
-    /// Packets and bursts that the sender says it sent.
+    /// Packets and bursts sent, according to the sender.
     end: Option<(u64, u32)>,
     is_finished: bool,
 }
@@ -76,7 +76,7 @@ impl Collector {
         }
     }
 
-    /// Counts one packet; false where it is none of this flow's.
+    /// Counts one packet; returns false if it does not belong to this flow.
     pub(crate) fn arrive(&mut self, packet: &Packet, datagram: &Datagram) -> bool {
         if self.is_finished || packet.sequence >= self.planned {
             return false;
@@ -113,12 +113,12 @@ impl Collector {
         is_ours
     }
 
-    /// The sender says how many packets and bursts there were.
-    pub(crate) fn told_end(&mut self, packets: u64, bursts: u32) {
+    /// Registers how many packets and bursts the sender sent.
+    pub(crate) fn announce_end(&mut self, packets: u64, bursts: u32) {
         self.end = Some((packets.min(self.planned), bursts));
     }
 
-    /// Hands on rows that have become many since the last tick: the sink's bound is what limits them.
+    /// Passes on rows that accumulated since the last tick; the sink limits their memory.
     pub(crate) fn relieve(&mut self, sink: &Sink) {
         if self.packets.len() >= MANY_OF_BURSTS || self.intervals.len() >= MANY {
             self.hand_on(sink);
@@ -129,7 +129,7 @@ impl Collector {
         self.is_finished
     }
 
-    /// Hands on what is settled.
+    /// Passes on settled rows.
     pub(crate) fn tick(&mut self, now_ns: i64, sink: &Sink) {
         if self.is_finished {
             return;
@@ -147,9 +147,10 @@ impl Collector {
         self.hand_on(sink);
     }
 
-    /// Settles and hands on everything, with facts whose keys end with the direction; later packets do not count.
+    /// Settles and passes on everything, and records facts, with keys that end with the direction; later packets are
+    /// not counted.
     ///
-    /// `end_ns` is when the flow was over; what arrived behind it makes it later.
+    /// `end_ns` is when the flow was over; a later arrival extends it.
     pub(crate) fn finish(&mut self, end_ns: i64, direction: &'static str, sink: &Sink) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -164,7 +165,7 @@ impl Collector {
             }
         }
         self.hand_on(sink);
-        self.tell(direction, sink);
+        self.record_facts(direction, sink);
     }
 
     /// Distinct packets that arrived.
@@ -185,9 +186,9 @@ impl Collector {
         });
     }
 
-    fn tell(&self, direction: &'static str, sink: &Sink) {
+    fn record_facts(&self, direction: &'static str, sink: &Sink) {
         let is_up = direction == "up";
-        let mut told = vec![("packets_received", self.packets().to_string())];
+        let mut facts = vec![("packets_received", self.packets().to_string())];
         let dscp_key = if is_up {
             "dscp_received_up"
         } else {
@@ -198,24 +199,24 @@ impl Collector {
         } else {
             "ecn_received_down"
         };
-        told.extend(self.marks.dscp().map(|dscp| (dscp_key, dscp)));
-        told.extend(self.marks.ecn().map(|ecn| (ecn_key, ecn)));
+        facts.extend(self.marks.dscp().map(|dscp| (dscp_key, dscp)));
+        facts.extend(self.marks.ecn().map(|ecn| (ecn_key, ecn)));
         let duplicates = match &self.book {
             Book::Stream(tally) => tally.duplicates(),
             Book::Bursts(tally) => tally.duplicates(),
         };
         if duplicates > 0 {
-            told.push(("duplicates", duplicates.to_string()));
+            facts.push(("duplicates", duplicates.to_string()));
         }
         if let Book::Bursts(tally) = &self.book {
             if tally.too_late() > 0 {
-                told.push(("packets_too_late", tally.too_late().to_string()));
+                facts.push(("packets_too_late", tally.too_late().to_string()));
             }
             if tally.unlisted() > 0 {
-                told.push(("lost_packets_without_rows", tally.unlisted().to_string()));
+                facts.push(("lost_packets_without_rows", tally.unlisted().to_string()));
             }
         }
-        facts::tell(self.flow, told, sink);
+        facts::record(self.flow, facts, sink);
     }
 }
 

@@ -1,9 +1,8 @@
-//! When packets left this host: the kernel's stamps as it hands them to the interface, behind its own queues.
+//! Departure times of packets: the kernel timestamps them as it hands them to the interface, after its own queues.
 //!
-//! What an application stamps is when it sent a packet; the packet then waits in the queue of its own host for as long as
-//! the line is busy. The kernel stamps it as it goes (Linux, Documentation/networking/timestamping.rst) and gives it back
-//! over the socket's error queue, headers and all: the packet itself says which one it is, also where several flows share
-//! the socket.
+//! An application's timestamp is when it sent a packet; the packet then waits in the host's own queue while the line is
+//! busy. The kernel timestamps the departure (Linux, Documentation/networking/timestamping.rst) and returns the packet
+//! with its headers over the socket's error queue. Its contents identify it, even if several flows share the socket.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
@@ -21,10 +20,10 @@ use crate::sample::{Departure, Sink};
 use super::packet::{Body, HEADER_BYTES, Key, Packet};
 use super::transmit::Course;
 
-/// Of Ethernet with two VLAN tags, of IPv6 and of UDP: what may stand before our own header.
+/// The longest headers before whydrop's own: Ethernet with two VLAN tags, IPv6 and UDP.
 const MOST_BEFORE_BYTES: usize = 22 + 40 + 8;
 
-/// The stamps of one flow's packets, as long as it sends.
+/// Departure timestamps of one flow's packets while it sends.
 pub(super) struct Departing<'a> {
     flow: u32,
     token: u64,
@@ -35,7 +34,7 @@ pub(super) struct Departing<'a> {
 }
 
 impl<'a> Departing<'a> {
-    /// Asks for stamps. Where the kernel or the interface gives none there are no rows, and nothing else changes.
+    /// Requests timestamps. If the kernel or the interface provides none, there are no rows, and nothing else changes.
     pub(super) fn of(course: &Course<'a>) -> Departing<'a> {
         let stamps = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
@@ -50,14 +49,14 @@ impl<'a> Departing<'a> {
         }
     }
 
-    /// Takes what the kernel has stamped since the last call.
+    /// Reads the departures that the kernel has timestamped since the last call.
     pub(super) fn take(&mut self) {
         while let Some(departure) = self.next() {
             self.rows.extend(departure);
         }
     }
 
-    /// The next stamp; within it `None` for what is none of this flow.
+    /// Reads the next timestamp; the inner value is `None` for a packet of another flow.
     fn next(&self) -> Option<Option<Departure>> {
         let mut bytes = [0; MOST_BEFORE_BYTES + HEADER_BYTES];
         let mut room = cmsg_space!([libc::timespec; 3], [u8; 128]);
@@ -90,7 +89,7 @@ impl<'a> Departing<'a> {
         )
     }
 
-    /// The number of a packet of this flow, from the packet with its headers.
+    /// Parses the sequence number of a packet of this flow from the packet with its headers.
     fn sequence(&self, bytes: &[u8]) -> Option<u64> {
         let places = 0..bytes.len().saturating_sub(HEADER_BYTES - 1);
         let mut packets = places.filter_map(|place| Packet::open(&bytes[place..], self.key).ok());
@@ -99,7 +98,7 @@ impl<'a> Departing<'a> {
         (is_ours && matches!(packet.body, Body::Burst(_))).then_some(packet.sequence)
     }
 
-    /// Hands on what was taken. Not while a burst is sent: on the way down what is said would share the path with it.
+    /// Passes on the departures. Not while a burst is being sent: the responder's reports would share its path.
     pub(super) fn hand_on(&mut self) {
         if !self.rows.is_empty() {
             self.sink
@@ -109,7 +108,7 @@ impl<'a> Departing<'a> {
 }
 
 impl Drop for Departing<'_> {
-    /// Stamps that nobody takes any more would fill the room of what the socket receives.
+    /// Timestamps that are no longer read would fill the socket's receive buffer.
     fn drop(&mut self) {
         let _ = setsockopt(
             self.socket,

@@ -17,17 +17,17 @@ use super::socket::{self, Inbox};
 use super::transmit::Refusals;
 use super::words::{ended, explained, may_pass};
 
-/// How long the responder is asked for the flow before it is given up.
+/// How long to request the flow from the responder before giving up.
 const ASKING_NS: i64 = 5_000_000_000;
-/// From one keepalive to the next; the responder gives up after five times that.
+/// The time between keepalives; the responder gives up after five times that.
 const KEEPALIVE_NS: i64 = 1_000_000_000;
-/// Behind the planned end, the flow's last packets and its `finish` are waited for.
+/// How long after the planned end to wait for the last packets and the `finish`.
 const LINGER_NS: i64 = 5_000_000_000;
-/// Behind the `finish`, packets that it overtook are waited for.
+/// How long after the `finish` to wait for packets that it overtook.
 const OVERTAKEN_NS: i64 = 100_000_000;
-/// A flow that may last for ever is over after such a silence.
+/// A flow without a planned end is over after this silence.
 const SILENCE_NS: i64 = 10_000_000_000;
-/// The time after the end for which packets that still come, out of a deep queue, are waited for.
+/// How long after the end to wait for packets that still arrive from a deep queue.
 const STRAGGLING_NS: i64 = 1_000_000_000;
 const READ_TIMEOUT: Duration = Duration::from_millis(10);
 const INBOX: usize = 64;
@@ -45,8 +45,8 @@ fn download(
     sink: &Sink,
 ) -> Result<(), String> {
     let schedule = Schedule::of(spec)?;
-    let whom = link.remote.to_string();
-    let say = |error: io::Error| explained(&error, &whom);
+    let peer = link.remote.to_string();
+    let say = |error: io::Error| explained(&error, &peer);
     let key = Key::new(&link.key);
     let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     if let Some(bytes) = spec.receive_buffer_bytes {
@@ -61,7 +61,7 @@ fn download(
     let start_ns = start_ns.saturating_add(clock::ns(spec.start_s));
     let until_ns = clock::now_ns() + ASKING_NS;
     let mut inbox = Inbox::new(INBOX, schedule.packet_bytes.max(HEADER_BYTES));
-    let Some(nonce) = challenge(&end, &mut inbox, until_ns, stop, &whom)? else {
+    let Some(nonce) = challenge(&end, &mut inbox, until_ns, stop, &peer)? else {
         return Ok(());
     };
     let mut reception = Reception {
@@ -71,16 +71,16 @@ fn download(
         proofs: 1,
         collector: Collector::new(spec, &schedule, Some(start_ns)),
         inbox,
-        heard_ns: clock::now_ns().max(start_ns),
+        last_arrival_ns: clock::now_ns().max(start_ns),
     };
-    if reception.agree(until_ns, stop, &whom)?.is_none() {
+    if reception.agree(until_ns, stop, &peer)?.is_none() {
         return Ok(());
     }
     let result = reception.receive(&schedule, stop, sink).map_err(say);
     let lost_by_host = reception.inbox.dropped();
     let arrived = reception.collector.packets();
     let now_ns = clock::now_ns();
-    // Waiting for the sender's last word is no part of the flow; a silence before it is.
+    // Waiting for the sender's `finish` does not count as part of the flow; a silence before it does.
     let end_ns = match (&result, schedule.duration_ns()) {
         (Ok(true), Some(duration_ns)) => start_ns.saturating_add(duration_ns).min(now_ns),
         (Ok(true), None) => i64::MIN,
@@ -88,7 +88,7 @@ fn download(
     };
     reception.collector.finish(end_ns, "down", sink);
     if lost_by_host > 0 {
-        facts::tell(
+        facts::record(
             spec.flow,
             [("packets_lost_in_receive_buffer", lost_by_host.to_string())],
             sink,
@@ -100,25 +100,25 @@ fn download(
     }
     if arrived == 0 {
         return Err(format!(
-            "{whom}: the responder agreed to send, but nothing arrived: a firewall on the way, or packets too large for \
+            "{peer}: the responder agreed to send, but no packet arrived: a firewall blocks them, or they are too large for \
              the path"
         ));
     }
     if !is_confirmed {
         return Err(format!(
-            "{whom}: the flow fell silent before its end: the responder or the path is gone"
+            "{peer}: packets stopped arriving before the flow's end: the responder or the path failed"
         ));
     }
     Ok(())
 }
 
-/// Asks for the flow and gets the nonce that proves this end's address; `None` where it is no longer wanted.
+/// Requests the flow and receives the nonce that proves this end's address; `None` if the flow is no longer wanted.
 fn challenge(
     end: &End,
     inbox: &mut Inbox,
     until_ns: i64,
     stop: &Stop,
-    whom: &str,
+    peer: &str,
 ) -> Result<Option<Nonce>, String> {
     let answer = end.ask(
         inbox,
@@ -131,20 +131,20 @@ fn challenge(
             _ => None,
         },
     );
-    granted(answer, stop, whom)
+    granted(answer, stop, peer)
 }
 
-/// The answer to a request; `None` where it is no longer wanted.
+/// Interprets the answer to a request; `None` if the flow is no longer wanted.
 fn granted<T>(
     answer: io::Result<Option<Result<T, Refusal>>>,
     stop: &Stop,
-    whom: &str,
+    peer: &str,
 ) -> Result<Option<T>, String> {
-    match answer.map_err(|error| explained(&error, whom))? {
+    match answer.map_err(|error| explained(&error, peer))? {
         Some(Ok(granted)) => Ok(Some(granted)),
-        Some(Err(refusal)) => Err(refused(refusal, whom)),
+        Some(Err(refusal)) => Err(refused(refusal, peer)),
         None if stop.is_set() => Ok(None),
-        None => Err(silent(whom)),
+        None => Err(silent(peer)),
     }
 }
 
@@ -155,25 +155,25 @@ fn proof(nonce: Nonce, start_ns: i64) -> Body {
     }
 }
 
-fn silent(whom: &str) -> String {
+fn silent(peer: &str) -> String {
     format!(
-        "{whom}: no answer over UDP for {} s: does a firewall let this UDP port through, in both directions?",
+        "{peer}: no answer over UDP for {} s: does a firewall let this UDP port through, in both directions?",
         ASKING_NS / 1_000_000_000
     )
 }
 
-fn refused(refusal: Refusal, whom: &str) -> String {
+fn refused(refusal: Refusal, peer: &str) -> String {
     match refusal {
         Refusal::Rate(allowed) => format!(
-            "{whom}: the responder sends at most {allowed} bit/s for one session: ask for less, or start it with a \
+            "{peer}: the responder sends at most {allowed} bit/s for one session: request less, or start it with a \
              higher limit"
         ),
         Refusal::PacketSize(allowed) => format!(
-            "{whom}: the responder sends packets of at most {allowed} bytes: ask for smaller ones, or start it with a \
+            "{peer}: the responder sends packets of at most {allowed} bytes: request smaller ones, or start it with a \
              higher limit"
         ),
         Refusal::NoSuchFlow => {
-            format!("{whom}: the responder knows no such flow to send: is it of the same version?")
+            format!("{peer}: the responder does not know this flow: is it of the same version?")
         }
     }
 }
@@ -185,12 +185,12 @@ struct Reception<'a> {
     proofs: u64,
     collector: Collector,
     inbox: Inbox,
-    heard_ns: i64,
+    last_arrival_ns: i64,
 }
 
 impl Reception<'_> {
-    /// Proves this end's address; `None` where it is no longer wanted.
-    fn agree(&mut self, until_ns: i64, stop: &Stop, whom: &str) -> Result<Option<()>, String> {
+    /// Proves this end's address; `None` if the flow is no longer wanted.
+    fn agree(&mut self, until_ns: i64, stop: &Stop, peer: &str) -> Result<Option<()>, String> {
         let (nonce, start_ns, collector) = (self.nonce, self.start_ns, &mut self.collector);
         let answer = self.end.ask(
             &mut self.inbox,
@@ -199,7 +199,7 @@ impl Reception<'_> {
             &|| (0, proof(nonce, start_ns)),
             &mut |packet, datagram| match packet.body {
                 Body::Accepted => Some(Ok(())),
-                // A flow whose time has come may be faster than the answer.
+                // The first packets of a flow that is already due may arrive before the answer.
                 Body::Stream | Body::Burst(_) => {
                     collector.arrive(packet, datagram);
                     Some(Ok(()))
@@ -208,10 +208,10 @@ impl Reception<'_> {
                 _ => None,
             },
         );
-        granted(answer, stop, whom)
+        granted(answer, stop, peer)
     }
 
-    /// Receives until the flow is over; true where its sender said so.
+    /// Receives until the flow is over; true if its sender announced the end.
     fn receive(&mut self, schedule: &Schedule, stop: &Stop, sink: &Sink) -> io::Result<bool> {
         let end_ns = schedule.duration_ns().map_or(i64::MAX, |duration_ns| {
             self.start_ns.saturating_add(duration_ns)
@@ -232,7 +232,7 @@ impl Reception<'_> {
             }
             match self.inbox.receive(self.end.socket, true) {
                 Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
-                    if refusals.hear(clock::now_ns()) {
+                    if refusals.register(clock::now_ns()) {
                         return Err(error);
                     }
                 }
@@ -257,16 +257,16 @@ impl Reception<'_> {
         }
     }
 
-    /// Nothing more is to be expected, though the sender did not say so.
+    /// True if no more packets are expected although the sender did not announce the end.
     fn is_over(&self, now_ns: i64, end_ns: i64) -> bool {
-        let quiet_ns = now_ns.saturating_sub(self.heard_ns);
+        let quiet_ns = now_ns.saturating_sub(self.last_arrival_ns);
         match end_ns {
             i64::MAX => quiet_ns > SILENCE_NS,
             end_ns => now_ns.saturating_sub(LINGER_NS) >= end_ns && quiet_ns > STRAGGLING_NS,
         }
     }
 
-    /// Counts what has arrived; the flow's end, where it was told.
+    /// Counts the datagrams that have arrived; returns the sender's `finish`, if there was one.
     fn take(&mut self) -> Option<Packet> {
         let mut finish = None;
         for datagram in self.inbox.datagrams() {
@@ -275,11 +275,11 @@ impl Reception<'_> {
             };
             match packet.body {
                 Body::Stream | Body::Burst(_) => {
-                    self.heard_ns = datagram.received_ns;
+                    self.last_arrival_ns = datagram.received_ns;
                     self.collector.arrive(&packet, &datagram);
                 }
                 Body::Finish { bursts } => {
-                    self.collector.told_end(packet.sequence, bursts);
+                    self.collector.announce_end(packet.sequence, bursts);
                     finish = Some(packet);
                 }
                 _ => {}
@@ -288,7 +288,8 @@ impl Reception<'_> {
         finish
     }
 
-    /// Confirms the end, more than once: what is lost would be asked for again when nobody listens any more.
+    /// Confirms the end several times: if the confirmation is lost, the sender repeats its request when this end no
+    /// longer listens.
     fn confirm(&mut self, finish: &Packet) -> io::Result<()> {
         let Body::Finish { bursts } = finish.body else {
             return Ok(());

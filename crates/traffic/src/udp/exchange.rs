@@ -1,4 +1,4 @@
-//! Requests that are repeated until they are answered: how a flow's ends agree on its beginning and its end.
+//! Requests that are repeated until they are answered: how both ends agree on a flow's beginning and end.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::packet::{Body, HEADER_BYTES, Key, Packet};
 use super::socket::{Datagram, Envelope, Inbox, send};
 use super::transmit::Refusals;
 
-/// From one try to the next.
+/// The time between attempts.
 const AGAIN_NS: i64 = 200_000_000;
 
 /// One end of a flow, at the client.
@@ -24,14 +24,14 @@ pub(crate) struct End<'a> {
 }
 
 impl End<'_> {
-    /// A packet of this flow from the far end; `None` for anything else.
+    /// Authenticates a packet of this flow from the far end; `None` for any other datagram.
     pub(crate) fn open(&self, datagram: &Datagram) -> Option<Packet> {
         Packet::open(datagram.bytes, self.key)
             .ok()
             .filter(|packet| packet.token == self.link.token && packet.flow == self.flow)
     }
 
-    /// Sends one small packet; errors that may pass are as good as its loss.
+    /// Sends one small packet; transient errors are treated like its loss.
     pub(crate) fn send(&self, sequence: u64, body: Body) -> io::Result<()> {
         let packet = Packet {
             flow: self.flow,
@@ -46,9 +46,9 @@ impl End<'_> {
         }
     }
 
-    /// Sends what `request` makes, for each try anew, until `is_answer` takes something of what comes back.
+    /// Sends what `request` produces, once for each attempt, until `is_answer` accepts a reply.
     ///
-    /// `Ok(None)`: nothing came by `until_ns`, or it is no longer wanted.
+    /// `Ok(None)`: no answer arrived by `until_ns`, or it is no longer wanted.
     pub(crate) fn ask<T>(
         &self,
         inbox: &mut Inbox,
@@ -71,7 +71,7 @@ impl End<'_> {
             }
             match inbox.receive(self.socket, true) {
                 Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
-                    if refusals.hear(clock::now_ns()) {
+                    if refusals.register(clock::now_ns()) {
                         return Err(error);
                     }
                 }
@@ -79,7 +79,7 @@ impl End<'_> {
                 Err(error) => return Err(error),
                 Ok(_) => {}
             }
-            // All of them are looked at: what came together with the answer is not asked for again.
+            // All datagrams are examined: those that arrived with the answer will not be repeated.
             let mut answers = inbox.datagrams().filter_map(|datagram| {
                 let packet = self.open(&datagram)?;
                 is_answer(&packet, &datagram)
@@ -94,7 +94,7 @@ impl End<'_> {
     }
 }
 
-/// Room for one small packet more than is ever expected.
+/// An inbox with room for one small packet more than is ever expected.
 pub(crate) fn small_inbox() -> Inbox {
     Inbox::new(8, HEADER_BYTES)
 }

@@ -1,11 +1,11 @@
-//! Of the exchanges of stamps, those that tell most of the clocks.
+//! Selection of the exchanges of timestamps that determine the clocks best.
 
 use crate::sample::Exchange;
 
 const WINDOW_NS: i64 = 100_000_000;
 
-/// Keeps of each 100 ms the exchange whose way up was fastest and the one whose way down was, as the clocks show it:
-/// the clocks run between the lower envelopes of both directions, and nothing else is needed for them.
+/// Keeps, for each 100 ms, the exchange with the smallest apparent delay up and the one with the smallest apparent
+/// delay down. The clock fit uses only the lower envelopes of both directions, so no others are needed.
 #[derive(Clone, Debug)]
 pub(crate) struct Thinning {
     window_ns: i64,
@@ -52,7 +52,7 @@ impl Thinning {
         }
     }
 
-    /// Take the exchanges kept of the windows that are over at this time.
+    /// Returns the exchanges kept for the windows that are over at this time.
     pub(crate) fn take(&mut self, now_ns: i64) -> Vec<Exchange> {
         if now_ns.div_euclid(self.window_ns) > self.window {
             self.close();
@@ -67,12 +67,12 @@ impl Thinning {
     }
 }
 
-/// The way up as the clocks show it: with the far clock's offset in it.
+/// The apparent one-way delay up, which includes the far clock's offset.
 pub(crate) fn up_ns(exchange: &Exchange) -> i128 {
     i128::from(exchange.far_received_ns) - i128::from(exchange.sent_ns)
 }
 
-/// The way down: with the offset taken from it.
+/// The apparent one-way delay down, from which the offset is subtracted.
 pub(crate) fn down_ns(exchange: &Exchange) -> i128 {
     i128::from(exchange.received_ns) - i128::from(exchange.far_sent_ns)
 }

@@ -1,9 +1,9 @@
-//! Facts: what is told once of a flow.
+//! Facts: values recorded once for a flow.
 
 use crate::sample::Sink;
 
-/// Tells facts, each a key and a value, of a flow.
-pub(crate) fn tell(
+/// Records facts of a flow, each a key and a value.
+pub(crate) fn record(
     flow: u32,
     facts: impl IntoIterator<Item = (&'static str, String)>,
     sink: &Sink,

@@ -1,5 +1,5 @@
-//! Probes at even intervals, of whatever protocol: one thread or several send by absolute deadlines, the caller's receives
-//! and keeps the book.
+//! Probes at even intervals, for any protocol: one or more threads send by absolute deadlines, and the caller's thread
+//! receives and tracks them.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,15 +25,15 @@ pub(crate) const DEFAULT_TIMEOUT_S: f64 = 3.0;
 /// At the end, answers are waited for as long as this many of the longest round trip, and this long at least.
 const LAST_ROUND_TRIPS: i64 = 3;
 ///
-/// In tests, what was held up by a busy machine is not lost.
+/// In tests, delays of a busy machine must not count as losses.
 const LAST_WAIT_NS: i64 = if cfg!(test) {
     4_000_000_000
 } else {
     1_000_000_000
 };
-/// A probe that is this much overdue is better not sent: it would stand in a burst of its like.
+/// A probe that is this late is better not sent: it would form a burst with the next ones.
 ///
-/// A machine that is busy with other things must not fail the tests, which need every probe.
+/// In tests every probe is needed, however busy the machine is.
 pub(crate) const MOST_OVERDUE_NS: i64 = if cfg!(test) {
     60_000_000_000
 } else {
@@ -41,30 +41,30 @@ pub(crate) const MOST_OVERDUE_NS: i64 = if cfg!(test) {
 };
 const SETTLING_NS: i64 = 100_000_000;
 const INBOX: usize = 32;
-/// Threads that wait for each deadline beside the first, each on a processor of its own: on a busy host all must be kept
-/// waiting for a probe to be late.
+/// Additional threads that wait for each deadline, each on its own processor: a probe is late only if a busy host
+/// delays all of them.
 const RIVALS: usize = 2;
 
 /// A flow of probes.
 pub(crate) struct Probing<'a> {
     pub flow: u32,
     pub schedule: &'a Schedule,
-    /// Of the flow, without its phase.
+    /// The start of the flow, without its phase.
     pub start_ns: i64,
     /// With a short read timeout.
     pub socket: &'a Socket,
-    /// The longest delay: a packet later than this, and than the next one's time, is not sent.
+    /// The longest delay: a packet later than this, and than the next packet's time, is not sent.
     pub most_overdue_ns: i64,
-    /// Of the longest answer.
+    /// The size of the longest answer.
     pub answer_bytes: usize,
     pub stop: &'a Stop,
     pub sink: &'a Sink,
 }
 
 impl Probing<'_> {
-    /// Sends all probes and receives until nothing more is to be expected; `take` enters what arrives.
+    /// Sends all probes and receives until no more answers are expected; `take` registers arrivals.
     ///
-    /// An error means that it makes no sense to go on; the book is kept all the same.
+    /// An error means that continuing makes no sense; the probes so far are recorded even then.
     pub(crate) fn run(
         &self,
         book: &mut Book,
@@ -73,10 +73,10 @@ impl Probing<'_> {
     ) -> io::Result<()> {
         let is_over = AtomicBool::new(false);
         let goes_on = &|| !self.stop.is_set() && !is_over.load(Ordering::Relaxed);
-        let (tell, told) = mpsc::channel();
-        let turns = Turns::new(emitter, tell, self.first_due_ns(), self.overdue_ns());
+        let (reports, messages) = mpsc::channel();
+        let turns = Turns::new(emitter, reports, self.first_due_ns(), self.overdue_ns());
         let result = std::thread::scope(|scope| {
-            // Moved in: its end is the end of what it tells.
+            // Moved into the thread: when it ends, so does the channel.
             let sender = scope.spawn(move || {
                 let granted = pace::prioritise();
                 let rivals = match granted.wakes_at_once {
@@ -86,10 +86,10 @@ impl Probing<'_> {
                 turns.send_all(self.schedule, &rivals, goes_on);
                 granted.words
             });
-            let result = self.receive(book, &told, take);
+            let result = self.receive(book, &messages, take);
             is_over.store(true, Ordering::Relaxed);
             if let Ok(scheduling) = sender.join() {
-                facts::tell(
+                facts::record(
                     self.flow,
                     [("timer_scheduling", scheduling.to_owned())],
                     self.sink,
@@ -97,7 +97,7 @@ impl Probing<'_> {
             }
             result
         });
-        book.hear(&told);
+        book.receive_messages(&messages);
         result
     }
 
@@ -113,14 +113,14 @@ impl Probing<'_> {
     fn receive(
         &self,
         book: &mut Book,
-        told: &Receiver<Sent>,
+        messages: &Receiver<Sent>,
         take: &mut dyn FnMut(&Datagram, &mut Book),
     ) -> io::Result<()> {
         let mut inbox = Inbox::new(INBOX, self.answer_bytes);
         let mut sent_all_ns = None;
         loop {
             let error = inbox.receive(self.socket, true).err();
-            if book.hear(told) {
+            if book.receive_messages(messages) {
                 sent_all_ns.get_or_insert_with(clock::now_ns);
             }
             for datagram in inbox.datagrams() {
@@ -130,7 +130,7 @@ impl Probing<'_> {
             book.settle(now_ns, self.sink);
             if let Some(error) = error {
                 let is_refusal = error.raw_os_error() == Some(libc::ECONNREFUSED);
-                if !may_pass(&error) || is_refusal && book.refusals.hear(now_ns) {
+                if !may_pass(&error) || is_refusal && book.refusals.register(now_ns) {
                     return Err(error);
                 }
             }
@@ -141,19 +141,20 @@ impl Probing<'_> {
     }
 }
 
-/// The time of a flow's probes within the interval, so that flows of one interval do not all wake one processor at once,
-/// nor queue behind one another: the fractions of multiples of the golden ratio lie far apart, however many there are.
+/// The phase of a flow's probes within the interval. It keeps flows with one interval from waking the same processor at
+/// once and from queueing behind one another: multiples of the golden ratio have well-spread fractions, however many
+/// there are.
 fn phase_ns(flow: u32, every_ns: f64) -> i64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     ((f64::from(flow) * GOLDEN).fract() * every_ns) as i64
 }
 
-/// The receiving side's book: the ledger of probes, exchanges of stamps, and errors.
+/// The receiver's state: the ledger of probes, exchanges of timestamps, and errors.
 pub(crate) struct Book {
     flow: u32,
     ledger: Ledger,
     thinning: Thinning,
-    /// Why the first of those that could not be sent was not.
+    /// The error of the first probe that could not be sent.
     not_sent: Option<io::Error>,
     refusals: Refusals,
     settled_ns: i64,
@@ -176,7 +177,7 @@ impl Book {
         }
     }
 
-    /// Enters an answer; where it is the first to its probe, its stamps tell of the clocks.
+    /// Registers an answer; the first one to a probe also provides an exchange of timestamps.
     pub(crate) fn answered(&mut self, answer: Answered, sent_ns: i64) {
         self.refusals.forget();
         let is_first = self.ledger.answered(answer).is_some();
@@ -184,16 +185,16 @@ impl Book {
             self.thinning.add(Exchange {
                 sent_ns,
                 far_received_ns: far.received_ns,
-                far_sent_ns: far.received_ns.saturating_add(far.held_ns),
+                far_sent_ns: far.received_ns.saturating_add(far.turnaround_ns),
                 received_ns: answer.received_ns,
             });
         }
     }
 
-    /// Enters what the sending thread tells; true when it has told everything.
-    fn hear(&mut self, told: &Receiver<Sent>) -> bool {
+    /// Registers the sending thread's messages; returns true after the last one.
+    fn receive_messages(&mut self, messages: &Receiver<Sent>) -> bool {
         loop {
-            match told.try_recv() {
+            match messages.try_recv() {
                 Ok(Sent::Due(scheduled_ns, sent_ns)) => {
                     self.sent += u64::from(sent_ns.is_some());
                     self.left_out += u64::from(sent_ns.is_none());
@@ -236,7 +237,7 @@ impl Book {
         }
     }
 
-    /// Hands on all that is left. `ask` the far end what arrived, where nothing else tells.
+    /// Passes on all remaining rows. `ask` requests the arrivals from the far end if nothing else determines them.
     pub(crate) fn close(&mut self, ask: impl FnOnce() -> Option<Vec<(u64, u64)>>, sink: &Sink) {
         let arrivals = if self.ledger.has_questions() {
             ask()
@@ -252,8 +253,8 @@ impl Book {
         });
     }
 
-    /// Facts about what changed no row, and about what could not be sent.
-    pub(crate) fn tell(&self, whom: &str, sink: &Sink) {
+    /// Records facts about packets without a row and about sending errors.
+    pub(crate) fn record_facts(&self, peer: &str, sink: &Sink) {
         let strays = self.ledger.strays();
         let counts = [
             ("duplicates_too_late", strays.late_duplicates),
@@ -268,19 +269,19 @@ impl Book {
         let not_sent = self
             .not_sent
             .iter()
-            .map(|error| ("not_sent_because", explained(error, whom)));
-        facts::tell(self.flow, counts.chain(not_sent), sink);
+            .map(|error| ("not_sent_because", explained(error, peer)));
+        facts::record(self.flow, counts.chain(not_sent), sink);
     }
 
-    /// `Err` where not one probe was answered: why, or else `silence`.
-    pub(crate) fn verdict(&self, whom: &str, silence: &str) -> Result<(), String> {
+    /// `Err` if no probe was answered: with the cause if known, otherwise `silence`.
+    pub(crate) fn verdict(&self, peer: &str, silence: &str) -> Result<(), String> {
         match &self.not_sent {
             _ if self.ledger.answers() > 0 => Ok(()),
-            Some(error) => Err(explained(error, whom)),
+            Some(error) => Err(explained(error, peer)),
             None if self.sent == 0 => Err(format!(
-                "{whom}: not one probe was sent: none was due in the flow's duration, or this host was too busy"
+                "{peer}: no probe was sent: none was due in the flow's duration, or this host was too busy"
             )),
-            None => Err(format!("{whom}: {silence}")),
+            None => Err(format!("{peer}: {silence}")),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Outcome of each probe: the book that is kept of those under way.
+//! The outcome of each probe: the ledger of the outstanding ones.
 //!
-//! A probe is *settled*, and its row given out, when nothing can be expected to change it: a while after its answer, for
-//! duplicates to be seen, or when it has been silent for longer than any answer is waited for. Of a silent probe, the
-//! windows in later answers tell whether it had arrived at the far end. Where they cannot, it is held back until the far
-//! end is asked.
+//! A probe is *settled*, and its row passed on, when its outcome can no longer change: some time after its answer, so
+//! that duplicates are seen, or when it stayed unanswered for longer than any answer may take. For an unanswered probe,
+//! the windows in later answers show whether it reached the far end. If they do not, its row is kept until the far end
+//! is asked.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,19 @@ use crate::sample::{Fate, Probe};
 
 use super::packet::WINDOW;
 
-/// How long an answered probe is kept for duplicates.
+/// How long an answered probe is kept to detect duplicates.
 const DUPLICATES_NS: i64 = 500_000_000;
-/// Behind the timeout, an answer is late; so much later at least, it is lost.
+/// An answer after the timeout is late; after this further time at least, it counts as lost.
 const SHORTEST_GRACE_NS: i64 = 1_000_000_000;
-/// How many probes of unknown fate are held back.
-const MOST_HELD: usize = 65_536;
+/// The most probes of unknown fate that are kept.
+const MOST_UNDECIDED: usize = 65_536;
 
 /// An answer as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
     pub sequence: u64,
     pub received_ns: i64,
-    /// The far end's stamps; `None` where it does not tell.
+    /// The far end's timestamps; `None` if it sends none.
     pub far: Option<FarStamps>,
 }
 
@@ -31,25 +31,25 @@ pub(crate) struct Answered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FarStamps {
     pub received_ns: i64,
-    pub held_ns: i64,
+    pub turnaround_ns: i64,
     /// Distinct probes that arrived so far, modulo 2^32.
     pub arrived: u32,
-    /// Bit `i`: the probe whose sequence is `i` less has arrived.
+    /// Bit `i`: the probe with a sequence number lower by `i` has arrived.
     pub window: u64,
 }
 
-/// Answers that changed no row.
+/// Answers that change no row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strays {
-    /// Duplicates that came after their probe's row had been given out.
+    /// Duplicates that arrived after their probe's row had been passed on.
     pub late_duplicates: u64,
-    /// Answers to probes that had been given up.
+    /// Answers to probes that already counted as lost.
     pub given_up: u64,
-    /// Answers to what was never sent.
+    /// Answers to probes that were never sent.
     pub unknown: u64,
 }
 
-/// True if a probe reached the far end, as far as answers tell.
+/// Whether a probe reached the far end, as far as the answers show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Unknown,
@@ -69,20 +69,20 @@ struct Entry {
     is_settled: bool,
 }
 
-/// The book of one flow's probes.
+/// The probes of one flow.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     flow: u32,
     payload_bytes: u32,
     timeout_ns: i64,
-    /// Where the far end keeps no book, a silent probe is lost, and nobody knows where.
-    far_tells: bool,
+    /// If the far end keeps no record of arrivals, an unanswered probe is lost in an unknown direction.
+    far_keeps_record: bool,
     /// Probes by sequence, from `first` on.
     entries: VecDeque<Entry>,
     first: u64,
-    /// Silent probes of which nothing is known, in order of sequence.
-    held: VecDeque<(u64, Entry)>,
-    /// The highest sequence that was answered, and how many had arrived by then.
+    /// Unanswered probes of unknown fate, in order of sequence.
+    undecided: VecDeque<(u64, Entry)>,
+    /// The highest sequence that was answered, and how many probes had arrived by then.
     highest: Option<(u64, u32)>,
     longest_rtt_ns: i64,
     answered: u64,
@@ -90,15 +90,20 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(flow: u32, payload_bytes: u32, timeout_ns: i64, far_tells: bool) -> Ledger {
+    pub(crate) fn new(
+        flow: u32,
+        payload_bytes: u32,
+        timeout_ns: i64,
+        far_keeps_record: bool,
+    ) -> Ledger {
         Ledger {
             flow,
             payload_bytes,
             timeout_ns,
-            far_tells,
+            far_keeps_record,
             entries: VecDeque::new(),
             first: 0,
-            held: VecDeque::new(),
+            undecided: VecDeque::new(),
             highest: None,
             longest_rtt_ns: 0,
             answered: 0,
@@ -106,12 +111,12 @@ impl Ledger {
         }
     }
 
-    /// After this long, no answer is waited for.
+    /// After this time no answer is expected.
     pub(crate) fn patience_ns(&self) -> i64 {
         self.timeout_ns + self.timeout_ns.max(SHORTEST_GRACE_NS)
     }
 
-    /// Enters the next probe: sequences count from 0.
+    /// Registers the next probe: sequences count from 0.
     pub(crate) fn due(&mut self, scheduled_ns: i64, sent_ns: Option<i64>) {
         self.entries.push_back(Entry {
             scheduled_ns,
@@ -124,14 +129,14 @@ impl Ledger {
         });
     }
 
-    /// The probe was entered as sent, but then could not be.
+    /// Corrects a probe that was registered as sent, but then could not be.
     pub(crate) fn unsent(&mut self, sequence: u64) {
         if let Some(entry) = self.entry(sequence) {
             entry.sent_ns = None;
         }
     }
 
-    /// Enters an answer; returns its round-trip time where it is a probe's first.
+    /// Registers an answer; returns its round-trip time if it is the first to its probe.
     pub(crate) fn answered(&mut self, answer: Answered) -> Option<i64> {
         if let Some(far) = answer.far {
             self.learn(answer.sequence, far);
@@ -146,10 +151,10 @@ impl Ledger {
         let Some(entry) = entry_of(
             &mut self.entries,
             self.first,
-            &mut self.held,
+            &mut self.undecided,
             answer.sequence,
         ) else {
-            // The row is gone; whether as answered or as lost is no longer known.
+            // The row has been passed on; whether as answered or as lost is no longer known.
             self.strays.given_up += 1;
             return None;
         };
@@ -178,7 +183,7 @@ impl Ledger {
         Some(rtt_ns)
     }
 
-    /// Learn from an answer about the probes before it.
+    /// Updates the state of earlier probes from an answer.
     fn learn(&mut self, sequence: u64, far: FarStamps) {
         if sequence >= self.next() {
             return;
@@ -193,8 +198,8 @@ impl Ledger {
         }
     }
 
-    /// Between two answers whose windows leave a gap, the count of arrivals tells where all or none of the probes in
-    /// the gap arrived: the usual case, for a gap is an outage of one direction.
+    /// If the windows of two answers leave a gap, the count of arrivals shows whether all or none of the probes in it
+    /// arrived. That is the usual case, since a gap is an outage of one direction.
     fn learn_from_count(&mut self, sequence: u64, far: FarStamps) {
         let Some((highest, arrived_before)) = self.highest else {
             return;
@@ -204,7 +209,7 @@ impl Ledger {
             return;
         }
         let arrived = far.arrived.wrapping_sub(arrived_before);
-        // An older probe that came late would count among those in the gap.
+        // An older probe that arrived late would be counted in the gap.
         if arrived == far.window.count_ones() {
             gap.for_each(|sequence| self.reached(sequence, Reach::Missing));
         }
@@ -219,15 +224,15 @@ impl Ledger {
     }
 
     fn entry(&mut self, sequence: u64) -> Option<&mut Entry> {
-        entry_of(&mut self.entries, self.first, &mut self.held, sequence)
+        entry_of(&mut self.entries, self.first, &mut self.undecided, sequence)
     }
 
-    /// One past the last sequence that was entered.
+    /// One past the last registered sequence.
     fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
-    /// Gives out the rows that nothing will change any more.
+    /// Passes on the rows that can no longer change.
     pub(crate) fn settle(&mut self, now_ns: i64, rows: &mut Vec<Probe>) {
         let patience_ns = self.patience_ns();
         let mut given_up = Vec::new();
@@ -240,7 +245,7 @@ impl Ledger {
                 (Some(_), Some(answer))
                     if now_ns < answer.received_ns.saturating_add(DUPLICATES_NS) => {}
                 (Some(sent_ns), None) if now_ns < sent_ns.saturating_add(patience_ns) => {}
-                (Some(_), None) if self.far_tells && entry.reach == Reach::Unknown => {
+                (Some(_), None) if self.far_keeps_record && entry.reach == Reach::Unknown => {
                     entry.is_settled = true;
                     given_up.push((
                         sequence,
@@ -262,20 +267,20 @@ impl Ledger {
                 }
             }
         }
-        self.held.extend(given_up);
+        self.undecided.extend(given_up);
         while self.entries.front().is_some_and(|entry| entry.is_settled) {
             self.entries.pop_front();
             self.first += 1;
         }
-        self.settle_held(rows);
+        self.settle_undecided(rows);
     }
 
-    /// Gives out the rows of held probes of which something has become known.
-    fn settle_held(&mut self, rows: &mut Vec<Probe>) {
+    /// Passes on the rows of undecided probes with a fate that has become known.
+    fn settle_undecided(&mut self, rows: &mut Vec<Probe>) {
         let (flow, bytes, timeout_ns) = (self.flow, self.payload_bytes, self.timeout_ns);
-        let too_many = self.held.len().saturating_sub(MOST_HELD);
+        let too_many = self.undecided.len().saturating_sub(MOST_UNDECIDED);
         let mut number = 0;
-        self.held.retain(|(sequence, entry)| {
+        self.undecided.retain(|(sequence, entry)| {
             number += 1;
             let is_known = entry.reach != Reach::Unknown || entry.answer.is_some();
             if is_known || number <= too_many {
@@ -286,7 +291,7 @@ impl Ledger {
         });
     }
 
-    /// True if something was not answered that may still be, or of which nothing is known.
+    /// True if an answer may still arrive, or the fate of a probe is unknown.
     pub(crate) fn is_waiting(&self, now_ns: i64) -> bool {
         let patience_ns = self.patience_ns();
         self.entries.iter().any(|entry| {
@@ -299,14 +304,14 @@ impl Ledger {
         })
     }
 
-    /// True if the far end must be asked what arrived.
+    /// True if the far end must be asked which probes arrived.
     pub(crate) fn has_questions(&self) -> bool {
         let is_silent =
             |entry: &Entry| !entry.is_settled && entry.sent_ns.is_some() && entry.answer.is_none();
-        self.far_tells && (!self.held.is_empty() || self.entries.iter().any(is_silent))
+        self.far_keeps_record && (!self.undecided.is_empty() || self.entries.iter().any(is_silent))
     }
 
-    /// Gives out all rows that are left; `arrivals` is what the far end says has arrived.
+    /// Passes on all remaining rows; `arrivals` is the far end's list of arrivals.
     pub(crate) fn finish(&mut self, arrivals: Option<&[(u64, u64)]>, rows: &mut Vec<Probe>) {
         let first = self.first;
         let entries = std::mem::take(&mut self.entries);
@@ -317,7 +322,10 @@ impl Ledger {
             .map(|(number, entry)| (first + number as u64, entry))
             .filter(|(_, entry)| !entry.is_settled);
         let arrivals = arrivals.map(in_order);
-        for (sequence, mut entry) in std::mem::take(&mut self.held).into_iter().chain(entries) {
+        for (sequence, mut entry) in std::mem::take(&mut self.undecided)
+            .into_iter()
+            .chain(entries)
+        {
             if let Some(arrivals) = &arrivals {
                 if contains(arrivals, sequence) {
                     entry.reach = Reach::Reached;
@@ -335,12 +343,12 @@ impl Ledger {
         }
     }
 
-    /// The longest round trip so far: what must be waited for at the end.
+    /// The longest round trip so far: the time to wait at the end.
     pub(crate) fn longest_rtt_ns(&self) -> i64 {
         self.longest_rtt_ns
     }
 
-    /// How many probes were answered.
+    /// The number of answered probes.
     pub(crate) fn answers(&self) -> u64 {
         self.answered
     }
@@ -353,17 +361,17 @@ impl Ledger {
 fn entry_of<'a>(
     entries: &'a mut VecDeque<Entry>,
     first: u64,
-    held: &'a mut VecDeque<(u64, Entry)>,
+    undecided: &'a mut VecDeque<(u64, Entry)>,
     sequence: u64,
 ) -> Option<&'a mut Entry> {
-    if let Ok(number) = held.binary_search_by_key(&sequence, |(sequence, _)| *sequence) {
-        return Some(&mut held[number].1);
+    if let Ok(number) = undecided.binary_search_by_key(&sequence, |(sequence, _)| *sequence) {
+        return Some(&mut undecided[number].1);
     }
     let number = sequence.checked_sub(first)?;
     entries.get_mut(usize::try_from(number).ok()?)
 }
 
-/// Ranges that may overlap and stand in any order, made such that they can be searched.
+/// Sorts ranges, which may overlap and be in any order, so that they can be searched.
 fn in_order(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = ranges.to_vec();
     ranges.sort_unstable();
@@ -380,13 +388,13 @@ fn contains(ranges: &[(u64, u64)], sequence: u64) -> bool {
     number > 0 && sequence <= ranges[number - 1].1
 }
 
-/// Without the time that the far end held the probe.
+/// The round-trip time, without the time that the probe spent at the far end.
 fn rtt_ns(sent_ns: i64, answer: &Answered) -> i64 {
-    let held_ns = answer.far.map_or(0, |far| far.held_ns);
+    let turnaround_ns = answer.far.map_or(0, |far| far.turnaround_ns);
     answer
         .received_ns
         .saturating_sub(sent_ns)
-        .saturating_sub(held_ns)
+        .saturating_sub(turnaround_ns)
         .max(0)
 }
 
@@ -413,7 +421,7 @@ fn row(flow: u32, payload_bytes: u32, timeout_ns: i64, sequence: u64, entry: &En
         received_ns: answer.map(|answer| answer.received_ns),
         rtt_ns,
         far_received_ns: far.map(|far| far.received_ns),
-        far_sent_ns: far.map(|far| far.received_ns.saturating_add(far.held_ns)),
+        far_sent_ns: far.map(|far| far.received_ns.saturating_add(far.turnaround_ns)),
         fate,
         duplicates: entry.duplicates,
         reordered: entry.reordered,

@@ -1,4 +1,4 @@
-//! The ledger against small worlds in which everything is known.
+//! Tests of the ledger in small simulated worlds with known outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use super::*;
 const MS: i64 = 1_000_000;
 const TIMEOUT_NS: i64 = 100 * MS;
 const EVERY_NS: i64 = 10 * MS;
-/// Of the answers that are not delayed.
+/// The round-trip time of answers without extra delay.
 const RTT_NS: i64 = 3 * MS;
 
-/// The far end: what a responder would answer.
+/// The far end: computes a responder's answers.
 #[derive(Default)]
 struct Far {
     arrived: BTreeSet<u64>,
@@ -30,14 +30,14 @@ impl Far {
             .fold(0, |window, behind| window | 1 << behind);
         FarStamps {
             received_ns: at_ns,
-            held_ns: 1000,
+            turnaround_ns: 1000,
             arrived: self.arrived.len() as u32,
             window,
         }
     }
 
     fn ranges(&self) -> Vec<(u64, u64)> {
-        // Each on its own and backwards: a far end may tell them as it likes.
+        // As single numbers in descending order: a far end may report them in any form.
         self.arrived
             .iter()
             .rev()
@@ -46,67 +46,67 @@ impl Far {
     }
 }
 
-/// Events of one probe.
+/// What happens to one probe.
 #[derive(Clone, Copy, Debug)]
-enum Fortune {
+enum ProbeOutcome {
     LostUp,
     LostDown,
-    /// Answered once or more often, after so many milliseconds.
+    /// Answered one or more times, after this many milliseconds.
     Answered(i64, u32),
     NotSent,
 }
 
-fn fortune() -> impl Strategy<Value = Fortune> {
+fn outcome() -> impl Strategy<Value = ProbeOutcome> {
     prop_oneof![
-        2 => Just(Fortune::LostUp),
-        2 => Just(Fortune::LostDown),
-        5 => (0_i64..8, 1_u32..3).prop_map(|(delay_ms, times)| Fortune::Answered(delay_ms, times)),
-        1 => (0_i64..150, 1_u32..2).prop_map(|(delay_ms, times)| Fortune::Answered(delay_ms, times)),
-        1 => Just(Fortune::NotSent),
+        2 => Just(ProbeOutcome::LostUp),
+        2 => Just(ProbeOutcome::LostDown),
+        5 => (0_i64..8, 1_u32..3).prop_map(|(delay_ms, times)| ProbeOutcome::Answered(delay_ms, times)),
+        1 => (0_i64..150, 1_u32..2).prop_map(|(delay_ms, times)| ProbeOutcome::Answered(delay_ms, times)),
+        1 => Just(ProbeOutcome::NotSent),
     ]
 }
 
-/// Fortunes that come in runs, as outages do.
-fn fortunes() -> impl Strategy<Value = Vec<Fortune>> {
-    let run = (fortune(), prop_oneof![9 => 1_usize..4, 1 => 60_usize..150]);
+/// Outcomes in runs, as outages produce them.
+fn outcomes() -> impl Strategy<Value = Vec<ProbeOutcome>> {
+    let run = (outcome(), prop_oneof![9 => 1_usize..4, 1 => 60_usize..150]);
     proptest::collection::vec(run, 1..40).prop_map(|runs| {
         runs.into_iter()
-            .flat_map(|(fortune, length)| std::iter::repeat_n(fortune, length))
+            .flat_map(|(outcome, length)| std::iter::repeat_n(outcome, length))
             .collect()
     })
 }
 
-fn expected(fortune: Fortune) -> Fate {
-    match fortune {
-        Fortune::LostUp => Fate::LostUp,
-        Fortune::LostDown => Fate::LostDown,
-        Fortune::NotSent => Fate::NotSent,
-        Fortune::Answered(delay_ms, _) if RTT_NS + delay_ms * MS > TIMEOUT_NS => Fate::Late,
-        Fortune::Answered(..) => Fate::Ok,
+fn expected(outcome: ProbeOutcome) -> Fate {
+    match outcome {
+        ProbeOutcome::LostUp => Fate::LostUp,
+        ProbeOutcome::LostDown => Fate::LostDown,
+        ProbeOutcome::NotSent => Fate::NotSent,
+        ProbeOutcome::Answered(delay_ms, _) if RTT_NS + delay_ms * MS > TIMEOUT_NS => Fate::Late,
+        ProbeOutcome::Answered(..) => Fate::Ok,
     }
 }
 
-/// Runs a world in order of time; returns the rows that it gave, and those that were given before the end.
-fn run(fortunes: &[Fortune], far_is_asked: bool) -> (Vec<Probe>, usize) {
+/// Runs a world in order of time; returns its rows, and the number of rows before the end.
+fn run(outcomes: &[ProbeOutcome], far_is_asked: bool) -> (Vec<Probe>, usize) {
     let mut ledger = Ledger::new(1, 64, TIMEOUT_NS, true);
     let mut far = Far::default();
     let mut answers: BTreeMap<(i64, u64, u32), FarStamps> = BTreeMap::new();
     let mut rows = Vec::new();
-    let end_ns = fortunes.len() as i64 * EVERY_NS + 10_000 * MS;
+    let end_ns = outcomes.len() as i64 * EVERY_NS + 10_000 * MS;
     let mut sequence = 0;
     let mut now_ns = 0;
     while now_ns < end_ns {
-        if let Some(&fortune) = fortunes.get(sequence as usize)
+        if let Some(&outcome) = outcomes.get(sequence as usize)
             && sequence as i64 * EVERY_NS <= now_ns
         {
             ledger.due(now_ns, Some(now_ns));
-            match fortune {
-                Fortune::NotSent => ledger.unsent(sequence),
-                Fortune::LostUp => {}
-                Fortune::LostDown => {
+            match outcome {
+                ProbeOutcome::NotSent => ledger.unsent(sequence),
+                ProbeOutcome::LostUp => {}
+                ProbeOutcome::LostDown => {
                     far.answers(sequence, now_ns);
                 }
-                Fortune::Answered(delay_ms, times) => {
+                ProbeOutcome::Answered(delay_ms, times) => {
                     let stamps = far.answers(sequence, now_ns);
                     for copy in 0..times {
                         let arrives_ns = now_ns + RTT_NS + delay_ms * MS + 1000 + i64::from(copy);
@@ -145,30 +145,30 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_probe_gets_one_row_with_its_true_fate(fortunes in fortunes()) {
-        let (rows, _) = run(&fortunes, true);
-        prop_assert_eq!(rows.len(), fortunes.len());
-        for (row, &fortune) in rows.iter().zip(&fortunes) {
-            prop_assert_eq!(row.fate, expected(fortune), "probe {}", row.sequence);
-            if let Fortune::Answered(delay_ms, times) = fortune {
+    fn every_probe_gets_one_row_with_its_true_fate(outcomes in outcomes()) {
+        let (rows, _) = run(&outcomes, true);
+        prop_assert_eq!(rows.len(), outcomes.len());
+        for (row, &outcome) in rows.iter().zip(&outcomes) {
+            prop_assert_eq!(row.fate, expected(outcome), "probe {}", row.sequence);
+            if let ProbeOutcome::Answered(delay_ms, times) = outcome {
                 prop_assert_eq!(row.duplicates, times - 1);
-                let held_ns = row.far_sent_ns.unwrap() - row.far_received_ns.unwrap();
+                let turnaround_ns = row.far_sent_ns.unwrap() - row.far_received_ns.unwrap();
                 let rtt_ns = row.rtt_ns.unwrap();
                 prop_assert!((rtt_ns - (RTT_NS + delay_ms * MS)).abs() < 1000);
-                prop_assert_eq!(row.received_ns.unwrap() - row.sent_ns.unwrap(), rtt_ns + held_ns);
+                prop_assert_eq!(row.received_ns.unwrap() - row.sent_ns.unwrap(), rtt_ns + turnaround_ns);
             } else {
                 prop_assert_eq!((row.rtt_ns, row.received_ns, row.duplicates), (None, None, 0));
             }
-            prop_assert_eq!(row.sent_ns.is_none(), matches!(fortune, Fortune::NotSent));
+            prop_assert_eq!(row.sent_ns.is_none(), matches!(outcome, ProbeOutcome::NotSent));
         }
     }
 
     #[test]
-    fn a_far_end_that_is_gone_makes_fates_unknown_but_never_wrong(fortunes in fortunes()) {
-        let (rows, _) = run(&fortunes, false);
-        prop_assert_eq!(rows.len(), fortunes.len());
-        for (row, &fortune) in rows.iter().zip(&fortunes) {
-            prop_assert!(row.fate == Fate::Lost || row.fate == expected(fortune), "probe {}", row.sequence);
+    fn a_far_end_that_is_gone_makes_fates_unknown_but_never_wrong(outcomes in outcomes()) {
+        let (rows, _) = run(&outcomes, false);
+        prop_assert_eq!(rows.len(), outcomes.len());
+        for (row, &outcome) in rows.iter().zip(&outcomes) {
+            prop_assert!(row.fate == Fate::Lost || row.fate == expected(outcome), "probe {}", row.sequence);
         }
     }
 
@@ -186,7 +186,7 @@ proptest! {
             ledger.answered(Answered {
                 sequence: *sequence,
                 received_ns: at_ms * MS,
-                far: Some(FarStamps { received_ns: i64::MAX, held_ns: *at_ms, arrived: *arrived, window: *window }),
+                far: Some(FarStamps { received_ns: i64::MAX, turnaround_ns: *at_ms, arrived: *arrived, window: *window }),
             });
             ledger.settle(at_ms * MS, &mut rows);
         }
@@ -199,18 +199,18 @@ proptest! {
 
 #[test]
 fn rows_are_given_while_the_test_runs() {
-    let mut fortunes = vec![Fortune::Answered(0, 1); 300];
-    fortunes[20] = Fortune::LostUp;
-    fortunes[40] = Fortune::LostDown;
-    // An outage that windows cannot bridge, but the count can.
-    fortunes[60..160].fill(Fortune::LostUp);
-    let (rows, early) = run(&fortunes, false);
+    let mut outcomes = vec![ProbeOutcome::Answered(0, 1); 300];
+    outcomes[20] = ProbeOutcome::LostUp;
+    outcomes[40] = ProbeOutcome::LostDown;
+    // An outage that the windows cannot bridge, but the count of arrivals can.
+    outcomes[60..160].fill(ProbeOutcome::LostUp);
+    let (rows, early) = run(&outcomes, false);
     assert_eq!((rows.len(), early), (300, 300));
     assert!(rows.iter().all(|row| row.fate != Fate::Lost));
 }
 
 #[test]
-fn without_a_far_end_that_tells_a_silent_probe_is_lost_somewhere() {
+fn without_reports_of_arrivals_an_unanswered_probe_is_lost_somewhere() {
     let mut ledger = Ledger::new(1, 56, TIMEOUT_NS, false);
     ledger.due(0, Some(0));
     ledger.due(MS, Some(MS));

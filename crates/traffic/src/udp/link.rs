@@ -1,4 +1,4 @@
-//! The link between both ends after the handshake of the control channel.
+//! What both ends share after the handshake of the control channel.
 
 use std::fmt;
 use std::io;
@@ -11,23 +11,23 @@ use super::socket;
 use crate::flow::FlowSpec;
 use crate::local_end::LocalEnd;
 
-/// The flow number of exchanges of stamps that belong to no flow: every session has it.
+/// The flow number of exchanges of timestamps, which belong to no flow. Every session has it.
 pub const SYNCHRONISATION_FLOW: u32 = u32::MAX;
 
-/// The address and keys by which a client reaches its session at the responder's UDP port.
+/// The address and keys with which a client reaches its session at the responder's UDP port.
 #[derive(Clone)]
 pub struct Link {
     pub remote: SocketAddr,
-    /// Where its packets leave from.
+    /// The local address and interface of its packets.
     pub source: LocalEnd,
     /// Names the session.
     pub token: u64,
-    /// Of this session alone; authenticates every packet.
+    /// Of this session only; authenticates every packet.
     pub key: [u8; 32],
 }
 
 impl Link {
-    /// A socket of a flow towards the far end.
+    /// Opens a socket for a flow towards the far end.
     pub(crate) fn open(&self, spec: &FlowSpec, read_timeout: Duration) -> io::Result<Socket> {
         socket::connect(
             self.remote,
@@ -39,7 +39,7 @@ impl Link {
 }
 
 impl fmt::Debug for Link {
-    /// Without the key, so that no log holds it.
+    /// Omits the key, so that it never appears in a log.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Link")
@@ -50,9 +50,9 @@ impl fmt::Debug for Link {
     }
 }
 
-/// The far end, asked over the control channel.
+/// The far end, as reached over the control channel.
 pub trait FarSide {
-    /// Which sequence numbers of this probe flow reached the responder, as inclusive ranges in ascending order;
-    /// `None` where the far end cannot be asked any more.
+    /// Returns the sequence numbers of this probe flow that reached the responder, as inclusive ranges in ascending
+    /// order; `None` if the far end can no longer be asked.
     fn arrivals(&self, flow: u32) -> Option<Vec<(u64, u64)>>;
 }

@@ -1,4 +1,4 @@
-//! The traffic classes that packets arrived with: marks that the path has washed off, and congestion that it reported.
+//! The traffic classes of arriving packets: they show marks that the path cleared and congestion that it signalled.
 
 /// Names of the ECN field's values (RFC 3168 section 5).
 const ECN_NAMES: [&str; 4] = ["Not-ECT", "ECT(1)", "ECT(0)", "CE"];
@@ -29,17 +29,17 @@ impl Marks {
         }
     }
 
-    /// The code points, the most frequent first, such as `46` or `0 (99.8 %), 46 (0.2 %)`; `None` before any packet.
+    /// The code points, most frequent first, such as `46` or `0 (99.8 %), 46 (0.2 %)`; `None` before any packet.
     pub(crate) fn dscp(&self) -> Option<String> {
-        self.told(|class| class >> 2, |dscp| dscp.to_string())
+        self.shares(|class| class >> 2, |dscp| dscp.to_string())
     }
 
     /// The same for the ECN field, by name.
     pub(crate) fn ecn(&self) -> Option<String> {
-        self.told(|class| class & 0b11, |ecn| ECN_NAMES[ecn].to_owned())
+        self.shares(|class| class & 0b11, |ecn| ECN_NAMES[ecn].to_owned())
     }
 
-    fn told(
+    fn shares(
         &self,
         part: impl Fn(usize) -> usize,
         name: impl Fn(usize) -> String,
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_told_by_frequency_and_by_name() {
+    fn marks_are_listed_by_frequency_and_by_name() {
         let mut marks = Marks::default();
         assert_eq!(marks.dscp(), None);
         marks.add(Some(0xb8));

@@ -1,22 +1,22 @@
-//! UDP: isochronous probes, streams and bursts, from the client and from the responder.
+//! UDP probes at fixed intervals, streams and bursts, from the client and from the responder.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `link` | what both ends know of each other after the handshake |
+//! | `link` | what both ends share after the handshake |
 //! | `packet` | the wire format, byte by byte |
 //! | `schedule` | when each packet of a flow is due |
 //! | `probe` | probes that the responder answers, at the client |
-//! | `isochronous` | sending probes at even intervals and keeping the book of them, of whatever protocol |
-//! | `ledger` | what became of each probe |
+//! | `isochronous` | sending probes at even intervals and tracking them, for any protocol |
+//! | `ledger` | the outcome of each probe |
 //! | `upload`, `download` | streams and bursts, at the client |
 //! | `transmit` | sending them, at either end |
 //! | `departing` | when the kernel handed packets to the interface |
 //! | `collector`, `tally`, `bursts` | receiving and counting them, at either end |
-//! | `troubles` | what befell an end itself: pauses, a full receive buffer |
+//! | `troubles` | an end's own faults: pauses, a full receive buffer |
 //! | `service` | the responder's end: one thread behind one port |
-//! | `clocks` | how far the far host's clock is ahead |
+//! | `clocks` | the offset of the far host's clock |
 //! | `exchange`, `exchanges`, `arrivals`, `marks`, `pace`, `words` | small parts of these |
-//! | `socket` | the kernel's side: stamps, traffic classes, many packets a call |
+//! | `socket` | the kernel's interface: timestamps, traffic classes, many packets per call |
 
 mod arrivals;
 mod bursts;
@@ -54,11 +54,11 @@ use crate::flow::{Direction, FlowSpec, Kind};
 use crate::sample::{Ending, Sink};
 use crate::stop::Stop;
 
-/// Runs one flow of kind `Probe`, `Udp` or `Burst` from the client's end until it is over, in the caller's thread.
+/// Runs one flow of kind `Probe`, `Udp` or `Burst` at the client's end until it is over, in the caller's thread.
 ///
-/// `start_ns` is the test's common start in [`clock::now_ns`](crate::clock::now_ns)'s time. Rows and facts go to
-/// `sink` as soon as they are settled; what a flow up consists of is counted at the responder. `far` is asked once,
-/// when a flow of probes is over and nothing else tells where the silent ones were lost.
+/// `start_ns` is the test's common start in the time of [`clock::now_ns`](crate::clock::now_ns). Rows and facts go to
+/// `sink` as soon as they are settled; packets sent up are counted at the responder. `far` is asked once, when a flow
+/// of probes is over and the direction of some losses is unknown.
 pub fn run(
     spec: &FlowSpec,
     link: &Link,
@@ -74,21 +74,22 @@ pub fn run(
             download::run(spec, link, start_ns, stop, sink)
         }
         (kind, direction) => Ending::Failed(format!(
-            "flow {}: {kind:?} in direction {direction:?} is none of UDP's flows: expected probe, or udp or burst up or \
+            "flow {}: {kind:?} in direction {direction:?} is no UDP flow: expected probe, or udp or burst up or \
              down",
             spec.flow
         )),
     }
 }
 
-/// Exchanges `count` stamps with the responder, one each `interval_ns`, for the clocks; they go to `sink`.
+/// Exchanges `count` timestamps with the responder, one each `interval_ns`, for comparing the clocks; they go to
+/// `sink`.
 ///
-/// Fails where not one answer came, which is also how a firewall that lets no UDP through is found.
+/// Fails if no answer arrives, which also detects a firewall that blocks UDP.
 pub fn synchronise(link: &Link, count: u32, interval_ns: i64, stop: &Stop, sink: &Sink) -> Ending {
     let interval_s = interval_ns as f64 * 1e-9;
     let spec = FlowSpec {
         interval_s,
-        // Between the last that shall be due and the one that shall not.
+        // Ends halfway between the last probe and the one that must not be sent.
         duration_s: Some((f64::from(count) - 0.5).max(0.0) * interval_s),
         timeout_s: Some(1.0),
         ..FlowSpec::new(SYNCHRONISATION_FLOW, Kind::Probe, Direction::Both)
@@ -101,7 +102,7 @@ pub fn synchronise(link: &Link, count: u32, interval_ns: i64, stop: &Stop, sink:
     ending
 }
 
-/// A far end that is not asked.
+/// A far end that returns no arrivals.
 struct Silent;
 
 impl FarSide for Silent {

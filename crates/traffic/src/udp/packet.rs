@@ -1,7 +1,7 @@
-//! The wire format: one header for everything, in the payload of a UDP datagram.
+//! The wire format: one header for all packets, in the payload of a UDP datagram.
 //!
-//! Integers are big-endian. Behind the header stands padding up to the wanted size: pseudo-random, because
-//! middleboxes compress zeros; it is not authenticated and nobody reads it.
+//! Integers are big-endian. Padding follows the header up to the requested size. It is pseudo-random, because
+//! middleboxes compress zeros; it is neither authenticated nor read.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | 2 | kind, see below |
 //! | 3 | in an answer: the traffic class (differentiated services code point and ECN) that the request arrived with; else 0 |
 //! | 4–7 | flow: its number in the recording; 0xffffffff for exchanges of stamps that belong to no flow |
-//! | 8–15 | token: names the session |
-//! | 16–23 | sequence: of the packet in its flow, counted from 0 over what was due (probes) or sent (streams, bursts) |
+//! | 8–15 | token: identifies the session |
+//! | 16–23 | sequence: of the packet in its flow, counted from 0 over packets due (probes) or sent (streams, bursts) |
 //! | 24–31 | the sender's clock when it was sent, nanoseconds since the Unix epoch; an answer repeats the request's |
-//! | 32–55 | body, by kind; 0 where it says nothing |
+//! | 32–55 | body, by kind; unused bytes are 0 |
 //! | 56–63 | the first 8 bytes of HMAC-SHA256 (RFC 2104) with the session's key over bytes 2–55 |
 //!
 //! The 54 authenticated bytes fit into one block of SHA-256: that halves what a packet costs.
@@ -20,42 +20,42 @@
 //! | kind | from | body |
 //! |---|---|---|
 //! | 1 probe | client | – |
-//! | 2 answer | responder | 32–39 its clock at arrival, 40–43 for how long it held the probe (ns), 44–47 distinct probes of this flow that arrived so far (modulo 2^32), 48–55 bit *i* is set: the probe whose sequence is *i* less has arrived |
+//! | 2 answer | responder | 32–39 its clock at arrival, 40–43 how long the responder took to answer (ns), 44–47 distinct probes of this flow that arrived so far (modulo 2^32), 48–55 bit *i* is set: the probe with a sequence lower by *i* has arrived |
 //! | 3 stream | either | – |
-//! | 4 burst | either | 32–35 burst, 36–39 place of the packet in it, 40–43 its packets |
+//! | 4 burst | either | 32–35 burst, 36–39 index of the packet in it, 40–43 packets in the burst |
 //! | 5 hello | client | – |
 //! | 6 challenge | responder | 32–47 nonce |
-//! | 7 proof | client | 32–47 the nonce again, 48–55 start the flow after so many nanoseconds |
+//! | 7 proof | client | 32–47 the nonce again, 48–55 nanoseconds until the flow shall start |
 //! | 8 accepted | responder | – |
-//! | 9 refused | responder | 32 why (1 rate, 2 packet size, 3 not a flow that can be sent), 48–55 what is allowed |
+//! | 9 refused | responder | 32 reason (1 rate, 2 packet size, 3 no such flow), 48–55 the limit |
 //! | 10 leave | client | 32–47 the nonce again |
-//! | 11 finish | sender of a stream or of bursts | 32–35 bursts that were sent; the sequence is the number of packets that were sent |
+//! | 11 finish | sender of a stream or of bursts | 32–35 bursts sent; the sequence is the number of packets sent |
 //! | 12 finished | receiver of them | the same |
 //!
-//! An answer, a challenge, an acceptance, a refusal and a `finished` are as long as what they answer, never longer.
-//! What has the wrong magic, an unknown token or a wrong code is not answered at all.
+//! An answer, a challenge, an acceptance, a refusal and a `finished` are as long as the packets that they answer, never
+//! longer. Packets with a wrong magic, an unknown token or a wrong code are not answered.
 //!
 //! A flow down (streams, bursts) starts only when the client has proved that it receives at its address: hello,
 //! challenge, proof. Proofs, each with a higher sequence, then keep it alive. A `finish` is repeated until a `finished`
-//! comes back.
+//! arrives.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Of the header: the smallest packet.
+/// Length of the header, and of the smallest packet.
 pub(crate) const HEADER_BYTES: usize = 64;
 
 /// The largest UDP payload that IPv4 can carry.
 pub(crate) const MAX_BYTES: usize = 65_507;
 
-/// How many sequence numbers an answer tells of.
+/// How many sequence numbers an answer covers.
 pub(crate) const WINDOW: u64 = 64;
 
 const MAGIC: [u8; 2] = [0x77, 0xd1];
 const AUTHENTICATED: std::ops::Range<usize> = 2..56;
 const CODE: std::ops::Range<usize> = 56..64;
 
-/// The number by which a responder proves addresses.
+/// The nonce with which a responder verifies addresses.
 pub(crate) type Nonce = [u8; 16];
 
 /// The key of a session, ready to use.
@@ -84,7 +84,7 @@ pub(crate) struct Packet {
     pub body: Body,
 }
 
-/// Kinds of packets, with what only its kind says.
+/// Kinds of packets, each with its body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Body {
     Probe,
@@ -101,19 +101,19 @@ pub(crate) enum Body {
     Finished { bursts: u32 },
 }
 
-/// The responder's report of a probe.
+/// The responder's answer to a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub traffic_class: u8,
     pub far_received_ns: i64,
-    pub held_ns: u32,
+    pub turnaround_ns: u32,
     /// Distinct probes that arrived so far, modulo 2^32.
     pub arrived: u32,
-    /// Bit `i`: the probe whose sequence is `i` less has arrived.
+    /// Bit `i`: the probe with a sequence number lower by `i` has arrived.
     pub window: u64,
 }
 
-/// Where a packet stands in its burst.
+/// The position of a packet in its burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BurstPlace {
     pub burst: u32,
@@ -121,18 +121,18 @@ pub(crate) struct BurstPlace {
     pub packets: u32,
 }
 
-/// Why the responder does not send what was asked for.
+/// Why the responder refuses to send a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The session's flows down would send more than so many bit/s.
+    /// The session's flows down would exceed this rate in bit/s.
     Rate(u64),
-    /// Packets may have so many bytes.
+    /// Packets may have at most this many bytes.
     PacketSize(u64),
     /// The responder has no such flow to send.
     NoSuchFlow,
 }
 
-/// Why a datagram is none of ours.
+/// Why a datagram is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Garbage {
     Short,
@@ -141,7 +141,7 @@ pub(crate) enum Garbage {
     Kind,
 }
 
-/// The session that a datagram claims to belong to; cheap, and proves nothing.
+/// Parses the session that a datagram claims to belong to, without authentication.
 pub(crate) fn claimed_token(datagram: &[u8]) -> Result<u64, Garbage> {
     if datagram.len() < HEADER_BYTES {
         return Err(Garbage::Short);
@@ -153,7 +153,7 @@ pub(crate) fn claimed_token(datagram: &[u8]) -> Result<u64, Garbage> {
 }
 
 impl Packet {
-    /// The header of a datagram that whoever holds the key has made.
+    /// Parses the header of a datagram and checks its authentication code.
     pub(crate) fn open(datagram: &[u8], key: &Key) -> Result<Packet, Garbage> {
         let token = claimed_token(datagram)?;
         let header = &datagram[..HEADER_BYTES];
@@ -169,7 +169,7 @@ impl Packet {
         })
     }
 
-    /// Writes the header to the front of `datagram`, which has room for it.
+    /// Writes the header to the start of `datagram`, which must have room for it.
     pub(crate) fn write(&self, datagram: &mut [u8], key: &Key) {
         let header = &mut datagram[..HEADER_BYTES];
         header.fill(0);
@@ -183,7 +183,7 @@ impl Packet {
         header[CODE].copy_from_slice(&code[..8]);
     }
 
-    /// The header as a packet of its own.
+    /// Encodes the header as a packet without padding.
     pub(crate) fn bytes(&self, key: &Key) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         self.write(&mut bytes, key);
@@ -198,7 +198,7 @@ impl Body {
             2 => Body::Answer(Answer {
                 traffic_class: header[3],
                 far_received_ns: i64::from_be_bytes(field(header, 32)),
-                held_ns: u32::from_be_bytes(field(header, 40)),
+                turnaround_ns: u32::from_be_bytes(field(header, 40)),
                 arrived: u32::from_be_bytes(field(header, 44)),
                 window: u64::from_be_bytes(field(header, 48)),
             }),
@@ -238,7 +238,7 @@ impl Body {
             Body::Answer(answer) => {
                 put(3, &[answer.traffic_class]);
                 put(32, &answer.far_received_ns.to_be_bytes());
-                put(40, &answer.held_ns.to_be_bytes());
+                put(40, &answer.turnaround_ns.to_be_bytes());
                 put(44, &answer.arrived.to_be_bytes());
                 put(48, &answer.window.to_be_bytes());
             }
@@ -298,7 +298,7 @@ impl Refusal {
     }
 }
 
-/// `N` bytes at `at`, where the caller knows that they are there.
+/// The `N` bytes at `at`; the caller ensures that they exist.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];
     field.copy_from_slice(&bytes[at..at + N]);
@@ -320,7 +320,7 @@ mod tests {
             Body::Answer(Answer {
                 traffic_class: fields.0,
                 far_received_ns: fields.1,
-                held_ns: fields.2,
+                turnaround_ns: fields.2,
                 arrived: fields.3,
                 window: fields.4,
             })
@@ -381,7 +381,7 @@ mod tests {
         let answer = Answer {
             traffic_class: 0xb8,
             far_received_ns: 0x0102_0304_0506_0708,
-            held_ns: 0x1112_1314,
+            turnaround_ns: 0x1112_1314,
             arrived: 0x2122_2324,
             window: 0x3132_3334_3536_3738,
         };

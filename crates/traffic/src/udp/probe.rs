@@ -1,4 +1,4 @@
-//! Probes that the responder answers, from the client's end.
+//! Probes that the responder answers, at the client's end.
 
 use std::io;
 use std::time::Duration;
@@ -45,12 +45,12 @@ fn probe(
     far: &dyn FarSide,
 ) -> Result<(), String> {
     let schedule = Schedule::of(spec)?;
-    let whom = link.remote.to_string();
-    let say = |error: io::Error| explained(&error, &whom);
+    let peer = link.remote.to_string();
+    let say = |error: io::Error| explained(&error, &peer);
     let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     let timeout_ns = clock::ns(spec.timeout_s.unwrap_or(DEFAULT_TIMEOUT_S)).max(0);
     let ledger = Ledger::new(spec.flow, schedule.packet_bytes as u32, timeout_ns, true);
-    // Of a short train for the clocks, everything counts, and no probe comes too late.
+    // For a short train that compares the clocks, every exchange is kept and no probe is too late.
     let is_for_clocks = spec.flow == SYNCHRONISATION_FLOW;
     let (thinning, most_overdue_ns) = match is_for_clocks {
         true => (Thinning::none(), i64::MAX),
@@ -85,12 +85,12 @@ fn probe(
         }
     });
     book.close(|| far.arrivals(spec.flow), sink);
-    book.tell(&whom, sink);
-    marks.tell(spec.flow, sink);
+    book.record_facts(&peer, sink);
+    marks.record_facts(spec.flow, sink);
     result.map_err(say)?;
     book.verdict(
-        &whom,
-        "not one probe was answered: does a firewall let this UDP port through, in both directions?",
+        &peer,
+        "no probe was answered: does a firewall let this UDP port through, in both directions?",
     )
 }
 
@@ -105,7 +105,7 @@ fn enter(packet: &Packet, datagram: &Datagram, book: &mut Book, marks: &mut Both
         received_ns: datagram.received_ns,
         far: Some(FarStamps {
             received_ns: answer.far_received_ns,
-            held_ns: answer.held_ns.into(),
+            turnaround_ns: answer.turnaround_ns.into(),
             arrived: answer.arrived,
             window: answer.window,
         }),
@@ -145,16 +145,16 @@ struct BothMarks {
 }
 
 impl BothMarks {
-    fn tell(&self, flow: u32, sink: &Sink) {
-        let told = [
+    fn record_facts(&self, flow: u32, sink: &Sink) {
+        let facts = [
             ("dscp_received_up", self.up.dscp()),
             ("ecn_received_up", self.up.ecn()),
             ("dscp_received_down", self.down.dscp()),
             ("ecn_received_down", self.down.ecn()),
         ];
-        let told = told
+        let facts = facts
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)));
-        facts::tell(flow, told, sink);
+        facts::record(flow, facts, sink);
     }
 }

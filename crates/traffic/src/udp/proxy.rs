@@ -1,4 +1,4 @@
-//! For tests: a path between client and responder that drops, repeats and holds back what it is told to.
+//! For tests: a path between client and responder that drops, duplicates or delays packets on instruction.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,78 +9,83 @@ use std::time::Duration;
 
 use super::packet::HEADER_BYTES;
 
-/// Events of one packet.
+/// What the proxy does with one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whim {
+pub(crate) enum Action {
     Pass,
     Drop,
     Twice,
-    /// Goes behind the next one, or when nothing more comes.
+    /// Delayed until after the next packet, or until no more arrive.
     Hold,
 }
 
-impl Whim {
+impl Action {
     pub(crate) fn copies(self) -> usize {
         match self {
-            Whim::Drop => 0,
-            Whim::Twice => 2,
-            Whim::Pass | Whim::Hold => 1,
+            Action::Drop => 0,
+            Action::Twice => 2,
+            Action::Pass | Action::Hold => 1,
         }
     }
 }
 
-/// The packets handled, in order: kind, sequence, and the whim.
+/// The packets handled, in order: kind, sequence, and the action.
 #[derive(Debug, Default)]
-pub(crate) struct Did {
-    up: Vec<(u8, u64, Whim)>,
-    down: Vec<(u8, u64, Whim)>,
+pub(crate) struct Handled {
+    up: Vec<(u8, u64, Action)>,
+    down: Vec<(u8, u64, Action)>,
 }
 
-impl Did {
-    /// The whims that befell probes of this sequence, and their answers.
-    pub(crate) fn up(&self, sequence: u64) -> Vec<Whim> {
-        Did::of(&self.up, 1, sequence)
+impl Handled {
+    /// The actions on probes of this sequence, and on their answers.
+    pub(crate) fn up(&self, sequence: u64) -> Vec<Action> {
+        Handled::of(&self.up, 1, sequence)
     }
 
-    pub(crate) fn down(&self, sequence: u64) -> Vec<Whim> {
-        Did::of(&self.down, 2, sequence)
+    pub(crate) fn down(&self, sequence: u64) -> Vec<Action> {
+        Handled::of(&self.down, 2, sequence)
     }
 
-    fn of(list: &[(u8, u64, Whim)], kind: u8, sequence: u64) -> Vec<Whim> {
+    fn of(list: &[(u8, u64, Action)], kind: u8, sequence: u64) -> Vec<Action> {
         let matching = list
             .iter()
             .filter(|(found, number, _)| (*found, *number) == (kind, sequence));
-        matching.map(|(_, _, whim)| *whim).collect()
+        matching.map(|(_, _, action)| *action).collect()
     }
 
     /// Packets of streams and bursts.
-    pub(crate) fn data(&self, is_up: bool) -> Vec<(u64, Whim)> {
+    pub(crate) fn data(&self, is_up: bool) -> Vec<(u64, Action)> {
         let list = if is_up { &self.up } else { &self.down };
         let data = list.iter().filter(|(kind, _, _)| matches!(kind, 3 | 4));
-        data.map(|&(_, sequence, whim)| (sequence, whim)).collect()
+        data.map(|&(_, sequence, action)| (sequence, action))
+            .collect()
     }
 }
 
 /// A relay for any number of clients.
 pub(crate) struct Proxy {
     address: SocketAddr,
-    did: Arc<Mutex<Did>>,
+    did: Arc<Mutex<Handled>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-type Whims = fn(bool, u64) -> Whim;
+type Choices = fn(bool, u64) -> Action;
 
 impl Proxy {
-    /// `whims` are asked with the direction (up?) and the number of the packet of data or probe in it; others pass.
-    pub(crate) fn towards(remote: SocketAddr, whims: Whims) -> Proxy {
+    /// `choose` selects the action for each probe or data packet from its direction (up?) and its number; other packets
+    /// pass.
+    pub(crate) fn towards(remote: SocketAddr, choose: Choices) -> Proxy {
         let front = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = front.local_addr().unwrap();
-        let (did, stop) = (Arc::<Mutex<Did>>::default(), Arc::<AtomicBool>::default());
+        let (did, stop) = (
+            Arc::<Mutex<Handled>>::default(),
+            Arc::<AtomicBool>::default(),
+        );
         let relay = Relay {
             front,
             remote,
-            whims,
+            choose,
             did: Arc::clone(&did),
             stop: Arc::clone(&stop),
         };
@@ -96,7 +101,7 @@ impl Proxy {
         self.address
     }
 
-    pub(crate) fn stop(mut self) -> Did {
+    pub(crate) fn stop(mut self) -> Handled {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             thread.join().unwrap();
@@ -114,8 +119,8 @@ impl Drop for Proxy {
 struct Relay {
     front: UdpSocket,
     remote: SocketAddr,
-    whims: Whims,
-    did: Arc<Mutex<Did>>,
+    choose: Choices,
+    did: Arc<Mutex<Handled>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -123,74 +128,74 @@ impl Relay {
     fn run(&self) {
         const AGAIN: Duration = Duration::from_millis(50);
         self.front.set_read_timeout(Some(AGAIN)).unwrap();
-        let mut backs: HashMap<SocketAddr, (Arc<UdpSocket>, Way)> = HashMap::new();
+        let mut backs: HashMap<SocketAddr, (Arc<UdpSocket>, DirectionState)> = HashMap::new();
         std::thread::scope(|scope| {
             let mut bytes = [0; 65_536];
             while !self.stop.load(Ordering::Relaxed) {
                 let Ok((length, client)) = self.front.recv_from(&mut bytes) else {
-                    for (back, way) in backs.values_mut() {
-                        way.release(&|bytes| drop(back.send(bytes)));
+                    for (back, state) in backs.values_mut() {
+                        state.release(&|bytes| drop(back.send(bytes)));
                     }
                     continue;
                 };
-                let (back, way) = backs.entry(client).or_insert_with(|| {
+                let (back, state) = backs.entry(client).or_insert_with(|| {
                     let back = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
                     back.connect(self.remote).unwrap();
                     back.set_read_timeout(Some(AGAIN)).unwrap();
                     let from = Arc::clone(&back);
                     scope.spawn(move || self.return_from(&from, client));
-                    (back, Way::default())
+                    (back, DirectionState::default())
                 });
                 let send = |bytes: &[u8]| drop(back.send(bytes));
-                self.pass(true, way, &bytes[..length], &send);
+                self.pass(true, state, &bytes[..length], &send);
             }
         });
     }
 
     fn return_from(&self, back: &UdpSocket, client: SocketAddr) {
         let mut bytes = [0; 65_536];
-        let mut way = Way::default();
+        let mut state = DirectionState::default();
         let send = |bytes: &[u8]| drop(self.front.send_to(bytes, client));
         while !self.stop.load(Ordering::Relaxed) {
             match back.recv(&mut bytes) {
-                Ok(length) => self.pass(false, &mut way, &bytes[..length], &send),
-                Err(_) => way.release(&send),
+                Ok(length) => self.pass(false, &mut state, &bytes[..length], &send),
+                Err(_) => state.release(&send),
             }
         }
     }
 
-    fn pass(&self, is_up: bool, way: &mut Way, bytes: &[u8], send: &dyn Fn(&[u8])) {
+    fn pass(&self, is_up: bool, state: &mut DirectionState, bytes: &[u8], send: &dyn Fn(&[u8])) {
         let kind = bytes[2];
         if bytes.len() < HEADER_BYTES || !(1..=4).contains(&kind) {
-            // The end of a flow does not overtake what is held: on a busy machine it would be taken for lost.
-            way.release(send);
+            // The end of a flow does not overtake delayed packets: on a busy machine they would count as lost.
+            state.release(send);
             return send(bytes);
         }
-        let whim = (self.whims)(is_up, way.number);
-        way.number += 1;
+        let action = (self.choose)(is_up, state.number);
+        state.number += 1;
         let sequence = u64::from_be_bytes(bytes[16..24].try_into().unwrap());
         let mut did = self.did.lock().unwrap();
         let list = if is_up { &mut did.up } else { &mut did.down };
-        list.push((kind, sequence, whim));
+        list.push((kind, sequence, action));
         drop(did);
-        match whim {
-            Whim::Hold => return way.held.push(bytes.to_vec()),
-            whim => (0..whim.copies()).for_each(|_| send(bytes)),
+        match action {
+            Action::Hold => return state.delayed.push(bytes.to_vec()),
+            action => (0..action.copies()).for_each(|_| send(bytes)),
         }
-        way.release(send);
+        state.release(send);
     }
 }
 
 #[derive(Default)]
-struct Way {
+struct DirectionState {
     number: u64,
-    held: Vec<Vec<u8>>,
+    delayed: Vec<Vec<u8>>,
 }
 
-impl Way {
+impl DirectionState {
     fn release(&mut self, send: &dyn Fn(&[u8])) {
-        for held in self.held.drain(..) {
-            send(&held);
+        for delayed in self.delayed.drain(..) {
+            send(&delayed);
         }
     }
 }

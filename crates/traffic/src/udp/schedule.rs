@@ -5,40 +5,40 @@ use crate::flow::{FlowSpec, Kind};
 
 use super::packet::{HEADER_BYTES, MAX_BYTES};
 
-/// Nothing is due more often than this.
+/// The shortest time between packets.
 const SHORTEST_GAP_NS: f64 = 100.0;
-/// Eleven days: a rate below that is a mistake.
+/// Eleven days: a lower rate is a mistake.
 const LONGEST_GAP_NS: f64 = 1e15;
-/// Probes are rarer: each costs a wake-up at both ends.
+/// Probes are sent less often: each costs a wake-up at both ends.
 const SHORTEST_PROBE_GAP_NS: f64 = 100_000.0;
-/// The most packets of a burst: the receiver keeps every packet of the open ones.
+/// The most packets in a burst: the receiver keeps every packet of unsettled bursts.
 const MOST_IN_A_BURST: u32 = 65_536;
 const DEFAULT_STREAM_BYTES: u32 = 1_200;
-/// As ping(8) has it.
+/// The default of ping(8).
 const DEFAULT_ECHO_BYTES: u32 = 56;
-/// A number that nobody can guess, and the sequence.
+/// A random number and the sequence.
 const LEAST_ECHO_BYTES: usize = 16;
 const DEFAULT_BURST_EVERY_S: f64 = 1.0;
 const DEFAULT_PER_BURST: u32 = 100;
 
-/// The times of a flow's packets, by their slots: 0, 1, 2, ...
+/// The times of a flow's packets, by slot: 0, 1, 2, ...
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Schedule {
     pub packet_bytes: usize,
     pub per_burst: u32,
     /// From one burst to the next; for streams and probes, from one packet to the next.
     pub every_ns: f64,
-    /// Between the packets of a burst; zero is as fast as they can be sent.
+    /// Between the packets of a burst; zero is as fast as possible.
     pub gap_ns: f64,
-    /// A square wave: so long on, so long off.
+    /// A square wave: the on time and the off time.
     wave_ns: Option<(f64, f64)>,
     duration_ns: Option<f64>,
-    /// Slots that there are, where bytes and not time limit them.
+    /// The number of slots, if bytes and not time limit them.
     most: Option<u64>,
 }
 
 impl Schedule {
-    /// The schedule that a flow's settings ask for; `Err` says which of them makes no sense.
+    /// Computes the schedule of a flow; `Err` names the invalid setting.
     pub(crate) fn of(spec: &FlowSpec) -> Result<Schedule, String> {
         let (default_bytes, least_bytes) = match spec.kind {
             Kind::Icmp => (DEFAULT_ECHO_BYTES, LEAST_ECHO_BYTES),
@@ -48,7 +48,7 @@ impl Schedule {
         let packet_bytes = spec.packet_payload_bytes.unwrap_or(default_bytes) as usize;
         if !(least_bytes..=MAX_BYTES).contains(&packet_bytes) {
             return Err(format!(
-                "packet_payload_bytes = {packet_bytes}: expected {least_bytes} (what is written into each) to {MAX_BYTES} \
+                "packet_payload_bytes = {packet_bytes}: expected {least_bytes} (the header) to {MAX_BYTES} \
                  bytes"
             ));
         }
@@ -91,13 +91,13 @@ impl Schedule {
 
     fn of_stream(spec: &FlowSpec, packet_bytes: usize) -> Result<Schedule, String> {
         let every_ns = packet_gap_ns(spec, packet_bytes)?
-            .ok_or("rate_bps: a UDP stream needs the rate at which it shall send, in bit/s")?;
+            .ok_or("rate_bps: a UDP stream needs a rate, in bit/s")?;
         let wave_ns = match (spec.on_s, spec.off_s) {
             (Some(on_s), Some(off_s)) if off_s > 0.0 => {
                 let on_ns = seconds("on_s", on_s)?;
                 if on_ns < every_ns {
                     return Err(format!(
-                        "on_s = {on_s}: expected time for one packet at least"
+                        "on_s = {on_s}: expected at least the time of one packet"
                     ));
                 }
                 Some((on_ns, seconds("off_s", off_s)?))
@@ -130,7 +130,7 @@ impl Schedule {
             (f64::from(per_burst) * gap_ns.max(SHORTEST_GAP_NS)).max(SHORTEST_PROBE_GAP_NS);
         if every_ns < shortest_ns {
             return Err(format!(
-                "burst_every_s = {}: a burst takes {} s, expected at least that",
+                "burst_every_s = {}: expected at least {} s, the duration of a burst",
                 every_ns / 1e9,
                 shortest_ns / 1e9
             ));
@@ -142,7 +142,7 @@ impl Schedule {
         })
     }
 
-    /// When the packet of this slot is due, after the flow's start; `None` behind the last.
+    /// When the packet of this slot is due, relative to the flow's start; `None` after the last.
     pub(crate) fn at_ns(&self, slot: u64) -> Option<i64> {
         if self.most.is_some_and(|most| slot >= most) {
             return None;
@@ -153,7 +153,7 @@ impl Schedule {
             Some((on_ns, off_ns)) => steady_ns + (steady_ns / on_ns).floor() * off_ns,
             None => steady_ns,
         };
-        // A burst that has begun is sent to its end: the receiver would take the rest for lost.
+        // A started burst is sent to its end: the receiver would count the rest as lost.
         if self
             .duration_ns
             .is_some_and(|duration_ns| begin_ns >= duration_ns)
@@ -163,7 +163,7 @@ impl Schedule {
         Some((begin_ns + (slot % per_burst) as f64 * self.gap_ns).round() as i64)
     }
 
-    /// How many slots there are; `None` where neither time nor bytes limit them.
+    /// The number of slots; `None` if neither time nor bytes limit it.
     pub(crate) fn slots(&self) -> Option<u64> {
         let (mut low, mut high) = (0, self.most.unwrap_or(1 << 53));
         if self.most.is_none() && self.duration_ns.is_none() {
@@ -180,12 +180,12 @@ impl Schedule {
         Some(low)
     }
 
-    /// The average rate while it is on, in the UDP payload.
+    /// The average rate of UDP payload while the flow is on.
     pub(crate) fn rate_bps(&self) -> f64 {
         self.packet_bytes as f64 * 8.0 * f64::from(self.per_burst) / self.every_ns * 1e9
     }
 
-    /// How long the flow is planned to last.
+    /// The planned duration of the flow.
     pub(crate) fn duration_ns(&self) -> Option<i64> {
         self.duration_ns.map(|duration_ns| duration_ns as i64)
     }
@@ -205,7 +205,7 @@ fn packet_gap_ns(spec: &FlowSpec, packet_bytes: usize) -> Result<Option<f64>, St
     Ok(Some(gap_ns))
 }
 
-/// Seconds that a user gave, in nanoseconds; refused where they are no span of time.
+/// Converts a user's seconds to nanoseconds; refuses values that are no valid span of time.
 fn seconds(name: &str, span_s: f64) -> Result<f64, String> {
     const LONGEST_S: f64 = 1e7;
     if (0.0..=LONGEST_S).contains(&span_s) {

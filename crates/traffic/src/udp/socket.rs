@@ -1,4 +1,4 @@
-//! UDP sockets of the kernel: many datagrams a call, each with the kernel's stamp of its arrival and its traffic class.
+//! UDP sockets: many datagrams per call, each with the kernel's arrival timestamp and its traffic class.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::iter;
@@ -19,10 +19,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::clock;
 use crate::local_end::LocalEnd;
 
-/// The buffer that a socket asks for: bursts arrive faster than a thread can be woken.
+/// The requested buffer size: bursts arrive faster than a thread can wake.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// Opens a UDP socket of this family that tells of each datagram when and how it arrived.
+/// Opens a UDP socket of this family that reports when each datagram arrived and its traffic class.
 pub(crate) fn open(domain: Domain) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     listen_closely(&socket, domain)?;
@@ -30,10 +30,10 @@ pub(crate) fn open(domain: Domain) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Asks the kernel for stamps, traffic classes and the count of what did not fit into the socket's buffer.
+/// Requests timestamps, traffic classes and the count of datagrams that found the socket's buffer full.
 pub(crate) fn listen_closely(socket: &Socket, domain: Domain) -> io::Result<()> {
     setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
-    // Old kernels lack it, and nothing else depends on it.
+    // Old kernels lack it; nothing else depends on it.
     let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
     let ask_of_ipv4 = || {
         setsockopt(socket, sockopt::IpRecvTos, &true)?;
@@ -42,15 +42,15 @@ pub(crate) fn listen_closely(socket: &Socket, domain: Domain) -> io::Result<()> 
     if domain == Domain::IPV6 {
         setsockopt(socket, sockopt::Ipv6RecvTClass, &true)?;
         setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?;
-        // IPv4 datagrams that arrive at a UDP socket of both families come with IPv4's messages; other sockets of IPv6
-        // know nothing of them.
+        // IPv4 datagrams that arrive at a dual-stack socket carry IPv4 control messages; sockets that serve IPv6 only
+        // reject the option.
         let _ = ask_of_ipv4();
         return Ok(());
     }
     Ok(ask_of_ipv4()?)
 }
 
-/// Sets the traffic class of everything that a connected socket sends.
+/// Sets the traffic class of all packets from a connected socket.
 pub(crate) fn set_traffic_class(socket: &Socket, remote: &SocketAddr, class: u8) -> io::Result<()> {
     match remote {
         SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4Tos, &class.into())?,
@@ -59,12 +59,12 @@ pub(crate) fn set_traffic_class(socket: &Socket, remote: &SocketAddr, class: u8)
     Ok(())
 }
 
-/// Sizes the send buffer as the user wants it; the kernel's maximum holds where we may not exceed it.
+/// Sets the size of the send buffer; without privileges the kernel's maximum limits it.
 pub(crate) fn set_send_buffer(socket: &Socket, bytes: usize) {
     set_buffer(socket, sockopt::SndBufForce, sockopt::SndBuf, bytes);
 }
 
-/// Sizes the receive buffer in the same way.
+/// Sets the size of the receive buffer in the same manner.
 pub(crate) fn set_receive_buffer(socket: &Socket, bytes: usize) {
     set_buffer(socket, sockopt::RcvBufForce, sockopt::RcvBuf, bytes);
 }
@@ -75,18 +75,18 @@ fn set_buffer(
     ordinary: impl SetSockOpt<Val = usize>,
     bytes: usize,
 ) {
-    // The kernel doubles what it is asked for, for its own needs (socket(7)).
+    // The kernel doubles the requested size for its own needs (socket(7)).
     let bytes = bytes.min(i32::MAX as usize / 2);
     if setsockopt(socket, privileged, &bytes).is_err() {
         let _ = setsockopt(socket, ordinary, &bytes);
     }
 }
 
-/// An IPv4 address that was written as an IPv6 one is an IPv4 address.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
-        // As it is: a link-local address is nothing without its interface.
+        // Kept as it is: a link-local address is useless without its interface.
         IpAddr::V6(_) => address,
     }
 }
@@ -95,16 +95,16 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'a> {
     pub bytes: &'a [u8],
-    /// `None` where the kernel gave no address.
+    /// `None` if the kernel gave no address.
     pub from: Option<SocketAddr>,
     /// In [`clock::now_ns`]'s time.
     pub received_ns: i64,
     pub traffic_class: Option<u8>,
-    /// Which of this host's addresses it was sent to.
+    /// The local address that it was sent to.
     pub to: Option<IpAddr>,
 }
 
-/// A datagram that the last call brought, but for its bytes.
+/// A datagram of the last call, without its bytes.
 struct Arrival {
     length: usize,
     from: Option<SocketAddr>,
@@ -114,8 +114,8 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// Reads what the kernel reports of a datagram, cut to `most_bytes`, that came at `earliest_ns` or later; updates its
-    /// count of those that found the buffer full.
+    /// Reads the kernel's report on a datagram, cut to `most_bytes`, that arrived no earlier than `earliest_ns`;
+    /// updates the count of datagrams that found the buffer full.
     fn read(
         message: &RecvMsg<SockaddrStorage>,
         most_bytes: usize,
@@ -133,11 +133,11 @@ impl Arrival {
                 ControlMessageOwned::RxqOvfl(count) => *dropped = count,
                 ControlMessageOwned::Ipv4Tos(class) => traffic_class = Some(class),
                 ControlMessageOwned::Ipv6TClass(class) => traffic_class = Some(class as u8),
-                // The address to answer from, which differs from that of the header for broadcasts.
+                // The local address to answer from, which differs from the header's destination for broadcasts.
                 ControlMessageOwned::Ipv4PacketInfo(info) => {
                     to = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
                 }
-                // An IPv4 datagram at a socket of both families brings both; both say the same.
+                // An IPv4 datagram at a dual-stack socket carries both messages; they agree.
                 ControlMessageOwned::Ipv6PacketInfo(info) => {
                     to = Some(IpAddr::from(info.ipi6_addr.s6_addr).to_canonical());
                 }
@@ -154,17 +154,17 @@ impl Arrival {
     }
 }
 
-/// Room for datagrams, many a call.
+/// Buffers for receiving many datagrams per call.
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     each: usize,
     arrived: Vec<Arrival>,
-    /// The socket held nothing at this time: whatever arrives is later, whatever its stamp says.
+    /// The socket was empty at this time: later datagrams arrived after it, whatever their timestamps are.
     empty_ns: i64,
     dropped: u32,
     /// When the latest datagram arrived.
     latest_ns: i64,
-    /// Not taken yet.
+    /// Not yet collected.
     overflows: Vec<Overflow>,
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct Overflow {
 }
 
 impl Inbox {
-    /// Room for `count` datagrams of `each` bytes; of longer ones, the rest is cut off.
+    /// Creates buffers for `count` datagrams of `each` bytes; longer ones are cut off.
     pub(crate) fn new(count: usize, each: usize) -> Inbox {
         Inbox {
             bytes: vec![0; count * each],
@@ -190,7 +190,7 @@ impl Inbox {
         }
     }
 
-    /// Takes what has arrived. Blocks for the socket's read timeout with `blocks`; true where more may be waiting.
+    /// Receives datagrams. With `blocks` it waits up to the socket's read timeout; returns true if more may be waiting.
     pub(crate) fn receive(&mut self, socket: &Socket, blocks: bool) -> io::Result<bool> {
         self.arrived.clear();
         let called_ns = clock::now_ns();
@@ -200,10 +200,10 @@ impl Inbox {
             .map(|piece| [IoSliceMut::new(piece)])
             .collect();
         let count = pieces.len();
-        // Anew for each call: the kernel shortens the room for control messages to what it used.
+        // Allocated for each call: the kernel shortens the buffer for control messages to the used part.
         let room = cmsg_space!(
             libc::timespec,
-            // The same once more, where departures are stamped too.
+            // Once more for the departure timestamps.
             [libc::timespec; 3],
             u32,
             u8,
@@ -235,7 +235,7 @@ impl Inbox {
         for message in messages {
             let before = self.dropped;
             let arrival = Arrival::read(&message, self.each, self.empty_ns, &mut self.dropped);
-            // The kernel notes the count with each datagram as that is put into the buffer.
+            // The kernel stores the count with each datagram that it adds to the buffer.
             let count = self.dropped.wrapping_sub(before);
             if count > 0 {
                 self.overflows.push(Overflow {
@@ -268,18 +268,18 @@ impl Inbox {
             })
     }
 
-    /// When datagrams found the buffer full since this was last asked.
+    /// Returns the overflows since the last call.
     pub(crate) fn take_overflows(&mut self) -> Vec<Overflow> {
         std::mem::take(&mut self.overflows)
     }
 
-    /// How many datagrams the kernel threw away since the socket was opened because its buffer was full.
+    /// How many datagrams the kernel has dropped since the socket was opened because its buffer was full.
     pub(crate) fn dropped(&self) -> u32 {
         self.dropped
     }
 }
 
-/// The kernel's stamp in our time; no clock that is set can move it before what is known to be earlier.
+/// Converts the kernel's timestamp to our time. Setting the clock cannot move it before `earliest_ns`.
 fn arrival_ns(stamp_ns: Option<i64>, earliest_ns: i64) -> i64 {
     stamp_ns
         .map_or_else(clock::now_ns, clock::of_kernel_stamp_ns)
@@ -292,7 +292,7 @@ fn address(name: SockaddrStorage) -> Option<SocketAddr> {
         .map(canonical)
 }
 
-/// Traffic class and source of a datagram, as control messages of the peer's family.
+/// Traffic class and source address of a datagram, as control messages of the peer's family.
 #[derive(Clone)]
 enum Control {
     V4(u8, Option<libc::in_pktinfo>),
@@ -301,7 +301,7 @@ enum Control {
 
 impl Control {
     fn new(to: IpAddr, from: Option<IpAddr>, traffic_class: u8) -> Control {
-        // Interface 0: by the routes.
+        // Interface 0: chosen by the routes.
         match to {
             IpAddr::V4(_) => {
                 let source = match from {
@@ -353,7 +353,7 @@ impl Control {
     }
 }
 
-/// To whom, from where, and how datagrams are sent.
+/// Destination, source address and traffic class of outgoing datagrams.
 #[derive(Clone, Default)]
 pub(crate) struct Envelope {
     to: Option<SockaddrStorage>,
@@ -361,12 +361,12 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// For a connected socket: everything is set on it.
+    /// For a connected socket, on which everything is already set.
     pub(crate) fn connected() -> Envelope {
         Envelope::default()
     }
 
-    /// To `to`, from this host's address `from`, through a socket of family `domain` that is not connected.
+    /// To `to`, from the local address `from`, through an unconnected socket of family `domain`.
     pub(crate) fn new(
         domain: Domain,
         to: SocketAddr,
@@ -375,7 +375,7 @@ impl Envelope {
     ) -> Envelope {
         let control = Control::new(to.ip(), from, traffic_class);
         let to = match to {
-            // A socket of both families takes IPv4 addresses mapped into IPv6 (RFC 4291 section 2.5.5.2).
+            // A dual-stack socket takes IPv4 addresses mapped into IPv6 (RFC 4291 section 2.5.5.2).
             SocketAddr::V4(v4) if domain == Domain::IPV6 => {
                 SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
             }
@@ -394,7 +394,7 @@ impl Envelope {
     }
 }
 
-/// Sends one datagram now or not at all.
+/// Sends one datagram without waiting.
 pub(crate) fn send(socket: &Socket, envelope: &Envelope, bytes: &[u8]) -> io::Result<()> {
     sendmsg(
         socket.as_raw_fd(),
@@ -413,7 +413,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Room for `count` datagrams of `each` bytes, padded with what no link can compress.
+    /// Creates buffers for `count` datagrams of `each` bytes, padded with incompressible bytes.
     pub(crate) fn new(count: usize, each: usize) -> Outbox {
         let mut bytes = vec![0; count * each];
         fill_with_noise(&mut bytes);
@@ -428,8 +428,8 @@ impl Outbox {
         &mut self.bytes[number * self.each..][..self.each]
     }
 
-    /// Sends the datagrams from `first` on to before `end`, waiting for room in the socket's buffer; returns how many
-    /// went. An error means that the next one could not be sent.
+    /// Sends the datagrams from `first` up to but not including `end`, waiting for room in the socket's buffer; returns
+    /// how many were sent. An error refers to the next datagram.
     pub(crate) fn send(
         &self,
         socket: &Socket,
@@ -458,8 +458,8 @@ impl Outbox {
     }
 }
 
-/// Fills `bytes` by xorshift (G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003): it only has
-/// to look random to a link that compresses.
+/// Fills `bytes` by xorshift (G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003): random
+/// enough for a link that compresses.
 pub(crate) fn fill_with_noise(bytes: &mut [u8]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ clock::monotonic_ns() as u64 | 1;
     for piece in bytes.chunks_mut(8) {
@@ -470,7 +470,7 @@ pub(crate) fn fill_with_noise(bytes: &mut [u8]) {
     }
 }
 
-/// A socket towards `remote` alone, with a read timeout: ICMP errors then come back to it.
+/// Connects a socket with a read timeout to `remote`: ICMP errors are then reported to it.
 pub(crate) fn connect(
     remote: SocketAddr,
     source: &LocalEnd,
@@ -587,7 +587,7 @@ mod tests {
         let mut inbox = Inbox::new(1, 100);
         assert!(!inbox.receive(&server, false).unwrap());
         let empty_ns = inbox.empty_ns;
-        // Somebody set the clock forward by 5 s between the stamp and the look at it.
+        // The clock was set forward by 5 s between the timestamp and its reading.
         let stamp_ns = clock::now_ns() - 5_000_000_000;
         assert!(arrival_ns(Some(stamp_ns), empty_ns) >= empty_ns);
     }

@@ -4,13 +4,13 @@ use crate::sample::{Datagrams, Interval};
 
 use super::arrivals::{Arrival, Arrivals};
 
-/// How far behind the highest a packet may come and still be told from a duplicate.
+/// How far behind the highest sequence a packet can be distinguished from a duplicate.
 const REMEMBERED: usize = 16_384;
-/// An interval is closed so long behind its end, for packets that were stamped in time but not yet taken.
+/// How long after its end an interval is closed, for packets that were timestamped in time but not yet read.
 const CLOSING_NS: i64 = 20_000_000;
 /// The shortest intervals that are counted.
 const SHORTEST_INTERVAL_NS: i64 = 1_000_000;
-/// Intervals that are made up at once; a longer silence (of a host that slept) is one interval.
+/// The most empty intervals created at once; a longer silence (of a host that slept) is one interval.
 const MOST_EMPTY: i64 = 10_000;
 
 /// One packet of a stream as it arrived.
@@ -33,24 +33,24 @@ struct Count {
     jitters: u64,
 }
 
-/// The receiver's book of one stream.
+/// The receiver's state of one stream.
 ///
-/// The one-way delay is of the packets that count; the jitter is the mean absolute difference of the delays of packets
-/// that arrived one after another, as in RFC 3550 section 6.4.1, but without its smoothing.
+/// The one-way delay is the mean over the packets counted. The jitter is the mean absolute difference between the
+/// delays of consecutive arrivals, as in RFC 3550 section 6.4.1, but without its smoothing.
 #[derive(Debug)]
 pub(crate) struct Tally {
     flow: u32,
     interval_ns: i64,
-    /// Of the interval that is open; `None` before the first packet, where no start was given.
+    /// Start of the open interval; `None` before the first packet, if no start was given.
     start_ns: Option<i64>,
     arrivals: Arrivals,
     count: Count,
     last_delay_ns: Option<i64>,
     last_received_ns: i64,
-    /// Lost by the intervals that were closed.
+    /// Losses in the closed intervals.
     lost: i64,
     duplicates: u64,
-    /// Kept back until it is known whether a stump follows that belongs to it.
+    /// Kept until it is known whether a short remainder follows, which is merged into it.
     closed: Option<Interval>,
 }
 
@@ -71,7 +71,7 @@ impl Tally {
         }
     }
 
-    /// Counts a packet; intervals that it closes are given out.
+    /// Counts a packet; intervals that it closes are added to `rows`.
     pub(crate) fn arrive(&mut self, packet: StreamPacket, rows: &mut Vec<Interval>) {
         let start_ns = *self.start_ns.get_or_insert(packet.received_ns);
         if packet.received_ns >= start_ns.saturating_add(self.interval_ns) {
@@ -102,20 +102,21 @@ impl Tally {
         self.close_until(now_ns.saturating_sub(CLOSING_NS), rows);
     }
 
-    /// Closes the last interval; `sent` is how many packets the sender says it sent, `end_ns` when the stream was over.
+    /// Closes the last interval; `sent` is the number of packets according to the sender, `end_ns` when the stream was
+    /// over.
     pub(crate) fn finish(&mut self, sent: Option<u64>, end_ns: i64, rows: &mut Vec<Interval>) {
         let end_ns = end_ns.max(self.last_received_ns);
         self.close_until(end_ns, rows);
         let expected = self.arrivals.expected().max(sent.unwrap_or(0));
         if let Some(start_ns) = self.start_ns.take() {
-            // Of what arrived at one moment no rate is known: it gets the time it was given.
+            // Packets that arrived at one moment have no rate; their interval gets the nominal length.
             let end_ns = if end_ns > start_ns || self.closed.is_some() {
                 end_ns
             } else {
                 start_ns + self.interval_ns
             };
             let stump = self.take_interval(start_ns, end_ns, expected);
-            // A short stump would claim a rate that a single packet decides.
+            // A short remainder would show a rate that a single packet determines.
             match &mut self.closed {
                 Some(closed) if end_ns - start_ns < self.interval_ns / 2 => append(closed, stump),
                 _ => rows.extend(self.closed.replace(stump)),
@@ -175,7 +176,7 @@ impl Tally {
     }
 }
 
-/// Makes one interval of two that follow one another.
+/// Merges two consecutive intervals.
 fn append(interval: &mut Interval, next: Interval) {
     interval.end_ns = next.end_ns;
     interval.payload_bytes += next.payload_bytes;
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sender_sent_in_the_end_and_nobody_saw_is_lost() {
+    fn packets_sent_at_the_end_and_not_received_are_lost() {
         let mut tally = Tally::new(3, 10_000_000, Some(0));
         let mut rows = Vec::new();
         tally.arrive(packet(0, 1_000_000), &mut rows);
@@ -269,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_told_in_intervals_without_packets() {
+    fn silence_is_reported_as_intervals_without_packets() {
         let mut tally = Tally::new(3, 10_000_000, Some(0));
         let mut rows = Vec::new();
         tally.tick(55_000_000, &mut rows);
         assert_eq!(rows.len(), 2);
-        // A host that slept for a day makes no million rows.
+        // A host that slept for a day does not produce a million rows.
         tally.tick(86_400_000_000_000, &mut rows);
         assert!(rows.len() < 10);
         assert!(

@@ -1,4 +1,4 @@
-//! Sending streams and bursts by their schedule: the same for both ends.
+//! Sending of streams and bursts by their schedule: the same at both ends.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,12 +15,12 @@ use super::schedule::Schedule;
 use super::socket::{Envelope, Outbox};
 use super::words;
 
-/// How many packets go with one call at most; so many are stamped at once.
+/// The most packets per call; they share one timestamp.
 const BATCH: usize = 32;
-/// A stream whose packets are due closer together wakes no more often than this, and sends what has become due.
+/// The shortest sleep of a stream with smaller gaps: it wakes this often and sends all packets that are due.
 const SHORTEST_SLEEP_NS: i64 = 100_000;
-/// The longest delay: what a busy host could not send in this time is left out, and counted: sent in a rush, it would
-/// be a burst that nobody asked for.
+/// The longest delay. Packets that a busy host could not send in this time are omitted and counted: sent at once, they
+/// would form an unintended burst.
 const MOST_OVERDUE_NS: i64 = 100_000_000;
 /// The same for a whole burst.
 const BURST_OVERDUE_NS: i64 = if cfg!(test) {
@@ -28,11 +28,11 @@ const BURST_OVERDUE_NS: i64 = if cfg!(test) {
 } else {
     1_000_000_000
 };
-/// Until the socket's buffer has room again.
+/// How long to wait for room in the socket's buffer.
 const FULL_BUFFER_NS: i64 = 200_000;
-/// For so long the last packets of bursts are waited for until they have left this host.
+/// How long to wait until the last packets of bursts have left this host.
 const DEPARTING_NS: i64 = 2_000_000_000;
-/// "Nobody listens there" must be heard over this span before it is believed.
+/// The span over which "connection refused" must repeat before it ends the flow.
 const REFUSED_NS: i64 = 2_000_000_000;
 const REFUSED_TIMES: u32 = 3;
 
@@ -47,27 +47,27 @@ pub(crate) struct Course<'a> {
     pub envelope: &'a Envelope,
     pub start_ns: i64,
     pub goes_on: &'a (dyn Fn() -> bool + Sync),
-    /// Where the departures of bursts go.
+    /// Receives the departures of bursts.
     pub sink: &'a Sink,
 }
 
-/// Outcome of it.
+/// The outcome of sending a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub packets: u64,
     pub bursts: u32,
     /// Not sent because this host was too busy when they were due.
     pub skipped: u64,
-    /// The kernel refused them.
+    /// Refused by the kernel.
     pub not_sent: u64,
-    /// Why, of the first.
+    /// The first such error.
     pub error: Option<io::Error>,
-    /// The flow was not cut short.
+    /// False if the flow was cut short.
     pub is_complete: bool,
     refused: Refusals,
 }
 
-/// "Nobody listens there", as heard so far.
+/// "Connection refused" errors so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refusals {
     times: u32,
@@ -75,8 +75,8 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Hears it once more; true where it is to be believed.
-    pub(crate) fn hear(&mut self, now_ns: i64) -> bool {
+    /// Registers one more; returns true if the flow should end.
+    pub(crate) fn register(&mut self, now_ns: i64) -> bool {
         if self.times == 0 {
             self.first_ns = now_ns;
         }
@@ -84,13 +84,13 @@ impl Refusals {
         self.times >= REFUSED_TIMES && now_ns.saturating_sub(self.first_ns) >= REFUSED_NS
     }
 
-    /// Something came from there.
+    /// A packet arrived from the peer, so a program does listen there.
     pub(crate) fn forget(&mut self) {
         *self = Refusals::default();
     }
 }
 
-/// Sends the flow to its end, or until `goes_on` says no, or until it makes no sense any more: then that is the error.
+/// Sends the flow to its end, or until `goes_on` returns false; returns the error if continuing makes no sense.
 pub(crate) fn transmit(course: &Course) -> Result<Outcome, io::Error> {
     let mut transmission = Transmission {
         course,
@@ -148,7 +148,7 @@ impl Transmission<'_> {
         Ok(())
     }
 
-    /// Fills the outbox with packets of a stream that are due, as far as it has room; returns how many.
+    /// Fills the outbox with the stream's packets that are due, as far as it has room; returns how many.
     fn stamp_due(&mut self, slot: &mut u64, until_ns: i64) -> usize {
         let mut count = 0;
         while count < self.outbox.room()
@@ -185,7 +185,7 @@ impl Transmission<'_> {
         Ok(())
     }
 
-    /// Sends the burst whose first packet has this slot; false where it was cut short.
+    /// Sends the burst that begins at this slot; returns false if it was cut short.
     fn burst(&mut self, slot: u64) -> io::Result<bool> {
         let packets = self.course.schedule.per_burst;
         let (burst, before) = (self.outcome.bursts, self.outcome.packets);
@@ -201,7 +201,7 @@ impl Transmission<'_> {
             } else {
                 self.outbox.room().min((packets - place) as usize)
             };
-            // One stamp for all that go with one call: they are written in a few microseconds.
+            // One timestamp for all packets of one call: they are written within a few microseconds.
             let now_ns = clock::now_ns();
             for number in 0..count as u32 {
                 let at = BurstPlace {
@@ -215,12 +215,12 @@ impl Transmission<'_> {
             self.send(count)?;
             place += count as u32;
         }
-        // A burst of which nothing could be sent leaves no hole in the numbers.
+        // A burst of which no packet could be sent leaves no gap in the numbers.
         self.outcome.bursts += u32::from(self.outcome.packets > before);
         Ok(place >= packets)
     }
 
-    /// Takes note of what has left since the last look; the kernel keeps few stamps.
+    /// Collects departures since the last call; the kernel keeps few timestamps.
     fn note_departures(&mut self) {
         if let Some(departing) = &mut self.departing {
             departing.take();
@@ -251,7 +251,7 @@ impl Transmission<'_> {
         packet.write(self.outbox.datagram(number), self.course.key);
     }
 
-    /// Sends the first `count` packets of the outbox. What the kernel refuses is counted and left out.
+    /// Sends the first `count` packets of the outbox. Packets that the kernel refuses are counted and omitted.
     fn send(&mut self, count: usize) -> io::Result<()> {
         let course = self.course;
         let mut sent = 0;
@@ -276,10 +276,10 @@ impl Transmission<'_> {
                         break;
                     }
                 }
-                // The error is of an earlier packet; this one was not even tried.
+                // The error belongs to an earlier packet; this one was not tried.
                 Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) && !was_refused => {
                     was_refused = true;
-                    if self.outcome.refused.hear(clock::now_ns()) {
+                    if self.outcome.refused.register(clock::now_ns()) {
                         return Err(error);
                     }
                 }
@@ -296,13 +296,13 @@ impl Transmission<'_> {
     }
 }
 
-/// Streams leave half of a socket's send buffer free, for the answers to probes that share it.
+/// True if the socket's send buffer is half full. Streams leave the other half to answers to probes, which share it.
 fn is_half_full(socket: &Socket) -> bool {
     let room = socket.send_buffer_size().unwrap_or(usize::MAX);
     queued_bytes(socket).is_some_and(|queued| queued > room / 2)
 }
 
-/// The bytes of the socket in this host's own queue, with the kernel's overhead.
+/// The socket's bytes in this host's own queue, with the kernel's overhead.
 fn queued_bytes(socket: &Socket) -> Option<usize> {
     let mut queued: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (ioctl_list(2): TIOCOUTQ) writes one int.

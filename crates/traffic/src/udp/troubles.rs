@@ -1,26 +1,26 @@
-//! Troubles of an end itself: times in which its process stood still, and in which its socket's buffer was full. What was
-//! lost then was not lost on the path.
+//! Faults at an end itself: times in which its process did not run or its socket's buffer was full. Packets lost then
+//! were not lost on the path.
 //!
-//! The responder tells them as one fact of the exchange of stamps, which belongs to no flow: `KIND FROM TO COUNT`, one
-//! after the other with a semicolon between, times in nanoseconds of its clock. A client that does not know this fact
-//! passes over it.
+//! The responder reports them as one fact of the exchange of timestamps, which belongs to no flow: `KIND FROM TO
+//! COUNT`, separated by semicolons, with times in nanoseconds of its clock. A client that does not know this fact
+//! ignores it.
 
 use super::socket::Overflow;
 
 /// The key of the fact.
 pub(crate) const KEY: &str = "troubles_of_responder";
-/// More are not kept: the last one is then drawn out.
+/// The most that are kept; beyond it the last one is extended.
 const MOST: usize = 500;
-/// The process was not run for so long: far more than a thread waits for its turn on a busy host.
+/// A gap this long means that the process did not run: a thread on a busy host waits far less for its turn.
 const PAUSE_NS: i64 = 200_000_000;
 
-/// One span of time, in the clock of the end that it befell.
+/// One span of time, in the clock of the affected end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub kind: TroubleKind,
     pub from_ns: i64,
     pub to_ns: i64,
-    /// Datagrams that were thrown away.
+    /// Datagrams that were dropped.
     pub count: u64,
 }
 
@@ -41,7 +41,7 @@ impl TroubleKind {
     }
 }
 
-/// The troubles of one end so far.
+/// The faults of one end so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Troubles(Vec<Trouble>);
 
@@ -55,7 +55,7 @@ impl Troubles {
         });
     }
 
-    /// A thread that looks up often did so at these two times, and not in between.
+    /// Registers that a regularly running thread ran at these two times and not in between.
     pub(crate) fn looked(&mut self, before_ns: i64, now_ns: i64) {
         self.0
             .extend(pause(before_ns, now_ns).filter(|_| self.0.len() < MOST));
@@ -64,7 +64,7 @@ impl Troubles {
     fn add(&mut self, trouble: Trouble) {
         let has_room = self.0.len() < MOST;
         match self.0.last_mut() {
-            // Behind one another, or too many.
+            // They adjoin, or there are too many.
             Some(last)
                 if last.kind == trouble.kind && (last.to_ns >= trouble.from_ns || !has_room) =>
             {
@@ -76,8 +76,8 @@ impl Troubles {
         }
     }
 
-    /// The fact; `None` where there were none.
-    pub(crate) fn told(&self) -> Option<String> {
+    /// Formats the fact; `None` if there were no faults.
+    pub(crate) fn to_fact(&self) -> Option<String> {
         let words: Vec<String> = self
             .0
             .iter()
@@ -90,7 +90,7 @@ impl Troubles {
     }
 }
 
-/// The time between two looks, where it is so long that the process cannot have run.
+/// Returns the time between two checks if it is so long that the process cannot have run.
 pub fn pause(before_ns: i64, now_ns: i64) -> Option<Trouble> {
     (now_ns.saturating_sub(before_ns) > PAUSE_NS).then_some(Trouble {
         kind: TroubleKind::Pause,
@@ -100,13 +100,13 @@ pub fn pause(before_ns: i64, now_ns: i64) -> Option<Trouble> {
     })
 }
 
-/// Reads the fact; what is none of ours in it is passed over.
-pub(crate) fn heard(told: &str) -> Vec<Trouble> {
-    told.split(';').take(MOST).filter_map(one).collect()
+/// Parses the fact; unknown parts are ignored.
+pub(crate) fn parse(fact: &str) -> Vec<Trouble> {
+    fact.split(';').take(MOST).filter_map(one).collect()
 }
 
-fn one(told: &str) -> Option<Trouble> {
-    let mut words = told.split(' ');
+fn one(fact: &str) -> Option<Trouble> {
+    let mut words = fact.split(' ');
     let kind = match words.next()? {
         "pause" => TroubleKind::Pause,
         "overflow" => TroubleKind::Overflow,
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn troubles_are_read_back_as_they_were_told() {
+    fn troubles_are_read_back_as_they_were_written() {
         let mut troubles = Troubles::default();
         troubles.looked(5, 1_000_000_005);
         troubles.overflowed(&overflow(7, 9, 3));
         troubles.overflowed(&overflow(9, 12, 2));
-        let read = heard(&troubles.told().unwrap());
+        let read = parse(&troubles.to_fact().unwrap());
         assert_eq!(read, troubles.0);
         assert_eq!((read.len(), read[1].to_ns, read[1].count), (2, 12, 5));
     }
@@ -148,24 +148,24 @@ mod tests {
     fn a_thread_that_waits_for_its_turn_has_not_stood_still() {
         let mut troubles = Troubles::default();
         troubles.looked(0, PAUSE_NS);
-        assert_eq!(troubles.told(), None);
+        assert_eq!(troubles.to_fact(), None);
     }
 
     #[test]
-    fn however_many_there_are_they_are_told_in_few_words() {
+    fn any_number_of_troubles_gives_a_short_fact() {
         let mut troubles = Troubles::default();
         for number in 0..10_000 {
             troubles.overflowed(&overflow(10 * number, 10 * number + 1, 1));
         }
-        let read = heard(&troubles.told().unwrap());
+        let read = parse(&troubles.to_fact().unwrap());
         assert_eq!(read.len(), MOST);
         assert_eq!(read.iter().map(|one| one.count).sum::<u64>(), 10_000);
     }
 
     proptest::proptest! {
         #[test]
-        fn no_words_of_a_responder_make_the_reader_panic(told in ".{0,200}") {
-            heard(&told);
+        fn no_fact_of_a_responder_makes_the_parser_panic(fact in ".{0,200}") {
+            parse(&fact);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Sending each probe at its time. Where the scheduler may keep a thread waiting, several wait for each deadline, and the
-//! first to wake sends.
+//! Sending of each probe on time. On a busy host several threads wait for each deadline, and the first to wake sends
+//! the probe.
 
 use std::io;
 use std::sync::Mutex;
@@ -10,27 +10,27 @@ use crate::pace;
 
 use super::schedule::Schedule;
 
-/// Makes probes and sends them.
+/// Builds probes and sends them.
 pub(crate) trait Emitter {
-    /// Makes the next packet ready, with its sequence and the time.
+    /// Prepares the next packet, with its sequence and timestamp.
     fn prepare(&mut self, sequence: u64, sent_ns: i64);
-    /// Sends what was made ready.
+    /// Sends the prepared packet.
     fn emit(&mut self) -> io::Result<()>;
 }
 
-/// The report of a sending thread to the one that keeps the book.
+/// Messages from a sending thread to the receiving thread.
 pub(crate) enum Sent {
-    /// The next probe was due; `None`: it came too late to be sent at all.
+    /// The next probe was due; `None`: it was too late to be sent.
     Due(i64, Option<i64>),
-    /// This one could not be sent after all.
+    /// This probe could not be sent after all.
     Refused(u64, io::Error),
 }
 
 /// State that the sending threads share.
 pub(crate) struct Turns<'a> {
-    /// Of the first probe.
+    /// When the first probe is due.
     due_ns: i64,
-    /// The longest delay: a probe later than this is not sent.
+    /// The longest delay: a later probe is not sent.
     most_overdue_ns: i64,
     next: Mutex<Turn<'a>>,
 }
@@ -38,20 +38,20 @@ pub(crate) struct Turns<'a> {
 struct Turn<'a> {
     sequence: u64,
     emitter: &'a mut (dyn Emitter + Send),
-    tell: Sender<Sent>,
+    sender: Sender<Sent>,
 }
 
 impl<'a> Turns<'a> {
     pub(crate) fn new(
         emitter: &'a mut (dyn Emitter + Send),
-        tell: Sender<Sent>,
+        sender: Sender<Sent>,
         due_ns: i64,
         most_overdue_ns: i64,
     ) -> Turns<'a> {
         let next = Mutex::new(Turn {
             sequence: 0,
             emitter,
-            tell,
+            sender,
         });
         Turns {
             due_ns,
@@ -60,8 +60,8 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Sends all probes of the schedule, each once and in their order, or until `goes_on` says no; from this thread, and
-    /// from one on each of the processors `rivals`.
+    /// Sends all probes of the schedule, each once and in order, or until `goes_on` returns false; from this thread and
+    /// from one more on each of the processors `rivals`.
     pub(crate) fn send_all(
         &self,
         schedule: &Schedule,
@@ -99,27 +99,27 @@ impl<'a> Turns<'a> {
 }
 
 impl Turn<'_> {
-    /// Sends the probe that was due then, or leaves it out.
+    /// Sends the probe that is due at this time, or skips it.
     fn take(&mut self, due_ns: i64, most_overdue_ns: i64) {
         let sequence = self.sequence;
         self.sequence += 1;
         let now_ns = clock::now_ns();
         if now_ns - due_ns > most_overdue_ns {
-            let _ = self.tell.send(Sent::Due(due_ns, None));
+            let _ = self.sender.send(Sent::Due(due_ns, None));
             return;
         }
         self.emitter.prepare(sequence, now_ns);
-        // Before it is sent, so that no answer can be faster than the news.
-        let _ = self.tell.send(Sent::Due(due_ns, Some(now_ns)));
+        // Reported before sending, so that no answer can arrive before the message.
+        let _ = self.sender.send(Sent::Due(due_ns, Some(now_ns)));
         if let Err(error) = emit(self.emitter) {
-            let _ = self.tell.send(Sent::Refused(sequence, error));
+            let _ = self.sender.send(Sent::Refused(sequence, error));
         }
     }
 }
 
 fn emit(emitter: &mut dyn Emitter) -> io::Result<()> {
     match emitter.emit() {
-        // The error is an earlier probe's; this one was not even tried.
+        // The error belongs to an earlier probe; this one was not tried.
         Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => emitter.emit(),
         result => result,
     }
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Of probes each millisecond, the first due in `due_in_ns`: what was emitted, and what was told.
+    /// Sends probes at intervals of 1 ms, the first due in `due_in_ns`; returns the packets emitted and the messages.
     fn sent(due_in_ns: i64, probes: u64, most_overdue_ns: i64) -> (Noted, Vec<Sent>) {
         let schedule = Schedule::of(&FlowSpec {
             interval_s: 0.001,
@@ -157,35 +157,39 @@ mod tests {
             ..FlowSpec::new(1, Kind::Probe, Direction::Up)
         })
         .unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         let mut noted = Noted::default();
         let turns = Turns::new(
             &mut noted,
-            tell,
+            sender,
             clock::now_ns() + due_in_ns,
             most_overdue_ns,
         );
         turns.send_all(&schedule, &pace::some_processors(3, 8), &|| true);
         drop(turns);
-        (noted, told.iter().collect())
+        (noted, messages.iter().collect())
     }
 
     #[test]
     fn rivals_send_each_probe_once_in_order_and_not_before_its_time() {
-        let (noted, told) = sent(1_000_000, 100, i64::MAX);
+        let (noted, messages) = sent(1_000_000, 100, i64::MAX);
         assert_eq!(noted.prepared, (0..100).collect::<Vec<u64>>());
-        assert_eq!((noted.emitted, told.len()), (100, 100));
-        for sent in told {
+        assert_eq!((noted.emitted, messages.len()), (100, 100));
+        for sent in messages {
             assert!(matches!(sent, Sent::Due(due_ns, Some(sent_ns)) if sent_ns >= due_ns));
         }
     }
 
     #[test]
-    fn what_is_long_overdue_is_left_out_once_whoever_finds_it() {
-        let (noted, told) = sent(-10_000_000_000, 100, 1_000_000_000);
+    fn an_overdue_probe_is_skipped_once_by_whichever_thread() {
+        let (noted, messages) = sent(-10_000_000_000, 100, 1_000_000_000);
         assert_eq!(noted.emitted, 0);
-        assert!(told.iter().all(|sent| matches!(sent, Sent::Due(_, None))));
-        assert_eq!(told.len(), 100);
+        assert!(
+            messages
+                .iter()
+                .all(|sent| matches!(sent, Sent::Due(_, None)))
+        );
+        assert_eq!(messages.len(), 100);
     }
 
     #[test]

@@ -17,15 +17,15 @@ use super::socket::{self, Envelope};
 use super::transmit::{Course, Outcome, transmit};
 use super::words::{ended, explained};
 
-/// The end of a flow is repeated for so long: a full queue at the bottleneck may hold it for seconds.
+/// How long the end of a flow is repeated: a full queue at the bottleneck may delay it for seconds.
 const FINISH_NS: i64 = 5_000_000_000;
-/// The same for a flow that was stopped: somebody waits.
+/// The same for a stopped flow, for which a user is waiting.
 const FINISH_STOPPED_NS: i64 = 500_000_000;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
-/// A stream whose packets are due closer together would keep a real-time thread busy.
+/// A stream with smaller gaps would keep a real-time thread busy.
 const BUSY_GAP_NS: f64 = 1_000_000.0;
 
-/// Sends one flow of kind `Udp` or `Burst`; what arrives is counted at the responder.
+/// Sends one flow of kind `Udp` or `Burst`; the responder counts its arrivals.
 pub(crate) fn run(spec: &FlowSpec, link: &Link, start_ns: i64, stop: &Stop, sink: &Sink) -> Ending {
     ended(upload(spec, link, start_ns, stop, sink), stop)
 }
@@ -38,8 +38,8 @@ fn upload(
     sink: &Sink,
 ) -> Result<(), String> {
     let schedule = Schedule::of(spec)?;
-    let whom = link.remote.to_string();
-    let say = |error: io::Error| explained(&error, &whom);
+    let peer = link.remote.to_string();
+    let say = |error: io::Error| explained(&error, &peer);
     let key = Key::new(&link.key);
     let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     if let Some(bytes) = spec.send_buffer_bytes {
@@ -60,11 +60,11 @@ fn upload(
     };
     let is_rare = course.is_bursts || schedule.every_ns >= BUSY_GAP_NS;
     let outcome = in_own_thread(is_rare, || transmit(&course)).map_err(say)?;
-    tell(spec.flow, &outcome, &whom, sink);
+    record_facts(spec.flow, &outcome, &peer, sink);
     if outcome.packets == 0 && outcome.is_complete {
         return Err(match &outcome.error {
-            Some(error) => explained(error, &whom),
-            None => format!("{whom}: nothing was due to be sent in the flow's duration"),
+            Some(error) => explained(error, &peer),
+            None => format!("{peer}: no packet was due in the flow's duration"),
         });
     }
     let end = End {
@@ -75,15 +75,15 @@ fn upload(
     };
     if !finish(&end, &outcome, stop).map_err(say)? && !stop.is_set() {
         return Err(format!(
-            "{whom}: the responder did not confirm the end of the flow within {} s: it is gone, or the path lets no \
-             UDP through",
+            "{peer}: the responder did not confirm the end of the flow within {} s: it has stopped, or the path blocks \
+             UDP",
             FINISH_NS / 1_000_000_000
         ));
     }
     Ok(())
 }
 
-/// Runs `task` in a thread whose scheduling ends with it, so that the caller's stays as it is.
+/// Runs `task` in its own thread, so that the scheduling it requests does not affect the caller.
 fn in_own_thread<T: Send>(is_rare: bool, task: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -100,7 +100,7 @@ fn in_own_thread<T: Send>(is_rare: bool, task: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Tells the responder how much was sent; true where it confirms.
+/// Announces to the responder how many packets were sent; returns true if it confirms.
 fn finish(end: &End, outcome: &Outcome, stop: &Stop) -> io::Result<bool> {
     let limit_ns = if stop.is_set() {
         FINISH_STOPPED_NS
@@ -127,20 +127,20 @@ fn finish(end: &End, outcome: &Outcome, stop: &Stop) -> io::Result<bool> {
     Ok(confirmed.is_some())
 }
 
-/// Facts about what the sender did.
-pub(crate) fn tell(flow: u32, outcome: &Outcome, whom: &str, sink: &Sink) {
-    let mut told = vec![("packets_sent", outcome.packets.to_string())];
+/// Records facts about what was sent.
+pub(crate) fn record_facts(flow: u32, outcome: &Outcome, peer: &str, sink: &Sink) {
+    let mut facts = vec![("packets_sent", outcome.packets.to_string())];
     if outcome.skipped > 0 {
-        told.push((
+        facts.push((
             "packets_left_out_by_busy_sender",
             outcome.skipped.to_string(),
         ));
     }
     if outcome.not_sent > 0 {
-        told.push(("packets_not_sent", outcome.not_sent.to_string()));
+        facts.push(("packets_not_sent", outcome.not_sent.to_string()));
     }
     if let Some(error) = &outcome.error {
-        told.push(("not_sent_because", explained(error, whom)));
+        facts.push(("not_sent_because", explained(error, peer)));
     }
-    facts::tell(flow, told, sink);
+    facts::record(flow, facts, sink);
 }

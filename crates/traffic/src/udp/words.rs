@@ -1,11 +1,11 @@
-//! Errors of sockets in words for the person who must act.
+//! Socket errors as messages for the user.
 
 use std::io;
 
 use crate::sample::Ending;
 use crate::stop::Stop;
 
-/// How a flow ended that had this result; one that was stopped counts as that whatever came of it.
+/// Converts a flow's result to its ending; a flow that was stopped counts as stopped, whatever its result.
 pub(crate) fn ended(result: Result<(), String>, stop: &Stop) -> Ending {
     match result {
         _ if stop.is_set() => Ending::Stopped,
@@ -14,40 +14,40 @@ pub(crate) fn ended(result: Result<(), String>, stop: &Stop) -> Ending {
     }
 }
 
-/// Explain this error of a UDP socket towards `whom`, and what to try.
-pub(crate) fn explained(error: &io::Error, whom: &str) -> String {
+/// Explains an error of a UDP socket towards `peer`, and what to try.
+pub(crate) fn explained(error: &io::Error, peer: &str) -> String {
     let advice = match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => {
-            "its host answers that nobody listens on that UDP port: is the responder still running?"
+            "the host answers that no program listens on this UDP port: is the responder still running?"
         }
         Some(libc::EHOSTUNREACH) => {
-            "no route leads there, or the host is down: look at `ip route get` and the link"
+            "there is no route to the host, or it is down: check `ip route get` and the link"
         }
-        Some(libc::ENETUNREACH) => "this host has no route there: look at `ip route` and the link",
-        Some(libc::ENETDOWN) => "the interface is down: look at `ip link`",
+        Some(libc::ENETUNREACH) => {
+            "this host has no route to that address: check `ip route` and the link"
+        }
+        Some(libc::ENETDOWN) => "the interface is down: check `ip link`",
         Some(libc::EPERM) | Some(libc::EACCES) => {
-            "this host does not let the packets out: look at its firewall's output rules"
+            "this host blocks outgoing packets: check its firewall's output rules"
         }
-        Some(libc::EMSGSIZE) => "the packets are larger than the path takes: ask for smaller ones",
+        Some(libc::EMSGSIZE) => "the packets exceed the path's MTU: request smaller ones",
         Some(libc::ENOBUFS) | Some(libc::ENOMEM) => {
-            "the kernel has no room for more packets: send less, or make the interface's queue longer"
+            "the kernel's queues are full: send less, or lengthen the interface's queue"
         }
         Some(libc::EAGAIN) => {
-            "the interface has not taken the packets before: it has no carrier, or its queue is full"
+            "the interface did not send the earlier packets: it has no carrier, or its queue is full"
         }
-        Some(libc::EADDRNOTAVAIL) => {
-            "this host has no address of that family: look at `ip address`"
-        }
-        Some(libc::EAFNOSUPPORT) => "this kernel does not know that address family",
+        Some(libc::EADDRNOTAVAIL) => "this host has no address of that family: check `ip address`",
+        Some(libc::EAFNOSUPPORT) => "this kernel does not support that address family",
         Some(libc::EMFILE) | Some(libc::ENFILE) => {
             "too many open files: raise the limit with `ulimit -n`"
         }
-        _ => return format!("{whom}: {error}"),
+        _ => return format!("{peer}: {error}"),
     };
-    format!("{whom}: {advice} ({error})")
+    format!("{peer}: {advice} ({error})")
 }
 
-/// Errors that a packet runs into on its way out and that may pass: the flow goes on.
+/// True for errors in sending a packet that may be transient: the flow continues.
 pub(crate) fn may_pass(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_whom_they_are_about_and_what_to_look_at() {
+    fn errors_name_the_peer_and_what_to_check() {
         let refused = explained(
             &io::Error::from_raw_os_error(libc::ECONNREFUSED),
             "10.0.0.1:17370",

@@ -44,7 +44,7 @@ fn scenario(tap: usize) -> Scenario {
                 5 * MS,
             ),
             stage(
-                "way",
+                "path",
                 Box::new(Chain::new(vec![Box::new(Delay::new(10 * MS))])),
                 8 * MS,
             ),
@@ -78,7 +78,7 @@ fn the_points_see_what_a_capture_there_would() {
             ..WatchConfig::default()
         });
         let watched = watched.run();
-        // To watch changes nothing but the ways back, which are the same here to a nanosecond or so.
+        // Recording two points changes only the return paths, which are the same here within a nanosecond or so.
         let captured: Vec<i64> = plain.records.iter().map(|record| record.time_ns).collect();
         let mut passed: Vec<i64> = watched
             .passed
@@ -114,7 +114,7 @@ fn a_packet_that_the_element_drops_has_passed_the_first_point_only() {
 }
 
 #[test]
-fn acknowledgments_are_lost_where_they_are_told_to_be() {
+fn acknowledgments_are_lost_at_the_configured_places() {
     for place in 0..3 {
         let mut return_loss = [0.0; 3];
         return_loss[place] = 0.05;

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{PAYLOAD_BYTES, ROUND_TRIP_NS};
 use crate::segment::Segment;
 
-/// Segments sent this much before one that was delivered are taken to be lost (RACK's reordering window).
+/// Segments sent this much before a delivered one count as lost (RACK's reordering window).
 const REORDERING_NS: i64 = 1_000_000;
 
-/// Sends what was lost first, in order, then new data. How much and when is not its affair.
+/// Sends lost data first, in order, then new data. It does not decide how much and when.
 #[derive(Debug, Default)]
 pub struct ScriptedSender {
-    /// When each segment that is out was sent last, by its sequence number.
+    /// When each outstanding segment was last sent, by its sequence number.
     out: BTreeMap<u64, i64>,
     lost: BTreeSet<u64>,
     written: u64,
-    /// When the latest of the delivered segments had been sent.
+    /// When the latest of the delivered segments was sent.
     delivered_ns: i64,
 }
 
@@ -34,7 +34,7 @@ impl ScriptedSender {
         (sequence, again)
     }
 
-    /// True if all that was sent has been acknowledged.
+    /// True if all data sent has been acknowledged.
     pub fn is_done(&self) -> bool {
         self.out.is_empty()
     }
@@ -44,7 +44,7 @@ impl ScriptedSender {
         1 + self.written
     }
 
-    /// Take everything that is out for longer than a round trip to be lost. How many segments are lost.
+    /// Marks everything outstanding for longer than a round trip as lost; returns the number of lost segments.
     pub fn time_out(&mut self, now_ns: i64) -> u32 {
         let late = self
             .out

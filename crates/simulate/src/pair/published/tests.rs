@@ -42,7 +42,7 @@ fn bursts_are_those_of_the_case_and_leave_at_a_gigabit() {
         sizes[5..60].iter().all(|size| (84..=98).contains(size)),
         "{sizes:?}"
     );
-    // Then what is still lost is retransmitted.
+    // Then the remaining losses are retransmitted.
     assert!((61..=64).contains(&sizes.len()), "{sizes:?}");
     let longest = &bursts(&played(1))[4];
     let took_ns = longest[159].at_b_ns.unwrap() - longest[0].at_b_ns.unwrap();
@@ -61,7 +61,7 @@ fn seven_of_ten_packets_of_a_long_burst_are_lost_once_losses_begin() {
             let first = burst.iter().position(|c| c.lost_between).unwrap();
             assert!(
                 (45..=53).contains(&first),
-                "the bucket is good for {first} packets"
+                "the bucket is enough for {first} packets"
             );
             tail += burst.len() - first;
             lost += burst[first..].iter().filter(|c| c.lost_between).count();
@@ -79,7 +79,7 @@ fn seven_of_ten_packets_of_a_long_burst_are_lost_once_losses_begin() {
 }
 
 #[test]
-fn transit_varies_as_told_and_is_longer_after_a_gap() {
+fn transit_varies_as_published_and_is_longer_after_a_gap() {
     let pair = played(1);
     let more = |c: &Crossing| c.transit_ns().map(|transit_ns| transit_ns - BASE_NS);
     let forward: Vec<i64> = pair
@@ -101,7 +101,7 @@ fn transit_varies_as_told_and_is_longer_after_a_gap() {
             .clone()
             .all(|more| (AFTER_GAP_NS..=AFTER_GAP_NS + VARIATION_NS).contains(&more))
     );
-    // From the fiftieth on, the path has caught up.
+    // From the fiftieth on, the path is no longer waking up.
     let later: Vec<i64> = bursts
         .iter()
         .flat_map(|burst| burst.iter().skip(50))
@@ -120,7 +120,7 @@ fn transit_varies_as_told_and_is_longer_after_a_gap() {
 }
 
 #[test]
-fn all_that_was_lost_is_sent_again_until_it_arrives() {
+fn all_lost_data_is_retransmitted_until_it_arrives() {
     let pair = played(2);
     let mut waiting = std::collections::BTreeSet::new();
     let mut again = 0;
@@ -157,7 +157,7 @@ fn the_second_clock_is_ahead_and_slow() {
 }
 
 #[test]
-fn one_way_captures_hold_nothing_that_goes_back() {
+fn one_way_captures_contain_no_return_packets() {
     let mut pair = pair(PublishedConfig {
         one_way: true,
         ..PublishedConfig::default()

@@ -1,66 +1,66 @@
-//! One diagnosis beside its truth: what is right, and by how much the numbers miss.
+//! Comparison of one diagnosis with its truth: which statements are correct, and the errors of its numbers.
 
 use serde_json::Value;
 
 use crate::pair::suite::kind::right_causes;
 use crate::score::list;
 
-/// One full Ethernet frame: a burst or a limit in bytes may be wrong by it.
+/// One full Ethernet frame: the tolerance of a burst or a limit in bytes.
 pub(crate) const ONE_PACKET_BYTES: f64 = 1_514.0;
-/// Tolerances for a clean pair; captures that are untidy themselves are allowed twice as much.
+/// Tolerances for a pair without defects; doubled for captures with noise of their own.
 pub(crate) const RATE: f64 = 0.01;
 pub(crate) const BURST: f64 = 0.05;
-/// Of a queue that never drops.
+/// For a queue that never drops.
 const STANDING_RATE: f64 = 0.02;
 const LIMIT_PACKETS: f64 = 1.0;
 const OFFSET_US: f64 = 100.0;
 const DRIFT_PPM: f64 = 2.0;
-/// Treatments that add noise to timestamps or counts, and not only to headers or clocks.
+/// Treatments that add noise to timestamps or counts, not only to headers or clocks.
 const NOISY: [&str; 6] = ["jitter", "coalesce", "us", "tso", "gro", "missed"];
 
-/// A number that the diagnosis states, beside the true one.
+/// A number of the diagnosis, with the true one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     pub name: &'static str,
-    /// In the unit of its name: relative errors have none.
+    /// In the unit of its name; relative errors have none.
     pub error: Option<f64>,
-    /// Most that the error may be.
+    /// The largest permitted error.
     pub bar: f64,
-    /// True if the stated interval, where there is one, holds the truth.
+    /// True if the stated interval, if any, contains the truth.
     pub covered: Option<bool>,
-    /// It can be told from the captures. If not, it may be left open, but what is stated must hold the truth.
-    pub tellable: bool,
+    /// It can be determined from the captures. Otherwise it may be omitted, but a stated value must contain the truth.
+    pub identifiable: bool,
 }
 
 impl Compared {
     pub fn is_good(&self) -> bool {
         let near = self.error.is_some_and(|error| error.abs() <= self.bar);
-        near || (!self.tellable && self.covered != Some(false))
+        near || (!self.identifiable && self.covered != Some(false))
     }
 }
 
-/// A diagnosis beside its truth.
+/// A diagnosis compared with its truth.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     pub name: String,
-    /// The mechanism: a narrower name than the kind, where the truth has one.
+    /// The mechanism: a narrower name than the kind, if the truth has one.
     pub group: String,
     pub treatments: Vec<String>,
     pub cause: String,
     pub cause_right: bool,
-    /// A policer is named where there is none.
+    /// A policer is named although there is none.
     pub accused: bool,
-    /// (found, truth) forward, and in reverse where that was captured.
+    /// (found, truth) forward, and in reverse if that was captured.
     pub lost: [(Option<u64>, u64); 2],
     pub lost_right: bool,
     pub numbers: Vec<Compared>,
     /// (stated, truth)
     pub byte_basis: Option<(Option<String>, String)>,
-    /// Of queue management that had enough to drop or mark.
+    /// For queue management with enough drops or marks.
     pub family: Option<FamilyJudged>,
 }
 
-/// The family of queue management as stated, beside the true one.
+/// The stated family of queue management, and the true one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FamilyJudged {
     pub stated: Option<String>,
@@ -70,7 +70,7 @@ pub struct FamilyJudged {
 }
 
 impl FamilyJudged {
-    /// The law is right, whether or not flows have queues of their own, which one flow does not show.
+    /// The law is correct, whether or not flows have separate queues, which one flow does not show.
     pub fn law_right(&self) -> bool {
         self.stated
             .as_deref()
@@ -90,9 +90,9 @@ fn law(family: &str) -> &str {
     }
 }
 
-/// Fewer drops and marks tell no family ...
+/// Fewer drops and marks do not determine the family ...
 const EVENTS_FOR_FAMILY: u64 = 10;
-/// ... nor CoDel's parameters, and how near those are to be.
+/// ... and fewer than this do not determine CoDel's parameters; the tolerances of these follow.
 const EVENTS_FOR_PARAMETERS: u64 = 30;
 const TARGET: f64 = 0.25;
 
@@ -119,14 +119,14 @@ fn family(kind: &str, truth: &Value, stated: Option<&Value>) -> Option<FamilyJud
 }
 
 impl Judged {
-    /// Faults in words; nothing if all is right.
+    /// Describes the faults; empty if everything is correct.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if !self.cause_right {
             faults.push(format!("cause {}", self.cause));
         }
         if self.accused {
-            faults.push("a policer named where there is none".into());
+            faults.push("a policer named although there is none".into());
         }
         if !self.lost_right {
             let found =
@@ -147,7 +147,7 @@ impl Judged {
             });
         }
         if let Some((stated, truth)) = &self.byte_basis {
-            // Not to say it is allowed: the evidence may not tell.
+            // It may be left out: the evidence may not determine it.
             if stated.as_ref().is_some_and(|stated| stated != truth) {
                 faults.push(format!(
                     "byte basis {}, truth {truth}",
@@ -159,7 +159,7 @@ impl Judged {
     }
 }
 
-/// Compare a report with a truth.
+/// Compares a report with a truth.
 pub fn judge(truth: &Value, report: &Value) -> Judged {
     let kind = truth["kind"].as_str().unwrap_or_default();
     let verdicts = list(&report["verdicts"]);
@@ -197,7 +197,7 @@ pub fn judge(truth: &Value, report: &Value) -> Judged {
     }
 }
 
-/// Kinds in which the hosts of one connection hold it back, by nothing that others share.
+/// Kinds in which the hosts of one connection limit it by something that others do not share.
 const OF_ONE_CONNECTION: [&str; 8] = [
     "app_limited",
     "closed_window",
@@ -209,8 +209,8 @@ const OF_ONE_CONNECTION: [&str; 8] = [
     "slow_reader",
 ];
 
-/// The verdict that is judged: the first one; where one connection is held back, the first on its data, since others may well
-/// have a longer story.
+/// The verdict that is compared: the first one; if one connection is limited by its hosts, the first on its data, since
+/// other connections may well have a longer explanation.
 fn headline<'a>(kind: &str, truth: &Value, verdicts: &'a [Value]) -> Option<&'a Value> {
     let first = verdicts.first();
     if !OF_ONE_CONNECTION.contains(&kind) {
@@ -224,8 +224,9 @@ fn headline<'a>(kind: &str, truth: &Value, verdicts: &'a [Value]) -> Option<&'a 
     verdicts.iter().find(names).or(first)
 }
 
-/// True for what captures of the data alone do not show: losses of acknowledgments, and what windows allow, which only
-/// acknowledgments state. (A window that closes is told by its reopening, and a full window over a queue by the queue.)
+/// True for causes that captures of the data alone do not show: losses of acknowledgments, and window limits, which
+/// only acknowledgments state. (A closed window is revealed by its reopening, and a full window over a queue by the
+/// queue.)
 fn is_out_of_sight(kind: &str, truth: &Value) -> bool {
     let by_windows = [
         "rwnd_limited",
@@ -236,18 +237,18 @@ fn is_out_of_sight(kind: &str, truth: &Value) -> bool {
         "batching",
     ];
     truth["reverse_captured"] == false
-        && (kind == "slow_way_back" || by_windows.contains(&kind) && is_held_by_a_window(truth))
+        && (kind == "slow_way_back" || by_windows.contains(&kind) && is_limited_by_a_window(truth))
 }
 
-/// True if the receive window or the send buffer has most of the time in which the first connection sends.
-fn is_held_by_a_window(truth: &Value) -> bool {
+/// True if the receive window or the send buffer limits the first connection for most of its sending time.
+fn is_limited_by_a_window(truth: &Value) -> bool {
     let shares = &truth["flows"][0]["limits"]["shares"];
     let share = |limiter: &str| shares[limiter].as_f64().unwrap_or(0.0);
     let windows = share("receive-window") + share("send-buffer");
     windows > share("slow-start") + share("congestion-window") + share("pacing")
 }
 
-/// Losses both ways. In a direction that is not captured nothing need be said.
+/// Losses in both directions. For a direction that is not captured, none need be stated.
 fn lost(truth: &Value, pair: &Value) -> ([(Option<u64>, u64); 2], bool) {
     let number = |name: &str| truth[name].as_u64().unwrap_or(0);
     let forward = number("forward_packets_lost_between");
@@ -268,22 +269,23 @@ fn lost(truth: &Value, pair: &Value) -> ([(Option<u64>, u64); 2], bool) {
     )
 }
 
-/// Offset and drift. Nobody can know by how much the two ways differ: anything between the true offset and that plus
-/// half of the difference between the least transits is right. With one direction there is no offset to know.
+/// Offset and drift. The difference between the transits of the two directions cannot be known: any offset between the
+/// true one and that plus half of the difference between the least transits is correct. With one direction there is no
+/// known offset.
 fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
     let distortion = &truth["distortion"];
     let offset_us = distortion["offset_ns"].as_f64().unwrap_or(0.0) / 1e3;
     let drift_ppm = distortion["drift_ppm"].as_f64().unwrap_or(0.0);
-    let least_ms = |way: &str| truth["least_transit_ms"][way].as_f64();
+    let least_ms = |direction: &str| truth["least_transit_ms"][direction].as_f64();
     let asymmetry_us = match (least_ms("b_to_y"), least_ms("y_to_b")) {
         (Some(forth), Some(back)) => Some((forth - back) / 2.0 * 1e3),
-        // The given data do not state it; where the points are next to each other there is none.
+        // The given data does not state it; if the points are adjacent there is no transit.
         _ if truth["one_way_delay_b_to_y_base_ms"].as_f64() == Some(0.0) => Some(0.0),
         _ => None,
     };
-    let both_ways = truth["reverse_captured"].as_bool().unwrap_or(true);
+    let both_directions = truth["reverse_captured"].as_bool().unwrap_or(true);
     let mut numbers = Vec::new();
-    if let Some(asymmetry_us) = asymmetry_us.filter(|_| both_ways) {
+    if let Some(asymmetry_us) = asymmetry_us.filter(|_| both_directions) {
         let found = pair["clock_offset_s"].as_f64();
         numbers.push(Compared {
             name: "clock_offset_us",
@@ -297,12 +299,13 @@ fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
                 let low_us = bound_us("clock_offset_low_s")?;
                 Some((low_us..=bound_us("clock_offset_high_s")?).contains(&offset_us))
             }),
-            tellable: true,
+            identifiable: true,
         });
     }
-    // Over one direction, or with stamps that are late by chance, drift is not asked for; if it is stated it counts.
+    // With one direction, or with timestamps that are randomly late, drift is not required; if it is stated it is
+    // compared.
     let found = pair["clock_drift_ppm"].as_f64();
-    if both_ways || found.is_some() {
+    if both_directions || found.is_some() {
         numbers.push(Compared {
             name: "clock_drift_ppm",
             error: found.map(|found| found - drift_ppm),
@@ -311,16 +314,16 @@ fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
                 let error_ppm = pair["clock_drift_error_ppm"].as_f64()?;
                 Some((found - drift_ppm).abs() <= error_ppm)
             }),
-            tellable: true,
+            identifiable: true,
         });
     }
     numbers
 }
 
-/// The parameters that are asked for by kind.
+/// The parameters that are required for each kind.
 fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Compared> {
-    let tellable = |name: &str| truth["identifiable"][name].as_bool().unwrap_or(true);
-    let tells = events(truth) >= EVENTS_FOR_PARAMETERS;
+    let identifiable = |name: &str| truth["identifiable"][name].as_bool().unwrap_or(true);
+    let is_enough = events(truth) >= EVENTS_FOR_PARAMETERS;
     let truth = &truth["parameters"];
     let relative = |name: &'static str, true_name: &str, bar: f64| {
         let true_value = truth[true_name].as_f64()?;
@@ -331,7 +334,7 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
                 .map(|value| value / true_value - 1.0),
             bar: bar * slack,
             covered: covered(&stated[name], true_value),
-            tellable: tellable(true_name),
+            identifiable: identifiable(true_name),
         })
     };
     let absolute = |name: &'static str, true_name: &str, unit: f64| {
@@ -343,10 +346,10 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
                 .map(|value| (value - true_value) / unit),
             bar: LIMIT_PACKETS * slack,
             covered: covered(&stated[name], true_value),
-            tellable: tellable(true_name),
+            identifiable: identifiable(true_name),
         })
     };
-    // Within 5 %, or one packet where that is more.
+    // Within 5 %, or one packet if that is more.
     let burst = |name: &'static str| {
         let true_value = truth[name].as_f64()?;
         relative(
@@ -364,11 +367,11 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
                 .map(|value| value / true_value - 1.0),
             bar: TARGET,
             covered: covered(&stated[name], true_value),
-            tellable: true,
+            identifiable: true,
         })
     };
     let found = match kind {
-        "aqm_codel" | "aqm_fq_codel" | "aqm_cake" if tells => vec![
+        "aqm_codel" | "aqm_fq_codel" | "aqm_cake" if is_enough => vec![
             in_ms("target_s", "target_ms"),
             in_ms("interval_s", "interval_ms"),
         ],
@@ -384,7 +387,7 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
             absolute("limit_bytes", "queue_limit_bytes", ONE_PACKET_BYTES),
         ],
         "shaper" | "shaper_ticks" => vec![relative("rate_bps", "drain_rate_bps", RATE)],
-        // Called a queue or a shaper, it has the name of a rate that goes with it.
+        // For a verdict of queue or shaper, the rate has the name that belongs to it.
         "standing_queue" => {
             let name = match stated["rate_bps"].is_object() {
                 true => "rate_bps",
@@ -397,7 +400,7 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
     found.into_iter().flatten().collect()
 }
 
-/// An open end of an interval holds everything.
+/// An interval with an open end contains everything on that side.
 fn covered(parameter: &Value, true_value: f64) -> Option<bool> {
     parameter["value"].as_f64()?;
     let low = parameter["low"].as_f64().unwrap_or(f64::NEG_INFINITY);
@@ -405,7 +408,7 @@ fn covered(parameter: &Value, true_value: f64) -> Option<bool> {
     Some((low..=high).contains(&true_value))
 }
 
-/// The bytes that the element counts, as stated and in truth, by the short names.
+/// The bytes that the element counts, as stated and in truth, by their short names.
 fn byte_basis(truth: &Value, verdict: Option<&Value>) -> Option<(Option<String>, String)> {
     let true_name = match truth["byte_basis"].as_str()? {
         prose if prose.starts_with("IP") => "ip",

@@ -14,7 +14,7 @@ use crate::score::{ScoreError, in_parallel, run_command};
 pub(crate) use judge::{BURST, ONE_PACKET_BYTES, RATE};
 pub use judge::{Compared, Judged, judge};
 
-/// Run `command` (its words; the captures at `points` are added) on every pair in `folder` and print tables.
+/// Runs `command` (its words; the captures at `points` are appended) on every pair in `folder` and prints tables.
 pub fn score(
     folder: &Path,
     command: &[String],
@@ -35,7 +35,7 @@ pub fn score(
     Ok(())
 }
 
-/// The folder itself if it is a pair, else those in it that are.
+/// The folder itself if it is a pair, otherwise the pairs in it.
 pub(crate) fn pair_folders(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
     let is_pair = |path: &Path| path.join("truth.json").is_file();
     if is_pair(folder) {
@@ -52,7 +52,7 @@ pub(crate) fn pair_folders(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
     }
     if folders.is_empty() {
         return Err(ScoreError(format!(
-            "{}: no folder with a truth.json here: make pairs first",
+            "{}: no folder with a truth.json here: make pairs first with `whydrop-simulate pairs`",
             folder.display()
         )));
     }
@@ -75,5 +75,5 @@ pub(crate) fn capture(folder: &Path, point: &str) -> Result<PathBuf, String> {
         .iter()
         .map(|name| folder.join(name))
         .find(|path| path.is_file());
-    found.ok_or_else(|| format!("neither {} nor {} is here", names[0], names[1]))
+    found.ok_or_else(|| format!("neither {} nor {} exists", names[0], names[1]))
 }

@@ -1,4 +1,4 @@
-//! Tables of the scores: by mechanism, by treatment, by number, and each pair that missed.
+//! Tables of the scores: by mechanism, by treatment, by number, and a list of the pairs with faults.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub fn print(judged: &[Judged], failures: &[String]) {
     let all = judged.len() + failures.len();
     let count = |of: &dyn Fn(&Judged) -> bool| judged.iter().filter(|j| of(j)).count();
     println!(
-        "\ncause right: {}/{all}; lost packets right both ways: {}/{all}; a policer named where there is none: {}; all right: {}/{all}",
+        "\ncause right: {}/{all}; lost packets right in both directions: {}/{all}; a policer named although there is none: {}; all right: {}/{all}",
         count(&|j| j.cause_right),
         count(&|j| j.lost_right),
         count(&|j| j.accused),
@@ -36,25 +36,31 @@ pub fn print(judged: &[Judged], failures: &[String]) {
     failures.iter().for_each(|failure| println!("  {failure}"));
 }
 
-/// Families of queue management, where ten or more packets were dropped or marked.
+/// Families of queue management, for pairs with ten or more drops.
 fn families(judged: &[Judged]) {
-    let told: Vec<_> = judged
+    let judged_families: Vec<_> = judged
         .iter()
         .filter_map(|j| Some((j, j.family.as_ref()?)))
         .collect();
-    if told.is_empty() {
+    if judged_families.is_empty() {
         return;
     }
-    let laws = told.iter().filter(|(_, family)| family.law_right()).count();
-    let names = told
+    let laws = judged_families
+        .iter()
+        .filter(|(_, family)| family.law_right())
+        .count();
+    let names = judged_families
         .iter()
         .filter(|(_, family)| family.name_right())
         .count();
     println!(
         "\nqueue management with ten or more drops and marks: law right {laws}/{0}, family by name {names}/{0}",
-        told.len()
+        judged_families.len()
     );
-    for (j, family) in told.iter().filter(|(_, family)| !family.name_right()) {
+    for (j, family) in judged_families
+        .iter()
+        .filter(|(_, family)| !family.name_right())
+    {
         let stated = family.stated.as_deref().unwrap_or("-");
         println!(
             "  {}: {stated}, truth {}, {} drops and marks",
@@ -108,7 +114,7 @@ fn groups(title: &str, judged: &[Judged], of: impl Fn(&Judged) -> Vec<&str>) {
     }
 }
 
-/// Errors of every number that was stated, over the pairs whose cause is right.
+/// Errors of every stated number, over the pairs with the correct cause.
 fn numbers(judged: &[Judged]) {
     let mut rows: BTreeMap<&str, Vec<&super::judge::Compared>> = BTreeMap::new();
     for number in judged.iter().flat_map(|j| &j.numbers) {
@@ -118,7 +124,7 @@ fn numbers(judged: &[Judged]) {
         "{:18} {:>7} {:>8} {:>7} {:>7} {:>12} {:>12} {:>12} {:>17}",
         "number",
         "pairs",
-        "tellable",
+        "identifiable",
         "stated",
         "good",
         "median",
@@ -144,7 +150,7 @@ fn numbers(judged: &[Judged]) {
         println!(
             "{name:18} {:7} {:8} {:7} {:7} {:>12} {:>12} {:>12} {:>17}",
             of_row.len(),
-            of_row.iter().filter(|n| n.tellable).count(),
+            of_row.iter().filter(|n| n.identifiable).count(),
             errors.len(),
             of_row.iter().filter(|n| n.is_good()).count(),
             at(0.5),
@@ -152,7 +158,7 @@ fn numbers(judged: &[Judged]) {
             at(1.0),
             format!(
                 "{}/{}",
-                intervals.iter().filter(|held| **held).count(),
+                intervals.iter().filter(|covered| **covered).count(),
                 intervals.len()
             ),
         );

@@ -24,7 +24,7 @@ fn report() -> Value {
             "peak_rate_bps": {"value": 3.0e6, "low": 2.9e6, "high": 3.1e6},
             "byte_basis": "ethernet",
         }}],
-        // 0.1 ms of the offset is half of the difference between the ways, which nobody can know.
+        // 0.1 ms of the offset is half of the difference between the directions, which cannot be known.
         "pair": {"lost_1_to_2": 100, "lost_2_to_1": 2, "clock_offset_s": 0.0021, "clock_drift_ppm": -29.0},
     })
 }
@@ -159,7 +159,7 @@ fn a_command_is_run_on_both_captures_of_a_folder_plain_or_compressed() {
 }
 
 #[test]
-fn a_number_that_nobody_can_tell_may_be_left_open_but_not_be_stated_wrongly() {
+fn an_undeterminable_number_may_be_omitted_but_not_be_stated_incorrectly() {
     let mut truth = truth();
     truth["identifiable"] = json!({"rate_bps": false, "burst_bytes": true});
     let mut report = report();

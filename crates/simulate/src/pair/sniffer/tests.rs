@@ -18,7 +18,7 @@ fn data(flow: usize, number: u64, time_ns: i64) -> Crossing {
         reason: Reason::New,
         identification: number as u16,
         ecn: whydrop_path::Ecn::NotCapable,
-        held_ns: 0,
+        delay_ns: 0,
     };
     Crossing {
         body: Body::Tcp(segment),
@@ -62,7 +62,7 @@ fn segments_handed_over_together_are_one_record_stamped_first() {
         shapes(&watch(&sniffer, &crossings)),
         [(3, 3_000, 10_000), (2, 2_000, 10_700)]
     );
-    // What is retransmitted, what comes later and what another flow sends stay apart.
+    // Retransmissions, later packets and packets of other flows stay separate.
     let mut again = data(0, 0, 10_000);
     if let Body::Tcp(segment) = &mut again.body {
         segment.reason = Reason::FastRetransmission;
@@ -86,7 +86,7 @@ fn segments_received_close_together_are_one_record_stamped_last() {
         }),
         ..Sniffer::new(Point::Y)
     };
-    // Another flow's packet in between does not end the run; a missing segment does.
+    // A packet of another flow in between does not end the run; a missing segment does.
     let crossings = [
         data(0, 0, 0),
         data(0, 1, 12_000),
@@ -145,7 +145,7 @@ fn a_clock_runs_from_its_origin_and_jumps_where_it_is_set() {
 }
 
 #[test]
-fn a_sniffer_misses_the_share_it_is_told_to_alone_or_in_runs() {
+fn a_sniffer_misses_the_configured_share_singly_or_in_runs() {
     let crossings: Vec<Crossing> = (0..40_000).map(|n| data(0, n, n as i64 * 10_000)).collect();
     for missed_together in [1.0, 4.0] {
         let sniffer = Sniffer {

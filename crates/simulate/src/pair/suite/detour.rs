@@ -1,8 +1,8 @@
-//! A share of the packets takes a longer way.
+//! A share of the packets takes a longer path.
 
 use whydrop_path::{Arrival, Outcome, PathElement, Random};
 
-/// Two links in parallel: each packet takes the longer one with the same probability, so that those behind overtake it.
+/// Two parallel links: each packet takes the longer one with the same probability, so that later packets overtake it.
 pub struct Detour {
     probability: f64,
     extra_ns: i64,

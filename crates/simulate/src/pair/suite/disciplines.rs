@@ -1,4 +1,4 @@
-//! Queues that keep flows apart or mark, shapers that tick, queues that stand, links that gather, slow ways back.
+//! Queues that separate flows or mark, shapers with ticks, standing queues, links that batch, slow return paths.
 
 use whydrop_path::{
     Batches, Cake, CoDel, DualPi2, Fifo, FqCoDel, FqPie, Limit, Pie, Random, RandomLoss, Red,
@@ -13,7 +13,7 @@ use super::policers;
 use super::settings::{
     MBIT, byte_basis, more_connections, outrun, put_behind, set_wide_link, slow_line,
 };
-use crate::network::WayBack;
+use crate::network::ReturnLink;
 use crate::scenario::Behaviour;
 
 pub fn apply(world: &mut World, random: &mut Random) {
@@ -27,9 +27,9 @@ pub fn apply(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Every connection of the world speaks ECN, or repeats what is lost on the way back.
+/// Applies a behaviour to every connection: ECN, or retransmission of data lost on the return path.
 fn behave(world: &mut World, behaviour: Behaviour) {
-    // One more connection may join later: small packets, which do the same.
+    // One more connection may be added later, with small packets and the same behaviour.
     world.extras.behaviours = vec![behaviour; world.scenario.flows.len() + 1];
 }
 
@@ -55,7 +55,7 @@ fn managed(world: &mut World, random: &mut Random) {
             let interval_ms = *pick(&[100, 100, 30, 300], random);
             world.parameter("target_ms", interval_ms as f64 / 20.0);
             world.parameter("interval_ms", interval_ms);
-            // As `rtt`: the target is a twentieth of the interval.
+            // As for `rtt`: the target is a twentieth of the interval.
             let limit_bytes = (rate_bps / 8).max(4_000_000);
             let queue = Cake::new(rate_bps, limit_bytes, seed);
             let queue = queue.with_target(interval_ms * MS / 20, interval_ms * MS);
@@ -90,7 +90,7 @@ fn managed(world: &mut World, random: &mut Random) {
     world.transfer(rate_bps, 2_000_000, random);
 }
 
-/// One of those that mark instead of dropping.
+/// A discipline that marks instead of dropping.
 fn marking(
     world: &mut World,
     rate_bps: u64,
@@ -129,7 +129,7 @@ fn marking(
     element
 }
 
-/// Losses by chance behind the second point, beside those of a policer with two rates.
+/// Random losses behind the second point, besides those of a policer with two rates.
 fn policer_and_loss(world: &mut World, random: &mut Random) {
     policers::apply(world, random);
     let loss = random.log_uniform(0.001, 0.01);
@@ -157,7 +157,7 @@ fn tick_shaper(world: &mut World, random: &mut Random) {
     world.transfer(rate_bps, 4 * burst_bytes, random);
 }
 
-/// A queue that has room for all that the receiver's window lets out: it stands and never drops.
+/// A queue with room for the receiver's whole window: it stands and never drops.
 fn standing_queue(world: &mut World, random: &mut Random) {
     let rate_bps = (random.log_uniform(2.0, 100.0) * MBIT) as u64;
     world.parameter("drain_rate_bps", rate_bps);
@@ -182,7 +182,8 @@ fn standing_queue(world: &mut World, random: &mut Random) {
 fn slow_way_back(world: &mut World, random: &mut Random) {
     slow_line(world, random);
     set_wide_link(world, random);
-    // An acknowledgment of 52 bytes for two segments: below a fiftieth of the line its way back is the narrower one.
+    // An acknowledgment of 52 bytes for two segments: with less than a fiftieth of the line's rate, the return path is
+    // the narrower one.
     let rate_bps = (world.line_bps as f64 / random.log_uniform(70.0, 600.0)) as u64;
     let rate_bps = rate_bps.clamp(100_000, 5_000_000);
     let limit_packets = random.log_uniform(20.0, 1_000.0) as usize;
@@ -190,7 +191,7 @@ fn slow_way_back(world: &mut World, random: &mut Random) {
     world.parameter("reverse_rate_bps", rate_bps);
     world.parameter("reverse_limit_packets", limit_packets);
     world.parameter("reverse_thins", thins);
-    world.extras.way_back = Some(WayBack {
+    world.extras.return_link = Some(ReturnLink {
         rate_bps,
         limit_packets,
         thins,
@@ -203,7 +204,7 @@ fn slow_way_back(world: &mut World, random: &mut Random) {
             ..Behaviour::default()
         },
     );
-    // Acknowledgments a second, of two segments each.
+    // Acknowledgments per second, for two segments each.
     let allowed_bps = rate_bps as f64 / 416.0 * 2.0 * 1_448.0 * 8.0;
     world.transfer(allowed_bps as u64, 1_000_000, random);
 }
@@ -212,7 +213,7 @@ fn batching(world: &mut World, random: &mut Random) {
     slow_line(world, random);
     let turn_ns = logarithmic_ns(1.0, 10.0, random);
     let line_packets = world.line_bps as f64 / (8.0 * FULL_PACKET_BYTES as f64);
-    // Room for what the line brings in a turn, so that nothing queues for long.
+    // Room for the packets that arrive in one turn, so that none queues for long.
     let most = (line_packets * turn_ns as f64 / 1e9 * random.uniform(1.5, 4.0)).max(8.0) as u64;
     world.parameter("turn_ms", turn_ns as f64 / 1e6);
     world.parameter("frame_packets", most);

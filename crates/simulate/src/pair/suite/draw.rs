@@ -12,7 +12,7 @@ use crate::scenario::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
 use crate::suite::{data_receiver, data_sender};
 
 pub const MS: i64 = 1_000_000;
-/// The stages of every path: the sender's card, the way to B, from B to the element, the element, from it to Y, the
+/// The stages of every path: the sender's card, the path to B, from B to the element, the element, from it to Y, the
 /// rest.
 pub const CARD_STAGE: usize = 0;
 pub const BEFORE_STAGE: usize = 1;
@@ -43,7 +43,7 @@ pub struct World {
 }
 
 impl World {
-    /// Hosts and distances.
+    /// Draws hosts and distances.
     pub fn base(mechanism: Mechanism, random: &mut Random) -> Self {
         let rtt_ns = (random.log_uniform(5.0, 200.0) * MS as f64) as i64;
         let y_is_far = random.chance(0.35);
@@ -59,7 +59,7 @@ impl World {
                 logarithmic_ns(0.001, 2.0, random)
             },
             acknowledgment_loss: 0.0,
-            // The captures of a pair are made from what passes the two points.
+            // The captures of a pair are made from the packets that pass the two points.
             capture: CaptureConfig {
                 begins_ns: i64::MAX,
                 ..CaptureConfig::default()
@@ -107,7 +107,7 @@ impl World {
         world
     }
 
-    /// The rate of the sender's card.
+    /// Sets the rate of the sender's card.
     pub fn set_line(&mut self, line_bps: u64) {
         self.line_bps = line_bps;
         let card = Fifo::new(line_bps, Limit::NONE).with_overhead(overhead::WIRE);
@@ -127,7 +127,7 @@ impl World {
         self.circumstances.insert(name.into(), value.into());
     }
 
-    /// One more connection between the same hosts, or from another server.
+    /// Adds a connection between the same hosts, or from another server.
     pub fn add_connection(&mut self, role: &'static str, port: u16, random: &mut Random) {
         let number = self.scenario.flows.len() as u16;
         let config = connection(self.ipv6, port.wrapping_add(number), random);
@@ -144,7 +144,7 @@ impl World {
         self.scenario.flows.push(config);
     }
 
-    /// Chunks that take this long at the rate, shared between the connections of data.
+    /// Draws chunks that take this long at the rate, shared between the data connections.
     pub fn transfer(&mut self, rate_bps: u64, least_bytes: u64, random: &mut Random) {
         let seconds = (self.scenario.end_ns as f64 / 1e9) * random.uniform(0.5, 0.9);
         let wanted = (rate_bps as f64 / 8.0 * seconds) as u64;
@@ -171,7 +171,7 @@ pub fn pick<'a, T>(choices: &'a [T], random: &mut Random) -> &'a T {
     &choices[random.below(choices.len() as u64) as usize]
 }
 
-/// One way in three parts. Y just behind the element has no distance to B but that of a cable.
+/// The forward path in three parts. If Y is just behind the element, its distance to B is only that of a cable.
 fn stages(rtt_ns: i64, y_is_far: bool, random: &mut Random) -> Vec<Stage> {
     const CABLE_NS: i64 = 2_000;
     let one_way_ns = rtt_ns / 2;
@@ -180,7 +180,7 @@ fn stages(rtt_ns: i64, y_is_far: bool, random: &mut Random) -> Vec<Stage> {
         true => (one_way_ns as f64 * random.uniform(0.2, 0.6)) as i64,
         false => CABLE_NS,
     };
-    // Routes are not always the same both ways.
+    // Routes may differ by direction.
     let back_onward_ns = match y_is_far && random.chance(0.3) {
         true => (onward_ns as f64 * random.uniform(0.7, 1.3)) as i64,
         false => onward_ns,
@@ -217,7 +217,7 @@ fn stages(rtt_ns: i64, y_is_far: bool, random: &mut Random) -> Vec<Stage> {
     ]
 }
 
-/// A connection; the mechanisms set what it transfers.
+/// Creates a connection; the mechanisms set what it transfers.
 fn connection(ipv6: bool, client_port: u16, random: &mut Random) -> FlowConfig {
     let timestamps = random.chance(0.85);
     let mss =
@@ -242,7 +242,7 @@ fn connection(ipv6: bool, client_port: u16, random: &mut Random) -> FlowConfig {
     }
 }
 
-/// Add cross traffic through both points: small packets of a chatty connection, and UDP.
+/// Adds cross traffic through both points: small packets of an interactive connection, and UDP.
 pub fn cross_traffic(world: &mut World, random: &mut Random) {
     if random.chance(0.35) {
         let port = world.scenario.flows[0].client_port.wrapping_add(100);

@@ -1,4 +1,4 @@
-//! Hosts that hold their own transfers back, and a path that is gone for a while.
+//! Hosts that limit their own transfers, and a path with an outage.
 
 use whydrop_path::Random;
 
@@ -36,7 +36,7 @@ fn send_buffer(world: &mut World, random: &mut Random) {
     world.transfer(limit_bps as u64, 30 * buffer_bytes, random);
 }
 
-/// A rate that the application or the administrator has set.
+/// A rate set by the application or the administrator.
 fn paced(world: &mut World, random: &mut Random) {
     let rate_bps = (random.log_uniform(1.0, 100.0) * MBIT) as u64;
     world.parameter("pacing_rate_bps", rate_bps);
@@ -66,7 +66,7 @@ fn closed_window(world: &mut World, random: &mut Random) {
     };
 }
 
-/// Small writes under Nagle's algorithm, or a send buffer of a segment or so, against a receiver that waits for a second
+/// Small writes under Nagle's algorithm, or a send buffer of about a segment, with a receiver that waits for a second
 /// segment.
 fn delayed_ack(world: &mut World, random: &mut Random) {
     world.scenario.end_ns = 40_000 * MS;
@@ -115,7 +115,7 @@ fn peer_application(world: &mut World, random: &mut Random) {
     };
 }
 
-/// Nothing passes for a while, then all does again.
+/// No packet passes for a while, then all do again.
 fn outage(world: &mut World, random: &mut Random) {
     let rate_bps = world.line_bps.min(50_000_000);
     if world.line_bps > rate_bps {
@@ -135,7 +135,7 @@ fn outage(world: &mut World, random: &mut Random) {
         };
         world.scenario.flows.len() + 1
     ];
-    // Long enough to meet the outage in its midst.
+    // Long enough to meet the outage in its middle.
     let bytes = (rate_bps as f64 / 8.0 * (from_ns as f64 / 1e9 + 2.0)) as u64;
     world.scenario.flows[0].application = Application::Chunks {
         bytes: bytes.min(super::draw::MOST_BYTES),

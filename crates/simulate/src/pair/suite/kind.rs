@@ -1,4 +1,4 @@
-//! The mechanisms between (or around) two points, and what a diagnosis may rightly call each.
+//! The mechanisms between (or around) two points, and the correct causes of each.
 
 /// Impairments of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// In an order that mixes families, so that a small suite has some of all.
+    /// In an order that mixes families, so that a small suite has some of each.
     pub const ALL: &'static [Self] = &[
         Self::Policer,
         Self::ShallowFifoPackets,
@@ -72,7 +72,7 @@ impl Mechanism {
         Self::LossBeforeB,
         Self::Jitter,
         Self::SlowReader,
-        // Later ones come last, so that what was drawn of the first two dozen stays as it was.
+        // New ones are appended, so that the draws of the first two dozen stay the same.
         Self::FqCoDel,
         Self::Cake,
         Self::FqPie,
@@ -136,7 +136,7 @@ impl Mechanism {
         }
     }
 
-    /// The kind as truths and scoring scripts have it.
+    /// The kind in truth files and scoring scripts.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Policer
@@ -180,7 +180,8 @@ impl Mechanism {
         }
     }
 
-    /// Losses between the points that a pair must have to show its mechanism, within what both captures cover.
+    /// The least number of losses between the points with which a pair shows its mechanism, within the common coverage
+    /// of both captures.
     pub fn least_lost(self) -> u64 {
         match self {
             Self::Policer
@@ -206,13 +207,13 @@ impl Mechanism {
         }
     }
 
-    /// True if nothing may be lost between the points.
+    /// True if no packet may be lost between the points.
     pub fn is_lossless(self) -> bool {
         self.least_lost() == 0
     }
 }
 
-/// The right causes for a kind of the truths, for two captures; empty for a kind that is not known.
+/// The correct causes for a kind in the truths, for two captures; empty for an unknown kind.
 pub fn right_causes(kind: &str) -> &'static [&'static str] {
     match kind {
         "none" => &["none", "sender"],
@@ -238,7 +239,7 @@ pub fn right_causes(kind: &str) -> &'static [&'static str] {
         "peer_application" => &["peer-application"],
         "outage" => &["outage"],
         "slow_way_back" => &["deep-queue", "shallow-queue", "shaper"],
-        // as with jitter the sender's own line is what limits
+        // as with jitter, the sender's own line is the limit
         "batching" => &["batching", "jitter", "none", "sender"],
         _ => &[],
     }

@@ -62,8 +62,8 @@ pub fn apply(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Packets that the queue holds and the rate that drains it: shallow, it overflows before it delays much; deep, it
-/// adds at least as much as the path's own round trip first.
+/// Packets that the queue can store, and its drain rate. A shallow queue overflows before it delays much; a deep one
+/// first adds at least as much as the path's own round trip.
 fn queue(world: &World, random: &mut Random) -> (u64, u64) {
     let rtt_s = world.rtt_ns as f64 / 1e9;
     let deep = match world.mechanism {
@@ -80,7 +80,7 @@ fn queue(world: &World, random: &mut Random) -> (u64, u64) {
         return (packets as u64, rate as u64);
     }
     let packets = random.log_uniform(5.0, 40.0);
-    // A full queue adds a third of the round trip at most.
+    // A full queue adds at most a third of the round trip.
     let least_bps = (bits(packets) / (rtt_s / 3.0)).max(2.0 * MBIT);
     let rate = random.log_uniform(least_bps.min(500.0 * MBIT), 1_000.0 * MBIT);
     (packets as u64, rate as u64)
@@ -126,7 +126,7 @@ fn fifo(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Packets that are in neither capture use the same queue.
+/// Packets that appear in neither capture use the same queue.
 fn hidden_traffic(world: &mut World, rate_bps: u64, random: &mut Random) {
     let load = random.uniform(0.25, 0.65);
     let on_off = random.chance(0.4);
@@ -156,7 +156,7 @@ fn shaper(world: &mut World, random: &mut Random) {
     world.parameter("queue", true);
     world.parameter("drops", false);
     let overhead_bytes = byte_basis(world, random);
-    // A bucket smaller than a packet with its overhead would let none pass.
+    // A bucket smaller than a packet with its overhead would pass none.
     let burst_bytes = burst_bytes.max(FULL_PACKET_BYTES + u64::from(overhead_bytes));
     outrun(world, rate_bps);
     world.set_element(Box::new(
@@ -170,7 +170,7 @@ fn managed_queue(world: &mut World, random: &mut Random) {
     let rate_bps = (random.log_uniform(2.0, 200.0) * MBIT) as u64;
     let seed = random.next_u64();
     let packets_per_s = rate_bps as f64 / (8.0 * FULL_PACKET_BYTES as f64);
-    // A limit that early drops keep the queue away from.
+    // A limit that the queue never reaches because of early drops.
     let limit_packets = (packets_per_s as u64).max(300);
     let limit = Limit::packets(limit_packets);
     world.parameter("drain_rate_bps", rate_bps);
@@ -281,7 +281,7 @@ fn uneven_delay(world: &mut World, random: &mut Random) {
     world.transfer(world.line_bps, 2_000_000, random);
 }
 
-/// The application delivers a little at a time.
+/// The application delivers data in small portions.
 fn application(world: &mut World, random: &mut Random) {
     set_wide_link(world, random);
     let rate_bps = (random.log_uniform(1.0, 20.0) * MBIT) as u64;

@@ -1,4 +1,4 @@
-//! Suites of pairs: worlds drawn at random, simulated, and kept where they show their mechanism.
+//! Suites of pairs: worlds drawn at random, simulated, and kept if they show their mechanism.
 
 mod detour;
 mod disciplines;
@@ -32,9 +32,9 @@ use draw::{ELEMENT_STAGE, World};
 pub use kind::Mechanism;
 use kind::right_causes;
 use policer::PolicerSpec;
-use policers::Tellable;
+use policers::Observer;
 
-/// Request of a suite.
+/// Settings of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairsConfig {
     pub split: Split,
@@ -44,23 +44,24 @@ pub struct PairsConfig {
     pub only: Option<Mechanism>,
 }
 
-/// Draws that turn out not to show their mechanism are drawn again, up to this often.
+/// A draw that does not show its mechanism is repeated, up to this often.
 const MOST_DRAWS: u64 = 60;
-/// Records in a capture; what comes later is left out of both.
+/// Records in a capture; later ones are left out of both.
 const MOST_RECORDS: usize = 58_000;
-/// Scores take a tolerance as a share of the losses, of as many at least.
+/// The tolerance of scores is a share of the losses, of at least this many.
 const LEAST_SCORED_LOSSES: f64 = 30.0;
-/// Share of the time in flight for which the window must be full where it is to limit.
+/// The least share of the time in flight with a full window, if the window is the limiter.
 const LEAST_WINDOW_LIMITED: f64 = 0.6;
-/// The same of delayed acknowledgments and far applications, beside the round trips that they add to; of outages.
+/// The same for delayed acknowledgments and remote applications, besides the round trips that they add to, and for
+/// outages.
 const LEAST_HOST_LIMITED: f64 = 0.5;
 const LEAST_OUTAGE: f64 = 0.15;
 /// Least tolerance with sniffers that miss packets.
 const LIGHT_MISSES: f64 = 0.03;
-/// Packets of data that a pair must have.
+/// The least number of data packets in a pair.
 const LEAST_DATA_PACKETS: u64 = 250;
 
-/// Draw a world with what shall be told from its captures, and what makes that harder.
+/// Draws a world with its mechanism, and with the defects that complicate its captures.
 fn draw_world(mechanism: Mechanism, random: &mut Random) -> World {
     let mut world = World::base(mechanism, random);
     mechanisms::apply(&mut world, random);
@@ -69,7 +70,7 @@ fn draw_world(mechanism: Mechanism, random: &mut Random) -> World {
     world
 }
 
-/// Draw and simulate the pair with this index: the same for the same split, seed and index, whatever the count.
+/// Draws and simulates the pair with this index: the same for the same split, seed and index, whatever the count.
 pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
     let mechanism = config
         .only
@@ -85,7 +86,7 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
     })
 }
 
-/// Make a suite in a folder, one folder for each pair. `progress` is told of each.
+/// Writes a suite into a folder, with one folder for each pair. `progress` is called for each.
 pub fn write(
     config: &PairsConfig,
     folder: &Path,
@@ -104,7 +105,7 @@ pub fn write(
     })
 }
 
-/// Write each pair into a folder of its own; those that are missing are reported.
+/// Writes each pair into its own folder; missing ones are reported.
 fn write_all(
     pairs: impl Iterator<Item = Option<SimulatedPair>>,
     folder: &Path,
@@ -113,7 +114,7 @@ fn write_all(
 ) -> Result<(), PairError> {
     for (index, pair) in pairs.enumerate() {
         let Some(mut pair) = pair else {
-            progress(index, "no draw showed what it was to show: left out");
+            progress(index, "no draw showed its mechanism: left out");
             continue;
         };
         let own_folder = folder.join(&pair.name);
@@ -123,7 +124,7 @@ fn write_all(
     Ok(())
 }
 
-/// Play a world; nothing if it does not show its mechanism.
+/// Simulates a world; `None` if it does not show its mechanism.
 fn simulate(world: World, seed: u64) -> Option<SimulatedPair> {
     let (mechanism, policer) = (world.mechanism, world.policer);
     let longer = world.watch.longer_ip_header_bytes;
@@ -132,21 +133,21 @@ fn simulate(world: World, seed: u64) -> Option<SimulatedPair> {
         return None;
     }
     if let Some(spec) = policer {
-        let tellable = Tellable {
+        let observer = Observer {
             spec,
             arrivals: &policers::arrivals(&pair.crossings, longer),
         };
-        // A policer whose rates nobody could tell even roughly is none to ask for.
-        let roughly = tellable.alone(|name, _| if name.ends_with("rate_bps") { 0.1 } else { 0.9 });
-        if roughly.values().any(|tells| tells == false) {
+        // A policer with rates that cannot be determined even roughly is not used.
+        let roughly = observer.alone(|name, _| if name.ends_with("rate_bps") { 0.1 } else { 0.9 });
+        if roughly.values().any(|is_known| is_known == false) {
             return None;
         }
-        pair.identifiable = tellable.by_profile(allowed_share);
+        pair.identifiable = observer.by_profile(allowed_share);
     }
     Some(pair)
 }
 
-/// Play a world, whatever it shows.
+/// Simulates a world, whatever it shows.
 fn run(world: World, seed: u64) -> (SimulatedPair, History) {
     let points = world.watch.points;
     let history = Simulation::new(world.scenario)
@@ -175,7 +176,7 @@ fn run(world: World, seed: u64) -> (SimulatedPair, History) {
         right: None,
         right_by_transfer: Vec::new(),
     };
-    // The ways back are known in advance, beyond the end of the simulation; nothing else is.
+    // The return paths are known beyond the end of the simulation; other events are not.
     for sniffer in [&mut pair.b, &mut pair.y] {
         sniffer.ends_ns = sniffer.ends_ns.min(history.end_ns);
     }
@@ -187,7 +188,7 @@ fn run(world: World, seed: u64) -> (SimulatedPair, History) {
     (pair, history)
 }
 
-/// By how much a parameter of a policer may be wrong: as the scores have it.
+/// The tolerance of a policer's parameter, as in the scores.
 fn allowed_share(name: &str, spec: &PolicerSpec) -> f64 {
     let burst_bytes = match (name, spec.peak) {
         ("burst_bytes", _) => spec.committed.burst_bytes,
@@ -212,7 +213,7 @@ fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
         let lost_between = match packet.fate {
             PacketFate::Dropped { stage } => between.contains(&stage),
             PacketFate::LostReturning => at_y_ns.is_some() && at_b_ns.is_none(),
-            PacketFate::Underway | PacketFate::Delivered { .. } => false,
+            PacketFate::InFlight | PacketFate::Delivered { .. } => false,
         };
         (at_b_ns.is_some() || at_y_ns.is_some()).then_some(Crossing {
             body,
@@ -230,7 +231,7 @@ fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
         .collect()
 }
 
-/// End both captures where the fuller one would get too long. Whether that was needed.
+/// Ends both captures at the point where the longer one would get too long; returns whether that was necessary.
 fn limit_records(pair: &mut SimulatedPair) -> bool {
     let mut limited = false;
     for times in [
@@ -251,9 +252,9 @@ fn limit_records(pair: &mut SimulatedPair) -> bool {
     limited
 }
 
-/// How far a count of losses may be off where sniffers miss packets. A lost packet that B missed as well is in neither
-/// capture. A packet that Y missed looks lost if it was retransmitted, for whatever reason: nobody can tell then
-/// whether the first one came to Y. Half as much again by chance, and one besides.
+/// The tolerance of a count of losses if sniffers miss packets. A lost packet that B missed as well is in neither
+/// capture. A packet that Y missed looks lost if it was retransmitted for any reason, since it is unknown whether the
+/// first copy reached Y. The tolerance is one and a half times the expected error, plus one.
 fn tolerate_missing(pair: &mut SimulatedPair) {
     if pair.b.missed + pair.y.missed == 0.0 {
         return;
@@ -269,8 +270,8 @@ fn tolerate_missing(pair: &mut SimulatedPair) {
     pair.realism.tolerate(share.max(LIGHT_MISSES));
 }
 
-/// True if what both captures cover has what the mechanism promises: losses where it is to have some, none where not,
-/// delay or overtaking where only that shows.
+/// True if the common coverage of both captures shows what the mechanism promises: losses or no losses, or delay or
+/// reordering if only those show it.
 fn shows_itself(pair: &mut SimulatedPair, mechanism: Mechanism, history: &History) -> bool {
     let (b, y) = pair.watch();
     let covered = truth::covered(&pair.crossings, &b, &y);
@@ -325,7 +326,7 @@ fn shows_itself(pair: &mut SimulatedPair, mechanism: Mechanism, history: &Histor
         }
 }
 
-/// True if the first connection was limited so for this share of its transfers.
+/// True if the first connection had this limiter for this share of its transfers.
 fn limits(pair: &SimulatedPair, limiter: Limiter, least: f64) -> bool {
     let Some(account) = pair.accounts.first() else {
         return false;
@@ -342,7 +343,7 @@ fn limits(pair: &SimulatedPair, limiter: Limiter, least: f64) -> bool {
     times[limiter as usize] as f64 >= least * all.max(1) as f64
 }
 
-/// True if half of what goes back waits at least 5 ms between the points.
+/// True if half of the packets on the return path wait at least 5 ms between the points.
 fn back_waits(pair: &SimulatedPair, covered: &[bool]) -> bool {
     let back: Vec<&Crossing> = (pair.crossings.iter().zip(covered))
         .filter(|(crossing, covered)| **covered && !crossing.is_forward())
@@ -351,7 +352,7 @@ fn back_waits(pair: &SimulatedPair, covered: &[bool]) -> bool {
     median_more_ns(&back) >= 5_000_000
 }
 
-/// A clock that is set anew must be so while something is captured, with enough on either side.
+/// True if the clock's step lies within the capture, with enough packets before and after it.
 fn step_is_inside(pair: &SimulatedPair, y: &super::sniffer::Sighting) -> bool {
     const LEAST_ON_A_SIDE: usize = 200;
     pair.y.clock.steps.iter().all(|&(at_ns, _)| {
@@ -360,7 +361,7 @@ fn step_is_inside(pair: &SimulatedPair, y: &super::sniffer::Sighting) -> bool {
     })
 }
 
-/// How much longer than the least transit the median one is.
+/// The excess of the median transit over the least.
 fn median_more_ns(own: &[&Crossing]) -> i64 {
     let mut transits: Vec<i64> = own.iter().filter_map(|c| c.transit_ns()).collect();
     transits.sort_unstable();

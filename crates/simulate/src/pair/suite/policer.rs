@@ -16,7 +16,7 @@ pub struct Bucket {
     pub burst_bytes: u64,
 }
 
-/// A policer as it was drawn, to be built as often as needed.
+/// The parameters of a drawn policer, from which it can be built repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicerSpec {
     pub committed: Bucket,
@@ -84,7 +84,7 @@ impl PolicerSpec {
         }))
     }
 
-    /// The same but for one parameter, by its name in the truth.
+    /// Returns a copy with one parameter, by its name in the truth, multiplied by a factor.
     pub fn with(mut self, name: &str, factor: f64) -> Self {
         let changed = |value: u64| (value as f64 * factor).round() as u64;
         match (name, &mut self.peak) {

@@ -1,4 +1,4 @@
-//! Paths with policers, and how far their parameters can be told at all.
+//! Paths with policers, and how precisely their parameters can be determined at all.
 
 use serde_json::{Map, Value, json};
 use whydrop_path::{Arrival, Outcome, Random, overhead, replay};
@@ -62,32 +62,33 @@ pub fn arrivals(crossings: &[Crossing], longer_ip_header_bytes: u32) -> Vec<Arri
     arrivals
 }
 
-/// An observer with all arrivals and fates, who can tell whether each parameter, wrong by a share, would have dropped
-/// other packets.
+/// An observer who knows all arrivals and fates, and finds whether an error of a parameter by a given share would have
+/// changed which packets were dropped.
 #[derive(Debug, Clone)]
-pub struct Tellable<'a> {
+pub struct Observer<'a> {
     pub spec: PolicerSpec,
     pub arrivals: &'a [Arrival],
 }
 
-/// Fates that differ in fewer packets show nothing: one may be another's.
+/// A difference in fewer packets is not significant: one may be another's.
 const SHOWS: usize = 2;
-/// The steps by which other parameters are moved to make up for one that is wrong, the larger first.
+/// The steps by which other parameters are adjusted to compensate for a wrong one, larger steps first.
 const STEPS: [f64; 5] = [0.1, 0.03, 0.01, 0.003, 0.001];
-/// Nobody is told what is counted of each packet.
+/// The byte basis is unknown to the observer.
 const OVERHEADS_BYTES: [u32; 3] = [overhead::IP, overhead::ETHERNET, overhead::WIRE];
 
-impl Tellable<'_> {
-    /// By name: whether an error of `share(name)`, either way, shows, all else as it is.
+impl Observer<'_> {
+    /// By name: whether an error of `share(name)` in either direction changes the fates, with all other parameters
+    /// correct.
     pub fn alone(&self, share: impl Fn(&str, &PolicerSpec) -> f64) -> Map<String, Value> {
         self.by_name(share, |name, factor| {
             self.differing(&self.spec.with(name, factor), &self.fates(), SHOWS)
         })
     }
 
-    /// By name: whether such an error shows whatever the other parameters are, and whatever is counted of each packet: nobody
-    /// knows those either. A rate and its burst make up for each other where bursts are alike, and all of them for the bytes
-    /// that are counted where packets are (Raue et al., Bioinformatics 25, 2009: identifiability by profile).
+    /// By name: whether such an error changes the fates whatever the other parameters and the byte basis are, which are
+    /// unknown as well. A rate and its burst compensate for each other if bursts are alike, and all of them for the
+    /// byte basis if packets are alike (Raue et al., Bioinformatics 25, 2009: identifiability by profile).
     pub fn by_profile(&self, share: impl Fn(&str, &PolicerSpec) -> f64) -> Map<String, Value> {
         let fates = self.fates();
         self.by_name(share, |name, factor| {
@@ -119,8 +120,8 @@ impl Tellable<'_> {
             .collect()
     }
 
-    /// Packets that fare differently where one parameter is wrong by a factor, so many bytes are counted on top of each packet,
-    /// and all other parameters are moved to make up for that.
+    /// Packets with a different fate if one parameter is wrong by a factor, this many bytes are added to each packet,
+    /// and all other parameters are adjusted to compensate.
     fn made_up_for(&self, name: &str, factor: f64, overhead_bytes: u32, fates: &[bool]) -> usize {
         let counted = |bytes: u32| FULL_PACKET_BYTES as f64 + f64::from(bytes);
         let raise = counted(overhead_bytes) / counted(self.spec.overhead_bytes);
@@ -151,7 +152,7 @@ impl Tellable<'_> {
         differing
     }
 
-    /// Packets that fare differently, counted up to `most`.
+    /// Packets with a different fate, counted up to `most`.
     fn differing(&self, spec: &PolicerSpec, fates: &[bool], most: usize) -> usize {
         let mut element = spec.build();
         let differs = |(arrival, dropped): &(&Arrival, &bool)| {
@@ -199,12 +200,12 @@ mod tests {
             .collect()
     }
 
-    fn told(spec: PolicerSpec, packets: i64, share: f64) -> Vec<bool> {
-        let tellable = Tellable {
+    fn shown(spec: PolicerSpec, packets: i64, share: f64) -> Vec<bool> {
+        let observer = Observer {
             spec,
             arrivals: &bursts(packets),
         };
-        let by_name = tellable.alone(|_, _| share);
+        let by_name = observer.alone(|_, _| share);
         spec.names()
             .iter()
             .map(|&name| by_name[name] == true)
@@ -212,33 +213,33 @@ mod tests {
     }
 
     #[test]
-    fn what_no_packet_met_cannot_be_told() {
-        // Nothing is ever dropped of bursts that fit the bucket.
-        assert_eq!(told(spec(None), 5, 0.1), [false, false]);
-        // Longer bursts show both, to 30 % (their ends are a packet apart), not to a thousandth.
-        assert_eq!(told(spec(None), 40, 0.3), [true, true]);
-        assert_eq!(told(spec(None), 40, 0.001), [false, false]);
+    fn a_parameter_that_affected_no_packet_cannot_be_determined() {
+        // No packet is dropped from bursts that fit the bucket.
+        assert_eq!(shown(spec(None), 5, 0.1), [false, false]);
+        // Longer bursts reveal both, to 30 % (their ends are a packet apart), not to a thousandth.
+        assert_eq!(shown(spec(None), 40, 0.3), [true, true]);
+        assert_eq!(shown(spec(None), 40, 0.001), [false, false]);
     }
 
     #[test]
-    fn a_peak_rate_that_never_binds_cannot_be_told() {
+    fn a_peak_rate_that_never_limits_cannot_be_determined() {
         let wide = Bucket {
             rate_bps: 1_000_000_000,
             burst_bytes: 100_000,
         };
-        assert_eq!(told(spec(Some(wide)), 40, 0.3), [true, true, false, false]);
+        assert_eq!(shown(spec(Some(wide)), 40, 0.3), [true, true, false, false]);
         let narrow = Bucket {
             rate_bps: 60_000_000,
             burst_bytes: 4_500,
         };
-        let binding = told(spec(Some(narrow)), 40, 0.3);
+        let binding = shown(spec(Some(narrow)), 40, 0.3);
         assert!(binding[2], "{binding:?}");
     }
 
     #[test]
-    fn packets_of_one_size_do_not_tell_what_is_counted_of_each() {
+    fn packets_of_one_size_do_not_reveal_the_byte_basis() {
         let arrivals = bursts(40);
-        let tellable = Tellable {
+        let observer = Observer {
             spec: PolicerSpec {
                 overhead_bytes: overhead::WIRE,
                 ..spec(None)
@@ -246,21 +247,21 @@ mod tests {
             arrivals: &arrivals,
         };
         // 38 bytes of 1500 are 2.5 %
-        let within = |share: f64| tellable.by_profile(|_, _| share)["rate_bps"] == true;
+        let within = |share: f64| observer.by_profile(|_, _| share)["rate_bps"] == true;
         assert!(!within(0.02) && within(0.3));
-        assert_eq!(tellable.alone(|_, _| 0.02)["rate_bps"], true);
+        assert_eq!(observer.alone(|_, _| 0.02)["rate_bps"], true);
     }
 
     #[test]
     fn a_burst_makes_up_for_a_rate_where_bursts_are_alike() {
         // eleven of thirteen pass, ten of them at once
         let arrivals = bursts(13);
-        let tellable = Tellable {
+        let observer = Observer {
             spec: spec(None),
             arrivals: &arrivals,
         };
-        let alone = tellable.alone(|_, _| 0.7);
-        let by_profile = tellable.by_profile(|_, _| 0.7);
+        let alone = observer.alone(|_, _| 0.7);
+        let by_profile = observer.by_profile(|_, _| 0.7);
         assert!(alone["rate_bps"] == true && by_profile["rate_bps"] == false);
     }
 }

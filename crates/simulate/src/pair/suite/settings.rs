@@ -1,4 +1,4 @@
-//! Settings that several mechanisms make in a world: byte bases, rates of links, connections of data.
+//! Settings shared by several mechanisms: byte bases, rates of links, data connections.
 
 use whydrop_path::{Chain, Delay, Fifo, Limit, Random, overhead};
 
@@ -7,7 +7,7 @@ use super::policer::Element;
 
 pub const MBIT: f64 = 1e6;
 
-/// Draw the bytes that the element counts: name in the truth and bytes on top of the IP packet.
+/// Draws the bytes that the element counts: their name in the truth and the bytes added to the IP packet.
 pub fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
     let (name, prose, bytes) = match random.unit() {
         u if u < 0.5 => ("ip", "IP length (L3, no Ethernet header)", overhead::IP),
@@ -28,14 +28,14 @@ pub fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
     bytes
 }
 
-/// The sender's card is faster than what it is to fill.
+/// Makes the sender's card faster than the element that it fills.
 pub fn outrun(world: &mut World, rate_bps: u64) {
     if rate_bps as f64 * 1.5 > world.line_bps as f64 {
         world.set_line(10_000_000_000);
     }
 }
 
-/// One to four connections of data.
+/// Adds one to four data connections.
 pub fn more_connections(world: &mut World, random: &mut Random) {
     let more = *pick(&[0, 0, 0, 1, 1, 2, 3], random);
     let port = world.scenario.flows[0].client_port;
@@ -44,14 +44,14 @@ pub fn more_connections(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Seven of ten senders have a slower way out than their card, so that a transfer takes a while.
+/// Gives seven of ten senders an uplink slower than their card, so that a transfer takes a while.
 pub fn slow_line(world: &mut World, random: &mut Random) {
     if random.chance(0.7) {
         world.set_line((random.log_uniform(20.0, 500.0) * MBIT) as u64);
     }
 }
 
-/// A link that the sender cannot fill: what limits is elsewhere, and no queue grows between the points.
+/// A link that the sender cannot fill: the limiter is elsewhere, and no queue grows between the points.
 pub fn wide_link(world: &mut World, random: &mut Random) -> Element {
     let link_bps = (world.line_bps as f64 * random.uniform(1.05, 1.5)) as u64;
     world.circumstance("link_rate_bps", link_bps);
@@ -63,7 +63,7 @@ pub fn set_wide_link(world: &mut World, random: &mut Random) {
     world.set_element(link);
 }
 
-/// Add an element behind what a stage holds.
+/// Appends an element to a stage.
 pub fn put_behind(world: &mut World, stage: usize, element: Element) {
     let stage = &mut world.scenario.stages[stage];
     let there = std::mem::replace(&mut stage.element, Box::new(Delay::new(0)));

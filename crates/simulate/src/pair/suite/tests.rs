@@ -42,7 +42,7 @@ fn short_transfers_are_the_same_when_drawn_again_and_name_what_happened() {
         assert!(!right.is_empty());
         let transfers = &first.accounts[0].transfers;
         assert_eq!(first.right_by_transfer.len(), transfers.len());
-        // a connection of one transfer is that transfer
+        // a connection with one transfer has the same account
         if transfers.len() == 1 {
             assert_eq!(first.right_by_transfer[0], right);
         }
@@ -82,7 +82,7 @@ fn losses_count_while_both_captures_watch_and_not_before_or_after() {
         .filter(|&&ns| (first_ns..=last_ns).contains(&ns))
         .count();
     assert_eq!(counted(&mut pair), within);
-    // Y stops before B does: what was lost in the last transit is not counted.
+    // Y stops before B does: losses in the last transit time are not counted.
     let transit_ns = pair
         .crossings
         .iter()
@@ -127,7 +127,7 @@ fn replaying_the_policer_of_the_truth_over_b_gives_the_losses_of_the_truth() {
         let fates = outcomes.into_iter().map(Outcome::is_dropped).zip(sent);
         agreed += fates.filter(|(drops, c)| *drops && c.lost_between).count();
     }
-    // The rounding of `act_police` and packets that come at the same time make a few of them differ.
+    // The rounding of `act_police` and simultaneous packets make a few of them differ.
     assert!(
         lost > 1_000 && agreed as f64 >= 0.97 * lost as f64,
         "{agreed} of {lost}"

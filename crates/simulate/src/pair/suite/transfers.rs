@@ -1,5 +1,5 @@
-//! Short transfers in great number, for calibration: drawn like pairs, but kept whether or not they show what is on
-//! their path. What is right to call each follows from what happened to it.
+//! Short transfers in large numbers, for calibration: drawn like pairs, but kept whether or not they show the mechanism
+//! on their path. The correct causes of each follow from what happened to it.
 
 use std::path::Path;
 
@@ -15,29 +15,30 @@ use crate::pair::world::SimulatedPair;
 use crate::scenario::{Application, Stage};
 use crate::segment::Toward;
 
-/// Data packets that a transfer must have, and its payload at most, drawn evenly over its logarithm.
+/// The least number of data packets in a transfer, and the largest payload, drawn uniformly over its logarithm.
 const LEAST_PACKETS: usize = 8;
 const BYTES: (f64, f64) = (40_000.0, 8_000_000.0);
 const MOST_DRAWS: u64 = 20;
-/// The share of transfers whose senders model the path instead of filling it.
+/// The share of transfers from senders that model the path instead of filling it.
 const BBR: f64 = 0.1;
-/// The option, padded (RFC 7323, appendix A).
+/// The option with padding (RFC 7323, appendix A).
 const TIMESTAMPS_BYTES: u64 = 12;
-/// Payload of a download, and the share of downloads whose hosts do without timestamps, and without selective acknowledgments.
+/// Payload of a download, and the shares of downloads between hosts without timestamps, and without selective
+/// acknowledgments.
 const DOWNLOAD_BYTES: (f64, f64) = (300_000.0, 20_000_000.0);
 const WITHOUT_TIMESTAMPS: f64 = 1.0 / 3.0;
 const WITHOUT_SACK: f64 = 1.0 / 3.0;
 
-/// Length of transfers, and place of the second point.
+/// The length of transfers, and the position of the second point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drawn {
     /// Short transfers, the second point somewhere behind the element.
     Transfers,
-    /// Longer ones, the second point at the client: what it captures of its own download.
+    /// Longer ones, with the second point at the client, which captures its own download.
     Downloads,
 }
 
-/// Draw and play the transfer with this index: the same for the same split, seed and index.
+/// Draws and simulates the transfer with this index: the same for the same split, seed and index.
 pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<SimulatedPair> {
     let base = Random::new(config.seed ^ config.split.transfer_salt()).next_u64();
     let base = base.wrapping_add((index as u64) << 16);
@@ -70,7 +71,7 @@ pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<Simulate
         let right = |lost, transfers: &[_]| {
             let limiter = largest(&account, transfers);
             let mut right = right(&pair, mechanism, lost, stands, limiter);
-            // at the client all lines of the way are before the capture, the sender's card among them
+            // at the client all lines of the path are before the capture, including the sender's card
             if drawn == Drawn::Downloads && stands && right.contains(&"none") {
                 right.extend(["shaper", "deep-queue"]);
             }
@@ -84,7 +85,7 @@ pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<Simulate
     })
 }
 
-/// Draw so many into a folder, one folder for each. `progress` is told of each.
+/// Writes this many transfers into a folder, with one folder for each. `progress` is called for each.
 pub fn write(
     config: &PairsConfig,
     drawn: Drawn,
@@ -99,8 +100,8 @@ pub fn write(
     })
 }
 
-/// The second point is at the client: all of the way lies before it, but for a host's own few microseconds. Some hosts do
-/// without timestamps there.
+/// Moves the second point to the client: the whole path lies before it, except a host's own few microseconds. Some
+/// hosts there do not use timestamps.
 fn watch_at_client(world: &mut World, random: &mut Random) {
     const HOST_NS: i64 = 3_000;
     let own = Stage {
@@ -117,7 +118,7 @@ fn watch_at_client(world: &mut World, random: &mut Random) {
     if random.chance(WITHOUT_TIMESTAMPS) {
         for flow in &mut world.scenario.flows {
             if std::mem::take(&mut flow.timestamps) {
-                flow.sender.mss += TIMESTAMPS_BYTES; // segments are as large as before
+                flow.sender.mss += TIMESTAMPS_BYTES; // segments keep their size
                 flow.receiver.timestamps = false;
             }
         }
@@ -131,7 +132,7 @@ fn watch_at_client(world: &mut World, random: &mut Random) {
     }
 }
 
-/// No more than a few seconds of data.
+/// Limits the data to a few seconds.
 fn shorten(world: &mut World, bytes: (f64, f64), random: &mut Random) {
     let bytes = random.log_uniform(bytes.0, bytes.1) as u64;
     let paces_itself = random.chance(BBR);
@@ -167,7 +168,7 @@ fn shorten(world: &mut World, bytes: (f64, f64), random: &mut Random) {
     }
 }
 
-/// Packets of the first connection that each stage dropped, of those that left within these bounds, where there are any.
+/// Packets of the first connection that each stage dropped, among those that left within these bounds, if any.
 fn lost_by_stage(history: &History, within: Option<(i64, i64)>) -> Vec<usize> {
     let is_within =
         |sent_ns: i64| within.is_none_or(|(from, until)| (from..until).contains(&sent_ns));
@@ -185,8 +186,8 @@ fn lost_by_stage(history: &History, within: Option<(i64, i64)>) -> Vec<usize> {
     lost
 }
 
-/// The right causes for what happened: of what dropped most of what was `lost`, by stage, else of what limited for most of the
-/// time.
+/// The correct causes for what happened: those of the stage that dropped most of the `lost` packets, or otherwise of
+/// the limiter with most of the time.
 fn right(
     pair: &SimulatedPair,
     mechanism: Mechanism,
@@ -204,7 +205,7 @@ fn right(
         };
     }
     match limiter {
-        // over a queue that stands a larger window only makes it longer
+        // with a standing queue, a larger window only lengthens the queue
         Some(Limiter::ReceiveWindow | Limiter::SendBuffer) if stands => bottleneck(pair, mechanism),
         Some(Limiter::ReceiveWindow) => vec!["receiver-window"],
         Some(Limiter::SendBuffer | Limiter::Application | Limiter::Pacing) => vec!["sender"],
@@ -212,10 +213,10 @@ fn right(
         Some(Limiter::DelayedAck) => vec!["delayed-ack"],
         Some(Limiter::Outage) => vec!["outage"],
         Some(Limiter::CongestionWindow | Limiter::LossRecovery) => bottleneck(pair, mechanism),
-        // both what limits and what packets wait for is right to say, and that they overtake each other
+        // the limiter and the queue are both correct, and so is the reordering
         Some(Limiter::ConnectionSetup | Limiter::SlowStart) | None => {
             let mut right = vec!["none"];
-            // acknowledgments wait on the way back, which the points do not see
+            // acknowledgments wait on the return path, which the points do not see
             if stands || matches!(mechanism, Mechanism::Reorder | Mechanism::SlowWayBack) {
                 right.extend(bottleneck(pair, mechanism));
             }
@@ -224,8 +225,8 @@ fn right(
     }
 }
 
-/// True if most packets of the first connection waited between the points, or on their way to the client, for longer than a tenth
-/// of the round trip.
+/// True if most packets of the first connection waited between the points, or on the forward path, for longer than a
+/// tenth of the round trip.
 fn queue_stands(pair: &SimulatedPair, history: &History, drawn: Drawn) -> bool {
     let own = history.packets.iter().zip(&history.passed);
     let own = own.filter(|(packet, _)| {
@@ -252,7 +253,7 @@ fn queue_stands(pair: &SimulatedPair, history: &History, drawn: Drawn) -> bool {
     rtt_ms.is_some_and(|rtt_ms| (median - least) as f64 / 1e6 > rtt_ms / 10.0)
 }
 
-/// The limiter of most of the time within these transfers.
+/// The limiter with most of the time within these transfers.
 fn largest(account: &Account, transfers: &[(i64, i64)]) -> Option<Limiter> {
     let mut times = [0; Limiter::ALL.len()];
     for &(from_ns, until_ns) in transfers {
@@ -266,7 +267,7 @@ fn largest(account: &Account, transfers: &[(i64, i64)]) -> Option<Limiter> {
     Some(Limiter::ALL[place])
 }
 
-/// The causes of the narrowest place where it has dropped nothing so far.
+/// The causes of the bottleneck if it has dropped no packet so far.
 fn bottleneck(pair: &SimulatedPair, mechanism: Mechanism) -> Vec<&'static str> {
     match mechanism {
         Mechanism::ShallowFifoPackets
@@ -295,7 +296,7 @@ fn bottleneck(pair: &SimulatedPair, mechanism: Mechanism) -> Vec<&'static str> {
             vec!["shaper", "deep-queue", "none", "sender"]
         }
         Mechanism::Reorder => vec!["reordering", "none", "sender"],
-        // The sender's own card, or the way there and back alone.
+        // The sender's own card, or only the propagation delay.
         _ => vec!["none", "sender"],
     }
 }

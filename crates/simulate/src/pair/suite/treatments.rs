@@ -1,4 +1,5 @@
-//! Treatments that make captures untidy, at random: clocks, rewriting on the way, offload, stamps, sniffers that miss.
+//! Random treatments that make captures imperfect: clocks, header rewriting, offload, timestamps, sniffers that miss
+//! packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,9 +12,9 @@ use crate::pair::sniffer::{Offload, OffloadStamp, Sniffer};
 use crate::pair::world::Translation;
 use crate::pcap::Resolution;
 
-/// Where captures end or begin among the packets, one at the edge may be counted or not.
+/// If captures begin or end among the packets, one at the edge may or may not be counted.
 pub const EDGE: f64 = 0.04;
-/// A share of the pairs is left tidy but for the clock.
+/// The share of pairs with no defect except the clock's.
 const TIDY: f64 = 0.2;
 
 pub fn apply(world: &mut World, random: &mut Random) {
@@ -32,7 +33,8 @@ pub fn apply(world: &mut World, random: &mut Random) {
     coverage(world, random);
 }
 
-/// The second clock: microseconds to an hour away, up to 300 ppm fast or slow, now and then set anew in the middle.
+/// Draws the second clock: offset by microseconds to an hour, up to 300 ppm fast or slow, sometimes with a step in the
+/// middle.
 fn clock(world: &mut World, random: &mut Random) {
     let sign = |random: &mut Random| if random.chance(0.5) { 1 } else { -1 };
     if random.chance(0.7) {
@@ -41,7 +43,7 @@ fn clock(world: &mut World, random: &mut Random) {
         world.realism.add("clock-offset");
     }
     if random.chance(0.6) {
-        // Thousandths of a ppm.
+        // In thousandths of a ppm.
         world.y.clock.drift_ppm = (random.uniform(-300.0, 300.0) * 1e3).round() / 1e3;
         world.realism.add("clock-drift");
     }
@@ -54,7 +56,7 @@ fn clock(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Draw the changes that devices between the points make to headers.
+/// Draws the changes that devices between the points make to headers.
 fn rewriting(world: &mut World, random: &mut Random) {
     if random.chance(0.15) {
         translate(world, random);
@@ -111,7 +113,7 @@ fn translate(world: &mut World, random: &mut Random) {
 fn offload(world: &mut World, random: &mut Random) {
     if world.mechanism != Mechanism::LossBeforeB && random.chance(0.15) {
         capture_at_sender(world);
-        // Wire packets of a super-segment leave the card one right behind the other.
+        // Wire packets of a super-segment leave the card back to back.
         let full_frame_ns = (1_538.0 * 8e9 / world.line_bps as f64) as i64;
         world.b.offload = Some(Offload {
             gap_ns: full_frame_ns + full_frame_ns / 10 + 100,
@@ -136,8 +138,8 @@ fn offload(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Point B is at the sender's card, where super-segments are seen on their way out of the host's queue, and next to
-/// the element: the distance moves behind.
+/// Moves point B to the sender's card, where super-segments appear as they leave the host's queue, next to the element:
+/// the distance moves behind it.
 fn capture_at_sender(world: &mut World) {
     let stages = &mut world.scenario.stages;
     let before_ns = stages[BEFORE_STAGE].reverse_delay_ns;
@@ -151,7 +153,7 @@ fn capture_at_sender(world: &mut World) {
     world.watch.points[0] = BEFORE_STAGE;
 }
 
-/// Link layers and tunnels at Y only; snapshot lengths.
+/// Draws link layers and tunnels, at Y only, and snapshot lengths.
 fn wrapping(world: &mut World, random: &mut Random) {
     if random.chance(0.15) {
         // Super-segments are too long for the outer header's length.
@@ -209,7 +211,8 @@ fn stamps(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Sniffers that miss packets. Not where acknowledgments are lost on the way: nobody could tell which were which.
+/// Draws sniffers that miss packets. Not if acknowledgments are lost on the path, since the two could not be
+/// distinguished.
 fn missing(world: &mut World, random: &mut Random) {
     if !random.chance(0.18) || world.mechanism == Mechanism::AckLoss {
         return;
@@ -233,7 +236,7 @@ fn missing(world: &mut World, random: &mut Random) {
     world.realism.add("missed");
 }
 
-/// Draw the coverage of the captures: start, end, directions, a file that ends in the middle of a record.
+/// Draws the coverage of the captures: start, end, directions, a file that ends in the middle of a record.
 fn coverage(world: &mut World, random: &mut Random) {
     if random.chance(0.2) {
         for sniffer in [&mut world.b, &mut world.y] {

@@ -1,12 +1,12 @@
-//! The receiver's window: is it what limits a connection?
+//! Whether the receiver's window limits a connection.
 
 use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 
-/// Less than this many segments of room is none: receivers and senders alike wait for more.
+/// Less room than this many segments counts as none: receivers and senders both wait for more.
 const ROOM_SEGMENTS: u64 = 2;
 
-/// Events at the server: what it did or learned.
+/// An event at the server: an action, or new information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Everything before this is acknowledged, and the window ends there.
@@ -20,8 +20,8 @@ enum Event {
     },
 }
 
-/// Of the time in which data of a connection were in flight, the share in which the window, as the server knew it, had
-/// no room for more.
+/// The share of a connection's time with data in flight in which the window, as known to the server, had no room for
+/// more.
 pub fn limited_share(history: &History, flow: usize) -> f64 {
     let (mut until, mut window_end, mut sent_end, mut room) = (0, 0, 0, 0);
     let (mut in_flight_ns, mut limited_ns, mut last_ns) = (0_i64, 0_i64, 0_i64);
@@ -50,7 +50,7 @@ pub fn limited_share(history: &History, flow: usize) -> f64 {
     limited_ns as f64 / in_flight_ns.max(1) as f64
 }
 
-/// In order of time; what an acknowledgment allows is sent after it.
+/// In order of time; data that an acknowledgment permits is sent after it.
 fn events(history: &History, flow: usize) -> Vec<(i64, Event)> {
     let mut events = Vec::new();
     for packet in &history.packets {

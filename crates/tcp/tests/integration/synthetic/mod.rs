@@ -1,4 +1,4 @@
-//! TCP packets out of nothing, and what memory and time they cost.
+//! Synthetic TCP packets, and the memory and time that they cost.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,7 +15,7 @@ pub const FIN: u16 = TcpFlags::FIN;
 #[derive(Clone, Copy, PartialEq)]
 pub struct Client(pub u32);
 
-/// The rest of a packet.
+/// The remaining fields of a packet.
 #[derive(Clone, Copy, Default)]
 pub struct Fields<'a> {
     pub time_ns: i64,
@@ -28,7 +28,7 @@ pub struct Fields<'a> {
 }
 
 impl Client {
-    /// 2^16 addresses with 2^16 ports each, neighbouring numbers at different addresses.
+    /// 2^16 addresses with 2^16 ports each; consecutive numbers have different addresses.
     fn endpoint(self) -> (IpAddr, u16) {
         let address = Ipv4Addr::from(0x0a00_0000 | (self.0 & 0xffff));
         (IpAddr::V4(address), (self.0 >> 16) as u16)
@@ -99,7 +99,7 @@ impl Client {
     }
 }
 
-/// Numbers without a pattern (xorshift, Marsaglia 2003), the same in every run.
+/// Pseudo-random numbers (xorshift, Marsaglia 2003), the same in every run.
 pub struct Random(pub u64);
 
 impl Random {
@@ -112,25 +112,25 @@ impl Random {
 }
 
 thread_local! {
-    /// The bytes that this thread has asked for and not given back, and the most of that so far.
-    static HELD: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
+    /// The bytes that this thread has allocated and not freed, and their maximum so far.
+    static ALLOCATED: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
 }
 
-/// The system's allocator, counting for each thread: a test has a thread of its own, and others run beside it.
+/// The system's allocator with counters for each thread: a test has its own thread, and others run in parallel.
 struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn count(bytes: i64) {
-    // A thread that ends has nothing to count with any more.
-    let _ = HELD.try_with(|held| {
-        let now = held.get().0 + bytes;
-        held.set((now, held.get().1.max(now)));
+    // The counters of a thread that ends may be gone.
+    let _ = ALLOCATED.try_with(|allocated| {
+        let now = allocated.get().0 + bytes;
+        allocated.set((now, allocated.get().1.max(now)));
     });
 }
 
-// SAFETY: every call goes on to the system's allocator as it came.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -143,7 +143,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // What is large is moved by the kernel and not copied.
+        // The kernel moves large blocks instead of copying them.
         count(size as i64 - layout.size() as i64);
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -154,19 +154,19 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The most memory that this thread has held at once so far, bytes.
+/// The most memory that this thread has allocated at once so far, bytes.
 pub fn peak_memory_bytes() -> Option<u64> {
-    u64::try_from(HELD.get().1).ok()
+    u64::try_from(ALLOCATED.get().1).ok()
 }
 
-/// The time that this thread has had a processor, ns, whoever else wants one; `None` where the system does not tell.
+/// The processor time of this thread, ns, regardless of other threads; `None` if the system does not report it.
 fn processor_ns() -> Option<u64> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    told.split_whitespace().next()?.parse().ok()
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedule.split_whitespace().next()?.parse().ok()
 }
 
-/// Does this work of one size and of four times that. What takes sixteen times as long is quadratic, and its end would
-/// not be seen where it matters; larger tables alone, which caches do not hold, make it some six times.
+/// Runs this work at one size and at four times that size. Quadratic work takes sixteen times as long, and would not
+/// finish at relevant sizes; larger tables alone, which exceed the caches, account for a factor of about six.
 pub fn grows_linearly(few: u32, work: impl Fn(u32)) {
     let time_ns = |size| {
         let before_ns = processor_ns();

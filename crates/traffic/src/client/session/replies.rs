@@ -1,4 +1,4 @@
-//! Replies of the responder on the control channel, and what is made of them.
+//! Handling of the responder's replies on the control channel.
 
 use std::io;
 use std::net::Shutdown;
@@ -13,8 +13,8 @@ use crate::udp;
 use super::{ECHO_EVERY, HostSession, SILENCE, lock};
 
 impl HostSession {
-    /// Hears the responder until the channel ends.
-    pub(super) fn hear(&self, mut reader: Reader) {
+    /// Receives replies until the channel ends.
+    pub(super) fn receive_replies(&self, mut reader: Reader) {
         lock(&self.life).heard();
         loop {
             match reader.receive::<Reply>(ECHO_EVERY) {
@@ -35,7 +35,8 @@ impl HostSession {
                 Err(error) => {
                     let why = match error.kind() {
                         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                            "the responder went away: it was stopped, or killed".to_owned()
+                            "the responder closed the connection: it was stopped or killed"
+                                .to_owned()
                         }
                         _ => format!("the connection to the responder broke: {error}"),
                     };
@@ -53,22 +54,22 @@ impl HostSession {
             Reply::Echo { sent_ns, far_ns } => self.apply_echo(sent_ns, far_ns),
             Reply::Report(report) => self.apply_report(report),
             Reply::Description(text) => {
-                self.tell(|known| known.metadata = Some(text));
+                self.update(|known| known.metadata = Some(text));
                 Ok(())
             }
             Reply::Arrivals { flow, ranges } => {
                 let checked = lock(&self.expected).check_arrivals(flow, &ranges);
                 checked.map(|()| {
-                    self.tell(|known| {
+                    self.update(|known| {
                         known.arrivals.insert(flow, ranges);
                     });
                 })
             }
             Reply::Finished if !self.known().finishing => {
-                Err("that all is sent; it was not asked to finish".to_owned())
+                Err("an end of its reports, though it was not asked to finish".to_owned())
             }
             Reply::Finished => {
-                self.tell(|known| known.finished = true);
+                self.update(|known| known.finished = true);
                 Ok(())
             }
             Reply::Ended(reason) => {
@@ -76,7 +77,7 @@ impl HostSession {
                 Ok(())
             }
             Reply::Accepted { .. } | Reply::Refused(_) => {
-                Err("an answer to the plan; it had answered already".to_owned())
+                Err("a second answer to the plan".to_owned())
             }
         };
         if let Err(what) = applied {
@@ -86,7 +87,7 @@ impl HostSession {
 
     fn apply_echo(&self, sent_ns: i64, far_ns: i64) -> Result<(), String> {
         lock(&self.expected).check_echo(sent_ns)?;
-        // The control channel compares the clocks only where UDP cannot: its packets queue with others.
+        // The control channel compares the clocks only where UDP cannot, because its packets queue behind data.
         if self.known().without_udp.is_some() {
             let exchange = Exchange {
                 sent_ns,
@@ -99,7 +100,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// Keeps what a report says, where all of it is what was expected.
+    /// Stores a report if everything in it was expected.
     fn apply_report(&self, report: Report) -> Result<(), String> {
         lock(&self.expected).check(&report, self.asked.elapsed())?;
         self.apply_endings(report.endings);
@@ -107,8 +108,8 @@ impl HostSession {
         let of_host = of_host.filter(|(flow, key, _)| {
             *flow == udp::SYNCHRONISATION_FLOW && key == udp::troubles::KEY
         });
-        for (_, _, told) in of_host {
-            let mut troubles = udp::troubles::heard(told);
+        for (_, _, fact) in of_host {
+            let mut troubles = udp::troubles::parse(fact);
             self.known().troubles.append(&mut troubles);
         }
         self.far.with(|samples| {
@@ -116,7 +117,7 @@ impl HostSession {
             samples.tcp.extend(report.tcp);
             samples.bursts.extend(report.bursts);
             samples.departures.extend(report.departures);
-            // Not those of the exchanges of stamps.
+            // Without the facts about the exchanges of timestamps.
             let facts = report.facts.into_iter();
             let facts = facts.filter(|(flow, ..)| self.flows.contains(flow));
             let facts = facts.map(|(flow, key, value)| (flow, key.into(), value));
@@ -125,26 +126,26 @@ impl HostSession {
         Ok(())
     }
 
-    /// A flow that has failed at its far end is not waited for here.
+    /// Registers how flows ended at the far end. A flow that failed there is stopped here.
     fn apply_endings(&self, endings: Vec<(u32, Ending)>) {
         for (flow, ending) in endings {
             let failed = matches!(ending, Ending::Failed(_));
             self.known().endings.insert(flow, ending);
             if failed && let Some(stream) = self.connections().get(&flow) {
-                // Fails where the connection is gone, which is as good.
+                // Fails if the connection is gone, which has the same effect.
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
     }
 
-    /// The responder has sent what none sends: nothing more of it is heard. What it told before is kept, but all flows
-    /// with it have failed, those too that looked complete from here.
+    /// Ends the session because the responder sent something invalid. Earlier reports are kept, but all flows of the
+    /// session fail, even those that look complete from this end.
     fn distrust(&self, what: &str) {
         let reason = format!(
-            "{}: the responder sent {what}: it is faulty, or somebody else pretends to be it",
+            "{}: the responder sent {what}: it is faulty, or another program impersonates it",
             self.name
         );
-        self.tell(|known| {
+        self.update(|known| {
             known.lost.get_or_insert_with(|| reason.clone());
             for spec in self.specs.iter().filter(|spec| spec.kind != Kind::Icmp) {
                 known
@@ -154,7 +155,7 @@ impl HostSession {
         });
         self.lose(&reason);
         if let Some(stream) = &self.stream {
-            // Fails where the connection is gone, which is as good.
+            // Fails if the connection is gone, which has the same effect.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }

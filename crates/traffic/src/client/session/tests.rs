@@ -6,7 +6,7 @@ use crate::message::Report;
 use crate::sample::Interval;
 use crate::tcp::options;
 
-/// A session without a control channel, with one download whose far end is the second.
+/// A session without a control channel and with one download, and the download's far end.
 fn session(spec: FlowSpec) -> (Arc<HostSession>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -65,7 +65,7 @@ fn a_transfer_that_has_failed_at_its_far_end_is_not_waited_for_here() {
 }
 
 #[test]
-fn a_failure_that_the_far_end_tells_late_still_counts_once() {
+fn a_failure_that_the_far_end_reports_late_counts_once() {
     let (session, _far) = session(transfer());
     session.end_flow(3, Ending::Complete);
     assert_eq!(endings(&session), [(3, Ending::Complete)]);
@@ -90,7 +90,8 @@ fn interval(flow: u32) -> Interval {
     }
 }
 
-/// Reports of the only upload, and the test's end by the last of `replies`; why, and how many intervals were kept.
+/// Sends reports of the only upload, then `replies`, the last of which ends the test; returns the reason and the number
+/// of intervals kept.
 fn put_out_by(replies: impl IntoIterator<Item = Reply>) -> (String, usize) {
     let (session, _far) = session(FlowSpec::new(3, Kind::Tcp, Direction::Up));
     session.apply(Reply::Report(Report {
@@ -102,7 +103,7 @@ fn put_out_by(replies: impl IntoIterator<Item = Reply>) -> (String, usize) {
         session.apply(reply);
     }
     session.end_flow(3, Ending::Stopped);
-    let reason = session.far_end().lost.expect("that was too much");
+    let reason = session.far_end().lost.expect("the session ends");
     let mut taken = Taken::default();
     session.take(0, &mut taken);
     assert_eq!(taken.endings, [(3, Ending::Failed(reason.clone()))]);
@@ -112,7 +113,7 @@ fn put_out_by(replies: impl IntoIterator<Item = Reply>) -> (String, usize) {
 }
 
 #[test]
-fn rows_of_flows_that_nobody_planned_end_the_test_and_what_was_measured_before_is_kept() {
+fn rows_of_unplanned_flows_end_the_test_and_earlier_measurements_are_kept() {
     let lie = Report {
         intervals: vec![interval(3), interval(4)],
         facts: vec![(3, "a".to_owned(), "b".to_owned())],
@@ -126,7 +127,7 @@ fn rows_of_flows_that_nobody_planned_end_the_test_and_what_was_measured_before_i
 }
 
 #[test]
-fn what_nobody_asked_for_ends_the_test() {
+fn an_unrequested_reply_ends_the_test() {
     let arrivals = Reply::Arrivals {
         flow: 7,
         ranges: vec![(0, 1); 1000],
@@ -136,10 +137,10 @@ fn what_nobody_asked_for_ends_the_test() {
         far_ns: 2,
     };
     for (reply, expected) in [
-        (arrivals, "which packets of flow 7 arrived"),
+        (arrivals, "the arrivals of flow 7"),
         (echo, "an echo of 1"),
         (Reply::Finished, "not asked to finish"),
-        (Reply::Accepted { session: 1 }, "answered already"),
+        (Reply::Accepted { session: 1 }, "a second answer"),
     ] {
         let (reason, kept) = put_out_by([reply]);
         assert!(reason.contains(expected), "{reason}");
@@ -183,15 +184,15 @@ fn a_responder_that_reports_without_end_is_hung_up_on() {
         key,
         Instant::now(),
     ));
-    session.spawn("control", move |session| session.hear(reader));
+    session.spawn("control", move |session| session.receive_replies(reader));
     let mut writer = Writer::new(far, key, End::Responder, Duration::from_secs(300)).unwrap();
     let report = Reply::Report(Report {
         intervals: vec![interval(3); 10],
         ..Report::default()
     });
-    // A hundred megabytes of rows, were they taken.
+    // A hundred megabytes of rows, if all were accepted.
     let sent = (0..100_000).find(|_| writer.send(&report).is_err());
-    assert!(sent.is_some(), "all of it was taken");
+    assert!(sent.is_some(), "all rows were accepted");
     let reason = session.far_end().lost.unwrap();
     assert!(reason.contains("more than"), "{reason}");
     let mut taken = Taken::default();

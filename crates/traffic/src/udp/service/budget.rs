@@ -1,11 +1,11 @@
-//! How many probes may be answered: a token bucket.
+//! A limit on the rate of answered probes: a token bucket.
 
-/// How many intervals a flow may be ahead: probes that a queue has held back arrive together.
+/// How many intervals a flow may be ahead: probes that were queued on the path arrive together.
 const AHEAD: f64 = 64.0;
-/// The same in time, for short intervals.
+/// The same as a time, for short intervals.
 const AHEAD_NS: f64 = 1e9;
 
-/// One answer a `interval_ns` on average.
+/// Allows one answer per `interval_ns` on average.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     interval_ns: f64,
@@ -15,7 +15,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Without an interval, everything may be answered.
+    /// Without an interval, every probe may be answered.
     pub(super) fn new(interval_ns: i64) -> Budget {
         let interval_ns = interval_ns.max(0) as f64;
         let most = AHEAD.max(AHEAD_NS / interval_ns.max(1.0));
@@ -27,7 +27,7 @@ impl Budget {
         }
     }
 
-    /// Takes one answer out of the budget, where there is one.
+    /// Takes one answer from the budget; returns false if it is exhausted.
     pub(super) fn take(&mut self, now_ns: i64) -> bool {
         if self.interval_ns == 0.0 {
             return true;

@@ -1,4 +1,4 @@
-//! A flow from the responder: its address is proved, then a thread sends while the client keeps it alive.
+//! A flow from the responder: the client proves its address, then a thread sends while the client keeps the flow alive.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,20 +22,20 @@ use super::super::socket::{Envelope, send};
 use super::super::transmit::{Course, Outcome, transmit};
 use super::super::upload;
 
-/// Without a proof for so long, the client is gone. In tests, which wait for it, that is sooner.
+/// Without a proof for this long, the client is gone. Shorter in tests, which wait for it.
 const DEAD_NS: i64 = if cfg!(test) {
     2_500_000_000
 } else {
     5_000_000_000
 };
-/// A nonce is good for one to two of these.
+/// A nonce is valid for one to two of these.
 const EPOCH_NS: i64 = 30_000_000_000;
-/// The end is told so often, until it is confirmed.
+/// How often the end is announced until it is confirmed.
 const FINISH_TIMES: u32 = 25;
 const FINISH_AGAIN_NS: i64 = 200_000_000;
 
-/// How a packet came, and how what it asks for goes back.
-pub(super) struct Way<'a> {
+/// How a request arrived, and how its answer is returned.
+pub(super) struct ReplyPath<'a> {
     pub socket: &'a Arc<Socket>,
     pub from: SocketAddr,
     pub to: Option<IpAddr>,
@@ -60,12 +60,12 @@ struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Signals of the service's thread to the one that sends.
+/// Signals from the service's thread to the sending thread.
 #[derive(Debug)]
 struct Signals {
-    /// The latest sign of life.
+    /// The time of the latest proof.
     alive_ns: AtomicI64,
-    /// The highest sequence of a proof: none counts twice.
+    /// The highest sequence of a proof: none is accepted twice.
     proof: AtomicU64,
     is_left: AtomicBool,
     is_confirmed: AtomicBool,
@@ -93,11 +93,11 @@ impl Down {
         self.spec.traffic_class()
     }
 
-    /// Does what the client asks for; the body of the answer, where there is one.
+    /// Handles the client's request; returns the body of the answer, if any.
     pub(super) fn serve(
         &mut self,
         packet: &Packet,
-        way: &Way,
+        reply_path: &ReplyPath,
         key: &Key,
         sink: &Arc<Sink>,
         now_ns: i64,
@@ -109,24 +109,26 @@ impl Down {
         match packet.body {
             Body::Hello => Some(Body::Challenge(self.nonce(
                 packet.token,
-                way.from,
+                reply_path.from,
                 now_ns / EPOCH_NS,
             ))),
             Body::Proof { nonce, start_in_ns } => match &self.running {
                 Some(running) => running
-                    .keep_alive(packet, nonce, way.from, now_ns)
+                    .keep_alive(packet, nonce, reply_path.from, now_ns)
                     .then_some(Body::Accepted),
                 None => {
                     let epoch = now_ns / EPOCH_NS;
                     let is_proved = [epoch, epoch - 1]
                         .iter()
-                        .any(|&epoch| nonce == self.nonce(packet.token, way.from, epoch));
+                        .any(|&epoch| nonce == self.nonce(packet.token, reply_path.from, epoch));
                     if !is_proved {
                         return None;
                     }
                     let start_ns =
                         now_ns.saturating_add(i64::try_from(start_in_ns).unwrap_or(i64::MAX));
-                    let running = self.start(packet, nonce, way, key, sink, start_ns).ok()?;
+                    let running = self
+                        .start(packet, nonce, reply_path, key, sink, start_ns)
+                        .ok()?;
                     self.running = Some(running);
                     Some(Body::Accepted)
                 }
@@ -151,14 +153,14 @@ impl Down {
         }
     }
 
-    /// Stops the thread; whoever joins it waits for a few hundredths of a second.
+    /// Stops the thread. Joining it takes a few hundredths of a second.
     pub(super) fn end(self) -> Option<JoinHandle<()>> {
         let running = self.running?;
         running.signals.is_left.store(true, Ordering::Relaxed);
         running.thread
     }
 
-    /// The number that only who receives at `address` can know; made anew instead of kept.
+    /// Computes the nonce that only a host receiving at `address` can know; it is recomputed instead of stored.
     fn nonce(&self, token: u64, address: SocketAddr, epoch: i64) -> Nonce {
         let mut code =
             Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
@@ -176,7 +178,7 @@ impl Down {
         &self,
         packet: &Packet,
         nonce: Nonce,
-        way: &Way,
+        reply_path: &ReplyPath,
         key: &Key,
         sink: &Arc<Sink>,
         start_ns: i64,
@@ -193,20 +195,25 @@ impl Down {
             is_bursts: self.spec.kind == Kind::Burst,
             schedule: self.schedule.clone(),
             key: key.clone(),
-            socket: Arc::clone(way.socket),
-            envelope: Envelope::new(way.domain, way.from, way.to, self.class()),
-            client: way.from,
+            socket: Arc::clone(reply_path.socket),
+            envelope: Envelope::new(
+                reply_path.domain,
+                reply_path.from,
+                reply_path.to,
+                self.class(),
+            ),
+            client: reply_path.from,
             start_ns,
             ends_ns: self.ends_ns,
             signals: Arc::clone(&signals),
-            stop: way.stop.clone(),
+            stop: reply_path.stop.clone(),
             sink: Arc::clone(sink),
         };
         let thread = std::thread::Builder::new()
             .name("whydrop-udp-down".to_owned())
             .spawn(move || sender.run())?;
         Ok(Running {
-            address: way.from,
+            address: reply_path.from,
             nonce,
             signals,
             thread: Some(thread),
@@ -215,8 +222,7 @@ impl Down {
 }
 
 impl Running {
-    /// True where this is a sign of life of the flow's own client. The first proof may be repeated: its answer can be
-    /// lost.
+    /// True if this proof comes from the flow's client. The first proof may be repeated: its answer can be lost.
     fn keep_alive(&self, packet: &Packet, nonce: Nonce, from: SocketAddr, now_ns: i64) -> bool {
         if nonce != self.nonce || from != self.address {
             return false;
@@ -266,17 +272,17 @@ impl Sender {
         };
         match transmit(&course) {
             Ok(outcome) => {
-                upload::tell(self.flow, &outcome, &self.client.to_string(), &self.sink);
+                upload::record_facts(self.flow, &outcome, &self.client.to_string(), &self.sink);
                 self.finish(&outcome);
             }
             Err(error) => {
                 let words = super::super::words::explained(&error, &self.client.to_string());
-                facts::tell(self.flow, [("responder_could_not_send", words)], &self.sink);
+                facts::record(self.flow, [("responder_could_not_send", words)], &self.sink);
             }
         }
     }
 
-    /// The client is there, and nobody wants the flow to end.
+    /// True while the client is alive and the flow has not been stopped.
     fn goes_on(&self) -> bool {
         let now_ns = clock::now_ns();
         let alive_ns = self.signals.alive_ns.load(Ordering::Relaxed);

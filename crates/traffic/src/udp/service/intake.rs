@@ -1,16 +1,16 @@
-//! A client's intake held against what it asked for: a token bucket over all that comes from it.
+//! A check of a client's traffic against what it announced: a token bucket over all bytes from it.
 //!
-//! It is wide, since nobody may be accused whose path has held packets back and lets them go at once, or doubles them.
+//! It is generous, since a path may delay packets and then release them all at once, or duplicate them.
 
 use crate::flow::{Direction, FlowSpec, Kind};
 
 use super::super::schedule::Schedule;
 
-/// So many times what was asked for is not yet too much: a path may double packets, and a sender catch up.
+/// The tolerated multiple of the announced rate: a path may duplicate packets, and a sender may catch up.
 const FACTOR: f64 = 2.0;
-/// For so long a path may hold back everything and then let it go at once.
-const HELD_BACK_S: f64 = 10.0;
-/// Requests, proofs, and exchanges of stamps.
+/// How long a path may delay all packets and then release them at once.
+const LONGEST_PATH_DELAY_S: f64 = 10.0;
+/// Requests, proofs, and exchanges of timestamps.
 const BESIDES_BPS: f64 = 200_000.0;
 const BESIDES_BYTES: f64 = 4e6;
 
@@ -24,7 +24,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// For these flows, whatever else may be asked for.
+    /// Creates the limit for these flows, whatever other requests follow.
     pub(super) fn of(flows: &[FlowSpec]) -> Intake {
         let (mut rate_bps, mut burst_bytes) = (BESIDES_BPS, BESIDES_BYTES);
         for spec in flows.iter().filter(|spec| comes_from_client(spec)) {
@@ -34,7 +34,7 @@ impl Intake {
                     FACTOR * schedule.packet_bytes as f64 * f64::from(schedule.per_burst);
             }
         }
-        let most = burst_bytes + rate_bps / 8.0 * HELD_BACK_S;
+        let most = burst_bytes + rate_bps / 8.0 * LONGEST_PATH_DELAY_S;
         Intake {
             bytes_per_ns: rate_bps / 8e9,
             most,
@@ -43,7 +43,7 @@ impl Intake {
         }
     }
 
-    /// Takes so many bytes; false where that is far too much.
+    /// Charges received bytes; returns false if they exceed the limit.
     pub(super) fn take(&mut self, bytes: usize, now_ns: i64) -> bool {
         let passed_ns = now_ns.saturating_sub(self.filled_ns).max(0);
         self.filled_ns = self.filled_ns.max(now_ns);
@@ -79,11 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_its_own_rate_may_last_for_ever_and_be_held_back_for_seconds() {
+    fn a_stream_at_its_announced_rate_may_last_for_ever_and_be_delayed_for_seconds() {
         let mut intake = Intake::of(&[stream()]);
         let mut all_taken = true;
         for packet in 0..200_000_i64 {
-            // 200 s; of each 20, the first 8 s come at once at their end.
+            // 200 s; in each period of 20 s, the packets of the first 8 s arrive at once at their end.
             let due_ns = packet * 1_000_000;
             let phase_ns = due_ns % (20 * SECOND_NS);
             let arrives_ns = due_ns - phase_ns + phase_ns.max(8 * SECOND_NS);
@@ -110,12 +110,12 @@ mod tests {
         let taken = (0..)
             .take_while(|packet| intake.take(1250, packet * 100_000))
             .count();
-        // At 100 Mbit/s: 29.25 MB at hand and 2.5 MB/s more.
+        // At 100 Mbit/s: a bucket of 29.25 MB, refilled at 2.5 MB/s.
         assert!((23_000..30_000).contains(&taken), "{taken}");
     }
 
     #[test]
-    fn whoever_asked_for_nothing_may_send_next_to_nothing() {
+    fn a_client_without_flows_may_send_almost_nothing() {
         let mut intake = Intake::of(&[FlowSpec::new(0, Kind::Tcp, Direction::Up)]);
         assert!(!(0..5000).all(|_| intake.take(1250, SECOND_NS)));
     }

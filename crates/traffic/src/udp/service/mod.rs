@@ -1,5 +1,5 @@
-//! The responder's end of UDP: one thread behind one port answers probes and counts what arrives; each flow down has a
-//! thread of its own while it lasts.
+//! The responder's end of UDP: one thread serves one port, answers probes and counts arriving packets. Each flow down
+//! has its own thread while it lasts.
 
 mod budget;
 mod down;
@@ -29,11 +29,11 @@ use super::socket::{self, Datagram, Envelope, Inbox};
 pub(crate) use session::MOST_RANGES;
 use session::{Open, Verdict};
 
-/// How long the thread sleeps at most while there are sessions: intervals are closed between packets.
+/// The longest sleep of the thread while there are sessions: intervals are closed between packets.
 const BUSY_SLEEP_MS: u16 = 20;
 const IDLE_SLEEP_MS: u16 = 100;
 const INBOX: usize = 32;
-/// Calls for one socket before the others have their turn.
+/// Calls for one socket before the others are served.
 const TURNS: usize = 8;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
@@ -41,55 +41,55 @@ const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 /// Limits of one session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionLimits {
-    /// Of everything that the session's flows of streams and bursts down send together, on average, in the UDP payload.
+    /// The average UDP payload rate of all streams and bursts down in the session together.
     pub max_rate_bps: f64,
-    /// Of one packet's UDP payload.
+    /// UDP payload of one packet.
     pub max_packet_bytes: u32,
-    /// Probes of one flow are answered no faster than this on average.
+    /// The mean interval at which probes of one flow are answered, at least.
     pub min_interval_ns: i64,
 }
 
-/// A session that the control channel has agreed on.
+/// A session agreed on over the control channel.
 pub struct Registration {
     pub token: u64,
     pub key: [u8; 32],
     pub flows: Vec<FlowSpec>,
     pub limits: SessionLimits,
-    /// In this host's clock: nothing is answered or sent behind it.
+    /// In this host's clock: after it nothing is answered or sent.
     pub ends_ns: i64,
-    /// Set where the client sends far more than its flows may; nothing of it counts any more.
+    /// Set when the client sends far more than its flows may; further packets are ignored.
     pub overrun: Stop,
-    /// Takes what is measured here: intervals of streams up, packets of bursts up, facts.
+    /// Receives the measurements made here: intervals of streams up, packets of bursts up, facts.
     pub sink: Arc<Sink>,
 }
 
-/// Statistics of the datagrams that arrived, since it was started.
+/// Counts of the datagrams that arrived since the service started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub received_packets: u64,
     pub received_bytes: u64,
-    /// Answers of all kinds; what flows down send is not among them.
+    /// Answers of all kinds, without the packets of flows down.
     pub answered_packets: u64,
     pub answered_bytes: u64,
-    /// Answers that the kernel did not take.
+    /// Answers that the kernel refused.
     pub not_sent: u64,
-    /// Ignored: too short, or without our magic.
+    /// Ignored: too short, or with a wrong magic.
     pub garbage: u64,
-    /// Ignored: of no session, or of one that is over.
+    /// Ignored: the session is unknown or over.
     pub unknown_token: u64,
-    /// Ignored: the code is wrong, so whoever sent it does not hold the session's key.
+    /// Ignored: the code is wrong, so the sender does not know the session's key.
     pub wrong_key: u64,
-    /// Ignored: authentic, but not what this flow consists of, or beyond its plan.
+    /// Ignored: authentic, but not part of this flow or outside its plan.
     pub misplaced: u64,
-    /// Ignored: so old that they may be repeated by somebody who listens.
+    /// Ignored: so old that they may be replays.
     pub stale: u64,
-    /// Ignored: far more than the session's flows may send.
+    /// Ignored: far more data than the session's flows may send.
     pub overrun: u64,
-    /// Probes that came faster, or were larger, than the session's limits allow to answer.
+    /// Probes that arrived faster, or were larger, than the session's limits allow.
     pub withheld: u64,
-    /// Requests for flows that the limits do not allow, or that nobody agreed on.
+    /// Requests for flows that exceed the limits or were not agreed on.
     pub refused: u64,
-    /// Datagrams that the kernel threw away because the service did not take them in time.
+    /// Datagrams that the kernel dropped because the receive buffer was full.
     pub lost_in_receive_buffer: u64,
 }
 
@@ -105,15 +105,15 @@ struct Shared {
     statistics: Mutex<Statistics>,
     lost_in_receive_buffer: AtomicU64,
     stop: Stop,
-    /// Of this process; makes nonces that need no memory.
+    /// Random, of this process; nonces derived from it need no memory.
     secret: [u8; 32],
 }
 
 impl Service {
-    /// Opens a socket at each address and starts the thread that serves them.
+    /// Opens a socket at each address and starts the thread that serves all of them.
     ///
-    /// `[::]` without an IPv4 address beside it serves both families; else sockets of IPv6 serve IPv6 alone. Where
-    /// port 0 is asked for, all addresses get the port that the first one gets.
+    /// `[::]` without an IPv4 address beside it serves both families; otherwise IPv6 sockets serve IPv6 only. For port
+    /// 0, all addresses get the port of the first one.
     pub fn bind(addresses: &[SocketAddr]) -> io::Result<Service> {
         if addresses.is_empty() {
             return Err(io::Error::new(
@@ -156,12 +156,12 @@ impl Service {
         })
     }
 
-    /// Where the sockets are bound: with the ports that were chosen where 0 was asked for.
+    /// The addresses of the sockets, with the ports that were chosen for port 0.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
     }
 
-    /// Serves this session from now on; one of the same token is removed.
+    /// Starts serving this session, and replaces one with the same token.
     pub fn register(&self, session: Registration) {
         let lost = self.shared.lost_in_receive_buffer.load(Ordering::Relaxed);
         let token = session.token;
@@ -170,13 +170,13 @@ impl Service {
         self.close(former);
     }
 
-    /// Ends this session's flows, hands what they still hold to its sink, and forgets it.
+    /// Ends this session's flows, passes their remaining rows to its sink, and forgets it.
     pub fn remove(&self, token: u64) {
         let open = lock(&self.shared.sessions).remove(&token);
         self.close(open);
     }
 
-    /// Which sequence numbers of a probe flow arrived, as inclusive ranges in ascending order.
+    /// Returns which sequence numbers of a probe flow arrived, as inclusive ranges in ascending order.
     pub fn arrivals(&self, token: u64, flow: u32) -> Vec<(u64, u64)> {
         lock(&self.shared.sessions)
             .get(&token)
@@ -184,7 +184,7 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// Outcome of everything that arrived so far.
+    /// Returns the counts so far.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             lost_in_receive_buffer: self.shared.lost_in_receive_buffer.load(Ordering::Relaxed),
@@ -237,7 +237,7 @@ fn listen(address: SocketAddr, serves_both: bool) -> io::Result<Socket> {
 struct Server {
     shared: Arc<Shared>,
     ports: Vec<Port>,
-    /// Where answers are written.
+    /// The buffer in which answers are written.
     answer: Vec<u8>,
 }
 
@@ -302,7 +302,7 @@ impl Server {
             .iter()
             .map(|port| PollFd::new(port.socket.as_fd(), PollFlags::POLLIN))
             .collect();
-        // A signal ends the wait early, and another one follows.
+        // A signal ends the wait early; the loop then waits again.
         let _ = poll(&mut waits, limit_ms);
     }
 
@@ -314,7 +314,7 @@ impl Server {
             let mut statistics = Statistics::default();
             let mut sessions = lock(&self.shared.sessions);
             for open in sessions.values_mut() {
-                // Of all sessions together: the kernel does not tell whose they were.
+                // Every session gets these overflows: the kernel does not report which one lost the datagrams.
                 for overflow in &overflows {
                     open.troubles().overflowed(overflow);
                 }
@@ -338,7 +338,7 @@ impl Server {
     }
 }
 
-/// Finds out what a datagram is, cheap checks first, and answers it where it deserves that.
+/// Classifies a datagram, cheap checks first, and answers it if it is valid.
 fn serve_datagram(
     sessions: &mut HashMap<u64, Open>,
     shared: &Arc<Shared>,
@@ -376,14 +376,14 @@ fn serve_datagram(
         return;
     }
     let envelope = |class| Envelope::new(port.domain, from, datagram.to, class);
-    let way = down::Way {
+    let reply_path = down::ReplyPath {
         socket: &port.socket,
         from,
         to: datagram.to,
         domain: port.domain,
         stop: &shared.stop,
     };
-    match open.serve(&packet, datagram, &way, answer) {
+    match open.serve(&packet, datagram, &reply_path, answer) {
         Verdict::Answer(class) => {
             debug_assert!(answer.len() <= datagram.bytes.len());
             match socket::send(&port.socket, &envelope(class), answer) {
@@ -420,7 +420,7 @@ impl Statistics {
     }
 }
 
-/// A thread that panicked in between leaves counts whole.
+/// Locks a mutex; a thread that panicked leaves the counts intact.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -1,4 +1,4 @@
-//! One session at the responder: its flows, and what each packet means to them.
+//! One session at the responder: its flows, and how packets change them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use super::super::schedule::Schedule;
 use super::super::socket::Datagram;
 use super::super::troubles::{self, Troubles};
 use super::budget::Budget;
-use super::down::{Down, Way};
+use super::down::{Down, ReplyPath};
 use super::intake::Intake;
 use super::{Registration, SessionLimits};
 
-/// Sequence numbers of one probe flow that are remembered to the end: hours at 5 ms, half a megabyte of bits.
+/// Sequence numbers of one probe flow that are remembered: hours at 5 ms, half a megabyte of bits.
 const MOST_REMEMBERED: u64 = 1 << 22;
-/// The same of all probe flows of a session together: sixteen megabytes, of which one packet may take its flow's share.
+/// The same for all probe flows of a session: sixteen megabytes. One packet can use its flow's whole share.
 const MOST_OF_SESSION: u64 = 1 << 27;
 const SYNCHRONISATIONS_REMEMBERED: usize = 1 << 12;
-/// So many ranges of arrivals are told.
+/// The most ranges of arrivals that are reported.
 pub(crate) const MOST_RANGES: usize = 100_000;
-/// Ranges of probes that were not answered for the limits; a few dozen kilobytes of words.
+/// The most ranges of unanswered probes (over the limits) that are reported: a few dozen kilobytes of text.
 const MOST_WITHHELD_RANGES: usize = 1000;
-/// Behind the `finish`, packets that it overtook are waited for.
+/// How long after the `finish` to wait for packets that it overtook.
 const OVERTAKEN_NS: i64 = 200_000_000;
-/// A sender that does not say that it is done is done so long behind its planned end, if it is quiet too.
+/// A silent sender that did not announce the end is done this long after its planned end.
 const LINGER_NS: i64 = 5_000_000_000;
 const QUIET_NS: i64 = 2_000_000_000;
 
-/// Outcome of a packet.
+/// How to react to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The answer is written; it goes out with this traffic class.
+    /// The answer is ready; it is sent with this traffic class.
     Answer(u8),
     Counted,
     Misplaced,
@@ -57,7 +57,7 @@ pub(super) struct Open {
     overrun: Stop,
     sink: Arc<Sink>,
     flows: HashMap<u32, Flow>,
-    /// The service's count when the session began.
+    /// The service's count of overflows when the session began.
     lost_before: u64,
     has_refused: bool,
     troubles: Troubles,
@@ -67,19 +67,19 @@ enum Flow {
     Probes(Box<Probes>),
     Up(Box<Up>),
     Down(Box<Down>),
-    /// Not ours, or with settings that make no sense.
+    /// Not agreed on, or with invalid settings.
     None,
 }
 
 struct Probes {
     arrivals: Arrivals,
-    /// How many there can be.
+    /// The most probes the flow can have.
     planned: u64,
     budget: Budget,
     class: u8,
     marks: Marks,
     withheld: u64,
-    /// Inclusive ranges of their numbers, as many as are told.
+    /// Inclusive ranges of their numbers, as many as are reported.
     withheld_ranges: Vec<(u64, u64)>,
 }
 
@@ -118,7 +118,7 @@ impl Open {
             key: Key::new(&session.key),
             ends_ns: session.ends_ns,
             limits: session.limits,
-            // Where anything goes, nothing is too much.
+            // A session without limits has no intake to check.
             intake: session
                 .limits
                 .max_rate_bps
@@ -141,7 +141,7 @@ impl Open {
         now_ns < self.ends_ns
     }
 
-    /// True if what arrives is still about what the flows may send.
+    /// True while the client's traffic is within its announcement, this datagram included.
     pub(super) fn takes(&mut self, datagram: &Datagram) -> bool {
         if let Some(intake) = &mut self.intake
             && !intake.take(datagram.bytes.len(), datagram.received_ns)
@@ -162,12 +162,12 @@ impl Open {
         }
     }
 
-    /// Does what an authentic packet asks for; an answer is left in `answer`.
+    /// Handles an authentic packet; the answer, if any, is left in `answer`.
     pub(super) fn serve(
         &mut self,
         packet: &Packet,
         datagram: &Datagram,
-        way: &Way,
+        reply_path: &ReplyPath,
         answer: &mut Vec<u8>,
     ) -> Verdict {
         answer.clear();
@@ -179,14 +179,14 @@ impl Open {
         match (flow, packet.body) {
             (Some(Flow::Probes(probes)), Body::Probe) => {
                 let is_too_large = datagram.bytes.len() > self.limits.max_packet_bytes as usize;
-                let told = probes.serve(packet, datagram, is_too_large);
-                if let Ok((body, class)) = told {
+                let outcome = probes.serve(packet, datagram, is_too_large);
+                if let Ok((body, class)) = outcome {
                     // As long as the probe, with its padding.
                     answer.extend_from_slice(datagram.bytes);
                     Packet { body, ..*packet }.write(answer, &self.key);
                     return Verdict::Answer(class);
                 }
-                told.map_or_else(|verdict| verdict, |_| Verdict::Counted)
+                outcome.map_or_else(|verdict| verdict, |_| Verdict::Counted)
             }
             (Some(Flow::Up(up)), Body::Stream | Body::Burst(_)) => {
                 up.arrive(packet, datagram, &self.sink)
@@ -199,7 +199,13 @@ impl Open {
             (
                 Some(Flow::Down(down)),
                 Body::Hello | Body::Proof { .. } | Body::Leave(_) | Body::Finished { .. },
-            ) => match down.serve(packet, way, &self.key, &self.sink, datagram.received_ns) {
+            ) => match down.serve(
+                packet,
+                reply_path,
+                &self.key,
+                &self.sink,
+                datagram.received_ns,
+            ) {
                 Some(body) => {
                     self.has_refused = matches!(body, Body::Refused(_));
                     reply(body, answer);
@@ -216,7 +222,7 @@ impl Open {
         }
     }
 
-    /// Takes note of what befell the service itself.
+    /// The service's pauses and overflows.
     pub(super) fn troubles(&mut self) -> &mut Troubles {
         &mut self.troubles
     }
@@ -231,16 +237,16 @@ impl Open {
         }
     }
 
-    /// Ends everything, and hands on what is left.
+    /// Ends all flows and passes on their remaining rows.
     pub(super) fn close(self, now_ns: i64, lost: u64) {
         let lost_meanwhile = lost.saturating_sub(self.lost_before);
         let now_ns = now_ns.min(self.ends_ns);
-        let troubles = self.troubles.told().map(|told| (troubles::KEY, told));
-        facts::tell(SYNCHRONISATION_FLOW, troubles, &self.sink);
+        let troubles = self.troubles.to_fact().map(|fact| (troubles::KEY, fact));
+        facts::record(SYNCHRONISATION_FLOW, troubles, &self.sink);
         let mut threads = Vec::new();
         for (number, flow) in self.flows {
             match flow {
-                Flow::Probes(probes) => probes.tell(number, &self.sink),
+                Flow::Probes(probes) => probes.record_facts(number, &self.sink),
                 Flow::Up(mut up) => up.close(number, now_ns, lost_meanwhile, &self.sink),
                 Flow::Down(down) => threads.extend(down.end()),
                 Flow::None => {}
@@ -257,7 +263,7 @@ fn is_down(spec: &FlowSpec) -> bool {
 }
 
 impl Flow {
-    /// `demanded_bps`: of all flows down; `remembered`: how many sequence numbers a flow of probes may keep.
+    /// `demanded_bps`: of all flows down; `remembered`: how many sequence numbers a probe flow may keep.
     fn of(
         spec: &FlowSpec,
         session: &Registration,
@@ -353,11 +359,11 @@ impl Probes {
             self.withhold(packet.sequence);
             return Err(Verdict::Withheld);
         }
-        let held_ns = clock::now_ns().saturating_sub(datagram.received_ns);
+        let turnaround_ns = clock::now_ns().saturating_sub(datagram.received_ns);
         let answer = Answer {
             traffic_class: datagram.traffic_class.unwrap_or(0),
             far_received_ns: datagram.received_ns,
-            held_ns: u32::try_from(held_ns.max(0)).unwrap_or(u32::MAX),
+            turnaround_ns: u32::try_from(turnaround_ns.max(0)).unwrap_or(u32::MAX),
             arrived: self.arrivals.distinct() as u32,
             window: self.arrivals.window(packet.sequence),
         };
@@ -374,7 +380,7 @@ impl Probes {
         }
     }
 
-    fn tell(&self, flow: u32, sink: &Sink) {
+    fn record_facts(&self, flow: u32, sink: &Sink) {
         if self.withheld == 0 {
             return;
         }
@@ -383,14 +389,14 @@ impl Probes {
             .iter()
             .map(|(first, last)| format!("{first}-{last}"))
             .collect();
-        let told = [
+        let facts = [
             (
                 "answers_withheld_by_responders_limits",
                 self.withheld.to_string(),
             ),
             ("probes_without_answer_by_limits", ranges.join(",")),
         ];
-        facts::tell(flow, told, sink);
+        facts::record(flow, facts, sink);
     }
 }
 
@@ -407,7 +413,7 @@ impl Up {
 
     fn finish(&mut self, packets: u64, bursts: u32, now_ns: i64) {
         if self.finish_ns.is_none() {
-            self.collector.told_end(packets, bursts);
+            self.collector.announce_end(packets, bursts);
             self.finish_ns = Some(now_ns);
         }
     }
@@ -435,7 +441,7 @@ impl Up {
         if self.collector.is_finished() {
             return;
         }
-        // Waiting for the sender's last word is no part of the flow; a silence before it is.
+        // Waiting for the sender's `finish` does not count as part of the flow; a silence before it does.
         let end_ns = match (self.finish_ns, self.planned_end_ns()) {
             (Some(finish_ns), Some(planned_ns)) => finish_ns.min(planned_ns),
             (Some(_), None) => i64::MIN,
@@ -443,12 +449,12 @@ impl Up {
         };
         self.collector.finish(end_ns, "up", sink);
         if lost_meanwhile > 0 {
-            // Of all flows together: the kernel does not tell whose they were.
+            // For all flows together: the kernel does not report which one lost them.
             let lost = (
                 "packets_lost_in_responders_receive_buffer",
                 lost_meanwhile.to_string(),
             );
-            facts::tell(flow, [lost], sink);
+            facts::record(flow, [lost], sink);
         }
     }
 }

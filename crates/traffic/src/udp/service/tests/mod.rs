@@ -5,7 +5,7 @@ mod unknown_senders;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use super::super::proxy::{Proxy, Whim};
+use super::super::proxy::{Action, Proxy};
 use super::super::{FarSide, Link, run, synchronise};
 use super::*;
 use crate::flow::{Direction, Kind};
@@ -14,7 +14,7 @@ use crate::sample::{BurstPacket, Datagrams, Ending, Fate, Probe, Samples};
 
 const TOKEN: u64 = 0x1234_5678_9abc_def0;
 const KEY: [u8; 32] = [3; 32];
-/// Longer than anything takes here, on any machine.
+/// Longer than any test takes, on any machine.
 const HANGS: Duration = Duration::from_secs(120);
 const LIMITS: SessionLimits = SessionLimits {
     max_rate_bps: 1e9,
@@ -63,9 +63,9 @@ impl World {
         }
     }
 
-    /// The link through a proxy that does what `whims` say, up and down.
-    fn through(mut self, whims: fn(bool, u64) -> Whim) -> (World, Proxy) {
-        let proxy = Proxy::towards(self.link.remote, whims);
+    /// The same link through a proxy, with the actions that `choose` selects for each direction.
+    fn through(mut self, choose: fn(bool, u64) -> Action) -> (World, Proxy) {
+        let proxy = Proxy::towards(self.link.remote, choose);
         self.link.remote = proxy.address();
         (self, proxy)
     }
@@ -92,7 +92,7 @@ fn probes(count: u32) -> FlowSpec {
         interval_s: 0.002,
         duration_s: Some(f64::from(count) * 0.002 - 0.001),
         packet_payload_bytes: Some(100),
-        // On a busy machine an answer takes its time; it is waited for only as long as it is missing.
+        // On a busy machine an answer may take long; the wait ends when all have arrived.
         timeout_s: Some(30.0),
         ..FlowSpec::new(5, Kind::Probe, Direction::Both)
     }
@@ -102,7 +102,7 @@ fn stream(direction: Direction) -> FlowSpec {
     FlowSpec {
         duration_s: Some(0.5),
         interval_s: 0.1,
-        // So few that a socket's buffer holds them all while a busy machine runs something else.
+        // So few that the socket's buffer holds them all while a busy machine runs other processes.
         rate_bps: Some(1e6),
         packet_payload_bytes: Some(500),
         ..FlowSpec::new(6, Kind::Udp, direction)
@@ -127,7 +127,7 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Checks all cases at the same time: most of what they take is waiting.
+/// Checks all cases in parallel, since most of their time is waiting.
 fn at_once<T: Sync>(cases: &[T], check: impl Fn(&T) + Sync) {
     std::thread::scope(|scope| {
         for case in cases {
@@ -204,16 +204,16 @@ fn probes_are_answered_over_both_families_with_their_marks() {
 }
 
 #[test]
-fn what_the_path_does_to_probes_is_told_by_direction() {
+fn losses_and_delays_of_probes_are_reported_by_direction() {
     let spec = probes(200);
-    let whims = |is_up, number: u64| match (is_up, number % 20) {
-        (true, 3) => Whim::Drop,
-        (false, 7) => Whim::Drop,
-        (true, 11) => Whim::Twice,
-        (false, 15) => Whim::Hold,
-        _ => Whim::Pass,
+    let choose = |is_up, number: u64| match (is_up, number % 20) {
+        (true, 3) => Action::Drop,
+        (false, 7) => Action::Drop,
+        (true, 11) => Action::Twice,
+        (false, 15) => Action::Hold,
+        _ => Action::Pass,
     };
-    let (world, proxy) = World::with(std::slice::from_ref(&spec)).through(whims);
+    let (world, proxy) = World::with(std::slice::from_ref(&spec)).through(choose);
     assert_eq!(world.run(&spec), Ending::Complete);
     let samples = world.sink.take();
     let probes = sorted(samples.probes);
@@ -221,9 +221,9 @@ fn what_the_path_does_to_probes_is_told_by_direction() {
     let did = proxy.stop();
     for probe in &probes {
         let (up, down) = (did.up(probe.sequence), did.down(probe.sequence));
-        let answers = down.iter().map(|whim| whim.copies()).sum::<usize>();
+        let answers = down.iter().map(|action| action.copies()).sum::<usize>();
         match probe.fate {
-            Fate::LostUp => assert_eq!(up, [Whim::Drop], "probe {}", probe.sequence),
+            Fate::LostUp => assert_eq!(up, [Action::Drop], "probe {}", probe.sequence),
             Fate::LostDown => assert!(!up.is_empty() && answers == 0, "probe {}", probe.sequence),
             Fate::Ok => assert_eq!(
                 answers,
@@ -242,32 +242,32 @@ fn what_the_path_does_to_probes_is_told_by_direction() {
 }
 
 #[test]
-fn an_outage_to_the_end_is_told_by_asking_the_far_end() {
+fn an_outage_until_the_end_is_resolved_by_asking_the_far_end() {
     let spec = probes(150);
     let cases = [
         (
             (|is_up, number| {
                 if is_up && number >= 40 {
-                    Whim::Drop
+                    Action::Drop
                 } else {
-                    Whim::Pass
+                    Action::Pass
                 }
-            }) as fn(bool, u64) -> Whim,
+            }) as fn(bool, u64) -> Action,
             Fate::LostUp,
         ),
         (
             |is_up, number| {
                 if !is_up && number >= 40 {
-                    Whim::Drop
+                    Action::Drop
                 } else {
-                    Whim::Pass
+                    Action::Pass
                 }
             },
             Fate::LostDown,
         ),
     ];
-    at_once(&cases, |&(whims, fate)| {
-        let (world, _proxy) = World::with(std::slice::from_ref(&spec)).through(whims);
+    at_once(&cases, |&(choose, fate)| {
+        let (world, _proxy) = World::with(std::slice::from_ref(&spec)).through(choose);
         assert_eq!(world.run(&spec), Ending::Complete);
         let probes = sorted(world.sink.take().probes);
         assert_eq!(probes.len(), 150);
@@ -290,7 +290,7 @@ fn a_wrong_key_gets_no_answer_at_all() {
     let Ending::Failed(words) = world.run(&spec) else {
         panic!("it ran")
     };
-    assert!(words.contains("not one probe was answered"), "{words}");
+    assert!(words.contains("no probe was answered"), "{words}");
     wait_for("all that was sent", || {
         world.service.statistics().wrong_key == 10
     });
@@ -320,7 +320,7 @@ fn a_responder_that_is_not_there_fails_with_words() {
     let Ending::Failed(words) = world.run(&spec) else {
         panic!("it ran")
     };
-    assert!(words.contains("nobody listens"), "{words}");
+    assert!(words.contains("no program listens"), "{words}");
 }
 
 #[test]
@@ -432,13 +432,13 @@ fn streams_are_counted_at_their_receiver_in_both_directions() {
 fn losses_and_reordering_of_streams_are_counted_packet_by_packet() {
     at_once(&[Direction::Up, Direction::Down], |&direction| {
         let spec = stream(direction);
-        let whims = |_, number: u64| match number % 25 {
-            5 => Whim::Drop,
-            10 => Whim::Hold,
-            20 => Whim::Twice,
-            _ => Whim::Pass,
+        let choose = |_, number: u64| match number % 25 {
+            5 => Action::Drop,
+            10 => Action::Hold,
+            20 => Action::Twice,
+            _ => Action::Pass,
         };
-        let (world, proxy) = World::with(std::slice::from_ref(&spec)).through(whims);
+        let (world, proxy) = World::with(std::slice::from_ref(&spec)).through(choose);
         assert_eq!(world.run(&spec), Ending::Complete);
         let (here, there) = (world.sink.take(), world.responders());
         let receiver = if direction == Direction::Up {
@@ -448,7 +448,10 @@ fn losses_and_reordering_of_streams_are_counted_packet_by_packet() {
         };
         let did = proxy.stop();
         let data = did.data(direction == Direction::Up);
-        let dropped = data.iter().filter(|(_, whim)| *whim == Whim::Drop).count() as i64;
+        let dropped = data
+            .iter()
+            .filter(|(_, action)| *action == Action::Drop)
+            .count() as i64;
         assert!(dropped > 0);
         assert_eq!(total(receiver, |counts| counts.lost), dropped);
         assert!(total(receiver, |counts| counts.reordered as i64) > 0);
@@ -460,14 +463,14 @@ fn losses_and_reordering_of_streams_are_counted_packet_by_packet() {
 fn every_packet_of_bursts_has_a_row_in_both_directions() {
     at_once(&[Direction::Up, Direction::Down], |&direction| {
         let spec = bursts(direction);
-        let whims = |_, number: u64| {
+        let choose = |_, number: u64| {
             if number % 25 == 24 {
-                Whim::Drop
+                Action::Drop
             } else {
-                Whim::Pass
+                Action::Pass
             }
         };
-        let (world, proxy) = World::with(std::slice::from_ref(&spec)).through(whims);
+        let (world, proxy) = World::with(std::slice::from_ref(&spec)).through(choose);
         assert_eq!(world.run(&spec), Ending::Complete);
         let (here, there) = (world.sink.take(), world.responders());
         let mut rows: Vec<BurstPacket> = if direction == Direction::Up {
@@ -482,7 +485,7 @@ fn every_packet_of_bursts_has_a_row_in_both_directions() {
             .stop()
             .data(direction == Direction::Up)
             .into_iter()
-            .filter(|(_, whim)| *whim == Whim::Drop)
+            .filter(|(_, action)| *action == Action::Drop)
             .map(|(sequence, _)| sequence)
             .collect();
         let lost: Vec<u64> = rows
@@ -525,11 +528,11 @@ fn what_the_limits_do_not_allow_is_refused_in_words() {
     let Ending::Failed(words) = world.run(&spec) else {
         panic!("it ran")
     };
-    assert!(words.contains("no such flow"), "{words}");
+    assert!(words.contains("does not know this flow"), "{words}");
 }
 
 #[test]
-fn probes_faster_than_the_limit_are_withheld_and_said_to_be() {
+fn probes_faster_than_the_limit_are_not_answered_and_this_is_reported() {
     let spec = FlowSpec {
         timeout_s: Some(0.1),
         ..probes(150)

@@ -1,4 +1,4 @@
-//! Peers that speak the protocol by hand, and not as they should.
+//! Peers that violate the protocol.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::*;
 use super::{HANGS, KEY, LIMITS, TOKEN, World, bursts, probes, stream, total, wait_for};
 use crate::flow::Direction;
 
-/// A peer that speaks the protocol by hand.
+/// A peer that builds its packets itself.
 struct RawClient {
     socket: UdpSocket,
     key: Key,
@@ -49,13 +49,13 @@ impl RawClient {
         Packet::open(&bytes[..length], &self.key).ok()
     }
 
-    /// True if nothing comes, for a while.
+    /// True if no packet arrives for a while.
     fn receives_nothing(&self) -> bool {
         let patience = Duration::from_millis(300);
         self.socket.set_read_timeout(Some(patience)).unwrap();
-        let heard = self.receive();
+        let received = self.receive();
         self.socket.set_read_timeout(Some(HANGS)).unwrap();
-        heard.is_none()
+        received.is_none()
     }
 
     fn challenge(&self, flow: u32) -> Nonce {
@@ -243,7 +243,7 @@ fn a_stream_down_ends_when_no_sign_of_life_comes() {
             start_in_ns: 0,
         },
     );
-    // The same proof again, as a listener could replay it, keeps nothing alive.
+    // The same proof again, as an eavesdropper could replay it, does not keep the flow alive.
     let mut replays = 0;
     while owner.receive().is_some() {
         if clock::now_ns() > start_ns + replays * 1_000_000_000 {
@@ -300,7 +300,7 @@ fn what_a_sender_says_beyond_its_plan_is_not_believed() {
     client.send(6, 1 << 60, Body::Stream);
     client.send(6, u64::MAX, Body::Finish { bursts: u32::MAX });
     assert!(client.receive().is_some());
-    // the batch that held all three may still be counted when the answer to its last is here
+    // the batch of all three packets may be counted only after the answer to the last has arrived
     wait_for("the count of the batch", || {
         world.service.statistics().misplaced == 1
     });
