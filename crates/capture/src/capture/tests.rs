@@ -293,8 +293,8 @@ fn steps_back_in_time_are_counted_and_reported() {
     assert_eq!(
         summary.notes,
         [
-            "the file is not in time order: 1 packet with an earlier timestamp than the packet before, by up to 2.5 ms; the \
-         input can be read only once and is not sorted: write it to a file first"
+            "the file is not in time order: 1 packet with an earlier timestamp than the packet before, by up to 2.5 ms; \
+             the input can be read only once and is not sorted: write it to a file first"
         ]
     );
 }

@@ -97,8 +97,8 @@ impl PcapngReader {
     /// Returns a note on the timestamps for the user.
     pub(crate) fn note(&self) -> Option<String> {
         self.is_corrected.then(|| {
-            "with the stated resolution of the timestamps (if_tsresol) the capture would be from an impossible year: they are \
-             read with the resolution that gives a date of this century"
+            "with the stated resolution of the timestamps (if_tsresol) the capture would be from an impossible year: \
+             they are read with the resolution that gives a date of this century"
                 .to_owned()
         })
     }

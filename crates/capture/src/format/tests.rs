@@ -175,7 +175,7 @@ fn what_is_not_a_capture_is_refused_in_one_line_that_says_what_it_is() {
             &[0x0a, 0x0d, 0x0d, 0x0a],
             "the end of the file after 4 bytes",
         ),
-        (&[0x1f, 0x8b, 8, 0], "a stream that breaks off"),
+        (&[0x1f, 0x8b, 8, 0], "a stream that ends with an error"),
     ] {
         let line = refusal(bytes);
         assert!(line.contains(expected), "{line}");

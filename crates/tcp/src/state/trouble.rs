@@ -14,14 +14,26 @@ use crate::signs::{Notice, PAUSE_NS, Pause, Quoted, TakenForOld, add_notice};
 const UNDER_WAY_NS: i64 = 1_000_000_000;
 
 impl State {
-    /// Registers a side that sends after a pause and needs an answer, to data or to a keep-alive.
-    pub(super) fn look_for_pause(
+    /// Examines a packet for a reset, a pause before it, and an earlier connection on the same ports.
+    pub(super) fn look_for_trouble(
         &mut self,
         direction: usize,
         time_ns: i64,
         packet: u64,
+        network: &Network,
         tcp: &TcpSegment,
     ) {
+        self.look_for_old(direction, time_ns, packet, tcp);
+        if !tcp.flags.has(TcpFlags::RST) {
+            self.look_for_pause(direction, time_ns, packet, tcp);
+            self.look_after_reset(direction, time_ns, packet);
+        } else if !self.is_of_old(direction) {
+            self.note_reset(direction, time_ns, packet, network, tcp);
+        }
+    }
+
+    /// Registers a side that sends after a pause and needs an answer, to data or to a keep-alive.
+    fn look_for_pause(&mut self, direction: usize, time_ns: i64, packet: u64, tcp: &TcpSegment) {
         if let Some(signs) = &mut self.signs {
             signs.pauses.on_packet(direction);
         }
@@ -44,7 +56,7 @@ impl State {
     }
 
     /// Records whether the apparent sender of a reset continues after it.
-    pub(super) fn look_after_reset(&mut self, direction: usize, time_ns: i64, packet: u64) {
+    fn look_after_reset(&mut self, direction: usize, time_ns: i64, packet: u64) {
         let Some(reset) = &mut self.reset else { return };
         let Handshake { syn_ns, ack_ns, .. } = self.handshake;
         let rtt_ns = syn_ns.zip(ack_ns).map(|(syn, ack)| (ack - syn).max(0));
@@ -78,13 +90,7 @@ impl State {
 
     /// Records whether the responder answers the SYN for an earlier connection on the same ports, what the initiator
     /// does then, and when its SYN is accepted.
-    pub(super) fn look_for_old(
-        &mut self,
-        direction: usize,
-        time_ns: i64,
-        packet: u64,
-        tcp: &TcpSegment,
-    ) {
+    fn look_for_old(&mut self, direction: usize, time_ns: i64, packet: u64, tcp: &TcpSegment) {
         let [initiator, responder] = &self.opening;
         let is_bare = !tcp.flags.has(TcpFlags::SYN | TcpFlags::RST | TcpFlags::FIN);
         // data behind the SYN that the capture missed would account for a small difference
@@ -121,7 +127,7 @@ impl State {
     }
 
     /// True for a reset in that direction which ends an earlier connection that the responder still had.
-    pub(super) fn is_of_old(&self, direction: usize) -> bool {
+    fn is_of_old(&self, direction: usize) -> bool {
         let old = self.signs.as_ref().and_then(|signs| signs.taken_for_old);
         direction == 0 && old.is_some_and(|old| old.accepted_ns.is_none())
     }
@@ -132,7 +138,7 @@ impl State {
         notices.any(|notice| notice.direction == 0 && notice.kind.is_unreachable())
     }
 
-    pub(super) fn note_reset(
+    fn note_reset(
         &mut self,
         by: usize,
         time_ns: i64,

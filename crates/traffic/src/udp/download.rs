@@ -100,8 +100,8 @@ fn download(
     }
     if arrived == 0 {
         return Err(format!(
-            "{peer}: the responder agreed to send, but no packet arrived: a firewall blocks them, or they are too large for \
-             the path"
+            "{peer}: the responder agreed to send, but no packet arrived: a firewall blocks them, or they are \
+             too large for the path"
         ));
     }
     if !is_confirmed {
