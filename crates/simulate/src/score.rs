@@ -260,7 +260,7 @@ fn print_tables(mut judged: Vec<Judged>) {
         .map(|j| j.file.as_str())
         .collect();
     println!(
-        "a policer named although there is none: {} {}",
+        "a policer named where there is none: {} {}",
         accused.len(),
         accused.join(" ")
     );

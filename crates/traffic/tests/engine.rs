@@ -328,7 +328,7 @@ fn a_client_learns_why_it_is_not_served() {
         (
             secret.host(),
             tcp(0, Direction::Up, 1.0),
-            "asks for a secret",
+            "requires a secret",
         ),
         (
             Host {
@@ -664,7 +664,10 @@ fn a_client_that_sends_far_more_over_udp_than_it_asked_for_is_put_out() {
             }
         };
         stop.set();
-        assert!(reason.contains("far more came over UDP"), "{reason}");
+        assert!(
+            reason.contains("far more data arrived over UDP"),
+            "{reason}"
+        );
     });
 }
 

@@ -48,7 +48,7 @@ pub struct Judged {
     pub treatments: Vec<String>,
     pub cause: String,
     pub cause_right: bool,
-    /// A policer is named although there is none.
+    /// A policer is named where there is none.
     pub accused: bool,
     /// (found, truth) forward, and in reverse if that was captured.
     pub lost: [(Option<u64>, u64); 2],
@@ -126,7 +126,7 @@ impl Judged {
             faults.push(format!("cause {}", self.cause));
         }
         if self.accused {
-            faults.push("a policer named although there is none".into());
+            faults.push("a policer named where there is none".into());
         }
         if !self.lost_right {
             let found =

@@ -17,7 +17,7 @@ pub fn print(judged: &[Judged], failures: &[String]) {
     let all = judged.len() + failures.len();
     let count = |of: &dyn Fn(&Judged) -> bool| judged.iter().filter(|j| of(j)).count();
     println!(
-        "\ncause right: {}/{all}; lost packets right in both directions: {}/{all}; a policer named although there is none: {}; all right: {}/{all}",
+        "\ncause right: {}/{all}; lost packets right in both directions: {}/{all}; a policer named where there is none: {}; all right: {}/{all}",
         count(&|j| j.cause_right),
         count(&|j| j.lost_right),
         count(&|j| j.accused),
