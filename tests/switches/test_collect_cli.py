@@ -51,7 +51,7 @@ def test_check_says_which_ports_it_found(run: Run, configure: Configure, switch:
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[2] == ["local", "mlab1", "501", "1.00", "Gbit/s", "14", "mlab1"]
-    assert lines[4][:6] == ["uplink", "-", "548", "10.0", "Gbit/s", "14"]
+    assert lines[4][:6] == ["uplink", "–", "548", "10.0", "Gbit/s", "14"]
     assert done.stdout.splitlines()[-1].startswith("1 of 1 switches are as ")
 
 
