@@ -27,6 +27,16 @@ pytestmark = pytest.mark.slow
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 SIZE = 3_000_000
+IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+
+
+def test_an_interrupt_ends_a_watch_in_the_background_of_a_script(tmp_path: Path) -> None:
+    # a shell starts background jobs with SIGINT ignored
+    with pair() as connection, watch(tmp_path, "--port", connection.port, before=IN_BACKGROUND) as watching:
+        connection.send(1000)
+        status, _, err = watching.stop(signal.SIGINT)
+    assert (status, err) == (0, "")
+    assert watching.recording.status == "complete"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,9 +103,9 @@ class Watching:
 
 
 @contextmanager
-def watch(output: Path, *arguments: Any, no_live: bool = True) -> Iterator[Watching]:
+def watch(output: Path, *arguments: Any, no_live: bool = True, before: Sequence[str] = ()) -> Iterator[Watching]:
     """`whydrop watch` with these arguments, from when it has polled for the first time."""
-    words = [*WHYDROP, "watch", "--output", output, *(["--quiet"] if no_live else []), *arguments]
+    words = [*before, *WHYDROP, "watch", "--output", output, *(["--quiet"] if no_live else []), *arguments]
     with subprocess.Popen(
         [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
