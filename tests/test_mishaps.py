@@ -132,7 +132,9 @@ def test_a_recording_that_was_not_copied_whole_is_not_taken_for_one_that_measure
 ) -> None:
     recordings.rrul(tmp_path / "a.recording")
     (tmp_path / "a.recording" / "flows.parquet").unlink()
-    assert "flows.parquet is missing, of which recording.json tells" in one_line(run(command, tmp_path / "a.recording"))
+    assert "flows.parquet is missing; according to recording.json it has" in one_line(
+        run(command, tmp_path / "a.recording")
+    )
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_what_could_not_be_read_is_named_and_the_rest_is_in(tmp_path: Path) -> N
     assert "missing: No such file or directory" in done.stderr
     assert "evil\\x1b[2J-switch.json: offset" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-    assert "1\N{NO-BREAK SPACE}441 new rows" in done.stdout
+    assert "1 441 new rows" in done.stdout
 
 
 def test_a_mistyped_name_alone_makes_no_store(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_notes_of_many_files_are_one_line_for_each_kind_and_damage_has_lines_of_
     assert done.exit_code == 1
     said = done.stdout.splitlines()
     assert said[0] == f"{tmp_path}/store: 0 new rows from 31 files"
-    assert "  Empty files: 30, in 30 files" in said
-    assert "  Logs of CPU time left out: 30, in 30 files" in said
+    assert "Empty files: 30, in 30 files" in done.stdout
+    assert "Logs of CPU time left out: 30, in 30 files" in done.stdout
     assert not [line for line in said if "README" in line]
     assert len(done.stderr.splitlines()) == 21
     assert "10 more damaged parts" in done.stderr

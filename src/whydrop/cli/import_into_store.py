@@ -92,7 +92,7 @@ def _print_problems(report: Report) -> None:
     for one in damage[:_MOST_DAMAGE]:
         _note(one)
     if len(damage) > _MOST_DAMAGE:
-        _note(f"{len(damage) - _MOST_DAMAGE} more of what is damaged: see --json, or the folder sources of the store")
+        _note(f"{len(damage) - _MOST_DAMAGE} more damaged parts: see --json, or the folder sources of the store")
     for file in report.files:
         for conflict in file.shown:
             _note(f"{file.path}: conflict: {conflict}")
