@@ -16,7 +16,7 @@ pub struct CaptureError {
     pub decompressed: bool,
     pub found: String,
     pub expected: String,
-    /// What the user should try.
+    /// An action for the user to try.
     pub remedy: String,
 }
 

@@ -319,7 +319,7 @@ impl Connection {
         reaction
     }
 
-    /// Whether the client will request another chunk after this one. If not, it may close.
+    /// True where the client will request another chunk after this one. If not, it may close.
     pub fn wants_more(&self) -> bool {
         self.requests < self.config.application.requests()
     }

@@ -13,7 +13,7 @@ use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 use crate::sender::Wait;
 
-/// What limits a transfer.
+/// The limit of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limiter {
     ConnectionSetup,

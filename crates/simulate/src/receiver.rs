@@ -263,7 +263,7 @@ impl Receiver {
         Some(starts_ns.saturating_add((missing.max(0.0) * 8e9 / rate as f64) as i64 + 1))
     }
 
-    /// Whether to acknowledge, now that this time has come.
+    /// True where an acknowledgment is due at this time.
     pub fn on_timer(&mut self, now_ns: i64) -> bool {
         self.read(now_ns);
         let delayed = self

@@ -313,7 +313,7 @@ impl Top {
 }
 
 impl Phase {
-    /// Whether there was slow start, when it ended, whether that was before the phase did, and whether the sender
+    /// Slow start: if there was any, when it ended, if that was before the phase did, and if the sender
     /// ignores losses.
     fn slow_start(&self, mss: i64, share: f64, line: Line) -> (bool, Option<i64>, bool) {
         let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {

@@ -19,7 +19,7 @@ pub enum Direction {
     Both,
 }
 
-/// What a flow sends.
+/// The kind of traffic that a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

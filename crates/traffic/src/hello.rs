@@ -22,7 +22,7 @@ pub const ANSWER_BYTES: usize = 33;
 /// The last byte is the protocol's version.
 const MAGIC: [u8; 8] = *b"whydrop\x03";
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The control channel of a new session.

@@ -32,7 +32,7 @@ pub struct Datagrams {
     pub jitter_ns: i64,
 }
 
-/// What became of a probe.
+/// The fate of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
     /// Answered in time.

@@ -24,7 +24,7 @@ pub(super) struct Counts {
     largest_step_back_ns: u64,
     /// Timestamps went back because the clock did.
     pub(super) clock_was_set_back: bool,
-    /// What becomes of packets out of order.
+    /// The fate of packets out of order.
     pub(super) disorder_fate: Fate,
     pub(super) untimed: u64,
     /// Packets that the selection leaves out.

@@ -4,7 +4,7 @@ use crate::bytes::{ByteOrder, be16, be32};
 use crate::link_type::LinkType;
 use crate::unread::Unread;
 
-/// What follows the link layer.
+/// The protocol above the link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// An IP header, at this offset.

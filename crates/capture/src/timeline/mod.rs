@@ -164,7 +164,7 @@ pub(crate) fn disorder_note(late: u64, largest_ns: u64, fate: Fate) -> String {
     )
 }
 
-/// What becomes of records out of order.
+/// The fate of records out of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Sorted,

@@ -61,7 +61,7 @@ impl Default for SenderConfig {
     }
 }
 
-/// What a sender waits for before it sends more.
+/// The event that a sender waits for before it sends more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// The end of a loss recovery.

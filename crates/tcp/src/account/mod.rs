@@ -529,7 +529,7 @@ impl<'a> Walk<'a> {
             .limiter_at(self.last_sent_ns, now_ns, self.next - self.acknowledged)
     }
 
-    /// Whether an acknowledgment arrived just before, and how long no data had been outstanding by then.
+    /// True where an acknowledgment arrived just before; and how long no data had been outstanding by then.
     fn released_at(&self, now_ns: i64) -> (bool, i64) {
         let mut heard_ns = self.last_heard_ns;
         let mut empty_since_ns = (self.acknowledged >= self.next).then_some(self.last_heard_ns);

@@ -67,7 +67,7 @@ pub struct Planned {
     pub spec: FlowSpec,
 }
 
-/// What is known about a far end once it is connected.
+/// Facts about a far end, known once it is connected.
 #[derive(Clone, Debug)]
 pub struct FarEnd {
     pub name: String,

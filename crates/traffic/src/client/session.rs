@@ -70,7 +70,7 @@ pub struct HostSession {
     news: Condvar,
 }
 
-/// What the far end has reported.
+/// Reports of the far end.
 #[derive(Default)]
 struct Known {
     metadata: Option<String>,

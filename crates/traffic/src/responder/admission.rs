@@ -73,7 +73,7 @@ struct Greeted {
     key: Vec<u8>,
 }
 
-/// What to do with a connection after data arrived on it.
+/// The next step for a connection after data arrived on it.
 enum Step {
     /// More data must arrive.
     Incomplete,

@@ -49,7 +49,7 @@ pub(crate) struct Strays {
     pub unknown: u64,
 }
 
-/// Whether a probe reached the far end, as far as the answers show.
+/// Arrival of a probe at the far end, as far as the answers show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Unknown,

@@ -46,7 +46,7 @@ impl Far {
     }
 }
 
-/// What happens to one probe.
+/// The events of one probe.
 #[derive(Clone, Copy, Debug)]
 enum ProbeOutcome {
     LostUp,

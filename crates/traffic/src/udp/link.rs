@@ -1,4 +1,4 @@
-//! What both ends share after the handshake of the control channel.
+//! The state that both ends share after the handshake of the control channel.
 
 use std::fmt;
 use std::io;

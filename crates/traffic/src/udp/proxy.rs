@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::packet::HEADER_BYTES;
 
-/// What the proxy does with one packet.
+/// The action of the proxy on one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Pass,

@@ -1,4 +1,4 @@
-//! Whether the receiver's window limits a connection.
+//! Connections with and without a receive window that limits them.
 
 use crate::history::{History, PacketFate};
 use crate::segment::Toward;
