@@ -12,6 +12,7 @@ import click
 import pytest
 from click.core import ParameterSource
 
+from example_files import Run
 from whydrop.cli.commands import COMMANDS, whydrop
 
 ROOT = Path(__file__).parent.parent
@@ -114,3 +115,10 @@ def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
         if not target.exists() or (heading and heading not in heading_names(target.read_text("utf-8"))):
             lost.append(link)
     assert not lost
+
+
+def test_the_output_that_the_readme_quotes_is_what_the_command_prints(run_here: Run) -> None:
+    quoted = [line[2:] for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line[:2] == "> "]
+    printed = run_here("explain", "examples/policed-download.pcap.zst").stdout
+    assert quoted
+    assert all(line in printed for line in quoted)
