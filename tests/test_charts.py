@@ -81,7 +81,7 @@ def test_throughput_adds_up_to_the_bytes_sent_in_whole_windows(synthetic: Explan
 def test_what_held_the_sender_has_a_lane_for_each_limiter_by_its_share(synthetic: Explanation):
     one = figure(synthetic, "held")
     assert plain(one.panels[0].y.words) == ((0.0, "slow start 10 %"), (1.0, "congestion window 90 %"))
-    bars = layer_data(one, "held by")
+    bars = layer_data(one, "limited by")
     assert bars["y"].to_list() == [0.0, 1.0]
     assert bars["x2"][0] == pytest.approx(bars["x"][1])
 

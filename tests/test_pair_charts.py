@@ -84,7 +84,7 @@ def test_crossings_mark_each_lost_packet_where_it_was_sent(pair: Explanation):
 
 
 def test_crossings_lead_each_packet_from_one_point_to_the_other(pair: Explanation):
-    ways = layer_data(panel(pair, "crossings"), "on the way")
+    ways = layer_data(panel(pair, "crossings"), "in transit")
     shortest = (ways["x2"] - ways["x"]).min()
     assert shortest == pytest.approx(TRANSIT_NS / 1e9, abs=1e-9)
     assert ways.height == 6000

@@ -1,4 +1,4 @@
-"""Check that the rooms' arrows point one way: no import runs up, and none runs in a circle.
+"""Check that the rooms' arrows point in one direction: no import runs up, and none runs in a circle.
 
 ``make check`` runs it. It reads the sources; nothing is imported or compiled.
 
@@ -46,7 +46,7 @@ Graph = dict[str, set[str]]
 
 
 def main() -> int:
-    """Print what runs the wrong way; return the exit status."""
+    """Print each import against the arrows; return the exit status."""
     complaints = [*python_complaints(ROOT / "src"), *rust_complaints(ROOT / "crates")]
     for complaint in complaints:
         print(f"tools/arrows.py: {complaint}", file=sys.stderr)

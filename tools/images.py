@@ -17,13 +17,13 @@ FAR_EXAMPLE = "examples/policed-download-far.pcap.zst"
 FOLDER = ROOT / "docs" / "images"
 CHARTS = ("model-close-up",)
 PAIR_CHARTS = ("models-close-up",)
-# Switches whose flow control changes on a day, and the days around it that are drawn.
+# Switches with a change of flow control, and the days around it that are drawn.
 FLEET = "--sites dfw01,dfw02,dfw03,dfw04 --days 50 --change-day 2018-03-01 --speed-ratio 1.2 --seed 3"
 
 
 def main() -> None:
     """Draw the charts that README.md shows, and the top of the report."""
-    # The report shows the path as it is given: not the one of whoever draws the picture.
+    # The report shows the path as it is given: not the one on this machine.
     os.chdir(ROOT)
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = whydrop.explain(EXAMPLE)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def study(folder: Path) -> Path:
-    """The picture of discards and retransmissions of a made-up fleet."""
+    """The picture of discards and retransmissions of a synthetic fleet."""
     fleet, report = folder / "fleet", folder / "study"
     subprocess.run([sys.executable, "-m", "bench.fleet", "--out", fleet, *FLEET.split()], check=True)
     whydrop: list[str | Path] = [

@@ -35,7 +35,7 @@ NO_CODE = re.compile(
     r"""^\s*(//|#|/\*|\*|"|'|assert|debug_assert|use |import |from |where |impl|fn |pub fn|def |class |@)"""
 )
 IN_QUOTES = re.compile(r'"[^"]*"|\'[^\']*\'|//.*$|  # .*$')
-# Rust's coverage does not tell which tests execute a line: those of its crate and of the crates that use it do.
+# Rust's coverage does not show which tests execute a line: those of its crate and of the crates that use it do.
 DEPENDENTS = {"capture": ["tcp"], "tcp": ["pair", "explain"], "path": ["simulate", "explain"], "pair": ["explain"]}
 MOST_S = 900
 """A mutant that makes a test run for ever is noticed, too."""

@@ -37,6 +37,7 @@ _SKIPPED = re.compile(r"(^|/)(golden|uplot|node_modules|__pycache__|data)/|docs/
 # Rust: comments, and string literals (raw ones too). JavaScript: the same shapes.
 _RUST = re.compile(r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'', re.DOTALL)
 _CODE_IN_MARKDOWN = re.compile(r"`[^`\n]*`|https?://\S+")
+_CODE = re.compile(r"""[rbf]*(["'])[\w-]*\1""")
 _HASH_COMMENT = re.compile(r"#[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'")
 
 
@@ -76,8 +77,10 @@ def prose_of(text: str, suffix: str) -> Iterator[tuple[int, str]]:
 
 def found_in(text: str, suffix: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """Each word to avoid in a file of this suffix: the number of its line, and the word as written."""
-    # The comment markers of a paragraph are no words between two of a phrase.
+    # The comment markers of a paragraph are no words between two of a phrase; a string of one word is a code or a key.
     for first_line, part in prose_of(text, suffix):
+        if _CODE.fullmatch(part):
+            continue
         plain = re.sub(r"(\n\s*)(///?!?|//!|#)", lambda found: found[1] + " " * len(found[2]), part)
         for match in pattern.finditer(plain):
             yield first_line + plain.count("\n", 0, match.start()), " ".join(match.group().split())

@@ -209,7 +209,7 @@ def test_recordings_side_by_side_have_the_same_axes(two: list[Recording]) -> Non
 
 def test_lost_probes_are_marked_by_direction_and_never_thinned(one: Recording) -> None:
     marks = [trace for trace in draw("ping", one).panels[0].layers if trace.of["mark"] == "crosses"]
-    assert [trace.name for trace in marks] == ["probe lost on the way there (2)"]
+    assert [trace.name for trace in marks] == ["probe lost upstream (2)"]
     assert marks[0].rare
     # Probes 24 and 49, every 0.2 s.
     assert marks[0].data["x"].to_list() == pytest.approx([4.8, 9.8])

@@ -220,7 +220,7 @@ def test_a_report_has_those_that_have_data_and_none_else(log: Recording, tmp_pat
 
 def test_a_picture_of_rare_steps_without_any_is_said_to_have_none(tmp_path: Path) -> None:
     recording = linux(tmp_path, send_stalls=0)
-    with pytest.raises(NothingToDraw, match="no step is such"):
+    with pytest.raises(NothingToDraw, match="no step of this kind"):
         build("tcp_cwnd_throughput_stalled", recording)
     from whydrop.show import recordings
     from whydrop.show.document import Figures

@@ -1,1 +1,1 @@
-"""Captures whose packets are mutated, and what whydrop makes of them (``tools/fuzz_packets.py``)."""
+"""Captures with mutated packets, and whydrop's results for them (``tools/fuzz_packets.py``)."""

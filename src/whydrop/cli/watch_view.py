@@ -84,15 +84,15 @@ class Lines(Silent):
 def in_a_line(watch: Watch, rows: pl.DataFrame) -> str:
     """How all connections stand together; ``rows`` are those of a :class:`Board`."""
     counts = rows["limit"].value_counts(sort=True)
-    held = ", ".join(f"{count} {limit}" for limit, count in counts.iter_rows())
+    limits = ", ".join(f"{count} {limit}" for limit, count in counts.iter_rows())
     parts = [
         _number(len(watch.connections.there), "connection"),
         f"sent {quantities.rate(float(rows['sent_bps'].sum()))}",
         f"received {quantities.rate(float(rows['received_bps'].sum()))}",
         f"{quantities.count(float(rows['retransmitted'].sum()))} retransmitted",
     ]
-    if held:
-        parts.append(f"limited by: {held}")
+    if limits:
+        parts.append(f"limited by: {limits}")
     if watch.host.dropped.reasons:
         parts.append(f"dropped here: {dropped_in_words(watch.host.dropped, _FEW_REASONS)}")
     if watch.tally.missed:
@@ -127,7 +127,7 @@ class Table:
         self._display.console.print(Text(f"whydrop: {ending.printable(line)}"))
 
     def show(self, watch: Watch, taken: Taken) -> None:
-        """Draw it anew."""
+        """Draw it again."""
         self._board.take(taken.frames.get("tcp_info"), watch.connections)
         room = max(_FEWEST_ROWS, self._display.console.size.height - _BESIDE_ROWS)
         self._display.update(table(watch, self._board.rows(watch.connections), room), refresh=True)

@@ -36,7 +36,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Items:
-    """Sentences that stand for themselves, with the commands that belong to them."""
+    """Sentences of a list, each with the commands that belong to it."""
 
     items: tuple[Text | Command, ...]
 

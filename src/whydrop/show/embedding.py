@@ -65,7 +65,7 @@ def script(values: Mapping[str, Any]) -> str:
 def _thinned(figures: Sequence[Figure]) -> dict[int, list[Layer]]:
     """The layers of each panel, by its identity: as fine as keeps all to the budget.
 
-    The panel with the most points gives way first, so that one noisy cloud does not coarsen all the others.
+    The panel with the most points is thinned first, so that one noisy cloud does not coarsen all the others.
     """
     panels = {id(panel): panel for figure in figures for panel in figure.panels}
     columns = dict.fromkeys(panels, _FINEST)
@@ -96,7 +96,7 @@ def _thin(panel: Panel, columns: int, layers: Sequence[Layer] | None = None) -> 
 
 @dataclass(frozen=True)
 class _Packing:
-    """Figures on their way into JSON: their thinned layers, by the identity of the panel, and the styles met so far."""
+    """Figures that become JSON: their thinned layers, by the identity of the panel, and the styles met so far."""
 
     thinned: Mapping[int, Sequence[Layer]]
     exact: bool

@@ -228,7 +228,7 @@ def _titled_table(part: Table, level: int) -> str:
 
 
 def _table(part: Table, rows: Sequence[Sequence[Cell]]) -> str:
-    """A table whose first column names its rows."""
+    """A table; its first column names the rows."""
     kinds = ["number" if column.number else "" for column in part.columns]
     head = "".join(
         f'<th scope="col"{_class(kind)}>{_text(column.title)}</th>'

@@ -1,4 +1,4 @@
-"""Words that tell things apart: series by what their names do not share, recordings by what differs."""
+"""Words that distinguish things: series by what their names do not share, recordings by what differs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def distinct(names: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def of_series(names: Sequence[str], given: Sequence[str | None]) -> list[str]:
-    """A label for each series: the one that was given, else what tells its name from the others."""
+    """A label for each series: the one that was given, else the part of its name that differs from the others."""
     _, rest = distinct([name for name, label in zip(names, given, strict=True) if label is None])
     short = iter(rest)
     return [label.replace("{name}", name) if label else next(short) for name, label in zip(names, given, strict=True)]

@@ -16,7 +16,7 @@ _NARROWEST = 118
 # The height of one panel by how many are below each other; none is higher than this share of its width.
 _HEIGHTS = {1: 380, 2: 270, 3: 210}
 _LOW, _LOWEST, _OF_WIDTH = 160, 110, 0.68
-# Of boxes, bars and lanes, so that they can be told apart.
+# Of boxes, bars and lanes, so that they can be distinguished.
 _ROW, _FEWEST_ROWS = 26, 70
 
 # Estimated from the font: the width of a legend's character, and of its symbol with the space around it.

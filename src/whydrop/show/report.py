@@ -15,7 +15,7 @@ from whydrop.show.document import Choice, Figures
 from whydrop.show.figure import Ends
 from whydrop.text import quantities
 
-# Connections whose charts are in a page.
+# Connections with charts in a page.
 _MOST_FLOWS = 5
 _FOCUS = "Heaviest loss"
 
@@ -26,7 +26,7 @@ def of_explained(found: Explained, *, flow: str | None = None, recorded: Sequenc
     Args:
         found: the explanation.
         flow: (a part of) the name of the connection that the charts show first.
-        recorded: the recordings that were explained, whose plots, statistics and metadata are in the page too.
+        recorded: the recordings that were explained; their plots, statistics and metadata are in the page too.
 
     Raises:
         ValueError: no flow matches ``flow``.

@@ -170,8 +170,8 @@ def _kind(row: _Datagram) -> str:
 
 def _lost(row: _Datagram) -> str:
     measured = row.flow.get("measured")
-    if measured is not None and measured["told"]:
-        return f"{quantities.count(measured['lost'])} of {quantities.count(measured['told'])}"
+    if measured is not None and (reported := measured["told"]):
+        return f"{quantities.count(measured['lost'])} of {quantities.count(reported)}"
     if row.stream is not None:
         return f"{quantities.count(row.stream['lost'])} of {quantities.count(row.stream['expected'])}"
     return "–"

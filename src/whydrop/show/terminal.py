@@ -50,7 +50,7 @@ class Output(Console):
         super().__init__(highlight=False, markup=False, emoji=False, **settings)
 
     def on_broken_pipe(self) -> None:
-        """Leave it to whoever called."""
+        """Leave the error to the caller."""
         raise BrokenPipeError
 
 

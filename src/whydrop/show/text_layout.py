@@ -237,7 +237,7 @@ def _natural(shown: Table, rows: Sequence[Sequence[Text]], columns: Sequence[int
 def _widths(
     shown: Table, rows: Sequence[Sequence[Text]], columns: Sequence[int], width: int, *, whole_names: bool
 ) -> list[int]:
-    """The widths of columns: the widest column of words gives way first, down to its longest word."""
+    """The widths of columns: the widest column of words is narrowed first, down to its longest word."""
     widths = _natural(shown, rows, columns)
     least = [_longest_word([shown.columns[at].title, *(row[at].text for row in rows)]) for at in columns]
     if whole_names:

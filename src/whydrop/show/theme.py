@@ -1,4 +1,4 @@
-"""How each meaning looks, in print and on the page: colours of Okabe and Ito, which colour-blind readers tell apart.
+"""How each meaning looks, in print and on the page: colours of Okabe and Ito, which colour-blind readers distinguish.
 
 Shapes and dashes differ as well, so that the charts stay legible in black and white. Source of the palette: M. Okabe
 and K. Ito, "Color Universal Design" (2008), https://jfly.uni-koeln.de/color/.
@@ -52,7 +52,7 @@ class Style:
 
 
 def cycled(number: int) -> tuple[str, str]:
-    """The colours of the palette's next free place, which begins anew where it is at its end."""
+    """The colours of the palette's next free place, which begins again at its end."""
     return COLOURS[CYCLE[number % len(CYCLE)]]
 
 

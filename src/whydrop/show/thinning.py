@@ -38,7 +38,7 @@ def place(name: str, axis: Axis, ends: Ends) -> pl.Expr:
 def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
     """Of each column of pixels the first, the last, the lowest and the highest row: no peak is lost, and none moves.
 
-    A break (``y`` is null) begins a new part of the line, each of which is thinned for itself, and stays.
+    A break (``y`` is null) begins a new part of the line, each of which is thinned alone, and stays.
     """
     keys = data.select(column=column.cast(pl.Float64), part=pl.col("y").is_null().cum_sum(), y="y", top=_top(data))
     columns, parts = keys["column"].to_numpy(), keys["part"].to_numpy()

@@ -25,7 +25,7 @@ _DAY_S, _MONTH_S = 86_400, 30.44 * 86_400
 
 
 def of(axis: Axis, ends: Ends, room: float, letters: int = LONGEST) -> list[Tick]:
-    """Places and words along an axis of so many pixels; none: as whoever draws it chooses (linear axes).
+    """Places and words along an axis of so many pixels; none: the drawing library chooses (linear axes).
 
     Args:
         axis: what it shows.
@@ -38,7 +38,7 @@ def of(axis: Axis, ends: Ends, room: float, letters: int = LONGEST) -> list[Tick
     if axis.scale == "time":
         dated = ends[1] - ends[0] > _DAY_S * room / 130
         found = times(ends, max(2, int(room / (78 if dated else 118))))
-        # With one tick alone one could not tell how long a time is seen.
+        # One tick alone would not show the length of time.
         return found if len(found) > 1 else _both_ends(ends, room)
     if axis.scale == "linear":
         return []

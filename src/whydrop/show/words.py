@@ -64,10 +64,10 @@ _FAMILIES = {
     "codel": "of the CoDel family, which acts on the time that packets stay queued (RFC 8289)",
     "fq-codel": "of the CoDel family (RFC 8289), with a queue for each flow, as FQ-CoDel (RFC 8290)",
     "cake": "of the CoDel family, as COBALT has it in cake, with a queue for each flow",
-    "pie": "of the PIE family, whose probability to drop follows the delay (RFC 8033)",
+    "pie": "of the PIE family: the drop probability follows the delay (RFC 8033)",
     "fq-pie": "of the PIE family (RFC 8033), with a queue for each flow",
     "dualpi2": "of the DualPI2 family, which squares the probability of its controller (RFC 9332)",
-    "red": "of the RED family, whose probability to drop rises with the average queue (RFC 2309)",
+    "red": "of the RED family: the drop probability rises with the average queue (RFC 2309)",
     "flow-queueing": "with a queue for each flow (RFC 8290)",
 }
 
@@ -97,7 +97,7 @@ def flows(verdict: Verdict, of: int) -> str:
 
 
 def further(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts after the headline: where nothing dropped or waited there is nothing to tell."""
+    """The verdicts after the headline: a verdict without a cause is left out."""
     return [verdict for verdict in verdicts[1:] if verdict.cause != "none"]
 
 

@@ -14,7 +14,7 @@ def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int,
         figure: what is drawn.
         kind: the format.
         legend: whether there are legends.
-        size: of the whole, in pixels; a PNG has twice as many each way, a page is as wide as its window.
+        size: of the whole, in pixels; a PNG has twice as many in each direction, a page is as wide as its window.
     """
     if kind == "html":
         from whydrop.show import html

@@ -1,4 +1,4 @@
-"""The two clocks: how far apart they are, as packets of both directions tell it, and the line through between."""
+"""The two clocks: their difference as packets of both directions show it, and the line between."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
 from whydrop.text import quantities
 
 SEE = (
-    "Each mark is the time of one packet by the second clock less that by the first. Packets one way arrive too late "
-    "by their transit time and lie above the true difference, packets the other way lie below; the fastest of each "
-    "come nearest. The line is the difference that was found: all transit times are measured with it. Below, the line "
-    "is taken off: the fastest packets must keep to one level, or the line were wrong."
+    "Each mark is the time of one packet by the second clock less that by the first. The transit time makes packets of "
+    "one direction late: they lie above the true difference, packets of the other direction below it; the fastest of "
+    "each lie nearest. The line is the estimated difference, with which all transit times are measured. Below, the line "
+    "is subtracted: if it is right, the fastest packets keep to one level."
 )
 
 # Shown below: so many times what this share of the packets takes, for the fit rests on the fastest ones.

@@ -14,7 +14,7 @@ from whydrop.text import quantities
 
 SEE = (
     "Each packet is a dot where it passed the first point and a diamond where it passed the second; the thin line "
-    "between them is its time on the way. Where the lines grow longer, packets wait in a queue; where they stay as "
+    "between them is its transit time. Where the lines grow longer, packets wait in a queue; where they stay as "
     "they are, nothing queues. A cross never came to the second point."
 )
 
@@ -44,11 +44,11 @@ def _figure(scene: PairScene, rows: pl.DataFrame) -> Figure:
     both = matched(rows)
     repeated = rows.filter(pl.col("retransmission"))
     layers = [
-        layer("on the way", "on-the-way", "slants", points(both, pl.col("t"), middle, x2=arrival, y2=middle)),
+        layer("in transit", "on-the-way", "slants", points(both, pl.col("t"), middle, x2=arrival, y2=middle)),
         # The smaller dots on the larger diamonds: seen from far both lie at one place.
         layer(f"at {end}", "point-2", "points", points(both.sort(arrival), arrival, middle)),
         layer(f"at {start}", "point-1", "points", points(rows, pl.col("t"), middle)),
-        layer("sent again", "after-gap", "points", points(repeated, pl.col("t"), middle), rare=True),
+        layer("retransmitted", "after-gap", "points", points(repeated, pl.col("t"), middle), rare=True),
         *_missed(rows, middle),
         layer("lost packet", "lost", "points", points(lost(rows), pl.col("t"), middle), rare=True),
     ]

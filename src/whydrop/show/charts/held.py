@@ -23,7 +23,9 @@ def figure(scene: Scene) -> Figure:
     scene.need_segments()
     limits = scene.flow.limits
     if not limits or not limits["spans"]:
-        raise NothingToDraw(f"{scene.flow.flow}: without acknowledgments in the capture nothing tells what held it")
+        raise NothingToDraw(
+            f"{scene.flow.flow}: the capture holds no acknowledgments, so the sender's limits are unknown"
+        )
     shares: dict[str, float] = limits["shares"]
     lanes = {name: float(lane) for lane, name in enumerate(sorted(shares, key=lambda name: shares[name]))}
     spans = pl.DataFrame(limits["spans"], schema=_SPANS, orient="row").with_columns(
@@ -33,7 +35,7 @@ def figure(scene: Scene) -> Figure:
     bars = points(spans, pl.col("from"), pl.col("y"), x2=pl.col("until"), y2=pl.col("y"))
     return Figure(
         "held",
-        "What held the sender, at each moment",
+        "The limit of the sender, at each moment",
         scene.flow.flow,
         (
             Panel(
@@ -46,7 +48,7 @@ def figure(scene: Scene) -> Figure:
                         for name, lane in lanes.items()
                     ),
                 ),
-                present([layer("held by", "held", "slants", bars, rare=True), losses.rug(scene.segments, -0.5)]),
+                present([layer("limited by", "held", "slants", bars, rare=True), losses.rug(scene.segments, -0.5)]),
                 zoom="time",
             ),
         ),

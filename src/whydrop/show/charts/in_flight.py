@@ -9,7 +9,7 @@ from whydrop.show.charts.scene import TIME, Scene, byte_unit, layer, points, pre
 from whydrop.show.figure import Axis, Figure, Panel
 
 SEE = (
-    "The blue line is how much data is on its way at once. TCP lets it grow until packets are lost (crosses) and then "
+    "The blue line is the data in flight. TCP lets it grow until packets are lost (crosses) and then "
     "cuts it. Losses always at one height mean a full queue; losses at any height mean a policer or a bad link. Where "
     "the line lies along the dashed one, the receiver allows no more."
 )
@@ -18,7 +18,7 @@ SEE = (
 def figure(scene: Scene) -> Figure:
     """Draw bytes in flight over time."""
     scene.need_segments()
-    # A packet just sent is itself in flight: a zero stands where the capture missed it, and tells nothing.
+    # A packet just sent is itself in flight: a zero means that the capture missed it.
     known = scene.segments.filter(pl.col("in_flight_bytes") > 0)
     largest = known["in_flight_bytes"].max()
     scale, unit = byte_unit(float(largest) if isinstance(largest, int) else 0.0)

@@ -9,7 +9,7 @@ from whydrop.show.charts.scene import as_float, layer, points, present
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 from whydrop.text import quantities
 
-# So many lines can be told apart on a page, with some before and after the losses for comparison.
+# So many lines can be distinguished on a page, with some before and after the losses for comparison.
 _PACKETS = 72
 _AROUND = 16
 # Where the shortest transit is longer than this share of the picture, all lines would lie nearly flat.
@@ -17,7 +17,7 @@ _FLAT = 0.3
 _VANISHED_AT = 0.45
 
 SEE = (
-    "Each line is one packet on its way from one capture (upper edge) to the other (lower edge); a steep line is a "
+    "Each line is one packet from one capture (upper edge) to the other (lower edge); a steep line is a "
     "fast one. A cross is a packet that never arrived. Lines that lean more and more show a queue that fills before "
     "packets are lost; lines that stay parallel show that nothing queued, as with a policer."
 )
@@ -40,7 +40,7 @@ def figure(scene: PairScene) -> Figure:
     arrived, gone = matched(burst), lost(burst)
     layers = [
         layer("packet that arrived", "point-1", "slants", points(arrived, at, here, x2=arrival, y2=there)),
-        layer("lost on the way", "lost-on-the-way", "slants", points(gone, at, here, x2=at, y2=stop)),
+        layer("lost between the captures", "lost-on-the-way", "slants", points(gone, at, here, x2=at, y2=stop)),
         layer("lost packet", "lost", "points", points(gone, at, stop), rare=True),
     ]
     return Figure(

@@ -34,5 +34,5 @@ def retransmissions(frame: pl.DataFrame, y: pl.Expr) -> list[Layer]:
 
 
 def rug(frame: pl.DataFrame, height: float) -> Layer:
-    """A cross on the base line at the time of each lost packet, for charts whose y means nothing to a loss."""
+    """A cross on the base line at the time of each lost packet, for charts without a y value of losses."""
     return lost(frame, pl.lit(height))

@@ -17,7 +17,7 @@ from whydrop.text import quantities
 SEE = (
     "Both models saw the same packets. Above: the line is what is in the model's bucket or queue; a cross is a drop "
     "that it predicts and that happened, triangles and rings are where it is wrong. Below: how long it would hold each "
-    "packet against how long the packet was held; on the dashed line both are the same. The right model has few "
+    "packet against its measured delay; on the dashed line both are the same. The right model has few "
     "triangles and rings, and its dots near the line."
 )
 
@@ -75,7 +75,7 @@ def _others(model: Model) -> str:
 
 
 def _holds(winner: Model, rival: Model) -> str:
-    """The fault in the loser's waits, where they tell it apart."""
+    """The error of the loser's waits, where they distinguish it."""
     longest, seen = rival.longest_wait_s, rival.seen_longest_wait_s
     if longest is not None and seen is not None and longest > 2 * seen:
         return (

@@ -86,7 +86,7 @@ class PairScene:
         return self.pair.transit_1_to_2_s if direction == "1-to-2" else self.pair.transit_2_to_1_s
 
     def going(self, direction: Direction) -> pl.DataFrame:
-        """The packets that go one way."""
+        """The packets of one direction."""
         return self.rows.filter(pl.col("direction") == direction)
 
     @cached_property
@@ -123,7 +123,7 @@ def offloaded(rows: pl.DataFrame) -> str:
         return ""
     return (
         " Packets that begin at one spot were captured as one large segment (segmentation offload) and left one after "
-        "the other: of their time on the way, that part is not the path's."
+        "the other: that part of their transit time is not the path's."
     )
 
 

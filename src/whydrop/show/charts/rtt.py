@@ -24,7 +24,7 @@ def figure(scene: Scene) -> Figure:
         )
     rtt = points(scene.segments, pl.col("t"), pl.col("rtt_ns") / 1e6)
     if rtt.is_empty():
-        raise NothingToDraw(f"{scene.flow.flow}: no acknowledgment tells a round-trip time")
+        raise NothingToDraw(f"{scene.flow.flow}: no acknowledgment gives a round-trip time")
     shortest = scene.flow.rtt_min_s
     layers = [
         layer("round-trip time of a packet", "segment", "points", rtt),

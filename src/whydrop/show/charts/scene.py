@@ -83,11 +83,11 @@ class Scene:
 
 
 def _with_level(rows: pl.DataFrame, verdict: Verdict | None, role: str) -> pl.DataFrame:
-    """The rows of a model with what it holds; where the replay tells only waits, what drains in that time."""
+    """The rows of a model with what it holds; where the replay has only waits, the bytes that drain in that time."""
     model = next((model for model in verdict.models if model.role == role), None) if verdict is not None else None
     held = None if model is None or model.rate_bps is None else pl.col("wait_ns") * model.rate_bps / 8e9
     level = pl.col("level_bytes").fill_nan(None)
-    # A packet that is dropped is held for no time, but finds what the one before it found.
+    # A dropped packet does not wait, but meets the queue that the one before it met.
     return rows.with_columns(level_bytes=level if held is None else level.fill_null(held.forward_fill()))
 
 

@@ -13,7 +13,7 @@ from whydrop.show.charts.scene import TIME, Scene, byte_unit, layer, points, pre
 from whydrop.show.figure import Axis, Figure, Panel
 
 SEE = (
-    "Each blue mark is a piece of the data on its way; steeper means faster. The thin green line is what the receiver "
+    "Each blue mark is a segment of data; steeper means faster. The thin green line is what the receiver "
     "has confirmed. A cross is a packet that never arrived: the green line stops below it until the piece is sent "
     "again (triangles and squares)."
 )
@@ -29,7 +29,7 @@ def figure(scene: Scene) -> Figure:
     middle = (pl.col("sequence") + pl.col("payload_bytes") / 2) / scale
     acks = scene.acks.filter(pl.col("acknowledged") >= 0)
     edge = (pl.col("acknowledged") + pl.col("window_bytes")) / scale
-    # A duplicate SACK (RFC 2883) repeats data that lies below the acknowledged line: not held out of order.
+    # A duplicate SACK (RFC 2883) repeats data below the acknowledged line: it is not out of order.
     sacks = scene.sacks.filter(~pl.col("duplicate"))
     layers = [
         layer("edge of the receive window", "window", "step", points(acks, pl.col("t"), edge), stretch=False),

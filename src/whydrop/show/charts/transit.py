@@ -89,8 +89,8 @@ def _panel(scene: PairScene, direction: Direction) -> Panel | None:
         rule("shortest", "limit", low),
         layer(_after_gap(scene), "after-gap", "points", points(both.filter(paused), pl.col("t"), took)),
         layer(
-            "marked on the way (CE)", "marked", "points", points(both.filter(pl.col("ce_set")), pl.col("t"), took),
-            rare=True,
+            "marked between the captures (CE)", "marked", "points",
+            points(both.filter(pl.col("ce_set")), pl.col("t"), took), rare=True,
         ),
         layer("lost packet", "lost", "points", points(lost(going), pl.col("t"), pl.lit(base)), rare=True),
     ]  # fmt: skip

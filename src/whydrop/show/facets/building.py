@@ -19,7 +19,7 @@ from whydrop.show.printable import printable
 from whydrop.text import quantities
 
 # The band below a logarithmic axis in which zeros stand, as a share of the axis.
-# Each group has a lane of its own in it, or one would not see whose zeros they are.
+# Each group has a lane of its own in it, or zeros could not be attributed to a group.
 _ZERO_BAND, _ZERO_LANE, _WIDEST_BAND = 0.09, 0.022, 0.3
 _HEADROOM = 0.04
 # No axis goes further: sums of numbers beyond it are infinite.
@@ -185,7 +185,7 @@ def _group_names(spec: FacetSpec, data: pl.DataFrame, panel: str, words: Words) 
 
 
 def _split(spec: FacetSpec, groups: Mapping[str, list[str]]) -> dict[str, tuple[str, list[str]]]:
-    """Panels with more groups than eyes tell apart, as several with fewer: title, then panel and its groups."""
+    """Panels with more groups than an eye distinguishes, as several with fewer: title, then panel and its groups."""
     limit = looks.most(spec)
     made: dict[str, tuple[str, list[str]]] = {}
     for panel, own in groups.items():

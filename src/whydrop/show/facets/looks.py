@@ -21,7 +21,7 @@ _NAMED: dict[str, Shape] = {
 
 
 def most(spec: FacetSpec) -> int:
-    """How many groups of one panel an eye can tell apart; of two parts, how many first parts."""
+    """How many groups of one panel an eye can distinguish; of two parts, how many first parts."""
     return 12 if spec.look == "group" and spec.kind == "points" else len(CYCLE)
 
 
@@ -70,7 +70,7 @@ def _cycled(number: int, shape: Shape, filled: bool = True) -> Style:
 def of_panels(spec: FacetSpec, groups: Mapping[str, Sequence[str]]) -> tuple[dict[str, dict[str, Style]], bool]:
     """Looks by panel and group, and whether one legend serves all panels.
 
-    Where panels have groups of their own (the sites of a metro), each panel begins the palette anew; where they share
+    Where panels have groups of their own (the sites of a metro), each panel begins the palette again; where they share
     groups, a group looks the same in all.
     """
     every = list(dict.fromkeys(group for own in groups.values() for group in own))

@@ -97,7 +97,7 @@ def _intervals(group: Group, rows: pl.DataFrame, style: Style) -> list[Layer]:
 
 
 def with_breaks(rows: pl.DataFrame) -> pl.DataFrame:
-    """A line broken (a row whose y is null) where nothing was measured for more than five steps."""
+    """A line broken (a row with a null y) where nothing was measured for more than five steps."""
     steps = rows["x"].diff().drop_nulls()
     step = steps.filter(steps > 0).median()
     if not isinstance(step, (int, float)) or rows.height < 3:

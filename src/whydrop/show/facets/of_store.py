@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from whydrop.store.engines import Backend
 
-# More than this nobody looks at; a filter or another column is meant.
+# More pictures are a mistake: a filter or another column is meant.
 _MOST_FIGURES, _MOST_PANELS, _MOST_GROUPS = 20, 120, 60
 # The cells of a whole picture, twice as fine as it is drawn by default.
 _COLUMNS, _ROWS = 1800, 800
@@ -47,7 +47,7 @@ class Options:
         table: one of the store's.
         x: a column of numbers; empty: the table's time.
         y: a column of numbers.
-        figure_by: columns whose values make pictures, ``panel_by`` panels, ``group_by`` styles.
+        figure_by: columns with values that make pictures, ``panel_by`` panels, ``group_by`` styles.
         filters: conditions, such as ``site=dfw*`` or ``value>0``; all must hold.
         kind: points, or lines through the samples of a group.
         log: whether the axis of y is logarithmic.
@@ -143,7 +143,7 @@ def _subtitle(options: Options) -> str:
 
 
 def _bearable(overview: pl.DataFrame, options: Options) -> None:
-    """Refuse what nobody could look at, with what to do about it."""
+    """Refuse more than a person could look at, and say what to do."""
     panels = overview.group_by("figure").agg(pl.col("panel").n_unique())["panel"].max()
     groups = overview.group_by("figure", "panel").agg(pl.col("group").n_unique())["group"].max()
     for what, number, most, option in (
@@ -180,7 +180,7 @@ def _spec(options: Options) -> FacetSpec:
 
 
 def _counter(options: Options) -> str:
-    """The one counter whose growth is drawn, if it is one."""
+    """The one counter of which growth is drawn, if it is one."""
     if options.table != "counters" or options.y not in ("value", RATE):
         return ""
     named = [text.partition("=")[2].strip() for text in options.filters if re.match(r"counter\s*=", text.strip())]
@@ -309,7 +309,7 @@ _Condition = tuple[str, str, Any]
 
 
 def _conditions(options: Options) -> tuple[str | None, str | None, list[_Condition]]:
-    """Days to read, as far as conditions on ``day`` tell them, and all conditions."""
+    """Days to read, as far as conditions on ``day`` limit them, and all conditions."""
     first: str | None = None
     last: str | None = None
     found = []

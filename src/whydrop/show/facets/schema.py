@@ -40,7 +40,7 @@ class Axis(_Strict):
 
 
 class Group(_Strict):
-    """A group whose look and words are fixed; others take the next free ones."""
+    """A group with a fixed look and fixed words; others take the next free ones."""
 
     name: str = Field(..., description="as in the frame")
     label: str = Field(default="", description="in the legend instead of the name")

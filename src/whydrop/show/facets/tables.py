@@ -116,7 +116,7 @@ def _logarithms(values: pl.Series) -> NDArray[np.float64]:
 
 
 def _edges(groups: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Bins over all groups, as many as the largest group would have for itself."""
+    """Bins over all groups, as many as the largest group would have alone."""
     together = np.concatenate(groups)
     if not len(together):
         return np.array([0.0, 1.0])

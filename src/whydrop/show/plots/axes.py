@@ -17,7 +17,7 @@ _ROOM = 0.01
 _WORTH_ZOOMING = 1.25
 _HEADROOM = 1.05
 
-# Units of amounts whose axis begins at zero where nothing else is said: cut off, a small difference looks large.
+# Units of amounts; their axis begins at zero by default: cut off, a small difference looks large.
 _FROM_ZERO = ("Mbit/s",)
 
 # From a series' unit to the words of an axis.

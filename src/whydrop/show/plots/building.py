@@ -272,7 +272,7 @@ def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], options
     absent = [spec for spec in wanted if not any(matching(one, spec) for one in recordings)]
     named = sorted({name for spec in absent or wanted for name in _named(spec)})
     rare = not absent and any(panel.steps_with or panel.steps_without for panel in catalogue.panels(plot))
-    what = "no step is such, of series" if rare else "no samples of series"
+    what = "no step of this kind, of series" if rare else "no samples of series"
     where = str(recordings[0].path) if len(recordings) == 1 else f"none of the {len(recordings)} recordings"
     why = f" that --filter {' '.join(options.filters)} leaves" if options.filters else ""
     lacks = f". {plot.lacks}" if plot.lacks and absent else ""

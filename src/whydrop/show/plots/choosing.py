@@ -26,7 +26,7 @@ _PROBES = ("probe", "icmp")
 
 @dataclass(frozen=True)
 class Source:
-    """A recording with the words that tell it from the others."""
+    """A recording with the words that distinguish it from the others."""
 
     recording: Recording
     label: str
@@ -127,7 +127,7 @@ def _directions(recording: Recording) -> dict[int | None, str | None]:
 def _edges(source: Source, spec: SeriesSpec, *, of_past: bool) -> tuple[int, ...]:
     """The start and the end of the load, for series that are smoothed.
 
-    What is ``of_past`` tells of the interval that ends at its time: at the very end of the load it is of the load.
+    A value ``of_past`` is of the interval that ends at its time: at the very end of the load it is of the load.
     """
     if not spec.smoothing or spec.smooth_across_load or source.load is None:
         return ()
@@ -146,13 +146,13 @@ def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
         values = samples["value"].cast(float).to_numpy().astype(float)
     step_s = recording.step_s
     if spec.increments:
-        # A counter that began anew tells nothing of the step before.
+        # A counter that was reset has no value for the step before.
         values = derived.growth(values)
         if spec.every_s:
             step_s = spec.every_s
             times_s, values = summed(times_s, values, step_s)
     probes = series.kind in _PROBES
-    # Only the stream's own values tell of lost probes; what is derived of them has other reasons to be missing.
+    # Only the stream's own values show lost probes; derived values are missing for other reasons.
     if not (probes and not series.key):
         known = ~np.isnan(values)
         times_s, values = times_s[known], values[known]
@@ -171,7 +171,7 @@ def summed(times_s: Values, values: Values, every_s: float) -> tuple[Values, Val
 
 
 def _of_goodput(series: Series) -> bool:
-    """True if a computed series is of goodputs, as its units tell."""
+    """True if a computed series is of goodputs, by its units."""
     return series.kind == "computed" and series.units == "Mbit/s"
 
 

@@ -78,7 +78,7 @@ class Cloud:
 
 
 def _together(clouds: Sequence[Cloud], name: str, *, apart: bool) -> list[Cloud]:
-    """Clouds of single flows, where they are few enough to be told apart; else one of all."""
+    """Clouds of single flows, where they are few enough to be distinguished; else one of all."""
     if not clouds or (apart and 1 < len(clouds) <= len(CYCLE)):
         return list(clouds)
     x, y = (np.concatenate([getattr(one, axis) for one in clouds]) for axis in ("x", "y"))
@@ -195,7 +195,7 @@ def _notes(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> list[str
         return [ELLIPSE_NOTE]
     if spec.steps_with or spec.steps_without:
         shown, steps = sum(len(one.x) for one in clouds), sum(one.steps for one in clouds)
-        return [f"{count(shown)} of {count(steps)} steps are such."]
+        return [f"{count(shown)} of {count(steps)} steps are shown."]
     return []
 
 

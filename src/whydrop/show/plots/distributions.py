@@ -38,7 +38,7 @@ class Sample:
     """Values that make one box, bar or curve.
 
     ``category`` is its place (a series), ``group`` its colour (a recording, or a group of them); combined the other
-    way round, they change places.
+    order, they change places.
     """
 
     category: str
@@ -152,7 +152,7 @@ def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftO
 
 
 def _bins(values: Values) -> Values:
-    """Edges after Freedman and Diaconis (1981), of whole numbers between them; not more than a screen tells apart."""
+    """Edges after Freedman and Diaconis (1981), of whole numbers between them; not more than a screen can show."""
     low, high = float(values.min()), float(values.max())
     quarter, three = np.percentile(values, (25, 75))
     width = 2 * float(three - quarter) / len(values) ** (1 / 3)

@@ -53,7 +53,7 @@ class SeriesSpec(_Strict):
     direction: Names = Field((), description="directions of flows: up, down, both")
     prefer: Names = Field((), description="names that are taken instead of all the others where a recording has them")
     compute: Compute | None = Field(None, description="one series made of all those that match, step by step")
-    label: str | None = Field(None, description="in the legend; {name} stands for what tells the series apart")
+    label: str | None = Field(None, description="in the legend; {name} is the part that distinguishes the series")
     role: Role = Field("line", description="emphasis: a thick line on top; events: marks that are never thinned")
     smoothing: int = Field(0, ge=0, le=10_000, description="window of a moving average around each step, in steps")
     smooth_across_load: bool = Field(
@@ -98,13 +98,13 @@ class PlotSpec(_Strict):
     kind: Annotated[Kind, BeforeValidator(_hyphens)] = Field(..., description="the form of the picture")
     parent: str | None = Field(None, description="the plot that fills in what is not said here")
     panels: tuple[PanelSpec, ...] = Field((), description="pairs of axes, from top to bottom")
-    panels_of: Names = Field((), description="plots whose panels are stacked in this one")
+    panels_of: Names = Field((), description="plots with panels that are stacked in this one")
     zoom: tuple[float, float] | None = Field(None, description="for panels that say nothing of their own")
     cut: bool = Field(False, description="whether the idle time before and after the load is left out")
     combine: Annotated[Combiner | None, BeforeValidator(_hyphens)] = Field(
         None, description="how several recordings become one: groups, series, batch, ..."
     )
-    group_by: Names = Field((), description="metadata keys whose values make the groups")
+    group_by: Names = Field((), description="metadata keys with values that make the groups")
     needs: Literal["any", "all"] = Field("any", description="whether a recording must have series for all panels")
     hidden: bool = Field(False, description="not in the list: another name for a plot that is in it")
     columns: int = Field(1, ge=1, le=6, description="panels side by side")

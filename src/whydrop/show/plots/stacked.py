@@ -23,7 +23,7 @@ from whydrop.text.quantities import count
 
 Made = tuple[Panel, LeftOut, Sequence[str]]
 
-# Steps of a long recording: as many as a picture tells apart.
+# Steps of a long recording: as many as a picture can show.
 _MOST_STEPS = 300
 # Connections each of which has a panel of its own.
 _MOST_PANELS = 6
@@ -89,7 +89,7 @@ def _edges(items: Sequence[Item]) -> Values:
 
 
 def _evened(items: Sequence[Item]) -> list[Item]:
-    """web100's clocks stand while one limit lasts: drawn as they are, most of the time would be nobody's."""
+    """web100's clocks stand while one limit lasts: drawn as they are, most of the time would belong to no limit."""
     own = {item.quantity: item for item in items if item.quantity in _SNDLIM}
     times = [item.times_s for item in own.values()]
     if len(own) < len(_SNDLIM) or not all(np.array_equal(times[0], others) for others in times):

@@ -16,13 +16,13 @@ from whydrop.show.plots.choosing import Item, Values, smoothed
 from whydrop.show.plots.schema import PanelSpec
 from whydrop.show.plots.traces import INK, TIME, LeftOut, panel, trace
 
-# More lines than this in one panel cannot be told apart: they become a pale cloud with one entry in the legend.
+# More lines than this in one panel cannot be distinguished: they become a pale cloud with one entry in the legend.
 _TOLD_APART = 14
 # Samples farther apart than so many steps are not joined: nothing was measured in between (as on the grid).
 _JOINED_STEPS = 5.0
 # Of a long test, an average over fewer steps than this share of it would be a black band (ten minutes: 10 steps).
 _WINDOWS = 300
-_FATES = {"lost-up": "lost on the way there", "lost-down": "lost on the way back"}
+_FATES = {"lost-up": "lost upstream", "lost-down": "lost downstream"}
 
 
 def drawn(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False) -> tuple[Panel, LeftOut]:
@@ -172,7 +172,7 @@ def _edge(y_ends: tuple[float, float]) -> float:
 
 
 def _lost(items: Sequence[Item], y_ends: tuple[float, float]) -> list[Layer]:
-    """Lost probes at the panel's upper edge, told apart by the way on which they were lost where that is known."""
+    """Lost probes at the panel's upper edge, separated by the direction of the loss where that is known."""
     found: dict[str, list[Values]] = {}
     for item in items:
         if not item.probes or item.spec.role == "emphasis":

@@ -49,7 +49,7 @@ def write_all(figures: Iterable[Figure], folder: Path, kind: str) -> list[Path]:
 
 
 def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
-    """A figure as the bytes of a file; ``size`` is that of the whole in pixels (a PNG has twice as many each way)."""
+    """A figure as the bytes of a file; ``size`` is of the whole in pixels; a PNG has four times as many."""
     drawn = specification(figure, legend=legend) if size is None else _fitted(figure, legend, size)
     if kind == "png":
         png: bytes = vl_convert.vegalite_to_png(drawn, scale=2)

@@ -19,7 +19,7 @@ _SPAN = "M0,-1L0,1"
 # Half of a line in a legend, in the unit of these paths, and in pixels.
 _HALF_LINE, _HALF_PIXELS = 1.3, 6.8
 
-# Spans and dots are wider than a pixel: two columns of pixels tell them apart as well as one would.
+# Spans and dots are wider than a pixel: two columns of pixels distinguish them as well as one would.
 _ROWS_OF = 2
 # Lines cross within a column of pixels: two for each keep their corners.
 _COLUMNS_OF = 2
@@ -27,7 +27,7 @@ _COLUMNS_OF = 2
 _ROOMY = 300
 # In panels narrower than this the dots of clouds are smaller.
 _FULL_SIZE_FROM = 260
-# Bars as wide as this are told from their neighbours by a thin line.
+# Bars as wide as this are separated from their neighbours by a thin line.
 _WIDE_BAR = 5.0
 
 

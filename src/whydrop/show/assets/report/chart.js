@@ -13,7 +13,7 @@ whydrop.cssColour = (name) => getComputedStyle(document.documentElement).getProp
 // From values to places along an axis, and back: windows move along these.
 whydrop.warpOf = (axis) => (axis.scale === "log" ? [Math.log, Math.exp] : [(value) => value, (value) => value]);
 
-// Makes the chart in `place`. `onZoom(chart, low, high)` is told of every new window of x.
+// Makes the chart in `place`. `onZoom(chart, low, high)` is called with every new window of x.
 whydrop.makeChart = (place, panel, styles, onZoom) => {
   const size = () => ({ width: place.clientWidth, height: whydrop.heightOf(panel, place.clientWidth) });
   const all = panel.x.ends;
@@ -281,7 +281,7 @@ whydrop.unitOf = (axis) => {
   return found ? ` ${found[1].split(" since")[0]}` : "";
 };
 
-// A value of an axis in words; `exactly` for times whose microseconds count.
+// A value of an axis in words; `exactly` for times that differ by microseconds.
 whydrop.inWords = (axis, value, exactly) => {
   if (axis.words.length > 0) {
     return axis.words.reduce((best, one) => (Math.abs(one[0] - value) < Math.abs(best[0] - value) ? one : best))[1];
@@ -291,7 +291,7 @@ whydrop.inWords = (axis, value, exactly) => {
   return exactly ? `${value.toFixed(6)} s` : whydrop.number(value) + whydrop.unitOf(axis);
 };
 
-// What the cursor is told of a mark: its name, its value, its place.
+// The words at the cursor for a mark: its name, its value, its place.
 whydrop.wordsOf = (panel, { layer, row, at, value }) => {
   const overTime = panel.zoom === "time" && panel.x.scale === "linear";
   const name = layer.name ? `${layer.name}: ` : "";

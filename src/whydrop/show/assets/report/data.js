@@ -26,7 +26,7 @@ whydrop.decode = (choice) => {
   return choice;
 };
 
-// The first index whose value is not below `value`; columns over time are sorted.
+// The first index with a value not below `value`; columns over time are sorted.
 whydrop.lowerBound = (sorted, value) => {
   let low = 0;
   let high = sorted.length;
