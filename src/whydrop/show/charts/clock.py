@@ -16,7 +16,7 @@ from whydrop.text import quantities
 SEE = (
     "Each mark is the time of one packet by the second clock less that by the first. The transit time makes packets of "
     "one direction late: they lie above the true difference, packets of the other direction below it; the fastest of "
-    "each lie nearest. The line is the estimated difference, with which all transit times are measured. Below, the line "
+    "each lie nearest. The line is the estimated difference, the basis of all transit times. Below, the line "
     "is subtracted: if it is right, the fastest packets keep to one level."
 )
 
