@@ -170,4 +170,4 @@ def test_explain_and_match_find_the_same_pair(run: Run, pair: whydrop.Explanatio
 def test_the_help_of_match_has_an_example(run: Run):
     done = run("match", "--help")
     assert done.returncode == 0
-    assert "whydrop match sender.pcap receiver.pcap -o packets.parquet" in done.stdout
+    assert "whydrop match sender.pcap receiver.pcap -o packets.csv" in done.stdout

@@ -262,7 +262,7 @@ def test_no_store_is_made_among_other_things(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").touch()
     with pytest.raises(StoreError, match=r"letters\.txt"):
         Store.create(tmp_path)
-    with pytest.raises(StoreError, match="whydrop import"):
+    with pytest.raises(StoreError, match="whydrop store import"):
         Store.open(tmp_path / "nowhere")
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from polars.testing import assert_frame_equal
 
 from small_stores import DAY, SECOND, START, Row, write
-from whydrop.cli.study_tcp import tcp
+from whydrop.cli.commands import whydrop
 from whydrop.store.engines import open_backend
 from whydrop.studies.tcp import analysis, queries, study
 
@@ -204,7 +204,7 @@ def test_too_few_days_are_no_ground_for_a_conclusion() -> None:
 
 
 def run(*words: str) -> Any:
-    return CliRunner().invoke(tcp, list(words))
+    return CliRunner().invoke(whydrop, ["study", "tcp", *words])
 
 
 def test_the_study_prints_the_answer_and_a_row_for_each_site(store):

@@ -310,7 +310,7 @@ def test_no_samples_at_all_are_an_error_and_no_good_news(store: Callable[..., Pa
     found = whydrop(store(samples(last_minutes)), *WATCH, "--now", "2019-01-01T00:00:00Z")
     assert found.exit_code == 1
     assert found.stdout == ""
-    assert "no samples of discards in the 10 min to 2019-01-01 00:00:00 UTC;" in found.stderr
+    assert "no samples of discards in the 10\xa0min to 2019-01-01 00:00:00 UTC;" in found.stderr
     assert "is `whydrop collect` running?" in found.stderr
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 from whydrop.show.document import (
     Cell,
@@ -33,6 +33,8 @@ _INDENT, _BULLET, _GAP = 2, "• ", 2
 _LONGEST_LABEL = 28
 # A column of words is not made narrower than this before other columns are left out.
 _READABLE = 36
+# Nor at all narrower than this: longer words are broken.
+_SHORTEST = 16
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,11 @@ class Page:
 
 def lines_of(document: Document, page: Page) -> Iterator[Line]:
     """All lines of a document; only commands and single words exceed the width, and names that are to stay whole."""
-    first, *others = document.parts or (Section(document.title, ()),)
+    first = document.parts[0] if document.parts else None
     if isinstance(first, Section):
         yield from paragraph(Text(first.title, "strong"), page.width)
         yield from _parts(first.parts, page, 0)
-        yield from _parts(others, page, 0)
+        yield from _parts(document.parts[1:], page, 0)
     else:
         yield from _parts(document.parts, page, 0)
     if document.notes:
@@ -200,13 +202,18 @@ def _printed(cell: Cell) -> Text:
 
 def _row(cells: Sequence[Text], numbers: Sequence[bool], widths: Sequence[int], indent: int) -> Iterator[Line]:
     """A row, of as many lines as its highest cell."""
-    columns = [wrapped(cell.text, width) or [""] for cell, width in zip(cells, widths, strict=True)]
+    columns = [_folded(cell.text, width) for cell, width in zip(cells, widths, strict=True)]
     for number in range(max(map(len, columns))):
         spans = [Span(" " * indent)]
         for cell, lines, width, right in zip(cells, columns, widths, numbers, strict=True):
             text = lines[number] if number < len(lines) else ""
             spans += [Span(_padded(text, width, right=right), cell.look), Span(" " * _GAP)]
         yield tuple(spans)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The lines of a cell; a word that is longer, such as a path, is broken at its end."""
+    return [chop for line in wrapped(text, width) for chop in chop_cells(line, max(1, width))] or [""]
 
 
 def _padded(text: str, width: int, *, right: bool = False) -> str:
@@ -237,9 +244,12 @@ def _natural(shown: Table, rows: Sequence[Sequence[Text]], columns: Sequence[int
 def _widths(
     shown: Table, rows: Sequence[Sequence[Text]], columns: Sequence[int], width: int, *, whole_names: bool
 ) -> list[int]:
-    """The widths of columns: the widest column of words is narrowed first, down to its longest word."""
+    """The widths of columns: the widest column of words is narrowed first; numbers are never broken."""
     widths = _natural(shown, rows, columns)
     least = [_longest_word([shown.columns[at].title, *(row[at].text for row in rows)]) for at in columns]
+    least = [
+        most if shown.columns[at].number else min(most, _SHORTEST) for at, most in zip(columns, least, strict=True)
+    ]
     if whole_names:
         least[0] = widths[0]
     while (over := sum(widths) + _GAP * (len(widths) - 1) - width) > 0:
