@@ -21,13 +21,13 @@ class _Strict(BaseModel):
 class Axis(_Strict):
     """One axis of every panel of a picture."""
 
-    title: str = Field(default="", description="what it shows; the unit is added")
-    unit: str = Field(default="", description="of the numbers in the frame")
+    title: str = Field(default="", description="label; the unit is added")
+    unit: str = Field(default="", description="unit of the numbers in the frame")
     scale: Literal["linear", "log", "time"] = Field(
         default="linear", description="linear, log, or time (seconds since the Unix epoch, shown as UTC)"
     )
-    limits: tuple[float, float] | None = Field(default=None, description="fixed ends; what lies beyond is counted")
-    cover: tuple[float, float] | None = Field(default=None, description="ends that the axis has at least")
+    limits: tuple[float, float] | None = Field(default=None, description="fixed ends; rows beyond them are counted")
+    cover: tuple[float, float] | None = Field(default=None, description="range that the axis includes at least")
 
     @model_validator(mode="after")
     def _in_order(self) -> Axis:
@@ -42,52 +42,50 @@ class Axis(_Strict):
 class Group(_Strict):
     """A group with a fixed look and fixed words; others take the next free ones."""
 
-    name: str = Field(..., description="as in the frame")
-    label: str = Field(default="", description="in the legend instead of the name")
-    colour: Colour | None = Field(default=None, description="one of the palette")
-    shape: Shape | None = Field(default=None, description="of its points")
-    front: bool = Field(default=False, description="rare events: on top of the others, and never thinned")
+    name: str = Field(..., description="name of the group in the frame")
+    label: str = Field(default="", description="label in the legend; default: the name")
+    colour: Colour | None = Field(default=None, description="colour of the palette")
+    shape: Shape | None = Field(default=None, description="shape of its points")
+    front: bool = Field(default=False, description="draw on top of the others and never thin, for rare events")
 
 
 class Rows(_Strict):
     """Rows of a table that become rows of the frame. Texts in braces name columns: ``{site} discards``."""
 
-    table: str = Field(..., description="which table")
-    x: str = Field(..., description="the column of x; days as text become seconds since the Unix epoch")
-    y: str = Field(default="", description="the column of y; none for a density")
-    panel: str = Field(..., description="the panel, with columns in braces")
-    group: str = Field(..., description="the group, with columns in braces")
-    x_factor: float = Field(default=1.0, description="from the column's unit to the axis's")
-    y_factor: float = Field(default=1.0, description="from the column's unit to the axis's")
+    table: str = Field(..., description="table of the store")
+    x: str = Field(..., description="column of x; days as text become seconds since the Unix epoch")
+    y: str = Field(default="", description="column of y; none for a density")
+    panel: str = Field(..., description="panel, with columns in braces")
+    group: str = Field(..., description="group, with columns in braces")
+    x_factor: float = Field(default=1.0, description="factor from the unit of the column to the unit of the axis")
+    y_factor: float = Field(default=1.0, description="factor from the unit of the column to the unit of the axis")
     density: Literal["left-edges", "centres"] | None = Field(
-        default=None, description="of the logarithm of x: where its bins' values stand"
+        default=None, description="density of the logarithm of x: position of the values in their bins"
     )
 
 
 class FacetSpec(_Strict):
     """One picture, with everything that it inherits filled in."""
 
-    title: str = Field(..., min_length=1, description="what is seen, in a few words")
-    caption: str = Field(default="", description="the definition of what is seen, in sentences")
-    parent: str | None = Field(default=None, description="the picture that fills in what is not said here")
-    kind: Kind = Field(default="points", description="points, line, density (steps), or bars")
+    title: str = Field(..., min_length=1, description="title of the picture")
+    caption: str = Field(default="", description="definition of the values shown, in sentences")
+    parent: str | None = Field(default=None, description="picture that provides the missing keys")
+    kind: Kind = Field(default="points", description="points, line, density (steps) or bars")
     x: Axis = Field(default=Axis(), description="the horizontal axis")
     y: Axis = Field(default=Axis(), description="the vertical axis")
-    share: Literal["both", "x", "y", "none"] = Field(default="both", description="which axes all panels share")
-    wide: bool = Field(
-        default=False, description="up to four panels stand below each other, as series over time should"
-    )
-    breaks: bool = Field(default=False, description="lines break where nothing was measured for more than five steps")
-    columns: int | None = Field(default=None, ge=1, le=8, description="panels side by side, whatever their number")
+    share: Literal["both", "x", "y", "none"] = Field(default="both", description="axes that all panels share")
+    wide: bool = Field(default=False, description="stack up to four panels, for series over time")
+    breaks: bool = Field(default=False, description="break lines at gaps of more than five steps")
+    columns: int | None = Field(default=None, ge=1, le=8, description="number of panels side by side")
     look: Literal["group", "parts", "overlay"] = Field(
         default="group",
         description="colour and shape by group; parts: shape by its last word, colour by the rest; overlay: no shapes",
     )
     groups: tuple[Group, ...] = Field(default=(), description="groups with a fixed look, in the order of the legend")
-    rows: tuple[Rows, ...] = Field(
-        default=(), description="where the frame comes from; none where it is made elsewhere"
+    rows: tuple[Rows, ...] = Field(default=(), description="source of the frame; none if it is made elsewhere")
+    missing: str = Field(
+        default="without a value", description="reason for rows without y, for the text below the picture"
     )
-    missing: str = Field(default="without a value", description="why rows have no y, for the words below the picture")
 
     @model_validator(mode="after")
     def _densities_have_no_y(self) -> FacetSpec:

@@ -46,39 +46,41 @@ class _Strict(BaseModel):
 class SeriesSpec(_Strict):
     """Which series of a recording are drawn in a panel, and how."""
 
-    match: Names = Field(("*",), description="patterns (as of a shell, with case) that names of series match")
-    exclude: Names = Field((), description="patterns of names that are left out")
-    quantity: Names = Field((), description="what the series measure, such as goodput or rtt; none given: anything")
+    match: Names = Field(("*",), description="shell patterns, case-sensitive, for names of series")
+    exclude: Names = Field((), description="shell patterns for names of series to leave out")
+    quantity: Names = Field((), description="measured quantities, such as goodput or rtt; default: all")
     kind: Names = Field((), description="kinds of flows, such as tcp, probe, icmp; or computed, counter")
     direction: Names = Field((), description="directions of flows: up, down, both")
-    prefer: Names = Field((), description="names that are taken instead of all the others where a recording has them")
-    compute: Compute | None = Field(None, description="one series made of all those that match, step by step")
-    label: str | None = Field(None, description="in the legend; {name} is the part that distinguishes the series")
+    prefer: Names = Field((), description="names to draw instead of all others, if the recording has them")
+    compute: Compute | None = Field(None, description="one series, computed at each step from all matching series")
+    label: str | None = Field(None, description="label in the legend; {name} is the part that distinguishes the series")
     role: Role = Field("line", description="emphasis: a thick line on top; events: marks that are never thinned")
-    smoothing: int = Field(0, ge=0, le=10_000, description="window of a moving average around each step, in steps")
+    smoothing: int = Field(0, ge=0, le=10_000, description="window of a centred moving average, in steps")
     smooth_across_load: bool = Field(
         False, description="whether a moving average runs across the start and the end of the load, as in Flent"
     )
-    reduce: str | None = Field(None, description="what makes one number of a recording's series: mean, pct99, ...")
-    increments: bool = Field(False, description="of a counter that only grows: how much it grew since the last sample")
-    every_s: float = Field(0.0, ge=0, le=86_400, description="increments of so many seconds each, and not of samples")
+    reduce: str | None = Field(None, description="reduces a series of a recording to one number: mean, pct99, ...")
+    increments: bool = Field(False, description="draw the growth of a counter since the last sample")
+    every_s: float = Field(
+        0.0, ge=0, le=86_400, description="draw the growth of a counter in intervals of this many seconds"
+    )
 
 
 class PanelSpec(_Strict):
     """One pair of axes."""
 
-    title: str = Field("", description="above the panel")
-    y: str = Field("", description="what the vertical axis shows; the unit is added")
-    x: str = Field("", description="what the horizontal axis shows, where it is not the time")
-    series: tuple[SeriesSpec, ...] = Field(..., min_length=1, description="what is drawn, from back to front")
-    zoom: tuple[float, float] | None = Field(None, description="percentiles of the values at the axis's ends")
-    from_zero: bool | None = Field(None, description="whether the vertical axis begins at zero where values allow it")
-    log: bool = Field(False, description="whether the values' axis is logarithmic")
-    limits: tuple[float, float] | None = Field(None, description="ends of the values' axis, in its units")
-    lost: bool = Field(False, description="whether probes without an answer are marked")
-    first_s: float | None = Field(None, gt=0, description="only so many seconds from the start; none where that is all")
-    steps_with: Names = Field((), description="scatter: only steps in which the first counter that a flow has grew")
-    steps_without: Names = Field((), description="scatter: only steps in which it did not")
+    title: str = Field("", description="title above the panel")
+    y: str = Field("", description="label of the vertical axis; the unit is added")
+    x: str = Field("", description="label of the horizontal axis, if it is not time")
+    series: tuple[SeriesSpec, ...] = Field(..., min_length=1, description="series to draw, from back to front")
+    zoom: tuple[float, float] | None = Field(None, description="percentiles at the ends of the value axis")
+    from_zero: bool | None = Field(None, description="start the value axis at zero, if the values allow it")
+    log: bool = Field(False, description="draw a logarithmic value axis")
+    limits: tuple[float, float] | None = Field(None, description="ends of the value axis, in its units")
+    lost: bool = Field(False, description="mark lost probes")
+    first_s: float | None = Field(None, gt=0, description="draw only this many seconds from the start; default: all")
+    steps_with: Names = Field((), description="scatter: only steps in which the first available counter of a flow grew")
+    steps_without: Names = Field((), description="scatter: only steps in which that counter did not grow")
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> PanelSpec:
@@ -93,24 +95,24 @@ class PanelSpec(_Strict):
 class PlotSpec(_Strict):
     """One plot, with everything that it inherits filled in."""
 
-    title: str = Field(..., min_length=1, description="what is seen, in a few words")
-    description: str = Field("", description="for the list of plots: what one can see in it")
-    kind: Annotated[Kind, BeforeValidator(_hyphens)] = Field(..., description="the form of the picture")
-    parent: str | None = Field(None, description="the plot that fills in what is not said here")
-    panels: tuple[PanelSpec, ...] = Field((), description="pairs of axes, from top to bottom")
-    panels_of: Names = Field((), description="plots with panels that are stacked in this one")
-    zoom: tuple[float, float] | None = Field(None, description="for panels that say nothing of their own")
-    cut: bool = Field(False, description="whether the idle time before and after the load is left out")
+    title: str = Field(..., min_length=1, description="title of the picture")
+    description: str = Field("", description="one line for the list of plots")
+    kind: Annotated[Kind, BeforeValidator(_hyphens)] = Field(..., description="kind of plot")
+    parent: str | None = Field(None, description="plot that provides the missing keys")
+    panels: tuple[PanelSpec, ...] = Field((), description="panels, from top to bottom")
+    panels_of: Names = Field((), description="plots with panels to stack in this one")
+    zoom: tuple[float, float] | None = Field(None, description="zoom of panels without a zoom of their own")
+    cut: bool = Field(False, description="leave out the idle time before and after the load")
     combine: Annotated[Combiner | None, BeforeValidator(_hyphens)] = Field(
-        None, description="how several recordings become one: groups, series, batch, ..."
+        None, description="how recordings are combined: groups, series, batch, ..."
     )
-    group_by: Names = Field((), description="metadata keys with values that make the groups")
-    needs: Literal["any", "all"] = Field("any", description="whether a recording must have series for all panels")
-    hidden: bool = Field(False, description="not in the list: another name for a plot that is in it")
-    columns: int = Field(1, ge=1, le=6, description="panels side by side")
-    report: bool = Field(False, description="whether the page of a recording shows it wherever it has data")
-    lacks: str = Field("", description="why recordings may have nothing of it, for the message")
-    order: int = Field(50, description="in the list, and in the search for a plot to draw by default; low first")
+    group_by: Names = Field((), description="metadata keys to group by")
+    needs: Literal["any", "all"] = Field("any", description="any or all: panels that a recording must have series for")
+    hidden: bool = Field(False, description="leave out of the list, for a second name of a listed plot")
+    columns: int = Field(1, ge=1, le=6, description="number of panels side by side")
+    report: bool = Field(False, description="show on the page of every recording with data for it")
+    lacks: str = Field("", description="message for recordings without data: the possible reason")
+    order: int = Field(50, description="position in the list and in the search for a default plot; low first")
 
     @model_validator(mode="after")
     def _something_to_draw(self) -> PlotSpec:
