@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from whydrop.cli.ending import printable
 from whydrop.show.document import Column, Columns, Document, Look, Section, Table, Text, parts
+from whydrop.text.quantities import NO_BREAK
 
 if TYPE_CHECKING:
     from whydrop.recording.comparing.comparison import Comparison, Row
 
 # More differences than this hide those that matter; JSON has all of them.
 _MOST_KEYS = 30
+_ROUNDING = 1e-12
 _LONGEST_VALUE = 48
 _LOOKS: dict[str, Look] = {
     "established": "strong", "apart": "strong", "too small to matter": "quiet", "not resolved": "quiet",
@@ -132,12 +134,15 @@ def number(value: float) -> str:
     """
     from whydrop.text.quantities import significant
 
-    return "–" if not math.isfinite(value) else significant(value)
+    if not math.isfinite(value):
+        return "–"
+    # Rounding errors of equal values are no difference.
+    return significant(value) if abs(value) > _ROUNDING else "0"
 
 
 def signed(value: float) -> str:
     """The same with its sign."""
-    return f"+{number(value)}" if value > 0 else number(value)
+    return f"+{number(value)}" if value > _ROUNDING else number(value)
 
 
 def _interval(row: Row) -> str:
@@ -158,7 +163,7 @@ def effect_words(row: Row) -> str:
     if row.effect_kind == "cohens-h" and word == "negligible" and abs(row.difference.value) > row.margin:
         # A loss that is rare for statistics is much for TCP.
         word = "small"
-    return f"{word} ({name} {shown})"
+    return f"{word} ({name}{NO_BREAK}{shown})"
 
 
 def _p(p: float) -> str:

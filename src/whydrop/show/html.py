@@ -41,7 +41,7 @@ NOSCRIPT = "The figures need JavaScript; all words and tables do not."
 # Rows of a table in a page; a capture may hold millions of flows.
 _LONGEST_TABLE = 500
 # A page with as many sections that have a key begins with a list of them.
-_LINKED_SECTIONS = 4
+_LINKED_SECTIONS = 3
 
 # How the figures of a section move.
 _BUTTONS = (
