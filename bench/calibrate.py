@@ -80,7 +80,7 @@ def brier(of: Sequence[Stated]) -> float:
 
 
 def share_right(of: Sequence[Stated]) -> float:
-    """Share of the transfers that are called rightly."""
+    """Share of the transfers with the right verdict."""
     return sum(one.right for one in of) / max(len(of), 1)
 
 
@@ -170,7 +170,7 @@ def main() -> int:
     parser.add_argument(
         "--figure", type=Path, help="draw the reliability diagram: a path that ends in .png, .svg or .pdf"
     )
-    parser.add_argument("--causes", action="store_true", help="each cause for itself, too, and what was taken for what")
+    parser.add_argument("--causes", action="store_true", help="each cause alone too, and the confusions between them")
     given = parser.parse_args()
     folders = sorted(truth.parent for truth in given.folder.glob("*/truth.json"))
     if not folders:

@@ -1,4 +1,4 @@
-"""One run of each program on the wire, and what it told: whydrop beside iperf3 and irtt."""
+"""One run of each program on the wire, and its results: whydrop beside iperf3 and irtt."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Irtt:
 
 @contextmanager
 def loaded(wire: Wire, connections: int = 4) -> Iterator[None]:
-    """TCP both ways, as fast as it goes, beside what is measured: the same for every program."""
+    """TCP in both directions at full speed beside the measurement: the same load for every program."""
     far = Running(wire.at(wire.far, ["iperf3", "-s", "-1", "-p", "5299", "--forceflush"]))
     far.wait_for("listening")
     words = ["iperf3", "-c", FAR, "-p", "5299", "-t", "600", "--bidir", "-P", str(connections // 2), "--forceflush"]

@@ -164,7 +164,7 @@ def _crowd(ours: tuple[Whydrop, Whydrop], repetitions: int, seconds: float) -> t
 def crowded(found: Mapping[str, Sequence[Crowd]], seconds: float) -> tuple[Grid, list[Bar]]:
     """The table and the bars of many flows at once."""
     grid = Grid(
-        f"64 TCP flows (32 each way) and 10 streams of probes each 5 ms at once, {seconds:g} s",
+        f"64 TCP flows (32 in each direction) and 10 streams of probes each 5 ms at once, {seconds:g} s",
         ["run", "intervals", "missed", "probes", "not sent", "sent more than 5 ms late", "worst error ms"],
     )
     bars = []

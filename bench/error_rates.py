@@ -1,14 +1,14 @@
-"""How often the discard study's conclusions are wrong: on made-up days and clients whose truth is known.
+"""How often the discard study's conclusions are wrong: on synthetic days and clients with known truth.
 
     .venv/bin/python bench/error_rates.py                 # 200 seeds; some minutes on two cores
     .venv/bin/python bench/error_rates.py --seeds 20
 
 One fleet for each seed: six sites, the study's own periods (15 days before a change and 15 after), and each conclusion
-as `whydrop study discards` draws it. *Found*: the share of sites that are rightly called changed. *False alarm*: the
-share of seeds in which any site is wrongly called changed, which is to stay below the study's significance of 1 %.
+as `whydrop study discards` draws it. *Found*: the share of sites that are correctly called changed. *False alarm*:
+the share of seeds in which any site is incorrectly called changed; it must stay below the study's significance, 1 %.
 Intervals are Clopper and Pearson's, 95 %.
 
-What is made up is no kinder than the field: clients' speeds are log-normal over a factor of a hundred, their tests
+The synthetic data is no easier than real data: clients' speeds are log-normal over a factor of a hundred, their tests
 scatter with Student's t of three degrees of freedom; daily discards scatter over a factor of four with Student's t of
 four, weekends are quiet, and each day keeps half of the deviation of the day before.
 """
@@ -220,7 +220,7 @@ def lines(fleet: Fleet, found: Found) -> Iterator[str]:
         () if fleet.ratio == 1 else ("faster", "faster?", "more") if fleet.ratio > 1 else ("slower", "slower?", "fewer")
     )
     wrong = tuple(word for word in CHANGED if word not in right)
-    what = "false alarm, any site" if not right else "wrong way, any site"
+    what = "false alarm, any site" if not right else "wrong direction, any site"
     yield f"    {what:32}{seeds_with(found, wrong)}"
     for kind, words in kinds.items():
         if right:

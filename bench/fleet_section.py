@@ -110,7 +110,7 @@ def make(store: Path, days: int) -> None:
         "--first-day", FIRST_DAY.isoformat(), "--days", str(days), "--counters", "octets.tx,unicast.tx,discards.tx",
         "--telemetry", "v1", "--tests-per-day", "0",
     ]  # fmt: skip
-    # In a process of its own: what this one has held would be counted as what its children hold.
+    # In a separate process: the memory peak of this one would count as that of its children.
     if subprocess.run([sys.executable, *words], cwd=ROOT, check=False).returncode != 0:
         raise ProgramError("the fleet could not be written")
 

@@ -2,8 +2,8 @@
 
     .venv/bin/python bench/long_watch.py [--hours 8] [--connections 2] [--every 0.1]
 
-Rows are made up as the sampler gives them, and written by the writer of `whydrop watch`: busy uploads whose counters,
-windows and round-trip times move at every poll, which is what compresses worst. Plots are drawn by the command itself,
+Rows are synthetic, in the sampler's form, and written by the writer of `whydrop watch`: busy uploads with counters,
+windows and round-trip times that change at every poll, which compresses worst. Plots are drawn by the command itself,
 its start included; the page is what `whydrop report` adds to the verdicts.
 """
 
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _timed(command: list[str]) -> tuple[float, float]:
-    """Seconds that a command takes, and of processor time; on a machine that others use, the latter tells more."""
+    """Seconds that a command takes, and its processor time, which other load distorts less."""
     begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -121,7 +121,7 @@ def _flow(flow: int, intervals: pl.DataFrame) -> dict[str, Any]:
 
 
 def samples(flow: int, count: int, every_s: float, noise: np.random.Generator) -> pl.DataFrame:
-    """CUBIC on a path of 100 Mbit/s and 20 ms with a queue of 20 ms, as the kernel tells of it."""
+    """CUBIC on a path of 100 Mbit/s and 20 ms with a queue of 20 ms, as the kernel reports it."""
     times = _START_NS + np.arange(count) * round(every_s * 1e9) + noise.integers(0, 200_000, count)
     saw = (np.arange(count) * every_s + noise.normal(0, 0.05, count)) % 7.0 / 7.0
     window = (120 + 160 * saw**3 + noise.integers(0, 3, count)).astype(np.int64)

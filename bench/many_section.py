@@ -40,7 +40,7 @@ def measure(options: argparse.Namespace, command: tuple[str, ...]) -> Section:
     measuring.measure_in_turns(series, options.repetitions)
     grid = Grid(
         f"{options.many} captures of one example, {options.repetitions} turns",
-        ["way", "wall s", "CPU s", "captures/s", "peak MB of one process"],
+        ["method", "wall s", "CPU s", "captures/s", "peak MB of one process"],
         [_line(one, options.many) for one in series],
     )
     shutil.rmtree(store, ignore_errors=True)

@@ -49,7 +49,7 @@ class Section(NamedTuple):
 
 @dataclass
 class Grid:
-    """A table whose cells are made already."""
+    """A table with finished cells."""
 
     title: str
     columns: list[str]
@@ -128,7 +128,7 @@ def as_markdown(
 
     Args:
         core: that everything ran on; ``None``: on all.
-        judged_by: what is compared where we hold it to something.
+        judged_by: the quantity that the targets are for.
     """
     where = f"everything on core {core}" if core is not None else "on all cores"
     lines = [f"{datetime.datetime.now(datetime.UTC).date().isoformat()}, {machine()}; {where}.", ""]
@@ -138,7 +138,7 @@ def as_markdown(
         rule = "|---" + "|--:" * (len(table.headings()) - 1) + "|"
         lines += ["", f"**{table.caption()}**", "", _markdown_row(table.headings()), rule]
         lines += [_markdown_row(row) for row in table.rows()]
-    lines += ["", f"| what we hold it to{judged_by} | wanted | measured | |", "|---|--:|--:|---|"]
+    lines += ["", f"| target{judged_by} | wanted | measured | |", "|---|--:|--:|---|"]
     lines += [_markdown_row([bar.what, bar.wanted, bar.measured, bar.answer()]) for bar in bars]
     return "\n".join(lines)
 
@@ -163,7 +163,7 @@ def machine() -> str:
 
 
 def processor() -> str:
-    """The model, where the system tells it."""
+    """The model, if the system reports it."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -177,7 +177,7 @@ def _seconds(value_s: float) -> str:
 
 
 def _peak(peak_bytes: int) -> str:
-    """Megabytes; below what this program itself holds, the kernel's figure tells no more than that."""
+    """Megabytes; a peak below this program's own memory is only known to be below it."""
     floor_bytes = own_peak_bytes()
     if peak_bytes <= 1.05 * floor_bytes:
         return f"< {math.ceil(1.05 * floor_bytes / 1e6)}"

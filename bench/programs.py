@@ -58,11 +58,11 @@ class Program:
         return ["sh", "-c", script, self.name, *map(str, captures)]
 
     def is_installed(self) -> bool:
-        """True if there is such a program."""
+        """True if the program is installed."""
         return shutil.which(self.before[0]) is not None
 
     def version(self) -> str:
-        """The first line that mentions a version; empty where the program has none to tell."""
+        """The first line that mentions a version; empty if the program has none."""
         if not self.version_command:
             return ""
         shown = subprocess.run(self.version_command, capture_output=True, text=True, check=False)

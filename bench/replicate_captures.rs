@@ -362,7 +362,7 @@ mod tests {
             let is_same = |one: &&Vec<u8>| packet_of(one) == packet_of(record);
             let same = near.iter().find(is_same).unwrap();
             let difference_ns = time_ns(record) - time_ns(same) - CLOCK_AHEAD_NS;
-            // 1 ms on the way, one direction or the other; the clock loses 220 ppm of the 0.6 s of 80 replicas
+            // 1 ms of transit in one direction or the other; the clock loses 220 ppm of the 0.6 s of 80 replicas
             let least_ns = if is_from_client(record) {
                 1_000_000
             } else {

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(options: argparse.Namespace, command: tuple[str, ...]) -> Section:
-    """Conclusions about fleets whose truth is known."""
+    """Conclusions about fleets with known truth."""
     words = [sys.executable, "-m", "bench.fleet.errors", "--seeds", str(options.seeds)]
     done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
@@ -104,7 +104,7 @@ def bars(cases: Sequence[Case]) -> list[Bar]:
         fleets = case["fleets"]
         if is_nothing(case):
             if case["shared_shock"] and not case["placebos"]:
-                # Nothing tells such a swing from a change.
+                # No test distinguishes such a swing from a change.
                 continue
             wrong = sum(any(word in WRONG_IF_NOTHING_CHANGED for word in fleet) for fleet in fleets)
             # Not surely above what is promised: the interval's lower end.

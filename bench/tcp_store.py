@@ -1,9 +1,9 @@
-"""How fast `whydrop study tcp` reads a store: a million connections made up, and the study's time over them.
+"""How fast `whydrop study tcp` reads a store: a million synthetic connections, and the study's time over them.
 
     .venv/bin/python bench/tcp_store.py [--connections 1000000] [--samples 20] [--store FOLDER]
 
-Samples are as those of tcp-info: sorted by test as stores keep them, of 20 sites and 28 days, some connections held by
-their receive window, some by their application, the rest by the path. The store is kept where ``--store`` names it.
+Samples are as those of tcp-info: sorted by test as stores keep them, of 20 sites and 28 days, some connections limited
+by their receive window, some by their application, the rest by the path. The store is kept where ``--store`` names it.
 Times are of whole processes, the median of five turns. Python's modules are compiled before, as where programs are
 installed.
 """

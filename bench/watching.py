@@ -15,8 +15,8 @@ core. Where others use the machine, `--real-time` (as root) runs the watch ahead
 its own. The kernel looks through all TCP sockets of the machine at each poll, those in TIME-WAIT too: how many there
 are is said.
 
-With `--drops`, so many datagrams a second go to a socket whose buffer is full, and the kernel drops each of them: what
-the watch's own process takes beside a flood, and whether all of them were counted.
+With `--drops`, so many datagrams a second go to a socket with a full buffer, and the kernel drops each of them. This
+measures the processor time of the watch beside a flood, and whether it counted all drops.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> int:
 def _build() -> str:
     """The profile that the extension was compiled with, as `tools/setup` notes it."""
     stamp = Path(sys.prefix) / ".extension-built"
-    return stamp.read_text().strip() if stamp.exists() else "nobody knows what"
+    return stamp.read_text().strip() if stamp.exists() else "an unknown profile"
 
 
 def beside_others(wanted: argparse.Namespace) -> int:
@@ -151,14 +151,14 @@ def watched(port: int, every_s: float, seconds: float, *, real_time: bool) -> tu
         words = ["chrt", "--fifo", "1", *words] if real_time else words
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(words, capture_output=True, text=True, check=True)
-        told = json.loads(done.stdout)
+        summary = json.loads(done.stdout)
         size = sum(file.stat().st_size for file in Path(output).rglob("*") if file.is_file())
-        due = told["polls"] + told["missed"]
-        missed = 100 * told["missed"] / due
-        print(f"  {told['polls']} polls, {missed:.3f} % missed, {told['connections']} ends, {size / 1e6:.1f} MB")
+        due = summary["polls"] + summary["missed"]
+        missed = 100 * summary["missed"] / due
+        print(f"  {summary['polls']} polls, {missed:.3f} % missed, {summary['connections']} ends, {size / 1e6:.1f} MB")
         # As if none had been missed: what is not done costs nothing, and the others do all of theirs.
-        polls = told["cpu_share"] * due / told["polls"]
-        return _used_since(before) / seconds - told["cpu_share"] + polls, polls
+        polls = summary["cpu_share"] * due / summary["polls"]
+        return _used_since(before) / seconds - summary["cpu_share"] + polls, polls
 
 
 def flooded(rate: int, seconds: float) -> int:
@@ -175,18 +175,19 @@ def flooded(rate: int, seconds: float) -> int:
             status = Path(f"/proc/{watching.pid}/status").read_text()
             most_kib = int(status.partition("VmHWM:")[2].split()[0])
             watching.send_signal(signal.SIGINT)
-            told = json.loads(watching.communicate()[0])["dropped"]
+            drops = json.loads(watching.communicate()[0])["dropped"]
+            how = drops["way"]
             size = sum(file.stat().st_size for file in Path(output).rglob("*") if file.is_file())
-        print(f"{sent / took_s:.0f} datagrams a second for {took_s:.1f} s to a socket that is full, {told['way']}:")
+        print(f"{sent / took_s:.0f} datagrams a second for {took_s:.1f} s to a socket that is full, by {how}:")
         print(f"  {100 * cpu:.1f} % of a processor, at most {most_kib / 1024:.0f} MiB of memory, {size / 1e6:.2f} MB")
-        counted = told["reasons"].get("SOCKET_RCVBUFF", 0)
-        print(f"  {counted} of {sent} counted, {told['lost_events']} lost, {told['not_looked_at']} by reason only")
+        counted = drops["reasons"].get("SOCKET_RCVBUFF", 0)
+        print(f"  {counted} of {sent} counted, {drops['lost_events']} lost, {drops['not_looked_at']} by reason only")
     return 0
 
 
 @contextlib.contextmanager
 def full_socket() -> Iterator[int]:
-    """A port of UDP whose socket takes nothing more."""
+    """A UDP port with a socket that accepts nothing more."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         held.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""One veth pair between two network namespaces: a path whose ends are two hosts as far as TCP can tell."""
+"""One veth pair between two network namespaces: a path with ends that are two hosts for TCP."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Ended:
 
 
 class Running:
-    """A program on the wire, whose processor time is known when it has ended."""
+    """A program on the wire; its processor time is known when it has ended."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = list(command)

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 SEGMENT_BYTES = 1448
 # What the study leaves out by its parameters: M-Lab's own monitoring.
 EXCLUDED = ("45.56.98.222", "2600:3c03::f03c:91ff:fe33:819", "35.225.75.192")
-# Kinds of tests and their shares. All but the first are there to be told apart.
+# Kinds of tests and their shares. The study must distinguish the first from all others.
 KINDS = {
     "plain": 0.86,
     "short": 0.02,  # less than 9 s
@@ -31,7 +31,7 @@ KINDS = {
     "long": 0.02,  # a minute or more, less than ten
     "endless": 0.01,  # ten minutes or more
     "excluded": 0.02,  # a client that does not count
-    "unlimited": 0.02,  # without the three times of what limited it, as NDT5 tells none
+    "unlimited": 0.02,  # without the three times of its limits, as NDT5 reports none
     "upload": 0.03,
 }
 # 198.18.0.0/15 is for benchmarks (RFC 2544), 2001:db8::/32 for documentation (RFC 3849).

@@ -25,7 +25,7 @@ Key = tuple[str, str, str]
 def write(fleet: Fleet, folder: Path, progress: Callable[[str], None] = lambda _: None) -> int:
     """Write one file for each machine and hour (v1) or five minutes (v2); returns their number.
 
-    Everything is held in memory first: this is for small fleets.
+    All samples are in memory first: use this for small fleets.
     """
     series: dict[Key, list[tuple[int, Series]]] = defaultdict(list)
     for number, found in fleet.days():

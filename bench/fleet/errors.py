@@ -123,7 +123,7 @@ def client_speeds(rows: pl.DataFrame, chosen: Parameters) -> pl.DataFrame:
 
 
 def discard_ratio(fleet: Fleet) -> pl.DataFrame:
-    """DISCARD_RATIO of a fleet all of whose polls succeed."""
+    """DISCARD_RATIO of a fleet with no failed poll."""
     rows = [row for site in fleet.sites for row in _days(site)]
     return pl.DataFrame(rows, schema=results.DISCARD_RATIO, orient="row")
 

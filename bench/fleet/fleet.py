@@ -33,7 +33,7 @@ class Contacts:
 
 @dataclass
 class Fleet:
-    """All of a plan. `telemetry` is to be gone through before `tests`, whose truth depends on it."""
+    """All of a plan. Go through `telemetry` before `tests`: the truth of tests depends on it."""
 
     plan: Plan
     sites: list[Site] = field(init=False)
@@ -49,7 +49,7 @@ class Fleet:
                 )
 
     def days(self) -> Iterator[tuple[int, dict[str, list[Series]]]]:
-        """Samples of every site, day by day; `contacts` and `daily` fill up on the way."""
+        """Samples of every site, day by day; iterating fills `contacts` and `daily`."""
         polls = {site.name: Polls(site) for site in self.sites}
         for number in range(self.plan.days):
             found = {}

@@ -1,4 +1,4 @@
-"""A switch's counters as polls see them: samples, gaps where polls fail, resets where the switch begins anew."""
+"""A switch's counters as polls see them: samples, gaps where polls fail, resets where the switch restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUALITIES = ("ok", "gap", "wrap", "gap+wrap", "reset", "gap+reset", "wrap+reset"
 NARROW = ("discards", "errors", "pause")
 """Counters of 32 bits."""
 _LONGEST_GAP = 359
-"""Windows, just below an hour, over which a sample may span: a poller that was away for longer has begun anew."""
+"""Windows, just below an hour, over which a sample may span: a poller that was away for longer has restarted."""
 _MISSED_POLLS = 0.0005
 Mask = NDArray[np.bool_]
 
@@ -26,11 +26,11 @@ class Schedule:
     """When a site cannot be polled: windows counted from the fleet's first midnight, for its whole time."""
 
     reboots: list[tuple[int, int]]
-    """The switch is down in [start, end); its counters begin anew."""
+    """The switch is down in [start, end); its counters restart from zero."""
     missing: list[list[tuple[int, int]]]
     """For each machine: its polls fail."""
     restarts: list[list[int]]
-    """For each machine: where its poller, after hours of absence, began anew: its first poll has no forerunner."""
+    """For each machine: where its poller restarted after hours of absence; its first poll has no predecessor."""
 
 
 def schedule(plan: Plan, site: str) -> Schedule:
@@ -61,7 +61,7 @@ class Series:
     machine: str
     counter: str
     window: Counts
-    """At whose end the counter was read, from the day's midnight."""
+    """The counter was read at its end; counted from the day's midnight."""
     span: Counts
     """In windows; 0: not known."""
     value: NDArray[np.float64]
@@ -79,7 +79,7 @@ class _Poller:
     fresh: bool = True
     """It has no last poll, or one that says nothing: of before a restart."""
     lost: bool = False
-    """The switch began anew since."""
+    """The switch has restarted since."""
     pending: dict[tuple[str, str], int] = field(default_factory=dict)
     """Growth since the last poll, by port and counter."""
     last_total: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Polls:
         if len(polled):
             marks[0] |= poller.lost
             restarted[0] |= poller.fresh and not poller.first
-        # The span of the very first is not known; a poller that began anew has nothing to compare its first poll with.
+        # The span of the very first is not known; a restarted poller has nothing to compare its first poll with.
         known = spans.copy()
         keep = ~restarted & (known <= _LONGEST_GAP)
         if self.plan.telemetry == "v1":
@@ -199,7 +199,7 @@ class Polls:
             return grown, total[polled] if self.plan.telemetry == "v2" else None, quality
         read = total[polled]
         before = np.concatenate([[poller.last_total.get(key, read[0] if len(read) else 0)], read[:-1]])
-        # DISCO v1 kept rates, which do not tell.
+        # DISCO v1 kept rates, which do not show a wrap.
         wrapped = (read // 2**32 > before // 2**32) & ~reset & (self.plan.telemetry == "v2")
         if len(read):
             poller.last_total[key] = int(read[-1])

@@ -95,7 +95,7 @@ class Burst:
     octets: NDArray[np.float64]
     discards: Counts
     held: Counts
-    """Bursts that flow control held back: pause frames were sent to the machines."""
+    """Bursts that flow control delayed: pause frames were sent to the machines."""
 
 
 def bursts(site: Site, number: int, load: NDArray[np.float64]) -> Burst:

@@ -21,7 +21,7 @@ def of_tests(plan: Plan, tests: pl.DataFrame, contacts: dict[str, Contacts]) -> 
     Columns:
         kind: what it was meant to be.
         counts, counts_published: whether it is one of the study's downloads.
-        counts_everybody: the same as published, whoever the client (figure 7).
+        counts_everybody: the same as published, for any client (figure 7).
         touched: its uplink truly dropped packets in a ten-second window that it overlaps.
         class: what telemetry lets one know of that: zero, non-zero, unknown.
         class_published: by the published rule, for tests of mlab1.

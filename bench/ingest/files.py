@@ -11,7 +11,7 @@ from pathlib import Path
 START = datetime(2018, 5, 15, tzinfo=UTC)
 START_2 = datetime(2022, 6, 1, tzinfo=UTC)  # behind the fault of octets.local
 PORTS = ("uplink", "local")
-WAYS = ("rx", "tx")
+DIRECTIONS = ("rx", "tx")
 KINDS_1 = ("octets", "unicast", "multicast", "broadcast", "discards", "errors")
 KINDS_2 = ("octets", "unicast", "discards", "errors")
 
@@ -26,25 +26,30 @@ def first_generation(folder: Path, hours: int) -> int:
         lines = []
         for kind in KINDS_1:
             for port in PORTS:
-                for way in WAYS:
+                for direction in DIRECTIONS:
                     at = int(start.timestamp())
                     # One sample more than an hour has: the next file's first.
                     samples = [{"timestamp": at + 10 * n, "value": float(_grown(kind, source))} for n in range(361)]
-                    lines.append(json.dumps({"sample": samples, **_names(f"{kind}.{port}.{way}", "s1.", ".")}))
+                    lines.append(json.dumps({"sample": samples, **_names(f"{kind}.{port}.{direction}", "s1.", ".")}))
         (folder / name).write_bytes(gzip.compress("\n".join(lines).encode() + b"\n", 6, mtime=0))
-    return hours * len(KINDS_1) * len(PORTS) * len(WAYS) * 360
+    return hours * len(KINDS_1) * len(PORTS) * len(DIRECTIONS) * 360
 
 
 def second_generation(folder: Path, files: int) -> int:
     """Write a file for each five minutes of one switch; the number of samples."""
     folder.mkdir(parents=True, exist_ok=True)
     source = random.Random(2)
-    counters = {(kind, port, way): source.randrange(10**12) for kind in KINDS_2 for port in PORTS for way in WAYS}
+    counters = {
+        (kind, port, direction): source.randrange(10**12)
+        for kind in KINDS_2
+        for port in PORTS
+        for direction in DIRECTIONS
+    }
     for number in range(files):
         start = START_2 + timedelta(minutes=5 * number)
         name = f"{start:%Y-%m-%dT%H:%M:%S}-to-{start + timedelta(minutes=5):%Y-%m-%dT%H:%M:%S}-switch.jsonl"
         lines = []
-        for (kind, port, way), before in counters.items():
+        for (kind, port, direction), before in counters.items():
             samples = []
             counter = before
             for n in range(30):
@@ -53,8 +58,8 @@ def second_generation(folder: Path, files: int) -> int:
                 counter += grown
                 poll = {"collectstart": at * 10**9 + 953_123, "collectend": at * 10**9 + 53_000_111}
                 samples.append({"timestamp": at, **poll, "value": grown, "counter": counter})
-            counters[kind, port, way] = counter
-            document = {**_names(f"{kind}.{port}.{way}", "s1-", "-"), "sample": samples}
+            counters[kind, port, direction] = counter
+            document = {**_names(f"{kind}.{port}.{direction}", "s1-", "-"), "sample": samples}
             lines.append(json.dumps(document, separators=(",", ":")))
         (folder / name).write_bytes("\n".join(lines).encode() + b"\n")
     return files * len(counters) * 30

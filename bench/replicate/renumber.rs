@@ -1,7 +1,7 @@
 //! Turns a packet into that of another connection: addresses, numbers, and checksums to match.
 //!
-//! Whoever looks for a packet at another point of the path leaves addresses aside, since translation rewrites them, and
-//! goes by identification, sequence numbers and timestamps. Were these alike in all replicas, so would the packets be.
+//! Packets of two captures are matched by identification, sequence numbers and timestamps, not by addresses, which
+//! translation rewrites. With the same numbers in all replicas, their packets would be indistinguishable.
 
 /// Where things are, from the start of an IPv4 header without options.
 pub const SOURCE: usize = 12;

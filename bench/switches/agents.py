@@ -103,7 +103,7 @@ def real(folder: Path, ports: int, switches: int = 1) -> Iterator[Agents]:
 
 @contextmanager
 def simulated(folder: Path, ports: int, switches: int = 1) -> Iterator[Agents]:
-    """snmpsim, whose counters all grow.
+    """snmpsim, with counters that all grow.
 
     Args:
         folder: for its data.
@@ -117,9 +117,9 @@ def simulated(folder: Path, ports: int, switches: int = 1) -> Iterator[Agents]:
     objects = sorted(_objects(ports).items(), key=lambda item: tuple(map(int, item[0].split("."))))
     (folder / "data" / f"{COMMUNITY}.snmprec").write_text("".join(f"{oid}|{value}\n" for oid, value in objects))
     addresses, port = _addresses(switches), _free_port()
-    # As root it would become nobody, who cannot read a Python below a home. Its folders come before its addresses.
-    whose = ("--process-user", "root", "--process-group", "root") if os.geteuid() == 0 else ()
-    words = [str(Path(sys.executable).with_name("snmpsim-command-responder")), *whose, "--logging-method", "null"]
+    # As root it would drop its privileges and could not read a Python below a home. Its folders precede addresses.
+    user = ("--process-user", "root", "--process-group", "root") if os.geteuid() == 0 else ()
+    words = [str(Path(sys.executable).with_name("snmpsim-command-responder")), *user, "--logging-method", "null"]
     words += ["--cache-dir", str(folder / "cache"), "--data-dir", str(folder / "data")]
     for address in addresses:
         words += ["--agent-udpv4-endpoint", f"{address}:{port}"]

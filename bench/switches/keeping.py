@@ -24,7 +24,9 @@ INTERVAL_NS = MINUTE_NS // 6
 START_NS = 1_700_000_000 // 3600 * 60 * MINUTE_NS
 KINDS = ("octets", "unicast", "multicast", "broadcast", "discards", "errors", "pause")
 COUNTERS = [
-    Counter(f"{kind}.{way}", f"1.3.6.1.2.1.31.1.1.1.{kind}.{way}", 64) for kind in KINDS for way in ("rx", "tx")
+    Counter(f"{kind}.{direction}", f"1.3.6.1.2.1.31.1.1.1.{kind}.{direction}", 64)
+    for kind in KINDS
+    for direction in ("rx", "tx")
 ]
 
 

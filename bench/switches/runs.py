@@ -126,7 +126,7 @@ while True:
 
 @contextmanager
 def _sleeper(interval_s: int, pinned: Sequence[str]) -> Iterator[Callable[[], list[int]]]:
-    """A process that sleeps from tick to tick; what is given tells how late it woke so far, nanoseconds."""
+    """A process that sleeps from tick to tick; yields a function that returns its lateness so far, nanoseconds."""
     with tempfile.TemporaryFile() as woke:
         words = [*pinned, sys.executable, "-c", _SLEEP, str(interval_s * SECOND_NS)]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=woke, stderr=subprocess.DEVNULL)
