@@ -117,13 +117,18 @@ def sent_bytes(path: NetworkPath) -> int:
 def says_the_same(recording: Path, found: dict[str, Any]) -> None:
     """That ``explain`` and ``show`` of its recording say what the measurement said, in its words and numbers."""
     lines = sentences(Depth.of_document(found))
-    told = {words: " ".join(said_of(recording, words).split()) for words in ("explain", "show")}
-    for words, text in told.items():
-        assert all(line in text for line in lines), (words, lines, text)
+    for verb in ("explain", "show"):
+        text = flat(said_of(recording, verb))
+        assert all(flat(line) in text for line in lines), (verb, lines, text)
     assert json.loads(said_of(recording, "show", "--json"))["depth"]["rate_bit_s"] == found["rate_bit_s"]
     verdict = json.loads(said_of(recording, "explain", "--json"))["verdicts"][0]
     rate = verdict["parameters"].get("rate_bps") or verdict["parameters"]["drain_rate_bps"]
     assert (verdict["sentence"], rate) == (lines[0], found["rate_bit_s"])
+
+
+def flat(text: str) -> str:
+    """Text on one line, with ordinary spaces."""
+    return " ".join(text.split())
 
 
 def said_of(recording: Path, *words: str) -> str:
