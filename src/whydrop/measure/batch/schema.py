@@ -50,50 +50,51 @@ class Settings(_Table):
     """The settings that a batch and an argument can both have: the argument's count."""
 
     inherits: Texts = Field(
-        default_factory=list, description="Tables of the same kind; later ones override earlier ones, this one all."
+        default_factory=list,
+        description="Tables of the same kind to inherit from; later ones override earlier ones, this one overrides all.",
     )
-    test: str | None = Field(default=None, description="The test: its name, or the path of its file from this file.")
-    run: CommandLine = Field(default=None, description="A command that is run in the place of a test.")
-    run_length_s: Time = Field(default=None, description="How long `run` takes, for the plan.")
-    hosts: SomeTexts = Field(default=None, description="Far ends, as `--to` takes them; a text may hold several.")
+    test: str | None = Field(default=None, description="Test: a name, or the path of a file, relative to this file.")
+    run: CommandLine = Field(default=None, description="Command to run in the place of a test.")
+    run_length_s: Time = Field(default=None, description="Duration of `run`, for the plan.")
+    hosts: SomeTexts = Field(default=None, description="Far ends, as in `--to`; a text may hold several.")
     length_s: Time = Field(default=None, description="As `--duration`.")
     delay_s: Time = Field(default=None, description="As `--set delay_s=`.")
     step_s: Time = Field(default=None, description="As `--set step_s=`.")
     ip_version: Annotated[Scalar | None, Expects("4 or 6")] = Field(
-        default=None, description="4 or 6; either where nothing is said."
+        default=None, description="4 or 6; by default either."
     )
     with_runner: str | None = Field(default=None, alias="with", description="As `--with`.")
-    secret_file: str | None = Field(default=None, description="As `--secret-file`; its path from this file.")
+    secret_file: str | None = Field(default=None, description="As `--secret-file`; the path is relative to this file.")
     set: Annotated[dict[str, Any], BeforeValidator(_scalars), Expects("table")] = Field(
-        default_factory=dict, description="Parameters of the test, added to those that inherited tables set."
+        default_factory=dict, description="Parameters of the test, merged with those of inherited tables."
     )
-    replace_set: bool = Field(default=False, description="Forget the parameters that inherited tables set.")
+    replace_set: bool = Field(default=False, description="Drop the parameters of inherited tables.")
     lenient: bool = Field(
-        default=False, description="Keep parameters that the test does not have as variables, instead of refusing them."
+        default=False, description="Parameters that the test does not have become variables instead of errors."
     )
     title: str | None = Field(default=None, description="Title of the recording.")
     note: str | None = Field(default=None, description="Note kept with the recording.")
     output: str | None = Field(default=None, description="Folder of the recording, below `--output`.")
-    commands: SomeTexts = Field(default=None, description="Names of commands that are run around the test.")
-    repetitions: int | str | None = Field(default=None, description="How often each combination is run (1).")
-    pause_s: Time = Field(default=None, description="Pause behind each run (0).")
+    commands: SomeTexts = Field(default=None, description="Names of commands to run around the test.")
+    repetitions: int | str | None = Field(default=None, description="Runs of each combination (1).")
+    pause_s: Time = Field(default=None, description="Pause after each run (0).")
     variables: dict[str, Scalar] = Field(
-        default_factory=dict, description="What `${name}` stands for in any text; texts may hold further variables."
+        default_factory=dict, description="Values of `${name}` in any text; they may hold further variables."
     )
 
 
 class Batch(Settings):
     """Runs of one test with all combinations of arguments."""
 
-    abstract: bool = Field(default=False, description="Only to be inherited from; this itself is not inherited.")
-    disabled: bool = Field(default=False, description="Not run; this is inherited.")
+    abstract: bool = Field(default=False, description="For inheritance only, not run; this key is not inherited.")
+    disabled: bool = Field(default=False, description="Not run; this key is inherited.")
     for_: Axes = Field(
         default_factory=dict,
         alias="for",
         description="Axes of the matrix: for each, names or patterns (`*`, `?`) of arguments.",
     )
     matrix: dict[str, list[Scalar]] = Field(
-        default_factory=dict, description="Further axes: for each variable its values, without arguments of their own."
+        default_factory=dict, description="Further axes of plain values: for each variable, its values."
     )
 
 
@@ -106,21 +107,21 @@ class Command(_Table):
 
     inherits: Texts = Field(default_factory=list, description="As of a batch.")
     kind: Literal["pre", "post", "monitor"] | None = Field(
-        default=None, description="`pre` before the run, `post` behind it, `monitor` beside it."
+        default=None, description="`pre`: before the run; `post`: after it; `monitor`: beside it."
     )
     run: CommandLine = Field(default=None, description="The command.")
     essential: bool | str = Field(default=False, description="If it fails, the run fails, and the test is not started.")
     kill: bool | str = Field(
-        default=False, description="Of monitors: end it (SIGTERM, later SIGKILL) behind the test, rather than wait."
+        default=False, description="For monitors: end it after the test (SIGTERM, later SIGKILL) instead of waiting."
     )
     timeout_s: Time = Field(
         default=None,
-        description="A command that takes longer is killed: 60 s, of monitors counted from the test's end.",
+        description="A command that takes longer is killed (60 s; for monitors from the end of the test).",
     )
     disabled: bool | str = Field(default=False, description="Not run; texts may hold variables.")
-    also: Texts = Field(default_factory=list, description="Further commands that are run with it, directly behind it.")
+    also: Texts = Field(default_factory=list, description="Further commands to run directly after it.")
     variables: dict[str, Scalar] = Field(
-        default_factory=dict, description="Variables of the command; those of the batch override them."
+        default_factory=dict, description="Variables of the command; variables of the batch override them."
     )
 
 
@@ -129,7 +130,7 @@ class BatchFile(_Table):
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="Version of this schema: 1.")
     shuffle: bool = Field(
-        default=True, description="Run in random order, so that slow changes of the path hit all alike."
+        default=True, description="Run in random order, so that slow changes of the path affect all runs alike."
     )
     batch: dict[str, Batch] = Field(default_factory=dict, description="Batches by name.")
     argument: dict[str, Argument] = Field(default_factory=dict, description="Arguments by name.")

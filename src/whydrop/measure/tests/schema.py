@@ -134,66 +134,65 @@ class _Table(BaseModel):
 class FlowSettings(_Table):
     """The settings of a flow, where it is made and where it is changed."""
 
-    kind: KindName = Field(default=None, description="What is measured; see the kinds above.")
+    kind: KindName = Field(default=None, description="Kind of the flow; see the kinds above.")
     direction: DirectionName = Field(
         default=None,
         description="`up` is from here to the host. TCP and UDP flows: `up` or `down`; probes are always `both`.",
     )
     runner: RunnerName = Field(
-        default="engine", description="Who measures: `engine` is whydrop itself, the others are programs of that name."
+        default="engine",
+        description="Program that measures: `engine` is whydrop itself, the others are programs of that name.",
     )
-    host: Text = Field(default=None, description="The far end; the first host where nothing is said. Empty for none.")
-    port: Whole = Field(default=None, description="Port of another program's server; the engine knows its own.")
-    ip_version: Version = Field(default=None, description="IP version; either where nothing is said.")
-    local_address: Address = Field(default=None, description="The address of this host that its packets leave from.")
+    host: Text = Field(default=None, description="The far end; by default the first host. Empty: none.")
+    port: Whole = Field(default=None, description="Port of another program's server; not for the engine.")
+    ip_version: Version = Field(default=None, description="IP version; by default either.")
+    local_address: Address = Field(default=None, description="Source address of its packets, of this host.")
     interface: Text = Field(
-        default=None, description="The interface of this host that its packets leave by (`SO_BINDTODEVICE`)."
+        default=None, description="Outgoing interface of its packets, of this host (`SO_BINDTODEVICE`)."
     )
     during: Annotated[Any, BeforeValidator(_choice(("load", "whole"))), Expects("load, whole")] = Field(
         default=None,
         description="`load`: from `delay_s` on for `length_s`; `whole`: the whole test. Defaults to `load` for `tcp`, "
         "`udp` and `burst`, to `whole` for the other kinds.",
     )
-    start_s: Seconds = Field(default=None, description="Start after the test's start, instead of what `during` says.")
-    duration_s: Seconds = Field(default=None, description="Duration, instead of what `during` says.")
+    start_s: Seconds = Field(default=None, description="Start, after the start of the test; overrides `during`.")
+    duration_s: Seconds = Field(default=None, description="Duration; overrides `during`.")
     interval_s: Seconds = Field(
         default=None,
-        description="Of probes: from one to the next. Of other flows: the interval in which what arrives is counted. "
+        description="For probes: time from one to the next. For other flows: interval of the counts at the receiver. "
         "Defaults to `probe_interval_s` for `probe`, `icmp_interval_s` for `icmp`, else `step_s`.",
     )
     dscp: CodePoint = Field(
         default=0, description="Code point of all its packets, in both directions: 0–63, a name, or `tos 0xb8`."
     )
-    ecn: Truth = Field(default=None, description="Ask for explicit congestion notification, or refuse it.")
+    ecn: Truth = Field(default=None, description="Request explicit congestion notification, or refuse it.")
     congestion_control: Text = Field(default=None, description="Congestion control of the TCP sender.")
     rate_bps: Rate = Field(default=None, description="Fixed rate of the application; UDP needs one.")
     pacing_rate_bps: Rate = Field(default=None, description="Upper limit of the transport (`SO_MAX_PACING_RATE`).")
     send_buffer_bytes: Size = Field(default=None, description="Send buffer of the TCP sender.")
     receive_buffer_bytes: Size = Field(default=None, description="Receive buffer of the TCP receiver.")
-    payload_bytes: Size = Field(default=None, description="A TCP flow ends when so much was sent, whatever the time.")
+    payload_bytes: Size = Field(default=None, description="A TCP flow ends after this many sent bytes.")
     packet_payload_bytes: Size = Field(default=None, description="UDP payload of each packet.")
-    on_s: Seconds = Field(default=None, description="Square wave: so long on, then `off_s` off, again and again.")
+    on_s: Seconds = Field(default=None, description="Square wave: `on_s` on, then `off_s` off, repeated.")
     off_s: Seconds = Field(default=None, description="See `on_s`.")
-    packets_per_burst: Whole = Field(default=None, description="Of kind `burst`: packets in one burst.")
+    packets_per_burst: Whole = Field(default=None, description="For kind `burst`: packets in one burst.")
     burst_every_s: Seconds = Field(
-        default=None, description="Of kind `burst`: from the start of one burst to the next."
+        default=None, description="For kind `burst`: time from the start of one burst to the next."
     )
-    timeout_s: Seconds = Field(default=None, description="Of probes: an answer that takes longer is late.")
-    units: Text = Field(default=None, description="Of kind `value`: the unit of its values.")
+    timeout_s: Seconds = Field(default=None, description="For probes: a later answer counts as late.")
+    units: Text = Field(default=None, description="For kind `value`: unit of its values.")
     optional: Truth = Field(
         default=False,
-        description="The test goes on where the flow cannot be run, and says so; any other flow must run.",
+        description="If the flow cannot run, the test continues without it and reports it; any other flow must run.",
     )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="What only the runner understands; expressions work inside it."
-    )
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of the runner; may hold expressions.")
 
 
 class Flow(FlowSettings):
     """One flow, or several that differ in what `each` or `repeat` says."""
 
     name: Text = Field(
-        description="Unique in the test; the name of the series. Holds expressions where it is repeated."
+        description="Name of the series, unique in the test. With `repeat` or `each`, it must hold expressions."
     )
     each: dict[str, Items] = Field(
         default_factory=dict,
@@ -201,14 +200,14 @@ class Flow(FlowSettings):
         "give all combinations. Items may be tables: `${m.label}`.",
     )
     repeat: Whole = Field(default=None, description="Number of flows, numbered by `${number}`.")
-    when: Condition = Field(default=None, description="The flow exists only where this expression is true.")
+    when: Condition = Field(default=None, description="The flow exists only if this expression is true.")
 
 
 class Change(FlowSettings):
     """A change of flows that other tables, or the tests extended, have made; all other fields are those of a flow."""
 
     match: Texts = Field(description="Patterns over names of flows: `*`, `?`, `[abc]`.")
-    when: Condition = Field(default=None, description="The change is made only where this expression is true.")
+    when: Condition = Field(default=None, description="The change is made only if this expression is true.")
 
 
 class Series(_Table):
@@ -216,41 +215,39 @@ class Series(_Table):
 
     name: Text = Field(description="Unique in the test.")
     by: Annotated[Any, BeforeValidator(_choice(WAYS)), Expects(", ".join(WAYS))] = Field(
-        description="`fairness` is Jain's index; `difference-from-min` subtracts the least value of the whole series."
+        description="`fairness` is Jain's index; `difference-from-min` subtracts the minimum of the whole series."
     )
     of: Texts = Field(description="Patterns over names of flows, or names of series such as `VoIP::owd_up`.")
-    without: Texts = Field(default_factory=list, description="Patterns over names that are left out again.")
+    without: Texts = Field(default_factory=list, description="Patterns over names to leave out.")
     units: str = Field(default="Mbit/s", description="Unit of its values.")
-    when: Condition = Field(default=None, description="The series exists only where this expression is true.")
+    when: Condition = Field(default=None, description="The series exists only if this expression is true.")
 
 
 class Parameter(_Table):
     """A parameter that a user may set with `--set NAME=VALUE`."""
 
     type: Annotated[Any, BeforeValidator(_choice(TYPES)), Expects(", ".join(TYPES))] = Field(
-        default=None, description="Type of its value. Times, rates and sizes may be written with units."
+        default=None, description="Type of its value. Times, rates and sizes may have units."
     )
     default: Any = Field(
-        default=None, description="Value where nothing is set; may be computed. Without it the parameter then has none."
+        default=None, description="Default value; may be computed. Without it, an unset parameter has no value."
     )
-    required: bool = Field(default=False, description="Must be set: there is no sensible default.")
-    minimum: float | int | None = Field(default=None, description="Least value; of a list, least number of items.")
-    maximum: float | int | None = Field(
-        default=None, description="Greatest value; of a list, greatest number of items."
-    )
-    choices: list[Any] | None = Field(default=None, description="The only values.")
+    required: bool = Field(default=False, description="The parameter must be set.")
+    minimum: float | int | None = Field(default=None, description="Minimum; for a list, minimum number of items.")
+    maximum: float | int | None = Field(default=None, description="Maximum; for a list, maximum number of items.")
+    choices: list[Any] | None = Field(default=None, description="Allowed values.")
     items: Annotated[Any, BeforeValidator(_choice(TYPES)), Expects(", ".join(TYPES))] = Field(
-        default="text", description="Of a list: the type of its items."
+        default="text", description="For a list: type of its items."
     )
-    help: str | None = Field(default=None, description="What it does, in one line.")
-    aliases: list[str] = Field(default_factory=list, description="Other names, such as those of other tools.")
+    help: str | None = Field(default=None, description="Its effect, in one line.")
+    aliases: list[str] = Field(default_factory=list, description="Other names, for example those of other tools.")
 
 
 class Variant(_Table):
     """A test of its own name that is this one with other values of its parameters."""
 
     title: str = Field(description="As of a test.")
-    description: str | None = Field(default=None, description="As of a test; of the test itself where nothing is said.")
+    description: str | None = Field(default=None, description="As of a test; by default that of the test itself.")
     shows: str | None = Field(default=None, description="As of a test.")
     set: dict[str, Any] = Field(default_factory=dict, description="Parameters and their values, as by `--set`.")
 
@@ -258,8 +255,8 @@ class Variant(_Table):
 class Hosts(_Table):
     """How many far ends a test takes."""
 
-    minimum: int = Field(default=1, ge=0, description="Fewest.")
-    maximum: int | None = Field(default=None, description="Most; any number where nothing is said.")
+    minimum: int = Field(default=1, ge=0, description="Minimum number.")
+    maximum: int | None = Field(default=None, description="Maximum number; by default any.")
 
 
 def _hosts(value: Any) -> Any:
@@ -275,32 +272,32 @@ class TestFile(_Table):
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="Version of this schema: 1.")
     title: str | None = Field(default=None, description="One line for lists.")
-    description: str | None = Field(default=None, description="What is run.")
-    shows: str | None = Field(default=None, description="What its result shows, and how to read it.")
+    description: str | None = Field(default=None, description="Flows that the test runs.")
+    shows: str | None = Field(default=None, description="What the result shows, and how to read it.")
     family: Annotated[Any, BeforeValidator(_choice(tuple(FAMILIES))), Expects(", ".join(FAMILIES))] = Field(
-        default=None, description="Where it stands in lists."
+        default=None, description="Group in lists."
     )
-    abstract: bool = Field(default=False, description="Only to be extended: cannot be run, is not listed.")
+    abstract: bool = Field(default=False, description="For `extends` only: the test is not listed and cannot be run.")
     extends: Texts = Field(
         default_factory=list,
-        description="Tests that this one starts from: names in the catalogue, or paths relative to this file. Later "
+        description="Tests to inherit from: names in the catalogue, or paths relative to this file. Later "
         "ones override earlier ones, and this file overrides them all.",
     )
     hosts: Annotated[Hosts | None, BeforeValidator(_hosts), Expects("number, or a table")] = Field(
-        default=None, description="How many far ends it takes: a number, or `{ minimum = 1 }`."
+        default=None, description="Number of far ends: a number, or `{ minimum = 1 }`."
     )
-    length_s: Seconds = Field(default=None, description="How long the load runs (60).")
-    delay_s: Seconds = Field(default=None, description="Idle time before and behind the load (5).")
+    length_s: Seconds = Field(default=None, description="Duration of the load (60).")
+    delay_s: Seconds = Field(default=None, description="Idle time before and after the load (5).")
     step_s: Seconds = Field(default=None, description="Step of the grid on which series are compared (0.2).")
-    total_s: Seconds = Field(default=None, description="How long the whole test takes (`${length_s + 2 * delay_s}`).")
-    parameters: dict[str, Parameter] = Field(default_factory=dict, description="What users may set.")
-    flows: list[Flow] = Field(default_factory=list, description="What is run.")
+    total_s: Seconds = Field(default=None, description="Duration of the whole test (`${length_s + 2 * delay_s}`).")
+    parameters: dict[str, Parameter] = Field(default_factory=dict, description="Parameters that users may set.")
+    flows: list[Flow] = Field(default_factory=list, description="Flows that the test runs.")
     change: list[Change] = Field(default_factory=list, description="Changes of flows, made in order.")
     computed: list[Series] = Field(default_factory=list, description="Series computed from others.")
     without: Texts = Field(
-        default_factory=list, description="Patterns over names of flows and computed series that are left out again."
+        default_factory=list, description="Patterns over names of flows and computed series to leave out."
     )
-    plots: Texts = Field(default_factory=list, description="Names of plots that suit it.")
-    default_plot: str | None = Field(default=None, description="The plot that is drawn where none is asked for.")
+    plots: Texts = Field(default_factory=list, description="Names of suitable plots.")
+    default_plot: str | None = Field(default=None, description="Plot to draw by default.")
     variants: dict[str, Variant] = Field(default_factory=dict, description="Tests that differ in parameters only.")
-    example: str | None = Field(default=None, description="A command that runs it.")
+    example: str | None = Field(default=None, description="A command that runs the test.")

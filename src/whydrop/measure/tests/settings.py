@@ -95,48 +95,50 @@ def common() -> dict[str, Parameter]:
     seconds = functools.partial(Parameter, type="duration")
     size = functools.partial(Parameter, type="size", minimum=1)
     return {
-        "length_s": seconds(
-            default=60, minimum=0.1, maximum=604_800, help="How long the load runs.", aliases=["length"]
-        ),
+        "length_s": seconds(default=60, minimum=0.1, maximum=604_800, help="Duration of the load.", aliases=["length"]),
         "delay_s": seconds(
-            default=5, minimum=0, maximum=3600, help="Idle time before and behind the load.", aliases=["delay"]
+            default=5, minimum=0, maximum=3600, help="Idle time before and after the load.", aliases=["delay"]
         ),
         "step_s": seconds(
             default=0.2,
             minimum=0.001,
             maximum=60,
-            help="Step of the grid on which series are compared, and interval in which flows are counted.",
+            help="Step of the grid on which series are compared; interval of the counts of flows.",
             aliases=["step", "step_size"],
         ),
         "probe_interval_s": seconds(
-            default=0.02, minimum=0.001, maximum=1, help="From one UDP probe to the next.", aliases=["probe_interval"]
+            default=0.02,
+            minimum=0.001,
+            maximum=1,
+            help="Time from one UDP probe to the next.",
+            aliases=["probe_interval"],
         ),
         "icmp_interval_s": seconds(
-            default="${step_s}", minimum=0.001, maximum=60, help="From one ICMP echo request to the next."
+            default="${step_s}", minimum=0.001, maximum=60, help="Time from one ICMP echo request to the next."
         ),
-        "ip_version": Parameter(type="integer", choices=[4, 6], help="IP version of all flows that name none."),
+        "ip_version": Parameter(type="integer", choices=[4, 6], help="IP version of flows without one of their own."),
         "local_address": Parameter(
             type="text",
-            help="The address of this host that flows leave from that name none.",
+            help="Source address, of this host, of flows without one of their own.",
             aliases=["local_bind"],
         ),
-        "interface": Parameter(type="text", help="The interface of this host that flows leave by that name none."),
+        "interface": Parameter(type="text", help="Outgoing interface of flows without one of their own."),
         "congestion_control": Parameter(
             type="list",
             default=[],
             maximum=2,
-            help="Congestion control of TCP flows that name none: one for both directions, or UP,DOWN.",
+            help="Congestion control of TCP flows without one of their own: one for both directions, or UP,DOWN.",
             aliases=["tcp_cong_control", "cc"],
         ),
         "ecn": Parameter(
-            type="boolean", help="Ask for explicit congestion notification on TCP flows that say nothing."
+            type="boolean", help="Request explicit congestion notification on TCP flows without a setting of their own."
         ),
         "pacing_rate_bps": Parameter(
-            type="rate", minimum=1, help="Upper limit of each TCP flow that has none of its own."
+            type="rate", minimum=1, help="Maximum rate of each TCP flow without one of its own."
         ),
-        "send_buffer_bytes": size(help="Send buffer of TCP flows that have none of their own."),
-        "receive_buffer_bytes": size(help="Receive buffer of TCP flows that have none of their own."),
+        "send_buffer_bytes": size(help="Send buffer of TCP flows without one of their own."),
+        "receive_buffer_bytes": size(help="Receive buffer of TCP flows without one of their own."),
         "swap_directions": Parameter(
-            type="boolean", default=False, help="Exchange up and down of TCP and UDP flows, in their names too."
+            type="boolean", default=False, help="Exchange up and down of TCP and UDP flows, also in their names."
         ),
     }
