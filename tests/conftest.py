@@ -40,7 +40,7 @@ def pytest_configure() -> None:
         return
     from hypothesis import HealthCheck, settings
 
-    # No example is given up for its time: that tells how busy the machine is. In CI the examples are the same in every
+    # No example fails by its time, which depends on the load of the machine. In CI the examples are the same in every
     # run: what it says of a commit must not depend on the day. Elsewhere each run looks for new ones.
     settings.register_profile(
         "whydrop",
@@ -72,7 +72,7 @@ def _handle_signals_by_default() -> None:
 
 @pytest.fixture(scope="session")
 def synthetic() -> Explanation:
-    """A made-up policed transfer, so that what is shown is tested apart from the analysis."""
+    """A synthetic policed transfer, so that output is tested apart from the analysis."""
     from synthetic import policed_transfer
     from whydrop import Explanation
 

@@ -1,4 +1,4 @@
-"""Small made-up recordings, so that what reads recordings is tested apart from what measures."""
+"""Small synthetic recordings, so that readers are tested apart from measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
 S = 1_000_000_000
 
-# Two flows each way for ten seconds, from second 2 on, and two streams of probes for 14 seconds.
+# Two flows in each direction for ten seconds, from second 2 on, and two streams of probes for 14 seconds.
 UPLOADS = ("TCP upload BE", "TCP upload EF")
 DOWNLOADS = ("TCP download BE", "TCP download EF")
 PINGS = ("Ping (ms) UDP BE", "Ping (ms) ICMP")
@@ -64,7 +64,7 @@ def metadata(**changes: Any) -> dict[str, Any]:
     }
     return {
         "name": "rrul",
-        "title": "made up",
+        "title": "synthetic",
         "started_ns": START_NS,
         "ended_ns": START_NS + 14 * S,
         "test": test,
@@ -86,10 +86,10 @@ def tables(scale: float = 1.0) -> dict[str, pl.DataFrame]:
 
 
 def rrul(folder: Path, *, scale: float = 1.0, **changes: Any) -> Recording:
-    """A small recording in ``folder`` (which is made): an RRUL over a made-up path.
+    """A small recording in ``folder`` (which is made): an RRUL over a synthetic path.
 
     Flow n (0 to 3) has a goodput of (n + 1) * scale Mbit/s in every interval of 0.2 s; the round-trip time is 20 ms,
-    and 20 + 60 * scale ms while there is load; every 25th UDP probe is lost on its way up.
+    and 20 + 60 * scale ms while there is load; every 25th UDP probe is lost upstream.
     """
     return write(folder, tables(scale), **changes)
 

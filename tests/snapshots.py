@@ -1,6 +1,6 @@
 """Snapshots of what people read: help, output, errors and the public names, as text beside the golden documents.
 
-``make golden`` writes them anew, so that a change of words is seen line by line.
+``make golden`` writes them again, so that a change of words is seen line by line.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _keys(value: Any, where: str) -> Iterator[str]:
 
 
 def write() -> None:
-    """Write every snapshot anew."""
+    """Write every snapshot again."""
     for kind in FOLDERS:
         shutil.rmtree(golden.FOLDER / kind, ignore_errors=True)
         (golden.FOLDER / kind).mkdir(parents=True)

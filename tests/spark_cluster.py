@@ -43,7 +43,7 @@ QUICK = {
 def spark_master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a cluster of ``WORKERS`` workers, with one core each."""
     folder = tmp_path_factory.mktemp("spark")
-    # On port 0 all of them, with the web pages that they have in any case, are in nobody's way.
+    # With port 0, they and their web pages conflict with no other program.
     asked = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with _spark_process(folder, "master", "master.Master", asked) as process:
         log = folder / "master.log"

@@ -1,4 +1,4 @@
-"""A made-up analysis for tests of what is shown: one bulk transfer through a policer, played by a small simulation.
+"""A synthetic analysis for tests of output: one bulk transfer through a policer, played by a small simulation.
 
 The sender is window-limited TCP (slow start, additive increase, halving on loss), paced over the round trip; the
 policer is a token bucket of 10 Mbit/s and 100 kB. Sizes and times are plausible, nothing more is claimed.

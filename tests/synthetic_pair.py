@@ -1,7 +1,7 @@
-"""A made-up analysis of two captures of one path, around the policed transfer of ``synthetic``.
+"""A synthetic analysis of two captures of one path, around the policed transfer of ``synthetic``.
 
 The second capture's clock is 2.19 ms ahead and 220 ppm slow. Packets take 0.45 ms and a little, and 0.4 ms more after
-an idle time. The rival is a queue, which drops other packets and holds them longer than any was held.
+an idle time. The rival is a queue, which drops other packets and delays some for longer than any was delayed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODEL: dict[str, Any] = {
 
 
 def by_clock_2(time_ns: int) -> int:
-    """A time of the first clock as the second tells it."""
+    """A time of the first clock as the second shows it."""
     return time_ns + round(OFFSET_S * 1e9 + (time_ns - START_NS) * DRIFT_PPM / 1e6)
 
 
@@ -176,6 +176,6 @@ def _models(lost: int) -> list[dict]:
         {"role": "rival", "element": "fifo", "title": "Queue of 60 kB draining at 9.40 Mbit/s", "rate_bps": 9.4e6,
          "limit_bytes": 60_000, "dropped": 400, "hits": lost // 3, "passed_right": 5700, "longest_wait_s": 0.051,
          "wait_error_s": 0.021,
-         "why": "A queue draining at 9.40 Mbit/s would have held some packets for 51.0 ms; none took more than "
+         "why": "A queue draining at 9.40 Mbit/s would have delayed some packets by 51.0 ms; none took more than "
                 "0.850 ms longer than the fastest.", **shared},
     ]  # fmt: skip

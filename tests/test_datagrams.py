@@ -1,4 +1,4 @@
-"""UDP in one capture: RTP is found by its header, told in words, and what looks like it is not taken for it."""
+"""UDP in one capture: RTP is found by its header and described in words, and what looks like it is not taken for it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _stream_past_two_points(folder: Path, *, is_policed: bool) -> tuple[Path, Pa
         before.append((time, frame))
         if passes:
             behind.append((time + 5e-6, frame))
-    # answers, which tell the clocks
+    # answers, which show the clocks
     for number in range(20):
         answer = _frame((5201, 41_001), struct.pack(">Q", number) + random.randbytes(24))
         behind.append((0.07 * number, answer))

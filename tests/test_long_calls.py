@@ -38,20 +38,20 @@ def press() -> None:
 
 
 class Endless:
-    """Runs until it is told to end, and takes its time for it. What it is told before it runs, it forgets."""
+    """Runs until it is asked to end, and takes its time for it. It forgets a request from before it runs."""
 
     def __init__(self) -> None:
         self.has_begun = threading.Event()
         self.runs = threading.Event()
-        self.was_told = threading.Event()
+        self.was_asked = threading.Event()
         self.ends = 0
 
     def run(self) -> str:
         self.has_begun.set()
         time.sleep(0.05)
-        self.was_told.clear()
+        self.was_asked.clear()
         self.runs.set()
-        self.was_told.wait()
+        self.was_asked.wait()
         time.sleep(0.05)
         self.ends += 1
         return "ended"
@@ -81,7 +81,7 @@ def test_ctrl_c_is_heard_when_the_work_has_ended(before_it_runs: bool) -> None:
 
     def work() -> None:
         presser.start()
-        do(endless.run, endless.was_told.set)
+        do(endless.run, endless.was_asked.set)
 
     with pytest.raises(KeyboardInterrupt):
         work()

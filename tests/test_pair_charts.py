@@ -140,7 +140,7 @@ def test_packets_captured_as_one_large_segment_are_told_of(pair: Explanation):
 
 
 def with_transit(more_ns: int) -> Explanation:
-    """The pair with every packet so much longer on its way."""
+    """The pair with so much more transit of every packet."""
     analysis = paired_transfer()
     rows = analysis.table("crossings")
     later = pl.col("transit_ns") + more_ns

@@ -57,7 +57,7 @@ def test_losses_transit_clocks_and_changes_are_shown(pair: Explanation):
 
 def test_models_that_lost_are_ruled_out_with_numbers(pair: Explanation):
     text = flat(text_of(pair, 120))
-    assert "would have held some packets for 51.0 ms; none took more than 0.850 ms longer than the fastest" in text
+    assert "would have delayed some packets by 51.0 ms; none took more than 0.850 ms longer than the fastest" in text
     assert "Token bucket of 100 kB at 10.0 Mbit/s " in text
 
 

@@ -1,4 +1,4 @@
-"""Groups of processes: signalled while their numbers are their own, and what of them may not be ended is told."""
+"""Groups of processes: signalled while their numbers are their own, and processes that may not be ended are named."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import whydrop
 from example_files import EXAMPLES
 
 FIELDS = ("ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "tcp.len")
-# What tshark says of a segment whose sequence number lies below data that was sent before. It calls a repair that
+# What tshark says of a segment with a sequence number below data that was sent before. It calls a repair that
 # comes within one round trip of newer data out of order, although at the sender's side nothing overtakes.
 REPEATED = (
     "tcp.analysis.retransmission || tcp.analysis.fast_retransmission || tcp.analysis.spurious_retransmission "

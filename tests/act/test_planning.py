@@ -1,4 +1,4 @@
-"""From what is known of a bottleneck to rate, burst and the words for whoever runs it."""
+"""From the measured bottleneck to rate, burst and the words for the operator."""
 
 from __future__ import annotations
 

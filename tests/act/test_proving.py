@@ -1,4 +1,4 @@
-"""Better and not better, on runs whose values are known."""
+"""Better and not better, on runs with known values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for a pacing rate, on paths whose goodput is known."""
+"""The search for a pacing rate, on paths with known goodput."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ MLAB = Path(__file__).parents[2].parent / "shared" / "data" / "mlab"
 def published(folder: str, pattern: str) -> Path:
     """The file of that pattern; the test is skipped, and says so, where the files are missing."""
     if not MLAB.is_dir():
-        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only made-up files are read")
+        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only synthetic files are read")
     found = sorted((MLAB / folder).glob(pattern))
     assert len(found) == 1, f"{pattern} in {MLAB / folder}: {len(found)} files, expected one"
     return found[0]

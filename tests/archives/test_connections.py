@@ -26,7 +26,7 @@ WITH_SAMPLES = ("web100", "ndt7", "ndt-web100-archives")
 @pytest.mark.parametrize("path", folders(*WITH_SAMPLES) or [None], ids=lambda path: path.name[-40:] if path else "none")
 def test_every_published_file_of_samples_is_a_recording_of_its_connections(path: Path | None) -> None:
     if path is None:
-        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only made-up files are read")
+        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only synthetic files are read")
     tcp, _ = tables(path)
     assert is_recording(path)
     if tcp.is_empty():

@@ -253,7 +253,7 @@ class TestConfusedOctets:
         assert set(piece.frame["counter"]) == {"unicast.rx", "unicast.tx"}
         assert "left out" in piece.notes[0]
 
-    def test_both_are_left_out_where_no_way_is_possible(self) -> None:
+    def test_both_are_left_out_where_no_order_is_possible(self) -> None:
         piece = self.read(20_000, 30_000)
         assert set(piece.frame["counter"]) == {"unicast.rx", "unicast.tx"}
 
@@ -265,8 +265,8 @@ class TestConfusedOctets:
         while_it_lasted = 1_639_449_420
         octets = metric("octets.local.tx", polls([n * 7_000_000 for n in range(4)], first=while_it_lasted))
         rx, tx = (
-            metric(f"unicast.local.{way}", polls([n * each for n in range(4)], first=while_it_lasted))
-            for way, each in (("rx", 5000), ("tx", 2500))
+            metric(f"unicast.local.{direction}", polls([n * each for n in range(4)], first=while_it_lasted))
+            for direction, each in (("rx", 5000), ("tx", 2500))
         )
         piece = read(file_of(octets, rx, tx))
         assert column(piece, "value", "octets.rx")[1] == 7_000_000

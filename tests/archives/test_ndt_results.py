@@ -82,7 +82,7 @@ def test_the_published_download_of_ndt7_has_its_published_values() -> None:
 def test_every_published_result_of_ndt7_has_all_its_measurements() -> None:
     paths = folders("ndt7")
     if not paths:
-        pytest.skip("Measurement Lab's files are not in ../shared/data/mlab: only made-up files are read")
+        pytest.skip("Measurement Lab's files are not in ../shared/data/mlab: only synthetic files are read")
     results = [path for path in paths if path.suffix == ".gz"]
     assert len(results) == 70
     directions = []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from whydrop.formats.archives.noting import Note, counted, together
 
-KINDS = ("Empty files", "Two metrics have one name, octets.tx: told apart (they were (2) 3: 4)", ".meta: files")
+KINDS = ("Empty files", "Two metrics have one name, octets.tx: distinguished (they were (2) 3: 4)", ".meta: files")
 
 
 def test_counts_of_one_kind_add_up_and_examples_that_differ_are_those_of_the_first() -> None:

@@ -46,7 +46,7 @@ def records_of_the_readme() -> dict[str, int]:
 @pytest.mark.parametrize("path", folders(*FOLDERS) or [None], ids=lambda path: path.name if path else "missing")
 def test_every_published_file_is_read_without_damage(path: Path | None) -> None:
     if path is None:
-        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only made-up files are read")
+        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only synthetic files are read")
     found = outcome(path)
     assert isinstance(found, list), found
     assert [piece.damage for piece in found if piece.damage] == []
@@ -62,7 +62,7 @@ def test_every_published_file_is_read_without_damage(path: Path | None) -> None:
 @pytest.mark.parametrize("path", folders("pcap") or [None], ids=lambda path: path.name if path else "missing")
 def test_captures_are_left_to_explain(path: Path | None) -> None:
     if path is None:
-        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only made-up files are read")
+        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only synthetic files are read")
     (piece,) = pieces(path)
     assert piece.frame.is_empty()
     assert piece.notes == ["Captures of packets left out: 1 (`whydrop explain` reads them)"]
@@ -71,7 +71,7 @@ def test_captures_are_left_to_explain(path: Path | None) -> None:
 @pytest.mark.parametrize("path", folders("disco") or [None], ids=lambda path: path.name if path else "missing")
 def test_disco_s_files_are_rows_of_counters(path: Path | None) -> None:
     if path is None:
-        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only made-up files are read")
+        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only synthetic files are read")
     found = list(pieces(path))
     assert {piece.table for piece in found} == {"counters"}
     assert sum(piece.frame.height for piece in found) > 0

@@ -32,7 +32,7 @@ def of(tmp_path: Path, content: bytes, name: str = NAME) -> tuple[pl.DataFrame, 
 
 
 def slowly(content: bytes, index: int) -> dict[str, Any]:
-    """A record's variables, decoded one by one as the header says: a second way to the same numbers."""
+    """A record's variables, decoded one by one as the header says: a second decoder of the same numbers."""
     end = content.index(b"----End-Of-Header---- -1 -1\n") + 28
     group = content[:end].split(b"/read\n")[1].split(b"\n\n")[0]
     variables = re.findall(rb"(\w+) (\d+) (\d+) (\d+)", group)
@@ -113,7 +113,7 @@ def test_a_test_s_server_and_speed_are_those_of_its_meta() -> None:
 )
 def test_records_decoded_at_once_are_those_decoded_one_by_one(path: Path | None) -> None:
     if path is None:
-        pytest.skip("Measurement Lab's files are not in ../shared/data/mlab: only made-up files are read")
+        pytest.skip("Measurement Lab's files are not in ../shared/data/mlab: only synthetic files are read")
     content = path.read_bytes()
     log = web100.decode(content)
     for index in (0, 1, 700, len(log.records) - 1):

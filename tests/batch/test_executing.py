@@ -33,7 +33,7 @@ HANGS_S = 300
 
 
 class Fake:
-    """Stands in for a test: notes its runs, and behaves as told."""
+    """Stands in for a test: notes its runs, and behaves as configured."""
 
     def __init__(self, behave: Behaviour = lambda _: "complete") -> None:
         self.behave = behave
@@ -384,7 +384,7 @@ def test_a_command_that_may_not_be_killed_is_named_and_not_waited_for(
 
 
 def _runs(pid: int) -> bool:
-    """True if a process runs; one that has ended and that nobody has asked after does not."""
+    """True if a process runs; one that has ended and is not yet reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

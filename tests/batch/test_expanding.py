@@ -218,8 +218,8 @@ def test_what_inherits_from_a_circle_is_not_the_circle_itself(tmp_path: Path) ->
     with pytest.raises(FileError) as refused:
         runs_of(tmp_path, text)
     assert [problem.message for problem in refused.value.problems] == [
-        f"inherits from itself: {way}"
-        for way in ("a from b from c from a", "b from c from a from b", "c from a from b from c")
+        f"inherits from itself: {circle}"
+        for circle in ("a from b from c from a", "b from c from a from b", "c from a from b from c")
     ]
 
 
@@ -241,7 +241,7 @@ def test_a_seed_alone_decides_the_order(tmp_path: Path) -> None:
     assert sorted(run.key for run in shuffled(runs, 7)) == sorted(run.key for run in runs)
 
 
-# --- whatever can be made up ---
+# --- random files ---
 
 WORDS = st.text(alphabet="abcde", min_size=1, max_size=4)
 

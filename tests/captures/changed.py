@@ -1,4 +1,4 @@
-"""Captures changed in the ways in which captures of the same packets differ: what records hold, how they are stamped,
+"""Captures changed as captures of the same packets differ: what records contain, how they are stamped,
 where they were copied, in what they are wrapped."""
 
 from __future__ import annotations

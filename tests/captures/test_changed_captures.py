@@ -81,7 +81,7 @@ def test_a_verdict_survives(tmp_path: Path, name: str, change: str) -> None:
     make, link = KEEPS[change]
     found = headline(whydrop.explain(changed.write(tmp_path / "changed.pcap", make(records_of(name)), link)))
     cause, lost = told_by(name)
-    # where nothing is told of an example, what it was made with may show
+    # without a verdict on an example, the impairment that made it may show
     shows = {cause, TRUTHS[name.split("-")[0]]} if cause in SILENT else {cause}
     assert found[0] in shows
     assert found[1] <= lost + max(2, lost // 50)

@@ -1,4 +1,4 @@
-"""Two captures whose files are not in the order of time are explained as those that are."""
+"""Two captures with files out of the order of time are explained as ordered ones."""
 
 from __future__ import annotations
 

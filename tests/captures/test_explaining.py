@@ -183,7 +183,7 @@ def test_small_connections_that_are_summed_up_count_in_the_row_of_the_capture() 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "fifo.pcap"
-    os.mkfifo(pipe)  # nobody writes: whoever opens it waits for ever
+    os.mkfifo(pipe)  # no process writes: opening it blocks for ever
     [capture] = copies(tmp_path / "captures", 1)
     with closing(explained([pipe, capture], set(), workers=1)) as going:
         outcomes = {outcome.path: outcome for outcome in going}

@@ -44,7 +44,7 @@ FILTERS = st.recursive(
 
 @pytest.fixture(scope="module")
 def handshakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture with a SYN and a SYN-ACK of each of many connections, and a datagram each way beside each."""
+    """A capture with a SYN and a SYN-ACK of each of many connections, and a datagram in each direction beside each."""
     path = tmp_path_factory.mktemp("filters") / "handshakes.pcap"
     frames = []
     for number, (client, server, port) in enumerate(itertools.product(CLIENTS, SERVERS, (443, 5201, 22, 5300))):

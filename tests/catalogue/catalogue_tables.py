@@ -1,6 +1,6 @@
 """The tables of docs/writing-tests.md and docs/batches.md, made from the schemas themselves.
 
-Run as a program it writes them anew: .venv/bin/python tests/catalogue/catalogue_tables.py
+Run as a program it writes them again: .venv/bin/python tests/catalogue/catalogue_tables.py
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from whydrop.measure.tests import check
 @pytest.mark.parametrize("name", ["writing-tests.md", "batches.md"])
 def test_the_tables_are_those_of_the_schemas(name: str) -> None:
     text = (DOCS / name).read_text()
-    assert filled(text) == text, "write them anew: .venv/bin/python tests/catalogue/catalogue_tables.py"
+    assert filled(text) == text, "write them again: .venv/bin/python tests/catalogue/catalogue_tables.py"
 
 
 def test_every_part_of_the_schemas_is_in_a_document() -> None:

@@ -1,4 +1,4 @@
-"""Lines of keys in TOML sources: of written ones, and of any that can be made up."""
+"""Lines of keys in TOML sources: of written ones, and of random ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bursts are sent: never more than the caps, and no more than tells something."""
+"""Which bursts are sent: never more than the caps, and no burst without a use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of one connection whose limit is known, as a watch has them: 10 ms apart, in the columns of ``tcp_info``."""
+"""Samples of one connection with a known limit, as a watch has them: 10 ms apart, in the columns of ``tcp_info``."""
 
 from __future__ import annotations
 

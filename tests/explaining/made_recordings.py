@@ -1,4 +1,4 @@
-"""Recordings of made-up paths: fluid flows of TCP through a queue in steps of 5 ms, and probes beside them.
+"""Recordings of synthetic paths: fluid flows of TCP through a queue in steps of 5 ms, and probes beside them.
 
 No packets, but the same physics as of the real thing: windows grow by what is acknowledged and fall at losses, a queue
 fills by what arrives faster than it drains, delays are what stands in it. Each queue is a few lines below.
@@ -29,7 +29,7 @@ MSS, IP_BYTES = 1448, 1500
 
 @dataclass
 class Queue:
-    """One way of the path. ``delay_s`` is what a probe waits, ``own_s`` what each flow's packets wait."""
+    """One direction of the path. ``delay_s`` is what a probe waits, ``own_s`` what each flow's packets wait."""
 
     rate_bps: float
     limit_packets: float = 1000.0
@@ -162,7 +162,7 @@ class FlowQueues(Queue):
 
 @dataclass
 class MadePath:
-    """The path that is measured: base round trips of each host, a queue each way, and everything odd about it."""
+    """The measured path: base round trips of each host, a queue in each direction, and everything odd about it."""
 
     up: Queue
     down: Queue

@@ -290,7 +290,7 @@ def test_an_empty_store_has_nothing_to_explain(tmp_path: Path, run_here: Run) ->
 
 
 def losing(at_s: list[float]) -> pl.DataFrame:
-    """Sixty seconds, with a segment sent again at each of these."""
+    """Sixty seconds, with a segment retransmitted at each of these."""
     seconds = np.arange(6000) * EVERY_NS / 1e9
     return samples(6000, retransmitted_packets=np.sum([seconds >= one for one in at_s], axis=0), srtt_ns=BASE_NS)
 

@@ -1,4 +1,4 @@
-"""Flows that an end held back: a responder's own limit, a send buffer; nothing on the path is accused of it."""
+"""Flows that an end limited: a responder's own limit, a send buffer; no cause on the path is named for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATH = {"aqm", "deep-queue", "shaper", "shallow-queue", "policer", "sender", "un
 
 
 def told(recording: Recording, direction: str, **facts: str) -> Recording:
-    """The recording whose flows of one direction the responder told these facts of."""
+    """The recording, with these facts of the responder on its flows of one direction."""
     flows = recording.table("flows").with_columns(
         facts=pl.when(pl.col("direction") == direction).then(pl.lit(json.dumps(facts))).otherwise("facts")
     )

@@ -51,7 +51,7 @@ def test_drops_of_a_connection_are_laid_to_its_sender_with_what_was_sent_again(t
     assert (found["lost"], found["at"], found["flows"]) == (10, {"kind": "sender", "direction": "up"}, [FLOW["name"]])
     assert codes(found) == ["dropped-here", "sent-again-after-drops-here", "local-stall", "watched-too-late"]
     assert found["facts"][1]["values"] == {"laid": 4, "count": 7}
-    # What was not sent again the queue refused, and TCP kept.
+    # The queue refused the packets that were not retransmitted, and TCP kept them.
     assert found["facts"][2]["values"] == {"packets": 6}
     assert any("tc -s qdisc" in line for line in found["advice"])
 

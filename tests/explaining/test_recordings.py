@@ -31,7 +31,7 @@ Verdicts = list[dict[str, Any]]
 
 
 def fast() -> Queue:
-    """A way that never has a queue."""
+    """A direction that never has a queue."""
     return Queue(1e9, 10_000)
 
 
@@ -219,7 +219,7 @@ def test_congestion_marks_are_an_aqm_s(tmp_path: Path) -> None:
     ("name", "cause"),
     [
         ("test-http-1up", "unknown"),
-        # BBR through CoDel, by its title: its probes alone do not tell that from a long queue.
+        # BBR through CoDel, by its title: its probes alone do not distinguish that from a long queue.
         ("test-rrul", "unknown"),
         ("test-rrul_be-socket_stats", "none"),
         ("test-rtt-fair", "unfairness"),

@@ -1,4 +1,4 @@
-"""A step down of the rate without flow control is said where the driver tells of it, and nowhere else."""
+"""A step down of the rate without flow control is reported where the driver reports it, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A network in a box for tests: hosts, routers, rates, queues and delays out of Linux's own parts.
 
-``docs/lab.md`` tells how to write a test with it. A test asks for the fixture ``lab``; what its network needs of the
+``docs/lab.md`` says how to write a test with it. A test asks for the fixture ``lab``; what its network needs of the
 kernel (``netem``, ``fq_codel``, ...) stands in the marker ``needs_kernel``, and where this kernel lacks it the test
 runs in a virtual machine instead.
 """

@@ -81,7 +81,7 @@ def compile_python(nodes: Path) -> None:
     environment |= {"PYTHONPYCACHEPREFIX": str(COMPILED), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     collect = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", f"@{nodes}"]
     for words in (["-c", _IMPORT_ALL], collect):
-        # What cannot be imported is not compiled; whoever needs it will say so.
+        # What cannot be imported is not compiled; the test that needs it will report it.
         subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, check=False)
 
 
@@ -113,8 +113,8 @@ class Batch:
         """True if the machine was started and has ended."""
         return self._reports is not None
 
-    def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-        """Boot the machines and run the tests in them; ``tell`` gets each report as soon as it is there."""
+    def run(self, pass_on: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Boot the machines and run the tests in them; ``pass_on`` gets each report as soon as it is there."""
         self._reports = {}
         self._folder.mkdir(parents=True, exist_ok=True)
         with _only_one(self._folder.with_suffix(".lock")):
@@ -124,7 +124,7 @@ class Batch:
             try:
                 for machine in machines:
                     machine.start(most_processor_s)
-                self._watch(machines, tell)
+                self._watch(machines, pass_on)
             finally:
                 for machine in machines:
                     machine.kill()
@@ -142,7 +142,7 @@ class Batch:
             compile_python(own / "nodes")
         return Machine(self._folder, name, self._script(name), virtual_time=self.virtual_time)
 
-    def _watch(self, machines: list[Machine], tell: Callable[[dict[str, Any]], None]) -> None:
+    def _watch(self, machines: list[Machine], pass_on: Callable[[dict[str, Any]], None]) -> None:
         """Until all have ended."""
         running = {machine.name: machine for machine in machines}
         seen = dict.fromkeys(running, 0)
@@ -153,7 +153,7 @@ class Batch:
                 reports = _read(self._folder / name / REPORTS)
                 for report in reports[seen[name] :]:
                     self._enter(report)
-                    tell(report)
+                    pass_on(report)
                 seen[name] = len(reports)
             for name, how in ended.items():
                 self._consoles[name] = how.console

@@ -65,7 +65,7 @@ def far_path(
 
     Args:
         lab: of the test.
-        delay_s: one way, in each direction.
+        delay_s: one-way delay, in each direction.
         line: rate at which packets come to the step.
         rate, queue: of the step, as ``tc`` writes them.
         loss: share of the packets in each direction.

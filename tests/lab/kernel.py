@@ -29,7 +29,7 @@ PROBES = {
 # Features that need more than one command.
 ON_INGRESS = {"police": "matchall action police rate 1mbit burst 10k conform-exceed drop"}
 
-# The family of generic netlink that tells of drops; a module of it is loaded when it is asked for.
+# The family of generic netlink that reports drops; its module is loaded on request.
 FAMILIES = {"drop_monitor": "NET_DM"}
 
 CONGESTION_CONTROLS = frozenset({"bbr"})

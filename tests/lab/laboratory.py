@@ -47,7 +47,7 @@ class Lab:
         Args:
             rate: of the bottleneck, on the Ethernet layer, as ``tc`` writes it: ``10mbit``.
             queue: before it, as ``tc`` writes it: ``pfifo limit 1000``, ``fq_codel``, ``cake``.
-            delay: one way, in each direction: ``25ms``; or a list, one for each server. Needs ``netem``.
+            delay: one-way delay, in each direction: ``25ms``; or a list, one for each server. Needs ``netem``.
             loss: of packets at random in each direction: ``0.1%``. Needs ``netem``.
             police: what comes from the clients: ``rate 10mbit burst 50k`` (50 * 1024 IP bytes). Needs ``police``.
             rate_down: towards the clients, where it differs.

@@ -109,7 +109,7 @@ class Ended:
 
 
 def _share_by_niceness(leader: int) -> None:
-    """Let the niceness of a session's leader tell how much of the processors all of it may have beside others.
+    """Let the niceness of a session's leader set the share of the processors that the whole session gets.
 
     By itself a session has as much as any other, however nice its processes are (sched(7), the autogroup feature).
     """

@@ -161,7 +161,7 @@ class Box:
         return [] if down else self.nothing(frame, link, now_s)
 
     def black_hole(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
-        """Drop what is too large, and tell nobody."""
+        """Drop packets that are too large, without an ICMP error."""
         return [] if frame.size > self.settings["mtu"] else self.nothing(frame, link, now_s)
 
     def forget(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:

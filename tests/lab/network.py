@@ -289,7 +289,7 @@ class Host:
         self.run(["sysctl", "-q", "-w", f"{name}={value}"])
 
     def neighbours(self) -> str:
-        """Lines for ``ip -batch`` that tell who is at the other ends of the links.
+        """Lines for ``ip -batch`` that name the hosts at the other ends of the links.
 
         Else the first packets over a long hop would wait for ARP and neighbour discovery to go there and back.
         """
@@ -414,7 +414,7 @@ class Network:
             host, first = waiting.popleft()
             for link in (link for link in self._links if host in link.hosts):
                 far = link.ends[1] if link.ends[0].host is host else link.ends[0]
-                # The next hop is known from the first link on, whose far end it is.
+                # The next hop is the far end of the first link.
                 via = first or far
                 for prefix, address in zip(link.prefixes, (via.address, via.address6), strict=True):
                     if prefix not in own:
@@ -487,7 +487,7 @@ def existing() -> list[str]:
 
 
 def sweep() -> list[str]:
-    """Remove the namespaces whose owner is gone: what crashed runs left behind. Returns their names."""
+    """Remove the namespaces that crashed runs left behind; their owners are gone. Returns their names."""
     stale = []
     for namespace in existing():
         owner = "-".join(namespace.removeprefix(PREFIX + "-").split("-")[:2])

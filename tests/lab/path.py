@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from lab.network import Host, Interface, Network
 from lab.units import bits_per_second, seconds
 
-# Queueing disciplines that are told the rate themselves.
+# Queueing disciplines that take the rate themselves.
 SHAPES_BY_ITSELF = ("cake",)
 
 # Netem holds each packet for its delay; its limit must never drop what the bottleneck let pass.

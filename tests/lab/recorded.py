@@ -1,4 +1,4 @@
-"""Scenes that are recorded and captured at once: one flow up to a responder, through a path whose fault is known.
+"""Scenes that are recorded and captured at once: one flow up to a responder, through a path with a known fault.
 
 The recording is by ``whydrop run``; where another program is what holds the flow up, by ``whydrop watch`` beside it.
 """
@@ -23,7 +23,7 @@ WHYDROP = [sys.executable, "-m", "whydrop"]
 IDLE_S = 1.5
 LOAD_S = 8
 
-# Reads so many bytes each second, of whoever connects.
+# Reads so many bytes each second, from any client.
 SLOW_READER = """
 import socket, sys, time
 listening = socket.create_server(("", 5001))

@@ -1,7 +1,7 @@
 """Every rate and burst of a grid, applied to what goes to a host and measured; run inside a host of the lab.
 
 ``python sweeping.py HOST DRAIN_BIT_PER_S LENGTH_S FOLDER`` prints a list of [rate as a share of the drain rate, burst
-in bytes, goodput in bit/s, share of segments sent again]; the first one is unpaced, and has null for rate and burst.
+in bytes, goodput in bit/s, share of segments retransmitted]; the first one is unpaced, and has null for rate and burst.
 """
 
 from __future__ import annotations

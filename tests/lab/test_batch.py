@@ -41,7 +41,7 @@ class Ends:
 def batch(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *reports: str, nodes: Sequence[str] = (NODE,), cpus: int = 1
 ) -> Batch:
-    """A batch whose machines leave ``reports``, each its own."""
+    """A batch of machines that leave ``reports``, each its own."""
     monkeypatch.setattr(Ends, "reports", {f"machine-{n}": text for n, text in enumerate(reports, 1)})
     monkeypatch.setattr("lab.batch.Machine", Ends)
     monkeypatch.setattr("lab.batch.compile_python", lambda nodes: None)
@@ -73,7 +73,7 @@ def test_a_test_is_taken_by_one_machine(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv(INSIDE, str(tmp_path))
     (tmp_path / CLAIMS).mkdir()
     taken = [may_take(node) for node in (NODE, NODE, "another")]
-    # The environment tells tests apart that run in the machine.
+    # The environment shows which tests run in the machine.
     monkeypatch.delenv(INSIDE)
     assert taken == [True, False, True]
 

@@ -185,7 +185,7 @@ TWINS = {
 }
 
 
-# A scene is played again, alone, where it did not come out: other work on the machine may have held up a box of ours,
+# A scene is played again, alone, where it did not come out: other work on the machine may have delayed a box of ours,
 # a host or a capture for longer than what the scene is about. What whydrop gets wrong stays wrong.
 PLAYED_AT_MOST = 3
 

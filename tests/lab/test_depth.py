@@ -1,4 +1,4 @@
-"""``whydrop depth``: what bursts tell of queues and policers whose truth is known.
+"""``whydrop depth``: what bursts show of queues and policers with known truth.
 
 A line, the sender's own, leads to a bottleneck of a lower rate; what stands there is what shall be found.
 """
@@ -69,7 +69,7 @@ def mbit(rate: float) -> str:
     return f"{rate * 1e3:.0f}kbit"
 
 
-# Packets of 1000 bytes in a Poisson process of this rate, bit/s, to a port where nobody minds them.
+# Packets of 1000 bytes in a Poisson process of this rate, bit/s, to a port where no program reads them.
 OTHERS = """
 import random, socket, sys, time
 address, rate_bps = sys.argv[1], float(sys.argv[2])
@@ -99,7 +99,7 @@ def line_of(path: NetworkPath, rate_mbit: float) -> None:
 
 def depth_of(path: NetworkPath, folder: Path, *options: str) -> dict[str, Any]:
     """The document of a measurement, with the bytes that the client's interface sent meanwhile."""
-    # Metadata of the far host take long to gather in the machine, and tell nothing here.
+    # Metadata of the far host take long to gather in the machine, and have no use here.
     responder = path.server.popen([*WHYDROP, "responder", "--open", "--no-metadata"])
     path.server.wait_listening(17370)
     before = sent_bytes(path)
@@ -335,7 +335,7 @@ def test_a_queue_that_marks_is_seen_to_mark(lab: Lab) -> None:
     assert found["kind"] == "managed-queue", found
 
 
-# Servers of other people, and how near to the truth what they tell comes: of a limit, and of a rate.
+# Servers of other programs, and how near to the truth their limit and their rate come.
 SERVERS = {"irtt": ["irtt", "server", "-i", "0"], "iperf3": ["iperf3", "-s"], "nuttcp": ["nuttcp", "-S", "--nofork"]}
 
 
@@ -366,7 +366,7 @@ def holds(quantity: dict[str, float] | None, truth: float, share: float) -> bool
         *(
             pytest.param(program, queue, marks=[pytest.mark.exhaustive, pytest.mark.needs_program(program)])
             for program, queue in (
-                # A busy host stamps a program's packets too early or too late to tell a limit: alone on a machine.
+                # A busy host stamps a program's packets too early or too late to show a limit: alone on a machine.
                 ("irtt", "pfifo limit 45"),
                 ("irtt", "bfifo limit 70000"),
                 ("iperf3", "pfifo limit 100"),
@@ -376,13 +376,13 @@ def holds(quantity: dict[str, float] | None, truth: float, share: float) -> bool
         ),
     ],
 )
-def test_servers_of_other_programs_tell_a_queue_with_wider_intervals(lab: Lab, program: str, queue: str) -> None:
+def test_servers_of_other_programs_show_a_queue_with_wider_intervals(lab: Lab, program: str, queue: str) -> None:
     case = Case(queue, 4.0, 10.0)
     counted = "packets" if case.in_packets else "bytes"
     for _ in range(3):
         with path_with(lab, case) as path:
             found = told_by(program, path.client, path.server, lab.folder)
-        # Where it is not known what is counted, IP bytes are told.
+        # If the byte basis is unknown, the rate is in IP bytes.
         truth = 4e6 * (1.0 if found["byte_basis"] else LARGE_BYTES / (LARGE_BYTES + 14))
         right = found["limited_by"] == counted and holds(found[f"limit_{counted}"], case.limit, 0.3)
         if right and holds(found["rate_bit_s"], truth, 0.03):

@@ -1,4 +1,4 @@
-"""The loop closed: a path is measured, explained, mended where this host can mend it, and the mend is proved."""
+"""The closed loop: a path is measured, explained, fixed where this host can fix it, and the fix is proved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def options(lab: Lab, server: str, *more: str) -> list[str]:
     return ["fix", server, "--apply", "--json", "--report", page, "--output", runs, *more]
 
 
-# On a busy machine the hop of our own is late, delays tell nothing, and runs vary by more than a fix brings: then no
+# On a busy machine the hop of our own is late, delays show nothing, and runs vary by more than a fix brings: then no
 # cause is named or nothing is kept, and it is played again.
 TRIES = 3
 
@@ -94,7 +94,7 @@ def test_a_policer_is_mended_by_pacing(lab: Lab) -> None:
 def test_random_loss_is_left_alone_with_the_reason(lab: Lab) -> None:
     with far_path(lab, delay_s=0.01, loss=0.01) as path:
         found = said(lab, path.whydrop(*options(lab, path.server.address, "--duration", "20s")))
-        # Where too few losses came to tell chance from a policer, no name is said.
+        # With too few losses to distinguish chance from a policer, no cause is named.
         assert found["verdict"]["cause"] in ("random-loss", "unknown")
         assert found["fix"] is None
         assert "no pacing" in found["why_not"] or "well enough" in found["why_not"]

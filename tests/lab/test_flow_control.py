@@ -1,4 +1,4 @@
-"""Flow control as ethtool tells of it, of a device that the kernel simulates."""
+"""Flow control as ethtool reports it, of a device that the kernel simulates."""
 
 from __future__ import annotations
 

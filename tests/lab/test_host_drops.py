@@ -35,9 +35,9 @@ for _ in range(int(count)):
 # Bound, and never read.
 HOLD = """
 import socket, sys, time
-held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-held.bind(("0.0.0.0", int(sys.argv[1])))
+kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+kept.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+kept.bind(("0.0.0.0", int(sys.argv[1])))
 print("ready", flush=True)
 time.sleep(1e6)
 """
@@ -134,12 +134,12 @@ class Watched:
         return dict(zip(sums["reason"].to_list(), sums["packets"].to_list(), strict=True))
 
     def is_exact(self, port: int, reason: str, count: float) -> bool:
-        """True if so many packets to a port were dropped, all for this reason, less what nobody could count."""
+        """True if so many packets to a port were dropped, all for this reason, less those that were not counted."""
         found = self.dropped(port)
         return set(found) == {reason} and count - self.lost <= found[reason] <= count
 
     def named(self) -> dict[str, int]:
-        """The drops of the host by reason, as `whydrop explain` tells them."""
+        """The drops of the host by reason, as `whydrop explain` reports them."""
         (path,) = self.folder.glob("*.recording")
         found = [one for one in explain(path).document()["verdicts"] if one["cause"] == "host-drop"]
         assert all(one["evidence"] and one["sentence"].startswith("This host dropped") for one in found)
@@ -202,7 +202,7 @@ def test_what_a_receiver_drops_is_named_and_counted(lab: Lab) -> None:
     assert 0.9 * COUNT < refused < COUNT + found.lost
     assert found.is_exact(7001, "SOCKET_RCVBUFF", refused)
     assert found.is_exact(7002, "NETFILTER_DROP", COUNT)
-    # To a port that nobody listens on: of datagrams for a socket the checksum is looked at when they are read.
+    # To a port without a listener: the checksum of datagrams for a socket is checked when they are read.
     assert found.is_exact(7003, "UDP_CSUM", 40)
     assert found.is_exact(7005, "TCP_CSUM", 40)
     assert found.is_exact(7007, "IP_CSUM", 40)
@@ -232,7 +232,7 @@ def test_what_a_router_drops_is_named_and_counted(lab: Lab) -> None:
         with watched(router, lab.folder / "router") as found:
             sender.run(python(SEND, receiver.address, 7001, 50, 1, "0.0.0.0"))
             sender.run(python(SEND, receiver.address, 7002, 50, 64, "203.0.113.5"))
-    # The kernel's word for a packet whose time to live has ended; the counter is of the same name.
+    # The kernel's word for a packet with an expired time to live; the counter has the same name.
     assert found.is_exact(7001, "IP_INHDR", 50)
     assert found.counted("InHdrErrors") == 50
     assert found.is_exact(7002, "IP_RPFILTER", 50)
@@ -256,7 +256,7 @@ def test_a_full_queue_of_the_sender_is_named_and_counted(lab: Lab) -> None:
 
 
 def laid(found: Watched) -> tuple[int, int]:
-    """Segments sent again: after a drop on the host that was watched, and the others."""
+    """Segments retransmitted: after a drop on the host that was watched, and the others."""
     rows = found.table("retransmissions")
     if not rows.height:
         return 0, 0
@@ -284,7 +284,7 @@ def test_what_the_sender_s_own_queue_drops_is_laid_to_it_and_what_the_network_dr
     none, others = laid(elsewhere)
     again = elsewhere.counted("RetransSegs")
     assert none == 0
-    # The kernel's own tracepoint tells of nearly all that it counts.
+    # The kernel's own tracepoint reports nearly all that it counts.
     assert 0 < 0.9 * again - elsewhere.lost <= others <= again
     assert any(reason.startswith("QDISC") for reason in here.named())
     assert elsewhere.named() == {}
@@ -338,7 +338,7 @@ def test_the_drop_monitor_names_them_too(lab: Lab) -> None:
     assert found.is_exact(7001, "SOCKET_RCVBUFF", found.counted("RcvbufErrors"))
     (reason,) = (one for one in found.dropped(7002) if one.startswith("QDISC_"))
     assert 0 < dropped - found.lost <= found.dropped(7002)[reason] <= dropped
-    # In which namespace they were nobody says.
+    # The kernel does not report their namespace.
     assert found.table("drops")["here"].null_count() == found.table("drops").height
 
 

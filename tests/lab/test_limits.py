@@ -1,7 +1,7 @@
-"""The limit of a connection, told from what its sender's kernel says of it, beside a capture of the same.
+"""The limit of a connection, named from its sender's kernel statistics, beside a capture of the same.
 
 One connection of each kind goes through a path of drawn rate, delay and queue, watched every 10 ms and captured at its
-sender. The recordings are made in the lab and stay in ``build/lab``; what they tell is found out by other tests.
+sender. The recordings are made in the lab and stay in ``build/lab``; other tests evaluate them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _delays(path: NetworkPath) -> Iterator[Interface]:
     yield from hop.interfaces.values()
 
 
-# What the recordings tell, out here.
+# What the recordings show, out here.
 
 NAMED = {"standing-queue": "path-rate", **{kind: kind for kind in KINDS[2:]}}
 """The limit that holds each kind for most of the time; through a shallow queue the window and the path take turns."""
@@ -250,7 +250,7 @@ def test_a_watch_agrees_with_the_capture_of_the_same(left_by: LeftBy) -> None:
         apart_s = MSS_BYTES * 8 / (flow.share * flow.payload_bps)
         smoothed_s = samples["srtt_ns"].median() / 1e9
         assert smoothed_s == pytest.approx(captured["rtt_median_s"], rel=0.1, abs=apart_s)
-        # At a packet's leaving as much was under way as the kernel says, but for the packets of one poll.
+        # As much was in flight when a packet left as the kernel says, within the packets of one poll.
         segments = seen.table("segments").filter(pl.col("flow") == order)
         flight = segments.sort("time_ns").select("time_ns", "in_flight_bytes")
         compared = samples.filter(pl.col("congestion_state") == "open").sort("time_ns")

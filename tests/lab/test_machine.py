@@ -38,7 +38,7 @@ def test_each_server_may_be_at_another_distance(lab: Lab) -> None:
 def test_loss_at_random_takes_its_share(lab: Lab) -> None:
     with lab.path(delay="1ms", loss="10%") as path:
         trips = ping(path.client, path.server.address, 400, 0.01)
-    # Lost on the way there or back: 19 %; four standard deviations of 400 draws are 8 %.
+    # Lost in one direction or the other: 19 %; four standard deviations of 400 draws are 8 %.
     assert 0.11 < 1 - len(trips.rtt_s) / trips.sent < 0.27
 
 

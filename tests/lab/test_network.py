@@ -27,7 +27,7 @@ from lab.network import Network, existing, sweep
 from lab.path import bottleneck_commands
 from patience import wait_until
 
-# This kernel could do it too. But rates and delays are what they should be only where nobody else needs the processor.
+# This kernel could do it too. But rates and delays are exact only where no other program needs the processor.
 in_virtual_time = pytest.mark.needs_kernel("htb", virtual_time=True)
 
 

@@ -1,6 +1,6 @@
-"""Queue management of Linux's own qdiscs, told by its law from captures before and after it.
+"""Queue management of Linux's own qdiscs, named by its law from captures before and after it.
 
-The captures are recorded in the lab and stay in ``build/lab``; what they tell is found out by other tests, out here.
+The captures are recorded in the lab and stay in ``build/lab``; other tests evaluate them, out here.
 """
 
 from __future__ import annotations

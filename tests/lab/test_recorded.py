@@ -31,7 +31,7 @@ def headline(document: dict[str, Any]) -> str:
 
 
 def headlines(folder: Path) -> dict[str, str]:
-    """The cause that leads by each way."""
+    """The leading cause by each source."""
     import whydrop
 
     (recording,), capture = folder.glob("*.recording"), folder / "sender.pcap"
@@ -45,7 +45,7 @@ def headlines(folder: Path) -> dict[str, str]:
 def complaints(scene: Scene, found: dict[str, str]) -> list[str]:
     """The statements that are false, and those that a recording made worse."""
     right = {*scene.right, "unknown"}
-    wrong = [f"{way}: {cause}" for way, cause in found.items() if cause not in right]
+    wrong = [f"{source}: {cause}" for source, cause in found.items() if cause not in right]
     if found["capture"] in scene.right and found["both"] not in scene.right:
         wrong.append("worse with the recording than without")
     return wrong

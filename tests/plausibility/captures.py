@@ -124,7 +124,7 @@ def _goodput(transfer: Entry, where: str) -> Iterator[str]:
     lasted_s, goodput_bps = transfer["end"] - transfer["start"], transfer["goodput_bps"]
     if goodput_bps is None:
         return
-    # Instants are rounded in the document: of a transfer of microseconds they do not tell its rate.
+    # Instants are rounded in the document: they do not give the rate of a transfer of microseconds.
     if goodput_bps * max(lasted_s - INSTANT_S, 0) > transfer["payload_bytes"] * 8 * 1.0001:
         yield f"{where}: {goodput_bps:g} bit/s, with {transfer['payload_bytes']} bytes in {lasted_s:g} s"
 

@@ -24,11 +24,11 @@ def _pair(pair: Entry, where: str, captures: list[Entry]) -> Iterator[str]:
     if pair["overlap_s"] > lasted_s * 1.001 + INSTANT_S:
         yield f"{where}: both ran for {pair['overlap_s']:g} s, and one lasted {lasted_s:g} s"
     yield from ordered(pair, where, "clock_offset_low_s", "clock_offset_s", "clock_offset_high_s", slack=1e-9)
-    for way in ("1_to_2", "2_to_1"):
-        runs = sum(length * count for length, count in pair[f"loss_runs_{way}"])
-        if runs > pair[f"lost_{way}"]:
-            yield f"{where}: {runs} lost in runs, and {pair[f'lost_{way}']} in all ({way})"
-        yield from _transit(pair[f"transit_{way}_s"], f"{where} {way}")
+    for direction in ("1_to_2", "2_to_1"):
+        runs = sum(length * count for length, count in pair[f"loss_runs_{direction}"])
+        if runs > pair[f"lost_{direction}"]:
+            yield f"{where}: {runs} lost in runs, and {pair[f'lost_{direction}']} in all ({direction})"
+        yield from _transit(pair[f"transit_{direction}_s"], f"{where} {direction}")
     for flow in pair["flows"]:
         of = f"{where} {flow['flow']}"
         yield from parts(flow, of, ("matched", "packets_1"), ("matched", "packets_2"), ("reordered", "matched"))

@@ -1,7 +1,7 @@
 """Each document that a test makes is checked for what cannot be, whatever the test is about.
 
-Taken are those made in this process, and those that the program of the fixture ``run`` prints. A test whose documents
-are made up by hand says ``@pytest.mark.made_up``.
+Taken are those made in this process, and those that the program of the fixture ``run`` prints. A test with documents
+written by hand says ``@pytest.mark.made_up``.
 """
 
 from __future__ import annotations

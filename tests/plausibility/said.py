@@ -101,7 +101,7 @@ def _bounds(verdict: Entry, document: Entry, where: str) -> Iterator[str]:
 
 
 def _acknowledged(verdict: Entry, document: Entry, where: str) -> Iterator[str]:
-    """Acknowledgments that nobody saw: each flow without any has no account of its time, and no round trips."""
+    """Acknowledgments that were not captured: each flow without any has no account of its time, and no round trips."""
     flows = [flow for flow in document["flows"] if flow["flow"] in verdict["flows"]]
     unseen = all(flow["limits"] is None and flow["rtt_min_s"] is None for flow in flows)
     if flows and unseen and "that the receiver acknowledged" in " ".join(_words(verdict)):

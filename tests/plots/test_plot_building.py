@@ -1,4 +1,4 @@
-"""Contents of pictures built from made-up recordings whose numbers are known."""
+"""Contents of pictures built from synthetic recordings with known numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels: only what tells things apart."""
+"""Labels: only what distinguishes things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plots of TCP's statistics: of a web100 log, of what Linux tells, and of a recording that lacks some of it."""
+"""The plots of TCP's statistics: of a web100 log, of Linux's statistics, and of a recording that lacks some of it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 def linux(folder: Path, **columns: Any) -> Recording:
-    """A minute of one connection, as Linux tells it: a quarter of the time is the window's, one the application's."""
+    """A minute of one connection, as Linux reports it: a quarter of the time is the window's, one the application's."""
     steps = range(600)
     rows = {
         "flow": 0,

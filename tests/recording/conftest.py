@@ -26,7 +26,7 @@ def flent_files() -> list[Path]:
 @pytest.fixture(params=flent_files() or [None], ids=lambda path: path.name if path else "missing")
 def flent_file(request: pytest.FixtureRequest) -> Path:
     if request.param is None:
-        pytest.skip(f"the files of Flent's tests are not in {SHARED}: only made-up files are read")
+        pytest.skip(f"the files of Flent's tests are not in {SHARED}: only synthetic files are read")
     return request.param
 
 

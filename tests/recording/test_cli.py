@@ -37,7 +37,7 @@ def test_the_answer_comes_first_and_then_the_figures(run: Run, rrul: Path) -> No
     lines = done.stdout.splitlines()
     assert lines[0].startswith("rrul to server.example; 2023-11-14 22:13:20.000 UTC; 10.0 s of load; 4 TCP flows")
     assert "complete." in " ".join(lines[:2])
-    assert "made up" in done.stdout
+    assert "synthetic" in done.stdout
     row = next(line for line in lines if line.strip().startswith("TCP upload EF")).split()
     assert row[3:] == ["2.00", "2.00", "2.00", "2.00", "2.00", "2.00", "50", "Mbit/s"]
     induced = next(line for line in lines if "Ping (ms) ICMP" in line and "+" in line)
@@ -113,10 +113,10 @@ def test_all_shows_further_quantities_and_counters(run: Run, rrul: Path) -> None
 @pytest.mark.slow
 def test_names_of_series_are_never_broken(run: Run, tmp_path: Path) -> None:
     tables = recordings.tables()
-    tables["flows"] = tables["flows"].with_columns(name=pl.col("name") + " " + "by way of everywhere" * 3)
+    tables["flows"] = tables["flows"].with_columns(name=pl.col("name") + " " + "through everything" * 3)
     recordings.write(tmp_path / "a", tables)
     for series in ("TCP upload BE", "Ping (ms) UDP BE"):
-        assert f"{series} {'by way of everywhere' * 3}::" in run("show", tmp_path / "a", "--all").stdout
+        assert f"{series} {'through everything' * 3}::" in run("show", tmp_path / "a", "--all").stdout
 
 
 def test_metadata_are_shown_whole_or_by_key(run: Run, rrul: Path) -> None:

@@ -41,7 +41,7 @@ def file(version: int = 4, **changes: Any) -> dict[str, Any]:
         },
         "metadata": {
             "NAME": "tcp_upload",
-            "TITLE": "made up",
+            "TITLE": "synthetic",
             "T0": "2017-07-14T02:40:00.250000Z",
             "TIME": "2017-07-14T02:39:58.000000Z",
             "STEP_SIZE": 0.2,
@@ -124,7 +124,7 @@ def test_flents_csv_of_an_exported_file_is_that_of_the_original(flent_file: Path
 
 @pytest.mark.needs_flent
 def test_our_summary_of_a_file_is_flents(flent_file: Path, flent: Flent) -> None:
-    """All but the units, which Flent has from its tests where the file does not tell them."""
+    """All but the units, which Flent has from its tests where the file lacks them."""
 
     def figures(text: str) -> dict[str, list[str]]:
         lines = (line.rpartition(" : ") for line in text.splitlines() if " : " in line and "Title" not in line)
@@ -150,7 +150,7 @@ def test_version_4_is_read_with_its_values_and_metadata(tmp_path: Path) -> None:
     assert found.samples("TCP upload::tcp_cwnd")["value"].to_list() == [10.0]
     assert found.samples("Ping (ms) UDP BE")["value"].to_list() == [100.0, 50.0]
     metadata = found.metadata
-    assert (metadata["title"], metadata["started_ns"]) == ("made up", 1_500_000_000_250_000_000)
+    assert (metadata["title"], metadata["started_ns"]) == ("synthetic", 1_500_000_000_250_000_000)
     assert (metadata["test"]["length_s"], metadata["test"]["delay_s"], found.step_s) == (1.0, 5.0, 0.2)
     assert metadata["hosts"]["local"]["host_name"] == "client.example"
     assert Summary(found).mean(found.series("TCP upload")[0]) == 1.9

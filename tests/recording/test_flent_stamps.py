@@ -1,4 +1,4 @@
-"""Files of Flent whose raw time stamps contradict their grid."""
+"""Files of Flent with raw time stamps that contradict their grid."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 def changed(tmp_path: Path, table: str, *columns: pl.Expr, **metadata: Any) -> Recording:
-    """The made-up recording with columns of one table changed."""
+    """The synthetic recording with columns of one table changed."""
     tables = recordings.tables()
     tables[table] = tables[table].with_columns(*columns)
     return Recording(tmp_path / "a.recording", recordings.metadata(**metadata), tables)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording whose flows and title are called as markup is."""
+    """A recording with markup in its title and in names of flows."""
     tables = recordings.tables()
     tables["flows"] = tables["flows"].with_columns(name=pl.col("name") + " [red]x[/blue] :smile:")
     folder = tmp_path_factory.mktemp("marked") / "a.recording"

@@ -41,7 +41,7 @@ def command(words: list[str] | str, **settings: Any) -> PlannedFlow:
 
 
 class Clock:
-    """The module ``time``, whose monotonic clock can be set forward: a flow's time is over when a test says so."""
+    """The module ``time`` with a monotonic clock that can be set forward: a flow's time is over when a test says so."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0

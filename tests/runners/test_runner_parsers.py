@@ -153,7 +153,7 @@ def test_what_an_iperf3_server_counted_of_datagrams_is_told_with_the_time_of_sen
     assert [packets for _, _, packets in counted[:3]] == [586 - 255, 681 - 350, 679 - 349]
     assert counted[0][:2] == [0.0, 1.0]
     assert parser.facts["sending_s"] == pytest.approx(3.826131)
-    # A server that runs with -J tells the same as JSON.
+    # A server that runs with -J gives the same as JSON.
     sums = [{"sum": {"start": 0, "end": 1.0, "packets": 586, "lost_packets": 255}}]
     in_json = read(Iperf3Json(7), json.dumps({"server_output_json": {"intervals": sums}}))
     assert in_json.facts["server_intervals"] == [[0.0, 1.0, 331]]

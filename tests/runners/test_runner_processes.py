@@ -27,7 +27,7 @@ def python(program: str) -> list[str]:
 
 
 def is_gone(pid: int) -> bool:
-    """True if a process has ended; one that nobody has waited for has."""
+    """True if a process has ended; one that is not yet reaped has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

@@ -25,7 +25,7 @@ needs = pytest.mark.needs_program
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """Not of those that the kernel gives to whoever asks for any: another program could get it before we use it."""
+    """A port outside the ephemeral range: another program could get one of those before we use it."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket(socket.AF_INET, kind) as one, contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def test_iperf3_ends_within_the_second(iperf3: int, monkeypatch: pytest.MonkeyPa
     clock.ahead_s = 1000.7
     outcome, _ = ended(runner)
     assert outcome.status == "complete"
-    # Left alone, it would go on: it can be told whole seconds only.
+    # Left alone, it would go on: it takes whole seconds only.
     words = outcome.facts["command"]
     assert words[words.index("-t") + 1] == "1001"
 
@@ -163,7 +163,7 @@ def test_irtt_measures_every_probe_with_its_timer_s_error() -> None:
         )
         outcome, found = run(planned)
     assert (outcome.status, outcome.message) == ("complete", None)
-    # irtt drops a probe that its own timer missed, as on a busy machine; what it sent is told whole.
+    # irtt drops a probe that its own timer missed, as on a busy machine; all that it sent is reported.
     assert found["probes"].height == outcome.facts["packets_sent"]
     assert 1 <= found["probes"].height <= 30
     assert any(key.startswith("timer_error_") for key in outcome.facts)
@@ -173,10 +173,10 @@ def test_irtt_measures_every_probe_with_its_timer_s_error() -> None:
 
 
 @needs("irtt")
-def test_irtt_that_is_stopped_still_tells_what_it_measured() -> None:
+def test_irtt_that_is_stopped_still_reports_its_measurements() -> None:
     port = free_port(socket.SOCK_DGRAM)
     with server("irtt", "server", "-b", f"127.0.0.1:{port}", "-i", "1ms", port=port, protocol="udp"):
-        # It says nothing before its end: nobody sees when it has begun.
+        # It prints nothing before its end, so its start is not visible.
         for seconds in (1, 10, 60):
             planned = flow(kind="probe", runner="irtt", host="127.0.0.1", port=port, interval_s=0.02, duration_s=1000.0)
             runner = runner_for(planned, 7)

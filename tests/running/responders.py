@@ -22,7 +22,7 @@ HANGS_S = 300
 
 
 def free_port() -> int:
-    """Not of those that the kernel gives to whoever asks for any: another program could get it before we use it."""
+    """A port outside the ephemeral range: another program could get one of those before we use it."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):

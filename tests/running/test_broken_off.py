@@ -49,7 +49,7 @@ def _in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Broken(BaseException):
-    """An exception that nobody has thought of."""
+    """An unforeseen exception."""
 
 
 def breaks(*_: object, **__: object) -> NoReturn:

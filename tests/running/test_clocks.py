@@ -107,7 +107,7 @@ def test_every_column_that_holds_the_far_clock_is_moved_and_no_other() -> None:
         (at_ns - 400, None),
         (at_ns, at_ns - 391),
     ]
-    # A delay that was not known is not known now; flow 3 goes to another host, by whose clock nothing was corrected.
+    # A delay that was not known is not known now; flow 3 goes to another host, which has no clock to correct by.
     probes = [{"flow": 0, "sent_ns": at_ns, "up_ns": None}, {"flow": 3, "sent_ns": at_ns, "up_ns": 70_000}]
     assert [row["up_ns"] for row in corrected("probes", probes)] == [None, 70_000 - 99]
 

@@ -161,7 +161,7 @@ def on_a_terminal(*words: str | Path, stdout: int | None = None, **environment: 
     )
     os.close(theirs)
     shown = b""
-    # A terminal that nobody writes to any more is an error to whoever reads it.
+    # Reading a terminal without a writer is an error.
     with contextlib.suppress(OSError):
         while more := os.read(ours, 65536):
             shown += more

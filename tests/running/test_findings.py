@@ -101,8 +101,8 @@ def named(*files: Path) -> dict[str, tuple[str, str | None, bool]]:
 def test_rrul_over_a_fifo_shows_bufferbloat_and_a_capture_names_the_queue_of_the_uploads(lab: Lab) -> None:
     """In real time, without the delay of a path: what a kernel without netem carries, in half a minute.
 
-    The capture is at the sender of the uploads, whose acknowledgments wait in the queue of the downloads. Behind that
-    queue it may not tell what the downloads lost, and names nothing else.
+    The capture is at the sender of the uploads; its acknowledgments wait in the queue of the downloads. Behind that
+    queue it may not name the losses of the downloads, and names nothing else.
     """
     with lab.path(rate="10mbit", queue="pfifo limit 500") as path:
         document = measured(path, lab.folder, "rrul", "short", 15)

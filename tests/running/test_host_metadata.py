@@ -267,7 +267,7 @@ def test_the_statistics_of_each_discipline_are_read_by_the_kernels_layout(
     found = counted(qdisc(kind, own=own))
     assert {name: found[name] for name in expected} == expected
     assert (found["backlog_packets"], found["backlog_bytes"], found["dropped_packets"]) == (1, 2, 3)
-    # A kernel that tells less than we know of, or nonsense, costs only its own statistics.
+    # A kernel that reports fewer fields, or nonsense, costs only its own statistics.
     for cut in range(len(own)):
         assert counted(qdisc(kind, own=own[:cut]))["dropped_packets"] == 3
 

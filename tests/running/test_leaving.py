@@ -26,19 +26,19 @@ ALL_KINDS = """
 title = "Flows of every kind of the engine"
 
 [[flows]]
-name = "TCP ${way}load"
-each = { way = ["up", "down"] }
+name = "TCP ${dir}load"
+each = { dir = ["up", "down"] }
 kind = "tcp"
-direction = "${way}"
+direction = "${dir}"
 rate_bps = "1 Mbit/s"
 start_s = 0
 duration_s = 1
 
 [[flows]]
-name = "UDP ${way}"
-each = { way = ["up", "down"] }
+name = "UDP ${dir}"
+each = { dir = ["up", "down"] }
 kind = "udp"
-direction = "${way}"
+direction = "${dir}"
 rate_bps = "1 Mbit/s"
 start_s = 0
 duration_s = 1

@@ -29,10 +29,10 @@ title = "Some of everything"
 description = "Flows of every kind of the engine, for a short time."
 
 [[flows]]
-name = "TCP ${way}load"
-each = { way = ["up", "down"] }
+name = "TCP ${dir}load"
+each = { dir = ["up", "down"] }
 kind = "tcp"
-direction = "${way}"
+direction = "${dir}"
 rate_bps = "50 Mbit/s"
 start_s = 0
 duration_s = 2
@@ -266,7 +266,7 @@ def test_names_and_addresses_can_be_hidden_before_anything_is_written(run: Run, 
     assert done.returncode == 0, done.stderr
     recording = only_recording(tmp_path)
     written = (recording.path / "recording.json").read_text() + recording.table("flows").write_json()
-    # Addresses of loopback tell nothing of anybody.
+    # Addresses of loopback identify no host.
     addresses = re.findall(
         r"\b\d+\.\d+\.\d+\.\d+\b", subprocess.check_output(["ip", "-4", "-br", "address"], text=True)
     )

@@ -1,4 +1,4 @@
-"""Comparing recordings whose differences are known."""
+"""Comparing recordings with known differences."""
 
 from __future__ import annotations
 

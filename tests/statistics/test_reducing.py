@@ -66,7 +66,7 @@ def test_speech_is_rated_by_one_way_delay_where_the_clocks_are_known(tmp_path: P
     found = speech.of_series(known, "Ping (ms) UDP BE", window(known))
     assert found is not None
     assert (found.direction, found.basis) == ("up", "one-way delay")
-    # 80 ms there and back, of which 10 ms are on the way back; two of 50 probes are lost on the way there.
+    # 80 ms of round trip, 10 ms of them downstream; two of 50 probes are lost upstream.
     assert found.delay_ms == pytest.approx(70, abs=0.5)
     assert found.loss == pytest.approx(2 / 50)
 

@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: ObjectStore
 
     def handle_expect_100(self) -> bool:
-        """Tell the client at once that its body is wanted: it waits for that."""
+        """Ask the client for its body at once: it waits for that."""
         done = super().handle_expect_100()
         self.wfile.flush()
         return done

@@ -298,7 +298,7 @@ FRAMES = st.lists(
 def test_any_order_and_any_number_of_times_gives_the_same_rows(
     tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int, str]], random: Any
 ) -> None:
-    # Values follow from keys, as in files that tell the truth.
+    # Values follow from keys, as in correct files.
     frames = [
         rows(count, first=first).with_columns(
             counter=pl.lit(counter), value=(pl.col("end_ns") // 10**10 % 97).cast(float)
@@ -340,7 +340,7 @@ def test_a_part_of_another_version_lacks_columns_or_has_more(tmp_path: Path) -> 
 
 
 class _Refusing:
-    """A file system of this machine that lets nobody read parts, as one of a network that is down."""
+    """A file system of this machine that refuses to read parts, as one of a network that is down."""
 
     def __init__(self) -> None:
         self.inner = fs.LocalFileSystem()

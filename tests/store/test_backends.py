@@ -105,7 +105,7 @@ def test_a_part_that_is_damaged_inside_is_named(store):
 
 
 def damaged_inside(content: bytes) -> bytes:
-    """A Parquet file whose pages are noise, between sound ends."""
+    """A Parquet file with pages of noise between intact ends."""
     footer = int.from_bytes(content[-8:-4], "little")
     return content[:4] + b"\xff" * (len(content) - footer - 12) + content[-footer - 8 :]
 

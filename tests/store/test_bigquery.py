@@ -1,6 +1,6 @@
-"""Queries for BigQuery, which is not to be had here: that they are its SQL, and that M-Lab's tables are mapped rightly.
+"""Queries for BigQuery, which is not available here: they are its SQL, and M-Lab's tables are mapped correctly.
 
-The mapping is run by DuckDB over a few made-up rows of the shape of M-Lab's tables, translated by sqlglot.
+The mapping is run by DuckDB over a few synthetic rows of the shape of M-Lab's tables, translated by sqlglot.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ V2 = "2021-12-14T02:35:00-to-2021-12-14T02:40:00-switch.jsonl"
 
 
 class MLab:
-    """M-Lab's tables, made up."""
+    """M-Lab's tables, synthetic."""
 
     def __init__(self) -> None:
         self.connection = duckdb.connect()

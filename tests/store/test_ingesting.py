@@ -278,7 +278,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_read(
     assert not report.complete
 
 
-# Says how far it is after each file, and does not go on before it is told to.
+# Reports progress after each file, and does not go on before a line arrives.
 PROGRAM = """
 import sys, time
 from contextlib import contextmanager
@@ -287,11 +287,11 @@ from whydrop.formats.archives import ingesting
 
 @contextmanager
 def by_hand():
-    told = 0
+    shown = 0
     def advance(done, total):
-        nonlocal told
-        if done > told:
-            told = done
+        nonlocal shown
+        if done > shown:
+            shown = done
             print(done, flush=True)
             sys.stdin.readline() or time.sleep(600)
     yield advance
@@ -370,7 +370,7 @@ def test_a_file_whose_process_dies_twice_is_named_and_the_others_are_read(tmp_pa
 @pytest.mark.slow
 def test_every_published_file_reads_and_no_test_is_lost(tmp_path: Path) -> None:
     if not MLAB.is_dir():
-        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only made-up files are read")
+        pytest.skip(f"Measurement Lab's files are not in {MLAB}: only synthetic files are read")
     store = Store.create(tmp_path)
     report = ingest(store, [MLAB])
     assert report.complete, [file.damage for file in report.files if file.damage]

@@ -56,7 +56,7 @@ def ends(found: pl.DataFrame) -> list[int]:
 
 
 def found_by_all(where: str | Path) -> None:
-    """Every way of reading finds each row once, and says nothing of damage."""
+    """Every reader finds each row once, and says nothing of damage."""
     store = Store.open(where)
     assert ends(store.scan("counters").collect()) == ENDS
     assert ends(store.read("counters", lambda every: every, ["2018-02-11"])) == ENDS

@@ -1,4 +1,4 @@
-"""Small fleets whose truth is known, for whoever tests the study."""
+"""Small fleets with known truth, for tests of the study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of the study made up by hand, so that figures and report are tested apart from queries and inference."""
+"""Results of the study written by hand, so that figures and report are tested apart from queries and inference."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The study of discards once more, slowly: dicts, loops and `statistics`, written from what the tables mean alone.
 
 Each function takes rows as dicts and returns rows as dicts, of the columns of `whydrop.studies.discards.results`. What
-engines compute is held against it, so nothing here is shared with them, and nothing is clever.
+engines compute is compared with it, so nothing here is shared with them, and nothing is clever.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _of_days(tables: Tables, parameters: Parameters) -> Rows:
 
 
 def _with_client(rows: Rows) -> Rows:
-    """Where clients are counted, tests of nobody do not count."""
+    """Where clients are counted, tests without a client do not count."""
     return [row for row in rows if row["remote_address"] is not None]
 
 
@@ -245,7 +245,7 @@ def download_speed(tables: Tables, parameters: Parameters) -> Rows:
 
 
 def retransmission_ratio(tables: Tables, parameters: Parameters) -> Rows:
-    """How much of what it sent each site had to send again each day."""
+    """The share of its segments that each site retransmitted each day."""
     published = parameters.definitions == "published"
     rows = []
 
@@ -391,7 +391,7 @@ def _contact(test: Row, samples: Rows, longest_ns: int, polled: dict[str, set[An
         for sample in _ending_between(samples, start_ns, end_ns + longest_ns)
         if sample["span_ns"] and sample["end_ns"] - sample["span_ns"] < end_ns and sample["end_ns"] > start_ns
     ]
-    # Nobody says which of a site's switches a test passed: all that were polled that day, or on those beside it, must
+    # The switch of a site that a test passed is unknown: all that were polled that day, or on those beside it, must
     # be known.
     day = date.fromisoformat(test["day"])
     switches = set().union(*(polled.get((day + timedelta(days)).isoformat(), set()) for days in (-1, 0, 1)))

@@ -73,7 +73,7 @@ def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
     again = written(tmp_path, "tables/plot.parquet")
     assert [path.read_text() for path in (changed, own, other)] == ["a person wrote this"] * 3
     assert again.removed == ["report.html", "tables/plot.csv"]
-    # What is named as ours are is told; what is not is nobody's business here.
+    # Files with names of the study are reported; others do not matter here.
     assert again.left == ["figures/overlay.svg", "tables/contacts.csv"]
 
 

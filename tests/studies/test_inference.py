@@ -78,11 +78,11 @@ def test_few_clients_leave_it_undecided_and_it_is_said_what_they_would_show() ->
     assert row["detectable_ratio"] > 1.5
 
 
-def test_each_client_is_held_against_itself_so_that_differences_among_clients_do_not_hide_a_change() -> None:
+def test_each_client_is_compared_with_itself_so_that_differences_among_clients_do_not_hide_a_change() -> None:
     frame = clients(100, 1.15)
     row = only(frame)
     assert row["conclusion"] == "faster?"
-    # Held against each other as strangers, as published, nothing is seen.
+    # Compared with each other as strangers, as published, they show no change.
     assert only(frame, PUBLISHED)["conclusion"] == "fail to reject"
 
 

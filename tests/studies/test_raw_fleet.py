@@ -82,7 +82,7 @@ def test_what_is_ingested_of_disco_v2_is_what_was_counted(tmp_path: Path) -> Non
     wanted = direct(plan).sort(KEY)
     found = read(store, "counters").sort(KEY)
     assert found.select(KEY).equals(wanted.select(KEY))
-    # What a file's first sample grew by is known from the collector; a reset is told by the value that it left.
+    # What a file's first sample grew by is known from the collector; a reset shows by the value that it left.
     assert found["value"].equals(wanted["value"])
     assert wanted["quality"].str.contains("gap").any()
     assert wanted["quality"].str.contains("reset").any()

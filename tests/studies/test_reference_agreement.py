@@ -195,7 +195,7 @@ def write_odd(folder: Path, seed: int) -> None:
 
 
 def odd_parameters(definitions: str, recorded: str) -> Parameters:
-    """The midnight's days; a cohort of whoever tested more than once on both."""
+    """The midnight's days; a cohort of the clients that tested more than once on both."""
     change = Change(
         before=Days(first=date(2018, 2, 2), last=date(2018, 2, 2)),
         after=Days(first=date(2018, 2, 3), last=date(2018, 2, 4)),

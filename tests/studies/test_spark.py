@@ -33,7 +33,7 @@ def odd_samples() -> list[Row]:
 
 
 def odd_tests() -> list[Row]:
-    """Tests of some clients on three days: some twice as often, some unknown in one way or other."""
+    """Tests of some clients on three days: some twice as often, some with unknown values."""
     tests = [
         download(day * DAY + number * 7 * SECOND, 9.5 + number, client=f"192.0.2.{number % 3}", acked_bytes=acked)
         for day in range(3)

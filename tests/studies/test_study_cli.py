@@ -85,7 +85,7 @@ def test_the_answer_and_the_tables_are_printed(plain: Result) -> None:
     assert plain.exit_code == 0, plain.stderr
     answer = plain.stdout
     # Three days a period are too few to say that discards changed.
-    assert answer.startswith("Whether discards keep downloads slow at dfw cannot be told from this change")
+    assert answer.startswith("Whether discards keep downloads slow at dfw does not follow from this change")
     heads = ("Clients' download speeds before and after the change", "Discards of switches before and after the change")
     for head in ("Sites", *heads):
         assert head in plain.stdout.splitlines()
@@ -277,11 +277,11 @@ def test_an_engine_that_nobody_knows_is_wrong_usage(empty: Path, engine: str, mo
     assert f"no engine is called '{engine}': expected duckdb, spark" in " ".join(found.stderr.split())
 
 
-def test_an_engine_that_computes_nothing_is_told_in_one_line_and_replaces_no_file(
+def test_an_engine_that_computes_nothing_is_reported_in_one_line_and_replaces_no_file(
     small_fleet: SmallFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
-        raise OSError("no way to the engine")
+        raise OSError("no route to the engine")
 
     for name in queries.QUERIES:
         monkeypatch.setitem(queries.QUERIES, name, fails)
@@ -290,7 +290,7 @@ def test_an_engine_that_computes_nothing_is_told_in_one_line_and_replaces_no_fil
     for arguments in ((), ("--json",), ("--output", tmp_path / "out"), ("tests", "--output", earlier)):
         listed = arguments[:1] == ("tests",)
         found = whydrop(*arguments[:listed], small_fleet.store, *CHOICE, *arguments[listed:])
-        assert (found.exit_code, found.stdout, found.stderr) == (1, "", "whydrop: no way to the engine\n")
+        assert (found.exit_code, found.stdout, found.stderr) == (1, "", "whydrop: no route to the engine\n")
     assert earlier.read_text() == "what was found yesterday"
 
 

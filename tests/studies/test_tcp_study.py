@@ -136,7 +136,9 @@ def frame_of(values: np.ndarray, clients: np.ndarray, held: np.ndarray) -> pl.Da
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alike", [0.0, 1.0], ids=["independent connections", "clients whose connections are alike"])
+@pytest.mark.parametrize(
+    "alike", [0.0, 1.0], ids=["independent connections", "clients with connections that are alike"]
+)
 def test_intervals_hold_the_truth_however_much_a_clients_connections_are_alike(alike: float) -> None:
     noise = np.random.default_rng(5)
     held, inside = 0, 0

@@ -43,7 +43,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 @pytest.fixture(scope="session")
 def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """A switch with 48 ports, all of whose counters grow."""
+    """A switch with 48 ports and counters that all grow."""
     with simulated(tmp_path_factory.mktemp("switch"), {COMMUNITY: switch_records()}) as running:
         yield running
 

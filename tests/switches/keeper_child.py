@@ -1,4 +1,4 @@
-"""A collector to be killed: keeps made-up minutes, and says of each when it is on the disk.
+"""A collector to be killed: keeps synthetic minutes, and says of each when it is on the disk.
 
 python keeper_child.py STORE LABEL FIRST_MINUTE ROWS_OF_PART
 """
@@ -14,7 +14,7 @@ from whydrop.collect.switches.readings import Counter, Port, Reading
 
 START = 1_700_000_000 // 60 * MINUTE_NS
 PORT = Port("uplink", 1, None, 10**10)
-COUNTERS = [Counter(f"{kind}.{way}", f"1.{kind}.{way}", 64) for kind in ("octets", "unicast") for way in ("rx", "tx")]
+COUNTERS = [Counter(name, f"1.{name}", 64) for name in ("octets.rx", "octets.tx", "unicast.rx", "unicast.tx")]
 TICKS = 6  # a minute
 
 

@@ -38,7 +38,7 @@ _PATIENCE_S = 120.0
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A UDP and TCP port that nobody has now, nor is given by the system when anybody asks for any port."""
+    """A free UDP and TCP port outside the ephemeral range."""
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for _ in range(1000):
         port = random.SystemRandom().randrange(10_000, max(10_100, ephemeral))
@@ -92,7 +92,7 @@ class Agent:
             self.process = None
 
     def restart(self) -> None:
-        """Let its counters and its sysUpTime begin anew."""
+        """Let its counters and its sysUpTime restart."""
         self.kill()
         self.start()
 
@@ -162,9 +162,9 @@ def simulated(
         path.write_text("".join(f"{oid}|{objects[oid]}\n" for oid in ordered))
     port = free_port(address)
     program = Path(sys.executable).with_name("snmpsim-command-responder")
-    # As root it would become nobody, who cannot read a Python below a home. Its folders come before its addresses.
-    whose = ["--process-user", "root", "--process-group", "root"] if os.geteuid() == 0 else []
-    words = [str(program), *whose, "--logging-method", "null", "--cache-dir", str(folder / "cache")]
+    # As root it would drop its privileges and could not read a Python below a home. Its folders precede addresses.
+    user = ["--process-user", "root", "--process-group", "root"] if os.geteuid() == 0 else []
+    words = [str(program), *user, "--logging-method", "null", "--cache-dir", str(folder / "cache")]
     words += ["--data-dir", str(folder / "data")]
     first, _, last = address.rpartition(".")
     for number in range(more_addresses + 1):
@@ -178,7 +178,7 @@ def simulated(
 
 
 def switch_records(ports: int = 48, *, first_index: int = 501) -> dict[str, str]:
-    """Objects of a switch whose counters all grow, each at a pace of its own that `paces` tells."""
+    """Objects of a switch with counters that all grow, each at its own pace (`paces`)."""
     objects = {
         "1.3.6.1.2.1.1.1.0": "4|a switch that is played",
         UP_TIME: "67:numeric|rate=100,initial=100",

@@ -185,7 +185,7 @@ def test_growth_goes_on_across_a_restart_of_the_collector(
     collector: Callable[..., subprocess.Popen[str]], configure: Configure, net_snmp_agent: Agent
 ):
     path = configure(switch_of(net_snmp_agent, more="timeout_s = 0.45"))
-    # Of an agent that has just begun nobody knows whether it has begun again meanwhile.
+    # An agent that has just started may have restarted meanwhile.
     with SnmpSession(net_snmp_agent.address, net_snmp_agent.port, community=COMMUNITY) as session:
         while session.get(UP_TIME) < 300:  # hundredths of a second
             time.sleep(0.1)

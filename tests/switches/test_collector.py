@@ -31,7 +31,7 @@ PORT, OCTETS = Port("uplink", 7, speed_bps=10**9), Counter("octets.rx", f"{IFX}.
 
 @dataclass(eq=False)
 class Kept:
-    """An output that remembers, and fails when it is told to."""
+    """An output that remembers, and fails on request."""
 
     readings: list[Reading] = field(default_factory=list)
     samples: list[pl.DataFrame] = field(default_factory=list)
@@ -58,7 +58,7 @@ def clock_of_tests() -> VirtualClock:
 
 @dataclass
 class Scripted:
-    """A source whose polls take the times it is given."""
+    """A source with polls of given durations."""
 
     takes_s: list[float]
     clock: Clock = field(default_factory=clock_of_tests)
@@ -403,7 +403,7 @@ def test_a_switch_that_answers_now_and_then_does_not_fill_the_journal():
     assert lines[0] == "s1: answers with 0 counters"
     assert lines[MOST_LINES - 1].endswith("; it changes often: its next line comes within 10 min")
     assert lines[MOST_LINES] == "s1: changed 32 more times, 40 of 60 polls failed; now ok"
-    # When it has calmed down that is told, and no more.
+    # When it has calmed down, one line says so, and no more follow.
     after = [standings.take(_reading("ok", tick * 10)) for tick in range(1080, 1300)]
     assert [line for line in after if line is not None][-1].endswith("polls failed; now ok")
     assert after[-120:] == [None] * 120

@@ -114,7 +114,7 @@ def test_polls_are_counted_by_what_became_of_them(exporter: Exporter) -> None:
         reading(0, 1),
         reading(1, 1, status="timeout", **failed),
         reading(2, 1, status="late", **failed),
-        reading(3, 1, status="of a kind that nobody knows", **failed),
+        reading(3, 1, status="of an unknown kind", **failed),
     )
     found = scraped(exporter)
     polls = {dict(labels)["status"]: value for labels, value in found["whydrop_polls_total"].items()}
@@ -201,7 +201,7 @@ def test_who_asks_nothing_is_hung_up_on(exporter: Exporter) -> None:
 def test_many_who_ask_nothing_take_few_threads_and_no_answers_from_who_asks_later(exporter: Exporter) -> None:
     before = threading.active_count()
     idle = [socket.create_connection(("127.0.0.1", exporter.port), timeout=60) for _ in range(3 * scraping.AT_ONCE)]
-    # Those for whom there is no room are hung up on at once.
+    # Clients beyond the limit are disconnected at once.
     ended, _, _ = select.select(idle, [], [], 60)
     assert ended
     assert threading.active_count() <= before + scraping.AT_ONCE

@@ -35,7 +35,7 @@ DATA = Path(__file__).parents[2].parent / "shared" / "data" / "mlab"
 
 @dataclass
 class Polled:
-    """Polls a made-up switch by hand: what is read, when."""
+    """Polls a synthetic switch by hand: what is read, when."""
 
     port: Port = UPLINK
     interval_ns: int = INTERVAL
@@ -64,7 +64,7 @@ class Polled:
         return {row["counter"]: row for row in frame.iter_rows(named=True)}
 
     def boot(self) -> None:
-        """The switch begins anew three seconds after the last poll."""
+        """The switch restarts three seconds after the last poll."""
         self.booted_ns = self.tick * self.interval_ns + 3 * SECOND
 
 
@@ -433,14 +433,14 @@ def test_sums_never_exceed_the_truth_and_equal_it_where_they_can_be_known(histor
     switch.booted_ns = -history["uptime_s"] * SECOND
     pace = _paces(history["speed_bps"])
     totals = list(history["totals"])
-    # since the last poll: true growth, intervals, whether the switch began anew, whether the wall clock was set
+    # since the last poll: true growth, intervals, whether the switch restarted, whether the wall clock was set
     grown, ticks, restarted, was_set, first = [0] * len(COUNTERS), 0, False, False, True
     for step in history["steps"]:
         seconds = history["interval_s"]
         true_ns = (switch.tick + ticks) * switch.interval_ns
         shares = [1.0]
-        # No switch begins anew twice within seconds; without a steady clock a clock that was set hides it; and one that
-        # begins anew within a minute of the moment at which its uptime wraps looks as if that had wrapped.
+        # No switch restarts twice within seconds; without a steady clock a clock that was set hides it; and one that
+        # restarts within a minute of the moment at which its uptime wraps looks as if that had wrapped.
         from_wrap_ns = (true_ns - switch.booted_ns + UPTIME_WRAP // 2) % UPTIME_WRAP - UPTIME_WRAP // 2
         just_booted = true_ns - switch.booted_ns <= 5 * SECOND
         wraps = true_ns - switch.booted_ns > UPTIME_WRAP // 2 and abs(from_wrap_ns) < 60 * SECOND + seconds * SECOND
@@ -475,7 +475,7 @@ def test_sums_never_exceed_the_truth_and_equal_it_where_they_can_be_known(histor
 
 
 def _paces(speed_bps: int | None) -> list[float]:
-    """The most that each counter grows in a second; of ports that do not tell it is modest."""
+    """The most that each counter grows in a second; modest for ports that do not report a speed."""
     speed = speed_bps or 10**9
     return [speed / 8 if "octets" in counter.name else speed / LEAST_FRAME_BITS for counter in COUNTERS]
 
@@ -505,7 +505,7 @@ def test_growth_of_real_counters_is_what_their_collector_took_down(name: str) ->
     times: dict[int, tuple[int, int]] = {}
     for line, text in enumerate(path.read_text().splitlines()):
         series = json.loads(text)
-        # two series of one metric are in the file: they are told apart by their line
+        # two series of one metric are in the file: their lines distinguish them
         counter = Counter(f"{series['metric']}#{line}", str(line), 64)
         for sample in series["sample"]:
             polls[sample["timestamp"]][UPLINK, counter] = sample["counter"]

@@ -70,7 +70,7 @@ def rows(store: Path, table: str = "counters") -> pl.DataFrame:
 
 
 def ticks_of(store: Path) -> list[int]:
-    """The ticks whose rows are in a store, each as often as it is there with all counters."""
+    """The ticks with rows in a store, each as often as it is there with all counters."""
     found = rows(store).group_by("end_ns", "counter").len()
     assert found["len"].max() in (None, 1), "a row is in the store twice"
     per_tick = rows(store).group_by("total").len().sort("total")

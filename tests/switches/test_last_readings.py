@@ -142,7 +142,7 @@ def test_what_another_collector_has_counted_since_is_not_counted_again(tmp_path:
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "a switch that does not tell its uptime": {"uptime_ns": None},
+    "a switch that does not report its uptime": {"uptime_ns": None},
     "an uptime that does not fit the time": {"uptime_ns": 10**14 + 5 * INTERVAL},
     "another switch by this name": {"asked_at": "192.0.2.8 161"},
     "a port at another index": {"values": {(replace(UPLINK, index=2), OCTETS): 10**13}},
@@ -184,7 +184,7 @@ def test_what_is_older_than_a_day_is_not_remembered(tmp_path: Path, days: float)
 
 @pytest.fixture
 def other_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine is started anew: its steady clock is, too."""
+    """This machine has restarted, and with it its steady clock."""
     monkeypatch.setattr(last_readings, "boot", lambda: "another start")
     monkeypatch.setattr(Now, "steady_ns", lambda self: self.tick * SECOND)
 

@@ -18,7 +18,7 @@ from whydrop.collect.switches.secrets import Secret
 from whydrop.collect.switches.sessions import AskingError, SwitchSession
 
 OBJECTS = {f"{IFX}.6.1": 7}
-SILENT = "127.0.0.99"  # an address of this machine at which nobody listens
+SILENT = "127.0.0.99"  # an address of this machine without a listener
 
 
 def named(port: int) -> Switch:

@@ -1,4 +1,4 @@
-"""Switches whose indexes mean other ports from one poll to the next, though they go on and say nothing of it."""
+"""Switches that change the ports behind their indexes between two polls, without a restart and without notice."""
 
 from __future__ import annotations
 

@@ -87,10 +87,10 @@ def test_a_clock_that_was_wrong_from_the_beginning_and_is_set_back_goes_on_at_on
     assert dues == [START + INTERVAL, START + 2 * INTERVAL, START - year + 3 * INTERVAL, START - year + 4 * INTERVAL]
 
 
-def test_a_collector_that_was_held_up_tells_every_tick_that_it_missed():
+def test_a_collector_that_was_delayed_reports_every_tick_that_it_missed():
     clock = FakeClock(holds=[(58 * SECOND_NS, 41 * SECOND_NS)])
     found = ticks(clock, 3)
-    # Held up from 11 s to 52 s: the tick at 50 s is young enough to be polled.
+    # Delayed from 11 s to 52 s: the tick at 50 s is young enough to be polled.
     missed = tuple(START + number * INTERVAL for number in (2, 3, 4))
     assert found == [Tick(START + INTERVAL), Tick(START + 5 * INTERVAL, missed, 3), Tick(START + 6 * INTERVAL)]
 

@@ -45,7 +45,7 @@ async def asked(switch: Switch, question: Callable[[SwitchSession], Awaitable[An
 
 
 def ask(switch: Switch, question: Callable[[SwitchSession], Awaitable[Any]]) -> Any:
-    """Ask another process, or nobody."""
+    """Ask another process, or an address without one."""
     return asyncio.run(asked(switch, question))
 
 
@@ -280,7 +280,7 @@ def test_version_3_is_signed_and_encrypted(net_snmp_agent: Agent):
     [
         (replace(V3_USER, auth_passphrase=Secret("hush-hush")), "refused", "refuses user 'watcher'"),
         (replace(V3_USER, auth="SHA-512"), "refused", "refuses user 'watcher'"),
-        (replace(V3_USER, name="nobody"), "refused", "refuses user 'nobody'"),
+        (replace(V3_USER, name="stranger"), "refused", "refuses user 'stranger'"),
         pytest.param(
             replace(V3_USER, priv_passphrase=Secret("hush-hush")),
             "timeout",

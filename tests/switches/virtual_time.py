@@ -1,4 +1,4 @@
-"""Time that passes only while nothing else happens: an event loop whose waits are over at once, in their order.
+"""Time that passes only while nothing else happens: an event loop that ends its waits at once, in their order.
 
 What a busy machine does in between takes no time, so that timeouts of milliseconds never come too early.
 """

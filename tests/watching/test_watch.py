@@ -1,4 +1,4 @@
-"""``whydrop watch``, end to end: real connections over loopback, beside what the sockets themselves tell."""
+"""``whydrop watch``, end to end: real connections over loopback, beside what the sockets themselves report."""
 
 from __future__ import annotations
 
@@ -370,9 +370,9 @@ def test_a_place_for_the_exporter_that_is_none_is_told(place: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="what this host drops is told to root only")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what this host drops")
 @pytest.mark.parametrize("way", ["program", "tracepoint"])
-def test_datagrams_that_nobody_takes_are_dropped_by_the_kernel_s_reason(tmp_path: Path, way: str) -> None:
+def test_datagrams_to_a_closed_port_are_dropped_by_the_kernel_s_reason(tmp_path: Path, way: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         closed.bind(("127.0.0.1", 0))
         place = closed.getsockname()
@@ -383,7 +383,7 @@ def test_datagrams_that_nobody_takes_are_dropped_by_the_kernel_s_reason(tmp_path
         _, out, _ = watching.stop(signal.SIGINT)
     rows = watching.recording.table("drops").filter(pl.col("reason") == "NO_SOCKET")
     assert "NO_SOCKET" in out
-    # The tracepoint tells of all of the machine, and nothing of addresses.
+    # The tracepoint reports all drops of the machine, without addresses.
     if way == "program":
         rows = rows.filter(pl.col("destination") == f"127.0.0.1:{place[1]}")
         assert rows["packets"].sum() == 30
