@@ -70,7 +70,7 @@ def test_bars_compare_the_large_capture_per_packet_with_the_part_that_tshark_rea
     ]
 
 
-def test_matching_is_held_to_packets_of_both_captures_per_second_and_to_a_gigabyte() -> None:
+def test_the_targets_of_matching_are_packets_of_both_captures_per_second_and_a_gigabyte() -> None:
     pair = Table("pair", 4_000_000, 1000, [series("whydrop match", 2, 2.5, 4, peak_mb=999), series("whydrop", 30)])
     # 4 million in 2.5 s
     assert [(bar.measured, bar.met) for bar in aims.of_pairs(pair)] == [("1.60 million", True), ("999 MB", True)]
@@ -138,7 +138,7 @@ def test_the_engine_is_compared_turn_by_turn_without_what_starting_takes() -> No
     assert float(lines[2][-1]) == pytest.approx(1.825, abs=0.006)
 
 
-def test_probes_are_held_to_the_ninety_ninth_percentile_of_errors_early_or_late() -> None:
+def test_the_target_of_probes_is_the_ninety_ninth_percentile_of_errors_early_or_late() -> None:
     exact, sloppy = Punctuality([1000] * 99 + [-50_000], 0), Punctuality([100_000] * 100, 3)
     lines, bars = engine_section.punctual("idle", [(exact, sloppy, sloppy)])
     assert [bar.met for bar in bars] == [True, True]

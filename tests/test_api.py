@@ -60,7 +60,7 @@ def test_the_shallow_queue_example_is_not_accused_of_policing():
     assert all(verdict.cause != "policer" for verdict in found.verdicts)
 
 
-def test_what_was_lost_before_the_capture_point_is_laid_to_no_queue_behind_it():
+def test_what_was_lost_before_the_capture_point_is_attributed_to_no_queue_behind_it():
     assert whydrop.explain(EXAMPLES / "shallow-queue-far.pcap.zst").verdicts[0].cause == "unknown"
 
 
@@ -183,7 +183,7 @@ def test_every_error_for_users_has_one_base():
         whydrop.start("rrull", to="192.0.2.1")
 
 
-def test_progress_is_told_of_the_bytes_read():
+def test_progress_reports_the_bytes_read():
     told: list[tuple[int, int]] = []
     whydrop.explain(POLICED, progress=lambda done, total: told.append((done, total)))
     assert told

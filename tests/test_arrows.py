@@ -63,7 +63,7 @@ def test_files_that_import_each_other_are_found(tmp_path: Path):
     assert found == "these import each other: house.low.a, house.low.b"
 
 
-def test_a_room_that_nobody_placed_is_found(tmp_path: Path):
+def test_a_room_without_a_place_is_found(tmp_path: Path):
     (found,) = complaints(package(tmp_path, attic__a="X = 1"))
     assert "not in ROOMS" in found
 

@@ -78,7 +78,7 @@ def test_throughput_adds_up_to_the_bytes_sent_in_whole_windows(synthetic: Explan
     assert whole > 0.97 * segments["ip_bytes"].sum()
 
 
-def test_what_held_the_sender_has_a_lane_for_each_limiter_by_its_share(synthetic: Explanation):
+def test_what_limited_the_sender_has_a_lane_for_each_limiter_by_its_share(synthetic: Explanation):
     one = figure(synthetic, "held")
     assert plain(one.panels[0].y.words) == ((0.0, "slow start 10 %"), (1.0, "congestion window 90 %"))
     bars = layer_data(one, "limited by")
@@ -86,7 +86,7 @@ def test_what_held_the_sender_has_a_lane_for_each_limiter_by_its_share(synthetic
     assert bars["x2"][0] == pytest.approx(bars["x"][1])
 
 
-def test_without_acknowledgments_nothing_tells_what_held_the_sender(synthetic: Explanation):
+def test_without_acknowledgments_nothing_shows_what_limited_the_sender(synthetic: Explanation):
     scene = Scene.of(synthetic, 0)
     with pytest.raises(NothingToDraw):
         charts.held.figure(replace(scene, flow=replace(scene.flow, limits=None)))

@@ -148,7 +148,7 @@ def test_a_second_ctrl_c_waits_for_nothing() -> None:
     slow.set()
 
 
-def test_a_failure_of_what_must_be_whole_is_told() -> None:
+def test_a_failure_of_what_must_be_whole_is_reported() -> None:
     def write() -> None:
         raise OSError("no space")
 

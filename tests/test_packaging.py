@@ -96,7 +96,7 @@ def test_the_collector_has_no_capabilities_secrets_that_root_alone_reads_and_bou
         assert re.fullmatch(r"\d+[KMG]?", collector[limit])
 
 
-def test_what_it_may_bind_is_the_port_that_it_is_told(service: configparser.SectionProxy) -> None:
+def test_what_it_may_bind_is_its_port_option(service: configparser.SectionProxy) -> None:
     port = re.search(r"--port (\d+)", service["ExecStart"])
     assert port is not None
     assert port[1] == DEFAULT_PORT

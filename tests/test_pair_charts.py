@@ -130,7 +130,7 @@ def test_a_burst_on_a_long_path_is_drawn_early_and_says_so(pair: Explanation):
     assert (lines["x2"] - lines["x"]).min() < lines["x"].max() / 5  # type: ignore[operator]
 
 
-def test_packets_captured_as_one_large_segment_are_told_of(pair: Explanation):
+def test_packets_captured_as_one_large_segment_are_reported(pair: Explanation):
     assert "segmentation offload" not in drawing(pair, "loss-burst").see
     analysis = paired_transfer()
     rows = analysis.table("crossings")
@@ -205,7 +205,7 @@ def test_the_close_up_of_the_models_shows_one_window_of_time_in_both(pair: Expla
     assert winner.x_ends()[1] - winner.x_ends()[0] < 1
 
 
-def test_a_model_that_tells_only_waits_is_drawn_by_what_drains_meanwhile():
+def test_a_model_with_waits_only_is_drawn_by_what_drains_meanwhile():
     analysis = paired_transfer()
     whole = drawing(Explanation(paired_transfer()), "models").panels[1]
     unknown = pl.when("rival").then(float("nan")).otherwise("level_bytes")

@@ -128,7 +128,7 @@ def test_the_zoom_of_each_part_moves_its_own_charts_over_time(browser: Any, writ
 
 
 @pytest.mark.needs_browser
-def test_the_cursor_tells_when_a_packet_left_and_how_long_it_took(browser: Any, written: Path):
+def test_the_cursor_shows_when_a_packet_left_and_how_long_it_took(browser: Any, written: Path):
     opened = Opened(browser, written)
     plot = opened.page.locator("#figure-loss-burst .u-over")
     plot.scroll_into_view_if_needed()

@@ -26,7 +26,7 @@ def test_who_has_ended_and_was_not_waited_for_has_a_group_without_anybody_alive(
     assert process.wait() == 0
 
 
-def test_a_group_whose_leader_was_reaped_is_nobodys_to_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_whose_leader_was_reaped_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     signalled: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda group, _: signalled.append(group))
     # The number stays in use: by a child that lives on.
@@ -44,7 +44,7 @@ def test_a_group_whose_leader_was_reaped_is_nobodys_to_signal(monkeypatch: pytes
     assert signalled == []
 
 
-def test_it_is_waited_for_no_longer_than_told() -> None:
+def test_it_is_waited_for_no_longer_than_asked() -> None:
     process = started("sleep", "1000")
     assert not process_groups.wait_for_end(process.pid, 0.0)
     assert process_groups.end(process.pid, 1000) == []
@@ -76,7 +76,7 @@ def test_a_signal_that_another_thread_gets_ends_the_wait() -> None:
         process.wait()
 
 
-def test_what_is_left_of_a_group_is_told_with_its_user_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_a_group_is_shown_with_its_user_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     process = started("sh", "-c", "read x", "--password=swordfish")
     # Popen returns as soon as the program is to be another, which is a moment before its words are.
     wait_until(lambda: b"swordfish" in Path(f"/proc/{process.pid}/cmdline").read_bytes())

@@ -105,13 +105,13 @@ class TestVersion1:
             ("svg", "svg01", "s1.svg01", "mlab3")
         ]
 
-    def test_the_sample_at_the_end_that_the_name_tells_is_the_next_files(self) -> None:
+    def test_the_sample_at_the_end_that_the_name_gives_is_the_next_files(self) -> None:
         content = file_of(metric("octets.uplink.tx", windows([1.0, 2.0, 3.0])))
         name = "20180515T16:00:00-to-20180515T16:00:20-switch.json.gz"
         assert column(read(content, name), "value") == [1.0, 2.0]
         assert column(read(content, name.replace(":", "%3A")), "value") == [1.0, 2.0]
 
-    def test_a_full_hour_ends_a_file_whose_name_tells_nothing(self) -> None:
+    def test_a_full_hour_ends_a_file_without_a_time_in_its_name(self) -> None:
         content = file_of(metric("octets.uplink.tx", windows([float(n) for n in range(361)])))
         assert len(column(read(content), "value")) == 360
 
@@ -144,7 +144,7 @@ class TestVersion1:
 
 
 class TestVersion2:
-    def test_the_published_file_has_its_known_sums_and_its_octets_told_apart(self) -> None:
+    def test_the_published_file_has_its_known_sums_and_its_octets_distinguished(self) -> None:
         piece = read(published("disco", "discov2*").read_bytes(), "discov2-switch.jsonl")
         frame = piece.frame
         series = frame.group_by("port", "counter").len()
@@ -189,7 +189,7 @@ class TestVersion2:
         assert column(piece, "value", "discards.tx") == [0.0, 12.0]
         assert column(piece, "quality", "discards.tx") == ["ok", "wrap"]
 
-    def test_32_bits_that_began_anew_are_a_reset(self) -> None:
+    def test_32_bits_that_restarted_are_a_reset(self) -> None:
         # As a wrap it would be 4 million packets a second more than 100 Gb/s can carry.
         piece = read(file_of(metric("discards.uplink.tx", polls([5_000_000, 7]))))
         assert column(piece, "value", "discards.tx") == [0.0, None]
@@ -242,7 +242,7 @@ class TestConfusedOctets:
         unicast = [metric("unicast.local.rx", grown(rx_packets)), metric("unicast.local.tx", grown(tx_packets))]
         return read(file_of(*octets, *unicast))
 
-    def test_frames_larger_than_ethernets_tell_which_is_which(self) -> None:
+    def test_frames_larger_than_ethernets_show_which_is_which(self) -> None:
         piece = self.read(1400, 90)
         assert column(piece, "value", "octets.rx")[1] == 1400 * 5000
         assert column(piece, "value", "octets.tx")[1] == 90 * 2500

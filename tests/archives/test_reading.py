@@ -111,7 +111,7 @@ def test_an_archive_of_everything_is_read_member_by_member(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("behind", [True, False])
-def test_a_meta_tells_the_server_before_or_behind_its_snaplog(tmp_path: Path, behind: bool) -> None:
+def test_a_meta_names_the_server_before_or_behind_its_snaplog(tmp_path: Path, behind: bool) -> None:
     members = {"1/client.meta": META, f"1/{SNAPLOG}.gz": gzip.compress(snaplog([{}]))}
     tcp, ndt = archive(tmp_path, dict(reversed(members.items())) if behind else members)
     (test,) = ndt.frame.to_dicts()

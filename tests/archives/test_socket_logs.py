@@ -88,7 +88,7 @@ def test_a_log_without_times_says_what_to_put_between(tmp_path: Path) -> None:
         open_recording(path)
 
 
-def test_counters_that_only_newer_kernels_have_are_null_where_these_do_not_tell(tmp_path: Path) -> None:
+def test_counters_that_only_newer_kernels_have_are_null_where_these_lack_them(tmp_path: Path) -> None:
     old = "cubic wscale:7,7 rto:204 rtt:1.5/0.75 mss:1448 cwnd:10 send 77.2Mbps rcv_space:14600"
     (row,) = of(tmp_path, f"1700000000\n{TITLES}\nESTAB 0 0 {ENDS} {old}\n").to_dicts()
     for name in ("busy_ns", "receiver_limited_ns", "acked_bytes", "delivered_packets", "not_sent_bytes", "min_rtt_ns"):
@@ -117,7 +117,7 @@ def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.mark.needs_program("ss")
 @pytest.mark.parametrize("options", ["-tinmO", "-tinm", "-tinmOe", "-tin"])
-def test_the_ss_of_this_machine_tells_what_its_kernel_tells(tmp_path: Path, options: str) -> None:
+def test_the_ss_of_this_machine_reports_what_its_kernel_reports(tmp_path: Path, options: str) -> None:
     program = shutil.which("ss")
     assert program is not None
     with connected() as (client, accepted):
@@ -167,7 +167,7 @@ DROPS = """TIME     PID    IP SADDR:SPORT          > DADDR:DPORT          STATE 
 """
 
 
-def test_tcpretrans_counts_what_each_connection_sent_again(tmp_path: Path) -> None:
+def test_tcpretrans_counts_what_each_connection_retransmitted(tmp_path: Path) -> None:
     rows = of(tmp_path, RETRANS, "tcpretrans-20231114T235900Z.log")
     day_ns = 1_699_920_000_000_000_000
     times = [day_ns + 86_399 * 10**9] * 2 + [day_ns + 86_418 * 10**9]

@@ -208,7 +208,7 @@ def monitor_is_gone(tmp_path: Path) -> bool:
     return not _runs(int((tmp_path / "pid").read_text()))
 
 
-def test_an_error_that_nobody_has_thought_of_ends_monitors_and_runs_post_commands(tmp_path: Path) -> None:
+def test_an_unforeseen_error_ends_monitors_and_runs_post_commands(tmp_path: Path) -> None:
     def breaks(run: Run) -> str:
         if run.repetition == 1:
             wait_until(lambda: has_text(tmp_path / "pid"))
@@ -547,7 +547,7 @@ def test_conversion_writes_the_file_and_its_notes(tmp_path: Path, run_here) -> N
     assert len(missing.stderr.splitlines()) == 1
 
 
-def test_a_recording_of_a_batch_tells_flent_which_it_was(tmp_path: Path) -> None:
+def test_a_recording_of_a_batch_names_its_batch_to_flent(tmp_path: Path) -> None:
     runs, state = begin(tmp_path, THREE + 'variables.batch_title = "queues"\n')
     state.time = "2026-11-22T120000"
     recordings.rrul(tmp_path / "a.recording", batch=described(runs[0], state))

@@ -29,5 +29,5 @@ def test_what_one_capture_alone_recorded_is_explained_by_it(late: whydrop.Explan
     assert any(fact["code"] == "seen-by-one" for fact in late.document["verdicts"][0]["facts"])
 
 
-def test_transfers_that_lost_packets_are_not_said_to_have_been_held_by_nothing(late: whydrop.Explanation):
+def test_transfers_that_lost_packets_are_not_called_unlimited(late: whydrop.Explanation):
     assert {transfer.cause for transfer in late.transfers if transfer.lost} == {"policer"}

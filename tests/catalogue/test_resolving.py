@@ -20,7 +20,7 @@ def test_parameters_are_read_as_their_types_from_text_and_by_their_aliases() -> 
     assert plan.parameters["upload_streams"] == 2
 
 
-def test_every_mistake_in_what_is_set_is_told_at_once() -> None:
+def test_every_mistake_in_settings_is_reported_at_once() -> None:
     with pytest.raises(SettingError) as refused:
         resolve("tcp_nup", [], {"upload_streams": "many", "lenght_s": 3, "delay_s": -1, "streams": 2})
     assert len(refused.value.mistakes) == 5

@@ -79,7 +79,9 @@ def test_text_says_the_answer_first(run: Run, tmp_path: Path) -> None:
 
 
 @slow
-def test_caps_that_allow_nothing_and_hosts_without_a_responder_are_told_in_one_line(run: Run, tmp_path: Path) -> None:
+def test_caps_that_allow_nothing_and_hosts_without_a_responder_are_reported_in_one_line(
+    run: Run, tmp_path: Path
+) -> None:
     with responder() as far:
         place = f"127.0.0.1:{far.port}"
         for options in (["--max-bytes", "100kB"], ["--max-duration", "1s"]):
@@ -120,7 +122,9 @@ def test_trains_to_an_irtt_server_are_bursts_of_a_recording(run: Run, tmp_path: 
 
 @slow
 @pytest.mark.needs_program("irtt")
-def test_an_irtt_server_that_restricts_its_clients_and_what_it_cannot_serve_are_told(run: Run, tmp_path: Path) -> None:
+def test_an_irtt_server_that_restricts_its_clients_and_what_it_cannot_serve_are_reported(
+    run: Run, tmp_path: Path
+) -> None:
     with irtt_server() as port:
         place = ["depth", "127.0.0.1", "--port", port, "--far-end", "irtt", "-o", tmp_path]
         done = run(*place)

@@ -104,7 +104,7 @@ def test_trains_that_are_only_counted_stay_within_the_caps_too(
     assert rounds < 40
 
 
-def test_a_line_that_held_trains_up_makes_the_search_begin_anew_below_its_rate() -> None:
+def test_a_line_that_delayed_trains_makes_the_search_start_again_below_its_rate() -> None:
     budget = Budget(Caps(), now=lambda: 0.0)
     search = Search(1500, 400e6, first_packets=368, first_bursts=1)
     search.seen[1500] = Seen(lost=60, first_lost=90, longest=368)

@@ -49,7 +49,7 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
 
 @pytest.mark.parametrize("clocked", [True, False], ids=["clocks and samples", "samples alone"])
 @pytest.mark.parametrize("limit", LIMITED)
-def test_each_limit_is_told_by_clocks_and_by_samples_alone(limit: str, clocked: bool) -> None:
+def test_each_limit_is_named_by_clocks_and_by_samples_alone(limit: str, clocked: bool) -> None:
     columns, times = LIMITED[limit]
     limits = flow(samples(**columns, **(clocks(**times) if clocked else {})))["limits"]
     assert limits["by"] == ("kernel" if clocked else "samples")
@@ -137,7 +137,7 @@ AFTER = (np.arange(N) >= 300).astype(np.int64)
         ("unexplained", reduced(300)),
     ],
 )
-def test_a_reduction_is_laid_to_what_came_with_it(kind: str, rows: pl.DataFrame) -> None:
+def test_a_reduction_is_attributed_to_what_came_with_it(kind: str, rows: pl.DataFrame) -> None:
     signals = flow(rows)["congestion_signals"]
     assert signals["by"] == "samples"
     assert {name: count for name, count in signals.items() if name not in ("by", "timeouts_apart") and count} == {
@@ -172,7 +172,7 @@ def counted(kernel: str) -> dict[str, Any]:
     return flow(samples(**columns), kernel=kernel)["congestion_signals"]
 
 
-def test_web100_s_signals_are_laid_to_what_was_counted_with_them() -> None:
+def test_web100_s_signals_are_attributed_to_what_was_counted_with_them() -> None:
     told = counted("2.5.17 200710051837 net100")
     assert told == {
         "by": "counters", "count": 6, "fast-retransmit": 1, "timeout": 2, "ecn": 1, "local-stall": 1,
@@ -217,7 +217,7 @@ def test_the_kink_is_the_bandwidth_delay_product(product: float) -> None:
     assert fit["kink_bytes"]["low"] < fit["kink_bytes"]["value"] < fit["kink_bytes"]["high"]
 
 
-def test_the_plateau_of_the_receive_window_is_told_from_the_path_s() -> None:
+def test_the_plateau_of_the_receive_window_is_distinguished_from_the_path_s() -> None:
     found = explained(through(400.0, offered=300 * MSS))
     fit = found["recordings"][0]["flows"][0]["window_fit"]
     assert fit["plateau_of"] == "receive-window"

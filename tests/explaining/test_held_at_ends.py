@@ -42,7 +42,7 @@ def verdicts(recording: Recording) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("queue", [FlowQueues(20 * MBIT, 4), Queue(20 * MBIT, 200)], ids=["queues of flows", "fifo"])
-def test_uploads_that_the_responder_reads_late_accuse_nobody_on_the_path(queue: Queue, tmp_path: Path) -> None:
+def test_uploads_that_the_responder_reads_late_name_no_cause_on_the_path(queue: Queue, tmp_path: Path) -> None:
     made = record(tmp_path / "made.recording", MadePath(queue, Queue(1000 * MBIT, 10_000)))
     (first, *others) = verdicts(told(made, "up", held_back_s_by_responder="29.5"))
     assert (first["cause"], first["detail"]) == ("peer-application", "responder-limit")
@@ -52,7 +52,7 @@ def test_uploads_that_the_responder_reads_late_accuse_nobody_on_the_path(queue: 
     assert not PATH & {one["cause"] for one in others}
 
 
-def test_downloads_as_fast_as_they_are_paced_accuse_nobody_on_the_path(tmp_path: Path) -> None:
+def test_downloads_as_fast_as_they_are_paced_name_no_cause_on_the_path(tmp_path: Path) -> None:
     path = MadePath(Queue(1000 * MBIT, 10_000), Queue(20 * MBIT, 100), uploads=0, downloads=4)
     limits = told(record(tmp_path / "made.recording", path), "down", held_to_bps_by_responder=f"{4.9 * MBIT:.0f}")
     first = verdicts(limits)[0]
@@ -70,7 +70,9 @@ def test_a_limit_that_is_higher_than_what_the_path_carries_is_not_the_cause(
     assert "peer-application" not in causes
 
 
-def test_a_window_that_the_responder_s_limit_closes_is_laid_to_the_limit_beside_a_capture_too(tmp_path: Path) -> None:
+def test_a_window_that_the_responder_s_limit_closes_is_attributed_to_the_limit_beside_a_capture_too(
+    tmp_path: Path,
+) -> None:
     made = record(tmp_path / "made.recording", MadePath(Queue(20 * MBIT, 200), Queue(1000 * MBIT, 10_000)))
     scene = scenes.measure(told(made, "up", held_back_s_by_responder="29.5"))
     assert scene is not None
@@ -158,7 +160,7 @@ def test_the_run_warns_of_a_send_buffer_that_limits_its_flows() -> None:
         assert all("tcp_wmem" in line and "200 kB" in line for line in plain(found))
 
 
-def test_the_run_says_nothing_of_flows_that_tell_no_memory() -> None:
+def test_the_run_says_nothing_of_flows_that_report_no_memory() -> None:
     flow = PlannedFlow("Up", "tcp", direction="up")
     limits = EndLimits({0: Tally(0, flow)})
     limits.count({})

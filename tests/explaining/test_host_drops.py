@@ -45,7 +45,7 @@ def codes(verdict: dict[str, Any]) -> list[str]:
     return [fact["code"] for fact in verdict["facts"]]
 
 
-def test_drops_of_a_connection_are_laid_to_its_sender_with_what_was_sent_again(tmp_path: Path) -> None:
+def test_drops_of_a_connection_are_attributed_to_its_sender_with_what_was_retransmitted(tmp_path: Path) -> None:
     elsewhere = {**AGAIN, "packets": 3, "reason": None, "location": None}
     (found,) = verdicts(tmp_path, flows=[FLOW], drops=[DROP], retransmissions=[AGAIN, elsewhere]).values()
     assert (found["lost"], found["at"], found["flows"]) == (10, {"kind": "sender", "direction": "up"}, [FLOW["name"]])
@@ -56,13 +56,13 @@ def test_drops_of_a_connection_are_laid_to_its_sender_with_what_was_sent_again(t
     assert any("tc -s qdisc" in line for line in found["advice"])
 
 
-def test_a_retransmission_without_a_drop_here_is_laid_to_nobody(tmp_path: Path) -> None:
+def test_a_retransmission_without_a_drop_here_is_attributed_to_no_host(tmp_path: Path) -> None:
     elsewhere = {**AGAIN, "reason": None, "location": None}
     ignored = {**DROP, "reason": "TCP_OLD_DATA"}
     assert verdicts(tmp_path, flows=[FLOW], drops=[ignored], retransmissions=[elsewhere]) == {}
 
 
-def test_what_brought_nothing_new_is_named_only_where_it_had_to_be_sent_again(tmp_path: Path) -> None:
+def test_what_brought_nothing_new_is_named_only_where_it_had_to_be_retransmitted(tmp_path: Path) -> None:
     rows = [{**DROP, "reason": "NOT_SPECIFIED"}, {**DROP, "reason": "TCP_RESET"}]
     again = {**AGAIN, "reason": "NOT_SPECIFIED"}
     assert set(verdicts(tmp_path, flows=[FLOW], drops=rows, retransmissions=[again])) == {"NOT_SPECIFIED"}

@@ -91,7 +91,7 @@ def test_rrul_over_a_fifo_of_a_second_is_bufferbloat_of_its_size(explained: Any,
         }
 
 
-def test_rrul_over_flow_queues_keeps_flows_apart_and_delays_nobody_else(explained: Any) -> None:
+def test_rrul_over_flow_queues_keeps_flows_apart_and_delays_no_other_flow(explained: Any) -> None:
     found = explained(MadePath(FlowQueues(10 * MBIT, 4), FlowQueues(10 * MBIT, 4), uploads=4, downloads=4))
     assert {verdict["cause"] for verdict in found if verdict["cause"] != "unfairness"} == {"aqm"}
     assert found[0]["detail"] == "flow-queueing"

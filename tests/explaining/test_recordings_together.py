@@ -42,7 +42,7 @@ def upstream(found: list[dict[str, Any]]) -> dict[str, Any]:
     return next(one for one in found if (one["place"] or "").startswith("upstream"))
 
 
-def test_what_both_tell_makes_one_verdict_that_is_surer_with_the_evidence_of_both(rrul: Scene) -> None:
+def test_what_both_show_makes_one_verdict_that_is_surer_with_the_evidence_of_both(rrul: Scene) -> None:
     alone, both = upstream(judged(rrul)), upstream(judged(rrul, seen("deep-queue", UP)))
     assert alone["cause"] == both["cause"] == "deep-queue"
     assert both["confidence"] > alone["confidence"]

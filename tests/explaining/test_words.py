@@ -280,7 +280,7 @@ def test_a_name_in_a_document_is_in_memory_once():
 
 
 @pytest.mark.made_up
-def test_a_person_is_told_of_a_flood_in_one_line():
+def test_the_text_reports_a_flood_in_one_line():
     ends = {
         "initiators": {"hosts": 4_983_211, "is_estimate": True, "busiest": None, "busiest_connections": None},
         "responders": {"hosts": 1, "is_estimate": False, "busiest": "192.0.2.10", "busiest_connections": 3616},

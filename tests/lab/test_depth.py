@@ -295,7 +295,7 @@ def test_no_cap_is_exceeded_as_the_interface_counts(lab: Lab) -> None:
     "burst_kb",
     [pytest.param(burst, marks=[] if burst == 50 else [pytest.mark.exhaustive]) for burst in (15, 50, 200)],
 )
-def test_a_policer_is_told_from_a_queue_with_its_rate_and_burst(lab: Lab, burst_kb: int) -> None:
+def test_a_policer_is_distinguished_from_a_queue_with_its_rate_and_burst(lab: Lab, burst_kb: int) -> None:
     with lab.path(police=f"rate 10mbit burst {burst_kb}k") as path:
         line_of(path, 40)
         found = depth_of(path, lab.folder, "--max-bytes", "30MB")
@@ -396,7 +396,7 @@ def test_servers_of_other_programs_show_a_queue_with_wider_intervals(lab: Lab, p
 @pytest.mark.parametrize(
     "program", [pytest.param(program, marks=pytest.mark.needs_program(program)) for program in SERVERS]
 )
-def test_servers_of_other_programs_tell_a_policer_from_a_queue(lab: Lab, program: str) -> None:
+def test_servers_of_other_programs_distinguish_a_policer_from_a_queue(lab: Lab, program: str) -> None:
     for _ in range(3):
         with far_path(lab, delay_s=0.005, line="20mbit", police=(4e6, 50_000)) as path:
             found = told_by(program, path.client, path.server, lab.folder)

@@ -264,7 +264,7 @@ def laid(found: Watched) -> tuple[int, int]:
     return int(rows.filter(here)["packets"].sum()), int(rows.filter(~here)["packets"].sum())
 
 
-def test_what_the_sender_s_own_queue_drops_is_laid_to_it_and_what_the_network_drops_is_not(lab: Lab) -> None:
+def test_what_the_sender_s_own_queue_drops_is_attributed_to_it_and_what_the_network_drops_is_not(lab: Lab) -> None:
     with lab.network() as network:
         sender, router, receiver = between(network)
         own, other = sender.interfaces["router"], router.interfaces["receiver"]

@@ -100,7 +100,7 @@ def test_what_is_taken_back_is_as_it_was_to_the_letter(lab: Lab, configured: str
 
 
 @pytest.mark.needs_kernel("htb", "tbf", "bfifo")
-def test_a_root_that_somebody_configured_is_left_alone_unless_told(lab: Lab) -> None:
+def test_a_root_that_somebody_configured_is_left_alone_unless_asked(lab: Lab) -> None:
     with two(lab, "a FIFO") as (one, other, interface):
         before = shown(interface)
         done = pace(lab, one, other.address, "--rate", "10mbit", "--no-proof", check=False)
@@ -115,7 +115,7 @@ WITH_AN_ACTION = (
 
 
 @pytest.mark.needs_kernel("htb", "tbf", "pfifo", "police")
-def test_filters_with_actions_whose_counters_nobody_can_set_stay_in_place_and_are_never_made_anew(lab: Lab) -> None:
+def test_filters_with_actions_and_fixed_counters_stay_in_place_and_are_never_recreated(lab: Lab) -> None:
     with two(lab, "an HTB of somebody's") as (one, other, interface):
         interface.tc(WITH_AN_ACTION)
         before = without_ages(interface)

@@ -115,7 +115,7 @@ def law(family: str | None) -> str | None:
     "managed",
     [pytest.param(*case.values, id=case.id, marks=[m for m in case.marks if m.name == "exhaustive"]) for case in CASES],
 )
-def test_the_family_is_told_by_its_law(left_by: LeftBy, managed: Managed) -> None:
+def test_the_family_is_named_by_its_law(left_by: LeftBy, managed: Managed) -> None:
     folder = left(left_by, managed)
     both = found([folder / "sender.pcap", folder / "after.pcap"])
     assert (both["cause"], law(both["family"])) == ("aqm", law(managed.family))
@@ -124,14 +124,14 @@ def test_the_family_is_told_by_its_law(left_by: LeftBy, managed: Managed) -> Non
             assert both["parameters"][name]["value"] == pytest.approx(truth_s, rel=0.25)
 
 
-def test_one_capture_at_the_sender_tells_the_families_that_two_tell_first(left_by: LeftBy) -> None:
+def test_one_capture_at_the_sender_names_the_families_that_two_name_first(left_by: LeftBy) -> None:
     for managed in QUEUES[:FIRST]:
         alone = found([left(left_by, managed) / "sender.pcap"])
         assert (alone["cause"], alone["family"]) == ("aqm", managed.family)
 
 
 @pytest.mark.exhaustive
-def test_most_families_are_told_by_name(left_by: LeftBy) -> None:
+def test_most_families_are_named_exactly(left_by: LeftBy) -> None:
     """Nine of ten from two captures, and the law of four of five from the sender's alone."""
     folders = [left(left_by, managed) for managed in QUEUES]
     both = [found([folder / "sender.pcap", folder / "after.pcap"])["family"] for folder in folders]

@@ -193,7 +193,7 @@ def test_the_mean_is_a_thick_black_line_on_top(one: Recording) -> None:
     assert mean.data["y"].drop_nulls().to_numpy() == pytest.approx(3.5)
 
 
-def test_several_recordings_are_told_apart_by_colour_and_by_what_differs(two: list[Recording]) -> None:
+def test_several_recordings_are_distinguished_by_colour_and_by_what_differs(two: list[Recording]) -> None:
     picture = draw("all", *two)
     assert legend(picture) == ["fifo", "fq"]
     heavy = [trace for trace in picture.panels[0].layers if is_heavy(trace)]
@@ -255,7 +255,7 @@ def test_a_single_sample_is_seen_as_a_point(tmp_path: Path) -> None:
         assert draw(name, recordings.write(tmp_path / f"{name}.recording", tables)).panels
 
 
-def test_more_lines_than_can_be_told_apart_become_a_cloud_with_one_entry(tmp_path: Path) -> None:
+def test_more_lines_than_can_be_distinguished_become_a_cloud_with_one_entry(tmp_path: Path) -> None:
     tables = recordings.tables()
     flows = tables["flows"].filter(pl.col("flow") == 2)
     intervals = tables["intervals"].filter(pl.col("flow") == 2)

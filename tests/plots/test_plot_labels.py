@@ -43,6 +43,6 @@ def test_without_titles_the_parameters_that_differ_are_the_labels(tmp_path: Path
     assert of_recordings(opened) == ["codel", "pie"]
 
 
-def test_recordings_that_differ_in_nothing_are_told_apart_by_their_names(tmp_path: Path) -> None:
+def test_recordings_that_differ_in_nothing_are_distinguished_by_their_names(tmp_path: Path) -> None:
     opened = [recordings.rrul(tmp_path / f"rrul-{name}-x.recording", title="") for name in ("before", "after")]
     assert of_recordings(opened) == ["before", "after"]

@@ -23,7 +23,7 @@ def test_growth_of_a_counter_of_64_bits_is_its_difference(totals: list[int]) -> 
     assert derived.growth(np.array(totals, dtype=float))[1:].tolist() == np.diff(totals).tolist()
 
 
-def test_growth_is_unknown_where_a_counter_began_anew() -> None:
+def test_growth_is_unknown_where_a_counter_restarted() -> None:
     assert np.isnan(derived.growth(np.array([1000.0, 7.0]))[1])
 
 

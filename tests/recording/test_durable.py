@@ -102,7 +102,7 @@ def test_a_file_keeps_its_owner(old: Path) -> None:
     assert (old.stat().st_uid, old.stat().st_gid) == (65534, 65534)
 
 
-def test_what_an_earlier_crash_left_is_in_nobodys_way(old: Path) -> None:
+def test_what_an_earlier_crash_left_hinders_no_write(old: Path) -> None:
     old.with_name(old.name + durable.TEMPORARY_SUFFIX).write_text("half")
     durable.write_bytes(old, b"new")
     assert old.read_bytes() == b"new"

@@ -36,12 +36,12 @@ def test_a_gap_of_more_than_five_steps_is_bridged_only_in_its_last_five() -> Non
     assert found == [None, None, None, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
 
 
-def test_nothing_is_told_of_the_time_before_the_first_sample_but_half_a_step() -> None:
+def test_nothing_is_shown_before_the_first_sample_but_half_a_step() -> None:
     assert on_grid([(1.4, 7.0), (3.0, 7.0)], 1.0, 3) == [None, 7.0, 7.0]
     assert on_grid([(1.6, 7.0), (3.0, 7.0)], 1.0, 3) == [None, None, 7.0]
 
 
-def test_the_last_sample_is_held_for_one_step_if_its_value_is_new() -> None:
+def test_the_last_sample_is_repeated_for_one_step_if_its_value_is_new() -> None:
     assert on_grid([(0.0, 1.0), (1.5, 2.5)], 1.0, 4) == [1.0, 2.0, 2.5, None]
     assert on_grid([(0.0, 1.0), (1.5, 1.0)], 1.0, 4) == [1.0, 1.0, None, None]
 
@@ -172,7 +172,7 @@ def test_an_unknown_way_to_compute_is_refused() -> None:
         computed("median-of-medians", [[1.0]])
 
 
-def test_nothing_is_fair_or_unfair_where_nobody_has_anything() -> None:
+def test_nothing_is_fair_or_unfair_where_all_have_nothing() -> None:
     assert computed("fairness", [[0.0, 0.0]]) == [None]
 
 

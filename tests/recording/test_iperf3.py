@@ -51,7 +51,7 @@ def test_the_senders_window_and_round_trip_time_are_read() -> None:
     assert Summary(found).retransmissions() == {"TCP upload 1": 0, "TCP upload 2": 0}
 
 
-def test_the_other_way_and_both_ways_at_once_are_told_apart() -> None:
+def test_the_other_way_and_both_ways_at_once_are_distinguished() -> None:
     assert names(opened("tcp-reverse")) == ["TCP download"]
     assert names(opened("tcp-bidirectional")) == ["TCP upload", "TCP download"]
     assert opened("tcp-bidirectional").table("flows")["direction"].to_list() == ["up", "down"]
@@ -72,7 +72,7 @@ def test_losses_and_jitter_of_udp_are_the_receivers() -> None:
     assert (loss.sent, loss.lost) == (20, 1)
 
 
-def test_an_upload_of_udp_is_counted_at_the_sender_and_what_arrived_is_told_at_the_end() -> None:
+def test_an_upload_of_udp_is_counted_at_the_sender_and_what_arrived_is_known_at_the_end() -> None:
     found = opened("udp")
     facts = json.loads(found.table("flows")["facts"][0])
     assert facts["counted_at"] == "sender"
@@ -108,7 +108,7 @@ def test_the_stream_of_events_of_newer_versions_is_read_like_the_document(tmp_pa
     assert open_recording(tmp_path / "a.json").grid().equals(opened("tcp-reverse").grid())
 
 
-def test_omitted_intervals_are_left_out_and_told_of(tmp_path: Path) -> None:
+def test_omitted_intervals_are_left_out_and_reported(tmp_path: Path) -> None:
     changed = content("tcp-reverse")
     changed["intervals"][0]["streams"][0]["omitted"] = True
     (tmp_path / "a.json").write_text(json.dumps(changed))

@@ -54,7 +54,7 @@ def test_the_loss_of_an_upload_of_udp_is_that_of_the_end_section() -> None:
     assert found.samples("UDP upload::jitter")["value"].to_list() == [3.2]
 
 
-def test_what_the_end_section_told_of_losses_is_what_the_verdict_says_was_seen() -> None:
+def test_what_the_end_section_reported_of_losses_is_what_the_verdict_says_was_seen() -> None:
     lost, whole = (
         of_recording(open_recording(REPORTED / f"{name}.json")).document() for name in ("udp_up_loss", "udp_up")
     )
@@ -154,7 +154,7 @@ def test_the_whole_document_behind_its_own_events_is_no_second_run(tmp_path: Pat
     assert flows(found) == [["TCP download"]]
 
 
-def test_a_run_that_could_not_connect_leaves_the_others_and_is_told_of(tmp_path: Path) -> None:
+def test_a_run_that_could_not_connect_leaves_the_others_and_is_reported(tmp_path: Path) -> None:
     (found,) = opened(tmp_path, text("refused") + text("tcp-reverse"))
     assert "unable to connect" in " ".join(found.notes)
 

@@ -84,7 +84,7 @@ def test_samples_are_the_values_as_they_were_measured(rrul: Recording) -> None:
     assert rrul.samples("qdisc eth0 fq_codel 8001::dropped_packets")["value"].unique().to_list() == [3.0]
 
 
-def test_delay_variation_is_told_only_of_successive_probes_that_came_back(rrul: Recording) -> None:
+def test_delay_variation_is_computed_only_of_successive_probes_that_came_back(rrul: Recording) -> None:
     values = rrul.samples("Ping (ms) UDP BE")["value"].to_list()
     found = rrul.samples("Ping (ms) UDP BE::ipdv")["value"].to_list()
     pairs = itertools.pairwise(values)
@@ -136,7 +136,7 @@ def test_flows_without_data_are_named_and_make_sums_unknown_unless_they_were_opt
     assert "TCP download EF" in [series.name for series in found.series()]
 
 
-def test_a_counter_that_begins_anew_leaves_a_gap_and_no_negative_rate(tmp_path: Path) -> None:
+def test_a_counter_that_restarts_leaves_a_gap_and_no_negative_rate(tmp_path: Path) -> None:
     tables = recordings.tables()
     counters = tables["counters"].filter(pl.col("counter") == "dropped_packets").head(4)
     tables["counters"] = counters.with_columns(value=pl.Series([10.0, 20.0, 5.0, 6.0]))
@@ -144,7 +144,7 @@ def test_a_counter_that_begins_anew_leaves_a_gap_and_no_negative_rate(tmp_path: 
     assert found.samples("qdisc eth0 fq_codel 8001::dropped_packets")["value"].to_list() == [10.0, None, 1.0]
 
 
-def test_processor_time_is_told_in_per_cent(tmp_path: Path) -> None:
+def test_processor_time_is_reported_in_per_cent(tmp_path: Path) -> None:
     counters = pl.DataFrame(
         {
             "time_ns": [START_NS, START_NS + S],
@@ -168,7 +168,7 @@ def test_an_unknown_series_is_refused_with_one_that_is_like_it(rrul: Recording) 
             read("TCP uplod BE")
 
 
-def test_a_clock_that_jumped_is_told_of_instead_of_filling_the_memory(tmp_path: Path) -> None:
+def test_a_clock_that_jumped_is_reported_instead_of_filling_the_memory(tmp_path: Path) -> None:
     tables = recordings.tables()
     tables["counters"] = tables["counters"].with_columns(time_ns=pl.col("time_ns") + 10**18)
     with pytest.raises(RecordingError, match="a clock must have jumped"):

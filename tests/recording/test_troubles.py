@@ -73,7 +73,7 @@ def test_troubles_are_read_back_from_metadata() -> None:
     assert of_metadata({"hosts": hosts}) == [far, own]
 
 
-def test_each_end_is_told_of_in_one_sentence() -> None:
+def test_each_end_is_reported_in_one_sentence() -> None:
     second = 1_000_000_000
     told = in_words(
         [Trouble("far", "pause", 0, second), Trouble("far", "overflow", 0, 1, 1), Trouble(None, "pause", 0, second)]

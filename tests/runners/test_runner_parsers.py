@@ -54,7 +54,7 @@ def parsers() -> list[Parser]:
 # iperf3
 
 
-def test_iperf3_lines_tell_rates_retransmissions_and_windows() -> None:
+def test_iperf3_lines_give_rates_retransmissions_and_windows() -> None:
     parser = Iperf3Text(7)
     found = tables(parser, "iperf3-3.12-tcp-up.txt", arrived_ns=10 * S)
     intervals, sockets = found["intervals"], found["tcp_info"]
@@ -74,7 +74,7 @@ def test_iperf3_amounts_follow_from_its_rates_which_have_more_digits() -> None:
     assert intervals["payload_bytes"].sum() == pytest.approx(parser.facts["sent_bps"] / 8, rel=1e-3)
 
 
-def test_iperf3_downloads_are_counted_at_the_receiver_and_tell_no_window() -> None:
+def test_iperf3_downloads_are_counted_at_the_receiver_and_show_no_window() -> None:
     parser = Iperf3Text(7, sends=False)
     found = tables(parser, "iperf3-3.12-tcp-down.txt")
     assert found.keys() == {"intervals"}
@@ -146,7 +146,7 @@ def test_iperf3_json_has_exact_bytes_and_round_trips() -> None:
     assert found["intervals"]["start_ns"][0] == document["start"]["timestamp"]["timesecs"] * S
 
 
-def test_what_an_iperf3_server_counted_of_datagrams_is_told_with_the_time_of_sending() -> None:
+def test_the_datagrams_that_an_iperf3_server_counted_are_reported_with_the_time_of_sending() -> None:
     parser = Iperf3Json(7)
     tables(parser, "iperf3-3.12-udp-up-server-output.json")
     counted = parser.facts["server_intervals"]
@@ -159,7 +159,7 @@ def test_what_an_iperf3_server_counted_of_datagrams_is_told_with_the_time_of_sen
     assert in_json.facts["server_intervals"] == [[0.0, 1.0, 331]]
 
 
-def test_a_document_that_has_just_arrived_tells_the_time_better_than_its_stamp() -> None:
+def test_a_document_that_has_just_arrived_shows_the_time_better_than_its_stamp() -> None:
     seconds = json.loads(text("iperf3-3.12-tcp-up.json"))["start"]["timestamp"]["timesecs"]
     intervals = tables(Iperf3Json(7), "iperf3-3.12-tcp-up.json", arrived_ns=seconds * S + 1_700 * MS)["intervals"]
     assert intervals["end_ns"][-1] == seconds * S + 1_700 * MS
@@ -172,7 +172,7 @@ def test_both_directions_in_iperf3_json_are_added() -> None:
     assert found["intervals"]["payload_bytes"].to_list() == expected
 
 
-def test_iperf3_json_of_datagrams_tells_losses() -> None:
+def test_iperf3_json_of_datagrams_reports_losses() -> None:
     intervals = tables(Iperf3Json(7, sends=False), "iperf3-3.12-udp-down.json")["intervals"]
     assert intervals["lost"].to_list() == [0, 0]
     assert intervals["jitter_ns"].null_count() == 0
@@ -221,14 +221,14 @@ def test_nuttcp_counts_up_to_its_end_which_it_prints_no_interval_of() -> None:
         assert seconds == pytest.approx(parser.facts["received_bytes"] * 8 / parser.facts["received_bps"], rel=0.1)
 
 
-def test_nuttcp_tells_datagrams_and_drops() -> None:
+def test_nuttcp_reports_datagrams_and_drops() -> None:
     parser = NuttcpParser(7)
     intervals = tables(parser, "nuttcp-6.1.2-udp-up.txt")["intervals"]
     assert intervals["packets"].sum() == parser.facts["packets"] == 893
     assert intervals["lost"].sum() == 0
 
 
-def test_nuttcp_downwards_tells_one_interval_of_datagrams() -> None:
+def test_nuttcp_downwards_reports_one_interval_of_datagrams() -> None:
     assert tables(NuttcpParser(7), "nuttcp-6.1.2-udp-down.txt")["intervals"].height == 1
 
 
@@ -270,7 +270,7 @@ def test_netperf_that_finds_no_server_says_so() -> None:
 # irtt
 
 
-def test_irtt_tells_by_direction_what_was_lost() -> None:
+def test_irtt_reports_losses_by_direction() -> None:
     parser = irtt()
     read(parser, text("irtt-0.9.0-lossy.txt"))
     assert len(parser.rows) > 0
@@ -340,7 +340,7 @@ def test_durations_of_go_are_read_whole_or_not_at_all() -> None:
 # ping
 
 
-def test_ping_tells_round_trips_at_its_own_times() -> None:
+def test_ping_reports_round_trips_at_its_own_times() -> None:
     parser = ping()
     probes = tables(parser, "ping-iputils-20221126.txt", arrived_ns=1795318505 * S)["probes"]
     assert probes["sequence"].to_list() == [1, 2, 3, 4, 5]
@@ -450,7 +450,7 @@ def test_a_host_that_is_not_known_is_the_failure() -> None:
 # fping
 
 
-def test_fping_tells_round_trips_and_the_summary() -> None:
+def test_fping_reports_round_trips_and_the_summary() -> None:
     parser = fping()
     probes = tables(parser, "fping-5.1.txt", errors="fping-5.1-errors.txt", arrived_ns=1795318512 * S)["probes"]
     assert probes["sequence"].to_list() == [0, 1, 2, 3]
@@ -467,7 +467,7 @@ def test_what_fping_got_no_answer_to_is_lost() -> None:
     assert probes["probes"]["sent_ns"][0] == 1795318512_356380000 - 300 * MS
 
 
-def test_errors_that_fping_got_tell_that_probes_were_lost_on_their_way_there() -> None:
+def test_errors_that_fping_got_show_that_probes_were_lost_upstream() -> None:
     parser = fping()
     probes = tables(parser, "fping-5.1-unreachable.txt", errors="fping-5.1-unreachable-errors.txt")["probes"]
     assert probes["fate"].to_list() == ["lost-up"] * 3

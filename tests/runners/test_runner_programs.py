@@ -107,7 +107,7 @@ def test_iperf3_ends_within_the_second(iperf3: int, monkeypatch: pytest.MonkeyPa
 
 
 @needs("iperf3")
-def test_a_busy_iperf3_server_is_told_with_what_to_do(iperf3: int) -> None:
+def test_a_busy_iperf3_server_is_reported_with_what_to_do(iperf3: int) -> None:
     first, _ = started(tcp(runner="iperf3", port=iperf3, duration_s=1000.0))
     outcome, _ = run(tcp(runner="iperf3", port=iperf3))
     first.stop()
@@ -301,7 +301,7 @@ def test_the_list_may_be_a_file_or_at_an_address(pages: str, tmp_path: Path) -> 
     assert set(fetches["url"]) == {f"{pages}/a"}
 
 
-def test_a_fetch_that_fails_is_measured_and_told(pages: str) -> None:
+def test_a_fetch_that_fails_is_measured_and_reported(pages: str) -> None:
     outcome, fetches = fetch({"urls": [f"{pages}/a", f"{pages}/missing", f"{pages}/broken"]}, rounds=2)
     assert outcome.status == "complete"
     by_path = {
@@ -346,5 +346,5 @@ def test_fetching_stops_when_it_is_asked_to(pages: str) -> None:
         ({}, "give options.urls"),
     ],
 )
-def test_what_is_wrong_with_a_list_is_told_before_the_test(options: dict[str, Any], part: str) -> None:
+def test_a_mistake_in_a_list_is_reported_before_the_test(options: dict[str, Any], part: str) -> None:
     assert part in (runner_for(flow(kind="http", runner="http", options=options), 1).check() or "")

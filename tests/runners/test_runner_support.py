@@ -161,7 +161,7 @@ def test_limits_of_each_program_are_checked() -> None:
         assert part in (runner.complaint() or ""), name
 
 
-def test_available_runners_tell_versions_or_where_to_get_them() -> None:
+def test_available_runners_show_versions_or_where_to_get_them() -> None:
     found = {one.name: one for one in available()}
     assert found.keys() == SUPPORT.keys()
     assert found["http"].missing is None
@@ -297,7 +297,7 @@ def test_stamps_that_make_no_sense_give_way_to_the_arrival() -> None:
         ("regex", "expected a table"),
     ],
 )
-def test_a_wrong_declaration_is_told_by_its_key(table: object, message: str) -> None:
+def test_a_wrong_declaration_is_reported_by_its_key(table: object, message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
         declared(table)
 

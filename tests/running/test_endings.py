@@ -285,7 +285,7 @@ def test_a_responder_takes_only_addresses_to_listen_at(run: Run) -> None:
     assert "'localhost': expected an address" in done.stderr
 
 
-def test_a_responder_serves_and_stops_also_where_nobody_reads_what_it_says() -> None:
+def test_a_responder_serves_and_stops_also_where_its_output_is_not_read() -> None:
     for_reading, for_writing = os.pipe()
     os.close(for_reading)
     port = free_port()

@@ -43,7 +43,7 @@ def test_of_two_runs_in_one_process_one_is_stopped_from_another_thread_and_both_
 
 
 @pytest.mark.slow
-def test_a_run_tells_what_happens_and_its_rows_are_those_of_the_recording(far: Responder, tmp_path: Path) -> None:
+def test_a_run_reports_its_events_and_its_rows_are_those_of_the_recording(far: Responder, tmp_path: Path) -> None:
     run = started(far, tmp_path)
     events = list(run.events())
     states = list(dict.fromkeys(event.state for event in events))

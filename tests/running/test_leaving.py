@@ -128,7 +128,7 @@ def test_a_flow_may_leave_from_an_address_of_its_own(run: Run, far: Responder, t
         ("netperf", "tcp", [["-L", "192.0.2.7"]]),
     ],
 )
-def test_programs_of_others_are_told_where_to_leave_from(runner: str, kind: str, expected: list[list[str]]) -> None:
+def test_programs_of_others_get_the_address_to_leave_from(runner: str, kind: str, expected: list[list[str]]) -> None:
     interface = "eth7" if len(expected) > 1 else None
     flow = PlannedFlow(
         "A", kind, "up" if kind == "tcp" else "both", runner, "192.0.2.1", duration_s=1.0, local_address="192.0.2.7",

@@ -244,7 +244,7 @@ def test_a_responder_says_at_its_end_what_it_did(tmp_path: Path) -> None:
     assert far.process.returncode == 0
 
 
-def test_a_responder_must_be_told_whom_it_serves(run: Run) -> None:
+def test_a_responder_must_know_which_clients_it_serves(run: Run) -> None:
     for options in ((), ("--open", "--secret-file", "anything")):
         done = run("responder", *options)
         assert done.returncode == 2

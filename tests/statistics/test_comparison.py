@@ -120,7 +120,7 @@ def test_large_differences_are_established_and_their_direction_is_named(tmp_path
 
 
 @pytest.mark.parametrize(("effect", "verdict", "better"), [(1.0, "apart", False), (0.9, "not resolved", None)])
-def test_samples_that_do_not_overlap_are_called_apart_where_their_error_cannot_be_told(
+def test_samples_that_do_not_overlap_are_called_apart_where_their_error_cannot_be_known(
     effect: float, verdict: str, better: bool | None, tmp_path: Path
 ) -> None:
     first, second = sides(*(noisy(tmp_path / f"{ms}.recording", 1, delay_ms=ms, length_s=5) for ms in (0, 600)))

@@ -82,14 +82,14 @@ def test_the_same_holds_within_one_frame(tmp_path: Path) -> None:
     assert plain(tmp_path)["value"].to_list() == [1.0, 1.0]
 
 
-def test_what_only_one_of_two_rows_tells_is_no_conflict(tmp_path: Path) -> None:
+def test_a_value_that_only_one_of_two_rows_has_is_no_conflict(tmp_path: Path) -> None:
     store = Store.create(tmp_path)
     store.add("counters", rows(1).with_columns(span_ns=pl.lit(10**10)))
     added = store.add("counters", rows(1))
     assert (added.duplicates, added.conflicts) == (1, 0)
 
 
-def test_counts_are_told_by_source(tmp_path: Path) -> None:
+def test_counts_are_reported_by_source(tmp_path: Path) -> None:
     one, two, three = Store.create(tmp_path).add_all("counters", [rows(2), rows(3), rows(3, 9.0)])
     assert (one.rows, one.duplicates, one.conflicts) == (2, 0, 0)
     assert (two.rows, two.duplicates, two.conflicts) == (1, 2, 0)

@@ -191,7 +191,7 @@ def test_samples_that_are_looked_at_twice_are_not_kept_and_sums_are(duckdb):
     assert sorted(duckdb.run(both)["most"]) == [4.0, 5.0]
 
 
-def test_a_failing_query_is_told_in_one_line(duckdb):
+def test_a_failing_query_is_reported_in_one_line(duckdb):
     table = duckdb.table("counters")
     with pytest.raises(BackendError) as failure:
         duckdb.run(table.mutate(n=table.site.cast("int64")))
@@ -235,7 +235,7 @@ def test_a_query_that_hangs_is_given_up_after_ctrl_c_and_closing_does_not_wait_f
     storage.set()
 
 
-def test_ctrl_c_interrupts_nobody_elses_query(duckdb):
+def test_ctrl_c_interrupts_no_other_query(duckdb):
     runs, let_go = threading.Event(), threading.Event()
     found: list[object] = []
 

@@ -231,7 +231,7 @@ def test_downloads_of_ndt5_and_ndt7_are_mapped_too(mlab):
         ("from", "no TOML: "),
     ],
 )
-def test_what_is_wrong_with_a_mapping_is_told_with_its_key(tmp_path, text, complaint):
+def test_a_mistake_in_a_mapping_is_reported_with_its_key(tmp_path, text, complaint):
     path = tmp_path / "mapping.toml"
     path.write_text(text)
     with pytest.raises(StoreError, match=complaint) as refused:

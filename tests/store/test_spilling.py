@@ -78,7 +78,7 @@ def test_folders_of_other_users_are_left_alone(place: Path) -> None:
     assert left.is_dir()
 
 
-def test_a_folder_that_another_took_for_one_that_was_left_is_made_anew(
+def test_a_folder_that_another_took_for_one_that_was_left_is_recreated(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, made = tempfile.mkdtemp, []

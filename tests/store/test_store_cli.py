@@ -38,7 +38,7 @@ def test_a_folder_is_read_and_the_store_says_what_it_holds(tmp_path: Path, run) 
     assert "Sites (1): dfw02" in told.stdout
 
 
-def test_the_json_documents_tell_the_same(tmp_path: Path) -> None:
+def test_the_json_documents_say_the_same(tmp_path: Path) -> None:
     (path,) = hourly(tmp_path / "in", 1)
     store = tmp_path / "store"
     document = json.loads(call("store", "import", store, path, "--json").stdout)

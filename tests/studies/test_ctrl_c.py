@@ -76,7 +76,7 @@ def test_what_is_raised_again_waits_for_the_hook_that_arranges_it(monkeypatch: p
         finalized()
 
 
-def test_other_things_that_python_ignores_are_still_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_things_that_python_ignores_are_still_shown(capfd: pytest.CaptureFixture[str]) -> None:
     class Broken:
         def __del__(self) -> None:
             raise OSError("disk on fire")

@@ -159,7 +159,7 @@ def test_a_metro_without_data_has_an_empty_panel() -> None:
     assert not made["utilisation"].panels[1].layers
 
 
-def test_discards_are_told_from_retransmissions_by_shape_as_corrected_and_not_as_published() -> None:
+def test_discards_are_distinguished_from_retransmissions_by_shape_as_corrected_and_not_as_published() -> None:
     for definitions, shapes in (("corrected", 2), ("published", 1)):
         overlay = drawn(figures.facets(results(definitions))["overlay"])
         assert {one.of["group"] for one in overlay} == {"dfw01 discards", "dfw01 retransmissions"}

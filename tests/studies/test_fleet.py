@@ -126,7 +126,7 @@ def test_load_is_highest_in_the_evening_and_lower_at_weekends() -> None:
     assert weekend[True] < weekend[False]
 
 
-def test_flow_control_leaves_the_share_of_discards_that_it_was_told_to() -> None:
+def test_flow_control_leaves_the_share_of_discards_that_it_was_set_to() -> None:
     plan = Plan(
         sites=("dfw01", "dfw02"), machines=1, days=40, seed=5, change_day=date(2018, 2, 21), discards_kept=0.1,
         change_sites=("dfw01",), tests_per_day=0, counters=("octets.tx",),

@@ -168,7 +168,7 @@ def test_a_change_far_beyond_those_of_placebos_is_found() -> None:
     assert with_placebos(clients(200, 2.5), 0.85, 1.2, 1.1, 0.8, 1.15, 0.9)["conclusion"] == "faster"
 
 
-def test_what_was_held_against_placebos_has_no_question_mark() -> None:
+def test_what_was_compared_with_placebos_has_no_question_mark() -> None:
     assert with_placebos(clients(200), *[1.0] * 6)["conclusion"] == "same"
     assert with_placebos(clients(12, spread=0.3), *[1.0] * 6)["conclusion"] == "undecided"
     assert only(clients(12, spread=0.3))["conclusion"] == "undecided"
@@ -323,7 +323,9 @@ def scattered(level: float, seed: int, count: int = 15) -> list[float]:
 
 
 @pytest.mark.parametrize(("level", "conclusion"), [(20.0, "fewer"), (50_000.0, "more"), (1000.0, "undecided")])
-def test_discards_that_changed_fiftyfold_are_told_from_those_that_did_not(level: float, conclusion: str) -> None:
+def test_discards_that_changed_fiftyfold_are_distinguished_from_those_that_did_not(
+    level: float, conclusion: str
+) -> None:
     row = changed(site_days(scattered(1000, 1), scattered(level, 2)))
     assert row["conclusion"] == conclusion
     assert (row["days_before"], row["days_after"]) == (15, 15)
@@ -401,7 +403,7 @@ def test_days_that_depend_on_each_other_count_for_fewer() -> None:
     assert effective(days, 0.9) < 2.5
 
 
-def test_dependent_days_tell_more_of_their_variance_than_of_their_mean() -> None:
+def test_dependent_days_say_more_of_their_variance_than_of_their_mean() -> None:
     two, days = np.arange(2), np.arange(15)
     assert effective(two, 0.5) == pytest.approx(4 / (2 + 2 * 0.5))
     assert effective_for_variance(two, 0.5) == pytest.approx(4 / (2 + 2 * 0.25))
@@ -548,14 +550,14 @@ def test_the_answer_comes_first(discards: pl.DataFrame, ratio: float, answer: st
               "else has changed."),
     ],
 )  # fmt: skip
-def test_only_what_stands_out_from_placebos_is_laid_to_the_change(ratio: float, answer: str) -> None:
+def test_only_what_stands_out_from_placebos_is_attributed_to_the_change(ratio: float, answer: str) -> None:
     every = {name: pl.DataFrame(schema=schema) for name, schema in results.TABLES.items()}
     every["comparisons"] = inference.comparisons(clients(100, ratio), CORRECTED, placebos(*[1.0] * 6))
     every["discard_changes"] = changes.discard_changes(FEWER, CORRECTED)
     assert sentences.answer(Results(CORRECTED, every))[0].startswith(answer)
 
 
-def test_what_cannot_be_told_is_said_and_not_guessed() -> None:
+def test_what_cannot_be_known_is_said_and_not_guessed() -> None:
     first, *rest = said({})
     assert first.endswith("is unknown: no switch was measured both before and after the change.")
     assert "Speeds cannot be compared: no client has more than 10 tests in each of the two periods." in rest

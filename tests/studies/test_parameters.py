@@ -63,7 +63,7 @@ def test_as_published_means_the_published_limit_unless_the_file_says_another(tmp
     assert parameter_files.read(_file(tmp_path, "[tests]\nmost_duration_s = 60"), published).tests.most_duration_s == 60
 
 
-def test_every_mistake_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_every_mistake_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = _file(
         tmp_path,
         'metros = "dfw"\n\n[change]\nsignificance = 2\nsignificanse = 0.01\n'
@@ -96,7 +96,7 @@ def test_periods_that_overlap_are_refused(tmp_path: Path) -> None:
         ("seed=-1", "--set: seed: -1:"),
     ],
 )  # fmt: skip
-def test_a_wrong_setting_is_told_as_such(setting: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_setting_is_reported_as_such(setting: str, message: str, tmp_path: Path) -> None:
     (line,) = _mistakes(_file(tmp_path, 'port = "uplink"\n'), (setting,))
     assert line.startswith(message)
 
@@ -120,7 +120,7 @@ def test_a_study_can_do_without_a_change(tmp_path: Path) -> None:
     assert parameter_files.read(None, ("change=false",)).change is None
 
 
-def test_a_file_that_is_missing_or_no_toml_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_no_toml_is_reported_in_one_line(tmp_path: Path) -> None:
     (missing,) = _mistakes(tmp_path / "none.toml")
     assert "No such file or directory; expected a file in TOML" in missing
     (line,) = _mistakes(_file(tmp_path, "seed = \n"))
@@ -128,7 +128,7 @@ def test_a_file_that_is_missing_or_no_toml_is_told_in_one_line(tmp_path: Path) -
 
 
 @given(st.text(max_size=60))
-def test_no_setting_ends_in_anything_but_parameters_or_a_told_mistake(setting: str) -> None:
+def test_no_setting_ends_in_anything_but_parameters_or_a_reported_mistake(setting: str) -> None:
     try:
         assert isinstance(parameter_files.read(None, (setting,)), Parameters)
     except FileError as reason:

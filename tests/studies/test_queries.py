@@ -374,7 +374,7 @@ def test_a_sample_of_more_than_half_a_day_says_nothing_of_a_test(computed):
 
 
 @pytest.mark.slow
-def test_tests_are_told_apart_that_share_all_but_a_port(computed):
+def test_tests_are_distinguished_that_share_all_but_a_port(computed):
     rows = series("discards.tx", [1.0])
     found = computed("contacts", counters=rows, ndt=[download(test_id=None), download(test_id=None, remote_port=2)])
     assert [(row["class"], row["discards"]) for row in found] == [("non-zero", 1.0)] * 2

@@ -91,7 +91,7 @@ def test_days_are_chosen_on_spark_too(on_spark):
     assert on_spark.run(days)["day"].to_list() == ["2018-02-12"]
 
 
-def test_a_part_that_is_damaged_inside_is_told_by_spark_in_one_line(spark, spark_master, tmp_path):
+def test_a_part_that_is_damaged_inside_is_reported_by_spark_in_one_line(spark, spark_master, tmp_path):
     folder = write(tmp_path / "damaged", series("octets.tx", [1.0]))
     part = folder / "counters/day=2018-02-11/made.parquet"
     content = part.read_bytes()

@@ -181,7 +181,7 @@ def test_the_list_is_the_same_in_every_format(small_fleet: SmallFleet, tmp_path:
 # --- what is missing ---
 
 
-def test_an_empty_store_is_told_figure_by_figure_and_ends_with_1(empty: Path) -> None:
+def test_an_empty_store_is_reported_figure_by_figure_and_ends_with_1(empty: Path) -> None:
     found = whydrop(empty)
     assert found.exit_code == 1
     said = " ".join(found.stdout.split())
@@ -263,7 +263,7 @@ def test_wrong_usage_is_refused_before_any_work(arguments: tuple[str, ...], mess
     assert message in " ".join(found.stderr.split())
 
 
-def test_a_store_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_store_that_is_not_there_is_reported_in_one_line(tmp_path: Path) -> None:
     found = whydrop(tmp_path / "none.store")
     assert found.exit_code == 1
     assert len(found.stderr.splitlines()) == 1
@@ -271,7 +271,7 @@ def test_a_store_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("engine", "more"), [("oracle", ()), ("sprak://host", ()), ("oracle", ("watch",))])
-def test_an_engine_that_nobody_knows_is_wrong_usage(empty: Path, engine: str, more: tuple[str, ...]) -> None:
+def test_an_engine_that_is_unknown_is_wrong_usage(empty: Path, engine: str, more: tuple[str, ...]) -> None:
     found = whydrop(*more, empty, "--backend", engine)
     assert found.exit_code == 2
     assert f"no engine is called '{engine}': expected duckdb, spark" in " ".join(found.stderr.split())

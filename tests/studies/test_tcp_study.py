@@ -85,7 +85,7 @@ def of(described: pl.DataFrame, number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("number", "limiter"), list(enumerate(HELD)))
-def test_what_held_a_connection_for_most_of_its_time_is_named(described, number, limiter):
+def test_what_limited_a_connection_for_most_of_its_time_is_named(described, number, limiter):
     assert analysis.LIMITERS[of(described, number)["limiter"]] == limiter
 
 
@@ -191,7 +191,7 @@ def test_days_that_depend_on_each_other_are_no_change(kept: float) -> None:
     assert alarms <= 4
 
 
-def test_a_change_by_half_is_found_and_told_with_its_interval() -> None:
+def test_a_change_by_half_is_found_and_reported_with_its_interval() -> None:
     noise = np.random.default_rng(12)
     series = np.exp(0.05 * walk(noise, 3, 28, 0.3))
     series[1, 14:] *= 1.5

@@ -109,7 +109,7 @@ def test_what_was_reported_is_not_new_again(store: Callable[..., Path]) -> None:
     assert one(again)["since_ns"] == one(first)["since_ns"]
 
 
-def test_what_nobody_reported_is_new_however_long_it_goes_on(store: Callable[..., Path]) -> None:
+def test_an_unreported_port_is_new_however_long_it_goes_on(store: Callable[..., Path]) -> None:
     assert one(look(store(samples(lambda number: 50.0)), {}))["state"] == "new"
 
 
@@ -242,7 +242,7 @@ def test_any_other_file_is_refused_by_name(tmp_path_factory: pytest.TempPathFact
         {"port": [None, None, None, None, "tx"], "since_ns": "1"},
     ],
 )  # fmt: skip
-def test_an_entry_that_is_none_is_told_by_its_number(tmp_path: Path, entry: object) -> None:
+def test_an_entry_that_is_none_is_reported_by_its_number(tmp_path: Path, entry: object) -> None:
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"schema": 1, "ports": [entry]}))
     with pytest.raises(watch_state.StateError, match=r"ports\[0\]"):
@@ -255,7 +255,7 @@ def test_what_was_reported_later_than_now_is_left_out(tmp_path: Path) -> None:
     assert watch_state.read(path, NOON) == {}
 
 
-def test_without_a_file_nobody_looked_before(tmp_path: Path) -> None:
+def test_without_a_file_there_was_no_earlier_look(tmp_path: Path) -> None:
     assert watch_state.read(tmp_path / "none.json", NOON) == {}
 
 
@@ -270,7 +270,7 @@ def whydrop(*arguments: object) -> Result:
     return CliRunner().invoke(whydrop, ["study", "discards", "watch", *map(str, arguments)])
 
 
-def test_the_exit_status_tells_new_ports_from_none(store: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_exit_status_distinguishes_new_ports_from_none(store: Callable[..., Path], tmp_path: Path) -> None:
     folder, state = store(samples(last_minutes)), tmp_path / "state.json"
     first = whydrop(folder, *WATCH, *AT_NOON, "--state", state)
     assert first.exit_code == 3, first.stderr
@@ -314,7 +314,7 @@ def test_no_samples_at_all_are_an_error_and_no_good_news(store: Callable[..., Pa
     assert "is `whydrop collect` running?" in found.stderr
 
 
-def test_a_damaged_state_is_told_and_alerts_come_all_the_same(store: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_damaged_state_is_reported_and_alerts_come_all_the_same(store: Callable[..., Path], tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     state.write_text("{")
     found = whydrop(store(samples(last_minutes)), *WATCH, *AT_NOON, "--state", state)
@@ -329,7 +329,7 @@ def test_at_the_first_look_a_port_that_has_long_exceeded_is_new(store: Callable[
     assert (first.exit_code, [other.exit_code for other in others]) == (3, [0])
 
 
-def test_the_last_sample_of_a_store_that_is_not_written_any_more_is_told(store: Callable[..., Path]) -> None:
+def test_the_last_sample_of_a_store_that_is_not_written_any_more_is_reported(store: Callable[..., Path]) -> None:
     folder = store(samples(last_minutes))
     later, earlier = (whydrop(folder, *WATCH, "--now", day) for day in ("2019-01-01", "2017-01-01"))
     last = "the store's last one ended 2018-02-11 12:00:00 UTC"
@@ -338,7 +338,7 @@ def test_the_last_sample_of_a_store_that_is_not_written_any_more_is_told(store: 
     assert f"{last}, which is later: is this clock right, and the collector's?" in earlier.stderr
 
 
-def test_a_store_without_any_samples_is_told_so(store: Callable[..., Path]) -> None:
+def test_a_store_without_any_samples_is_reported(store: Callable[..., Path]) -> None:
     found = whydrop(store(), *WATCH)
     assert (found.exit_code, found.stdout) == (1, "")
     assert "and none on the store's last day: is `whydrop collect` running, and into this store?" in found.stderr
@@ -397,7 +397,7 @@ def test_every_reports_a_port_once_where_no_state_can_be_kept(
     assert found.stdout.count("Ongoing since") == 2
 
 
-def test_every_ends_when_nobody_reads_it(store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_ends_when_it_has_no_reader(store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> None:
         raise BrokenPipeError
 

@@ -145,7 +145,7 @@ def test_ticks_at_which_a_poll_is_still_going_on_are_late_and_come_after_it():
     assert all((reading.status, reading.start_ns, reading.values) == ("late", None, {}) for reading in late)
 
 
-def test_a_switch_whose_ports_are_long_in_coming_is_told_to_be_late_at_once_and_holds_up_no_other(
+def test_a_switch_with_slow_ports_is_reported_as_late_at_once_and_delays_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ):
     class Slow(Scripted):
@@ -188,7 +188,7 @@ def test_a_fault_in_one_source_costs_the_others_nothing():
     assert "bad: error: ZeroDivisionError: a fault of the source" in said
 
 
-def test_an_output_that_could_not_keep_everything_is_told_in_the_end():
+def test_an_output_that_could_not_keep_everything_is_reported_in_the_end():
     class Lossy(Kept):
         def close(self) -> None:
             raise OSError("3 samples are lost")
@@ -289,7 +289,7 @@ def test_a_switch_of_48_ports_is_polled_each_second_and_grows_as_it_should(switc
 
 
 @pytest.mark.slow
-def test_an_agent_that_dies_leaves_gaps_and_one_that_begins_anew_resets_and_neither_invents_growth(tmp_path):
+def test_an_agent_that_dies_leaves_gaps_and_one_that_restarts_resets_and_neither_invents_growth(tmp_path):
     with simulated(tmp_path, {COMMUNITY: switch_records(4)}) as agent:
 
         async def power_failure(kept: Kept) -> None:
@@ -376,7 +376,7 @@ def _reading(status: str, due_s: int = 10, message: str | None = None, late_ns: 
     return Reading("s1", "x", "x", due_s * SECOND_NS, start, start, status, message)
 
 
-def test_a_state_is_told_when_it_changes_and_not_at_each_poll():
+def test_a_state_is_reported_when_it_changes_and_not_at_each_poll():
     standings = Standings()
     standings.expect(["s1", "s2"])
     history = ["ok", "ok", "timeout", "timeout", "timeout", "ok", "ok"]

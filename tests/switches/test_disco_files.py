@@ -122,7 +122,7 @@ def test_a_wrap_is_a_difference_of_64_bits_without_a_sign(tmp_path: Path) -> Non
     assert sample["value"] == 2**64 - 2**32 + 3
 
 
-def test_a_counter_that_began_anew_ends_a_file(tmp_path: Path) -> None:
+def test_a_counter_that_restarted_ends_a_file(tmp_path: Path) -> None:
     totals = [500, 600, 10, 30, 60]
     readings = [reading(tick, {(UPLINK, OCTETS): total}) for tick, total in enumerate(totals)]
     written(tmp_path / "disco", readings)

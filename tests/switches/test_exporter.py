@@ -122,7 +122,7 @@ def test_polls_are_counted_by_what_became_of_them(exporter: Exporter) -> None:
     assert found["whydrop_missed_polls_total"] == {SWITCH: 3}
 
 
-def test_duration_jitter_and_age_of_polls_are_told(exporter: Exporter) -> None:
+def test_duration_jitter_and_age_of_polls_are_reported(exporter: Exporter) -> None:
     observed(exporter, *(reading(tick, tick) for tick in range(4)))
     found = scraped(exporter)
     # each began 3 ms behind its tick and took 40 ms
@@ -216,7 +216,7 @@ def test_many_who_ask_nothing_take_few_threads_and_no_answers_from_who_asks_late
             assert time.monotonic() < deadline
 
 
-def test_who_does_not_take_the_answer_keeps_nobody_from_the_end(
+def test_a_client_that_does_not_take_the_answer_does_not_prevent_the_end(
     exporter: Exporter, capfd: pytest.CaptureFixture[str]
 ) -> None:
     values = {(replace(UPLINK, name=f"port {number}" * 9), OCTETS): 1 for number in range(3000)}

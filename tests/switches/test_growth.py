@@ -143,7 +143,7 @@ def test_uptime_that_wraps_after_497_days_is_no_restart() -> None:
     assert (row["value"], row["quality"]) == (10, "ok")
 
 
-def test_an_agent_that_began_anew_alone_loses_nothing_where_octets_prove_that_the_port_went_on() -> None:
+def test_an_agent_that_restarted_alone_loses_nothing_where_octets_prove_that_the_port_went_on() -> None:
     switch = Polled()
     # in 8 s not even a port of 10 Gbit/s can count so many
     switch.poll({OCTETS: 10**15, DISCARDS: 70})
@@ -307,7 +307,7 @@ def test_a_wall_clock_that_is_set_invents_no_growth_and_no_gap(steady: bool, ste
     assert row["span_ns"] == (INTERVAL if steady else None)
 
 
-def test_an_early_restart_is_not_told_from_a_clock_that_was_set_without_a_steady_clock() -> None:
+def test_an_early_restart_is_not_distinguished_from_a_clock_that_was_set_without_a_steady_clock() -> None:
     switch = Polled(steady=False)
     switch.booted_ns = 0
     switch.poll({OCTETS: 50})
@@ -347,7 +347,7 @@ def test_a_port_that_moved_to_another_index_is_another_counter() -> None:
 
 
 @pytest.mark.parametrize("uptime_s", [0, 50_000])
-def test_an_uptime_that_stands_still_tells_nothing(uptime_s: int) -> None:
+def test_an_uptime_that_stands_still_proves_nothing(uptime_s: int) -> None:
     switch = Polled()
     for total in (10**9, 10**9 + 5, 10**9 + 10):
         rows = switch.poll({OCTETS: total}, uptime_ns=uptime_s * SECOND)

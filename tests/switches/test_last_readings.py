@@ -156,7 +156,7 @@ def test_what_is_not_proven_to_have_gone_on_is_read_for_the_first_time(tmp_path:
     assert set(first_of(run(tmp_path, reading(30, **changes))).values()) == {(None, None, "ok")}
 
 
-def test_a_switch_that_began_anew_meanwhile_has_a_reset(tmp_path: Path) -> None:
+def test_a_switch_that_restarted_meanwhile_has_a_reset(tmp_path: Path) -> None:
     run(tmp_path, *map(reading, range(5)))
     totals = {(UPLINK, OCTETS): 5000, (UPLINK, DISCARDS): 1}
     assert first_of(run(tmp_path, reading(30, uptime_ns=100 * SECOND, values=totals))) == {
@@ -215,7 +215,7 @@ def test_a_machine_that_does_not_say_which_start_it_is_shows_it_by_its_clocks(
     assert at.steady_ns is None
 
 
-def test_a_part_that_nobody_can_read_makes_what_is_remembered_unsure(tmp_path: Path) -> None:
+def test_an_unreadable_part_makes_what_is_remembered_unsure(tmp_path: Path) -> None:
     run(tmp_path, *map(reading, range(5)))
     (part,) = (tmp_path / "counters").rglob("*.parquet")
     part.with_name(f"{part.name[:2]}-b.parquet").write_bytes(b"no parquet")

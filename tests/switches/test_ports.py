@@ -41,7 +41,7 @@ def test_an_alias_fits_as_it_is_written():
     assert pick(PortEntry(alias="mlab1", name="local")) == ([("local", None, 3)], (), ())
 
 
-def test_an_alias_with_a_star_fits_what_begins_so_and_names_can_tell_the_machines():
+def test_an_alias_with_a_star_fits_what_begins_so_and_names_can_give_the_machines():
     ports, missing, _ = pick(PortEntry(alias="mlab*", name="local", machine="{alias}"))
     assert ports == [("local", "mlab1", 3), ("local", "mlab2", 4)]
     assert missing == ()
@@ -67,7 +67,7 @@ def test_all_takes_what_entries_before_it_left():
     assert missing == ()
 
 
-def test_two_ports_of_one_name_are_both_kept_and_told_apart():
+def test_two_ports_of_one_name_are_both_kept_and_distinguished():
     ports, _, notes = pick(PortEntry(alias="uplink*", name="uplink"))
     assert ports == [("uplink", None, 7), ("uplink:xe-0/0/1", None, 8)]
     assert "ports 7 and 8 are both named 'uplink'" in notes[0]

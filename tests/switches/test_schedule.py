@@ -100,7 +100,7 @@ def test_a_tick_that_is_older_than_half_an_interval_is_missed():
     assert ticks(clock, 1) == [Tick(START + 2 * INTERVAL, (START + INTERVAL,), 1)]
 
 
-def test_after_a_day_of_suspension_the_missed_ticks_are_counted_and_the_last_of_them_told():
+def test_after_a_day_of_suspension_the_missed_ticks_are_counted_and_the_last_of_them_reported():
     clock = FakeClock(holds=[(50 * SECOND_NS, 86400 * SECOND_NS)])
     (tick,) = ticks(clock, 1)
     assert tick.missed_in_all == 8639

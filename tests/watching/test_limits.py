@@ -57,7 +57,7 @@ def limited(control: str | None = "cubic", **values: Any) -> dict[str, Any]:
         ({"busy_ns": None}, "unknown"),
     ],
 )
-def test_what_held_it_for_most_of_the_time_is_named(values: dict[str, Any], limit: str) -> None:
+def test_what_limited_it_for_most_of_the_time_is_named(values: dict[str, Any], limit: str) -> None:
     whole = {name: int(value) if isinstance(value, float) else value for name, value in values.items()}
     assert limited(**whole)["limit"] == limit
 

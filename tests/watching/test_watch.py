@@ -40,7 +40,7 @@ def test_an_interrupt_ends_a_watch_in_the_background_of_a_script(tmp_path: Path)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_what_is_recorded_last_is_what_the_socket_itself_tells(tmp_path: Path, address: str) -> None:
+def test_what_is_recorded_last_is_what_the_socket_itself_reports(tmp_path: Path, address: str) -> None:
     with pair(address) as connection, watch(tmp_path, "--port", connection.port, "--interval", "20ms") as watching:
         connection.send(SIZE)
         status, out, err = watching.stop(signal.SIGINT)
@@ -362,7 +362,7 @@ def test_prometheus_reads_totals_of_the_watch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["9797", "127.0.0.1:http", ":9797", "127.0.0.1:99999"])
-def test_a_place_for_the_exporter_that_is_none_is_told(place: str, tmp_path: Path) -> None:
+def test_a_wrong_address_for_the_exporter_is_reported(place: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "whydrop", "watch", "--output", str(tmp_path), "--exporter", place]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
