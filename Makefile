@@ -30,13 +30,14 @@ test-fast: setup ## run the Python tests that take seconds
 test-all: setup ## run every test in its exhaustive form, and every setting of the lab: once before a release
 	@tools/run-tests all
 
-check: setup ## formatting, lints, types, the direction of imports and docstrings, of both languages
+check: setup ## formatting, lints, types, the direction of imports, docstrings and words, of both languages
 	cargo fmt --all --check
 	$(RUN)/ruff check
 	$(RUN)/ruff format --check
 	$(RUN)/mypy
 	$(RUN)/python tools/arrows.py
 	$(RUN)/python tools/docstrings.py
+	$(RUN)/python tools/words.py
 	. tools/lib.sh && cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 format: setup ## format the code of both languages
