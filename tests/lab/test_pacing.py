@@ -121,7 +121,7 @@ def test_filters_with_actions_and_fixed_counters_stay_in_place_and_are_never_rec
         before = without_ages(interface)
         refused = pace(lab, one, other.address, "--rate", "10mbit", "--no-proof", "--replace-root", check=False)
         assert (refused.returncode, without_ages(interface)) == (1, before)
-        assert "could not be put back exactly" in refused.stderr
+        assert "cannot be restored exactly" in refused.stderr
         pace(lab, one, other.address, "--rate", "10mbit", "--no-proof")
         one.run(["ping", "-c", "2", "-i", "0.2", other.address])
         pace(lab, one, "revert")
