@@ -180,7 +180,7 @@ def test_what_is_there_is_not_written_over_unless_asked(run: Run, rrul: Path, tm
 def test_a_redacted_export_does_not_name_the_hosts(run: Run, rrul: Path, tmp_path: Path) -> None:
     for to in ("flent", "json", "recording"):
         path = tmp_path / f"out.{to}"
-        assert run("export", rrul, "--to", to, "--redact", "--output", path).returncode == 0
+        assert run("export", rrul, "--format", to, "--redact", "--output", path).returncode == 0
     texts = [
         gzip.decompress((tmp_path / "out.flent").read_bytes()).decode(),
         (tmp_path / "out.json").read_text(),

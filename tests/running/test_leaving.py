@@ -161,5 +161,7 @@ def test_nothing_of_a_run_leaves_from_another_address(lab: Lab, tmp_path: Path, 
         words = [*WHYDROP, "run", str(tmp_path / "all.toml"), "--to", there, "--output", str(tmp_path), "--no-plot"]
         bound = client.run([*words, "--bind", other.partition("/")[0]], check=False)
         far.kill()
-    assert (bound.returncode, bound.stderr) == (0, ""), bound.stderr
+    # A busy machine may stop the far end for a while, which a run reports.
+    problems = [line for line in bound.stderr.splitlines() if "stood still" not in line]
+    assert (bound.returncode, problems) == (0, []), bound.stderr
     assert set(only_recording(tmp_path).table("flows")["status"]) == {"complete"}

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from plain_text import plain
 from studies.made_results import results
 from whydrop.show import html
 from whydrop.show.html import SCRIPTS, asset
@@ -120,7 +121,7 @@ def test_every_figure_has_a_caption_with_its_definition_and_what_is_left_out(tex
 
 
 def test_conclusions_coverage_and_parameters_are_in_the_page(text: str) -> None:
-    seen = _Seen(text).text
+    seen = plain(_Seen(text).text)
     for words_ in ("undecided", "0.900 to 1.20", "200 ppm", "4e-05", "90 %", "6 %", "4 %", "tests.most_duration_s"):
         assert words_ in seen
 

@@ -243,7 +243,7 @@ def test_sighup_says_that_the_file_is_not_read_again(
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGHUP)
-    wait_for(process, "the configuration is not read again while it runs")
+    wait_for(process, "the configuration is not read again; restart the collector")
     process.terminate()
     process.communicate(timeout=120)
     assert process.returncode == 0

@@ -284,7 +284,7 @@ def test_version_3_is_signed_and_encrypted(net_snmp_agent: Agent):
         pytest.param(
             replace(V3_USER, priv_passphrase=Secret("hush-hush")),
             "timeout",
-            r"privacy \(priv\) may be wrong",
+            r"check the passphrase and protocol for privacy \(priv\)",
             marks=pytest.mark.slow,
         ),
         (replace(V3_USER, priv=None, priv_passphrase=None), "refused", "sysUpTime|refuses user"),
