@@ -33,7 +33,14 @@ def proof() -> Proof:
 def test_a_fix_that_was_tried_stands_with_what_was_expected_and_what_came() -> None:
     remedy = Remedy("packets leave at 19 Mbit/s", "18.6 Mbit/s of payload", "goodput-up", (), commands=("tc x",))
     page = html.page(document("server.example", evidence(), remedy, proof(), "It helps."))
-    for words in ("50 packets were lost", "No capture was made", "packets waited", "Expected: 18.6", "tc x"):
+    for words in (
+        "50 packets were lost",
+        "No capture was made",
+        "<dt>policer</dt>",
+        "packets waited",
+        "Expected: 18.6",
+        "tc x",
+    ):
         assert words in page
     assert "18.1 Mbit/s" in page
     assert "<script>alert" not in page

@@ -32,7 +32,7 @@ from whydrop.text import quantities
 _MOST_MINOR = 12
 # Verdicts after the headline that a page holds.
 _MOST_FOLDED = 500
-_NO_VERDICT = "No verdict: the capture holds no packets to explain."
+_NO_VERDICT = "No verdict: there are no packets to explain."
 
 
 def document(

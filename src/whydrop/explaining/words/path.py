@@ -85,8 +85,8 @@ EVIDENCE = table("""
         retransmitted
     overtaken-between: {overtaken|packet} left between the captures after packets that had entered later
     sent-again: [one?1 packet was retransmitted[spurious? needlessly|; it was needed]|[spurious?of
-        {retransmitted|retransmitted packet} only {spurious} had arrived|{retransmitted|packet} were retransmitted,
-        none needlessly]]
+        {retransmitted|retransmitted packet} only {spurious} had arrived|[retransmitted?{retransmitted|packet} were
+        retransmitted, none needlessly|no packet was retransmitted]]]
     losses-without-sack: without SACK (RFC 2018), acknowledgments do not show which retransmitted packets had arrived;
         between {low} and {high|packet} were lost
 """)
