@@ -56,3 +56,9 @@ def test_json_with_more_options_imports_the_option_parser_but_no_heavy_module():
     imported = imported_by("explain", "examples/policed-download.pcap.zst", "--json", "--flow", ":5201")
     assert "click" in imported
     assert imported.isdisjoint(HEAVY)
+
+
+def test_an_explanation_for_a_person_imports_neither_tables_nor_charts():
+    imported = imported_by("explain", "examples/policed-download.pcap.zst")
+    assert "whydrop.show.terminal" in imported
+    assert imported.isdisjoint({"polars", "altair", "vl_convert", "numpy", "pyarrow"})
