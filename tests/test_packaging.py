@@ -77,7 +77,7 @@ def test_it_is_started_with_options_that_the_responder_has(service: configparser
 
 def test_the_collector_is_started_as_it_can_be_and_listens_only_where_its_exporter_does() -> None:
     from whydrop.cli.collect import command
-    from whydrop.collect.switches.schema import ExporterEntry
+    from whydrop.monitoring.switches.schema import ExporterEntry
 
     collector = section(COLLECT)
     words = collector["ExecStart"].split()

@@ -29,7 +29,7 @@ ROOMS = (
     "store",
     "formats",
     "measure",
-    "collect",
+    "monitoring",
     "explaining",
     "show",
     "studies",

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.keeper import MINUTE_NS, Keeper
-from whydrop.collect.switches.readings import Counter, Port, Reading
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.keeper import MINUTE_NS, Keeper
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
 
 INTERVAL_NS = MINUTE_NS // 6
 START_NS = 1_700_000_000 // 3600 * 60 * MINUTE_NS

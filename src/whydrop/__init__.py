@@ -174,15 +174,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the module that holds it."""
-    value = globals()[name] = _loaded(name)
-    return value
-
-
-def _loaded(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'whydrop' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from itertools import count
 
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.keeper import MINUTE_NS, Keeper
-from whydrop.collect.switches.readings import Counter, Port, Reading
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.keeper import MINUTE_NS, Keeper
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
 
 START = 1_700_000_000 // 60 * MINUTE_NS
 PORT = Port("uplink", 1, None, 10**10)

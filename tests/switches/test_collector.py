@@ -15,16 +15,16 @@ from snmp_agents import COMMUNITY, IFX, Agent, simulated, switch_records
 from virtual_time import START_NS, VirtualClock, run
 
 from patience import PATIENCE_S
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.collector import Collector
-from whydrop.collect.switches.config import Community, Switch
-from whydrop.collect.switches.delivery import Delivery
-from whydrop.collect.switches.readings import Counter, Port, Reading
-from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
-from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.snmp import FIND_SOON_NS, SnmpSource
-from whydrop.collect.switches.standings import MOST_LINES, Standings
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.collector import Collector
+from whydrop.monitoring.switches.config import Community, Switch
+from whydrop.monitoring.switches.delivery import Delivery
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
+from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, SystemClock
+from whydrop.monitoring.switches.schema import PortEntry
+from whydrop.monitoring.switches.secrets import Secret
+from whydrop.monitoring.switches.snmp import FIND_SOON_NS, SnmpSource
+from whydrop.monitoring.switches.standings import MOST_LINES, Standings
 
 PORT, OCTETS = Port("uplink", 7, speed_bps=10**9), Counter("octets.rx", f"{IFX}.6", 64)
 
@@ -152,7 +152,7 @@ def test_a_switch_with_slow_ports_is_reported_as_late_at_once_and_delays_no_othe
         async def prepare(self) -> None:
             await asyncio.sleep(3600)
 
-    monkeypatch.setattr("whydrop.collect.switches.collector._PATIENCE_S", 0.1)
+    monkeypatch.setattr("whydrop.monitoring.switches.collector._PATIENCE_S", 0.1)
     clock, told_ns = clock_of_tests(), {}
 
     class Timed(Delivery):
@@ -172,7 +172,7 @@ def test_a_switch_with_slow_ports_is_reported_as_late_at_once_and_delays_no_othe
 
 
 def test_an_agent_whose_tables_take_too_long_is_given_up_and_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("whydrop.collect.switches.snmp._FIND_WITHIN_S", 0.2)
+    monkeypatch.setattr("whydrop.monitoring.switches.snmp._FIND_WITHIN_S", 0.2)
     with odd(OddAgent({f"{IFX}.1.{index}": index for index in range(1, 30_000)})) as agent:
         account = Community(Secret(COMMUNITY))
         switch = Switch("s1", "x", "x", "127.0.0.1", agent.port, account, 2.0, 1, (PortEntry(all=True),), oids.DEFAULT)

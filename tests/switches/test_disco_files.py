@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whydrop.collect.switches.disco_files import DiscoFiles
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.keeper import Keeper, KeepingError
-from whydrop.collect.switches.pending import Pending
-from whydrop.collect.switches.readings import Counter, Port, Reading
 from whydrop.formats.archives import disco
+from whydrop.monitoring.switches.disco_files import DiscoFiles
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.keeper import Keeper, KeepingError
+from whydrop.monitoring.switches.pending import Pending
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
 
 SECOND = 1_000_000_000
 START = 1_639_449_300 * SECOND  # 2021-12-14 02:35:00

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from whydrop.collect import scraping
-from whydrop.collect.scraping import ExporterError
-from whydrop.collect.switches.exporter import Exporter
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.readings import Counter, Port, Reading
+from whydrop.monitoring import scraping
+from whydrop.monitoring.scraping import ExporterError
+from whydrop.monitoring.switches.exporter import Exporter
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

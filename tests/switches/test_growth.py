@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whydrop.collect.switches.growth import LEAST_FRAME_BITS, Counting
-from whydrop.collect.switches.readings import Counter, Port, Reading
+from whydrop.monitoring.switches.growth import LEAST_FRAME_BITS, Counting
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 
 SECOND = 1_000_000_000

@@ -19,10 +19,10 @@ import pytest
 from keeper_child import COUNTERS, START, TICKS, reading
 
 from patience import wait_until
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.keeper import FOLDER, HOUR_NS, MINUTE_NS, Keeper, KeepingError
-from whydrop.collect.switches.pending import NAME, Part, Pending
-from whydrop.collect.switches.schedule import SystemClock
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.keeper import FOLDER, HOUR_NS, MINUTE_NS, Keeper, KeepingError
+from whydrop.monitoring.switches.pending import NAME, Part, Pending
+from whydrop.monitoring.switches.schedule import SystemClock
 from whydrop.store import tables
 from whydrop.store.files import Files
 from whydrop.store.store import Store

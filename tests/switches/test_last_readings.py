@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whydrop.collect.switches import last_readings
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.keeper import FOLDER, Keeper
-from whydrop.collect.switches.readings import Counter, Port, Reading
-from whydrop.collect.switches.schedule import SystemClock
+from whydrop.monitoring.switches import last_readings
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.keeper import FOLDER, Keeper
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
+from whydrop.monitoring.switches.schedule import SystemClock
 from whydrop.store.store import Store
 
 SECOND = 1_000_000_000

@@ -11,11 +11,11 @@ import pytest
 from odd_agent import OddAgent, odd
 from snmp_agents import COMMUNITY, IFX
 
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Community, Switch
-from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.sessions import AskingError, SwitchSession
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Community, Switch
+from whydrop.monitoring.switches.schema import PortEntry
+from whydrop.monitoring.switches.secrets import Secret
+from whydrop.monitoring.switches.sessions import AskingError, SwitchSession
 
 OBJECTS = {f"{IFX}.6.1": 7}
 SILENT = "127.0.0.99"  # an address of this machine without a listener

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from snmp_agents import IF, IFX, Agent, simulated, switch_records
 
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Community, Switch, User
-from whydrop.collect.switches.ports import Found, Interface, chosen, find, indexes, text
-from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.sessions import SwitchSession
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Community, Switch, User
+from whydrop.monitoring.switches.ports import Found, Interface, chosen, find, indexes, text
+from whydrop.monitoring.switches.schema import PortEntry
+from whydrop.monitoring.switches.secrets import Secret
+from whydrop.monitoring.switches.sessions import SwitchSession
 
 MAC = "00:1b:21:3c:9d:f8"
 DECIMAL = "0.27.33.60.157.248"
@@ -205,14 +205,14 @@ def test_all_ports_of_a_switch_have_all_their_counters(switch: Agent):
 
 
 def test_a_switch_with_a_table_for_each_vlan_says_that_version_3_cannot_read_them():
-    from whydrop.collect.switches import bridge_tables
+    from whydrop.monitoring.switches import bridge_tables
 
     class Cisco:
         async def walk(self, root: str) -> list[tuple[str, int]]:
             return [("1.7", 9)] if root == oids.CISCO_VLANS else []
 
         async def get(self, wanted: list[str]) -> Any:
-            from whydrop.collect.switches.sessions import Answer
+            from whydrop.monitoring.switches.sessions import Answer
 
             return Answer(uptime_ns=1)
 

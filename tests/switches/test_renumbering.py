@@ -12,13 +12,13 @@ from odd_agent import OddAgent, odd
 from snmp_agents import COMMUNITY, IF, IFX
 
 from patience import PATIENCE_S
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Community, Switch
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.schedule import SECOND_NS
-from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.snmp import SnmpSource
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Community, Switch
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.schedule import SECOND_NS
+from whydrop.monitoring.switches.schema import PortEntry
+from whydrop.monitoring.switches.secrets import Secret
+from whydrop.monitoring.switches.snmp import SnmpSource
 
 MBITS = 10_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whydrop.collect.switches.schedule import MOST_MISSED, SECOND_NS, STEP_NS, Schedule, Tick
+from whydrop.monitoring.switches.schedule import MOST_MISSED, SECOND_NS, STEP_NS, Schedule, Tick
 
 INTERVAL = 10 * SECOND_NS
 START = 1_700_000_000 * SECOND_NS  # a multiple of ten seconds

@@ -16,11 +16,11 @@ from snmp_agents import AUTH_PASSPHRASE, COMMUNITY, IFX, PRIV_PASSPHRASE, PROTOC
 from virtual_time import run
 
 from patience import PATIENCE_S
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Community, Switch, User
-from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.sessions import LARGEST_BYTES, SMALLEST_BYTES, AskingError, SwitchSession
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Community, Switch, User
+from whydrop.monitoring.switches.schema import PortEntry
+from whydrop.monitoring.switches.secrets import Secret
+from whydrop.monitoring.switches.sessions import LARGEST_BYTES, SMALLEST_BYTES, AskingError, SwitchSession
 
 OBJECTS = {f"{IFX}.{column}.{index}": column * 1000 + index for column in range(6, 14) for index in range(1, 31)}
 KEY = Secret(AUTH_PASSPHRASE)

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from snmp_agents import AUTH_PASSPHRASE, COMMUNITY, PRIV_PASSPHRASE, V2C, V3, Configure
 
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Community, User, load
-from whydrop.collect.switches.readings import Counter
-from whydrop.collect.switches.secrets import Secret, SecretError, from_environment, from_file
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Community, User, load
+from whydrop.monitoring.switches.readings import Counter
+from whydrop.monitoring.switches.secrets import Secret, SecretError, from_environment, from_file
 from whydrop.runtime.user_files.problems import FileError
 
 SECRETS = (COMMUNITY, AUTH_PASSPHRASE, PRIV_PASSPHRASE)
@@ -261,7 +261,7 @@ def test_the_file_in_the_documentation_is_one_that_the_collector_takes(tmp_path:
 
 
 def test_every_kind_of_counter_and_every_key_is_in_the_documentation():
-    from whydrop.collect.switches import schema
+    from whydrop.monitoring.switches import schema
 
     page = (Path(__file__).parents[2] / "docs/switches.md").read_text()
     models = (schema.File, schema.SwitchEntry, schema.PortEntry, schema.CounterEntry, schema.DiscoEntry)

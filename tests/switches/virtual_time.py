@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from whydrop.collect.switches.schedule import SECOND_NS
+from whydrop.monitoring.switches.schedule import SECOND_NS
 
 T = TypeVar("T")
 

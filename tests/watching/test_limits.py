@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from whydrop.collect.sockets.limits import limits
-from whydrop.collect.sockets.selection import WantedError, cgroup_numbers, networks
+from whydrop.monitoring.sockets.limits import limits
+from whydrop.monitoring.sockets.selection import WantedError, cgroup_numbers, networks
 from whydrop.recording import tables
 
 SECOND_NS = 1_000_000_000

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from whydrop.collect.sockets.watch import Watched
     from whydrop.measure.batch.executing import Summary
     from whydrop.measure.batch.preparing import Prepared
     from whydrop.measure.depth.measurement import FarEnd, Measured
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
+    from whydrop.monitoring.sockets.watch import Watched
     from whydrop.recording.recording import Recording
 
 
@@ -347,8 +347,8 @@ def watch(
         whydrop.Error: the kernel does not report its sockets, a destination or process is unknown, or the recording
             cannot be written.
     """
-    from whydrop.collect.sockets.selection import wanted
-    from whydrop.collect.sockets.watch import Settings, Watch
+    from whydrop.monitoring.sockets.selection import wanted
+    from whydrop.monitoring.sockets.watch import Settings, Watch
 
     settings = Settings(
         wanted(ports, destinations, pids, cgroups),

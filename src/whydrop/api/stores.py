@@ -50,8 +50,8 @@ def collect(
     """
     import asyncio
 
-    from whydrop.collect.switches import config as configuration
-    from whydrop.collect.switches import running
+    from whydrop.monitoring.switches import config as configuration
+    from whydrop.monitoring.switches import running
 
     wanted = configuration.load(Path(config))
     running.allow_sockets(len(wanted.switches), say)
@@ -86,9 +86,9 @@ def collect_once(config: str | PathLike[str]) -> pl.DataFrame:
 
     import polars as pl
 
-    from whydrop.collect.switches import config as configuration
-    from whydrop.collect.switches import running
-    from whydrop.collect.switches.sessions import AskingError
+    from whydrop.monitoring.switches import config as configuration
+    from whydrop.monitoring.switches import running
+    from whydrop.monitoring.switches.sessions import AskingError
 
     rows: list[dict[str, Any]] = []
     for source, result in asyncio.run(running.examined(configuration.load(Path(config)), poll=True)):

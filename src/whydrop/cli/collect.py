@@ -16,9 +16,9 @@ from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
-    from whydrop.collect.switches.collector import Collector
-    from whydrop.collect.switches.config import Config
-    from whydrop.collect.switches.delivery import Delivery
+    from whydrop.monitoring.switches.collector import Collector
+    from whydrop.monitoring.switches.config import Config
+    from whydrop.monitoring.switches.delivery import Delivery
 
 EXAMPLES = """
 \b
@@ -84,14 +84,14 @@ def _examine(path: Path, *, poll: bool) -> None:
 
 def _loaded(path: Path) -> Config:
     config = _load(path)
-    from whydrop.collect.switches import running
+    from whydrop.monitoring.switches import running
 
     running.allow_sockets(len(config.switches), complain)
     return config
 
 
 def _load(path: Path) -> Config:
-    from whydrop.collect.switches import config
+    from whydrop.monitoring.switches import config
     from whydrop.runtime.user_files.problems import FileError
 
     try:
@@ -106,8 +106,8 @@ def _load(path: Path) -> Config:
 
 
 def _collect(config: Config, duration_s: float | None) -> int:
-    from whydrop.collect.scraping import ExporterError
-    from whydrop.collect.switches import running
+    from whydrop.monitoring.scraping import ExporterError
+    from whydrop.monitoring.switches import running
     from whydrop.recording.errors import RecordingError
 
     with _display() as display:
@@ -126,7 +126,7 @@ def _collect(config: Config, duration_s: float | None) -> int:
 
 
 async def _run(config: Config, delivery: Delivery, display: _Display, duration_s: float | None) -> Collector:
-    from whydrop.collect.switches import running
+    from whydrop.monitoring.switches import running
 
     stop = asyncio.Event()
     _hear(asyncio.get_running_loop(), stop, display)

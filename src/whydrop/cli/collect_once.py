@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from whydrop.cli import ending
-from whydrop.collect.switches import running
-from whydrop.collect.switches.sessions import AskingError
+from whydrop.monitoring.switches import running
+from whydrop.monitoring.switches.sessions import AskingError
 from whydrop.show import terminal
 from whydrop.show.document import Column, Columns, Document, Items, Section, Table, Text, parts
 from whydrop.text import quantities
 
 if TYPE_CHECKING:
-    from whydrop.collect.switches.config import Config
-    from whydrop.collect.switches.ports import Found
-    from whydrop.collect.switches.readings import Counter, Port, Reading
-    from whydrop.collect.switches.snmp import SnmpSource
+    from whydrop.monitoring.switches.config import Config
+    from whydrop.monitoring.switches.ports import Found
+    from whydrop.monitoring.switches.readings import Counter, Port, Reading
+    from whydrop.monitoring.switches.snmp import SnmpSource
 
 
 def examine(config: Config, complain: Callable[[str], None], *, poll: bool) -> int:

@@ -18,9 +18,9 @@ from whydrop.cli.command import Command as CliCommand
 if TYPE_CHECKING:
     from whydrop.cli.watch_command import Command
     from whydrop.cli.watch_view import View
-    from whydrop.collect.sockets.sampler import Taken
-    from whydrop.collect.sockets.selection import Wanted
-    from whydrop.collect.sockets.watch import Settings, Watch, Watched
+    from whydrop.monitoring.sockets.sampler import Taken
+    from whydrop.monitoring.sockets.selection import Wanted
+    from whydrop.monitoring.sockets.watch import Settings, Watch, Watched
 
 EXAMPLES = """
 \b
@@ -66,8 +66,8 @@ _DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
 def command(words: tuple[str, ...], as_json: bool, duration_s: float | None, quiet: bool, **given: Any) -> None:
     """Record what the kernel knows of this host's TCP connections, until Ctrl-C or COMMAND ends (docs/watching.md)."""
     from whydrop.cli.watch_command import Command, CommandError
-    from whydrop.collect.scraping import ExporterError
-    from whydrop.collect.sockets.sampler import SamplingError
+    from whydrop.monitoring.scraping import ExporterError
+    from whydrop.monitoring.sockets.sampler import SamplingError
     from whydrop.recording.errors import RecordingError
 
     _check(given, duration_s)
@@ -96,7 +96,7 @@ def _check(options: dict[str, Any], duration_s: float | None) -> None:
 
 
 def _wanted(options: dict[str, Any]) -> Wanted:
-    from whydrop.collect.sockets.selection import WantedError, wanted
+    from whydrop.monitoring.sockets.selection import WantedError, wanted
 
     try:
         return wanted(options["ports"], options["destinations"], options["pids"], options["cgroups"])
@@ -108,7 +108,7 @@ def _wanted(options: dict[str, Any]) -> Wanted:
 def _settings(wanted: Wanted, started: Command, options: dict[str, Any]) -> Settings:
     import dataclasses
 
-    from whydrop.collect.sockets.watch import Settings
+    from whydrop.monitoring.sockets.watch import Settings
 
     if started.pid is not None:
         chosen = wanted.ports or wanted.networks or wanted.cgroups or wanted.processes
@@ -143,7 +143,7 @@ def _watch(
     settings: Settings, started: Command, duration_s: float | None, place: tuple[str, int] | None, *, live: bool
 ) -> Watched:
     from whydrop.cli.watch_view import viewing
-    from whydrop.collect.sockets.watch import Watch
+    from whydrop.monitoring.sockets.watch import Watch
 
     if os.geteuid() != 0:
         _say(
@@ -155,8 +155,8 @@ def _watch(
         watch = Watch(settings, view.say)
         tick: Callable[[Watch, Taken], None] = view.show
         if place is not None:
-            from whydrop.collect.sockets.connections import place as written
-            from whydrop.collect.sockets.exporter import WatchExporter
+            from whydrop.monitoring.sockets.connections import place as written
+            from whydrop.monitoring.sockets.exporter import WatchExporter
 
             exporter = opened.enter_context(WatchExporter(*place))
             _say(f"metrics at http://{written(place[0], exporter.port)}/metrics")

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whydrop.cli import ending
-from whydrop.collect.sockets.board import Board
+from whydrop.monitoring.sockets.board import Board
 from whydrop.text import quantities
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.collect.sockets.connections import Connection
-    from whydrop.collect.sockets.host import Dropped
-    from whydrop.collect.sockets.sampler import Taken
-    from whydrop.collect.sockets.watch import Watch, Watched
+    from whydrop.monitoring.sockets.connections import Connection
+    from whydrop.monitoring.sockets.host import Dropped
+    from whydrop.monitoring.sockets.sampler import Taken
+    from whydrop.monitoring.sockets.watch import Watch, Watched
 
 _LINE_EVERY_S = 1.0
 # Beside the rows: the title, the heads, and what does not fit.
@@ -104,7 +104,7 @@ def dropped_in_words(dropped: Dropped, most: int | None = None) -> str:
     """The drops of this host by the kernel's reasons, the most frequent first.
 
     >>> from collections import Counter
-    >>> from whydrop.collect.sockets.host import Dropped
+    >>> from whydrop.monitoring.sockets.host import Dropped
     >>> dropped_in_words(Dropped(reasons=Counter(QDISC_DROP=7, NO_SOCKET=2)), 1)
     '7 QDISC_DROP, 2 others'
     """

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from whydrop.collect.switches.growth import Counting
-from whydrop.collect.switches.readings import Reading
+from whydrop.monitoring.switches.growth import Counting
+from whydrop.monitoring.switches.readings import Reading
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.collect.switches.last_readings import LastReading
+    from whydrop.monitoring.switches.last_readings import LastReading
 
 
 class Output(Protocol):

@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.collect.sockets.connections import Connections
-from whydrop.collect.sockets.host import AUTO, Dropped, Host, datagram_counters
-from whydrop.collect.sockets.sampler import INTERVAL_S, Sampler, Taken
-from whydrop.collect.sockets.selection import Wanted
+from whydrop.monitoring.sockets.connections import Connections
+from whydrop.monitoring.sockets.host import AUTO, Dropped, Host, datagram_counters
+from whydrop.monitoring.sockets.sampler import INTERVAL_S, Sampler, Taken
+from whydrop.monitoring.sockets.selection import Wanted
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.cancelling import Cancellation, deferred

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whydrop.collect.switches.ports import twin_of
-from whydrop.collect.switches.readings import Counter, Port
-from whydrop.collect.switches.sessions import Value
+from whydrop.monitoring.switches.ports import twin_of
+from whydrop.monitoring.switches.readings import Counter, Port
+from whydrop.monitoring.switches.sessions import Value
 
 # Both may be copied from the chip at different times: after so many polls it is no coincidence.
 _FEWEST_POLLS = 3

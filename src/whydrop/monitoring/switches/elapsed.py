@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whydrop.collect.switches.readings import Reading
+from whydrop.monitoring.switches.readings import Reading
 
 SECOND_NS = 1_000_000_000
 TICK_NS = 10_000_000  # of TimeTicks

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from whydrop.collect.scraping import Serving
-from whydrop.collect.switches.readings import Reading
+from whydrop.monitoring.scraping import Serving
+from whydrop.monitoring.switches.readings import Reading
 
 if TYPE_CHECKING:
     import polars as pl

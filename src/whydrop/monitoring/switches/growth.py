@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from whydrop.collect.switches.elapsed import SECOND_NS, Between, Moment, between, moment
-from whydrop.collect.switches.readings import Counter, Port, Reading
+from whydrop.monitoring.switches.elapsed import SECOND_NS, Between, Moment, between, moment
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.collect.switches.last_readings import LastReading
+    from whydrop.monitoring.switches.last_readings import LastReading
 
 # The shortest frame on an Ethernet wire: 64 bytes, preamble and gap (IEEE 802.3).
 LEAST_FRAME_BITS = 84 * 8

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whydrop.collect.switches import oids, schema, secrets
-from whydrop.collect.switches.readings import Counter
-from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.secrets import Secret, SecretError
+from whydrop.monitoring.switches import oids, schema, secrets
+from whydrop.monitoring.switches.readings import Counter
+from whydrop.monitoring.switches.schema import PortEntry
+from whydrop.monitoring.switches.secrets import Secret, SecretError
 from whydrop.runtime.user_files.lines import Path as Place
 from whydrop.runtime.user_files.lines import nearest_line
 from whydrop.runtime.user_files.problems import FileError, Problem, written_path

@@ -20,9 +20,9 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.collect.switches.disco_files import DiscoFile, DiscoSample
-from whydrop.collect.switches.elapsed import Moment
-from whydrop.collect.switches.last_readings import LastReading
+from whydrop.monitoring.switches.disco_files import DiscoFile, DiscoSample
+from whydrop.monitoring.switches.elapsed import Moment
+from whydrop.monitoring.switches.last_readings import LastReading
 from whydrop.store import tables
 
 NAME = "pending.sqlite"

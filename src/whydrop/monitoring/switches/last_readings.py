@@ -19,8 +19,8 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.collect.switches.elapsed import Moment, moment, same_pace
-from whydrop.collect.switches.readings import Reading
+from whydrop.monitoring.switches.elapsed import Moment, moment, same_pace
+from whydrop.monitoring.switches.readings import Reading
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Older readings are of switches that are no longer polled, or would take long to compare with the store.

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from whydrop.collect.switches import bridge_tables, oids
-from whydrop.collect.switches.config import Switch
-from whydrop.collect.switches.readings import Counter, Port
-from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.sessions import AskingError, SwitchSession, Value
+from whydrop.monitoring.switches import bridge_tables, oids
+from whydrop.monitoring.switches.config import Switch
+from whydrop.monitoring.switches.readings import Counter, Port
+from whydrop.monitoring.switches.schema import PortEntry
+from whydrop.monitoring.switches.sessions import AskingError, SwitchSession, Value
 
 _LONGEST_TEXT = 255  # DisplayString (RFC 2579)
 _UNKNOWN_SPEED_BPS = 2**32 - 1  # ifSpeed of a port that is too fast for its 32 bits (RFC 2863)

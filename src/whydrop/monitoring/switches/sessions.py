@@ -23,8 +23,8 @@ from gufo.snmp import SnmpAuthError, SnmpDecodeError
 from gufo.snmp.aio import SnmpSession
 from gufo.snmp.user import BaseAuthKey, BasePrivKey, KeyType
 
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Community, Switch, User
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Community, Switch, User
 
 # A response of this size needs no IP fragments, which many switches and filters drop: 1500 bytes less IPv6, UDP, and
 # an SNMP v3 header with its signature.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Community, Switch
-from whydrop.collect.switches.sessions import AskingError, SwitchSession
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Community, Switch
+from whydrop.monitoring.switches.sessions import AskingError, SwitchSession
 
 _AGED = "it is not in the bridge table: it is not on this switch, or has been silent for minutes"
 

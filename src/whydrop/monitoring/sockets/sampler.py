@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from whydrop import _core
-from whydrop.collect.sockets.selection import Wanted
 from whydrop.errors import Error
+from whydrop.monitoring.sockets.selection import Wanted
 
 # The limit of rows that Python has not taken yet: some minutes of a thousand busy connections.
 _MOST_BYTES = 256 * 1024 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from whydrop.collect.switches.readings import Counter
+from whydrop.monitoring.switches.readings import Counter
 
 SYS_UP_TIME = "1.3.6.1.2.1.1.3.0"  # hundredths of a second, 32 bits: it wraps after 497 days
 

@@ -26,12 +26,12 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.collect.switches import last_readings, pending
-from whydrop.collect.switches.disco_files import DiscoFile, DiscoFiles, DiscoSample
-from whydrop.collect.switches.last_readings import LastReading
-from whydrop.collect.switches.pending import Part, Pending
-from whydrop.collect.switches.readings import Reading
-from whydrop.collect.switches.schedule import Clock, SystemClock
+from whydrop.monitoring.switches import last_readings, pending
+from whydrop.monitoring.switches.disco_files import DiscoFile, DiscoFiles, DiscoSample
+from whydrop.monitoring.switches.last_readings import LastReading
+from whydrop.monitoring.switches.pending import Part, Pending
+from whydrop.monitoring.switches.readings import Reading
+from whydrop.monitoring.switches.schedule import Clock, SystemClock
 from whydrop.recording.errors import RecordingError
 from whydrop.store import parts, tables
 from whydrop.store.store import DESCRIPTION, Store

@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whydrop.collect.scraping import Serving
-from whydrop.collect.sockets.board import Board
+from whydrop.monitoring.scraping import Serving
+from whydrop.monitoring.sockets.board import Board
 
 if TYPE_CHECKING:
     import polars as pl
     from prometheus_client import Metric
 
-    from whydrop.collect.sockets.host import Dropped
-    from whydrop.collect.sockets.sampler import Taken
-    from whydrop.collect.sockets.watch import Watch
+    from whydrop.monitoring.sockets.host import Dropped
+    from whydrop.monitoring.sockets.sampler import Taken
+    from whydrop.monitoring.sockets.watch import Watch
 
 # Interfaces, queues, processors and the counters of each. Series beyond this number are counted and not shown.
 _MOST_SERIES = 5000

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from whydrop.collect.switches.readings import Reading
+from whydrop.monitoring.switches.readings import Reading
 
 # Polls of a hundred switches every ten seconds, for three hours.
 _REMEMBERED = 100_000

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from whydrop.collect.switches import oids
+from whydrop.monitoring.switches import oids
 
 AuthProtocol = Literal["MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512"]
 # Cisco extends short keys by a method of its own.

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from whydrop.collect.switches.collector import Collector
-from whydrop.collect.switches.config import Config
-from whydrop.collect.switches.delivery import Delivery
-from whydrop.collect.switches.disco_files import DiscoFiles
-from whydrop.collect.switches.exporter import Exporter
-from whydrop.collect.switches.keeper import Keeper
-from whydrop.collect.switches.readings import Reading
-from whydrop.collect.switches.sessions import AskingError
-from whydrop.collect.switches.snmp import SnmpSource
+from whydrop.monitoring.switches.collector import Collector
+from whydrop.monitoring.switches.config import Config
+from whydrop.monitoring.switches.delivery import Delivery
+from whydrop.monitoring.switches.disco_files import DiscoFiles
+from whydrop.monitoring.switches.exporter import Exporter
+from whydrop.monitoring.switches.keeper import Keeper
+from whydrop.monitoring.switches.readings import Reading
+from whydrop.monitoring.switches.sessions import AskingError
+from whydrop.monitoring.switches.snmp import SnmpSource
 
 Say = Callable[[str], None]
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whydrop.collect.switches.readings import Reading
+from whydrop.monitoring.switches.readings import Reading
 from whydrop.runtime import durable
 
 if TYPE_CHECKING:

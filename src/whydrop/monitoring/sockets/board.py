@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from whydrop.collect.sockets.connections import Connections
-from whydrop.collect.sockets.limits import limits
+from whydrop.monitoring.sockets.connections import Connections
+from whydrop.monitoring.sockets.limits import limits
 from whydrop.recording import tables
 
 _CONTROLS = {"flow": pl.Int32(), "congestion_control": pl.String()}

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from whydrop.collect.switches.delivery import Delivery
-from whydrop.collect.switches.readings import Reading
-from whydrop.collect.switches.schedule import SECOND_NS, Clock, Schedule, SystemClock, Tick
-from whydrop.collect.switches.source import Source
-from whydrop.collect.switches.standings import Standings
+from whydrop.monitoring.switches.delivery import Delivery
+from whydrop.monitoring.switches.readings import Reading
+from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, Schedule, SystemClock, Tick
+from whydrop.monitoring.switches.source import Source
+from whydrop.monitoring.switches.standings import Standings
 
 # The number of switches that are asked at the same time. Each takes a socket, and their answers arrive together: more
 # would overflow queues on the path.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from whydrop.collect.switches.readings import Reading
+from whydrop.monitoring.switches.readings import Reading
 
 
 class Source(Protocol):

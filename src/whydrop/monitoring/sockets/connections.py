@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from whydrop import _core
-from whydrop.collect.sockets.sampler import Taken
+from whydrop.monitoring.sockets.sampler import Taken
 from whydrop.recording import tables
 
 # Looking through many processes takes milliseconds.

@@ -7,15 +7,15 @@ import contextlib
 import zlib
 from collections.abc import Callable
 
-from whydrop.collect.switches import oids
-from whydrop.collect.switches.config import Switch
-from whydrop.collect.switches.elapsed import Moment, between, moment
-from whydrop.collect.switches.growth import is_beyond_line_rate
-from whydrop.collect.switches.ports import Found, find, indexes, text
-from whydrop.collect.switches.readings import Counter, Port, Reading
-from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
-from whydrop.collect.switches.sessions import Answer, AskingError, SwitchSession
-from whydrop.collect.switches.stuck_counters import StuckCounters
+from whydrop.monitoring.switches import oids
+from whydrop.monitoring.switches.config import Switch
+from whydrop.monitoring.switches.elapsed import Moment, between, moment
+from whydrop.monitoring.switches.growth import is_beyond_line_rate
+from whydrop.monitoring.switches.ports import Found, find, indexes, text
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
+from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, SystemClock
+from whydrop.monitoring.switches.sessions import Answer, AskingError, SwitchSession
+from whydrop.monitoring.switches.stuck_counters import StuckCounters
 
 # The switch does not report changed aliases and moved cables; once an hour is soon enough for those.
 FIND_AGAIN_NS = 3600 * SECOND_NS
