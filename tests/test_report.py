@@ -14,7 +14,7 @@ from plain_text import plain
 from synthetic import FLOW, policed_transfer
 from whydrop import Explanation
 from whydrop.show import charts, embedding, html, report
-from whydrop.show.document import capital
+from whydrop.text.phrases import capital
 
 HOSTILE = '<script>document.title="owned"</script>"><img src=http://192.0.2.1/x>.pcap'
 HOSTILE_FLOW = '</script><svg onload=document.title="owned">:1 > b:2'

@@ -22,11 +22,11 @@ from whydrop.show.document import (
     Section,
     Table,
     Text,
-    capital,
     parts,
 )
 from whydrop.show.figure import Axis, Figure, Layer, Panel
 from whydrop.show.theme import STYLES
+from whydrop.text.phrases import capital
 from whydrop.text.quantities import significant
 
 

@@ -79,7 +79,8 @@ def _list(as_json: bool) -> None:
         ending.write_document(json.dumps(tests, ensure_ascii=False))
         return
     from whydrop.show import terminal
-    from whydrop.show.document import Column, Document, Section, Table, Text, capital
+    from whydrop.show.document import Column, Document, Section, Table, Text
+    from whydrop.text.phrases import capital
 
     widest = max(len(test["name"]) for test in tests)
     families = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from whydrop.explaining.words import captures, connections, datagrams, hosts, path, policers, queues
-from whydrop.text.phrases import capitalised, fill
+from whydrop.text.phrases import capital, fill
 from whydrop.text.quantities import count
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
@@ -95,7 +95,7 @@ def sentence(verdict: Mapping[str, Any], *, among_lossy: bool = False) -> str:
     values["loss_share"] = parameters.get("loss_probability")
     flows = values.get("flows") or 0
     values["losses"] = _losses(verdict["lost"], verdict["explained"]) + (f" of {flows} flows" if flows > 1 else "")
-    return capitalised(fill(_HEADLINES[code], _derived(values)))
+    return capital(fill(_HEADLINES[code], _derived(values)))
 
 
 def _losses(lost: int, explained: float) -> str:

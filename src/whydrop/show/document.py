@@ -239,15 +239,6 @@ def plain(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell.text
 
 
-def capital(text: str) -> str:
-    """``text`` with a capital at its start.
-
-    >>> capital("the MSS is 1448 bytes")
-    'The MSS is 1448 bytes'
-    """
-    return text[:1].upper() + text[1:]
-
-
 def parts(*chosen: Part | None) -> tuple[Part, ...]:
     """The parts that there are, without those that hold nothing."""
     return tuple(part for part in chosen if part is not None and not _is_empty(part))

@@ -23,10 +23,10 @@ from whydrop.show.document import (
     Section,
     Table,
     Text,
-    capital,
     parts,
 )
 from whydrop.text import quantities
+from whydrop.text.phrases import capital
 
 # Verdicts after the headline that a terminal shows.
 _MOST_MINOR = 12

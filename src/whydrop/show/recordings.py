@@ -25,11 +25,11 @@ from whydrop.show.document import (
     Section,
     Table,
     Text,
-    capital,
     known,
     parts,
 )
 from whydrop.text import quantities
+from whydrop.text.phrases import capital
 
 # Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in one direction).
 _HARMLESS_MS, _BAD_MS = 30.0, 150.0

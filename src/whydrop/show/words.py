@@ -114,12 +114,3 @@ def place(where: str, captures: Sequence[Capture]) -> str:
         return f"capture {number} ({files[number]})" if number in files else found[0]
 
     return re.sub(r"capture (\d+)", with_file, where)
-
-
-def sentence(text: str) -> str:
-    """``text`` with a capital at its start.
-
-    >>> sentence("the MSS is 1448 bytes")
-    'The MSS is 1448 bytes'
-    """
-    return text[:1].upper() + text[1:]

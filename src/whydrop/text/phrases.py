@@ -55,8 +55,12 @@ def table(text: str) -> dict[str, str]:
     return found
 
 
-def capitalised(text: str) -> str:
-    """The text with a capital letter at its beginning."""
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning.
+
+    >>> capital("the MSS is 1448 bytes")
+    'The MSS is 1448 bytes'
+    """
     return text[:1].upper() + text[1:]
 
 

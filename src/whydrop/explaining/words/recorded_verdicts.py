@@ -9,7 +9,7 @@ from typing import Any
 from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME, TIMER_S
 from whydrop.explaining.words.recorded_facts import LIMITS, flows_of, where
 from whydrop.recording.troubles import in_one_sentence
-from whydrop.text.phrases import capitalised, fill, listed
+from whydrop.text.phrases import capital, fill, listed
 from whydrop.text.quantities import duration, percent, plural, size
 from whydrop.text.quantities import share as share_of
 
@@ -163,7 +163,7 @@ def sentence(verdict: Json) -> str:
     """A verdict in one sentence."""
     if troubles := _of_code(verdict, "end-in-trouble"):
         values = (troubles[0][name] for name in ("host", "pauses", "paused_s", "thrown_away"))
-        return capitalised(f"{in_one_sentence(*values)}.")
+        return capital(f"{in_one_sentence(*values)}.")
     words = HEADLINES.get(verdict["cause"], f"{verdict['cause'].replace('-', ' ').capitalize()}.")
     return fill(words, _values(verdict))
 
@@ -177,7 +177,7 @@ def advice(verdict: Json) -> list[str]:
         detail = _of_code(verdict, "dropped-here")[0]["kind"]
     steps = ADVICE.get((cause, detail)) or ADVICE.get((cause, None), ())
     values = _values(verdict)
-    return [capitalised(step) for step in (fill(one, values) for one in steps) if step]
+    return [capital(step) for step in (fill(one, values) for one in steps) if step]
 
 
 def _values(verdict: Json) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from whydrop.show import pair_words, words
+from whydrop.show import pair_words
 from whydrop.show.charts.pair_scene import TIME_TITLE, PairScene, matched
 from whydrop.show.charts.scene import as_float, layer, points, present, rule
 from whydrop.show.charts.transit import time_unit
 from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
 from whydrop.text import quantities
+from whydrop.text.phrases import capital
 
 SEE = (
     "Each mark is the time of one packet by the second clock less that by the first. The transit time makes packets of "
@@ -39,7 +40,7 @@ def figure(scene: PairScene) -> Figure:
     clouds = _clouds(scene)
     return Figure(
         key="clock",
-        title=words.sentence(pair_words.clocks(scene.pair)),
+        title=capital(pair_words.clocks(scene.pair)),
         subtitle=scene.path,
         see=SEE,
         panels=(_difference(scene, clouds), _residuals(scene, clouds)),
