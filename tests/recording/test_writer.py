@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pyarrow.ipc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import recordings
 from whydrop.recording.naming import folder_for
@@ -188,21 +192,52 @@ def test_a_stream_that_ends_within_a_batch_has_all_batches_before_it(tmp_path: P
     assert len(goodputs(Recording.open(writer.folder))) == 20
 
 
-def test_a_damaged_batch_costs_its_own_rows_and_a_note_names_it(tmp_path: Path) -> None:
-    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
-    stream, ends = tmp_path / "a" / "journal" / "intervals.arrows", []
-    for number in range(3):
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, list[int]]:
+    """An unfinished recording of six flushes: its stream, the content, and where the schema and each batch end."""
+    writer = RecordingWriter(tmp_path_factory.mktemp("damage") / "a", recordings.metadata())
+    stream = writer.folder / "journal" / "intervals.arrows"
+    ends = []
+    for number in range(6):
         writer.append("intervals", rows(number * 10))
         writer.flush()
         ends.append(stream.stat().st_size)
-    content = stream.read_bytes()
-    # The columns, behind the description of the batch.
-    damaged = content[: ends[1] - 200] + b"\xff" * 150 + content[ends[1] - 50 :]
     writer.close()
-    stream.write_bytes(damaged)
-    found = Recording.open(writer.folder)
-    assert goodputs(found) == [float(n) for n in (*range(10), *range(20, 30))]
-    assert any(f"{stream}: batch 1 is damaged" in note for note in found.notes)
+    content = pyarrow.BufferReader(stream.read_bytes())
+    pyarrow.ipc.read_message(content)
+    return stream, stream.read_bytes(), [content.tell(), *ends]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_damage_costs_only_the_batches_that_it_hits(
+    interrupted: tuple[Path, bytes, list[int]], data: st.DataObject
+) -> None:
+    """Whatever is overwritten, removed or inserted: in a header, in columns, or across batches."""
+    stream, content, ends = interrupted
+    first = data.draw(st.integers(ends[0], len(content) - 1))
+    last = min(len(content), first + data.draw(st.integers(1, 700)))
+    written = data.draw(st.sampled_from([b"\xff" * (last - first), b"", b"\0" * 13]) | st.binary(max_size=300))
+    stream.write_bytes(content[:first] + written + content[last:])
+    found = Recording.open(stream.parents[1])
+    whole = [number for number, (begin, end) in enumerate(pairwise(ends)) if end <= first or last <= begin]
+    values = goodputs(found)
+    expected = [float(number * 10 + row) for number in whole for row in range(10)]
+    # Columns are compressed and have no checksum: damage may leave other values in their place.
+    assert [value for value in values if value in expected] == expected
+    if values == expected and len(whole) < 6:
+        assert any(re.search(rf"{stream}: byte \d+: .* lost", note) for note in found.notes)
+
+
+def test_after_a_damaged_header_the_later_batches_are_read(interrupted: tuple[Path, bytes, list[int]]) -> None:
+    stream, content, ends = interrupted
+    # The marker, the length of the description, the description itself, and the columns behind it.
+    for at in (0, 4, 24, 700):
+        stream.write_bytes(content[: ends[2] + at] + b"\xee" * 60 + content[ends[2] + at + 60 :])
+        found = Recording.open(stream.parents[1])
+        assert goodputs(found) == [float(n) for n in (*range(20), *range(30, 60))]
+        skipped = f"{ends[3] - ends[2]:,}".replace(",", "\u00a0")
+        assert f"{stream}: byte {ends[2]}: {skipped} bytes skipped as damaged: their rows are lost" in found.notes
 
 
 def test_rows_that_were_damaged_on_the_disk_are_named_when_the_test_ends(tmp_path: Path) -> None:

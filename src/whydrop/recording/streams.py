@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import polars as pl
 
 from whydrop.recording import tables
 from whydrop.runtime import durable
+from whydrop.text.quantities import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +27,9 @@ FOLDER_NAME = "journal"
 # A batch of few rows takes some 8 kB of the widest table. When such batches make up more than half of a stream, and
 # more than this, they are merged into one.
 _LEAST_MERGED_BYTES = 1 << 20
+
+# Each message begins with four bytes 0xFF and the length of its description, less than 1 MB.
+_MARKER = re.compile(rb"\xff{4}..[\x00-\x0f]\x00", re.DOTALL)
 
 
 def path_of(folder: Path, table: str) -> Path:
@@ -167,6 +172,8 @@ def read(folder: Path, table: str) -> tuple[pl.DataFrame, list[str]]:
 def decode(content: bytes, table: str, path: Path) -> tuple[pl.DataFrame, list[str]]:
     """The rows of a stream that may be damaged or end anywhere, and one sentence for each damage.
 
+    Behind damage, reading continues at the next message that Arrow verifies.
+
     Args:
         content: the bytes of the stream.
         table: its table.
@@ -176,39 +183,56 @@ def decode(content: bytes, table: str, path: Path) -> tuple[pl.DataFrame, list[s
 
     frames, damages = [tables.empty(table)], []
     source = pa.BufferReader(content)
-    messages = pa.ipc.MessageReader.open_stream(source)
-    begin = 0
-    with contextlib.suppress(pa.ArrowException, OSError, StopIteration, pl.exceptions.PolarsError):
-        schema = _schema_of(messages.read_next_message().serialize().to_pybytes())
-        begin = source.tell()
-        for number, message in enumerate(messages):
-            begin = source.tell()
-            try:
-                batch = pa.ipc.read_record_batch(message, schema)
-                batch.validate(full=True)
-                frames.append(tables.conform(table, _polars(batch)))
-            except (pa.ArrowException, OSError, KeyError, ValueError, pl.exceptions.PolarsError):
-                damages.append(f"{path}: batch {number} is damaged: its rows are lost, the rest is here")
-    if left := len(content) - begin:
-        damages.append(f"{path}: byte {begin}: the stream is damaged or incomplete: the last {left} bytes are lost")
+    schema, done = _schema_of(source)
+    at = done
+    while schema is not None and (marker := _MARKER.search(content, at)):
+        frame, end = _batch_at(source, marker.start(), schema, table)
+        if frame is None:
+            at = marker.start() + 4
+            continue
+        frames.append(frame)
+        if skipped := max(0, marker.start() - done):
+            damages.append(f"{path}: byte {done}: {plural(skipped, 'byte')} skipped as damaged: their rows are lost")
+        done = max(done, end)
+        # Where no message follows, the batch's length may be damaged, and have other batches in it.
+        at = end if _MARKER.match(content, end) else marker.start() + 4
+    if left := len(content) - done:
+        damages.append(
+            f"{path}: byte {done}: the stream is damaged or incomplete: the last {plural(left, 'byte')} are lost"
+        )
     return pl.concat(frames), damages
 
 
-def _schema_of(header: bytes) -> pa.Schema:
-    """The schema in the first message of a stream; pyarrow's reader of it would crash on some damages."""
+def _schema_of(source: pa.BufferReader) -> tuple[pa.Schema | None, int]:
+    """The schema in the first message of a stream and the message's end; ``None`` and 0 if it is damaged."""
+    import pyarrow as pa
+
     try:
-        return _arrow(pl.read_ipc_stream(io.BytesIO(header))).schema
+        header = pa.ipc.read_message(source).serialize().to_pybytes()
+        # pyarrow's reader of schemas would crash on some damages.
+        return _arrow(pl.read_ipc_stream(io.BytesIO(header))).schema, source.tell()
+    except (pa.ArrowException, OSError, EOFError, pl.exceptions.PolarsError):
+        return None, 0
     except BaseException as reason:
         # A panic of polars' Rust code arrives as an exception that is no Exception.
         if type(reason).__name__ != "PanicException":
             raise
-        raise pl.exceptions.ComputeError("damaged schema") from None
+        return None, 0
 
 
-def _polars(batch: pa.RecordBatch) -> pl.DataFrame:
-    frame = pl.from_arrow(batch)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+def _batch_at(source: pa.BufferReader, start: int, schema: pa.Schema, table: str) -> tuple[pl.DataFrame | None, int]:
+    """The rows of the record batch that begins at byte ``start``, and its end; ``None`` if it is none, or damaged."""
+    import pyarrow as pa
+
+    source.seek(start)
+    try:
+        batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+        batch.validate(full=True)
+        frame = pl.from_arrow(batch)
+        assert isinstance(frame, pl.DataFrame)
+        return tables.conform(table, frame), source.tell()
+    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, pl.exceptions.PolarsError):
+        return None, start
 
 
 def _reason(reason: OSError) -> str:
