@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import polars as pl
 
 from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.runners.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -28,29 +30,58 @@ class Outcome:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class Runner(Protocol):
-    """One flow that is measured by a program (or by code) outside the engine.
+class Runner:
+    """One flow that is measured by a program (or by code) outside the engine, in a thread of its own.
 
     A runner never raises once it was started: what fails becomes its outcome.
     """
 
+    name: ClassVar[str]
+
     def __init__(self, flow: PlannedFlow, number: int) -> None:
         """``number`` is the flow's number in the recording's tables."""
+        self.flow = flow
+        self.number = number
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._due_ns = 0
 
     def check(self) -> str | None:
-        """The program that is missing (with what to install), or ``None``. Called before anything starts."""
+        """The reason why it cannot run (with what to install), or what it cannot do; ``None`` if nothing."""
+        raise NotImplementedError
 
     def start(self, at_ns: int) -> None:
         """Begin; the common start is at ``at_ns`` (``time.monotonic_ns``), the flow's own ``start_s`` later."""
+        if self._thread is None:
+            self._due_ns = at_ns + round(self.flow.start_s * 1e9)
+            self._thread = threading.Thread(target=self._supervise, name=f"{self.name} {self.number}", daemon=True)
+            self._begin()
 
     def drain(self) -> dict[str, pl.DataFrame]:
         """The rows measured since the last call, by table name (columns as in ``record.tables``)."""
+        with self._lock:
+            return self._rows().take()
 
     def done(self) -> bool:
         """True if it has ended by itself."""
+        return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
         """End early; returns at once."""
+        raise NotImplementedError
 
     def finish(self, timeout_s: float) -> Outcome:
         """Wait for the end (killing the program after ``timeout_s``). ``drain`` may be called once more after it."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        assert self._thread is not None
+        self._thread.start()
+
+    def _supervise(self) -> None:
+        """The thread's work, in which nothing that goes wrong may go unnoticed: it becomes the outcome."""
+        raise NotImplementedError
+
+    def _rows(self) -> Rows:
+        """The measured rows that were not yet drained."""
+        raise NotImplementedError

@@ -14,12 +14,10 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import polars as pl
-
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.runners import Outcome
+from whydrop.measure.runners import Outcome, Runner
 from whydrop.measure.runners.rows import Rows
-from whydrop.measure.runners.support import SUPPORT
+from whydrop.measure.runners.support import SUPPORT, bracketed
 from whydrop.runtime.masking import masked
 
 if TYPE_CHECKING:
@@ -57,24 +55,22 @@ class _Options:
     interface: str | None
 
 
-class HttpRunner:
+class HttpRunner(Runner):
     """Rounds of fetches: all addresses of the list, by some workers at once; a round begins each interval.
 
     A round that takes longer than the interval delays the next one, which then begins at once: rounds never overlap.
     """
 
+    name = "http"
+
     def __init__(self, flow: PlannedFlow, number: int) -> None:
-        self.flow = flow
-        self.number = number
-        self._rows = Rows()
-        self._lock = threading.Lock()
+        super().__init__(flow, number)
+        self._fetches = Rows()
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
         self._broken: str | None = None
         self._rounds = self._failed = 0
         self._last_error = ""
         self._urls: list[str] = []
-        self._due_ns = 0
 
     def check(self) -> str | None:
         """Faults of the options; the list itself may be at an address, and is read when the test starts."""
@@ -101,22 +97,6 @@ class HttpRunner:
             return f"{where}: options.url_list: {options['url_list']}: {reason.strerror}"
         return None
 
-    def start(self, at_ns: int) -> None:
-        """Begin; the common start is at ``at_ns`` (``time.monotonic_ns``), the flow's own ``start_s`` later."""
-        if self._thread is None:
-            self._due_ns = at_ns + round(self.flow.start_s * 1e9)
-            self._thread = threading.Thread(target=self._supervise, name=f"http {self.number}", daemon=True)
-            self._thread.start()
-
-    def drain(self) -> dict[str, pl.DataFrame]:
-        """The fetches that ended since the last call."""
-        with self._lock:
-            return self._rows.take()
-
-    def done(self) -> bool:
-        """True if it has ended by itself."""
-        return self._thread is not None and not self._thread.is_alive()
-
     def stop(self) -> None:
         """End early; returns at once. Running fetches are aborted."""
         self._stopping.set()
@@ -133,7 +113,7 @@ class HttpRunner:
             self._broken = self._broken or "fetches did not end in time"
             self._thread.join(_STOPS_WITHIN_S)
         with self._lock:
-            fetched = self._rows.ever
+            fetched = self._fetches.ever
             facts = {"urls": len(self._urls), "rounds": self._rounds, "fetches": fetched, "failed": self._failed}
         if self._broken is not None:
             return Outcome("failed", self._broken, facts)
@@ -145,10 +125,12 @@ class HttpRunner:
             return Outcome("failed", f"all {fetched} fetches failed, the last one so: {self._last_error}", facts)
         return Outcome("complete", None, facts)
 
+    def _rows(self) -> Rows:
+        return self._fetches
+
     # Its threads.
 
     def _supervise(self) -> None:
-        """Nothing that goes wrong here may go unnoticed: it becomes the outcome."""
         try:
             options = self._options()
             with _pool(options) as pool:
@@ -225,7 +207,7 @@ class HttpRunner:
         if error is None and status is not None and status >= 400:
             error = f"status {status}"
         with self._lock:
-            self._rows.add(
+            self._fetches.add(
                 "fetches",
                 flow=self.number,
                 start_ns=start_ns,
@@ -273,10 +255,8 @@ class HttpRunner:
     def _inline_urls(self) -> list[str]:
         urls = self.flow.options.get("urls")
         if urls is None:
-            host = self.flow.host or ""
-            host = f"[{host}]" if ":" in host and not host.startswith("[") else host
             port = f":{self.flow.port}" if self.flow.port is not None else ""
-            return [f"http://{host}{port}/"]
+            return [f"http://{bracketed(self.flow.host or '')}{port}/"]
         if isinstance(urls, str):
             urls = urls.split()
         if not isinstance(urls, (list, tuple)):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.runners.clients import given
 from whydrop.measure.runners.parsing.base import Parser, ns
 from whydrop.measure.runners.parsing.irtt import IrttParser
 from whydrop.measure.runners.process import End
-from whydrop.measure.runners.program import ProgramRunner, version_of
+from whydrop.measure.runners.program import ProgramRunner
+from whydrop.measure.runners.support import bracketed
 
-DEFAULT_PORT = 2112
 DEFAULT_TIMEOUT_S = 5.0
 # Without a duration it runs until the end of the test stops it.
 _FOREVER_S = 100 * 3600
@@ -23,15 +23,6 @@ _CONNECT = "500ms,1s,2s,4s"
 _BYTES_PER_PROBE = 1500
 _MOST_BYTES = 1 << 30
 _WORDS_OF_TIMER = ("simple", "comp", "busy")
-_ADVICE = {
-    "connection refused": "start a server there (irtt server), or let the firewall pass UDP port {port}",
-    "no reply from server": "start a server there (irtt server), or let the firewall pass UDP port {port}; "
-    "a server with a key (--hmac) is silent to others",
-    "not allowed": "the server restricts it: see irtt help server, -i and -d",
-    "restriction": "the server restricts it: see irtt help server, -i and -d",
-}
-
-_log = logging.getLogger(__name__)
 
 
 class IrttRunner(ProgramRunner):
@@ -50,31 +41,24 @@ class IrttRunner(ProgramRunner):
         flow = self.flow
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="whydrop-irtt-", ignore_cleanup_errors=True)
-        duration_s = flow.duration_s if flow.duration_s is not None else _FOREVER_S
-        command = ["irtt", "client", "-i", f"{ns(flow.interval_s)}ns", "-d", f"{ns(duration_s)}ns"]
-        command += ["-o", str(self._result()), f"--wait=3x{ns(self._timeout_s())}ns", f"--timeouts={_CONNECT}"]
-        if flow.packet_payload_bytes is not None:
-            command += ["-l", str(flow.packet_payload_bytes)]
-        if flow.dscp:
-            # the whole byte, of which DSCP is the upper six bits
-            command.append(f"--dscp=0x{flow.dscp << 2:02x}")
-        if "hmac" in flow.options:
-            command.append(f"--hmac={flow.options['hmac']}")
-        if "timer" in flow.options:
-            command.append(f"--timer={flow.options['timer']}")
-        if flow.ip_version is not None:
-            command.append(f"-{flow.ip_version}")
-        if flow.local_address is not None:
-            local = flow.local_address
-            command.append(f"--local={f'[{local}]' if ':' in local else local}")
-        host = flow.host or ""
-        return [*command, f"{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self._port()}"]
+        return given(
+            ("irtt client -i {}ns", ns(flow.interval_s)),
+            ("-d {}ns", ns(self._duration_s())),
+            ("-o {}", self._result()),
+            ("--wait=3x{}ns", ns(self._timeout_s())),
+            ("--timeouts={}", _CONNECT),
+            ("-l {}", flow.packet_payload_bytes),
+            # The whole byte, of which DSCP is the upper six bits.
+            ("--dscp=0x{:02x}", flow.dscp << 2 or None),
+            ("--hmac={}", flow.options.get("hmac")),
+            ("--timer={}", flow.options.get("timer")),
+            ("-{}", flow.ip_version),
+            ("--local={}", None if flow.local_address is None else bracketed(flow.local_address)),
+            ("{}", f"{bracketed(flow.host or '')}:{self.port}"),
+        )
 
     def parser(self) -> Parser:
         """Of its lines, and of its document."""
-        return self._irtt_parser()
-
-    def _irtt_parser(self) -> IrttParser:
         self._document = IrttParser(
             self.number,
             host=self.flow.host or "",
@@ -100,10 +84,6 @@ class IrttRunner(ProgramRunner):
             if self._folder is not None:
                 self._folder.cleanup()
 
-    def version(self) -> str:
-        """Such as ``irtt version: 0.9.0``."""
-        return version_of("irtt", "version")
-
     def secrets(self) -> Sequence[str]:
         """The key: it stands in the command line, since irtt takes it nowhere else."""
         return [str(self.flow.options["hmac"])] if "hmac" in self.flow.options else []
@@ -115,17 +95,6 @@ class IrttRunner(ProgramRunner):
             return f"irtt has no timer {timer!r}: {', '.join(_WORDS_OF_TIMER)} or hybrid:0.95"
         return None
 
-    def advice(self, message: str) -> str:
-        """Advice on the usual complaints."""
-        for part, what_to_do in _ADVICE.items():
-            if part in message.lower():
-                hint = what_to_do.format(port=self._port())
-                return f"irtt to {self.flow.host} port {self._port()}: {message}: {hint}"
-        return f"irtt to {self.flow.host} port {self._port()}: {message}"
-
-    def _port(self) -> int:
-        return self.flow.port or DEFAULT_PORT
-
     def _timeout_s(self) -> float:
         return self.flow.timeout_s or DEFAULT_TIMEOUT_S
 
@@ -133,6 +102,8 @@ class IrttRunner(ProgramRunner):
         assert self._folder is not None
         return Path(self._folder.name) / "result.json"
 
+    def _duration_s(self) -> float:
+        return _FOREVER_S if self.flow.duration_s is None else self.flow.duration_s
+
     def _most_bytes(self) -> int:
-        duration_s = self.flow.duration_s if self.flow.duration_s is not None else _FOREVER_S
-        return 1_000_000 + round(duration_s / self.flow.interval_s * _BYTES_PER_PROBE)
+        return 1_000_000 + round(self._duration_s() / self.flow.interval_s * _BYTES_PER_PROBE)

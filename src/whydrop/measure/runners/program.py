@@ -8,18 +8,16 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import polars as pl
-
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.runners import Outcome
+from whydrop.measure.runners import Outcome, Runner
 from whydrop.measure.runners.parsing.base import Parser
 from whydrop.measure.runners.process import PATIENCE_S, End, Process
-from whydrop.measure.runners.support import SUPPORT
+from whydrop.measure.runners.rows import Rows
+from whydrop.measure.runners.support import SUPPORT, Support
 from whydrop.runtime.masking import masked, masked_command
 
 # Rows that wait to be drained; the program waits when there are more.
@@ -31,26 +29,21 @@ _VERSION_WITHIN_S = 3.0
 _log = logging.getLogger(__name__)
 
 
-class ProgramRunner:
+class ProgramRunner(Runner):
     """One flow that a program measures; each program says in a subclass what to start and how to read it."""
 
-    name: ClassVar[str]
     stop_signal: signal.Signals = signal.SIGINT
     grace_s: ClassVar[float] = GRACE_S
     # Exit statuses of a program that did what it should.
     good_statuses: ClassVar[frozenset[int]] = frozenset({0})
 
     def __init__(self, flow: PlannedFlow, number: int) -> None:
-        self.flow = flow
-        self.number = number
+        super().__init__(flow, number)
         self._parser = self.parser()
-        self._lock = threading.Lock()
         self._process: Process | None = None
-        self._thread: threading.Thread | None = None
         self._stop_asked = False
         self._end: End | None = None
         self._broken: str | None = None
-        self._due_ns = 0
 
     # What subclasses say.
 
@@ -76,7 +69,7 @@ class ProgramRunner:
 
     def version(self) -> str:
         """The version as the program prints it; empty where it prints none."""
-        return ""
+        return version_of(self.support.program, *self.support.version) if self.support.program else ""
 
     def ended(self, end: End) -> None:
         """The output has ended: read what the program left behind (a file). May use the parser."""
@@ -90,26 +83,36 @@ class ProgramRunner:
         return True
 
     def advice(self, message: str) -> str:
-        """``message`` of the program, with what to do about it where we know."""
-        return message
+        """``message`` of the program, with where it went, and what to do about it where we know."""
+        port = self.port
+        place = f"{self.name} to {self.flow.host}" + (f" port {port}" if port else "")
+        for words, what_to_do in self.support.advice.items():
+            if words in message.lower():
+                return f"{place}: {message}: {what_to_do.format(port=port, next_port=(port or 0) + 1)}"
+        return f"{place}: {message}"
+
+    @property
+    def support(self) -> Support:
+        """The abilities of the program."""
+        return SUPPORT[self.name]
+
+    @property
+    def port(self) -> int | None:
+        """The port of its server; ``None`` for a program without one."""
+        return self.flow.port or self.support.port
 
     # The contract.
 
     def check(self) -> str | None:
         """The reason why it cannot run (with what to install), or what it cannot do; ``None`` if nothing."""
-        support = SUPPORT[self.name]
+        support = self.support
         if complaint := support.complaint(self.flow):
             return complaint
         if support.program is not None and shutil.which(support.program) is None:
             return f"flow {self.flow.name!r}: {support.program} is not installed ({support.package})"
         return f"flow {self.flow.name!r}: {found}" if (found := self.complaint()) else None
 
-    def start(self, at_ns: int) -> None:
-        """Begin; the common start is at ``at_ns`` (``time.monotonic_ns``), the flow's own ``start_s`` later."""
-        if self._thread is not None:
-            return
-        self._due_ns = at_ns + round(self.flow.start_s * 1e9)
-        self._thread = threading.Thread(target=self._supervise, name=f"{self.name} {self.number}", daemon=True)
+    def _begin(self) -> None:
         try:
             self._process = Process(
                 self.command(),
@@ -120,18 +123,12 @@ class ProgramRunner:
                 stop_signal=self.stop_signal,
                 environment=self.environment(),
             )
-            self._thread.start()
+            super()._begin()
         except (OSError, RuntimeError, ValueError) as reason:
             self._broken = f"{self.name} could not be started: {reason}"
 
-    def drain(self) -> dict[str, pl.DataFrame]:
-        """The rows measured since the last call, by table name."""
-        with self._lock:
-            return self._parser.rows.take()
-
-    def done(self) -> bool:
-        """True if it has ended by itself."""
-        return self._thread is not None and not self._thread.is_alive()
+    def _rows(self) -> Rows:
+        return self._parser.rows
 
     def stop(self) -> None:
         """End early; returns at once."""
@@ -158,7 +155,6 @@ class ProgramRunner:
     # Its thread.
 
     def _supervise(self) -> None:
-        """Nothing that goes wrong here may go unnoticed: it becomes the outcome."""
         assert self._process is not None
         deadline_ns = over_ns = None
         if self.flow.duration_s is not None:

@@ -12,28 +12,10 @@ from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Runner
 from whydrop.measure.runners.support import SUPPORT, Support
 
-_PLACES = {
-    "iperf3": ("iperf3", "Iperf3Runner"),
-    "nuttcp": ("nuttcp", "NuttcpRunner"),
-    "netperf": ("netperf", "NetperfRunner"),
-    "irtt": ("irtt", "IrttRunner"),
-    "ping": ("pings", "PingRunner"),
-    "fping": ("pings", "FpingRunner"),
-    "http": ("http", "HttpRunner"),
-    "command": ("command", "CommandRunner"),
-}
 # Servers that handle one test at a time, with the port of the first.
-_ONE_AT_A_TIME = {"iperf3": 5201}
+_ONE_AT_A_TIME = {"iperf3": SUPPORT["iperf3"].port or 0}
 # nuttcp's server forks, but each data connection needs a port.
 _DATA_PORTS = {"nuttcp": 5001}
-_VERSION_ARGUMENTS = {
-    "iperf3": ("--version",),
-    "nuttcp": ("-V",),
-    "netperf": ("-V",),
-    "irtt": ("version",),
-    "ping": ("-V",),
-    "fping": ("-v",),
-}
 
 
 @dataclass(frozen=True)
@@ -57,11 +39,11 @@ def runner_for(flow: PlannedFlow, number: int) -> Runner:
     Raises:
         LookupError: there is no such runner; the message names those that there are.
     """
-    if flow.runner not in _PLACES:
+    if flow.runner not in SUPPORT:
         raise LookupError(
-            f"flow {flow.name!r}: no runner {flow.runner!r}; there are engine, {', '.join(sorted(_PLACES))}"
+            f"flow {flow.name!r}: no runner {flow.runner!r}; there are engine, {', '.join(sorted(SUPPORT))}"
         )
-    module, name = _PLACES[flow.runner]
+    module, name = SUPPORT[flow.runner].runner
     runner: Runner = getattr(importlib.import_module(f"whydrop.measure.runners.{module}"), name)(flow, number)
     return runner
 
@@ -77,7 +59,7 @@ def available() -> list[Available]:
         else:
             from whydrop.measure.runners.program import version_of
 
-            found.append(Available(name, support, version_of(support.program, *_VERSION_ARGUMENTS[name]), None))
+            found.append(Available(name, support, version_of(support.program, *support.version), None))
     return found
 
 

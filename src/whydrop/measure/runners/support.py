@@ -20,17 +20,26 @@ class Support:
     """Abilities of one runner.
 
     Attributes:
+        runner: module and class.
         kinds: of flows, each with the directions that it can measure.
         honours: the fields of a planned flow that it acts on, beyond those of every flow.
         options: its own, by name, in a few words each.
-        package: where the program comes from; empty for code of our own.
+        program: its name; ``None`` for code of our own.
+        package: where the program comes from.
+        version: arguments with which the program prints its version.
+        port: of its server, where none was chosen.
+        advice: what to do about a message that has these words in it; ``{port}`` and ``{next_port}`` are filled in.
     """
 
-    program: str | None
+    runner: tuple[str, str]
     kinds: Mapping[str, tuple[str, ...]]
     honours: frozenset[str]
     options: Mapping[str, str] = field(default_factory=dict)
+    program: str | None = None
     package: str = ""
+    version: tuple[str, ...] = ()
+    port: int | None = None
+    advice: Mapping[str, str] = field(default_factory=dict)
     needs_host: bool = True
 
     def complaint(self, flow: PlannedFlow) -> str | None:
@@ -78,29 +87,33 @@ def _listed(names: Any) -> str:
     return f"{', '.join(most)} and {last}" if most else str(last)
 
 
+def bracketed(host: str) -> str:
+    """A host in front of a port: an address of IPv6 stands in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 _LEAVING = frozenset({"local_address", "interface"})
 _TIMED = frozenset({"host", "ip_version", "duration_s", "interval_s"})
 _PINGS = _TIMED | {"dscp", "packet_payload_bytes", "timeout_s"}
+_THROUGHPUT = _TIMED | {"port", "dscp", "send_buffer_bytes", "receive_buffer_bytes", "packet_payload_bytes"}
+_ONE_WAY, _ANY_WAY = ("up", "down"), ("up", "down", "both")
 _ICMP = {"icmp": ("both",), "probe": ("both",)}
-_SECRET_OPTION = "secrets that are left out of the recording"
+_PING_ADVICE = {
+    "minimal interval": "only root may ping more often with this version: choose a longer interval, or the engine",
+    "operation not permitted": "ping lacks the right to send ICMP: sysctl net.ipv4.ping_group_range='0 2147483647', "
+    "or setcap cap_net_raw+ep on it",
+    "name or service not known": "there is no such host: check its name",
+    "network is unreachable": "this host has no route there: see ip route get",
+}
+_NO_NETSERVER = "start a server there (netserver -p {port}), or let the firewall pass it"
+_NO_IRTT = "start a server there (irtt server), or let the firewall pass UDP port {port}"
+_RESTRICTED = "the server restricts it: see irtt help server, -i and -d"
 
 SUPPORT: dict[str, Support] = {
     "iperf3": Support(
-        program="iperf3",
-        kinds={"tcp": ("up", "down", "both"), "udp": ("up", "down", "both")},
-        honours=_TIMED
-        | _LEAVING
-        | {
-            "port",
-            "dscp",
-            "congestion_control",
-            "rate_bps",
-            "pacing_rate_bps",
-            "send_buffer_bytes",
-            "receive_buffer_bytes",
-            "payload_bytes",
-            "packet_payload_bytes",
-        },
+        runner=("clients", "Iperf3Runner"),
+        kinds={"tcp": _ANY_WAY, "udp": _ANY_WAY},
+        honours=_THROUGHPUT | _LEAVING | {"congestion_control", "rate_bps", "pacing_rate_bps", "payload_bytes"},
         options={
             "parallel": "equal connections in one test, counted together (-P)",
             "mss_bytes": "largest segment (-M)",
@@ -113,54 +126,90 @@ SUPPORT: dict[str, Support] = {
             "password": "of that user",
             "public_key": "file of that server's RSA key",
         },
+        program="iperf3",
         package="Debian: apt-get install iperf3; or https://software.es.net/iperf/",
+        version=("--version",),
+        port=5201,
+        advice={
+            "server is busy": "one iperf3 server handles one test at a time: start one for each flow on a port of its "
+            "own (iperf3 -s -p {next_port}) and give each flow its port",
+            "connection refused": "start a server there (iperf3 -s -p {port}), or let the firewall pass it",
+            "unable to receive control message": "the server ended the connection; it may be busy with another test",
+            "algorithm not supported": "see net.ipv4.tcp_available_congestion_control, at the far end too for "
+            "downloads; modprobe tcp_NAME loads one",
+            "authentication failed": "set the options username, password and public_key as the server wants them",
+        },
     ),
     "nuttcp": Support(
-        program="nuttcp",
-        kinds={"tcp": ("up", "down"), "udp": ("up", "down")},
-        honours=_TIMED
-        | {
-            "port",
-            "dscp",
-            "rate_bps",
-            "send_buffer_bytes",
-            "receive_buffer_bytes",
-            "payload_bytes",
-            "packet_payload_bytes",
-        },
+        runner=("clients", "NuttcpRunner"),
+        kinds={"tcp": _ONE_WAY, "udp": _ONE_WAY},
+        honours=_THROUGHPUT | {"rate_bps", "payload_bytes"},
         options={
             "data_port": "of the data connection, 5001 if not given (-p); flows at once need different ones",
             "mss_bytes": "largest segment (-M)",
         },
+        program="nuttcp",
         package="Debian: apt-get install nuttcp; or https://nuttcp.net/",
+        version=("-V",),
+        port=5000,
+        advice={
+            "connection refused": "start a server there (nuttcp -S -P {port}), or let the firewall pass it",
+            "not receiving data": "the server did not send: if it has ended, start it again (nuttcp -S -P {port}); "
+            "otherwise look whether a firewall passes the data port",
+            "in use": "another flow uses the data port: give each flow an option data_port of its own",
+        },
     ),
     "netperf": Support(
-        program="netperf",
-        kinds={"tcp": ("up", "down"), "probe": ("both",)},
-        honours=_TIMED
-        | {
-            "port",
-            "local_address",
-            "dscp",
-            "congestion_control",
-            "send_buffer_bytes",
-            "receive_buffer_bytes",
-            "packet_payload_bytes",
-        },
+        runner=("clients", "NetperfRunner"),
+        kinds={"tcp": _ONE_WAY, "probe": ("both",)},
+        honours=_THROUGHPUT | {"local_address", "congestion_control"},
         options={"data_port": "of the data connection, any if not given (-- -P)"},
+        program="netperf",
         package="Debian: apt-get install netperf (non-free); or https://github.com/HewlettPackard/netperf",
+        version=("-V",),
+        port=12865,
+        advice={
+            "connection refused": _NO_NETSERVER,
+            "establish control": _NO_NETSERVER,
+            "invalid option": "it was built without --enable-demo and prints no intervals: build it with that option",
+        },
     ),
     "irtt": Support(
-        program="irtt",
+        runner=("irtt", "IrttRunner"),
         kinds={"probe": ("both",)},
         honours=_PINGS | {"port", "local_address"},
         options={"hmac": "key that the server asks for (--hmac)", "timer": "how irtt waits (--timer)"},
+        program="irtt",
         package="Debian: apt-get install irtt; or https://github.com/heistp/irtt",
+        version=("version",),
+        port=2112,
+        advice={
+            "connection refused": _NO_IRTT,
+            "no reply from server": f"{_NO_IRTT}; a server with a key (--hmac) is silent to others",
+            "not allowed": _RESTRICTED,
+            "restriction": _RESTRICTED,
+        },
     ),
-    "ping": Support("ping", _ICMP, _PINGS | _LEAVING, package="Debian: apt-get install iputils-ping"),
-    "fping": Support("fping", _ICMP, _PINGS | _LEAVING, package="Debian: apt-get install fping; or https://fping.org/"),
+    "ping": Support(
+        runner=("clients", "PingRunner"),
+        kinds=_ICMP,
+        honours=_PINGS | _LEAVING,
+        program="ping",
+        package="Debian: apt-get install iputils-ping",
+        version=("-V",),
+        advice=_PING_ADVICE,
+    ),
+    "fping": Support(
+        runner=("clients", "FpingRunner"),
+        kinds=_ICMP,
+        honours=_PINGS | _LEAVING,
+        program="fping",
+        package="Debian: apt-get install fping; or https://fping.org/",
+        version=("-v",),
+        advice=_PING_ADVICE,
+    ),
     "http": Support(
-        program=None,
+        runner=("http", "HttpRunner"),
         kinds={"http": ("down", "both")},
         honours=_TIMED | _LEAVING | {"port", "timeout_s"},
         options={
@@ -175,20 +224,14 @@ SUPPORT: dict[str, Support] = {
         needs_host=False,
     ),
     "command": Support(
-        program=None,
-        kinds={
-            "value": ("up", "down", "both"),
-            "tcp": ("up", "down"),
-            "udp": ("up", "down"),
-            "icmp": ("both",),
-            "probe": ("both",),
-        },
+        runner=("command", "CommandRunner"),
+        kinds={"value": _ANY_WAY, "tcp": _ONE_WAY, "udp": _ONE_WAY, **_ICMP},
         honours=_TIMED | {"port", "timeout_s"},
         options={
             "command": "the program and its arguments; {host}, {port}, {duration_s}, {interval_s} are filled in",
             "parser": "how its output is read (docs/runners.md)",
             "environment": "variables that it gets",
-            "secrets": _SECRET_OPTION,
+            "secrets": "secrets that are left out of the recording",
             "stop_signal": "that ends it: INT (the default), TERM, HUP or QUIT",
         },
         needs_host=False,
