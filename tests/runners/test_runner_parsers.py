@@ -10,15 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_fixtures import FIXTURES, tables, text
 
-from whydrop.measure.runners.parsing.base import Parser, epoch_ns, number, read, whole
-from whydrop.measure.runners.parsing.fping import FpingParser
-from whydrop.measure.runners.parsing.intervals import Timeline
-from whydrop.measure.runners.parsing.iperf3_json import Iperf3Json
-from whydrop.measure.runners.parsing.iperf3_text import Iperf3Text
+from whydrop.measure.runners.parsing.base import Parser, Timeline, epoch_ns, number, read, whole
+from whydrop.measure.runners.parsing.echoes import FpingParser, PingParser
+from whydrop.measure.runners.parsing.iperf3 import Iperf3Json, Iperf3Text
 from whydrop.measure.runners.parsing.irtt import IrttParser, duration_ns
 from whydrop.measure.runners.parsing.netperf import NetperfParser
 from whydrop.measure.runners.parsing.nuttcp import NuttcpParser
-from whydrop.measure.runners.parsing.ping import PingParser
 
 MS = 1_000_000
 S = 1_000_000_000

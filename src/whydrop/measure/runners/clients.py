@@ -7,12 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from whydrop.measure.runners.parsing.base import Parser, ns
-from whydrop.measure.runners.parsing.fping import FpingParser
-from whydrop.measure.runners.parsing.iperf3_json import Iperf3Json
-from whydrop.measure.runners.parsing.iperf3_text import Iperf3Text
+from whydrop.measure.runners.parsing.echoes import FpingParser, PingParser
+from whydrop.measure.runners.parsing.iperf3 import Iperf3Json, Iperf3Text
 from whydrop.measure.runners.parsing.netperf import NetperfParser
 from whydrop.measure.runners.parsing.nuttcp import NuttcpParser
-from whydrop.measure.runners.parsing.ping import PingParser
 from whydrop.measure.runners.program import ProgramRunner
 
 # ICMP echo: an answer that took longer is late; a queue of seconds is found where it matters.

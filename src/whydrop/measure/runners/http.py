@@ -8,25 +8,26 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Outcome, Runner
 from whydrop.measure.runners.rows import Rows
 from whydrop.measure.runners.support import SUPPORT, bracketed
 from whydrop.runtime.masking import masked
+from whydrop.runtime.user_files import validating
+from whydrop.runtime.user_files.problems import written_path
 
 if TYPE_CHECKING:
     import urllib3
 
-DEFAULT_WORKERS = 4
-DEFAULT_TIMEOUT_S = 30.0
+_TIMEOUT_S = 30.0
 _MOST_WORKERS = 256
-_MOST_BYTES = 10**9
 _MOST_URLS = 10_000
 _LONGEST_LIST_BYTES = 10_000_000
 _PIECE_BYTES = 1 << 16
@@ -41,18 +42,23 @@ class ListError(ValueError):
     """The list of addresses is of no use; the message says why."""
 
 
-@dataclass(frozen=True)
-class _Options:
-    """The options of a flow, with defaults."""
+class _Options(BaseModel):
+    """The options of a flow; those with other names are lists of addresses."""
 
-    workers: int
-    reuse: bool
-    verify: bool
-    most_bytes: int
-    timeout_s: float
-    headers: dict[str, str]
-    local_address: str | None
-    interface: str | None
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
+
+    workers: int = 4
+    reuse_connections: bool = True
+    verify: bool = True
+    most_bytes: int = 10**9
+    headers: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("workers")
+    @classmethod
+    def _are_few(cls, workers: int) -> int:
+        if not 1 <= workers <= _MOST_WORKERS:
+            raise ValueError(f"expected 1 to {_MOST_WORKERS}, not {workers}")
+        return workers
 
 
 class HttpRunner(Runner):
@@ -78,12 +84,9 @@ class HttpRunner(Runner):
             return complaint
         options = self.flow.options
         where = f"flow {self.flow.name!r}"
-        workers = options.get("workers", DEFAULT_WORKERS)
-        if not isinstance(workers, int) or not 1 <= workers <= _MOST_WORKERS:
-            return f"{where}: options.workers: expected 1 to {_MOST_WORKERS}, not {workers!r}"
-        headers = options.get("headers", {})
-        if not isinstance(headers, dict):
-            return f'{where}: options.headers: expected a table such as {{ Accept = "text/html" }}'
+        _, mistakes = validating.validate(_Options, options)
+        if mistakes:
+            return f"{where}: " + "; ".join(f"{written_path(('options', *key))}: {what}" for key, what in mistakes)
         if "urls" not in options and "url_list" not in options and not self.flow.host:
             return f"{where}: give options.urls, options.url_list, or a host to fetch / of"
         try:
@@ -132,8 +135,10 @@ class HttpRunner(Runner):
 
     def _supervise(self) -> None:
         try:
-            options = self._options()
-            with _pool(options) as pool:
+            options = _Options.model_validate(self.flow.options)
+            if not options.reuse_connections:
+                options.headers.setdefault("Connection", "close")
+            with _pool(self.flow, options) as pool:
                 self._urls = self._all_urls(pool, options)
                 self._stopping.wait(max(0.0, (self._due_ns - time.monotonic_ns()) / 1e9))
                 self._run_rounds(pool, options)
@@ -195,7 +200,7 @@ class HttpRunner(Runner):
                 status, first_byte_ns = response.status, time.monotonic_ns() - began_ns
                 received_bytes, error = self._receive(response, options, began_ns)
             finally:
-                if error is None and options.reuse:
+                if error is None and options.reuse_connections:
                     response.drain_conn()
                     response.release_conn()
                 else:
@@ -232,25 +237,10 @@ class HttpRunner(Runner):
                 return received_bytes, "stopped"
             if received_bytes >= options.most_bytes:
                 return received_bytes, f"more than {options.most_bytes} bytes (options.most_bytes)"
-            if time.monotonic_ns() - began_ns > options.timeout_s * 1e9:
+            if time.monotonic_ns() - began_ns > _timeout_s(self.flow) * 1e9:
                 # a server that trickles never lets a single read time out
-                return received_bytes, f"not complete within {options.timeout_s:g} s"
+                return received_bytes, f"not complete within {_timeout_s(self.flow):g} s"
         return received_bytes, None
-
-    def _options(self) -> _Options:
-        options = self.flow.options
-        reuse = bool(options.get("reuse_connections", True))
-        closing = {} if reuse else {"Connection": "close"}
-        return _Options(
-            local_address=self.flow.local_address,
-            interface=self.flow.interface,
-            workers=int(options.get("workers", DEFAULT_WORKERS)),
-            reuse=reuse,
-            verify=bool(options.get("verify", True)),
-            most_bytes=int(options.get("most_bytes", _MOST_BYTES)),
-            timeout_s=float(self.flow.timeout_s or DEFAULT_TIMEOUT_S),
-            headers=closing | {str(name): str(value) for name, value in options.get("headers", {}).items()},
-        )
 
     def _inline_urls(self) -> list[str]:
         urls = self.flow.options.get("urls")
@@ -286,24 +276,28 @@ class HttpRunner(Runner):
 
 
 @contextlib.contextmanager
-def _pool(options: _Options) -> Iterator[urllib3.PoolManager]:
+def _pool(flow: PlannedFlow, options: _Options) -> Iterator[urllib3.PoolManager]:
     """Connections that are used again, or not."""
     import urllib3
 
-    timeout = urllib3.Timeout(connect=options.timeout_s, read=options.timeout_s)
+    timeout = urllib3.Timeout(connect=_timeout_s(flow), read=_timeout_s(flow))
     # No second attempts behind our back: they would be measured as one slow fetch.
     retries = urllib3.Retry(total=_REDIRECTS, connect=0, read=0, status=0, other=0, redirect=_REDIRECTS)
     settings: dict[str, Any] = {"timeout": timeout, "retries": retries, "maxsize": options.workers, "block": False}
-    if options.local_address is not None:
-        settings["source_address"] = (options.local_address, 0)
-    if options.interface is not None:
-        binding = (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, options.interface.encode() + b"\0")
+    if flow.local_address is not None:
+        settings["source_address"] = (flow.local_address, 0)
+    if flow.interface is not None:
+        binding = (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, flow.interface.encode() + b"\0")
         settings["socket_options"] = [*urllib3.connection.HTTPConnection.default_socket_options, binding]
     if not options.verify:
         settings["cert_reqs"] = "CERT_NONE"
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     with urllib3.PoolManager(num_pools=256, **settings) as pool:
         yield pool
+
+
+def _timeout_s(flow: PlannedFlow) -> float:
+    return flow.timeout_s or _TIMEOUT_S
 
 
 def _read_list(text: str, where: str) -> list[str]:

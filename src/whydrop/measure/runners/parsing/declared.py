@@ -17,9 +17,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from whydrop.measure.runners.parsing.base import Parser, epoch_ns, number, whole
+from whydrop.runtime.user_files import validating
+from whydrop.runtime.user_files.problems import written_path
 
 # To nanoseconds.
 _TIME_SCALES = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -115,21 +117,14 @@ def declared(table: object) -> Declaration:
     >>> declared({"format": "csv", "valu": "Power"})
     Traceback (most recent call last):
     ...
-    whydrop.measure.runners.parsing.declared.DeclarationError: parser.valu: no such key
+    whydrop.measure.runners.parsing.declared.DeclarationError: parser.valu: no such key; did you mean value?
     """
     if not isinstance(table, dict):
         raise DeclarationError("parser: expected a table such as { format = \"regex\", pattern = '(?P<value>\\d+)' }")
-    try:
-        return Declaration.model_validate(table)
-    except ValidationError as reason:
-        raise DeclarationError("; ".join(_complaint(error) for error in reason.errors())) from None
-
-
-def _complaint(error: Any) -> str:
-    where = ".".join(["parser", *map(str, error["loc"])])
-    if error["type"] == "extra_forbidden":
-        return f"{where}: no such key"
-    return f"{where}: {str(error['msg']).removeprefix('Value error, ')}"
+    declaration, mistakes = validating.validate(Declaration, table)
+    if declaration is None:
+        raise DeclarationError("; ".join(f"{written_path(('parser', *key))}: {what}" for key, what in mistakes))
+    return declaration
 
 
 Measurement = dict[str, Any]  # time, key, value, and further values by name

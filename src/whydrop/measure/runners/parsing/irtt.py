@@ -20,6 +20,7 @@ _NS = {"ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600
 _FATES = {"false": "ok", "true": "lost", "true_up": "lost-up", "true_down": "lost-down"}
 # Facts from irtt's summary that no row has.
 _COUNTS = ("duplicates", "late_packets", "timer_misses", "packets_sent", "packets_received", "server_packets_received")
+_LOSSES = ("upstream", "downstream", "packet")
 
 
 class IrttParser(Parser):
@@ -101,30 +102,6 @@ class IrttParser(Parser):
         if len(probes) < len(trips):
             self.facts["round_trips_not_understood"] = len(trips) - len(probes)
         offset = estimate([stamps for probe in probes if (stamps := probe.get("stamps")) is not None])
-        self._clock(offset)
-        self._probes(probes, offset, _started_ns(_dict(document.get("stats"))))
-
-    def _summary(self, document: dict[str, Any]) -> None:
-        stats = _dict(document.get("stats"))
-        self.facts |= {key: count for key in _COUNTS if (count := whole(stats.get(key))) is not None}
-        timer = _dict(stats.get("timer_error"))
-        for key in ("mean", "max", "stddev"):
-            if (value := whole(timer.get(key))) is not None:
-                self.facts[f"timer_error_{key}_ns"] = value
-        for key in ("upstream_loss_percent", "downstream_loss_percent", "packet_loss_percent"):
-            if (percent := number(stats.get(key))) is not None:
-                self.facts[key] = percent
-        parameters = _dict(_dict(document.get("config")).get("params"))
-        self.facts |= {
-            f"agreed_{key}": value
-            for key in ("interval", "duration", "length", "dscp")
-            if (value := whole(parameters.get(key))) is not None
-        }
-        # The server may have insisted on another interval than we asked for.
-        if (interval := whole(parameters.get("interval"))) is not None and interval > 0:
-            self._interval_ns = interval
-
-    def _clock(self, offset: Offset | None) -> None:
         if offset is not None:
             self.rows.add(
                 "clocks",
@@ -134,6 +111,19 @@ class IrttParser(Parser):
                 uncertainty_ns=round(offset.uncertainty_ns),
                 drift_ppm=offset.drift_ppm,
             )
+        self._probes(probes, offset, _started_ns(_dict(document.get("stats"))))
+
+    def _summary(self, document: dict[str, Any]) -> None:
+        stats, parameters = _dict(document.get("stats")), _dict(_dict(document.get("config")).get("params"))
+        timer = _dict(stats.get("timer_error"))
+        known = {key: whole(stats.get(key)) for key in _COUNTS}
+        known |= {f"timer_error_{key}_ns": whole(timer.get(key)) for key in ("mean", "max", "stddev")}
+        known |= {f"agreed_{key}": whole(parameters.get(key)) for key in ("interval", "duration", "length", "dscp")}
+        losses = {f"{where}_loss_percent": number(stats.get(f"{where}_loss_percent")) for where in _LOSSES}
+        self.facts |= {key: value for key, value in (known | losses).items() if value is not None}
+        # The server may have insisted on another interval than we asked for.
+        if (interval := known["agreed_interval"]) is not None and interval > 0:
+            self._interval_ns = interval
 
     def _probes(self, probes: list[dict[str, Any]], offset: Offset | None, started_ns: int | None) -> None:
         slot, highest_received_ns = -1, 0
@@ -188,28 +178,21 @@ def _probe(trip: object) -> dict[str, Any] | None:
     fate = _FATES.get(str(trip.get("lost")))
     if sequence is None or fate is None:
         return None
-    stamps = _dict(trip.get("timestamps"))
-    near, far = _dict(stamps.get("client")), _dict(stamps.get("server"))
+    walls = _dict(trip.get("timestamps"))
+    near, far = _dict(walls.get("client")), _dict(walls.get("server"))
     sent_ns, received_ns = _wall(near, "send"), _wall(near, "receive")
     # irtt's round trip is by the monotonic clock, which no step disturbs
     rtt_ns = whole(_dict(trip.get("delay")).get("rtt")) if fate == "ok" else None
     if fate == "ok" and rtt_ns is None:
         return None
-    far_received_ns, far_sent_ns = _wall(far, "receive"), _wall(far, "send")
-    known = None
-    if None not in (sent_ns, received_ns, far_received_ns, far_sent_ns) and fate == "ok":
-        assert sent_ns is not None
-        assert received_ns is not None
-        assert far_received_ns is not None
-        assert far_sent_ns is not None
-        known = Stamps(sent_ns, far_received_ns, far_sent_ns, received_ns)
+    stamps = [stamp for stamp in (sent_ns, _wall(far, "receive"), _wall(far, "send"), received_ns) if stamp is not None]
     return {
         "sequence": sequence,
         "sent_ns": sent_ns,
         "received_ns": received_ns if fate == "ok" else None,
         "rtt_ns": rtt_ns,
         "fate": fate,
-        "stamps": known,
+        "stamps": Stamps(*stamps) if len(stamps) == 4 and fate == "ok" else None,
     }
 
 

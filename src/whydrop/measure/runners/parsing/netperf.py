@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whydrop.measure.runners.parsing.base import Parser, epoch_ns, ns, number, whole
+from whydrop.measure.runners.parsing.base import Parser, ns, number, stamped_ns, whole
 
 _INTERIM = re.compile(r"^NETPERF_(?P<key>INTERIM_RESULT|INTERVAL|ENDING|UNITS)\[(?P<index>\d{1,9})\]=(?P<value>.*)$")
 # Without -k, for people.
@@ -87,12 +87,10 @@ class NetperfParser(Parser):
             )
 
     def _interval(self, result: str, units: str, length: str, ending: str, arrived_ns: int, text: str) -> None:
-        rate, length_s, end_ns = number(result), number(length), epoch_ns(ending)
+        rate, length_s, end_ns = number(result), number(length), stamped_ns(ending, arrived_ns)
         if rate is None or rate < 0 or length_s is None or not 0 < length_s < 1e6:
             self.not_understood(text)
             return
-        if end_ns is None or abs(end_ns - arrived_ns) > 60e9:
-            end_ns = arrived_ns
         if self._round_trips:
             # no transaction in all of it: no value, rather than an endless round trip
             value_ms = 1000.0 / rate if rate > 0 else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from whydrop.measure.runners.parsing.base import Parser, ns, number, whole
-from whydrop.measure.runners.parsing.intervals import Timeline
+from whydrop.measure.runners.parsing.base import Parser, Timeline, ns, number, whole
 
 _MEGABYTE = 1 << 20
+# Facts from the last line.
+_COUNTS = {"retransmits": "retrans", "lost_packets": "drop", "packets": "pkt"}
+_MEASURES = {"handshake_rtt_ms": "rtt_ms", "sender_cpu_percent": "tx_cpu", "receiver_cpu_percent": "rx_cpu"}
 
 
 class NuttcpParser(Parser):
@@ -85,16 +87,9 @@ class NuttcpParser(Parser):
         self._sending(number(pairs.get("tx_megabytes")))
         self._last_interval(amount * _MEGABYTE, rate * 1e6, pairs, arrived_ns)
         self.facts |= {"received_bytes": round(amount * _MEGABYTE), "received_bps": rate * 1e6}
-        for key, fact in (("retrans", "retransmits"), ("drop", "lost_packets"), ("pkt", "packets")):
-            if (count := whole(pairs.get(key))) is not None:
-                self.facts[fact] = count
-        for key, fact in (
-            ("rtt_ms", "handshake_rtt_ms"),
-            ("tx_cpu", "sender_cpu_percent"),
-            ("rx_cpu", "receiver_cpu_percent"),
-        ):
-            if (value := number(pairs.get(key))) is not None:
-                self.facts[fact] = value
+        known: dict[str, float | None] = {fact: whole(pairs.get(key)) for fact, key in _COUNTS.items()}
+        known |= {fact: number(pairs.get(key)) for fact, key in _MEASURES.items()}
+        self.facts |= {fact: value for fact, value in known.items() if value is not None}
 
     def _sending(self, sent_megabytes: float | None) -> None:
         """How long the sender took, by what it sent in intervals between the first and the last."""
