@@ -23,8 +23,8 @@ def no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_missing_names_its_uses_and_a_command() -> None:
     said = CliRunner().invoke(whydrop, ["doctor"]).output
-    assert "  no   iperf3\n       for run --with iperf3, depth --far-end iperf3\n" in said
-    assert "       $ sudo apt-get install iperf3\n" in said
+    assert "iperf3: missing; used for run --with iperf3, depth --far-end iperf3\n" in said
+    assert "$ sudo apt-get install iperf3\n" in said
 
 
 def test_json_has_every_ability() -> None:

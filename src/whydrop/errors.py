@@ -8,4 +8,15 @@ class Error(Exception):
 
     The message says what is wrong, where, and what was expected. Everything else that is raised is a defect of
     whydrop, or an ``OSError`` with its file name.
+
+    Attributes:
+        exit_status: of a command that ends with it: 2 where the command line or a file of the user is wrong, else 1.
     """
+
+    exit_status = 1
+
+
+class Mistake(Error, ValueError):  # noqa: N818 (it is the user's, not a fault)
+    """A mistake in the command line or in a file of the user; the message may have several, one a line."""
+
+    exit_status = 2

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pytest
 
-from whydrop.cli import interval_lines
-from whydrop.cli.interval_lines import IntervalLines
+from whydrop.cli.run_progress import IntervalLines
 
 
 def rows(*values: int) -> Mapping[str, pl.DataFrame]:
@@ -26,8 +25,3 @@ def test_an_interval_without_rows_has_no_line(capsys: pytest.CaptureFixture[str]
     lines = IntervalLines(lambda _: "", 1.0)
     lines.tick(1.0, 10.0, {})
     assert capsys.readouterr().out == ""
-
-
-def test_where_the_output_is_piped_there_is_a_line_every_second() -> None:
-    assert interval_lines.interval_s(None) == 1.0
-    assert interval_lines.interval_s(0.1) == 0.1

@@ -89,7 +89,7 @@ def test_a_run_leaves_from_the_address_that_is_named_and_keeps_it(run: Run, far:
     ("options", "said"),
     [
         (("--bind", "192.0.2.77"), "this host has no address 192.0.2.77"),
-        (("--bind", "eth0"), "--bind 'eth0': expected an address"),
+        (("--bind", "eth0"), "'eth0': expected an address"),
         (("--bind", "::1"), "::1 is of IPv6, and 127.0.0.1 is of IPv4"),
         (("--bind", "127.0.0.1", "-6"), "127.0.0.1 is of IPv4, and IPv6 was asked for"),
         (("--interface", "nowhere0"), "this host has no interface 'nowhere0'"),

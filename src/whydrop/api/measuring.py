@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from whydrop.measure.batch.executing import Summary
+    from whydrop.measure.batch.executing import Summary, Watcher
     from whydrop.measure.batch.preparing import Prepared
     from whydrop.measure.depth.measurement import FarEnd, Measured
+    from whydrop.measure.engine import FarHost
     from whydrop.measure.handle import Run
+    from whydrop.measure.plan import Plan
     from whydrop.measure.responding import Responder
+    from whydrop.measure.settings import Settings
     from whydrop.monitoring.sockets.watch import Watched
     from whydrop.recording.recording import Recording
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
-def start(
+
+def far_hosts(to: Sequence[str], port: int | None, secret: str | None) -> list[FarHost]:
+    """The hosts, written as ``host`` or ``host:port``; ``port`` is of those without one of their own."""
+    from whydrop.measure import secrets
+    from whydrop.measure.engine import FarHost
+    from whydrop.measure.places import places
+
+    shared = secret or secrets.secret()
+    return [FarHost(place.name, place.host, place.port or port, shared) for place in places(to)]
+
+
+def _with_arguments_of(
+    function: Callable[Arguments, Any],
+) -> Callable[[Callable[..., Result]], Callable[Arguments, Result]]:
+    """Show a function that hands all its arguments on with the signature of the one that takes them."""
+
+    def decorate(handing_on: Callable[..., Result]) -> Callable[Arguments, Result]:
+        returned = handing_on.__annotations__["return"]
+        signature = inspect.signature(function).replace(return_annotation=returned)
+        handing_on.__signature__ = signature  # type: ignore[attr-defined]
+        return handing_on
+
+    return decorate
+
+
+def planned(
     test: str,
     to: str | Sequence[str] = (),
     *,
@@ -36,7 +68,34 @@ def start(
     fallback: str | PathLike[str] | None = None,
     redact: bool = False,
     counters: bool = True,
-) -> Run:
+) -> tuple[Plan, Settings]:
+    """Plan a test; the arguments are those of :func:`start`."""
+    from whydrop.measure import local_ends
+    from whydrop.measure.settings import Settings
+    from whydrop.measure.tests import resolve
+
+    far = far_hosts([to] if isinstance(to, str) else to, port, secret)
+    if local_address is not None:
+        problem = local_ends.complaint(local_address, [one.address or one.name for one in far], ip_version)
+        if problem is not None:
+            raise local_ends.CannotLeaveError(problem)
+    given = {"length_s": duration_s, "local_address": local_address, "interface": interface}
+    wanted = {**(parameters or {}), **{name: value for name, value in given.items() if value is not None}}
+    plan = resolve(test, [one.name for one in far], wanted, runner, title=title).by_ip_version(ip_version)
+    settings = Settings(
+        output=Path(output),
+        hosts=far,
+        title=title,
+        note=note,
+        redact=redact,
+        counters=counters,
+        fallback=None if fallback is None else Path(fallback),
+    )
+    return plan, settings
+
+
+@_with_arguments_of(planned)
+def start(*given: Any, **options: Any) -> Run:
     """Start a test, and return at once; several may run at the same time.
 
     Args:
@@ -69,49 +128,13 @@ def start(
     >>> for event in run.events():  # doctest: +SKIP
     ...     print(event.state, event.elapsed_s)
     """
-    from whydrop.measure import secrets
-    from whydrop.measure.engine import FarHost
     from whydrop.measure.handle import Run
-    from whydrop.measure.places import places
-    from whydrop.measure.settings import Settings
-    from whydrop.measure.tests import resolve
 
-    far = places([to] if isinstance(to, str) else to)
-    given = {"length_s": duration_s, "local_address": local_address, "interface": interface}
-    wanted = {**(parameters or {}), **{name: value for name, value in given.items() if value is not None}}
-    plan = resolve(test, [place.name for place in far], wanted, runner, title=title).by_ip_version(ip_version)
-    shared = secret or secrets.secret()
-    settings = Settings(
-        output=Path(output),
-        hosts=[FarHost(place.name, place.host, place.port or port, shared) for place in far],
-        title=title,
-        note=note,
-        redact=redact,
-        counters=counters,
-        fallback=None if fallback is None else Path(fallback),
-    )
-    return Run(plan, settings)
+    return Run(*planned(*given, **options))
 
 
-def run(
-    test: str,
-    to: str | Sequence[str] = (),
-    *,
-    duration_s: float | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    runner: str | None = None,
-    port: int | None = None,
-    secret: str | None = None,
-    ip_version: Literal[4, 6] | None = None,
-    local_address: str | None = None,
-    interface: str | None = None,
-    title: str = "",
-    note: str = "",
-    output: str | PathLike[str] = ".",
-    fallback: str | PathLike[str] | None = None,
-    redact: bool = False,
-    counters: bool = True,
-) -> Recording:
+@_with_arguments_of(planned)
+def run(*given: Any, **options: Any) -> Recording:
     """Run a test, and return its recording; the arguments are those of :func:`start`.
 
     Ctrl-C ends the test: the recording keeps what was measured, and ``KeyboardInterrupt`` is raised.
@@ -119,24 +142,7 @@ def run(
     Raises:
         whydrop.Error: as of :func:`start`; or a host cannot be reached, or a program is missing.
     """
-    started = start(
-        test,
-        to,
-        duration_s=duration_s,
-        parameters=parameters,
-        runner=runner,
-        port=port,
-        secret=secret,
-        ip_version=ip_version,
-        local_address=local_address,
-        interface=interface,
-        title=title,
-        note=note,
-        output=output,
-        fallback=fallback,
-        redact=redact,
-        counters=counters,
-    )
+    started = start(*given, **options)
     try:
         return started.recording()
     except KeyboardInterrupt:
@@ -190,6 +196,7 @@ def depth(
     ecn: bool = False,
     title: str = "",
     output: str | PathLike[str] = ".",
+    say: Callable[[str], None] = lambda _: None,
 ) -> Measured:
     """Measure how much the queue of a path holds, and how fast it drains, by bursts of UDP packets.
 
@@ -206,6 +213,7 @@ def depth(
         ecn: send packets that a queue may mark instead of dropping them.
         title: distinguishes this recording from others.
         output: the folder in which the recording gets a folder of its own.
+        say: called with a line about each step.
 
     Returns:
         ``found`` is the result, ``status`` says how the measurement ended, ``folder`` is the recording.
@@ -213,15 +221,12 @@ def depth(
     Raises:
         whydrop.Error: the host cannot be reached, or the recording cannot be written.
     """
-    from whydrop.measure import secrets
     from whydrop.measure.depth.caps import Caps
     from whydrop.measure.depth.measurement import Wanted, measure
-    from whydrop.measure.engine import FarHost
-    from whydrop.measure.places import places
 
-    (far,) = places([host])
+    (far,) = far_hosts([host], port, secret)
     wanted = Wanted(
-        host=FarHost(far.name, far.host, far.port or port, secret or secrets.secret()),
+        host=far,
         far_end=far_end,
         direction=direction,
         caps=Caps(max_bytes, max_time_s, max_rate_bps),
@@ -230,7 +235,7 @@ def depth(
         output=Path(output),
         title=title,
     )
-    return measure(wanted)
+    return measure(wanted, say)
 
 
 def batch_plan(
@@ -241,6 +246,7 @@ def batch_plan(
     shuffle: bool | None = None,
     seed: int | None = None,
     output: str | PathLike[str] = ".",
+    resume: bool = False,
 ) -> Prepared:
     """List the runs of batch files in their order, with how long they take; run nothing.
 
@@ -252,6 +258,7 @@ def batch_plan(
         shuffle: run in random order; by default as the file says.
         seed: of the random order; by default from the contents of the files.
         output: the folder for the recordings and the state.
+        resume: those that an earlier call has left to do; its choices hold.
 
     Raises:
         whydrop.Error: the files have mistakes.
@@ -259,7 +266,7 @@ def batch_plan(
     from whydrop.measure.batch.preparing import Choice, prepare
 
     choice = Choice(batches, overrides or {}, repetitions, shuffle, seed)
-    return prepare([Path(file) for file in files], Path(output), choice)
+    return prepare([Path(file) for file in files], Path(output), choice, resume=resume)
 
 
 def batch(
@@ -273,6 +280,7 @@ def batch(
     resume: bool = False,
     restart: bool = False,
     stop_on_failure: bool = False,
+    watching: Callable[[Prepared], AbstractContextManager[Watcher | None]] = lambda _: nullcontext(),
 ) -> Summary:
     """Run the batches of files; the arguments are those of :func:`batch_plan`.
 
@@ -282,6 +290,7 @@ def batch(
         resume: continue an earlier call: runs that are complete are not run again, and its choices hold.
         restart: begin again, although an earlier call has left runs to do.
         stop_on_failure: stop at the first run that fails.
+        watching: opens what hears of each step, given the runs.
 
     Raises:
         whydrop.Error: the files have mistakes, or an earlier call has left runs to do.
@@ -290,19 +299,28 @@ def batch(
     from whydrop.measure.batch.executing import execute
     from whydrop.measure.batch.one_run import run_test
 
-    paths, folder = [Path(file) for file in files], Path(output)
     if not resume and not restart:
-        preparing.require_nothing_left(preparing.state_path(paths, folder))
-    choice = preparing.Choice(batches, overrides or {}, repetitions, shuffle, seed)
-    prepared = preparing.prepare(paths, folder, choice, resume=resume)
-    return execute(
-        prepared.runs,
-        prepared.state,
-        state_path=prepared.path,
-        output=folder,
-        run_test=run_test,
-        stop_on_failure=stop_on_failure,
+        preparing.require_nothing_left(preparing.state_path([Path(file) for file in files], Path(output)))
+    prepared = batch_plan(
+        *files,
+        batches=batches,
+        overrides=overrides,
+        repetitions=repetitions,
+        shuffle=shuffle,
+        seed=seed,
+        output=output,
+        resume=resume,
     )
+    with watching(prepared) as watcher:
+        return execute(
+            prepared.runs,
+            prepared.state,
+            state_path=prepared.path,
+            output=Path(output),
+            run_test=run_test,
+            watcher=watcher,
+            stop_on_failure=stop_on_failure,
+        )
 
 
 def watch(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whydrop.cli import ending
+from whydrop.errors import Error
 from whydrop.runtime import cancelling
 
 # The module of each command, and its line in `whydrop --help`, which is shown without importing the module.
@@ -100,18 +101,22 @@ class Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; signals, a closed pipe and a full disk end every command with the documented status.
+        """Run a command, which returns its exit status.
 
-        Click exits with 1 after all of them, and prints "Aborted!" on Ctrl-C.
+        Errors, signals, a closed pipe and a full disk end every command with one line and the documented status. Click
+        exits with 1 after all of them, and prints "Aborted!" on Ctrl-C.
         """
         with cancelling.signals_raised():
             try:
-                result = super().invoke(ctx)
+                status = super().invoke(ctx)
                 sys.stdout.flush()
-            except (KeyboardInterrupt, OSError) as reason:
+            except (KeyboardInterrupt, OSError, Error) as reason:
                 with cancelling.deferred():
-                    sys.exit(ending.status(reason))
-        return result
+                    status = ending.status(reason)
+                    if status:
+                        sys.exit(status)
+        if status:
+            sys.exit(status)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands from the table, without importing them."""

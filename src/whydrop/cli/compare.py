@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 from whydrop.cli.progress import working
-from whydrop.cli.recordings import all_opened
-
-if TYPE_CHECKING:
-    from whydrop.recording.comparing.comparison import Comparison
-    from whydrop.recording.comparing.grouping import Side
-    from whydrop.recording.recording import Recording
+from whydrop.errors import Error
 
 EXAMPLES = """
 \b
@@ -28,7 +23,7 @@ Examples:
 
 
 @click.command("compare", cls=Command, epilog=EXAMPLES)
-@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=options.ANY_PATH)
+@options.recordings
 @click.option("--group-by", "keys", multiple=True, metavar="KEY",
               help="Group by a key of the metadata, title, name or batch. Repeatable.")  # fmt: skip
 @click.option("--metadata/--no-metadata", "with_metadata", default=True, help="Also compare the metadata.")
@@ -39,44 +34,30 @@ def command(
     recordings: tuple[Path, ...], keys: tuple[str, ...], kind: str, seed: int | None, with_metadata: bool, as_json: bool
 ) -> None:
     """Compare recordings, or groups of them, with the first: metadata, and each metric with its difference."""
+    from whydrop.api.recordings import compare, opened
     from whydrop.cli import comparing
-    from whydrop.recording.comparing.comparison import compare
-    from whydrop.recording.errors import RecordingError
-    from whydrop.recording.statistics.resampling import SEED
-    from whydrop.show import labels
+    from whydrop.recording.comparing.grouping import CannotGroup
+    from whydrop.show import terminal
 
+    found = opened(recordings)
+    if len(found) < 2:
+        raise click.UsageError("Give two recordings or more; each is compared with the first.")
     try:
-        opened = all_opened(recordings)
-        if len(opened) < 2:
-            raise click.UsageError("Give two recordings or more; each is compared with the first.")
-        sides = _sides(opened, labels.of_recordings(opened), keys)
-        with working(f"Comparing {len(opened)} recordings"):
-            found = compare(sides, SEED if seed is None else seed)
-        _print(found, "json" if as_json else kind, with_metadata)
-        if not found.rows:
-            raise ValueError(f"{comparing.names(found)}: no common metric, so nothing was compared")
-    except (RecordingError, OSError, ValueError) as reason:
-        sys.exit(ending.status(reason))
-
-
-def _sides(opened: list[Recording], labels: list[str], keys: tuple[str, ...]) -> list[Side]:
-    from whydrop.recording.comparing.grouping import CannotGroup, sides
-
-    try:
-        return sides(opened, labels, keys)
+        with working(f"Comparing {len(found)} recordings"):
+            compared = compare(*found, group_by=keys, seed=seed)
     except CannotGroup as reason:
         raise click.UsageError(f"--group-by: {ending.printable(str(reason))}.") from None
-
-
-def _print(found: Comparison, kind: str, with_metadata: bool) -> None:
-    from whydrop.cli import comparing
-
-    if kind == "json":
-        ending.write_document(comparing.document(found))
+    if as_json:
+        ending.write_json(comparing.as_json(compared))
     elif kind == "csv":
-        sys.stdout.write(comparing.csv_text(found))
+        sys.stdout.write(_csv(comparing.rows_of(compared)))
     else:
-        from whydrop.show import terminal
+        ending.show(comparing.text(compared, with_metadata=with_metadata), widest=terminal.WIDE)
+    if not compared.rows:
+        raise Error(f"{', '.join(side.label for side in compared.sides)}: no common metric, so nothing was compared")
 
-        terminal.print_document(comparing.text(found, with_metadata=with_metadata), widest=terminal.WIDE)
-    sys.stdout.flush()
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    import polars as pl
+
+    return pl.DataFrame(rows, infer_schema_length=None).write_csv() if rows else ""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli.ending import printable
-from whydrop.show.document import Column, Columns, Document, Look, Section, Table, Text, parts
-from whydrop.text.quantities import NO_BREAK
+from whydrop.recording import document
+from whydrop.show.document import Column, Columns, Document, Look, Section, Table, Text, known, parts
+from whydrop.text import quantities
+from whydrop.text.quantities import NO_BREAK, significant
 
 if TYPE_CHECKING:
     from whydrop.recording.comparing.comparison import Comparison, Row
@@ -23,11 +21,6 @@ _LONGEST_VALUE = 48
 _LOOKS: dict[str, Look] = {
     "established": "strong", "apart": "strong", "too small to matter": "quiet", "not resolved": "quiet",
 }  # fmt: skip
-
-
-def names(found: Comparison) -> str:
-    """The sides in words."""
-    return printable(", ".join(side.label for side in found.sides))
 
 
 def text(found: Comparison, *, with_metadata: bool) -> Document:
@@ -82,24 +75,16 @@ def _metrics(rows: Sequence[Row]) -> Table | None:
         return lambda row: Text(write(row), _LOOKS[row.verdict])
 
     columns: Columns[Row] = {
-        Column("Metric"): cell(_metric),
+        Column("Metric"): cell(lambda row: row.metric.name + (f" ({row.metric.units})" if row.metric.units else "")),
         Column(_short(rows[0].first), True, 2): cell(lambda row: number(row.values[0])),
         Column(_short(rows[0].second), True, 3): cell(lambda row: number(row.values[1])),
         Column("Difference", number=True): cell(lambda row: signed(row.difference.value)),
         Column("95 % interval", True, 1): cell(_interval),
         Column("Effect", False, 4): cell(effect_words),
-        Column("Finding"): cell(_judgement),
-        Column("p (Holm)", True, 5): cell(lambda row: _p(row.p)),
+        Column("Finding"): cell(lambda row: row.verdict + {True: ", better", False: ", worse", None: ""}[row.better]),
+        Column("p (Holm)", True, 5): cell(lambda row: known(row.p, _p)),
     }
     return Table.of("Metrics", columns, rows)
-
-
-def _metric(row: Row) -> str:
-    return f"{row.metric.name} ({row.metric.units})" if row.metric.units else row.metric.name
-
-
-def _judgement(row: Row) -> str:
-    return row.verdict + {True: ", better", False: ", worse", None: ""}[row.better]
 
 
 def _metadata(found: Comparison) -> Table:
@@ -111,19 +96,13 @@ def _metadata(found: Comparison) -> Table:
 
 def _foot(found: Comparison) -> list[str]:
     methods = dict.fromkeys(row.difference.method for row in found.rows if row.difference.method)
-    lines = (
-        [f"Intervals: {'; '.join(methods)}. Seed {found.seed}. Effects: Cliff's δ, Hedges' g, Cohen's h of losses."]
-        if methods
-        else []
-    )
-    reasons: dict[str, list[str]] = {}
+    effects = "Effects: Cliff's δ, Hedges' g, Cohen's h of losses."
+    lines = [f"Intervals: {'; '.join(methods)}. Seed {found.seed}. {effects}"] if methods else []
+    reasons: dict[str, dict[str, None]] = {}
     for row in found.rows:
         if row.why:
-            named = reasons.setdefault(row.why, [])
-            if row.metric.name not in named:
-                named.append(row.metric.name)
-    lines += [f"{', '.join(metrics)}: {why}." for why, metrics in reasons.items()]
-    return [*lines, *found.notes]
+            reasons.setdefault(row.why, {})[row.metric.name] = None
+    return [*lines, *(f"{', '.join(metrics)}: {why}." for why, metrics in reasons.items()), *found.notes]
 
 
 def number(value: float) -> str:
@@ -132,8 +111,6 @@ def number(value: float) -> str:
     >>> number(1234.5), number(0.0123), number(float("nan"))
     ('1234', '0.0123', '–')
     """
-    from whydrop.text.quantities import significant
-
     if not math.isfinite(value):
         return "–"
     # Rounding errors of equal values are no difference.
@@ -142,7 +119,7 @@ def number(value: float) -> str:
 
 def signed(value: float) -> str:
     """The same with its sign."""
-    return f"+{number(value)}" if value > _ROUNDING else number(value)
+    return quantities.signed(number, value) if abs(value) > _ROUNDING else number(value)
 
 
 def _interval(row: Row) -> str:
@@ -158,7 +135,7 @@ def effect_words(row: Row) -> str:
     if math.isnan(row.effect):
         return "–"
     name = {"cliffs-delta": "δ", "hedges-g": "g", "cohens-h": "h"}[row.effect_kind]
-    shown = f"{row.effect:+.2f}" if math.isfinite(row.effect) else "∞"
+    shown = quantities.signed(significant, row.effect) if math.isfinite(row.effect) else "∞"
     word = size_in_words(row.effect_kind, row.effect)
     if row.effect_kind == "cohens-h" and word == "negligible" and abs(row.difference.value) > row.margin:
         # A loss that is rare for statistics is much for TCP.
@@ -167,7 +144,7 @@ def effect_words(row: Row) -> str:
 
 
 def _p(p: float) -> str:
-    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return f"<{NO_BREAK}0.001" if p < 0.001 else significant(p, 2)
 
 
 def _short(text: str) -> str:
@@ -176,61 +153,44 @@ def _short(text: str) -> str:
 
 def rows_of(found: Comparison) -> list[dict[str, Any]]:
     """One flat row for each metric and pair; what is not known is ``None``."""
-    return [
+    rows = [
         {
             "metric": row.metric.key,
             "name": row.metric.name,
             "units": row.metric.units,
             "first": row.first,
             "second": row.second,
-            "first_value": _known(row.values[0]),
-            "second_value": _known(row.values[1]),
-            "difference": _known(row.difference.value),
-            "low": _known(row.difference.low),
-            "high": _known(row.difference.high),
-            "effect": _known(row.effect),
+            "first_value": row.values[0],
+            "second_value": row.values[1],
+            "difference": row.difference.value,
+            "low": row.difference.low,
+            "high": row.difference.high,
+            "effect": row.effect,
             "effect_kind": row.effect_kind,
             "negligible": row.margin,
             "finding": row.verdict,
             "better": row.better,
-            "p": _known(row.difference.p),
-            "p_holm": _known(row.p),
+            "p": row.difference.p,
+            "p_holm": row.p,
             "method": row.difference.method,
             "note": row.why,
         }
         for row in found.rows
     ]
+    plain: list[dict[str, Any]] = document.plain(rows)
+    return plain
 
 
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def csv_text(found: Comparison) -> str:
-    """The rows as CSV (RFC 4180)."""
-    text = io.StringIO()
-    rows = rows_of(found)
-    if rows:
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return text.getvalue()
-
-
-def document(found: Comparison) -> str:
+def as_json(found: Comparison) -> dict[str, Any]:
     """Everything as JSON."""
-    return json.dumps(
-        {
-            "schema": 1,
-            "sides": [
-                {"label": side.label, "recordings": [str(one.path) for one in side.recordings]} for side in found.sides
-            ],
-            "summary": summary(found),
-            "metrics": rows_of(found),
-            "metadata": [{"key": one.key, "values": list(one.values)} for one in found.metadata],
-            "notes": list(found.notes),
-            "seed": found.seed,
-        },
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    return {
+        "schema": 1,
+        "sides": [
+            {"label": side.label, "recordings": [str(one.path) for one in side.recordings]} for side in found.sides
+        ],
+        "summary": summary(found),
+        "metrics": rows_of(found),
+        "metadata": [{"key": one.key, "values": list(one.values)} for one in found.metadata],
+        "notes": list(found.notes),
+        "seed": found.seed,
+    }

@@ -22,7 +22,6 @@ def capture_of(arguments: Sequence[str]) -> str | None:
 
 def explain(path: str) -> int:
     """Print the JSON document of a capture, or of a recording; return the exit status."""
-    from whydrop import _core
     from whydrop.cli import ending
     from whydrop.cli.interruptible import analysed
     from whydrop.errors import Error
@@ -31,6 +30,6 @@ def explain(path: str) -> int:
     try:
         found = completing.document(analysed([path], tables=False).document())
         ending.write_found(found)
-    except (_core.CaptureError, Error, OSError) as reason:
+    except (Error, OSError) as reason:
         return ending.not_analysed(reason, [path])
     return 0

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
+import whydrop
+from whydrop.cli import command as shape
 from whydrop.cli import ending, options
-from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from whydrop.act.abilities import Ability
+    from whydrop.show.document import Document, Items
 
 EXAMPLES = """
 \b
@@ -25,30 +27,36 @@ Examples:
 """
 
 
-@click.command("doctor", cls=Command, epilog=EXAMPLES)
+@click.command("doctor", cls=shape.Command, epilog=EXAMPLES)
 @options.as_json
 def command(as_json: bool) -> None:
     """Show which privileges, kernel features, programs and folders this host has, and how to get the missing ones."""
-    from whydrop.act.abilities import doctor
-
-    found = doctor()
+    found = whydrop.doctor()
     if as_json:
-        from whydrop import _core
-
-        document = {"whydrop": _core.__version__, "schema": 1, "abilities": [asdict(one) for one in found]}
-        ending.write_document(json.dumps(document, ensure_ascii=False))
-        return
-    for group, members in groupby(found, key=lambda one: one.group):
-        click.echo(click.style(group.capitalize(), bold=True))
-        for one in members:
-            for line in _lines(one):
-                click.echo(ending.printable(line))
-    sys.stdout.flush()
+        ending.write_json({"whydrop": whydrop.__version__, "schema": 1, "abilities": [asdict(one) for one in found]})
+    else:
+        ending.show(_document(found))
 
 
-def _lines(one: Ability) -> list[str]:
-    """One line for an ability; for a missing one also its uses and the command that adds it."""
-    if one.present:
-        return [f"  yes  {one.name}" + (f": {one.found}" if one.found else "")]
-    lines = [f"  no   {one.name}" + (f": {one.found}" if one.found else ""), f"       for {one.used_for}"]
-    return lines + ([f"       $ {one.remedy}"] if one.remedy else [])
+def _document(found: list[Ability]) -> Document:
+    from whydrop.show.document import Document, Section
+    from whydrop.text.phrases import capital
+
+    title = f"This host has {sum(one.present for one in found)} of the {len(found)} abilities that whydrop uses."
+    groups = groupby(found, key=lambda one: one.group)
+    return Document(title, (Section(title, ()), *(Section(capital(name), (_items(of),)) for name, of in groups)))
+
+
+def _items(abilities: Iterable[Ability]) -> Items:
+    """Abilities; missing ones with their uses and the command that adds them."""
+    from whydrop.show.document import Command, Items, Text
+
+    items: list[Text | Command] = []
+    for one in abilities:
+        if one.present:
+            items.append(Text(f"{one.name}: {one.found or 'yes'}"))
+            continue
+        items.append(Text(f"{one.name}: {one.found or 'missing'}; used for {one.used_for}", "warning"))
+        if one.remedy:
+            items.append(Command(one.remedy))
+    return Items(tuple(items))

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-NOT_ANALYSED = 1
+    from whydrop.show.document import Document
+
+NOT_ANALYSED, USAGE = 1, 2
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 INTERRUPTED = 128 + 2  # as a shell reports SIGINT
 
@@ -29,6 +31,27 @@ def write_document(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
+def write_json(value: Any, indent: int | None = None) -> None:
+    """Print a value as JSON."""
+    import json
+
+    write_document(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def show(document: Document, **layout: int) -> None:
+    """Print a document; ``layout`` is of :func:`whydrop.show.terminal.print_document`."""
+    from whydrop.show import terminal
+
+    terminal.print_document(document, **layout)  # type: ignore[arg-type]
+    # Notes follow on the other stream, perhaps on the same terminal.
+    sys.stdout.flush()
+
+
+def note(line: object) -> None:
+    """Print a line on standard error, with control characters escaped."""
+    print(f"whydrop: {printable(str(line))}", file=sys.stderr, flush=True)
+
+
 def write_found(found: Mapping[str, Any]) -> None:
     """Print the JSON of an explanation while it is made, as it can be large; indented on a terminal."""
     from whydrop._core import dump
@@ -37,13 +60,6 @@ def write_found(found: Mapping[str, Any]) -> None:
     dump(found, sys.stdout.buffer, pretty=sys.stdout.isatty())
     sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
-
-
-def problems() -> tuple[type[Exception], ...]:
-    """The exceptions that end a command with one line: what the user can act on."""
-    from whydrop import CaptureError, Error
-
-    return CaptureError, Error, OSError
 
 
 def status(reason: BaseException) -> int:
@@ -61,9 +77,19 @@ def status(reason: BaseException) -> int:
         finally:
             # Another thread may still read; a regular exit of the interpreter would wait for it, or crash it.
             os._exit(getattr(reason, "status", INTERRUPTED))
-    for line in (one_line(reason), *getattr(reason, "__notes__", ())):
+    found: int = getattr(reason, "exit_status", NOT_ANALYSED)
+    # Mistakes in a file are one a line.
+    lines = str(reason).splitlines() if found == USAGE else [one_line(reason)]
+    for line in (*lines, *getattr(reason, "__notes__", ())):
         sys.stderr.write(f"whydrop: {printable(line)}\n")
-    return NOT_ANALYSED
+    return found
+
+
+def of_run(status: str) -> int:
+    """The exit status of a measurement: ``complete``, ``failed`` or ``interrupted``."""
+    from whydrop.runtime import cancelling
+
+    return {"complete": 0, "failed": NOT_ANALYSED, "interrupted": cancelling.exit_status()}[status]
 
 
 def _leave_stdout() -> None:

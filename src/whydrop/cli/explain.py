@@ -13,6 +13,7 @@ from whydrop.cli import ending, options, usage
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import analysed
 from whydrop.cli.quantities import MOMENT
+from whydrop.errors import Error
 
 if TYPE_CHECKING:
     from whydrop import Explanation
@@ -64,7 +65,7 @@ def command(
     display_filter: str | None,
     begin: float | None,
     end: float | None,
-) -> None:
+) -> int:
     """Explain why the packets of captures, or of the recording of a test, were dropped or delayed."""
     _check_usage(report, folder, picture)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
@@ -77,12 +78,13 @@ def command(
         if as_json:
             ending.write_found(found.document)
         else:
-            from whydrop.show import explanation, terminal
+            from whydrop.show import explanation
 
-            terminal.print_document(explanation.document(found))
+            ending.show(explanation.document(found))
         _write_files(found, report, folder, picture or "png", quiet=as_json)
-    except ending.problems() as reason:
-        sys.exit(ending.not_analysed(reason, [path for path in captures if not path.is_dir()]))
+    except (Error, OSError) as reason:
+        return ending.not_analysed(reason, [path for path in captures if not path.is_dir()])
+    return 0
 
 
 def explained(

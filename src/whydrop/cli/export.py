@@ -11,7 +11,6 @@ import click
 import whydrop
 from whydrop.cli import ending, options, usage
 from whydrop.cli.command import Command
-from whydrop.cli.recordings import ARGUMENT, opened, reading
 
 if TYPE_CHECKING:
     from whydrop.api.recordings import Format
@@ -29,7 +28,7 @@ Examples:
 
 
 @click.command("export", cls=Command, epilog=EXAMPLES)
-@click.argument("recording", type=ARGUMENT)
+@options.recording
 @click.option("-f", "--format", "kind", type=click.Choice(FORMATS), required=True, metavar="FORMAT",
               help=f"{', '.join(FORMATS)} (a copy, for --redact).  [required]")  # fmt: skip
 @click.option("-o", "--output", type=options.ANY_PATH, metavar="FILE",
@@ -39,27 +38,28 @@ Examples:
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(recording: Path, kind: Format, output: Path | None, raw: bool, redact: bool, force: bool) -> None:
     """Write a recording as a file of Flent, as CSV or as JSON (docs/recordings.md)."""
+    to_stdout = str(output) == "-"
     if raw and kind != "csv":
         raise click.UsageError("--raw goes with --format csv.")
-    if output is not None and str(output) != "-":
-        usage.folder_exists("--output", output)
-    if kind == "recording" and str(output) == "-":
+    if kind == "recording" and to_stdout:
         raise click.UsageError("--format recording makes a folder: name it with --output.")
-    with reading():
-        if str(output) == "-":
-            _print(recording, kind, raw, redact)
-            return
-        try:
-            written = whydrop.export(recording, kind, output, raw=raw, redact=redact, overwrite=force)
-        except FileExistsError as reason:
-            said = str(reason).replace("overwrite=True", "--force")
-            raise click.UsageError(f"{ending.printable(said)}.") from None
-        print(ending.printable(str(written)))
+    if to_stdout:
+        _print(recording, kind, raw, redact)
+        return
+    if output is not None:
+        usage.folder_exists("--output", output)
+    try:
+        written = whydrop.export(recording, kind, output, raw=raw, redact=redact, overwrite=force)
+    except FileExistsError as reason:
+        said = str(reason).replace("overwrite=True", "--force")
+        raise click.UsageError(f"{ending.printable(said)}.") from None
+    print(ending.printable(str(written)))
 
 
 def _print(recording: Path, kind: Format, raw: bool, redact: bool) -> None:
+    from whydrop.api.recordings import opened
     from whydrop.formats import exporting
 
-    found = opened(recording)
+    (found,) = opened([recording])
     sys.stdout.buffer.write(exporting.content(exporting.redacted(found) if redact else found, kind, raw=raw))
     sys.stdout.buffer.flush()

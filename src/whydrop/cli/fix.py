@@ -13,6 +13,7 @@ import whydrop
 from whydrop.api import changing
 from whydrop.cli import ending, options, pace, quantities
 from whydrop.cli.command import Command
+from whydrop.errors import Error
 
 if TYPE_CHECKING:
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
@@ -47,7 +48,7 @@ def command(host: str, as_json: bool, **given: Any) -> None:
     """Find out why packets to HOST are dropped or delayed, and try the mildest fix on this host."""
     try:
         status = _fix(host, as_json=as_json, options=given)
-    except ending.problems() as reason:
+    except (Error, OSError) as reason:
         status = ending.status(reason)
     sys.exit(status)
 

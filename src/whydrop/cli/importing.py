@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,6 @@ import click
 import whydrop
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
-from whydrop.cli.recordings import reading
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -31,34 +28,28 @@ Examples:
 @click.option("--title", help="Title of the recordings.  [default: the files' own]")
 @options.output_folder("Folder for the recordings.  [default: here]")
 @options.as_json
-def command(files: tuple[Path, ...], output: Path, title: str | None, as_json: bool) -> None:
+def command(files: tuple[Path, ...], output: Path, title: str | None, as_json: bool) -> int:
     """Convert files of Flent, netperf-wrapper, iperf3, DISCO, web100, tcp-info, NDT7 and ss to recordings."""
-    sys.exit(_make_recordings(files, output, title, as_json=as_json))
-
-
-def _make_recordings(files: list[Path] | tuple[Path, ...], output: Path, title: str | None, *, as_json: bool) -> int:
-    """Make a recording of each file, and say where; return the exit status."""
     from whydrop.recording.errors import RecordingError
 
     failed = 0
     found: list[dict[str, Any]] = []
-    with reading():
-        for path in files:
-            try:
-                imported = _import(path, output, title)
-            except (RecordingError, OSError) as reason:
-                failed = ending.status(reason)
-                found.append({"path": str(path), "recording": None, "error": ending.one_line(reason)})
-                continue
-            for one in imported:
-                found.append({"path": str(path), "recording": str(one.path), "notes": one.notes})
-                if not as_json:
-                    print(ending.printable(str(one.path)), flush=True)
-                for note in one.notes:
-                    print(f"whydrop: {ending.printable(f'{path}: {note}')}", file=sys.stderr)
+    for path in files:
+        try:
+            imported = _import(path, output, title)
+        except (RecordingError, OSError) as reason:
+            failed = ending.status(reason)
+            found.append({"path": str(path), "recording": None, "error": ending.one_line(reason)})
+            continue
+        for one in imported:
+            found.append({"path": str(path), "recording": str(one.path), "notes": one.notes})
+            if not as_json:
+                print(ending.printable(str(one.path)), flush=True)
+            for note in one.notes:
+                ending.note(f"{path}: {note}")
     if as_json:
-        ending.write_document(json.dumps({"schema": 1, "recordings": found}, indent=1))
-    return 1 if failed else 0
+        ending.write_json({"schema": 1, "recordings": found}, indent=1)
+    return failed
 
 
 def _import(path: Path, output: Path, title: str | None) -> list[Recording]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 from whydrop.cli import ending, options, usage
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import match_pair
+from whydrop.errors import Error
 
 EXAMPLES = """
 \b
@@ -25,10 +25,9 @@ Examples:
 @click.argument("second", metavar="CAPTURE", type=options.ANY_PATH)
 @options.output_file("Table of packets to write: .parquet, .csv or .arrow.")
 @options.as_json
-def command(first: Path, second: Path, output: Path | None, as_json: bool) -> None:
+def command(first: Path, second: Path, output: Path | None, as_json: bool) -> int:
     """Match the packets of two captures of one path: delay and loss of each packet (docs/two-captures.md)."""
     _check_usage(first, second, output)
-    from whydrop._core import CaptureError
     from whydrop.explaining.matching import Matching
 
     try:
@@ -36,17 +35,17 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> No
         found = Matching(match_pair([first, second], tables=output is not None))
         rows = None if output is None else found.write(output)
         if as_json:
-            indent = 2 if sys.stdout.isatty() else None
-            ending.write_document(json.dumps(found.document, indent=indent, ensure_ascii=False))
+            ending.write_json(found.document, indent=2 if sys.stdout.isatty() else None)
         else:
-            from whydrop.show import explanation, terminal
+            from whydrop.show import explanation
 
-            terminal.print_document(explanation.of_matching(found))
+            ending.show(explanation.of_matching(found))
         if output is not None:
             stream = sys.stderr if as_json else sys.stdout
             print(f"Packets: {ending.printable(str(output))} ({rows} rows)", file=stream)
-    except (CaptureError, OSError) as reason:
-        sys.exit(ending.not_analysed(reason, (first, second)))
+    except (Error, OSError) as reason:
+        return ending.not_analysed(reason, (first, second))
+    return 0
 
 
 def _check_usage(first: Path, second: Path, output: Path | None) -> None:

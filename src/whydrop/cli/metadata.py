@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import click
 import whydrop
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
-from whydrop.cli.recordings import ARGUMENT, reading
 
 EXAMPLES = """
 \b
@@ -25,21 +23,17 @@ Examples:
 
 
 @click.command("metadata", cls=Command, epilog=EXAMPLES)
-@click.argument("recording", type=ARGUMENT)
+@options.recording
 @click.argument("key", required=False)
 @options.as_json
 def command(recording: Path, key: str | None, as_json: bool) -> None:
     """Show the metadata of a recording, or one KEY of it: test, hosts, kernels, settings, interfaces, queues."""
-    with reading():
-        found = whydrop.metadata(recording, key)
-        if as_json:
-            ending.write_document(json.dumps(found, ensure_ascii=False, indent=2, sort_keys=True))
-        elif isinstance(found, (dict, list)):
-            for line in _lines(found, ""):
-                print(ending.printable(line))
-        else:
-            print(ending.printable(_word(found)))
-        sys.stdout.flush()
+    found = whydrop.metadata(recording, key)
+    if as_json:
+        ending.write_document(json.dumps(found, ensure_ascii=False, indent=2, sort_keys=True))
+        return
+    for line in _lines(found, "") if isinstance(found, (dict, list)) else [_word(found)]:
+        print(ending.printable(line))
 
 
 def _lines(found: Any, indent: str) -> list[str]:

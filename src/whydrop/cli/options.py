@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whydrop.cli import quantities
+from whydrop.cli.ending import printable
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -34,10 +35,25 @@ def together(*decorators: Decorator) -> Decorator:
     return decorate
 
 
+recording = click.argument("recording", type=ANY_PATH)
+recordings = click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ANY_PATH)
+
+
+def secret(path: Path | None) -> str | None:
+    """The secret in a file, or that of the environment."""
+    from whydrop.measure import secrets
+
+    try:
+        return secrets.secret(path)
+    except ValueError as reason:
+        raise click.UsageError(f"{printable(str(reason))}.") from None
+
+
 far_end = together(
     click.option("-p", "--port", type=quantities.PORT, metavar="PORT",
                  help="Port of the responder.  [default: 17370]"),
-    click.option("--secret-file", type=FILE, metavar="FILE",
+    click.option("--secret-file", "secret", type=FILE, metavar="FILE",
+                 callback=lambda context, _, path: None if context.resilient_parsing else secret(path),
                  help="Secret of the responder.  [default: $WHYDROP_SECRET]"),
     click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4."),
     click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6."),
@@ -50,9 +66,9 @@ def duration(help_text: str, **settings: Any) -> Decorator:
                         **settings)  # fmt: skip
 
 
-def interval(help_text: str, **settings: Any) -> Decorator:
+def interval(help_text: str, name: str = "interval_s", **settings: Any) -> Decorator:
     """``-i/--interval``, in seconds."""
-    return click.option("-i", "--interval", "interval_s", type=quantities.DURATION, metavar="TIME", help=help_text,
+    return click.option("-i", "--interval", name, type=quantities.DURATION, metavar="TIME", help=help_text,
                         **settings)  # fmt: skip
 
 
@@ -73,3 +89,24 @@ def backend(help_text: str, default: str) -> Decorator:
 def output_file(help_text: str) -> Decorator:
     """``-o/--output`` of a file."""
     return click.option("-o", "--output", type=FILE, metavar="FILE", help=help_text)
+
+
+def settings(name: str, help_text: str, metavar: str = "NAME=VALUE") -> Decorator:
+    """``--set``, as a dictionary."""
+
+    def assigned(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+        found = {}
+        for text in given:
+            key, equals, value = text.partition("=")
+            if not equals or not key.strip():
+                raise click.UsageError(f"--set {printable(text)!r}: expected {metavar}, such as flows=4.")
+            found[key.strip()] = value
+        return found
+
+    return click.option("--set", name, multiple=True, callback=assigned, metavar=metavar, help=help_text)
+
+
+def above_zero(name: str, seconds: float | None) -> None:
+    """Refuse a time of nothing."""
+    if seconds is not None and seconds <= 0:
+        raise click.UsageError(f"{name}: expected a time above zero, such as 5min.")

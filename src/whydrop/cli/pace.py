@@ -14,6 +14,7 @@ import whydrop
 from whydrop.api import changing
 from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
+from whydrop.errors import Error
 
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
@@ -95,7 +96,7 @@ def _end(act: Callable[[], int]) -> None:
     """End the program with the status of what was done, or one line about why it was not."""
     try:
         status = act()
-    except ending.problems() as reason:
+    except (Error, OSError) as reason:
         status = ending.status(reason)
     sys.exit(status)
 

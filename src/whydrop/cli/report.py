@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import click
@@ -11,7 +10,6 @@ import click
 from whydrop.cli import ending, options, usage
 from whydrop.cli.command import Command
 from whydrop.cli.explain import explained
-from whydrop.cli.recordings import ARGUMENT
 
 EXAMPLES = """
 \b
@@ -22,7 +20,7 @@ Examples:
 
 
 @click.command("report", cls=Command, epilog=EXAMPLES)
-@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ARGUMENT)
+@options.recordings
 @options.output_file("Page to write.  [default: NAME.html]")
 def command(recordings: tuple[Path, ...], output: Path | None) -> None:
     """Write one self-contained HTML page of each recording: verdicts, plots, statistics, metadata."""
@@ -31,10 +29,7 @@ def command(recordings: tuple[Path, ...], output: Path | None) -> None:
             raise click.UsageError("--output names one page: give one recording, or leave it out.")
         usage.folder_exists("--output", output)
     for path in recordings:
-        try:
-            page = explained([path], tables=True).write_report(output or _page(path))
-        except ending.problems() as reason:
-            sys.exit(ending.status(reason))
+        page = explained([path], tables=True).write_report(output or _page(path))
         print(f"Report: {ending.printable(str(page))}")
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
-from whydrop.cli.recordings import ARGUMENT, all_opened, reading
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
 
 EXAMPLES = """
 \b
@@ -24,56 +25,35 @@ Examples:
 
 
 @click.command("show", cls=Command, epilog=EXAMPLES)
-@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ARGUMENT)
+@options.recordings
 @click.option("--all", "every", is_flag=True, help="Also TCP statistics, one-way delays and counters: every series.")
 @click.option("-f", "--format", "layout", type=click.Choice(["text", "flent"]), default="text", metavar="FORMAT",
               show_default=True, help="text, or flent: the table of `flent -f summary`.")  # fmt: skip
 @options.as_json
 def command(recordings: tuple[Path, ...], every: bool, layout: str, as_json: bool) -> None:
     """Show what recordings measured: rates, latency, loss (of whydrop, Flent, netperf-wrapper, iperf3)."""
-    with reading():
-        if as_json:
-            documents = [one for path in recordings for one in summary_documents(path)]
-            shown = documents[0] if len(documents) == 1 else documents
-            ending.write_document(json.dumps(shown, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
-            return
-        for number, path in enumerate(recordings):
-            if number:
-                print()
-            print_summary(path, every=every, layout=layout)
+    from whydrop.api.recordings import opened, summary
 
-
-def print_summary(path: Path, *, every: bool = False, layout: str = "text") -> None:
-    """Print a recording; where a log has several tests, each.
-
-    Raises:
-        RecordingError: it cannot be read.
-    """
-    from whydrop.recording.metrics.summary import Summary
-    from whydrop.show import flent_summary, recordings, terminal
-
-    for number, recording in enumerate(all_opened([path])):
+    # One after another: what was read is shown, although a later one cannot be read.
+    found = (one for path in recordings for one in opened([path]))
+    if as_json:
+        documents = list(map(summary, found))
+        shown = documents[0] if len(documents) == 1 else documents
+        ending.write_json(shown, indent=2 if sys.stdout.isatty() else None)
+        return
+    for number, recording in enumerate(found):
         if number:
             print()
-        summary = Summary(recording)
-        if layout == "flent":
-            print(flent_summary.flent_layout(summary))
-        else:
-            terminal.print_document(recordings.document(summary, every=every))
+        print_summary(recording, every=every, layout=layout)
 
 
-def summary_document(path: Path) -> dict[str, Any]:
-    """A recording's figures as JSON has them; the first of several."""
-    return summary_documents(path)[0]
-
-
-def summary_documents(path: Path) -> list[dict[str, Any]]:
-    """A recording's figures as JSON has them (see docs/recordings.md), or those of each test in a log.
-
-    Raises:
-        RecordingError: it cannot be read.
-    """
-    from whydrop.recording import document
+def print_summary(recording: Recording, *, every: bool = False, layout: str = "text") -> None:
+    """Print what a recording measured."""
     from whydrop.recording.metrics.summary import Summary
+    from whydrop.show import flent_summary, recordings
 
-    return [json.loads(document.text(Summary(one).document())) for one in all_opened([path])]
+    summary = Summary(recording)
+    if layout == "flent":
+        print(flent_summary.flent_layout(summary))
+    else:
+        ending.show(recordings.document(summary, every=every))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,10 @@ import click
 import whydrop
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
+from whydrop.errors import Error
 
 if TYPE_CHECKING:
+    from whydrop.api.recordings import Statistics
     from whydrop.show.document import Document, Table
 
 EXAMPLES = """
@@ -24,15 +25,19 @@ Examples:
   whydrop stats *.recording --format csv > statistics.csv
 """
 
-# Columns of the table of series; the CSV has all of what is known.
+# Columns of the table of series, and the order in which they are left out where the width is short, the last first.
 SHOWN = ("count", "mean", "median", "p5", "p95", "p99", "minimum", "maximum", "std")
-# In this order columns stay where the width is short.
 RANKS = ("mean", "median", "p95", "p99", "maximum", "minimum", "p5", "std", "count")
 HEADS = {"count": "samples", "minimum": "min", "maximum": "max", "std": "std. dev."}
+# The CSV has all of what is known.
+COLUMNS = ("recording", "series", "units", "count", "mean", "median", "minimum", "maximum", "std", "variance",
+           "p5", "p25", "p75", "p95", "p99", "mean_span", "note")  # fmt: skip
+
+Rows = list[dict[str, Any]]
 
 
 @click.command("stats", cls=Command, epilog=EXAMPLES)
-@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=options.ANY_PATH)
+@options.recordings
 @click.option("--series", "patterns", multiple=True, metavar="PATTERN",
               help="Series by name, such as 'Ping*'; '*::*' for all quantities. Repeatable.")  # fmt: skip
 @click.option("--whole", is_flag=True, help="Of the whole recording.  [default: of the time under load]")
@@ -40,56 +45,37 @@ HEADS = {"count": "samples", "minimum": "min", "maximum": "max", "std": "std. de
 @options.as_json
 def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool, kind: str, as_json: bool) -> None:
     """Print statistics of recordings and of each series under load (docs/statistics.md)."""
-    from whydrop.recording.errors import RecordingError
+    found = whydrop.stats(*recordings, series=patterns, whole=whole)
+    if found.series.is_empty() and found.metrics.is_empty():
+        what = f" that match {' '.join(patterns)}" if patterns else ""
+        raise Error(f"{recordings[0]}: no series with samples{what}")
+    if as_json:
+        from whydrop.recording.document import plain
 
-    try:
-        found = whydrop.stats(*recordings, series=patterns, whole=whole)
-        metrics, series = found.metrics.rows(named=True), found.series.rows(named=True)
-        if not series and not metrics:
-            what = f" that match {' '.join(patterns)}" if patterns else ""
-            raise ValueError(f"{recordings[0]}: no series with samples{what}")
-        _print(metrics, series, list(found.recordings), "json" if as_json else kind, whole)
-    except (RecordingError, OSError, ValueError) as reason:
-        sys.exit(ending.status(reason))
-
-
-Rows = list[dict[str, Any]]
-
-
-def _print(metrics: Rows, series: Rows, labels: list[str], kind: str, whole: bool) -> None:
-    if kind == "json":
-        import json
-
-        from whydrop.recording import document
-
-        shown = document.plain({"schema": 1, "metrics": metrics, "series": series})
-        ending.write_document(json.dumps(shown, ensure_ascii=False, allow_nan=False))
+        ending.write_json(plain({"schema": 1, "metrics": found.metrics.to_dicts(), "series": found.series.to_dicts()}))
     elif kind == "csv":
-        _print_csv(metrics, series)
+        sys.stdout.write(_csv(found))
     else:
         from whydrop.show import terminal
 
-        terminal.print_document(_text(metrics, series, labels, whole), widest=terminal.WIDE)
+        ending.show(document(found, whole=whole), widest=terminal.WIDE)
 
 
-def _print_csv(metrics: Rows, series: Rows) -> None:
-    """Print one row for each metric and series; a metric has its name as series, and only a mean."""
-    import csv
+def _csv(found: Statistics) -> str:
+    """One row for each metric and series; a metric has its name as series, and only a mean."""
+    import polars as pl
 
-    columns = ["recording", "series", "units", "count", "mean", "median", "minimum", "maximum", "std", "variance"]
-    columns += ["p5", "p25", "p75", "p95", "p99", "mean_span", "note"]
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in metrics:
-        named = {"recording": row["recording"], "series": row["metric"], "units": row["units"]}
-        writer.writerow({**named, "mean": row["value"], "note": row["note"]})
-    writer.writerows(series)
+    metrics = found.metrics.select("recording", "units", "note", series="metric", mean="value")
+    empty = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.Null))
+    return pl.concat([empty, metrics, found.series], how="diagonal_relaxed").select(COLUMNS).write_csv()
 
 
-def _text(metrics: Rows, series: Rows, labels: list[str], whole: bool) -> Document:
+def document(found: Statistics, *, whole: bool) -> Document:
+    """Statistics for people: the metrics of all recordings, then the series of each."""
     from whydrop.show.document import Document, parts
 
     when = "whole recording" if whole else "under load"
+    labels, metrics, series = list(found.recordings), found.metrics.to_dicts(), found.series.to_dicts()
     shown = [_metrics_table(metrics, labels)] if metrics else []
     for label in labels:
         own = [row for row in series if row["recording"] == label]
@@ -99,15 +85,14 @@ def _text(metrics: Rows, series: Rows, labels: list[str], whole: bool) -> Docume
 
 def _metrics_table(metrics: Rows, labels: list[str]) -> Table:
     from whydrop.cli.comparing import number
-    from whydrop.show.document import Column, Table
+    from whydrop.show.document import Column, Table, known
 
     values = {(row["recording"], row["metric"]): row["value"] for row in metrics}
     first = {row["metric"]: row for row in reversed(metrics)}
     rows = []
     for key in dict.fromkeys(row["metric"] for row in metrics):
         name, units = first[key]["name"], first[key]["units"]
-        found = [values.get((label, key)) for label in labels]
-        cells = (number(math.nan if value is None else value) for value in found)
+        cells = (known(values.get((label, key)), number) for label in labels)
         rows.append((f"{name} ({units})" if units else name, *cells))
     columns = (Column("Metric"), *(Column(label, number=True) for label in labels))
     return Table("Under load", columns, tuple(rows), notes=tuple(_notes(metrics, labels)))
@@ -117,14 +102,8 @@ def _series_table(title: str, series: Rows) -> Table:
     from whydrop.cli.comparing import number
     from whydrop.show.document import Column, Table
 
-    ranks = {
-        column: rank for rank, column in enumerate(("median", "p95", "p99", "maximum", "minimum", "p5", "std", "count"))
-    }
-    columns = (
-        Column("Series"),
-        *(Column(HEADS.get(one, one), True, ranks.get(one, 0)) for one in SHOWN),
-        Column("Unit"),
-    )
+    statistics = (Column(HEADS.get(one, one), True, RANKS.index(one)) for one in SHOWN)
+    columns = (Column("Series"), *statistics, Column("Unit"))
     rows = tuple(
         (row["series"], str(row["count"]), *(number(row[one]) for one in SHOWN[1:]), row["units"]) for row in series
     )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import whydrop
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
+from whydrop.errors import Mistake
 
 if TYPE_CHECKING:
     from whydrop.measure.plan import Plan
     from whydrop.measure.tests import Test
-    from whydrop.show.document import Part, Table
+    from whydrop.show.document import Document, Part, Table
 
 # The order in which columns of the table of flows are left out on a narrow terminal.
 _RANKS = (0, 2, 3, 4, 5, 1)
@@ -36,13 +36,16 @@ Examples:
 @options.as_json
 def command(name: str | None, as_json: bool) -> None:
     """List the tests that `whydrop run` can run, or explain one: a name, or a file (docs/writing-tests.md)."""
-    try:
-        if name is not None:
-            _explain(name, as_json)
-        else:
-            _list(as_json)
-    except BrokenPipeError as reason:
-        sys.exit(ending.status(reason))
+    if name is not None and as_json:
+        ending.write_json(whydrop.describe_test(name))
+    elif name is not None:
+        from whydrop.measure.tests import load
+
+        ending.show(_explanation(load(name)))
+    elif as_json:
+        ending.write_json(whydrop.tests())
+    else:
+        ending.show(_list(whydrop.tests()))
 
 
 @command.subcommand(
@@ -51,10 +54,13 @@ def command(name: str | None, as_json: bool) -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.FILE)
 def check(files: tuple[Path, ...]) -> None:
     """List every mistake in test files of your own, one a line."""
-    try:
-        _check(files)
-    except BrokenPipeError as reason:
-        sys.exit(ending.status(reason))
+    from whydrop.measure.tests import check as mistakes
+
+    problems = [problem for file in files for problem in mistakes(file)]
+    if problems:
+        raise Mistake("\n".join(map(str, problems)))
+    for file in files:
+        click.echo(f"{ending.printable(str(file))}: a well-formed test")
 
 
 def flows_of(plan: Plan) -> tuple[Part, ...]:
@@ -70,15 +76,8 @@ def flows_of(plan: Plan) -> tuple[Part, ...]:
     return parts(none, Table("", columns, tuple(rows)), *map(Text, notes))
 
 
-def _list(as_json: bool) -> None:
-    from whydrop.measure.tests.explaining import listing
+def _list(tests: list[dict[str, Any]]) -> Document:
     from whydrop.measure.tests.schema import FAMILIES
-
-    tests = listing()
-    if as_json:
-        ending.write_document(json.dumps(tests, ensure_ascii=False))
-        return
-    from whydrop.show import terminal
     from whydrop.show.document import Column, Document, Section, Table, Text
     from whydrop.text.phrases import capital
 
@@ -92,29 +91,15 @@ def _list(as_json: bool) -> None:
     ]  # fmt: skip
     hint = Section("", (Text(""), Text("`whydrop tests TEST` explains one; `whydrop run TEST --to HOST` runs it.")))
     title = f"{len(tests)} tests"
-    terminal.print_document(Document(title, (Section(title, ()), *families, hint)))
+    return Document(title, (Section(title, ()), *families, hint))
 
 
-def _explain(name: str, as_json: bool) -> None:
-    from whydrop.measure.tests import FileError, SettingError, UnknownTestError, load
-    from whydrop.measure.tests.explaining import document
-
-    try:
-        test = load(name)
-        if as_json:
-            ending.write_document(json.dumps(document(test), ensure_ascii=False))
-        else:
-            _print(test)
-    except (FileError, SettingError, UnknownTestError) as reason:
-        _refuse(str(reason).splitlines())
-
-
-def _print(test: Test) -> None:
+def _explanation(test: Test) -> Document:
     from whydrop.measure.tests.explaining import common_rows, example_plan, parameter_rows
-    from whydrop.show import terminal
+    from whydrop.measure.tests.expressions import written
     from whydrop.show.document import Document, Section, Text, parts
 
-    settings = ", ".join(f"{key}={_written(value)}" for key, value in test.presets.items())
+    settings = ", ".join(f"{key}={written(value)}" for key, value in test.presets.items())
     variant = f"A variant of {test.variant_of}" + (f", with {settings}." if settings else ".")
     plots = ", ".join(f"{plot} (default)" if plot == test.default_plot else plot for plot in test.plots)
     words = parts(
@@ -130,32 +115,10 @@ def _print(test: Test) -> None:
         Section("Example", parts(Text(test.example or ""))),
     )
     title = f"{test.name}: {test.title}"
-    terminal.print_document(Document(title, (Section(title, words), *shown)))
+    return Document(title, (Section(title, words), *shown))
 
 
 def _parameters(title: str, rows: list[tuple[str, str, str]]) -> Table:
     from whydrop.show.document import Column, Table
 
     return Table(title, (Column("Name"), Column("Default"), Column("Meaning")), tuple(rows))
-
-
-def _written(value: object) -> str:
-    from whydrop.measure.tests.expressions import written
-
-    return written(value)
-
-
-def _check(files: tuple[Path, ...]) -> None:
-    from whydrop.measure.tests import check as mistakes
-
-    problems = [problem for file in files for problem in mistakes(file)]
-    if problems:
-        _refuse([str(problem) for problem in problems])
-    for file in files:
-        click.echo(f"{ending.printable(str(file))}: a well-formed test")
-
-
-def _refuse(lines: list[str]) -> NoReturn:
-    for line in lines:
-        click.echo(f"whydrop: {ending.printable(line)}", err=True)
-    sys.exit(2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from whydrop import _core
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 from whydrop.formats.kinds import is_recording, is_store
 
 # As type checkers know it; importing typing would take longer than the question.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
 
 
-class SourceError(Error, ValueError):
+class SourceError(Mistake):
     """These sources cannot be explained together; the message says why."""
 
 

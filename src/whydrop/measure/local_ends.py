@@ -7,13 +7,14 @@ import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
 
+from whydrop.errors import Mistake
 from whydrop.measure.engine import EngineError
 from whydrop.measure.plan import PlannedFlow
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
-class CannotLeaveError(EngineError):
+class CannotLeaveError(EngineError, Mistake):
     """This host lacks the address or the interface that the user named; the message says which."""
 
 

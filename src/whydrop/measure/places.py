@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 
 
-class PlaceError(Error, ValueError):
+class PlaceError(Mistake):
     """The text is not the name of a host; the message says what was expected."""
 
 

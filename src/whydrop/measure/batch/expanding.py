@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 from whydrop.measure.batch.batch_file import Table, Tables, lineage
 from whydrop.measure.batch.variables import VariableError, expand, expand_all
 from whydrop.measure.tests.expressions import written
@@ -32,7 +32,7 @@ _TABLES = ("variables", "set", "for_", "matrix")
 _NAMED = ("test", "title", "note", "output", "length_s", "delay_s", "step_s", "ip_version", "pause_s", "repetitions")
 
 
-class BatchError(Error, ValueError):
+class BatchError(Mistake):
     """A batch cannot be run as asked for."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 from whydrop.measure.batch.expanding import Run, test_path
 from whydrop.measure.places import FarEnd, places
 from whydrop.measure.plan import Plan
@@ -14,7 +14,7 @@ from whydrop.measure.tests import FileError, SettingError, UnknownTestError, res
 AROUND_S = 3.0
 
 
-class RunsError(Error, ValueError):
+class RunsError(Mistake):
     """Runs that cannot be; ``lines`` says for each what is wrong, once."""
 
     def __init__(self, lines: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 from whydrop.measure.tests.parsed_file import ReadFile, read, unknown_names
 from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile
 from whydrop.measure.tests.settings import coerced, common
@@ -23,7 +23,7 @@ CATALOGUE = Path(__file__).parent / "catalogue"
 _SCALARS = ("family", "hosts", "length_s", "delay_s", "step_s", "total_s", "default_plot")
 
 
-class UnknownTestError(Error, ValueError):
+class UnknownTestError(Mistake):
     """No test has this name; says which is nearest."""
 
 

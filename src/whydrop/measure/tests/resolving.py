@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 from whydrop.measure.plan import Computed, Plan, PlannedFlow
 from whydrop.measure.tests import fallbacks
 from whydrop.measure.tests.expressions import ExpressionError, Template, expand
@@ -24,7 +24,7 @@ from whydrop.runtime.user_files.spelling import nearest
 _MOST_FLOWS = 10_000
 
 
-class SettingError(Error, ValueError):
+class SettingError(Mistake):
     """A parameter, or the number of hosts, does not fit the test; one line for each mistake in ``mistakes``."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 
 # Where systemd mounts control groups of version 2, alone or beside those of version 1.
 _CGROUP_ROOTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _MOST_CGROUPS = 256
 
 
-class WantedError(Error, ValueError):
+class WantedError(Mistake):
     """A selection that is not valid; the message names it and says what to try."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 from whydrop.recording.comparing.metadata_difference import flattened, value_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _SERIAL = re.compile(r"[\s_.:-]*\b(run|rep|repetition)?[\s_:-]*\d+$", re.IGNOREC
 _OWN_KEYS = ("name", "title", "batch")
 
 
-class CannotGroup(Error, ValueError):  # noqa: N818 (it is an answer, not a fault)
+class CannotGroup(Mistake):
     """The recordings cannot be grouped as was asked; the message says why."""
 
 

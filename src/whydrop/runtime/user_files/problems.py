@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from whydrop.errors import Error
+from whydrop.errors import Mistake
 
 
 @dataclass(frozen=True, order=True)
@@ -29,7 +29,7 @@ class Problem:
         return ": ".join(part for part in (place, self.key, self.message) if part)
 
 
-class FileError(Error, ValueError):
+class FileError(Mistake):
     """A file that cannot be used as it stands; ``problems`` holds every mistake, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
