@@ -90,7 +90,7 @@ def _parameter(low: float | None, value: float, high: float | None) -> Callable[
         (_evident("7 packet were lost"), "many of one"),
         (_evident("the round trip is long, up to 4611686018 s"), "longer than packets live"),
         (_evident("13 packets had to be retransmitted and only 8 needlessly"), "had to be"),
-        (_evident("15 losses in 1 clump: too few to call them chance"), "many losses are not few"),
+        (_evident("15 losses in 1 group are too few to call the loss random"), "many losses are not few"),
         (_verdict(sentence="It had nothing to send for most of the time.", limited_share=0.33), "33% of it"),
         (_evident("up to NaN s"), "a number that is none"),
         (_advised("it hardly exceeds 111 kbit/s"), "it got"),

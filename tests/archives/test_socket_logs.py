@@ -77,7 +77,7 @@ def test_a_zone_that_does_not_say_its_distance_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ss.log"
     path.write_text(f"Tue Nov 14 22:13:20 CET 2023\n{TITLES}\nESTAB 0 0 {ENDS} {INFO}\n")
     notes = [note for piece in pieces(path) for note in piece.notes]
-    assert notes == ["Times of a zone that does not say how far it is from UTC, taken for UTC: 1 (CET)"]
+    assert notes == ["Times in a time zone of unknown offset, read as UTC: 1 (CET)"]
 
 
 def test_a_log_without_times_says_what_to_put_between(tmp_path: Path) -> None:

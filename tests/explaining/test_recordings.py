@@ -293,4 +293,4 @@ def test_a_short_queue_is_unknown_as_a_managed_one_may_look_the_same(explained: 
     found = explained(MadePath(Queue(20 * MBIT, 40), fast()))
     assert found[0]["cause"] == "unknown"
     against = {one["cause"]: one["why"] for one in found[0]["against"]}
-    assert "or a managed one" in against["shallow-queue"]
+    assert "the queue is short or managed" in against["shallow-queue"]

@@ -66,11 +66,12 @@ def parameters(**values: float) -> dict[str, Any]:
                 parameters=parameters(loss_probability=0.001),
                 lost=1,
             ),
-            "Random loss of 0.10 % took the one lost packet; the losses follow neither load nor time.",
+            "Random loss of 0.10 % explains the one lost packet; the losses follow neither load nor time.",
         ),
         (
             found("aqm", [fact("marked-by-aqm", marked=0, echoes=2)], lost=0),
-            "Active queue management marked packets instead of dropping them: 2 echoes of congestion came back.",
+            "Active queue management marked packets instead of dropping them: 2 echoes of congestion "
+            "marks came back to the sender.",
         ),
         (
             found("reordering", [fact("reordered", reordered=5, spurious=1)], lost=0),
@@ -82,15 +83,15 @@ def parameters(**values: float) -> dict[str, Any]:
         ),
         (
             found("reordering", [fact("reordered", reordered=5, spurious=0, lost_besides=1)], lost=0),
-            "The path reorders packets: 5 packets arrived late; 1 packet lost besides.",
+            "The path reorders packets: 5 packets arrived late; this does not explain 1 loss.",
         ),
         (
             found("receiver-window", [fact("held-by-window", window_share=0.8, lost_besides=2)], lost=0),
-            "The receive window limited the sender for 80 % of the time; 2 packets lost besides.",
+            "The receive window limited the sender for 80 % of the time; this does not explain 2 losses.",
         ),
         (
             found("capture-loss", [fact("missed-by-capture", missed=7, acknowledged=0)]),
-            "The capture lacks 7 packets that the sequence numbers skip, and it does not show what became of them.",
+            "The capture lacks 7 packets, as gaps in the sequence numbers show; it does not show whether they arrived.",
         ),
         (
             found("sender", [fact("held-by-sender", window_known=False)], lost=0),
@@ -109,7 +110,7 @@ def parameters(**values: float) -> dict[str, Any]:
             "Packets of more than 1 400 B do not pass, and no router reports it to their sender: the one lost packet "
             "was too large.",
         ),
-        (found("outage", []), "96 packets lost, and no cause explains the loss clearly better than the others."),
+        (found("outage", []), "96 lost packets: no cause explains the loss clearly better than the others."),
     ],
 )
 def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
@@ -122,27 +123,29 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
         (fact("window-open", window_share=0.0), "the receive window was never full"),
         (
             fact("nothing-lost-in-flight", busy_s=2.0, round_trips=1, window_share=0.0, lost_besides=1),
-            "in 2.00 s of data in flight (1 round trip), 1 packet lost; the receive window was never full",
+            "in the 2.00 s in which data was in flight (1 round trip), 1 lost packet; the receive window was never "
+            "full",
         ),
         (
             fact("fits-some-bucket", lost=3, runs=1),
-            "3 losses in 1 run: too few to prove a policer, since some token bucket fits them by chance",
+            "3 losses in 1 run of consecutive packets: too few to prove a policer, because some token bucket fits them "
+            "by chance",
         ),
         (fact("window-open", window_share=0.2), "the receive window was full for 20 % of the time"),
-        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was retransmitted; it was needed"),
-        (fact("sent-again", retransmitted=9, spurious=2), "of 9 retransmitted packets only 2 had arrived"),
+        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was retransmitted, and not needlessly"),
+        (fact("sent-again", retransmitted=9, spurious=2), "of 9 retransmitted packets, only 2 had arrived before"),
         (
             fact("chance-less-likely", gain_nats=230.26),
-            "under random loss, this pattern would be more than a million times less likely",
+            "this pattern of losses is more than a million times less likely under random loss",
         ),
         (
             fact("model-replayed", dropped=5, hits=5, lost=6, mistaken=0, variants=20),
-            "replayed over the packets that entered, the model drops 5 packets: 5 of the 6 lost ones, and 0 that were "
-            "not lost; of 20 variants this one agrees best with the losses",
+            "a simulation of it with the packets that entered drops 5 packets: 5 of the 6 lost ones, and 0 that "
+            "arrived; of 20 variants, this one agrees best with the losses",
         ),
         (
             fact("never-came-out", lost=3, entered=1200),
-            "3 of 1\u00a0200 packets that entered never left: lost between capture 1 and capture 2",
+            "3 of 1\u00a0200 packets that entered were lost between capture 1 and capture 2",
         ),
         (
             fact("vanished-outside", lost=1, lost_between=0),
@@ -216,7 +219,7 @@ def test_losses_before_a_full_link_cost_nothing():
         lost=3,
     )
     assert plain(completing.verdict(lossy)["sentence"]) == (
-        "Random loss of 1 % took all 3 lost packets; a full link of 1.00 Mbit/s set the goodput, not the loss."
+        "Random loss of 1 % explains all 3 lost packets; a full link of 1.00 Mbit/s set the goodput, not the loss."
     )
 
 

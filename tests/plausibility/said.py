@@ -27,7 +27,7 @@ _NEVER = {
         r"round trip (?:is long, up to|of) (?:24[1-9]|2[5-9]\d|[3-9]\d\d|\d{4,}) s\b"
     ),
     "needless, and had to be": r"had to be retransmitted and only",
-    "many losses are not few": r"(?<!\d)(?:[4-9]|\d{2,}) losses in 1 clump: too few",
+    "many losses are not few": r"(?<!\d)(?:[4-9]|\d{2,}) losses in 1 group are too few",
 }
 _OF = re.compile(rf"(?<![\d.,\u00a0])({_NUMBER}) of (?:the )?({_NUMBER})(?![\d.]| [kMG]?(?:bit|B)\b| (?:s|ms|bytes)\b)")
 _BOUND = re.compile(r"(?:hardly exceeds|at most|no more than) ([\d.]+) ([kMG]?)bit/s")

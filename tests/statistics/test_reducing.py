@@ -65,7 +65,7 @@ def test_speech_is_rated_by_one_way_delay_where_the_clocks_are_known(tmp_path: P
     known = recordings.write(tmp_path / "k.recording", {**tables, "clocks": clocks})
     found = speech.of_series(known, "Ping (ms) UDP BE", window(known))
     assert found is not None
-    assert (found.direction, found.basis) == ("up", "one-way delay")
+    assert (found.direction, found.basis) == ("up", "from the one-way delay")
     # 80 ms of round trip, 10 ms of them downstream; two of 50 probes are lost upstream.
     assert found.delay_ms == pytest.approx(70, abs=0.5)
     assert found.loss == pytest.approx(2 / 50)
@@ -91,4 +91,4 @@ def test_speech_is_rated_by_half_of_the_round_trip_where_the_clocks_are_not_know
     found = speech.of_series(unknown, "Ping (ms) UDP BE", window(unknown))
     assert found is not None
     assert found.delay_ms == pytest.approx(40, abs=0.5)
-    assert "half of the round trip" in found.basis
+    assert "half of the round-trip time" in found.basis

@@ -108,7 +108,7 @@ def test_a_flow_that_falls_silent_while_it_should_run_is_named_and_that_time_lef
     found = measure(recordings.write(tmp_path / "g.recording", tables, test=planned()))["goodput-down"]
     assert found.value == pytest.approx(7)
     assert "in which all flows have values" in found.basis
-    assert f"most is missing of {FIRST} (" in found.basis
+    assert f"{FIRST} lacks most (" in found.basis
 
 
 def test_where_never_all_flows_have_values_the_sum_says_that_it_is_of_those_that_have(tmp_path: Path) -> None:
@@ -121,7 +121,9 @@ def test_where_never_all_flows_have_values_the_sum_says_that_it_is_of_those_that
     test = {**planned(), "flows": []}
     found = measure(recordings.write(tmp_path / "n.recording", tables, test=test))["goodput-down"]
     assert 3 < found.value < 4
-    assert found.basis.startswith("at each step only of the flows that have values: never do all; most is missing of ")
+    assert found.basis.startswith(
+        "at each step, the sum of the flows that have a value, since at no step all have one; "
+    )
 
 
 def test_a_summary_says_which_flow_a_sum_lacks(tmp_path: Path, run_here: Run) -> None:

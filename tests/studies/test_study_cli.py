@@ -76,7 +76,7 @@ def test_study_alone_lists_the_studies() -> None:
 
     found = CliRunner().invoke(whydrop, ["study"])
     assert found.exit_code == 2
-    assert "discards  Find whether discards" in found.output
+    assert "discards  Find whether packets" in found.output
     assert "tcp       Find what limits" in found.output
 
 

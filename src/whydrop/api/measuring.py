@@ -403,7 +403,7 @@ def responder(
         open: serve everyone, within hard limits.
         addresses: of this host, to listen at; none: all.
         port: of TCP and of UDP; 0: any that is free, :attr:`Responder.port` says which.
-        max_sessions: tests at the same time; by default 32, open 8.
+        max_sessions: most tests at the same time; by default 32, open 8.
         max_duration_s: of one test; by default 4 h, open 10 min.
         max_rate_bps: sent and received in one test; by default any, open 1 Gbit/s.
         describe_host: answer clients that ask for the metadata of this host.

@@ -41,13 +41,13 @@ def command() -> None:
 _choosing = options.together(
     click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.FILE),
     click.option("-b", "--batch", "batches", multiple=True, metavar="NAME",
-                 help="Only batches that match NAME, such as 'rrul*'. Repeatable."),
+                 help="Run only batches that match NAME, such as 'rrul*'. Repeatable."),
     options.settings(
-        "overrides", "Setting or variable of every batch; set.NAME for a test's. Repeatable.", "KEY=VALUE"
+        "overrides", "Set a key or variable of every batch; set.NAME: of its test. Repeatable.", "KEY=VALUE"
     ),
     click.option("--repetitions", type=quantities.Whole(1), metavar="N",
                  help="Repetitions of each run.  [default: the file's]"),
-    click.option("--shuffle/--no-shuffle", default=None, help="Run in random order.  [default: the file's]"),
+    click.option("--shuffle/--no-shuffle", default=None, help="Run in random order.  [default: as the file says]"),
     click.option("--seed", type=int, metavar="N", help="Seed of the random order.  [default: from the files]"),
     options.output_folder("Folder for the recordings and the state.  [default: here]"),
 )  # fmt: skip
@@ -58,7 +58,7 @@ _choosing = options.together(
 @click.option("--commands", "with_commands", is_flag=True, help="Also show the commands of each run.")
 @options.as_json
 def plan(files: tuple[Path, ...], with_commands: bool, as_json: bool, **given: Any) -> None:
-    """Show the runs in their order, and how long they take; run nothing."""
+    """Show the runs in their order and how long they take, without running them."""
     prepared = whydrop.batch_plan(*files, **given)
     if as_json:
         ending.write_json(prepared.document())
@@ -69,10 +69,10 @@ def plan(files: tuple[Path, ...], with_commands: bool, as_json: bool, **given: A
 @command.command("run", epilog=EXAMPLES)
 @_choosing
 @click.option("--resume", is_flag=True, help="Continue where an interrupted call stopped.")
-@click.option("--restart", is_flag=True, help="Start again, although an earlier call left runs to do.")
+@click.option("--restart", is_flag=True, help="Start again, although an earlier call did not finish.")
 @click.option("--stop-on-failure", is_flag=True, help="Stop at the first run that fails.  [default: continue]")
 def run(files: tuple[Path, ...], resume: bool, restart: bool, **given: Any) -> int:
-    """Run the batches of a file; Ctrl-C stops after the post commands, and --resume continues later."""
+    """Run the batches of a file; Ctrl-C ends it after the file's clean-up commands, and --resume continues later."""
     if resume and restart:
         raise click.UsageError("Give --resume, which continues, or --restart, which starts again; not both.")
     choices = ("batches", "overrides", "repetitions", "shuffle", "seed")
@@ -97,7 +97,7 @@ def run(files: tuple[Path, ...], resume: bool, restart: bool, **given: Any) -> i
 @click.argument("file", type=options.FILE)
 @options.output_file("File to write.  [default: standard output]")
 def convert(file: Path, output: Path | None) -> None:
-    """Convert a batch file of Flent (INI) to TOML; notes name the settings without a counterpart."""
+    """Convert a batch file of Flent (INI) to TOML; notes list the settings that whydrop does not have."""
     from whydrop.measure.batch.converting import convert as converted
     from whydrop.runtime import durable
 

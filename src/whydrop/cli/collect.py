@@ -59,11 +59,13 @@ def command(path: Path, duration_s: float | None) -> None:
 
 
 @command.subcommand(
-    "check", short_help="Check CONFIG, and list the ports it finds.", epilog="Example: whydrop collect check my.toml"
+    "check",
+    short_help="Check CONFIG, and list the ports of its switches.",
+    epilog="Example: whydrop collect check my.toml",
 )
 @_CONFIG
 def check(path: Path) -> None:
-    """List the mistakes in CONFIG and the ports that its switches have; keep nothing."""
+    """List the mistakes in CONFIG and the ports of its switches, without storing anything."""
     _examine(path, poll=False)
 
 
@@ -72,7 +74,7 @@ def check(path: Path) -> None:
 )
 @_CONFIG
 def once(path: Path) -> None:
-    """Poll the switches of CONFIG once, and print their counters; keep nothing."""
+    """Poll the switches of CONFIG once and print their counters, without storing them."""
     _examine(path, poll=True)
 
 

@@ -25,7 +25,7 @@ Examples:
 @click.command("compare", cls=Command, epilog=EXAMPLES)
 @options.recordings
 @click.option("--group-by", "keys", multiple=True, metavar="KEY",
-              help="Group by a key of the metadata, title, name or batch. Repeatable.")  # fmt: skip
+              help="Group by a key of the metadata, by title, name or batch. Repeatable.")  # fmt: skip
 @click.option("--metadata/--no-metadata", "with_metadata", default=True, help="Also compare the metadata.")
 @click.option("--seed", type=quantities.Whole(0), metavar="N", help="Seed of the resampling.  [default: a fixed one]")
 @options.text_or_csv
@@ -33,7 +33,7 @@ Examples:
 def command(
     recordings: tuple[Path, ...], keys: tuple[str, ...], kind: str, seed: int | None, with_metadata: bool, as_json: bool
 ) -> None:
-    """Compare recordings, or groups of them, with the first: metadata, and each metric with its difference."""
+    """Compare the metadata and metrics of recordings, or of groups of them, with those of the first."""
     from whydrop.api.recordings import compare, opened
     from whydrop.cli import comparing
     from whydrop.recording.comparing.grouping import CannotGroup

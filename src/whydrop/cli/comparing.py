@@ -27,7 +27,7 @@ def text(found: Comparison, *, with_metadata: bool) -> Document:
     """For people: what is established first, then all metrics, then the differences of the metadata."""
     first, *rest = summary(found) or ["There is nothing to compare."]
     tables = [_metrics([row for row in found.rows if row.second == side.label]) for side in found.sides[1:]]
-    equal = Text("The metadata do not differ, but for times, counters and the like.")
+    equal = Text("The metadata are equal, except for times, counters and similar values.")
     shown = (
         Section(first, tuple(map(Text, rest))),
         *parts(
@@ -96,7 +96,7 @@ def _metadata(found: Comparison) -> Table:
 
 def _foot(found: Comparison) -> list[str]:
     methods = dict.fromkeys(row.difference.method for row in found.rows if row.difference.method)
-    effects = "Effects: Cliff's δ, Hedges' g, Cohen's h of losses."
+    effects = "Effect sizes: Cliff's δ, Hedges' g, Cohen's h of losses."
     lines = [f"Intervals: {'; '.join(methods)}. Seed {found.seed}. {effects}"] if methods else []
     reasons: dict[str, dict[str, None]] = {}
     for row in found.rows:

@@ -20,7 +20,7 @@ Examples:
 @click.command("completion", cls=Command, epilog=EXAMPLES)
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print the script with which bash, zsh or fish completes the commands and options of whydrop."""
+    """Print a script for bash, zsh or fish that completes the commands and options of whydrop."""
     from click.shell_completion import get_completion_class
 
     from whydrop.cli.commands import whydrop

@@ -36,7 +36,7 @@ Examples:
 @click.option("--max-duration", "max_time_s", type=quantities.DURATION, default="60s", metavar="TIME",
               show_default=True, help="Stop sending after TIME.")  # fmt: skip
 @click.option("--max-rate", "max_rate_bps", type=quantities.RATE, metavar="RATE",
-              help="Rate of each burst.  [default: line rate]")  # fmt: skip
+              help="Send bursts at most at this rate.  [default: line rate]")  # fmt: skip
 @click.option("--ecn", is_flag=True, help="Send ECN-capable packets, which a queue may mark instead of drop.")
 @options.far_end
 @options.title

@@ -47,7 +47,7 @@ Examples:
 @click.option("--to", "end", type=MOMENT, metavar="TIME", help="Analyse up to TIME.")
 @click.option("--sequence", is_flag=True, help="The files are one capture in pieces (tcpdump -C), in any order.")
 @click.option("--switch-port", "switch", nargs=2, metavar="STORE SWITCH/PORT",
-              help="Of a recording: counters of a port of the path.")  # fmt: skip
+              help="For a recording: use the counters of this port of its path.")  # fmt: skip
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
 @click.option("-f", "--format", "picture", type=click.Choice(FORMATS), metavar="FORMAT",
@@ -66,7 +66,7 @@ def command(
     begin: float | None,
     end: float | None,
 ) -> int:
-    """Explain why the packets of captures, or of the recording of a test, were dropped or delayed."""
+    """Explain why packets in captures, or in the recording of a test, were dropped or delayed."""
     _check_usage(report, folder, picture)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
     try:

@@ -30,7 +30,7 @@ Examples:
 @click.command("export", cls=Command, epilog=EXAMPLES)
 @options.recording
 @click.option("-f", "--format", "kind", type=click.Choice(FORMATS), required=True, metavar="FORMAT",
-              help=f"{', '.join(FORMATS)} (a copy, for --redact).  [required]")  # fmt: skip
+              help=f"{', '.join(FORMATS)} (a copy, for --redact).")  # fmt: skip
 @click.option("-o", "--output", type=options.ANY_PATH, metavar="FILE",
               help="File to write; - is standard output.  [default: beside the recording]")  # fmt: skip
 @click.option("--raw", is_flag=True, help="CSV with one line for each sample.  [default: a grid of equal steps]")

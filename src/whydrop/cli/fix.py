@@ -36,9 +36,9 @@ Examples:
               help="Explain CAPTURE instead of measuring.")  # fmt: skip
 @pace.for_option
 @click.option("--keep", is_flag=True, help="Keep a fix that helps until `whydrop pace revert` or the next boot.")
-@options.duration("Time of the load of one measurement.", default="6s", show_default=True)
+@options.duration("Duration of the load in each measurement.", default="6s", show_default=True)
 @click.option("-P", "--flows", type=quantities.Whole(1, 1000), default=1, show_default=True, metavar="N",
-              help="TCP flows of the load.")  # fmt: skip
+              help="Number of TCP flows in the load.")  # fmt: skip
 @pace.replace_root
 @options.far_end
 @options.output_folder("Keep the recordings and the capture in DIR.", default=None)

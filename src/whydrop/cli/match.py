@@ -26,7 +26,7 @@ Examples:
 @options.output_file("Table of packets to write: .parquet, .csv or .arrow.")
 @options.as_json
 def command(first: Path, second: Path, output: Path | None, as_json: bool) -> int:
-    """Match the packets of two captures of one path: delay and loss of each packet (docs/two-captures.md)."""
+    """Match the packets of two captures of one path: delay and loss between them (docs/two-captures.md)."""
     _check_usage(first, second, output)
     from whydrop.explaining.matching import Matching
 

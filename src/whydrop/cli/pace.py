@@ -39,7 +39,9 @@ for_option = click.option(
     "--for", "for_s", type=quantities.DURATION, default="10min", metavar="TIME", show_default=True,
     help="Revert the change after TIME.",
 )  # fmt: skip
-replace_root = click.option("--replace-root", is_flag=True, help="Replace a root queue that someone has configured.")
+replace_root = click.option(
+    "--replace-root", is_flag=True, help="Replace the interface's queue (root qdisc) even if it was configured by hand."
+)
 
 
 @click.command("pace", cls=Command, epilog=EXAMPLES)
@@ -48,12 +50,12 @@ replace_root = click.option("--replace-root", is_flag=True, help="Replace a root
               help="Take the rate from a capture or from `depth --json`.  [default: search]")  # fmt: skip
 @click.option("--rate", type=quantities.RATE, metavar="RATE", help="Pace at RATE (of Ethernet frames), such as 950M.")
 @click.option("--burst", type=quantities.SIZE, metavar="SIZE",
-              help="Bytes that may leave at once.  [default: the least for RATE]")  # fmt: skip
+              help="Bytes that may leave at once.  [default: the smallest burst that allows RATE]")  # fmt: skip
 @click.option("--max-rate", type=quantities.RATE, metavar="RATE",
               help="Search up to RATE.  [default: the interface's]")  # fmt: skip
 @for_option
 @click.option("--keep", is_flag=True, help="Keep the change until `whydrop pace revert` or the next boot.")
-@options.duration("Time of one measurement, at least.", default="4s", show_default=True)
+@options.duration("Shortest time of one measurement.", default="4s", show_default=True)
 @click.option("--no-proof", is_flag=True, help="Apply the rate without measuring whether it helps.")
 @replace_root
 @click.option("--dry-run", is_flag=True, help="Print the tc commands, and change nothing.")
@@ -74,21 +76,21 @@ def status(as_json: bool) -> None:
 
 @command.subcommand("keep", short_help="Keep the changes on this host.", epilog="Example: whydrop pace keep")
 def keep() -> None:
-    """Keep the changes on this host until they are reverted, or the next boot."""
+    """Keep the changes on this host until `whydrop pace revert` or the next boot."""
     _end(lambda: _changes("keep"))
 
 
 @command.subcommand("revert", short_help="Revert the changes on this host.", epilog="Example: whydrop pace revert")
 def revert() -> None:
-    """Revert the changes on this host: the queues are again as they were."""
+    """Revert the changes on this host: restore the queues as they were."""
     _end(lambda: _changes("revert"))
 
 
 @command.subcommand(
-    "forget", short_help="Forget changes that cannot be reverted.", epilog="Example: whydrop pace forget"
+    "forget", short_help="Delete records of changes that cannot be reverted.", epilog="Example: whydrop pace forget"
 )
 def forget() -> None:
-    """Forget changes that cannot be reverted, such as those of an interface that is gone."""
+    """Delete the records of changes that cannot be reverted, such as those of a removed interface."""
     _end(lambda: _changes("forget"))
 
 

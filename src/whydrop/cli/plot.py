@@ -75,29 +75,36 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("-f", "--format", "kind", type=click.Choice(FORMATS), metavar="FORMAT",
               help=f"{', '.join(FORMATS)}.  [default: the suffix of --output]")  # fmt: skip
 @click.option("--size", type=_Size(), help="Size in pixels.")
-@click.option("--title", help="Title; an empty one leaves it out.  [default: the plot's own]")
+@click.option("--title", help="Title; '' for none.  [default: the plot's own]")
 @click.option("--no-legend", is_flag=True, help="Draw no legend.")
 @click.option("--filter", "filters", multiple=True, metavar="PATTERN",
-              help="Series such as 'TCP*'; '!TCP*' excludes. Of a store: rows, site=dfw*. Repeatable.")  # fmt: skip
-@click.option("--zoom", type=_Zoom(), help="Percentiles at the ends of the value axis, such as 5:95; or none.")
-@click.option("--log", is_flag=True, help="Logarithmic value axis.")
+              help="Draw series such as 'TCP*', not '!TCP*'. For a store: rows, site=dfw*. Repeatable.")  # fmt: skip
+@click.option("--zoom", type=_Zoom(), help="Let the value axis end at these percentiles, such as 5:95, or none.")
+@click.option("--log", is_flag=True, help="Draw a logarithmic value axis.")
 @click.option("--cut/--no-cut", default=None, help="Leave out the idle time around the load.")
-@click.option("--smooth", type=quantities.Whole(0, 10_000), metavar="STEPS", help="Moving average over STEPS.")
+@click.option(
+    "--smooth", type=quantities.Whole(0, 10_000), metavar="STEPS", help="Draw the moving average over STEPS time steps."
+)
 @click.option("--smooth-across-load", is_flag=True, help="Average across the start and end of the load, as Flent does.")
-@click.option("--absolute-time", is_flag=True, help="Time of day instead of seconds since the start.")
+@click.option("--absolute-time", is_flag=True, help="Show the time of day instead of seconds since the start.")
 @click.option("--paired", is_flag=True, help="Draw recordings side by side with the same axes.")
 @click.option("--group-by", "keys", multiple=True, metavar="KEY",
               help="Group recordings by a key of the metadata, title, name or batch. Repeatable.")  # fmt: skip
-@click.option("--figure-by", "figure_by", multiple=True, metavar="KEY", help="One picture for each value of KEY.")
+@click.option("--figure-by", "figure_by", multiple=True, metavar="KEY", help="Draw one picture for each value of KEY.")
 @click.option("--panel-by", "panel_by", multiple=True, metavar="KEY",
-              help="One panel for each value of KEY (or series, recording, column).")  # fmt: skip
+              help="Draw one panel for each value of KEY (or series, recording, column).")  # fmt: skip
 @click.option("--combine", type=click.Choice(COMBINERS), metavar="HOW",
-              help="Combine recordings, such as: groups, series, both, batch.")  # fmt: skip
+              help="Combine recordings: groups, series, both, batch or a list.")  # fmt: skip
 @click.option("--reduce", metavar="NAME", help="Reduce a series to one number: mean, median, pct99, mos, ...")
-@click.option("--table", metavar="TABLE", help="Of a store: table to draw, such as counters, ndt or tcp.")
-@click.option("--x", metavar="COLUMN", help="Of a store: horizontal axis.  [default: time]")
-@click.option("--y", metavar="COLUMN", help="Of a store: vertical axis.  [default: value]")
-@click.option("--kind", "mark", type=click.Choice(("points", "line")), help="Of a store: mark.  [default: points]")
+@click.option("--table", metavar="TABLE", help="For a store: the table to draw, such as counters, ndt or tcp.")
+@click.option("--x", metavar="COLUMN", help="For a store: column of the horizontal axis.  [default: time]")
+@click.option("--y", metavar="COLUMN", help="For a store: column of the vertical axis.  [default: value]")
+@click.option(
+    "--kind",
+    "mark",
+    type=click.Choice(("points", "line")),
+    help="For a store: how each row is drawn.  [default: points]",
+)
 def command(
     recordings: tuple[Path, ...],
     wanted: str | None,

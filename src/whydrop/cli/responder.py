@@ -44,17 +44,17 @@ def _addresses(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 @click.command("responder", cls=Command, epilog=EXAMPLES)
 @click.option("--secret-file", type=options.FILE, metavar="FILE",
               help="Serve clients with this secret.  [default: $WHYDROP_SECRET]")  # fmt: skip
-@click.option("--open", is_flag=True, help="Serve everyone, within hard limits.")
+@click.option("--open", is_flag=True, help="Serve clients without a secret, within the limits below.")
 @click.option("--listen", "addresses", multiple=True, callback=_addresses, metavar="ADDRESS",
               help="Address of this host. Repeatable.  [default: all]")  # fmt: skip
 @click.option("-p", "--port", type=quantities.Whole(0, 65535), default=17370, show_default=True, metavar="PORT",
-              help="TCP and UDP port; open both in the firewall.")  # fmt: skip
+              help="TCP and UDP port; the firewall must let both in.")  # fmt: skip
 @click.option("--max-sessions", type=quantities.Whole(1, 10_000), metavar="N",
-              help="Tests at the same time.  [default: 32; open: 8]")  # fmt: skip
+              help="Most tests at the same time.  [default: 32; open: 8]")  # fmt: skip
 @click.option("--max-duration", "max_duration_s", type=quantities.DURATION, metavar="TIME",
-              help="Duration of one test.  [default: 4h; open: 10min]")  # fmt: skip
+              help="Longest duration of one test.  [default: 4h; open: 10min]")  # fmt: skip
 @click.option("--max-rate", "max_rate_bps", type=quantities.RATE, metavar="RATE",
-              help="Rate of one test, all flows together.  [default: any; open: 1G]")  # fmt: skip
+              help="Highest rate of one test, all flows together.  [default: any; open: 1G]")  # fmt: skip
 @click.option("--no-metadata", "describe_host", is_flag=True, flag_value=False, default=True,
               help="Send clients no metadata of this host.")  # fmt: skip
 def command(open: bool, secret_file: Path | None, **given: Any) -> None:

@@ -35,9 +35,11 @@ Examples:
 @click.argument("test")
 @click.option("--to", "-c", "-H", "to", multiple=True, metavar="HOST[:PORT]",
               help="Far end, where `whydrop responder` runs. Repeatable.")  # fmt: skip
-@options.duration("Time of the load.  [default: the test's]")
-@click.option("-P", "--flows", type=quantities.Whole(1), metavar="N", help="Parallel flows, as `--set flows=N`.")
-@click.option("-R", "--reverse", is_flag=True, help="Swap up and down: HOST sends.")
+@options.duration("Duration of the load.  [default: the test's]")
+@click.option(
+    "-P", "--flows", type=quantities.Whole(1), metavar="N", help="Number of parallel flows, as `--set flows=N`."
+)
+@click.option("-R", "--reverse", is_flag=True, help="Reverse the directions: HOST sends.")
 @click.option("-b", "--rate", type=quantities.RATE, metavar="RATE",
               help="Rate of each flow, such as 50M.  [default: as fast as possible]")  # fmt: skip
 @options.interval("Print a line every TIME.  [default: 1s if piped]")
@@ -51,7 +53,7 @@ Examples:
 @options.note
 @options.output_folder()
 @click.option("--fallback", type=options.FOLDER, metavar="DIR",
-              help="Folder if the disk is full.  [default: the temporary folder]")  # fmt: skip
+              help="Folder to use if the disk is full.  [default: the temporary folder]")  # fmt: skip
 @click.option("--plot", "picture", type=options.FILE, metavar="FILE",
               help="Draw the test's plot into FILE (.png, .svg, .pdf, .html).")  # fmt: skip
 @click.option("--no-plot", is_flag=True, help="Draw no plot.  [default: a .png with the recording]")

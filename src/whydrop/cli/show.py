@@ -26,12 +26,12 @@ Examples:
 
 @click.command("show", cls=Command, epilog=EXAMPLES)
 @options.recordings
-@click.option("--all", "every", is_flag=True, help="Also TCP statistics, one-way delays and counters: every series.")
+@click.option("--all", "every", is_flag=True, help="Show every series: also TCP statistics, one-way delays, counters.")
 @click.option("-f", "--format", "layout", type=click.Choice(["text", "flent"]), default="text", metavar="FORMAT",
               show_default=True, help="text, or flent: the table of `flent -f summary`.")  # fmt: skip
 @options.as_json
 def command(recordings: tuple[Path, ...], every: bool, layout: str, as_json: bool) -> None:
-    """Show what recordings measured: rates, latency, loss (of whydrop, Flent, netperf-wrapper, iperf3)."""
+    """Show the rates, latency and loss in recordings of whydrop, Flent, netperf-wrapper or iperf3."""
     from whydrop.api.recordings import opened, summary
 
     # One after another: what was read is shown, although a later one cannot be read.

@@ -39,8 +39,8 @@ Rows = list[dict[str, Any]]
 @click.command("stats", cls=Command, epilog=EXAMPLES)
 @options.recordings
 @click.option("--series", "patterns", multiple=True, metavar="PATTERN",
-              help="Series by name, such as 'Ping*'; '*::*' for all quantities. Repeatable.")  # fmt: skip
-@click.option("--whole", is_flag=True, help="Of the whole recording.  [default: of the time under load]")
+              help="Only series with such a name: 'Ping*'; '*::*' for all. Repeatable.")  # fmt: skip
+@click.option("--whole", is_flag=True, help="Use the whole recording.  [default: the time under load]")
 @options.text_or_csv
 @options.as_json
 def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool, kind: str, as_json: bool) -> None:

@@ -49,7 +49,7 @@ Examples:
 
 _MOST_SITES = 12
 _WORKERS = click.option(
-    "--workers", type=quantities.Whole(1), metavar="N", help="Processes.  [default: one a processor]"
+    "--workers", type=quantities.Whole(1), metavar="N", help="Number of processes.  [default: one a processor]"
 )
 
 
@@ -80,10 +80,10 @@ def import_(place: str, files: tuple[Path, ...], again: bool, workers: int | Non
 @options.backend("local or spark://HOST:PORT.", "local")
 @_WORKERS
 @click.option("--time-limit", type=quantities.DURATION, metavar="TIME",
-              help="Time for one capture.  [default: 10 min]")  # fmt: skip
+              help="Longest time for one capture.  [default: 10 min]")  # fmt: skip
 @click.option("--memory-limit", type=quantities.SIZE, metavar="SIZE",
-              help="Memory of one process.  [default: its share of 90 %]")  # fmt: skip
-@click.option("--retry-failed", is_flag=True, help="Analyse captures again that failed before.")
+              help="Largest memory of one process.  [default: its share of 90 % of all]")  # fmt: skip
+@click.option("--retry-failed", is_flag=True, help="Analyse captures that failed before again.")
 @options.as_json
 def explain(
     place: str,
@@ -95,7 +95,7 @@ def explain(
     retry_failed: bool,
     as_json: bool,
 ) -> None:
-    """Explain each capture by itself, also those in folders and @FILE lists, into a store (docs/many-captures.md)."""
+    """Explain many captures, also of folders and @FILE lists, each by itself, into a store (docs/many-captures.md)."""
     from whydrop.cli.explain_many import explain_into_store
     from whydrop.store.engines import BackendError
     from whydrop.store.errors import StoreError
@@ -116,7 +116,7 @@ def explain(
 @click.option("--before", metavar="DAY", help="Only days before this UTC day, such as 2018-03-01.")
 @options.as_json
 def compact(place: str, table: str | None, before: str | None, as_json: bool) -> None:
-    """Merge the many files of each past day of a store into one, so that queries open fewer files."""
+    """Merge the files of each past day of a store into one, so that queries open fewer files."""
     _check_usage(table, before)
     _show(place, as_json=as_json, compacting=(table, before))
 

@@ -53,8 +53,8 @@ _store = options.together(
     click.option("--parameters", "file", type=options.FILE, metavar="FILE",
                  help="TOML file with metros, days and filters.  [default: the published report's]"),
     click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
-                 help="One parameter, such as change.significance=0.05. Repeatable."),
-    click.option("--as-published", is_flag=True, help="Compute as the published report did, faults included."),
+                 help="Set one parameter, such as change.significance=0.05. Repeatable."),
+    click.option("--as-published", is_flag=True, help="Compute as the published report did, with its faults."),
     options.backend("duckdb, spark://HOST:PORT, bigquery:PROJECT.", "duckdb"),
     click.option("--mapping", type=options.FILE, metavar="FILE",
                  help="Mapping of BigQuery tables to those of a store.  [default: M-Lab's]"),
@@ -65,10 +65,10 @@ _store = options.together(
 @_store
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
 @click.option("-f", "--format", "formats", multiple=True, metavar="LIST",
-              help=f"Of {','.join(FIGURES + TABLES)}.  [default: {','.join(_DEFAULT)}]")  # fmt: skip
+              help=f"One or more of {','.join(FIGURES + TABLES)}.  [default: {','.join(_DEFAULT)}]")  # fmt: skip
 @options.as_json
 def discards(**given: Any) -> None:
-    """Find whether discards of switches slow downloads down: seven figures (docs/discards.md)."""
+    """Find whether packets that switches discard slow downloads down; makes seven figures (docs/discards.md)."""
     from whydrop.cli import study_run
 
     parameters = _parameters(given)
@@ -89,7 +89,7 @@ assert isinstance(discards, Command)
 @click.option("-f", "--format", "kind", type=click.Choice(_LISTS), default="csv", metavar="FORMAT", show_default=True,
               help=f"{', '.join(_LISTS)}.")  # fmt: skip
 def tests(kind: str, **given: Any) -> None:
-    """List the tests of a store, each with its class and the discards during it."""
+    """List the tests of a store, each with the discards during it and its class: zero, non-zero or unknown."""
     from whydrop.cli import study_run
 
     parameters = _parameters(given)
@@ -100,15 +100,15 @@ def tests(kind: str, **given: Any) -> None:
     sys.exit(study_run.list_tests(given, parameters, kind))
 
 
-@discards.subcommand("watch", short_help="Name ports that newly discard too much.", epilog=WATCH_EXAMPLES)
+@discards.subcommand("watch", short_help="Report ports that began to discard too much.", epilog=WATCH_EXAMPLES)
 @_store
 @options.interval("Look again every TIME.  [default: look once]")
 @click.option("--now", metavar="TIME", help="End of the window, such as 2018-02-11T12:00:00Z.  [default: now]")
 @click.option("--state", type=options.FILE, metavar="FILE",
-              help="Ports that were reported before.  [default: watch-state.json in STORE]")  # fmt: skip
+              help="File with the ports that were reported before.  [default: watch-state.json in STORE]")  # fmt: skip
 @options.as_json
 def watch(**given: Any) -> None:
-    """Name the ports that newly exceed a discard ratio; exits with 3 if there are any."""
+    """Report the ports that began to exceed a discard ratio; exit with 3 if there are any."""
     from whydrop.cli import study_watch
 
     if given["interval_s"] is not None and not given["interval_s"] > 0:

@@ -50,7 +50,7 @@ def _listed(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...
 @options.backend("duckdb, spark://HOST:PORT or spark:local[N].", "duckdb")
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
 @click.option("-f", "--format", "formats", default=_DEFAULT, show_default=True, callback=_listed, metavar="LIST",
-              help=f"Of {','.join(_FORMATS)}.")  # fmt: skip
+              help=f"One or more of {','.join(_FORMATS)}.")  # fmt: skip
 @options.as_json
 def tcp(
     store: str,

@@ -35,7 +35,7 @@ Examples:
 @click.argument("name", required=False, metavar="[TEST]")
 @options.as_json
 def command(name: str | None, as_json: bool) -> None:
-    """List the tests that `whydrop run` can run, or explain one: a name, or a file (docs/writing-tests.md)."""
+    """List the tests that `whydrop run` can run, or describe one, given by name or file (docs/writing-tests.md)."""
     if name is not None and as_json:
         ending.write_json(whydrop.describe_test(name))
     elif name is not None:
@@ -53,7 +53,7 @@ def command(name: str | None, as_json: bool) -> None:
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.FILE)
 def check(files: tuple[Path, ...]) -> None:
-    """List every mistake in test files of your own, one a line."""
+    """List every mistake in your own test files, one in each line."""
     from whydrop.measure.tests import check as mistakes
 
     problems = [problem for file in files for problem in mistakes(file)]

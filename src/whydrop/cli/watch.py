@@ -38,33 +38,33 @@ _DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
 
 @click.command("watch", cls=CliCommand, epilog=EXAMPLES)
 @click.option("-p", "--port", "ports", type=quantities.PORT, multiple=True, metavar="PORT",
-              help="Connections with this port at either end. Repeatable.")  # fmt: skip
+              help="Only connections with this port at either end. Repeatable.")  # fmt: skip
 @click.option("--to", "destinations", multiple=True, metavar="ADDRESS",
-              help="Connections to this address, prefix or host. Repeatable.")  # fmt: skip
+              help="Only connections to this address, prefix or host. Repeatable.")  # fmt: skip
 @click.option("--pid", "pids", type=quantities.Whole(1), multiple=True, metavar="PID",
-              help="Connections of this process and its children. Repeatable.")  # fmt: skip
+              help="Only connections of this process and its children. Repeatable.")  # fmt: skip
 @click.option("--cgroup", "cgroups", multiple=True, metavar="PATH",
-              help="Connections of this control group. Repeatable.")  # fmt: skip
+              help="Only connections of this control group. Repeatable.")  # fmt: skip
 @click.option("--udp", is_flag=True, help="Also record the queues and drops of UDP sockets.")
 @options.interval("Time between polls, 1ms to 1h.", default="100ms", show_default=True)
 @options.duration("Stop after TIME.  [default: at Ctrl-C, or with COMMAND]")
 @click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
-              metavar="TIME", help="Time between readings of drop counters; 0: none.")  # fmt: skip
+              metavar="TIME", help="Time between readings of drop counters; 0 reads none.")  # fmt: skip
 @click.option("--drops", type=click.Choice(_DROPS), default="auto", metavar="HOW", show_default=True,
-              help="auto, program, tracepoint, drop-monitor or off.")  # fmt: skip
+              help="Source of reasons: auto, program, tracepoint, drop-monitor, off.")  # fmt: skip
 @options.title
 @options.note
 @options.output_folder()
 @click.option("--rotate", "rotate_s", type=quantities.DURATION, metavar="TIME",
               help="Begin a new recording every TIME.  [default: every million rows]")  # fmt: skip
 @click.option("--keep", type=quantities.Whole(1), metavar="N",
-              help="Keep the last N recordings of this watch.  [default: all]")  # fmt: skip
+              help="Keep only the last N recordings of this watch.  [default: all]")  # fmt: skip
 @click.option("--exporter", metavar="ADDRESS:PORT", help="Serve totals to Prometheus, such as at 127.0.0.1:9797.")
 @options.quiet
 @options.as_json
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...], as_json: bool, duration_s: float | None, quiet: bool, **given: Any) -> None:
-    """Record what the kernel knows of this host's TCP connections, until Ctrl-C or COMMAND ends (docs/watching.md)."""
+    """Record the kernel's state of this host's TCP connections, until Ctrl-C or COMMAND ends (docs/watching.md)."""
     from whydrop.cli.watch_command import Command, CommandError
     from whydrop.monitoring.scraping import ExporterError
     from whydrop.monitoring.sockets.sampler import SamplingError

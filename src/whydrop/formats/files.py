@@ -76,7 +76,7 @@ def read(path: Path) -> bytes:
     except OSError as reason:
         raise RecordingError(f"{path}: {reason.strerror or reason}") from reason
     if len(content) > MOST_BYTES:
-        raise RecordingError(f"{path}: more than {MOST_BYTES >> 20} MiB of JSON: too much to be a file of such a tool")
+        raise RecordingError(f"{path}: more than {MOST_BYTES >> 20} MiB of JSON, the most that whydrop reads")
     return content
 
 

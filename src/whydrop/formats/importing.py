@@ -22,7 +22,7 @@ def open_recording(path: str | PathLike[str]) -> Recording:
     found = open_recordings(path)
     if len(found) > 1:
         raise RecordingError(
-            f"{path}: holds {len(found)} tests, one behind the other: `whydrop import` makes a recording of each "
+            f"{path}: holds {len(found)} tests, one after the other: `whydrop import` makes a recording of each "
             "(`show`, `stats` and `compare` take them as they are)"
         )
     return found[0]

@@ -18,9 +18,9 @@ _SAME_CLOCK_S = 5e-7
 
 _UNMATCHED = {
     "outside-overlap": "outside the time that both captures cover",
-    "other-path": "of flows that only one capture holds",
-    "undecided": "identical to others, so not matched",
-    "forgotten": "forgotten to keep within the memory limit",
+    "other-path": "of flows that are in only one capture",
+    "undecided": "identical to other packets, so not matched",
+    "forgotten": "discarded to keep within the memory limit",
     "not-ip-or-cut-off": "without a whole IP header",
     "broadcast-or-multicast": "broadcast or multicast, which are not matched",
 }
@@ -123,7 +123,7 @@ def _left_out(gone: LeftOut) -> str:
 def _pauses(pair: Pair, gap: AfterGap) -> str:
     return (
         f"the first {count(gap.packets)} packets {_going(pair, gap.direction)} after pauses of at least "
-        f"{duration(gap.gap_s)} took {duration(gap.transit_median_s)} (median), the others "
+        f"{duration(gap.gap_s)} took {duration(gap.transit_median_s)} between the captures (median), the others "
         f"{duration(gap.other_median_s)}"
     )
 

@@ -52,7 +52,7 @@ def place(at: Mapping[str, Any] | None, *, of_connections: bool = False) -> str 
 def against(runner_up: Mapping[str, Any]) -> str:
     """Why a cause without a veto lost."""
     nats = runner_up["behind_nats"]
-    return f"the measurements are {times(nats)} less likely" if nats > _LEAST_NATS else "it explains no more"
+    return f"it makes the measurements {times(nats)} less likely" if nats > _LEAST_NATS else "it explains no more"
 
 
 def in_words(

@@ -27,14 +27,16 @@ def _missed_by_capture(v: Values) -> str:
         share = ", {missed_share} of the data" if _most(v) else ""
         return f"The capture missed {{missed|packet}} that the receiver acknowledged{share}."
     return (
-        "The capture lacks {missed|packet} that the sequence numbers skip"
-        "[acknowledged?, {acknowledged} of them acknowledged|, and it does not show what became of them]."
+        "The capture lacks {missed|packet}, as gaps in the sequence numbers show"
+        "[acknowledged?; the receiver acknowledged {acknowledged} of them|; it does not show whether they arrived]."
     )
 
 
 def _missed_by_captures(v: Values) -> str:
     if v["missed_1"] and v["missed_2"]:
-        return "The captures missed {missed_1|packet} and {missed_2|packet}: the captures lost them, not the path."
+        return (
+            "Capture 1 missed {missed_1|packet} and capture 2 {missed_2|packet}: the captures lost them, not the path."
+        )
     which = 1 if v["missed_1"] else 2
     return f"Capture {which} missed {{missed_{which}|packet}}: the capture lost them, not the path."
 
@@ -63,11 +65,10 @@ EVIDENCE: dict[str, Phrase] = {
     doubled-by-tap: {copies} of {packets|packet} are copies: equal to a packet shortly before except for the fields
         that hops change
     line-rate: packets are assumed to leave the capture point one at a time, at a line rate of {line_rate_bps}
-    never-came-out: {lost} of {entered|packet} that entered never left: lost {place}
+    never-came-out: {lost} of {entered|packet} that entered were lost {place}
     vanished-outside: {lost|packet} vanished {place}; [lost_between?{lost_between} more vanished between the
         captures|between the captures nothing was lost]
-    seen-by-one: lost where only one of the captures recorded: outside the time of the other, or on a path that does
-        not pass its point
+    seen-by-one: only one capture covers these losses: the other one was not running then, or is not on their path
     acknowledgments-by-echoes: no acknowledgments were captured; the timestamps that the data echoes show when they
         came (RFC 7323)
     round-trips-by-retransmissions: the times of retransmissions give the round trips of {packets|packet} behind lost
@@ -101,18 +102,18 @@ def _capture_loss(v: Values) -> dict[str, Any]:
 ADVICE: dict[tuple[str, str | None], Steps] = {
     ("capture-loss", None): (
         "[filtered?The missing packets were filtered out, sampled or not recorded. Explain the original capture, "
-        "before a display filter, with both directions. Or take a new one without sampling, of all that the connection "
-        "sends:]",
+        "made before any display filter and with both directions. Or make a new one without sampling that has all "
+        "packets of the connection:]",
         "[filtered?$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap host HOST and tcp port PORT]",
-        "[most?So much is missing that nothing is known of the path or the hosts. If the capture was sampled or "
+        "[most?So many packets are missing that the capture shows neither the path nor the hosts. If it was sampled or "
         "filtered, explain the original. Otherwise give it a larger buffer:]",
         "[most?$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap]",
-        "[few?The capture lacks packets: give it [shorter?a shorter snapshot, ]a larger buffer or a filter:]",
+        "[few?To capture all packets, use [shorter?a shorter snapshot length, ]a larger buffer or a filter:]",
         "[few?$ tcpdump -i DEV -s {kept} -B 65536 -w FILE.pcap]",
     ),
     ("capture-loss", "one-direction"): (
-        "Capture both directions: the packets of the other one take another path. A capture on the host itself has "
-        "both. Configure a mirror port for both. If the directions take different paths, merge two captures:",
+        "Capture both directions: packets of the other one do not pass the capture point. A capture on the host itself "
+        "has both. Configure a mirror port to copy both. If the directions take different paths, merge two captures:",
         "$ mergecap -w BOTH.pcap ONE.pcap OTHER.pcap",
     ),
 }

@@ -23,7 +23,7 @@ MOST_MISSING = 0.4
 # A window that is closed for so much of the time is not too small: the application does not read.
 MOSTLY_CLOSED = 0.1
 
-BESIDES = "[; {lost_besides|packet} lost besides]"
+BESIDES = "[; this does not explain {lost_besides|loss}]"
 
 # The host that answers, or should, and how many more do so.
 RESPONDERS = "{responder}[ and {other_responders|other endpoint}]"

@@ -39,7 +39,7 @@ def _reset_under_way(v: Values) -> str:
         by = "either end"
     return (
         f"reset by {by} with {{outstanding_bytes}} not acknowledged[from_elsewhere?; {{from_elsewhere}} of the resets "
-        "came from another distance than the other packets of that host: a device on the path sent them]"
+        "have another hop count than the other packets of that host: a device on the path sent them]"
     )
 
 
@@ -72,7 +72,7 @@ HEADLINES: dict[str, Phrase] = {
     reset-under-way: A reset ended {connections|connection} with {responder}[ and {other_responders|other endpoint}]
         while data was in flight.
     reset-by-middlebox: A device on the path reset {connections|connection} with {responder}[ and
-        {other_responders|other endpoint}], in the name of a host that did not.
+        {other_responders|other endpoint}], in the name of a host that sent no reset.
     forgotten-when-idle: {connections|connection} with {responder}[ and {other_responders|other endpoint}] did not
         survive a pause of {idle_s}: a device on the path, or the other end, had dropped the connection's state.
     """),
@@ -88,27 +88,27 @@ HEADLINES: dict[str, Phrase] = {
 
 EVIDENCE: dict[str, Phrase] = {
     **table("""
-    syns-unanswered: {syns|SYN} in {lasted_s} of trying, none answered
+    syns-unanswered: {syns|SYN} within {lasted_s}, none answered
     syns-refused: {syns|SYN} answered by a reset
-    data-unanswered: {outstanding_bytes} were retransmitted {repeats|time}, and no packet came back until the
-        end[closed_before?; the silent side had sent its FIN]
-    request-unanswered: all {data_bytes} of the request were acknowledged, so the path delivered them: the {waited_s}
-        after that are the application's
+    data-unanswered: {outstanding_bytes} were retransmitted {repeats|time}, and no packet came back until the capture
+        ended[closed_before?; the silent side had sent its FIN before]
+    request-unanswered: all {data_bytes} of the request were acknowledged, so the path delivered them: the application
+        caused the {waited_s} after that
     set-up-repeated: {syns|SYN} in all; those without a reply were lost on the path, or dropped by a host with a full
         queue of new connections
     request-reset: all {data_bytes} of the request were acknowledged before the reset came
     reset-when-idle: all data was acknowledged, and neither side had closed
-    reset-mid-stream: the last segment before the reset was full, as those before it, and neither side had closed: the
-        stream was not finished
+    reset-mid-stream: the last segments before the reset were of full size, and neither side had closed: the stream was
+        not finished
     reset-after-close: a host that has closed answers further data with a reset (RFC 9293, section 3.10.4);
         {data_bytes} were not acknowledged
-    reset-by-middlebox: of the resets [other_distance?{other_distance} came from another distance than the packets of
-        the host that they name][both?, and ][went_on?after {went_on} that host went on as if it had sent none]
+    reset-by-middlebox: of the resets, [other_distance?{other_distance} have another hop count than the packets of the
+        host that they name][both?, and ][went_on?after {went_on} that host went on as if it had sent none]
     syns-rejected: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
     icmp-error: {router} reported: {kind:spaced}
-    forgotten-when-idle: after {idle_s} without a packet, data was answered by [resets?{resets|reset}|nothing,
-        although the same host answered others meanwhile]; before that, [survived_s?no pause longer than
-        {survived_s}|no longer pause] had been survived
+    forgotten-when-idle: after {idle_s} without a packet, data was answered by [resets?{resets|reset}|nothing, although
+        the same host answered others meanwhile]; before that, the connection had survived [survived_s?pauses of up to
+        {survived_s}|no longer pause]
     """),
     "reset-under-way": _reset_under_way,
     "reset-fields": _reset_fields,
@@ -133,8 +133,8 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         "$ sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=7440",
     ),
     ("no-answer", None): (
-        "See whether the host is up and reachable, and whether a filter drops the packets. Probing the same port shows "
-        "how far they get:",
+        "See whether the host is up and reachable, and whether a filter drops the packets. Probe the same port to see "
+        "how far packets get:",
         "$ tcptraceroute HOST PORT",
         "A capture on the host itself shows whether they arrive there.",
     ),
@@ -151,8 +151,8 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         "$ ss -ltn",
     ),
     ("unknown", "set-up"): (
-        "See on the host whether its queue of new connections overflows, which drops SYNs. Otherwise packets are lost "
-        "on the path:",
+        "See on the host whether its queue of new connections overflows and drops SYNs. If it does not, the path loses "
+        "packets:",
         "$ nstat -az TcpExtListenOverflows TcpExtListenDrops",
         "$ ss -ltn",
     ),

@@ -81,7 +81,7 @@ def _rejected(v: Values) -> str:
     if v.get("router_is_responder") and v.get("error") == "port-unreachable":
         return (
             _OTHERS + " is closed: {rejected} came back as ICMP port unreachable. Nothing listens there, or a filter "
-            "rejects it."
+            "rejects them."
         )
     who = "{responder}" if v.get("router_is_responder") else _REPORTER
     return who + " rejected {rejected} to " + _OTHERS + " by ICMP: {why}."
@@ -121,9 +121,12 @@ def _kinds(v: Values) -> str:
         (
             "udp_flows_one_way",
             "{udp_flows_one_way|UDP flow} in one direction only, which is usual for logs, streams and announcements; "
-            "the capture does not show whether they arrived",
+            "the capture does not show whether their packets arrived",
         ),
-        ("icmp_errors", "{icmp_errors|ICMP message} of the kinds that path probes, or clients that have closed, get"),
+        (
+            "icmp_errors",
+            "{icmp_errors|ICMP message} of kinds that answer path probes, or packets to a client that has closed",
+        ),
         ("unread", "{unread|packet} of other kinds, not analysed"),
     )
     return "; ".join(text for name, text in parts if v[name]) or "no TCP connection carried data"
@@ -164,14 +167,15 @@ HEADLINES: dict[str, Phrase] = {
         itself|{router}, on the path,] reported by ICMP that {why}.
     syns-looped: Packets to {responder}[ and {other_responders|other endpoint}] loop: their hop limit ran out at
         {router}, although it was large enough for any path.
-    syn-taken-for-old: {responder} took {connections|SYN} from a reused port for part of the earlier connection, which
-        it still kept: [all_accepted?the connection was set up {lasted_s} late|it was not set up].
+    syn-taken-for-old: {responder} mistook {connections|SYN} from a reused port for a packet of the earlier connection,
+        because it still had that connection's state: [all_accepted?the new connection was set up {lasted_s} late|the
+        new connection was not set up].
     tls-alert: [by_server?{responder}[ and {other_responders|other server}] ended the TLS handshake of
         {connections|connection}|The client ended the TLS handshake of {connections|connection} with {responder}[ and
         {other_responders|other server}]]: {description}.
     nothing-readable: No packet can be analysed: none of {packets|packet} could be read as TCP, UDP or ICMP.
-    rtp-lost: {lost} of {expected_packets|RTP packet} never arrived; the capture, behind the loss, does not show what
-        dropped them.
+    rtp-lost: {lost} of {expected_packets|RTP packet} never arrived; the capture was made behind the loss and does not
+        show what dropped them.
     """),
     "requests-unanswered": _requests_unanswered,
     "datagrams-rejected": _rejected,
@@ -193,7 +197,7 @@ EVIDENCE: dict[str, Phrase] = {
         answers
     answers-from-elsewhere: {answers|answer} came from {stranger} instead: a client accepts none from another address
         than it asked
-    fastest-answer: [one_answer?the only answer does not distinguish the server's delay from the path's|the fastest
+    fastest-answer: [one_answer?a single answer does not show whether the server or the path was slow|the fastest
         answer came after {shortest_wait_s}]
     datagrams-repeated: {attempts|datagram} with the same content, and none from that host
     datagrams-rejected: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
@@ -209,8 +213,8 @@ EVIDENCE: dict[str, Phrase] = {
     syn-taken-for-old: the SYN was answered by the acknowledgment of an earlier connection, which was then reset;
         {syns|SYN} were sent
     tls-alert: a fatal alert in clear text, sent by the [by_server?server|client]
-    nothing-readable: {not_ip} not IP, {other_ip} of other IP protocols, {fragments|fragment}, {undecodable} not
-        decoded
+    nothing-readable: {not_ip|packet} without IP, {other_ip} of other IP protocols, {fragments|fragment}, {undecodable}
+        not decoded
     rtp-lost: by the sequence numbers of {streams|RTP stream}
     """),
     "nothing-failed": _kinds,
@@ -280,7 +284,7 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         "$ delv @SERVER NAME",
     ),
     ("peer-application", "late-answers"): (
-        "See what delays the server: for DNS its forwarders, or distant or dead servers of the zone; its log and load. "
+        "Find what delays the server: its load, or, for DNS, slow forwarders and dead servers of the zone. "
         "Ask it twice: a cached answer comes at once if the path is fast:",
         "$ dig @SERVER NAME | grep 'Query time'",
     ),
@@ -311,7 +315,7 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
     ),
     ("reset", "port-reused"): (
         "Do not reuse the same port at once: leave the choice to the kernel (no bind to a fixed port), or let the "
-        "client close first, so that the old connection stays (TIME_WAIT) there. With timestamps (RFC 7323) on both "
+        "client close first, so that the old connection stays in TIME_WAIT there. With timestamps (RFC 7323) on both "
         "hosts the new SYN is accepted at once (RFC 6191):",
         "$ sysctl net.ipv4.tcp_timestamps",
     ),

@@ -60,8 +60,8 @@ def _closed(v: Values) -> bool:
 
 HEADLINES: dict[str, Phrase] = {
     **table("""
-    answered-late: The application at the data's sender was slow to answer: transfers spent {limited_s} on it,
-        {limited_share} of their time.
+    answered-late: The application that sends the data was slow to answer: this took {limited_s}, {limited_share} of
+        the transfers' time.
     acknowledgments-held: The receiver delayed acknowledgments for {limited_s}, {limited_share} of the transfers'
         time.
     window-misread: The sender reads the receive window {factor} times too small: the window scale option was lost.
@@ -78,11 +78,11 @@ HEADLINES: dict[str, Phrase] = {
     "held-by-sender": _limited_by_sender,
     "nothing-lost": _nothing_lost,
     "unexplained": lambda v: (
-        "No cause explains the time clearly better than the others."
+        "No cause explains the duration of the transfers clearly better than the others."
         if not v["lost"]
-        else "{lost|packet} lost, too few to name a cause."
+        else "Too few packets were lost to name a cause: {lost}."
         if v.get("few")
-        else "{lost|packet} lost, and no cause explains the loss clearly better than the others."
+        else "{lost|lost packet}: no cause explains the loss clearly better than the others."
     ),
 }
 
@@ -91,7 +91,7 @@ NOTHING_LOST_HERE = "These flows lost nothing, and nothing delayed them for long
 
 EVIDENCE: dict[str, Phrase] = {
     **table("""
-    window-full: for {window_share:share} of the {busy_s} that data was in flight, less than one segment of the
+    window-full: for {window_share:share} of the {busy_s} in which data was in flight, less than one segment of the
         receive window was free
     window-closed: the receiver closed its window completely {times|time}[closed_s?: data was blocked for {closed_s}
         in all[probes?, and the sender probed the window {probes|time}]]
@@ -107,12 +107,12 @@ EVIDENCE: dict[str, Phrase] = {
     idle: nothing was in flight for {idle_share} of the time between first and last data
     paused-unseen: data paused for {paused_share} of the time, for longer than a round trip each time; the reason is
         not known because no acknowledgments were captured
-    stands-unseen: the data in flight stays at one size, that of the receive window or of the send buffer; the capture
-        does not show which, because it has no acknowledgments
+    stands-unseen: the amount of data in flight stays constant, at the size of the receive window or of the send
+        buffer; the capture does not show which, because it has no acknowledgments
     """),
     "nothing-lost-in-flight": lambda v: (
-        "in {busy_s} of data in flight[ ({round_trips|round trip})], "
-        "[lost_besides?{lost_besides|packet} lost|nothing was lost]; "
+        "in the {busy_s} in which data was in flight[ ({round_trips|round trip})], "
+        "[lost_besides?{lost_besides|lost packet}|nothing was lost]; "
         + (
             "the scale of the receive window is unknown"
             if v["window_share"] is None
@@ -136,9 +136,9 @@ def _receiver_window(v: Values) -> dict[str, Any]:
 
 ADVICE: dict[tuple[str, str | None], Steps] = {
     ("receiver-window", None): (
-        "[is_slow?A larger buffer only fills later: the receiving application reads more slowly than data arrives, or "
-        "stops. See what delays it (a disk, a processor, a lock, a screen, its own output). On the receiver, Recv-Q is "
-        "the data that the application has not read:]",
+        "[is_slow?A larger buffer does not help: the receiving application reads more slowly than data arrives, or "
+        "stops reading. Find what delays it (disk, processor, a lock, its own output). On the receiver, Recv-Q is the "
+        "data that the application has not read:]",
         "[is_slow?$ ss -tinmp state established]",
         "[!is_slow?[window_bytes?The receive window allows about {window_bytes} per round trip of {base_rtt_s}. Twice "
         "the rate needs twice the window; 1 Gbit/s on this path needs {gigabit_bytes}.]]",

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 HEADLINES = table("""
     nothing-passed: [several?{outages} times nothing passed, for {total_s} in all and up to {longest_s}|Nothing passed
-        for {outage_s}, then packets passed again]: this outage took {losses}.
-    lost-in-silence: [lost?Nothing passed for {silence_s}: this outage took {losses}.|Nothing was acknowledged for
+        for {outage_s}, then packets passed again]: this explains {losses}.
+    lost-in-silence: [lost?Nothing passed for {silence_s}: this explains {losses}.|Nothing was acknowledged for
         {silence_s}, then packets passed again; no packet was lost.]
     too-large-told: Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of {passed_bytes:exact_size}
         do|more than {mtu_bytes:exact_size} do not pass][router?, as {router} reported to their sender][lost?:
@@ -24,33 +24,35 @@ HEADLINES = table("""
         {passed_bytes:exact_size} do|more than {mtu_bytes:exact_size} do not pass], and no router reports it to their
         sender[lost?: {losses} [one_lost?was|were] too large].
     joined-before-router: A device on the path joins packets: {router} refused one of {packet_bytes:exact_size} as too
-        large, but none of more than {largest_sent_bytes:exact_size} was sent[lost?. This took {losses}].
+        large, but none of more than {largest_sent_bytes:exact_size} was sent[lost?. This explains {losses}].
     hole-stays-open: {missing_bytes} never arrived at the receiver, which asked for them until the capture ended,
         {waited_s} later.
     sack-mangled: A device on the path damages selective acknowledgments: they report sequence numbers that were never
         sent.
-    sack-stripped: Selective acknowledgments are agreed on and never arrive.
+    sack-stripped: Both ends agreed on selective acknowledgments, but none arrives.
     sack-refused: The connection has no selective acknowledgments: only one end permits them.
     damaged: Packets are damaged on the path: the receiver dropped {losses} because of a wrong checksum.
     marks-not-echoed: Congestion marks are not echoed to the sender: it does not learn of {marked|mark}.
-    ecn-bleached: ECN was agreed on, but data arrives without it: removed on the path, or never set.
+    ecn-bleached: Both ends agreed on ECN, but data arrives without it: a device on the path removed it, or the sender
+        never set it.
     ecn-blocked: SYNs to {host} that offer ECN are dropped: {connections|connection} lost {waited_s} in all before
         they went on without it.
     ecn-refused: {host} does not accept the offered ECN, or a device on the path removes the offer.
-    delay-varies-alone: Delays vary by {spread_s} without load from this traffic.
+    delay-varies-alone: Delays vary by {spread_s}, and the load of this traffic does not cause it.
     released-in-batches: Packets leave in batches of {batch_packets|packet}, one batch every {interval_s}.
     doubled-on-path: The path delivers packets twice: {copies} of {data_packets|data packet}.
     doubled-by-tap: The capture holds {copies|packet} twice: the capture made the copies, not the path.
     reordered: [lost_besides?The path reorders packets: |Nothing was lost. The path reorders packets:
-        ]{reordered|packet} arrived late[ and caused {spurious|needless retransmission}][; {lost_besides|packet} lost
-        besides].
+        ]{reordered|packet} arrived late[ and caused {spurious|needless retransmission}][; this does not explain
+        {lost_besides|loss}].
 """)
 
 EVIDENCE = table("""
-    came-out-in-silence: an outage lets nothing pass; packets passed for {out_s} of the {silence_s} in which all that
-        entered were lost
-    repeated-into-silence: in {silence_s}, {trials|transmission}, a round trip or more apart, had no reply; random
-        losses as frequent as in the rest of the capture (at most {loss_share}) do not explain that
+    came-out-in-silence: an outage lets no packet pass, but packets left the path during {out_s} of the {silence_s} in
+        which all entering packets were lost
+    repeated-into-silence: {trials|transmission} within {silence_s}, each a round trip or more after the one before,
+        had no reply; random loss as frequent as in the rest of the capture (at most {loss_share}) does not explain
+        that
     too-big-messages: {router} reported {messages|time} that packets of {packet_bytes:exact_size} are too large, and
         named [mtu_bytes?an MTU of {mtu_bytes:exact_size}|no MTU]
     sizes-tell: all {failed|transmission} of {smallest_lost_bytes:exact_size} or more failed, and {passed|packet} of
@@ -58,35 +60,34 @@ EVIDENCE = table("""
         them in between]
     joined-before-router: each packet that {router} refused is the sum of two or more that were sent one by one: large
         or generic receive offload joined them on a device that forwards packets
-    hole-stays-open: {missing_bytes} stayed missing for {waited_s}, to the end, although later data or packets
-        arrived[full_bytes?; the missing data are whole segments of {full_bytes:exact_size}, and no segment of that
-        size ever arrived]
+    hole-stays-open: {missing_bytes} stayed missing for {waited_s}, until the capture ended, although later data or
+        packets arrived[full_bytes?; the missing data are whole segments of {full_bytes:exact_size}, and no segment of
+        that size ever arrived]
     sack-mangled: {outside} of {blocks|block} of selective acknowledgments report sequence numbers that were never
         sent: a device shifts the sequence numbers of segments but not those in the option
-    sack-stripped: both ends permit selective acknowledgments; {holes|hole} were repaired after duplicate
-        acknowledgments, and none of these reported the data behind the hole
+    sack-stripped: both ends permit selective acknowledgments, but none of the duplicate acknowledgments before the
+        repair of {holes|gap} reported the data after the gap
     sack-refused: the SYN of one end permits selective acknowledgments, that of the other does not
-    damaged: {damaged} of the lost packets reached the capture point with a wrong checksum; all others have a right
-        one
+    damaged: {damaged} of the lost packets reached the capture point with a wrong checksum; all other packets have a
+        correct one
     marks-not-echoed: {marked|data packet} passed the capture point with the congestion mark, and no acknowledgment
         echoes one
     ecn-bleached: none of {data_packets|new data packet} is ECN-capable here, although both ends agreed on it
     ecn-blocked: {syns|SYN} that offered ECN had no reply; {connections|connection} had one when the SYN did not offer
         it
     ecn-refused: {connections|connection} offered ECN, and the reply to the SYN did not accept it
-    delay-varies-alone: {packets|packet} met no other packet of this traffic between the points, after pauses longer
-        than the delays, and took times that differ by {spread_s} (10th to 90th percentile); {change_s} from one to
-        the next (median)
-    released-in-batches: {batches} times, packets that entered one after the other left at one moment; the first of
-        them had been delayed by up to {held_s}
+    delay-varies-alone: {packets|packet} passed alone, after pauses longer than any delay; their delays differ by
+        {spread_s} (10th to 90th percentile), and by {change_s} from one packet to the next (median)
+    released-in-batches: {batches} times, packets that entered one after the other left at the same moment; the first
+        of each batch had been delayed by up to {held_s}
     doubled-on-path: the receiver reports {copies} of {data_packets|data packet} as received twice, and each was sent
         once
     acknowledged-late: {reordered} of {data_packets|data packet} were acknowledged after later ones and were not
         retransmitted
-    overtaken-between: {overtaken|packet} left between the captures after packets that had entered later
-    sent-again: [one?1 packet was retransmitted[spurious? needlessly|; it was needed]|[spurious?of
-        {retransmitted|retransmitted packet} only {spurious} had arrived|[retransmitted?{retransmitted|packet} were
-        retransmitted, none needlessly|no packet was retransmitted]]]
+    overtaken-between: between the captures, later packets overtook {overtaken|packet}
+    sent-again: [one?1 packet was retransmitted[spurious? needlessly|, and not needlessly]|[spurious?of
+        {retransmitted|retransmitted packet}, only {spurious} had arrived before|[retransmitted?{retransmitted|packet}
+        were retransmitted, none needlessly|no packet was retransmitted]]]
     losses-without-sack: without SACK (RFC 2018), acknowledgments do not show which retransmitted packets had arrived;
         between {low} and {high|packet} were lost
 """)
@@ -113,9 +114,9 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         "Find the largest packet that passes without fragmentation ({headers} bytes are headers):",
         "$ ping -M do -c 3 -s {payload} HOST",
         '[hole?Let ICMP "fragmentation needed" and ICMPv6 "packet too big" pass every filter (RFC 4890).]',
-        "On the router before the narrow link, have TCP send less from the start:",
+        "On the router before the narrow link, lower the segment size on which TCP connections agree (MSS):",
         "$ nft add rule inet filter forward tcp flags syn tcp option maxseg size set rt mtu",
-        "Or on the sender, probe for it (RFC 4821):",
+        "Or let the sender probe for the path's MTU (RFC 4821):",
         "$ sysctl -w net.ipv4.tcp_mtu_probing=1",
     ),
     ("mtu", "joined"): (
@@ -126,7 +127,7 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
     ("reordering", None): (
         "Packets overtake each other. Look for load balancing per packet instead of per flow (link aggregation, ECMP), "
         "or for links of unequal delay used as one.",
-        "Until then, have the sender tolerate it:",
+        "Until that is repaired, let the sender tolerate reordering:",
         "$ sysctl -w net.ipv4.tcp_reordering=30",
     ),
     ("outage", None): (
@@ -134,17 +135,17 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         "that was suspended. On each host and router:",
         "$ journalctl -k | grep -iE 'link (is )?(down|up)|carrier|deauth'",
         "$ ip -s link show DEV",
-        "To catch the next one, ping beside the traffic, with times:",
+        "To record the next outage, run ping beside the traffic, with timestamps:",
         "$ ping -D -O HOST",
     ),
     ("sack", "mangled"): (
         "Switch off the rewriting of sequence numbers on the firewall (Cisco ASA: set connection "
-        "random-sequence-number disable). Until then the sender is better off without the option:",
+        "random-sequence-number disable). Until then, switch the option off at the sender:",
         "$ sysctl -w net.ipv4.tcp_sack=0",
     ),
     ("sack", None): (
-        "See whether both ends permit it (1), and capture the SYN at both ends: a device between them may remove the "
-        "option:",
+        "See whether both ends permit selective acknowledgments (1: yes), and capture the SYN at both ends: a device "
+        "between them may remove the option:",
         "$ sysctl net.ipv4.tcp_sack",
     ),
     ("ecn", "blocked"): (
@@ -153,7 +154,7 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         "$ sysctl -w net.ipv4.tcp_ecn=2",
     ),
     ("ecn", "refused"): (
-        "If that host is yours, let it accept ECN (2 is the default: when offered):",
+        "If that host is yours, let it accept ECN (the default, 2, accepts it when it is offered):",
         "$ sysctl net.ipv4.tcp_ecn",
     ),
     ("ecn", None): (
@@ -167,8 +168,8 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         "$ ip -d link show type bond",
     ),
     ("duplicate", None): (
-        "The copies are left out of every count. To avoid them, capture on one interface instead of all (any), and "
-        "mirror one direction of each port:",
+        "The copies are left out of every count. To avoid them, capture on one interface instead of all of them "
+        "(`any`), and mirror only one direction of each port:",
         "$ tcpdump -i DEV -w FILE.pcap",
     ),
     ("checksum", None): (

@@ -16,34 +16,35 @@ if TYPE_CHECKING:
 
 HEADLINES = table("""
     dropped-by-policer: A policer at {rate_bps} with a {burst_bytes} bucket dropped {losses}.
-    dropped-at-random: Random loss of {loss_share} took {losses}; [link_is_full?a full link of {link_rate_bps} set the
-        goodput, not the loss.|the losses follow neither load nor time.]
+    dropped-at-random: Random loss of {loss_share} explains {losses}; [link_is_full?a full link of {link_rate_bps} set
+        the goodput, not the loss.|the losses follow neither load nor time.]
 """)
 
 
 EVIDENCE = table("""
-    bucket-followed: a token bucket, followed over {data_packets|data packet}, predicts {expected} of {lost|loss} to
-        within one packet; prediction score {certainty_share} (0 % is chance, 100 % is perfect)
-    bucket-replayed: replayed alone, the bucket drops {dropped|packet}; {hits} of these were lost
+    bucket-followed: a token bucket, computed packet by packet over {data_packets|data packet}, predicts {expected} of
+        {lost|loss} to within one packet; prediction score {certainty_share} (0 % is chance, 100 % is perfect)
+    bucket-replayed: a simulation of this bucket, without the observed losses as input, drops {dropped|packet}; {hits}
+        of these were lost
     delay-at-spent-bucket: packets that found the bucket nearly empty took [more_s?{more_s} longer than others|no
-        longer than others]; a queue of that size would have added {queue_s}
+        longer than others]; a queue as large as the bucket would have added {queue_s}
     waited-before-losses: the queueing delay just before a loss was {median_s} (median)
     best-bucket-poor: no policer fits: the prediction score of the best token bucket is only {certainty_share} (0 % is
         chance, 100 % is perfect)
     bucket-tells-little: no policer fits: over {lost|loss}, the best token bucket has a prediction score of
         {certainty_share} (0 % is chance, 100 % is perfect)
-    fits-some-bucket: {lost|loss} in {runs|run}: too few to prove a policer, since some token bucket fits them by
-        chance
+    fits-some-bucket: {lost|loss} in {runs|run} of consecutive packets: too few to prove a policer, because some token
+        bucket fits them by chance
     bucket-had-room: no policer fits: the best token bucket had room for {room_bytes} on average when packets were
         lost
     no-bucket-better-than-chance: no policer fits: random loss explains these losses as well as any token bucket
-    chance-less-likely: under random loss, this pattern would be {gain_nats} less likely
-    two-buckets: a dual-rate policer has two buckets: {committed_alone|lost packet} found no room in the one of
-        {rate_bps} only, {peak_alone} in the one of {peak_rate_bps} only
+    chance-less-likely: this pattern of losses is {gain_nats} less likely under random loss
+    two-buckets: a dual-rate policer has two buckets: {committed_alone|lost packet} found too few tokens only in the
+        bucket of {rate_bps}, and {peak_alone} only in that of {peak_rate_bps}
     queue-not-ruled-out: a queue that drains at {rate_bps} would drop the same packets, and the capture does not show
         queueing delay
-    no-such-bucket: no policer fits: the best token bucket ({packets|packet}) has no room for a burst, or fills faster
-        than any sender can empty it
+    no-such-bucket: no policer fits: the best-fitting token bucket, of {packets|packet}, has no room for a burst, or
+        fills faster than any sender can empty it
     drains-as-drops: packets left a queue at {drain_rate_bps}, the rate of the bucket: the queue dropped them
     drains-unlike-drops: a queue drains at {drain_rate_bps}, and the bucket that drops packets fills at {rate_bps}
     policer-before-queue: behind the policer is a queue that drains at {drain_rate_bps} and delays packets by up to
@@ -59,12 +60,12 @@ EVIDENCE = table("""
     losses-follow-no-queue: the delay just before a loss was longer than {longer_than_share} of all delays: losses do
         not follow the queue
     most-were-lost: {lost} of {sent|packet} were lost: random loss on a path does not take most packets
-    too-few-clumps: [one_loss?1 loss: too few to call it random|[one_clump?all {lost|loss} in one clump: random loss
-        takes packets singly|{lost|loss} in {clumps|clump}: too few to call them random]]
-    losses-in-runs: losses came in runs of {mean_run:decimal} packets: random losses come singly; without delays,
-        random bursts of loss look like a full queue
-    losses-in-runs-without-queue: losses came in runs of {mean_run:decimal} packets: random losses come singly, and a
-        policer leaves as much room
+    too-few-clumps: [one_loss?1 loss is too few to call the loss random|[one_clump?all {lost|loss} came close together:
+        random losses come singly|{lost|loss} in {clumps|group} are too few to call the loss random]]
+    losses-in-runs: losses came in runs of {mean_run:decimal} packets on average, but random losses come singly; where
+        no delays are known, random bursts of loss look like a full queue
+    losses-in-runs-without-queue: losses came in runs of {mean_run:decimal} packets on average, but random losses come
+        singly; a policer leaves the same gaps in place of the lost packets
 """)
 
 # So many losses would show chance, if they came singly.

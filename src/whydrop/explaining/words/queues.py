@@ -19,12 +19,12 @@ HEADLINES = table("""
         dropped {losses}.
     dropped-by-deep-queue: A deep queue draining at {drain_rate_bps} delayed packets by up to {longest_wait_s} and
         dropped {losses} when it was full.
-    held-by-shaper: A shaper at {rate_bps} delayed packets by up to {longest_wait_s}[lost_besides?[;
-        {lost_besides|packet} lost besides]| and dropped none].
+    held-by-shaper: A shaper at {rate_bps} delayed packets by up to {longest_wait_s}[lost_besides?[; this does not
+        explain {lost_besides|loss}]| and dropped none].
     held-on-the-way-back: Acknowledgments were queued on the return path: half of them for {typical_wait_s} or longer,
-        at most for {longest_wait_s}. This limits the sender.
+        none for longer than {longest_wait_s}. This limits the sender.
     marked-by-aqm: Active queue management marked packets instead of dropping them: [marked?{marked|packet} got the
-        congestion mark|{echoes|echo} of congestion came back].
+        congestion mark|{echoes|echo} of congestion marks came back to the sender].
     dropped-by-aqm: Active queue management dropped {losses} to keep its queue short.
 """)
 
@@ -36,10 +36,10 @@ EVIDENCE = table("""
         were delayed by {waited_s}
     burst-came-through: {burst_bytes} arrived within {over_s}; a queue that drains at {rate_bps} sends no faster than
         its rate
-    holes-left: around {empty} of {runs|loss} the neighbouring packets are apart by the time that the lost packets
-        would have taken: the lost packets were not dropped by a busy queue
-    holes-closed: around {closed} of {runs|loss} the neighbouring packets are as close as others: the packets were
-        dropped by a queue that went on sending
+    holes-left: at {empty} of {runs|loss}, a gap remains that is as long as sending the lost packets would have taken:
+        a busy queue would have closed it
+    holes-closed: at {closed} of {runs|loss}, the packets before and after the lost ones are as close together as
+        others: a queue dropped the lost packets and went on sending
     waited-a-round-trip: half of the data was queued for longer than a round trip of {base_rtt_s}
     delay-before-losses: just before a loss, the queueing delay was {median_s}[is_interval? ({low_s to high_s})],
         longer than for {longer_than_share} of all packets
@@ -48,24 +48,24 @@ EVIDENCE = table("""
     queue-overflows: a queue that drains at {rate_bps} and overflows at {limit_bytes} predicts which packets are lost:
         prediction score {certainty_share} (0 % is chance, 100 % is perfect)
     came-out-at: queued packets left at {rate_bps} (IP bytes, measured over {departures|departure})[; {unseen_share}
-        of the service went to packets that are in neither capture]
+        of this rate carried packets that are in neither capture]
     found-as-much-inside: each lost packet found {inside|packet} in the queue; no other packet found more than {most}
     found-inside: lost packets found {low} to {high} packets in the queue (median {median}); others found up to {most}
     queue-not-full: a full queue drops whatever arrives; lost packets found {low} to {high} in the queue, and others
-        were accepted with {most} in it
+        were accepted when {most} were in it
     acknowledgments-thinned: a link of {rate_bps} on which a newer acknowledgment replaces a queued one would have
         dropped {dropped|packet}, {hits} of them among the {lost} that were lost
     nothing-waited: a full queue delays packets; here the longest queueing delay was {longest_wait_s}
     link-busy: a link of {rate_bps} on the path was sending for {busy_share} of the time[is_full?: its rate sets the
         goodput, not the losses]
     # active queue management
-    delay-unmanaged: queue management acts on delay; just before a loss the queueing delay was {median_s}
-    losses-at-many-delays: a full queue drops at one delay; losses came at {low_s to high_s}, and other packets were
-        delayed by up to {largest_s}
+    delay-unmanaged: queue management acts on delay; just before a loss the queueing delay was only {median_s}
+    losses-at-many-delays: a full queue drops packets at one delay, its longest; here losses came at {low_s to high_s},
+        and other packets were delayed by up to {largest_s}
     overtook-other-flows: {between_flows|packet} overtook packets of other flows, and
-        [within_flows?{within_flows}|none] of their own: each flow has its own queue
+        [within_flows?{within_flows}|none] overtook packets of the same flow: each flow has its own queue
     full-queue-likelier: a full queue makes these drops {by_nats} more likely than any law of queue management does
-    law-followed: the control law of this family, fed the observed delays, makes the {events} drops and marks
+    law-followed: the control law of this family, applied to the observed delays, makes the {events} drops and marks
         {gain_nats} more likely than chance does
     marked-between: {marked|packet} got the congestion mark between the captures
     losses-not-at-longest-waits: a full queue drops when delays are longest; before these losses they were longer than
@@ -74,13 +74,15 @@ EVIDENCE = table("""
         delays, of {median_s}
     stood-unmanaged: for {stood_s} without a break all packets were queued for more than {longer_than_s}, and none was
         dropped: queue management acts sooner
-    waits-unmanaged: half of all packets were queued for more than {typical_s}: queue management allows no such delay
+    waits-unmanaged: half of all packets were queued for more than {typical_s}: queue management does not allow so long
+        a delay
     drops-begin-late: queue management drops long before delays of {low_s}, at which these losses began
-    found-nothing-inside: queue management acts on queued packets; {share:percent} of the lost packets found none
+    found-nothing-inside: queue management acts on queued packets; {share:share} of the lost packets found the queue
+        empty
     # models replayed
     fifo-would-hold: a FIFO draining at {rate_bps} would have delayed packets by up to {longest_wait_s}, and
-        {held_too_long} of them by more than was seen; [seen_longer?all but {seen_longer} packets took less than|no
-        packet took more than] {seen_longest_wait_s} longer than the fastest
+        {held_too_long} of them by more than the captures show; [seen_longer?all but {seen_longer} packets took less
+        than|no packet took more than] {seen_longest_wait_s} longer than the fastest
     shaper-would-hold: a shaper at {rate_bps} drops nothing until its queue is full: it would have delayed packets by
         up to {longest_wait_s} instead of losing {lost}; [seen_longer?all but {seen_longer} packets took less than|no
         packet took more than] {seen_longest_wait_s} longer than the fastest
@@ -88,9 +90,8 @@ EVIDENCE = table("""
         {hits}|none] of them among the {lost} that were lost|no packet, although {lost} were lost]
     full-queue-misses: no full queue fits: the best one, at {rate_bps}, would have dropped [dropped?{dropped|packet},
         [hits?only {hits}|none] of them among the {lost} that were lost|no packet, although {lost} were lost]
-    model-replayed: replayed over the packets that entered, the model drops {dropped|packet}: {hits} of the {lost}
-        lost ones, and {mistaken} that were not lost[several?; of {variants} variants this one agrees best with the
-        losses]
+    model-replayed: a simulation of it with the packets that entered drops {dropped|packet}: {hits} of the {lost} lost
+        ones, and {mistaken} that arrived[several?; of {variants} variants, this one agrees best with the losses]
 """)
 
 
@@ -138,15 +139,15 @@ def _shaper(v: Values) -> dict[str, Any]:
 
 ADVICE: dict[tuple[str, str | None], Steps] = {
     ("shallow-queue", None): (
-        "[missing_bytes?The queue has room for {limit_bytes}. To keep the link busy, one flow needs a bandwidth-delay "
-        "product of {product_bytes} ({drain_rate_bps} x {base_rtt_s}), n flows that product over the square root of n "
-        "(Appenzeller et al. 2004): {missing_bytes} are missing.]",
+        "[missing_bytes?The queue has room for {limit_bytes}. To keep the link busy, one flow needs room for its "
+        "bandwidth-delay product of {product_bytes} ({drain_rate_bps} x {base_rtt_s}), {missing_bytes} more. For n "
+        "flows, divide the product by the square root of n (Appenzeller et al. 2004).]",
         "Bursts overflow the queue. Pace at {paced_bps} or below (DEV is the sender's interface):",
         "$ tc qdisc replace dev DEV root fq maxrate {kbit}",
     ),
     ("deep-queue", None): (
-        "Manage the queue at the bottleneck: shape to just below the link's rate on the router's interface DEV before "
-        "it, so that packets queue there:",
+        "Manage the queue at the bottleneck: on DEV, the interface of the router in front of it, shape to just below "
+        "the link's rate, so that packets queue in that router:",
         "$ tc qdisc replace dev DEV root cake bandwidth {kbit}",
         "Without cake, use fq_codel behind a rate limit:",
         "$ tc qdisc replace dev DEV root handle 1: htb default 1 && tc class add dev DEV parent 1: classid 1:1 htb "
@@ -156,10 +157,10 @@ ADVICE: dict[tuple[str, str | None], Steps] = {
         BBR,
     ),
     ("shaper", None): (
-        "[is_on_return_path?See what else fills the return path, which acknowledgments share (RFC 3449). Manage its "
-        "queue on the router's interface DEV towards the sender, just below the link's rate:|The path is shaped to "
-        "{rate_bps}: more needs another contract or another path. To avoid the delay in the shaper's queue, pace below "
-        "it:]",
+        "[is_on_return_path?Find the other traffic on the return path: acknowledgments queue behind it (RFC 3449). "
+        "Manage its queue on the router's interface DEV towards the sender, just below the link's rate:|The path is "
+        "shaped to {rate_bps}: more needs another contract or another path. To avoid the delay in the shaper's queue, "
+        "pace below it:]",
         "[is_on_return_path?$ tc qdisc replace dev DEV root cake bandwidth RATE ack-filter|$ tc qdisc replace dev DEV "
         "root fq maxrate {kbit}]",
     ),

@@ -74,7 +74,7 @@ def _change(v: Values) -> str:
 def _limited_by(v: Values) -> str:
     shares = ", ".join(f"{LIMITS[name]} {percent(part)}" for name, part in zip(v["limits"], v["shares"], strict=True))
     return (
-        "[by=kernel?the sender's kernel and its samples|the samples] show the limits of {flow} over {span_s}: "
+        "[by=kernel?the sender's kernel and its samples|the samples] show what limited {flow} during {span_s}: "
         f"{shares}[queued_s?; while the path's rate was the limit, its packets were queued for {{queued_s}}]"
     )
 
@@ -121,8 +121,8 @@ FACTS: dict[str, Phrase] = {
     dropped-here: the kernel of this host dropped {packets|packet}[ at {interface}]: {reason}[, in {location}]
     sent-again-after-drops-here: {laid} of {count|retransmitted segment} followed a drop of the same bytes on this
         host[others_lost?; where the others were lost is not known]
-    local-stall: {packets|segment} needed no retransmission: TCP keeps what a full queue of this host refuses until
-        there is room (a local stall, no congestion of the path)
+    local-stall: a full queue of this host refused {packets|segment}, and TCP sent them later without a retransmission
+        (a local stall, not congestion of the path)
     drops-not-counted: {count|drop} came too fast to be attributed, and may have any reason
     watched-too-late: connections are older than the watch: earlier drops are not known
     step-down-without-flow-control: {interface} sends at {speed_bps}, the queue drains at {drain_rate_bps}, and flow
@@ -133,8 +133,8 @@ FACTS: dict[str, Phrase] = {
         under load, ]{change}; {idle_samples|probe} idle, {samples} under load
     own-delay-under-load: the flows' smoothed round-trip time was {above_s} above its minimum of {idle_s}, and grew
         with their windows
-    rate-under-load: {counted_flows} carried {rate_bps} of IP packets in the steady load, without its
-        start[variation?, varying by {variation:percent} from second to second]
+    rate-under-load: {counted_flows} carried {rate_bps} of IP packets under load, after its start[variation?, varying
+        by {variation:percent} from second to second]
     retransmissions: the {flow_kind}s retransmitted [count?{count|segment} ({share:percent})|nothing]
     datagrams-lost: the {flow_kind}s lost {count} of {sent|UDP packet}[count? ({share:percent})]
     counted-otherwise: the senders' kernels counted {kernel|retransmission}, the capture
@@ -188,10 +188,10 @@ FACTS: dict[str, Phrase] = {
     load-held-by-host: a host, not the path, limited the flows for {share:share} of the time: they did not fill the
         path
     too-few-drops: losses came at {count|moment} only: a queue overflows more often
-    managed-queue-possible: the delay stays near its highest ({median_s} of {highest_s}) and losses come there: a
-        short queue or a managed one does so; a capture shows which
-    managed-deep-queue-possible: packets are queued for {standing_s}: a long queue does so, or a managed one that
-        these flows do not obey; a capture shows which
+    managed-queue-possible: the delay stays near its highest ({median_s} of {highest_s}) and losses come there: the
+        queue is short or managed, and a capture shows which
+    managed-deep-queue-possible: packets are queued for {standing_s}, either in a long queue or in a managed one whose
+        drops do not slow these flows down; a capture shows which
     no-ceiling: a queue of fixed length stays near its limit; here the median delay is {median_s}, the highest
         {highest_s}
     drops-at-any-delay: a short queue drops when it is full; only {share:percent} of the losses came at more than half

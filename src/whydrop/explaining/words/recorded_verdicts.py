@@ -74,8 +74,8 @@ HEADLINES = {
 }
 
 _SHORTEN = (
-    "Let the bottleneck's queue be managed (fq_codel or cake, RFC 8290). If you cannot, shape a little below its rate "
-    "ahead of it, so that packets queue where you manage them",
+    "Let the bottleneck's queue be managed (fq_codel or cake, RFC 8290). If you cannot, shape in front of it, a little "
+    "below its rate, so that packets queue where you manage the queue",
     "[kbit?$ tc qdisc replace dev IFACE root cake bandwidth {kbit}kbit]",
 )
 
@@ -83,10 +83,10 @@ ADVICE: dict[tuple[str, str | None], tuple[str, ...]] = {
     ("deep-queue", None): _SHORTEN,
     ("shaper", None): _SHORTEN,
     ("shallow-queue", None): (
-        "A few packets of room are too little for this rate: give the queue room for a round trip, managed by fq_codel",
+        "The queue is too short for this rate: give it room for the data of a round trip, and manage it with fq_codel",
     ),
     ("policer", None): (
-        "Send below its rate, so that packets are queued at your end instead of dropped there",
+        "Send below the policer's rate, so that packets are queued at your end instead of dropped by the policer",
         "$ tc qdisc replace dev IFACE root tbf rate {kbit}kbit burst 16kb latency 50ms",
     ),
     ("random-loss", None): (
@@ -111,7 +111,7 @@ ADVICE: dict[tuple[str, str | None], tuple[str, ...]] = {
         "[full?[!set?$ sysctl -w net.ipv4.tcp_wmem='4096 16384 {wmem}']|$ sysctl net.ipv4.tcp_wmem net.core.wmem_max]",
     ),
     ("sender", None): (
-        "[rate_is_set?The test sets that rate: to learn what the path carries, repeat it with a higher one or none|See "
+        "[rate_is_set?The test sets this rate: to measure the path, repeat the test with a higher rate or none|See "
         "why the application sends no more; whether the path carries more is not known]",
     ),
     ("peer-application", None): (

@@ -139,9 +139,9 @@ def _notes(log: _Log) -> list[str]:
             "No line says when it was, so a store has each socket once, and nothing can be drawn: put the time "
             "between, as in `while sleep 1; do date +%s.%N; ss -tinmO; done`"
         )
-    unsaid = "Times of a zone that does not say how far it is from UTC, taken for UTC"
+    unsaid = "Times in a time zone of unknown offset, read as UTC"
     if log.local.changes:
-        notes.append("Summer time began or ended in this log: the times go on across it")
+        notes.append("Summer time began or ended in this log: times continue without a jump")
     return [*notes, *(counted(unsaid, 1, zone) for zone in sorted(log.zones))]
 
 

@@ -46,9 +46,12 @@ def put_right(file: FlentFile) -> None:
             file.raw[name] = _from_grid(file, name)
             replaced.append(name)
     if restamped:
-        file.notes.append(f"{', '.join(restamped)}: raw time stamps contradict the grid: put right by the grid")
+        file.notes.append(
+            f"{', '.join(restamped)}: raw timestamps contradict the time axis of the file (x_values) and were "
+            "corrected to it"
+        )
     if replaced:
-        why = "raw time stamps contradict the grid: the grid's values are used, losses are not known"
+        why = "raw timestamps contradict the time axis of the file: its averaged values are used, losses are not known"
         file.notes.append(f"{', '.join(replaced)}: {why}")
 
 

@@ -16,7 +16,7 @@ from whydrop.formats.iperf3.ends import as_object
 
 Object = dict[str, Any]
 
-CUT_OFF = "cut off: what comes before the cut was read"
+CUT_OFF = "the file is cut off: the part before the cut was read"
 _PASSED_OVER = "a line of the stream that cannot be read was passed over"
 
 # A document of --json, with a title or other data of the user's before "start"; or an event of --json-stream.

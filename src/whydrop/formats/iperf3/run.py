@@ -106,7 +106,7 @@ class _Output:
             self._direction(socket) == "up" and whole.reported and whole.payload_bytes is None
             for socket, whole in self._wholes.items()
         ):
-            yield "iperf3 had no result from the far end: what the receiver counted is not known"
+            yield "iperf3 had no result from the far end: the receiver's counts are not known"
 
     def tables(self) -> dict[str, pl.DataFrame]:
         found: dict[str, list[Object]] = {"flows": [], "intervals": [], "tcp_info": [], "values": []}

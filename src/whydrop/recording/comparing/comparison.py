@@ -231,7 +231,7 @@ def _unresolved(one: Sequence[Measured], other: Sequence[Measured]) -> str:
         return "one number a run, without a measure of its uncertainty; repeat the runs"
     if all(np.ptp(run.lead) == 0 for run in (*one, *other)):
         return "the samples do not vary at all"
-    return "too few independent samples: they change too slowly for the length of the run; measure longer"
+    return "too few independent samples, because they change slowly compared with the length of the run: measure longer"
 
 
 def _judged(pair: _Pair, p: float) -> Row:
@@ -270,7 +270,7 @@ def _notes(sides: Sequence[Side]) -> list[str]:
     if any(len(side.recordings) < GROUP_FROM for side in sides):
         notes.append(
             f"Fewer than {GROUP_FROM} recordings on a side: intervals show the uncertainty within these runs, not how "
-            "much runs vary. What is established holds for these runs; repeat them to say it of the path."
+            "much runs vary. A difference holds for these runs only: repeat them to draw conclusions about the path."
         )
     durations = [
         {(recording.metadata.get("test") or {}).get("length_s") for recording in side.recordings} for side in sides

@@ -293,11 +293,11 @@ def _induced(streams: Sequence[_Stream], loaded: Measured, lead: Values) -> Meas
         idle = [quantile_of(one.idle, np.asarray(one.idle_steps - first, dtype=float), 0.5) for one in streams]
         means = [_step_means(one.idle_steps - first, one.idle, count) for one in streams]
         lead_idle = _filled(np.nanmean(_stacked(means), axis=0))
-        basis = "over the median of the idle time before the load"
+        basis = "above the median of the idle time before the load"
         return Measured(
             metric, loaded.value - base, loaded.statistic, lead, None, samples, basis, (_mean_over(idle), lead_idle)
         )
-    basis = "over the smallest round-trip time, as there was too little idle time before the load"
+    basis = "above the smallest round-trip time, because there was too little idle time before the load"
     return Measured(metric, loaded.value - base, loaded.statistic, lead, None, samples, basis, _constant(base))
 
 
@@ -416,7 +416,7 @@ def _retransmits_told(recording: Recording) -> list[Measured]:
             tellers.add(flow)
     if sent == 0:
         return []
-    parts = ("as the sender's kernel said at the end", _without_untold(recording, tellers))
+    parts = ("as the sender's kernel reported at the end", _without_untold(recording, tellers))
     return [Measured(METRICS["retransmits"], 100 * again / sent, basis="; ".join(part for part in parts if part))]
 
 

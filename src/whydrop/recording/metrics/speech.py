@@ -101,13 +101,13 @@ def _of_one_way(rows: pl.DataFrame, direction: str, column: str) -> Packets:
     delays = rows[column].cast(pl.Float64).to_numpy() / 1e6
     # A probe lost in an unknown direction counts for both: the score is rather too low than too high.
     lost = rows["fate"].is_in([f"lost-{direction}", "lost"]).cast(pl.Float64).to_numpy()
-    return Packets(direction, delays, _variations(delays, rows), lost, "one-way delay")
+    return Packets(direction, delays, _variations(delays, rows), lost, "from the one-way delay")
 
 
 def _of_round_trips(rows: pl.DataFrame, why: str) -> Packets:
     delays = rows["rtt_ns"].cast(pl.Float64).to_numpy() / 2e6
     lost = rows["fate"].str.starts_with("lost").fill_null(False).cast(pl.Float64).to_numpy()
-    return Packets("both", delays, _variations(delays, rows), lost, f"half of the round trip, {why}")
+    return Packets("both", delays, _variations(delays, rows), lost, f"from half of the round-trip time, {why}")
 
 
 def _told(recording: Recording, series: str, load: Window | None) -> Packets | None:
@@ -127,7 +127,9 @@ def _told(recording: Recording, series: str, load: Window | None) -> Packets | N
     sent = int(numbers.max() - numbers.min()) + 1
     lost = np.zeros(max(sent, len(numbers)))
     lost[len(np.unique(numbers)) :] = 1.0
-    return Packets("up", columns["delay"], np.abs(columns["jitter"]), lost, "one-way delay as the program said")
+    return Packets(
+        "up", columns["delay"], np.abs(columns["jitter"]), lost, "from the one-way delay that the program reported"
+    )
 
 
 def _variations(delays: Values, rows: pl.DataFrame) -> Values:

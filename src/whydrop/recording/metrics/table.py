@@ -36,7 +36,7 @@ def of_metrics(label: str, recording: Recording) -> Rows:
         "name": "Responsiveness under load, round trips a minute",
         "units": "RPM",
         "value": rpm,
-        "note": "of probes beside the load (tcp_f of draft-ietf-ippm-responsiveness); no requests inside of it",
+        "note": "from probes outside the load's connections (tcp_f of draft-ietf-ippm-responsiveness)",
     }
     return (
         [

@@ -134,11 +134,11 @@ class Columns:
         worst = int(np.argmax(lacking))
         any_s, all_s = (f"{count * self.step_s:.3g} s" for count in (int(seen.sum()), known))
         of = (
-            f"of the {all_s} in which all flows have values, of {any_s} in which any has"
+            f"over the {all_s} in which all flows have values, out of {any_s} in which any flow has one"
             if known
-            else "at each step only of the flows that have values: never do all"
+            else "at each step, the sum of the flows that have a value, since at no step all have one"
         )
-        return f"{of}; most is missing of {self.names[worst]} ({lacking[worst] * self.step_s:.3g} s of {any_s})"
+        return f"{of}; {self.names[worst]} lacks most ({lacking[worst] * self.step_s:.3g} s of {any_s})"
 
 
 def columns(recording: Recording, names: Sequence[str], steps: Steps) -> Columns:

@@ -65,7 +65,7 @@ def figure(scene: Scene) -> Figure:
                 present(layers),
             ),
         ),
-        see=places.see if bars.filter(few).is_empty() else f"{places.see} Pale bars rest on few packets.",
+        see=places.see if bars.filter(few).is_empty() else f"{places.see} Pale bars are based on few packets.",
     )
 
 
@@ -97,8 +97,8 @@ def _in_round_trip(segments: pl.DataFrame, rtt_s: float) -> _Places:
         rows.with_columns(pl.col("place").clip(0)),
         title="How much was sent just before packets were lost",
         axis=f"Sent in the round-trip time ({quantities.duration(rtt_s)}) before the packet ({{unit}})",
-        see="Each bar covers packets that followed equally much data, counted over one round-trip time, and shows how "
-        "many of them were lost. Losses only at the right: something on the path takes no more than that at once. "
+        see="Each bar covers packets that followed the same amount of data within one round-trip time, and shows how "
+        "many of them were lost. Losses only at the right: an element of the path takes no more than that at once. "
         "Losses everywhere: a bad link.",
     )
 

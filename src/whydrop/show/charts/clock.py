@@ -15,10 +15,10 @@ from whydrop.text import quantities
 from whydrop.text.phrases import capital
 
 SEE = (
-    "Each mark is the time of one packet by the second clock less that by the first. The transit time makes packets of "
-    "one direction late: they lie above the true difference, packets of the other direction below it; the fastest of "
-    "each lie nearest. The line is the estimated difference, the basis of all transit times. Below, the line "
-    "is subtracted: if it is right, the fastest packets keep to one level."
+    "Each mark is one packet: its time by the second clock minus its time by the first. Transit times move packets of "
+    "one direction above the true difference of the clocks and packets of the other direction below it; the fastest "
+    "packets are nearest to it. The line is the estimated difference, from which all transit times are computed. In "
+    "the lower panel the line is subtracted: if the estimate is right, the fastest packets stay on one level."
 )
 
 # Shown below: so many times what this share of the packets takes, for the fit rests on the fastest ones.

@@ -18,8 +18,8 @@ _WORTH_IT = 3.0
 
 SEE = (
     "Each blue bar is one packet, as high as its data is long. Crosses are packets that never arrived. The green line "
-    "stops at the first of them; faint bars show what the receiver already holds beyond the gap, until repairs "
-    "(triangles and squares) fill it."
+    "stops at the first of them; faint bars show data after the gap that the receiver already has, until "
+    "retransmissions (triangles and squares) fill the gap."
 )
 
 

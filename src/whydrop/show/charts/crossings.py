@@ -14,8 +14,8 @@ from whydrop.text import quantities
 
 SEE = (
     "Each packet is a dot where it passed the first point and a diamond where it passed the second; the thin line "
-    "between them is its transit time. Where the lines grow longer, packets wait in a queue; where they stay as "
-    "they are, nothing queues. A cross never came to the second point."
+    "between them is its transit time. Lines that grow longer show a queue that fills; lines of constant length "
+    "show that nothing queues. A cross is a packet that never came to the second point."
 )
 
 

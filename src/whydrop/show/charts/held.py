@@ -10,9 +10,9 @@ from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 from whydrop.text import quantities
 
 SEE = (
-    "At each moment one thing kept the sender from sending more: the lane that has a bar then. Lanes are in the order "
-    "of their shares of the time, the largest on top. Bars in the lane of the congestion window are a path that is "
-    "used in full; in any other lane something else decides how fast it is."
+    "Each row is one limit of the sender, and its bars show when that limit applied. The limit that applied longest is "
+    "on top. A bar in the row of the congestion window: the path sets the rate. A bar in any other row: the named "
+    "limit sets it."
 )
 
 _SPANS = {"from": pl.Float64, "until": pl.Float64, "limiter": pl.String}

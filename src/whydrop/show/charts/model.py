@@ -23,17 +23,17 @@ _BUCKET = _Kind(
     "The policer's bucket, replayed",
     "tokens in the bucket",
     "Bucket fill",
-    "The line is the policer's allowance: each packet uses some up, time refills it. When it is used up, packets are "
-    "dropped. A cross is a loss that this model predicts and the capture shows; rings and triangles are where the two "
-    "disagree, so few of them means a good explanation.",
+    "The line is the number of tokens in the policer's bucket: each packet uses some, and time refills it. When the "
+    "bucket is empty, packets are dropped. A cross is a loss that this model predicts and the capture shows; rings "
+    "and triangles are where the two disagree, so few of them means a good explanation.",
 )
 _QUEUE = _Kind(
     "The queue, replayed",
     "bytes queued",
     "Queue depth",
-    "The line is how much data waits in the queue. When it reaches its limit, packets are dropped. A cross is a loss "
-    "that this model predicts and the capture shows; rings and triangles are where the two disagree, so few of them "
-    "means a good explanation.",
+    "The line is the amount of data in the queue. When it reaches the limit of the queue, packets are dropped. A "
+    "cross is a loss that this model predicts and the capture shows; rings and triangles are where the two disagree, "
+    "so few of them means a good explanation.",
 )
 
 

@@ -15,10 +15,10 @@ from whydrop.show.figure import Axis, Ends, Figure, NothingToDraw, Panel, padded
 from whydrop.text import quantities
 
 SEE = (
-    "Both models saw the same packets. Above: the line is what is in the model's bucket or queue; a cross is a drop "
-    "that it predicts and that happened, triangles and rings are where it is wrong. Below: how long it would hold each "
-    "packet against its measured delay; on the dashed line both are the same. The right model has few "
-    "triangles and rings, and its dots near the line."
+    "Both models were given the same packets. Above: the line is the content of the model's bucket or queue. A cross "
+    "is a drop that it predicts and that happened; triangles and rings are wrong predictions. Below: the delay that "
+    "the model predicts for each packet against its measured delay; on the dashed line both are equal. The right model "
+    "has few triangles and rings, and its dots are near the line."
 )
 
 

@@ -9,9 +9,9 @@ from whydrop.show.charts.scene import TIME, Scene, layer, points, present, rule
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 
 SEE = (
-    "Each dot is how long one packet and its confirmation took. Dots that climb before the losses (crosses, on the "
-    "base line) show a queue that fills up; dots that stay flat while packets are lost show that nothing queues, as "
-    "with a policer."
+    "Each dot is the round-trip time of one packet: until its acknowledgment came. Dots that climb before losses "
+    "(crosses, on the base line) show a queue that fills up; dots that stay flat while packets are lost show that "
+    "nothing queues, as with a policer."
 )
 
 

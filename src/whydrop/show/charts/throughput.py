@@ -12,8 +12,8 @@ from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 from whydrop.text import quantities
 
 SEE = (
-    "The solid line is what was sent, the dashed one what was confirmed. Where the solid line is above, the rest was "
-    "lost or is waiting. A dashed line that keeps to one height shows a fixed limit on the path."
+    "The solid line is the rate of the sent data, the dashed line that of the acknowledged data. Where the solid line "
+    "is above, the difference was lost or queued. A level dashed line shows a fixed limit on the path."
 )
 
 # Enough windows to show how the rate moves, long enough that one holds several packets.

@@ -14,8 +14,8 @@ from whydrop.show.figure import Axis, Figure, Panel
 
 SEE = (
     "Each blue mark is a segment of data; steeper means faster. The thin green line is what the receiver "
-    "has confirmed. A cross is a packet that never arrived: the green line stops below it until the piece is sent "
-    "again (triangles and squares)."
+    "has acknowledged. A cross is a packet that never arrived: the green line stops below it until the packet is "
+    "retransmitted (triangles and squares)."
 )
 
 

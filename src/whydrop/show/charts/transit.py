@@ -13,13 +13,13 @@ from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel, padded, span
 from whydrop.text import quantities
 
 SEE = (
-    "Each dot is how long one packet took from one capture to the other. Dots that climb before losses (crosses, on "
-    "the base line) show a queue that fills up; dots that stay on one level while packets are lost show that nothing "
-    "queues, as with a policer. Triangles are packets that came after a pause."
+    "Each dot is the time that one packet took from one capture to the other. Dots that climb before losses (crosses, "
+    "on the base line) show a queue that fills up; dots that stay on one level while packets are lost show that "
+    "nothing queues, as with a policer. Triangles are packets that came after a pause."
 )
 SEE_HISTOGRAM = (
-    "How many packets took how long; each line of the grid upwards is ten times as many. One narrow peak: the path "
-    "delays all packets alike. A broad hill or a long tail to the right: packets wait in a queue."
+    "The number of packets for each transit time; each horizontal grid line is ten times the one below it. One narrow "
+    "peak: the path delays all packets alike. A broad hill or a long tail to the right: packets are queued."
 )
 
 _BARS = 60
