@@ -51,7 +51,7 @@ _DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
 @click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
               metavar="TIME", help="Time between readings of drop counters; 0 reads none.")  # fmt: skip
 @click.option("--drops", type=click.Choice(_DROPS), default="auto", metavar="HOW", show_default=True,
-              help="Source of reasons: auto, program, tracepoint, drop-monitor, off.")  # fmt: skip
+              help="Drops: auto, program, tracepoint, drop-monitor or off.")  # fmt: skip
 @options.title
 @options.note
 @options.output_folder()

@@ -190,8 +190,8 @@ FACTS: dict[str, Phrase] = {
     too-few-drops: losses came at {count|moment} only: a queue overflows more often
     managed-queue-possible: the delay stays near its highest ({median_s} of {highest_s}) and losses come there: the
         queue is short or managed, and a capture shows which
-    managed-deep-queue-possible: packets are queued for {standing_s}, either in a long queue or in a managed one whose
-        drops do not slow these flows down; a capture shows which
+    managed-deep-queue-possible: packets are queued for {standing_s}, either in a long queue or in a managed one that
+        does not slow these flows down; a capture shows which
     no-ceiling: a queue of fixed length stays near its limit; here the median delay is {median_s}, the highest
         {highest_s}
     drops-at-any-delay: a short queue drops when it is full; only {share:percent} of the losses came at more than half
