@@ -17,9 +17,9 @@ def log(*stamps: str) -> bytes:
 
 
 def seconds(*stamps: str) -> list[int]:
-    frame, _, damage = ss_log.read(log(*stamps), "ss.log", None)
-    assert damage is None
-    times = frame["time_ns"].to_list()
+    found = ss_log.read(log(*stamps), "ss.log", None)
+    assert found.damage is None
+    times = found.tcp[0]["time_ns"].to_list()
     return [(after - before) // SECOND_NS for before, after in pairwise(times)]
 
 
@@ -68,5 +68,5 @@ def test_a_pause_of_an_hour_stays_one() -> None:
 
 
 def test_the_change_is_noted() -> None:
-    _, notes, _ = ss_log.read(log(*ENDS["Europe"]), "ss.log", None)
-    assert any("Summer time" in note for note in notes)
+    found = ss_log.read(log(*ENDS["Europe"]), "ss.log", None)
+    assert any("Summer time" in note for note in found.notes)

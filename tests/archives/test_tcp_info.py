@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from archives.outcomes import check, tables
 from archives.published import published
 from archives.written import flipped, tcp_info_lines, zstd
-from whydrop.formats.archives import sock_diag
 from whydrop.formats.archives.linux_tcp import FIELDS
 from whydrop.formats.archives.pieces import pieces
 from whydrop.recording.errors import RecordingError
@@ -150,13 +149,15 @@ def test_bbr_s_bandwidth_is_bits_a_second(tmp_path: Path) -> None:
     assert (row["bbr_bandwidth_bps"], row["bbr_min_rtt_ns"]) == (8.0 * (125_000 + 2**32), 30_000_000)
 
 
-def test_a_socket_of_ipv4_has_its_address_in_the_first_bytes() -> None:
+def test_a_socket_of_ipv4_has_its_address_in_the_first_bytes(tmp_path: Path) -> None:
     message = bytes([2, 1, 0, 0]) + struct.pack(">HH", 80, 81) + bytes([10, 0, 0, 1]).ljust(16, b"\0")
     message += bytes([10, 0, 0, 2]).ljust(16, b"\0") + bytes(32)
-    ends = sock_diag.socket(message)
-    assert ends == sock_diag.Socket(1, "10.0.0.1", 80, "10.0.0.2", 81)
-    assert sock_diag.socket(bytes([1]) + message[1:]) is None
-    assert sock_diag.socket(message[:71]) is None
+    header = struct.pack("<IHHII", 16 + len(message), 20, 0, 1, 1)
+    path = tmp_path / "answers"
+    path.write_bytes(header + message + header + bytes([1]) + message[1:])
+    tcp, _ = tables(path)
+    ends = tcp.select("state", "local_address", "local_port", "remote_address", "remote_port").rows()
+    assert ends == [("ESTABLISHED", "10.0.0.1", 80, "10.0.0.2", 81), (None,) * 5]
 
 
 def test_lines_that_are_damaged_are_named_and_the_others_read(tmp_path: Path) -> None:

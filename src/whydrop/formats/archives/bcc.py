@@ -14,10 +14,13 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.formats.archives import Found
+from whydrop.formats.archives.columns import tcp_rows
+from whydrop.formats.archives.lines import Lines
 from whydrop.formats.archives.log_times import line_ns
 from whydrop.formats.archives.names import Host, plain, time_ns
 from whydrop.formats.archives.noting import counted
-from whydrop.store.tables import TCP, conform
+from whydrop.store.tables import TCP
 
 MOST_ROWS = 1_000_000
 _DAY_NS = 86_400 * 10**9
@@ -39,6 +42,12 @@ _STATES = {
     "LAST_ACK": "LAST-ACK",
 }  # fmt: skip
 
+_COLUMNS = (
+    "time_ns", "state", "retransmitted_segments", "socket_drops",
+    "local_address", "local_port", "remote_address", "remote_port",
+)  # fmt: skip
+_SCHEMA = {name: TCP[name] for name in _COLUMNS}
+
 
 def is_bcc(head: bytes) -> bool:
     """True if a file begins as the output of one of the two does."""
@@ -54,66 +63,59 @@ class _Log:
     before_ns: int = -1
     rows: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    bad: int = 0
     probes: int = 0
-    damage: str | None = None
 
 
-def read(content: bytes, name: str, of: Host | None) -> tuple[pl.DataFrame, list[str], str | None]:
-    """The events as rows of ``tcp``, what is to be noted, and the damage: lines that cannot be read are left out."""
+def read(content: bytes, name: str, of: Host | None) -> Found:
+    """The events as rows of ``tcp``; lines that cannot be read are left out."""
     named_ns = time_ns(plain(name)) or 0
     log = _Log(b"SADDR:SPORT" in content[: 1 << 14], named_ns // _DAY_NS * _DAY_NS)
-    offset = 0
-    for number, raw in enumerate(content.splitlines(keepends=True), 1):
+    lines = Lines(content.splitlines(keepends=True))
+    for raw in lines:
         if len(log.rows) == MOST_ROWS:
-            log.damage = f"more than {MOST_ROWS} events: those from offset {offset} on were not read"
+            lines.stop(f"{MOST_ROWS} events")
             break
         line = raw[:_MOST_LINE].decode("utf-8", "backslashreplace").rstrip()
         # Stacks of the kernel's functions are indented.
-        if line and line[0] not in "\t " and not _HEAD.search(line):
-            _take(log, line, f"line {number}, at offset {offset}")
-        offset += len(raw)
-    if log.damage and log.bad > 1:
-        log.damage += f"; {log.bad} such lines were left out"
-    return _frame(log, name, of), _notes(log), log.damage
+        if line and line[0] not in "\t " and not _HEAD.search(line) and not _taken(log, line):
+            lines.refuse("expected an event as tcpretrans or tcpdrop prints it")
+    frame = pl.DataFrame(log.rows, _SCHEMA)
+    rows = tcp_rows(frame, "tcpdrop" if log.drops else "tcpretrans", of, test_id=plain(name))
+    return Found([rows], notes=_notes(log), damage=lines.damage)
 
 
-def _take(log: _Log, line: str, where: str) -> None:
+def _taken(log: _Log, line: str) -> bool:
+    """Take a line; False where it is nothing that the programs print."""
     event, count = _EVENT.fullmatch(line), _COUNT.fullmatch(line)
     if event is not None and event["kind"] == "L>":
         log.probes += 1
     elif event is not None:
-        at_ns = _of_day(event["time"])
+        hour, minute, second = map(int, event["time"].split(":"))
+        at_ns = (hour * 3600 + minute * 60 + second) * 10**9
         if log.before_ns - at_ns > _DAY_NS // 2:  # past midnight
             log.day_ns += _DAY_NS
         log.before_ns = at_ns
-        log.rows.append(_row(log, event, 1, log.day_ns + at_ns, _STATES.get(event["state"], event["state"])))
+        state = _STATES.get(event["state"], event["state"])
+        log.rows.append(_row(log, event, 1) | {"time_ns": log.day_ns + at_ns, "state": state})
     elif count is not None:
-        log.rows.append(_row(log, count, int(count["count"]), None, None))
+        log.rows.append(_row(log, count, int(count["count"])))
     elif (moment := line_ns(line)) is not None:
         log.day_ns, log.before_ns = moment[0] // _DAY_NS * _DAY_NS, -1
     else:
-        log.bad += 1
-        log.damage = log.damage or f"{where}: expected an event as tcpretrans or tcpdrop prints it"
+        return False
+    return True
 
 
-def _row(log: _Log, found: re.Match[str], grown: int, at_ns: int | None, state: str | None) -> dict[str, Any]:
+def _row(log: _Log, found: re.Match[str], grown: int) -> dict[str, Any]:
     # Tcpdrop prints the ends of the packet, which came from the other end; tcpretrans those of the socket.
     local, remote = (found["second"], found["first"]) if log.drops else (found["first"], found["second"])
     log.counts[local, remote] += grown
-    counter = "socket_drops" if log.drops else "retransmitted_segments"
-    return {"time_ns": at_ns, "state": state, counter: log.counts[local, remote], **_ends(local, remote)}
-
-
-def _frame(log: _Log, name: str, of: Host | None) -> pl.DataFrame:
-    columns = {key: kind for key, kind in TCP.items() if log.rows and key in log.rows[0]}
-    told = {
-        "test_id": plain(name),
-        "source": "tcpdrop" if log.drops else "tcpretrans",
-        **{key: getattr(of, key, None) for key in ("machine", "site")},
-    }
-    frame = pl.DataFrame({key: [row[key] for row in log.rows] for key in columns}, schema=columns)
-    return conform("tcp", frame.with_columns(pl.lit(value).alias(key) for key, value in told.items()))
+    row: dict[str, Any] = {"socket_drops" if log.drops else "retransmitted_segments": log.counts[local, remote]}
+    for end, text in (("local", local), ("remote", remote)):
+        address, _, port = text.rpartition(":")
+        row[f"{end}_address"] = address.removeprefix("::ffff:")[:64] or None
+        row[f"{end}_port"] = int(port[:9]) % (1 << 16)
+    return row
 
 
 def _notes(log: _Log) -> list[str]:
@@ -123,19 +125,3 @@ def _notes(log: _Log) -> list[str]:
     if log.probes:
         notes.append(counted("Attempts of tail loss probes left out", log.probes))
     return notes
-
-
-def _of_day(clock: str) -> int:
-    hour, minute, second = (int(part) for part in clock.split(":"))
-    return (hour * 3600 + minute * 60 + second) * 10**9
-
-
-def _ends(local: str, remote: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for end, text in (("local", local), ("remote", remote)):
-        address, _, port = text.rpartition(":")
-        found |= {
-            f"{end}_address": address.removeprefix("::ffff:")[:64] or None,
-            f"{end}_port": int(port[:9]) % (1 << 16),
-        }
-    return found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 from whydrop.formats import captures
-from whydrop.formats.archives import bcc, companions, netlink, sidestream, ss_log, web100
-from whydrop.formats.archives.names import plain
+from whydrop.formats.archives import Found, bcc, companions, ndt, sidestream, ss_log, tcp_info, web100
+from whydrop.formats.archives.names import Host, plain
 
 Kind = Literal[
     "snaplog",
@@ -24,6 +25,16 @@ Kind = Literal[
     "empty",
     "unknown",
 ]
+
+# Readers of the content of a file with its name and host, by kind. Other kinds need more, or are left out.
+READERS: dict[Kind, Callable[[bytes, str, Host | None], Found | None]] = {
+    "sidestream": sidestream.read,
+    "tcp-info": tcp_info.read,
+    "netlink": tcp_info.read_netlink,
+    "ndt": ndt.read,
+    "ss": ss_log.read,
+    "bcc": bcc.read,
+}
 
 _HEAD = 1 << 14
 _DISCO = (b'"experiment"', b'"hostname"', b'"metric"', b'"sample"')
@@ -51,7 +62,7 @@ def _by_content(head: bytes) -> Kind | None:
         return "sidestream"
     if companions.is_meta(head):
         return "meta"
-    if netlink.is_netlink(head):
+    if tcp_info.is_netlink(head):
         return "netlink"
     if head.lstrip().startswith(b"{"):
         if sum(key in head for key in _DISCO) >= 2 or _DISCO_SAMPLES.match(head):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from whydrop.formats.archives.columns import scaled
+
 # Offset in the structure and size. Older kernels' structures are shorter: what they lack is null.
 FIELDS: dict[str, tuple[int, int]] = {
     "State": (0, 1), "CAState": (1, 1), "Retransmits": (2, 1), "AppLimited": (7, 1),
@@ -30,55 +32,46 @@ STATES = (
 # Of the congestion control (enum tcp_ca_state), by the names of a recording's tcp_info.
 CONGESTION_STATES = ("open", "disorder", "reduced", "recovery", "loss")
 
-_LARGEST = (1 << 63) - 1
 _US = 10**3
-_NO_RTT = 0xFFFFFFFF  # tcpi_min_rtt before the first sample
+NO_RTT = 0xFFFFFFFF  # tcpi_min_rtt before the first sample
 _NO_THRESHOLD = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH, segments
+
+_COUNTS = {
+    "acked_bytes": "BytesAcked", "received_bytes": "BytesReceived", "sent_bytes": "BytesSent",
+    "sent_segments": "SegsOut", "sent_data_segments": "DataSegsOut", "received_segments": "SegsIn",
+    "retransmitted_segments": "TotalRetrans", "retransmitted_bytes": "BytesRetrans", "lost_segments": "Lost",
+    "mss_bytes": "SndMSS", "receive_window_bytes": "SndWnd", "current_timeout_count": "Retransmits",
+    "delivered_packets": "Delivered", "delivered_ce_packets": "DeliveredCE", "reordering_seen": "ReordSeen",
+    "not_sent_bytes": "NotsentBytes", "duplicate_sacks": "DSackDups",
+}  # fmt: skip
+# In µs.
+_TIMES = {"busy_ns": "BusyTime", "receiver_limited_ns": "RWndLimited", "send_buffer_limited_ns": "SndBufLimited"}
+# Bytes a second. The largest number of 64 bits is "unlimited", and reads as -1; zero: no rate yet.
+_RATES = {
+    "pacing_rate_bps": "PacingRate", "max_pacing_rate_bps": "MaxPacingRate", "delivery_rate_bps": "DeliveryRate",
+}  # fmt: skip
 
 
 def columns() -> list[pl.Expr]:
     """Expressions over a frame of `FIELDS` (all ``Int64``), one for each column of ``tcp`` that Linux reports."""
-    plain = {
-        "acked_bytes": "BytesAcked",
-        "received_bytes": "BytesReceived",
-        "sent_bytes": "BytesSent",
-        "sent_segments": "SegsOut",
-        "sent_data_segments": "DataSegsOut",
-        "received_segments": "SegsIn",
-        "retransmitted_segments": "TotalRetrans",
-        "retransmitted_bytes": "BytesRetrans",
-        "lost_segments": "Lost",
-        "mss_bytes": "SndMSS",
-        "receive_window_bytes": "SndWnd",
-        "current_timeout_count": "Retransmits",
-        "delivered_packets": "Delivered",
-        "delivered_ce_packets": "DeliveredCE",
-        "reordering_seen": "ReordSeen",
-        "not_sent_bytes": "NotsentBytes",
-        "duplicate_sacks": "DSackDups",
-    }
-    microseconds = {
-        "busy_ns": "BusyTime",
-        "receiver_limited_ns": "RWndLimited",
-        "send_buffer_limited_ns": "SndBufLimited",
-    }
     threshold = pl.when(pl.col("SndSsThresh") < _NO_THRESHOLD).then("SndSsThresh")
     # A smoothed round-trip time of zero is one that was never measured, as is a variation beside it.
     measured = pl.col("RTT") > 0
+    min_rtt = pl.when((pl.col("MinRTT") > 0) & (pl.col("MinRTT") < NO_RTT)).then("MinRTT")
     return [
-        *(_within(pl.col(field)).alias(column) for column, field in plain.items()),
-        *(_times(pl.col(field), _US).alias(column) for column, field in microseconds.items()),
+        *(scaled(pl.col(field)).alias(column) for column, field in _COUNTS.items()),
+        *(scaled(pl.col(field), _US).alias(column) for column, field in _TIMES.items()),
+        *(
+            pl.when(pl.col(field) > 0).then(pl.col(field).cast(pl.Float64) * 8).alias(column)
+            for column, field in _RATES.items()
+        ),
         _product(pl.col("SndCwnd"), pl.col("SndMSS")).alias("congestion_window_bytes"),
         _product(threshold, pl.col("SndMSS")).alias("slow_start_threshold_bytes"),
         _product(pl.col("Unacked"), pl.col("SndMSS")).alias("flight_bytes"),
-        _times(pl.when(measured).then("RTT"), _US).alias("srtt_ns"),
-        _times(pl.when(measured).then("RTTVar"), _US).alias("rtt_variation_ns"),
-        _times(pl.when((pl.col("MinRTT") > 0) & (pl.col("MinRTT") < _NO_RTT)).then("MinRTT"), _US).alias("min_rtt_ns"),
-        _times(pl.when(pl.col("RTO") > 0).then("RTO"), _US).alias("retransmission_timeout_ns"),
-        # Bytes a second. The largest number of 64 bits is "unlimited", and reads as -1; zero: no rate yet.
-        _rate("PacingRate").alias("pacing_rate_bps"),
-        _rate("MaxPacingRate").alias("max_pacing_rate_bps"),
-        _rate("DeliveryRate").alias("delivery_rate_bps"),
+        scaled(pl.when(measured).then("RTT"), _US).alias("srtt_ns"),
+        scaled(pl.when(measured).then("RTTVar"), _US).alias("rtt_variation_ns"),
+        scaled(min_rtt, _US).alias("min_rtt_ns"),
+        scaled(pl.when(pl.col("RTO") > 0).then("RTO"), _US).alias("retransmission_timeout_ns"),
         # The lowest bit of a byte; the ones above it are of TCP Fast Open. Its rate came with Linux 4.9.
         pl.when(pl.col("DeliveryRate").is_not_null())
         .then(pl.col("AppLimited") % 2 == 1)
@@ -90,19 +83,7 @@ def columns() -> list[pl.Expr]:
     ]
 
 
-def _within(field: pl.Expr) -> pl.Expr:
-    return pl.when(field >= 0).then(field)
-
-
-def _times(field: pl.Expr, factor: int) -> pl.Expr:
-    return pl.when((field >= 0) & (field <= _LARGEST // factor)).then(field * factor)
-
-
 def _product(segments: pl.Expr, bytes_each: pl.Expr) -> pl.Expr:
     """Segments as bytes; both are below 2^32 in the structure, but JSON holds what it likes."""
     fits = (segments >= 0) & (segments < 1 << 32) & (bytes_each >= 0) & (bytes_each < 1 << 31)
     return pl.when(fits).then(segments * bytes_each)
-
-
-def _rate(field: str) -> pl.Expr:
-    return pl.when(pl.col(field) > 0).then(pl.col(field).cast(pl.Float64) * 8)

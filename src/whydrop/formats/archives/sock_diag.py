@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from whydrop.formats.archives import linux_tcp
 from whydrop.formats.archives.names import Host
-from whydrop.formats.archives.quantities import column
-from whydrop.store.tables import conform
+from whydrop.store.tables import TCP, conform
 
 MESSAGE_BYTES = 72  # struct inet_diag_msg
 # Of one file. Ten minutes of a connection are at most 60 000.
@@ -22,17 +22,11 @@ MOST_SNAPSHOTS = 1_000_000
 INFO, CONGESTION_CONTROL, BBR = 2, 4, 16
 
 _AF_INET, _AF_INET6 = 2, 10
-_INFO_BYTES = max(offset + size for offset, size in linux_tcp.FIELDS.values())
-_LAYOUT = np.dtype(
-    {
-        "names": list(linux_tcp.FIELDS),
-        "formats": [f"<u{size}" for _, size in linux_tcp.FIELDS.values()],
-        "offsets": [offset for offset, _ in linux_tcp.FIELDS.values()],
-        "itemsize": _INFO_BYTES,
-    }
-)
-# bw_lo, bw_hi (bytes/s), min_rtt (µs), gains: struct tcp_bbr_info
-_BBR_LAYOUT = np.dtype([("low", "<u4"), ("high", "<u4"), ("min_rtt_us", "<u4")])
+_ENDS = ("local_address", "local_port", "remote_address", "remote_port")
+_IDENTITY = ("time_ns", "test_id", "machine", "site")
+_Fields = dict[str, tuple[int, int]]  # offset in a structure and size
+# struct tcp_bbr_info: bw_lo, bw_hi (bytes/s), min_rtt (µs); the gains behind them are not read.
+_BBR_FIELDS: _Fields = {"low": (0, 4), "high": (4, 4), "min_rtt_us": (8, 4)}
 
 
 @dataclass(frozen=True)
@@ -48,109 +42,71 @@ class Snapshot:
     host: Host | None = None  # the socket's host
 
 
-@dataclass(frozen=True)
-class Snapshots:
-    """The snapshots of a file. Rows are made of those of many files at once (`rows`): that is much faster."""
+def rows(snapshots: Sequence[Snapshot]) -> pl.DataFrame:
+    """Snapshots as rows of ``tcp``, source ``tcp-info``."""
+    identities = [
+        (one.time_ns, one.test_id, getattr(one.host, "machine", None), getattr(one.host, "site", None))
+        for one in snapshots
+    ]
+    ends = [_ends((one.message or b"")[:40] if len(one.message or b"") >= MESSAGE_BYTES else b"") for one in snapshots]
+    controls = [(one.congestion_control or b"").partition(b"\0")[0] for one in snapshots]
+    parts = [
+        _numbers((one.bbr for one in snapshots), _BBR_FIELDS),
+        pl.DataFrame(identities, {name: TCP[name] for name in _IDENTITY}, orient="row"),
+        pl.DataFrame(ends, {name: TCP[name] for name in _ENDS} | {"_state": pl.Int64()}, orient="row"),
+        pl.DataFrame({"control": [name.decode("ascii", "backslashreplace")[:64] or None for name in controls]}),
+    ]
+    frame = _numbers((one.info for one in snapshots), linux_tcp.FIELDS).hstack(
+        [column for part in parts for column in part]
+    )
+    bandwidth = (pl.col("high").cast(pl.Float64) * 2**32 + pl.col("low")) * 8
+    found = frame.with_columns(
+        # The message's state is there without tcp_info, and the same where both are.
+        State=pl.coalesce("State", "_state")
+    ).select(
+        *linux_tcp.columns(),
+        *_ENDS,
+        *_IDENTITY,
+        pl.col("control").cast(pl.String).alias("congestion_control"),
+        pl.when(bandwidth > 0).then(bandwidth).alias("bbr_bandwidth_bps"),
+        pl.when(pl.col("min_rtt_us") < linux_tcp.NO_RTT).then(pl.col("min_rtt_us") * 1000).alias("bbr_min_rtt_ns"),
+        pl.lit("tcp-info").alias("source"),
+    )
+    return conform("tcp", found)
 
-    taken: list[Snapshot]
-    damage: str | None
 
-
-@dataclass(frozen=True)
-class Socket:
-    """The socket's host."""
-
-    state: int
-    local_address: str
-    local_port: int
-    remote_address: str
-    remote_port: int
-
-
-def socket(message: bytes) -> Socket | None:
-    """The ends of a socket; None where the family is not one of IP's.
-
-    Ports are in network order, everything else as the machine has it (little-endian).
-    """
-    if len(message) < MESSAGE_BYTES or message[0] not in (_AF_INET, _AF_INET6):
-        return None
-    return Socket(
-        state=message[1],
-        local_address=_address(message[0], message[8:24]),
-        local_port=int.from_bytes(message[4:6], "big"),
-        remote_address=_address(message[0], message[24:40]),
-        remote_port=int.from_bytes(message[6:8], "big"),
+def _numbers(structures: Iterable[bytes | None], fields: _Fields) -> pl.DataFrame:
+    """Fields of C's structures, little-endian: null, not zero, where an older kernel's is too short for one."""
+    found = [structure or b"" for structure in structures]
+    size = max(offset + length for offset, length in fields.values())
+    layout = np.dtype(
+        {
+            "names": list(fields),
+            "formats": [f"<u{length}" for _, length in fields.values()],
+            "offsets": [offset for offset, _ in fields.values()],
+            "itemsize": size,
+        }
+    )
+    records: npt.NDArray[np.void] = np.frombuffer(b"".join(one[:size].ljust(size, b"\0") for one in found), layout)
+    lengths = pl.Series([len(one) for one in found], dtype=pl.Int64)
+    # The last bytes of 64 bits are beyond Int64: null.
+    return pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in fields}).select(
+        pl.when(lengths >= offset + length).then(pl.col(name).cast(pl.Int64, strict=False)).alias(name)
+        for name, (offset, length) in fields.items()
     )
 
 
-def rows(snapshots: Sequence[Snapshot]) -> pl.DataFrame:
-    """Snapshots as rows of ``tcp``, source ``tcp-info``."""
-    frame = pl.DataFrame(_info_columns(snapshots) | _bbr_columns(snapshots) | _ends(snapshots))
-    # The message's state is there without tcp_info, and the same where both are.
-    state = pl.coalesce("State", "_state").alias("State")
-    kept = [*_ENDS, *_IDENTITY, "congestion_control", "bbr_bandwidth_bps", "bbr_min_rtt_ns"]
-    frame = frame.with_columns(state).select(*linux_tcp.columns(), *kept, pl.lit("tcp-info").alias("source"))
-    return conform("tcp", frame)
+# Nearly all snapshots of a file are of one socket, and their messages begin alike.
+@lru_cache(maxsize=4096)
+def _ends(head: bytes) -> tuple[str | int | None, ...]:
+    """Addresses and ports as `_ENDS` has them, and the state; null where there is no message, or none of IP.
 
-
-_ENDS = ("local_address", "local_port", "remote_address", "remote_port")
-_IDENTITY = ("time_ns", "test_id", "machine", "site")
-
-
-def _info_columns(snapshots: Sequence[Snapshot]) -> dict[str, pl.Series]:
-    lengths = np.array([len(snapshot.info or b"") for snapshot in snapshots], dtype=np.int64)
-    padded = b"".join((snapshot.info or b"")[:_INFO_BYTES].ljust(_INFO_BYTES, b"\0") for snapshot in snapshots)
-    records = np.frombuffer(padded, _LAYOUT)
-    return {
-        name: column(records[name], 1, lengths >= offset + size)  # an absent tail is null, not zero
-        for name, (offset, size) in linux_tcp.FIELDS.items()
-    }
-
-
-def _bbr_columns(snapshots: Sequence[Snapshot]) -> dict[str, pl.Series]:
-    size = _BBR_LAYOUT.itemsize
-    bandwidths: list[float | None] = []
-    min_rtts: list[int | None] = []
-    for snapshot in snapshots:
-        record: Any = None
-        if snapshot.bbr is not None and len(snapshot.bbr) >= size:
-            record = np.frombuffer(snapshot.bbr, _BBR_LAYOUT, 1)[0]
-        bandwidth = 8.0 * ((int(record["high"]) << 32) + int(record["low"])) if record is not None else 0.0
-        bandwidths.append(bandwidth or None)
-        min_rtt = int(record["min_rtt_us"]) if record is not None else 0xFFFFFFFF
-        min_rtts.append(min_rtt * 1000 if min_rtt != 0xFFFFFFFF else None)
-    return {
-        "bbr_bandwidth_bps": pl.Series(bandwidths, dtype=pl.Float64),
-        "bbr_min_rtt_ns": pl.Series(min_rtts, dtype=pl.Int64),
-    }
-
-
-def _ends(snapshots: Sequence[Snapshot]) -> dict[str, pl.Series]:
-    # Nearly all snapshots of a file are of one socket, and their messages begin alike.
-    seen: dict[bytes, Socket | None] = {}
-    sockets: list[Socket | None] = []
-    names: list[str | None] = []
-    for snapshot in snapshots:
-        message = snapshot.message or b""
-        head = message[:40] if len(message) >= MESSAGE_BYTES else b""
-        if head not in seen:
-            seen[head] = socket(message)
-        sockets.append(seen[head])
-        name = (snapshot.congestion_control or b"").partition(b"\0")[0]
-        names.append(name.decode("ascii", "backslashreplace")[:64] or None)
-    return {
-        **{end: pl.Series([getattr(socket, end, None) for socket in sockets], dtype=_kind(end)) for end in _ENDS},
-        "_state": pl.Series([getattr(socket, "state", None) for socket in sockets], dtype=pl.Int64),
-        "time_ns": pl.Series([snapshot.time_ns for snapshot in snapshots], dtype=pl.Int64),
-        "test_id": pl.Series([snapshot.test_id for snapshot in snapshots], dtype=pl.String),
-        "machine": pl.Series([getattr(snapshot.host, "machine", None) for snapshot in snapshots], dtype=pl.String),
-        "site": pl.Series([getattr(snapshot.host, "site", None) for snapshot in snapshots], dtype=pl.String),
-        "congestion_control": pl.Series(names, dtype=pl.String),
-    }
-
-
-def _kind(end: str) -> pl.DataType:
-    return pl.Int64() if end.endswith("port") else pl.String()
+    Ports are in network order, everything else as the machine has it (little-endian).
+    """
+    if not head or head[0] not in (_AF_INET, _AF_INET6):
+        return (None,) * (len(_ENDS) + 1)
+    local, remote = (_address(head[0], head[at : at + 16]) for at in (8, 24))
+    return local, int.from_bytes(head[4:6], "big"), remote, int.from_bytes(head[6:8], "big"), head[1]
 
 
 def _address(family: int, raw: bytes) -> str:

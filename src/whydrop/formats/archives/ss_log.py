@@ -13,11 +13,13 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.formats.archives import Found
+from whydrop.formats.archives.columns import LARGEST, tcp_rows
+from whydrop.formats.archives.lines import Lines
 from whydrop.formats.archives.log_times import LocalTimes, line_ns
 from whydrop.formats.archives.names import Host, plain
 from whydrop.formats.archives.noting import counted
-from whydrop.formats.archives.quantities import LARGEST
-from whydrop.store.tables import TCP, conform
+from whydrop.store.tables import TCP
 
 MOST_ROWS = 1_000_000
 _MOST_LINE = 1 << 16
@@ -43,29 +45,22 @@ _RATE = re.compile(r"(pacing_rate|delivery_rate) ([0-9.]+[KMGT]?bps)(?:/([0-9.]+
 _GROUP = re.compile(r"\w+:\((?:[^()]|\([^()]*\))*\)")
 _PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
-# Column, key of ss, factor to the column's unit.
-_PLAIN: tuple[tuple[str, str, float], ...] = (
-    ("acked_bytes", "bytes_acked", 1),
-    ("received_bytes", "bytes_received", 1),
-    ("sent_bytes", "bytes_sent", 1),
-    ("retransmitted_bytes", "bytes_retrans", 1),
-    ("sent_segments", "segs_out", 1),
-    ("received_segments", "segs_in", 1),
-    ("sent_data_segments", "data_segs_out", 1),
-    ("lost_segments", "lost", 1),
-    ("mss_bytes", "mss", 1),
-    ("receive_window_bytes", "snd_wnd", 1),
-    ("not_sent_bytes", "notsent", 1),
-    ("delivered_packets", "delivered", 1),
-    ("delivered_ce_packets", "delivered_ce", 1),
-    ("reordering_seen", "reord_seen", 1),
-    ("duplicate_sacks", "dsack_dups", 1),
-    ("min_rtt_ns", "minrtt", 1e6),
-    ("retransmission_timeout_ns", "rto", 1e6),
-    ("busy_ns", "busy", 1e6),
-    ("receiver_limited_ns", "rwnd_limited", 1e6),
-    ("send_buffer_limited_ns", "sndbuf_limited", 1e6),
-)
+# Columns and the keys of ss that they are: numbers of bytes and segments, and times in ms.
+_COUNTS = {
+    "acked_bytes": "bytes_acked", "received_bytes": "bytes_received", "sent_bytes": "bytes_sent",
+    "retransmitted_bytes": "bytes_retrans", "sent_segments": "segs_out", "received_segments": "segs_in",
+    "sent_data_segments": "data_segs_out", "lost_segments": "lost", "mss_bytes": "mss",
+    "receive_window_bytes": "snd_wnd", "not_sent_bytes": "notsent", "delivered_packets": "delivered",
+    "delivered_ce_packets": "delivered_ce", "reordering_seen": "reord_seen", "duplicate_sacks": "dsack_dups",
+    "current_timeout_count": "backoff",
+}  # fmt: skip
+_TIMES = {
+    "min_rtt_ns": "minrtt", "retransmission_timeout_ns": "rto", "busy_ns": "busy",
+    "receiver_limited_ns": "rwnd_limited", "send_buffer_limited_ns": "sndbuf_limited",
+}  # fmt: skip
+_PACKETS = {
+    "congestion_window_bytes": "cwnd", "slow_start_threshold_bytes": "ssthresh", "flight_bytes": "unacked",
+}  # fmt: skip
 # Zero where it is left out and this key is there, which the same kernel, or a later one, prints; the empty one always.
 _ZERO = {
     "retransmitted_segments": "", "lost_segments": "", "flight_bytes": "mss",
@@ -86,55 +81,51 @@ def is_ss(head: bytes) -> bool:
 class _Log:
     """The content of a log so far."""
 
-    rows: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in TCP})
-    taken: int = 0
+    rows: list[tuple[Any, ...]] = field(default_factory=list)  # of `TCP`
+    stamps_ns: list[int | None] = field(default_factory=list)  # of the rows
     times: int = 0
-    bad: int = 0
     zones: set[str] = field(default_factory=set)
     local: LocalTimes = field(default_factory=LocalTimes)
-    damage: str | None = None
 
 
-def read(content: bytes, name: str, of: Host | None) -> tuple[pl.DataFrame, list[str], str | None]:
-    """The sockets as rows of ``tcp``, what is to be noted, and the damage: lines that cannot be read are left out.
+def read(content: bytes, name: str, of: Host | None) -> Found:
+    """The sockets as rows of ``tcp``; lines that cannot be read are left out.
 
     A time is that of the sockets after it; where a log begins with sockets, of those before it, as Flent's are.
     """
     log = _Log()
+    lines = Lines(content.splitlines(keepends=True))
     time_ns: int | None = None
     is_behind: bool | None = None
     unstamped = 0
-    for number, offset, entry in _entries(content):
+    for where, entry in _entries(lines):
         moment = line_ns(entry)
         if moment is not None:
-            is_behind = log.taken > 0 if is_behind is None else is_behind
+            is_behind = bool(log.rows) if is_behind is None else is_behind
             time_ns = log.local.going_on(*moment)
             log.times += 1
             log.zones.update([moment[1]] if moment[1] else [])
             if is_behind:
-                log.rows["time_ns"][unstamped:] = [time_ns] * (log.taken - unstamped)
-                unstamped = log.taken
+                log.stamps_ns[unstamped:] = [time_ns] * (len(log.rows) - unstamped)
+                unstamped = len(log.rows)
             continue
-        if log.taken == MOST_ROWS:
-            log.damage = f"more than {MOST_ROWS} sockets: those from offset {offset} on were not read"
+        if len(log.rows) == MOST_ROWS:
+            lines.stop(f"{MOST_ROWS} sockets", where[1])
             break
-        _take(log, entry, None if is_behind else time_ns, f"line {number}, at offset {offset}")
-    test_id = plain(name)
-    log.rows |= {"test_id": [test_id] * log.taken, "source": ["ss"] * log.taken}
-    log.rows |= {key: [getattr(of, key, None)] * log.taken for key in ("machine", "site")}
-    frame = pl.DataFrame({key: values for key, values in log.rows.items() if values}, schema=_schema(log.rows))
-    if log.damage and log.bad > 1:
-        log.damage += f"; {log.bad} such lines were left out"
-    return conform("tcp", frame), _notes(log), log.damage
-
-
-def _schema(rows: dict[str, list[Any]]) -> dict[str, pl.DataType]:
-    return {key: TCP[key] for key, values in rows.items() if values}
+        row, damage = _row(entry)
+        if row is not None:
+            log.rows.append(tuple(row.get(name) for name in TCP))
+            log.stamps_ns.append(None if is_behind else time_ns)
+        elif damage is not None:
+            lines.refuse(damage, where)
+    frame = pl.DataFrame(log.rows, TCP, orient="row")
+    frame = frame.with_columns(pl.Series("time_ns", log.stamps_ns, dtype=pl.Int64))
+    return Found([tcp_rows(frame, "ss", of, test_id=plain(name))], notes=_notes(log), damage=lines.damage)
 
 
 def _notes(log: _Log) -> list[str]:
     notes = []
-    if log.taken and not log.times:
+    if log.rows and not log.times:
         notes.append(
             "No line says when it was, so a store has each socket once, and nothing can be drawn: put the time "
             "between, as in `while sleep 1; do date +%s.%N; ss -tinmO; done`"
@@ -145,21 +136,19 @@ def _notes(log: _Log) -> list[str]:
     return [*notes, *(counted(unsaid, 1, zone) for zone in sorted(log.zones))]
 
 
-def _entries(content: bytes) -> Iterator[tuple[int, int, str]]:
-    """Number, offset and text of each entry, a line with those behind it that begin with white space."""
-    text, began, at = "", 1, 0
-    offset = 0
-    for number, line in enumerate(content.splitlines(keepends=True), 1):
+def _entries(lines: Lines) -> Iterator[tuple[tuple[int, int], str]]:
+    """Number and offset, and text of each entry, a line with those behind it that begin with white space."""
+    text, where = "", (1, 0)
+    for line in lines:
         words = line[:_MOST_LINE].decode("utf-8", "backslashreplace").rstrip()
         if text and _goes_on(words) and len(text) < _MOST_LINE:
             text += " " + words.strip()
         else:
             if text:
-                yield began, at, text
-            text, began, at = words, number, offset
-        offset += len(line)
+                yield where, text
+            text, where = words, (lines.number, lines.offset)
     if text:
-        yield began, at, text
+        yield where, text
 
 
 def _goes_on(line: str) -> bool:
@@ -167,26 +156,19 @@ def _goes_on(line: str) -> bool:
     return line[:1].isspace() and bool(line.strip()) and line_ns(line) is None and not _SOCKET.match(line)
 
 
-def _take(log: _Log, entry: str, time_ns: int | None, where: str) -> None:
+def _row(entry: str) -> tuple[dict[str, Any] | None, str | None]:
+    """The socket that an entry describes, if it is one of TCP that is not listening; or what was expected instead."""
     found = _SOCKET.match(entry)
     if found is None:
         words = entry.split()
-        if words and not entry.startswith("---") and not {"Recv-Q", "Send-Q"} & set(words):
-            log.bad += 1
-            log.damage = log.damage or f"{where}: expected a socket as `ss -tinm` writes it, or a time as `date` does"
-        return
+        is_title = not words or entry.startswith("---") or {"Recv-Q", "Send-Q"} & set(words)
+        return None, None if is_title else "expected a socket as `ss -tinm` writes it, or a time as `date` does"
     if found["kind"] not in (None, "tcp") or found["state"] == "LISTEN":
-        return
-    ends, told = _ends(found["rest"])
+        return None, None
+    ends, rest = _ends(found["rest"])
     if ends is None:
-        log.bad += 1
-        log.damage = log.damage or f"{where}: expected a socket as `ss -tinm` writes it"
-        return
-    row = {"time_ns": time_ns, "state": _STATES.get(found["state"] or "ESTAB"), **ends, **_told(told)}
-    for name, values in log.rows.items():
-        if name not in ("test_id", "source", "machine", "site"):
-            values.append(row.get(name))
-    log.taken += 1
+        return None, "expected a socket as `ss -tinm` writes it"
+    return {"state": _STATES.get(found["state"] or "ESTAB"), **ends, **_statistics(rest)}, None
 
 
 def _ends(rest: str) -> tuple[dict[str, Any] | None, str]:
@@ -217,21 +199,18 @@ def _port(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 1 << 16 else None
 
 
-def _told(text: str) -> dict[str, Any]:
+def _statistics(text: str) -> dict[str, Any]:
     """Parse the output of ``ss -i`` and ``-m`` on a socket, into the units of ``tcp``."""
     memory = re.search(r"\bskmem:\(([^)]*)\)", text)
     bbr = re.search(r"\bbbr:\(([^)]*)\)", text)
     flat = _GROUP.sub(" ", text)
     keys = dict(_WORD.findall(flat))
-    row: dict[str, Any] = {column: _number(keys.get(key), factor) for column, key, factor in _PLAIN}
-    mss = row["mss_bytes"]
-    row["congestion_window_bytes"] = _product(keys.get("cwnd"), mss)
-    row["slow_start_threshold_bytes"] = _product(keys.get("ssthresh"), mss)
-    row["flight_bytes"] = _product(keys.get("unacked"), mss)
+    row: dict[str, Any] = {column: _number(keys.get(key), 1) for column, key in _COUNTS.items()}
+    row |= {column: _number(keys.get(key), 1e6) for column, key in _TIMES.items()}
+    row |= {column: _product(keys.get(key), row["mss_bytes"]) for column, key in _PACKETS.items()}
     rtt, _, variation = keys.get("rtt", "").partition("/")
     row["srtt_ns"], row["rtt_variation_ns"] = _number(rtt, 1e6), _number(variation, 1e6)
     row["retransmitted_segments"] = _number(keys.get("retrans", "").partition("/")[2], 1)  # of now, and in all
-    row["current_timeout_count"] = _number(keys.get("backoff"), 1)
     for column, key in _ZERO.items():
         if row[column] is None and (not key or key in keys):
             row[column] = 0

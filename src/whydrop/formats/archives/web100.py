@@ -178,3 +178,20 @@ def _address(raw: bytes) -> str | None:
 
 def _ipv4(raw: bytes) -> str | None:
     return str(IPv4Address(raw)) if any(raw) else None
+
+
+def damage(log: Snaplog) -> str | None:
+    """The part of a snaplog that could not be read, in words."""
+    found = []
+    if log.misplaced:
+        found.append(f"{log.misplaced} records lack their mark, the first at offset {log.misplaced_offset}")
+    if log.trailing_bytes:
+        whole = len(log.records) + log.misplaced
+        offset = log.body_offset + whole * log.record_bytes
+        if log.trailing_bytes < log.record_bytes:
+            found.append(
+                f"cut off within a record: {log.trailing_bytes} of {log.record_bytes} bytes at offset {offset}"
+            )
+        else:
+            found.append(f"more than {whole} records: those from offset {offset} on were not read")
+    return "; ".join(found) or None

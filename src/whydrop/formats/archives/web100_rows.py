@@ -4,69 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import polars as pl
 
+from whydrop.formats.archives.columns import LARGEST, scaled, tcp_rows
 from whydrop.formats.archives.companions import Companion
 from whydrop.formats.archives.names import Host, host, ndt_file, plain
-from whydrop.formats.archives.quantities import LARGEST, column, unwrapped
 from whydrop.formats.archives.web100 import COUNTER32, Snaplog
-from whydrop.store.tables import conform
 
-# Column, web100's variable, factor to the column's unit. Round-trip times are in ms, the SndLimTimes in µs (whatever
-# the specification says: their sum is the connection's duration in µs).
+# Columns of ``tcp`` and the variables that they are. Round-trip times are in ms, the SndLimTimes in µs (whatever the
+# specification says: their sum is the connection's duration in µs).
 _MS, _US = 10**6, 10**3
-COUNTERS: tuple[tuple[str, str, int], ...] = (
-    ("acked_bytes", "ThruBytesAcked", 1),
-    ("received_bytes", "ThruBytesReceived", 1),
-    ("sent_bytes", "DataBytesOut", 1),
-    ("sent_segments", "PktsOut", 1),
-    ("sent_data_segments", "DataPktsOut", 1),
-    ("received_segments", "PktsIn", 1),
-    ("retransmitted_segments", "PktsRetrans", 1),
-    ("retransmitted_bytes", "BytesRetrans", 1),
-    ("sum_rtt_ns", "SumRTT", _MS),
-    ("count_rtt", "CountRTT", 1),
-    ("receiver_limited_ns", "SndLimTimeRwin", _US),
-    ("congestion_limited_ns", "SndLimTimeCwnd", _US),
-    ("sender_limited_ns", "SndLimTimeSender", _US),
-    ("congestion_signals", "CongestionSignals", 1),
-    ("congestion_over_count", "CongestionOverCount", 1),
-    ("fast_retransmits", "FastRetran", 1),
-    ("timeouts", "Timeouts", 1),
-    ("subsequent_timeouts", "SubsequentTimeouts", 1),
-    ("abrupt_timeouts", "AbruptTimeouts", 1),
-    ("other_reductions", "OtherReductions", 1),
-    ("send_stalls", "SendStall", 1),
-    ("slow_start_increases", "SlowStart", 1),
-    ("congestion_avoidance_increases", "CongAvoid", 1),
-    ("duplicate_acks", "DupAcksIn", 1),
-    ("ece_received", "ECERcvd", 1),
-    ("quenches_received", "QuenchRcvd", 1),
-    ("duplicate_sacks", "DSACKDups", 1),
-)
-GAUGES: tuple[tuple[str, str, int], ...] = (
-    ("congestion_window_bytes", "CurCwnd", 1),
-    ("slow_start_threshold_bytes", "CurSsthresh", 1),
-    ("max_congestion_window_bytes", "MaxCwnd", 1),
-    ("mss_bytes", "CurMSS", 1),
-    ("receive_window_bytes", "CurRwinRcvd", 1),
-    ("srtt_ns", "SmoothedRTT", _MS),
-    ("rtt_variation_ns", "RTTVar", _MS),
-    ("sample_rtt_ns", "SampleRTT", _MS),
-    ("min_rtt_ns", "MinRTT", _MS),
-    ("max_rtt_ns", "MaxRTT", _MS),
-    ("retransmission_timeout_ns", "CurRTO", _MS),
-    ("current_timeout_count", "CurTimeoutCount", 1),
-    ("not_sent_bytes", "CurAppWQueue", 1),
-    ("send_buffer_bytes", "X_Sndbuf", 1),
-)
+_COUNTERS = {
+    "acked_bytes": "ThruBytesAcked", "received_bytes": "ThruBytesReceived", "sent_bytes": "DataBytesOut",
+    "sent_segments": "PktsOut", "sent_data_segments": "DataPktsOut", "received_segments": "PktsIn",
+    "retransmitted_segments": "PktsRetrans", "retransmitted_bytes": "BytesRetrans", "sum_rtt_ns": "SumRTT",
+    "count_rtt": "CountRTT", "receiver_limited_ns": "SndLimTimeRwin", "congestion_limited_ns": "SndLimTimeCwnd",
+    "sender_limited_ns": "SndLimTimeSender", "congestion_signals": "CongestionSignals",
+    "congestion_over_count": "CongestionOverCount", "fast_retransmits": "FastRetran", "timeouts": "Timeouts",
+    "subsequent_timeouts": "SubsequentTimeouts", "abrupt_timeouts": "AbruptTimeouts",
+    "other_reductions": "OtherReductions", "send_stalls": "SendStall", "slow_start_increases": "SlowStart",
+    "congestion_avoidance_increases": "CongAvoid", "duplicate_acks": "DupAcksIn", "ece_received": "ECERcvd",
+    "quenches_received": "QuenchRcvd", "duplicate_sacks": "DSACKDups",
+}  # fmt: skip
+_GAUGES = {
+    "congestion_window_bytes": "CurCwnd", "slow_start_threshold_bytes": "CurSsthresh",
+    "max_congestion_window_bytes": "MaxCwnd", "mss_bytes": "CurMSS", "receive_window_bytes": "CurRwinRcvd",
+    "srtt_ns": "SmoothedRTT", "rtt_variation_ns": "RTTVar", "sample_rtt_ns": "SampleRTT", "min_rtt_ns": "MinRTT",
+    "max_rtt_ns": "MaxRTT", "retransmission_timeout_ns": "CurRTO", "current_timeout_count": "CurTimeoutCount",
+    "not_sent_bytes": "CurAppWQueue", "send_buffer_bytes": "X_Sndbuf",
+}  # fmt: skip
+_OTHERS = ("State", "Duration", "StartTimeSec", "StartTimeUsec")
+VARIABLES = tuple(dict.fromkeys((*_COUNTERS.values(), *_GAUGES.values(), *_OTHERS)))
+
 # Without a sample of the round-trip time, these are no measurements.
-OF_RTT = {"srtt_ns", "rtt_variation_ns", "sample_rtt_ns", "min_rtt_ns", "max_rtt_ns"}
-NO_RTT = 0xFFFFFFFF  # MinRTT before the first sample
+_OF_RTT = {"srtt_ns", "rtt_variation_ns", "sample_rtt_ns", "min_rtt_ns", "max_rtt_ns"}
+_NO_RTT = 0xFFFFFFFF  # MinRTT before the first sample
 # Linux begins with an infinite threshold, 0x7fffffff segments; times the MSS it overflows to 2^32 - MSS. No window can
 # be larger than 2^30 bytes (RFC 7323), so what is beyond 2^31 is this.
-NO_THRESHOLD = 1 << 31
+_NO_THRESHOLD = 1 << 31
 
 # States as the MIB numbers them (RFC 4022), which web100 follows.
 STATES = (
@@ -91,24 +66,68 @@ def signals_meaning(kernel: str | None) -> str:
     return "not known for this kernel: it may or may not count timeouts"
 
 
-def tcp_rows(log: Snaplog, name: str, of: Host | None) -> pl.DataFrame:
+def columns() -> list[pl.Expr]:
+    """Expressions over a frame of `VARIABLES` (all ``Int64``), one for each column of ``tcp`` that web100 reports."""
+    elapsed, second = scaled(pl.col("Duration"), _US), pl.col("StartTimeSec")
+    moment = second * 10**9 + pl.col("StartTimeUsec").fill_null(0) % 10**6 * _US + elapsed
+    # So that the sum stays within 64 bits.
+    is_known = second.is_between(1, LARGEST // 2 // 10**9) & (elapsed < LARGEST // 4)
+    return [
+        *(scaled(pl.col(variable), _factor(column)).alias(column) for column, variable in _COUNTERS.items()),
+        *(
+            scaled(_measured(column, pl.col(variable)), _factor(column)).alias(column)
+            for column, variable in _GAUGES.items()
+        ),
+        pl.col("State").replace_strict(dict(enumerate(STATES, 1)), default=None, return_dtype=pl.String).alias("state"),
+        elapsed.alias("elapsed_ns"),
+        pl.when(is_known).then(moment).alias("time_ns"),
+    ]
+
+
+def _factor(column: str) -> int:
+    return 1 if not column.endswith("_ns") else _US if column.endswith("limited_ns") else _MS
+
+
+def _measured(column: str, gauge: pl.Expr) -> pl.Expr:
+    """A gauge where it was measured, null elsewhere."""
+    if column in _OF_RTT:
+        return pl.when((gauge != _NO_RTT) & (pl.col("CountRTT").fill_null(1) > 0)).then(gauge)
+    if column == "retransmission_timeout_ns":
+        return pl.when(gauge > 0).then(gauge)
+    return pl.when(gauge < _NO_THRESHOLD).then(gauge) if column == "slow_start_threshold_bytes" else gauge
+
+
+def of_snaplog(log: Snaplog, name: str, of: Host | None) -> pl.DataFrame:
     """A snaplog's records as rows of ``tcp``. ``name``: of its file; ``of``: the server, where it is known."""
-    columns = _times(log) | _counters(log) | _gauges(log) | _flight(log)
-    if (states := _numbers(log, "State")) is not None:
-        columns["state"] = pl.Series([state(int(each)) for each in states], dtype=pl.String)
-    constants = {
-        "test_id": plain(name),
-        "source": "web100",
-        "kernel": log.kernel,
-        "machine": of.machine if of else None,
-        "site": of.site if of else None,
-        "local_address": log.address("LocalAddress"),
-        "local_port": log.local_port,
-        "remote_address": log.address("RemAddress"),
-        "remote_port": log.remote_port,
-    }
-    frame = pl.DataFrame(columns)
-    return conform("tcp", frame.with_columns(pl.lit(value).alias(key) for key, value in constants.items()))
+    numbers = pl.DataFrame({name: _numbers(log, name) for name in (*VARIABLES, "SndNxt", "SndUna")})
+    # Sequence numbers of 32 bits. The opposite holds for a moment, while a timeout goes back to the first
+    # unacknowledged byte.
+    flight = (pl.col("SndNxt") - pl.col("SndUna")) % (1 << 32)
+    wrapping = (name for name in _COUNTERS.values() if log.types.get(name) == COUNTER32)
+    frame = numbers.with_columns(_unwrapped(pl.col(name)) for name in wrapping).select(
+        *columns(), pl.when(flight < 1 << 31).then(flight).alias("flight_bytes")
+    )
+    return tcp_rows(
+        frame, "web100", of, test_id=plain(name), kernel=log.kernel, local_address=log.address("LocalAddress"),
+        local_port=log.local_port, remote_address=log.address("RemAddress"), remote_port=log.remote_port,
+    )  # fmt: skip
+
+
+def _numbers(log: Snaplog, variable: str) -> pl.Series:
+    """A variable's values; null where the header does not list it, or as something else than a number."""
+    values = log.records[variable] if variable in log.types else None
+    if values is None or values.ndim != 1 or values.dtype.kind not in "iu":
+        return pl.Series([None] * len(log.records), dtype=pl.Int64)
+    return pl.Series(values.astype(values.dtype.newbyteorder("="))).cast(pl.Int64, strict=False)
+
+
+def _unwrapped(counter: pl.Expr) -> pl.Expr:
+    """A counter of 32 bits without its wraps, from its first value on.
+
+    A step down of more than half the range is a wrap. A smaller one may be damage, and stays.
+    """
+    wraps = (counter.diff() < -(1 << 31)).fill_null(value=False)
+    return counter + wraps.cast(pl.Int64).cum_sum() * (1 << 32)
 
 
 def ndt_row(
@@ -149,68 +168,3 @@ def ndt_row(
         "mean_rtt_ns": end["sum_rtt_ns"] // end["count_rtt"] if end["count_rtt"] and end["sum_rtt_ns"] else None,
         "mean_throughput_bps": companion.mean_throughput_bps if companion else None,
     }
-
-
-def _counters(log: Snaplog) -> dict[str, pl.Series]:
-    columns = {}
-    for target, variable, factor in COUNTERS:
-        if (values := _numbers(log, variable)) is not None:
-            if log.types[variable] == COUNTER32:
-                values = unwrapped(values)
-            columns[target] = column(values, factor, values >= 0)
-    return columns
-
-
-def _gauges(log: Snaplog) -> dict[str, pl.Series]:
-    count = _numbers(log, "CountRTT")
-    columns = {}
-    for target, variable, factor in GAUGES:
-        if (values := _numbers(log, variable)) is None:
-            continue
-        valid = values >= 0
-        if target in OF_RTT:
-            valid = valid & (values != NO_RTT) & (True if count is None else count > 0)
-        elif target == "retransmission_timeout_ns":
-            valid = values > 0
-        elif target == "slow_start_threshold_bytes":
-            valid = valid & (values < NO_THRESHOLD)
-        columns[target] = column(values, factor, valid)
-    return columns
-
-
-def _flight(log: Snaplog) -> dict[str, pl.Series]:
-    """The bytes sent and not acknowledged, by sequence numbers of 32 bits."""
-    sent, acknowledged = _numbers(log, "SndNxt"), _numbers(log, "SndUna")
-    if sent is None or acknowledged is None:
-        return {}
-    flight = (sent.astype(np.int64) - acknowledged.astype(np.int64)) % (1 << 32)
-    # The opposite holds for a moment, while a timeout goes back to the first unacknowledged byte.
-    return {"flight_bytes": column(flight, 1, flight < 1 << 31)}
-
-
-def _times(log: Snaplog) -> dict[str, pl.Series]:
-    """Duration since the connection began, and with it the time of each record."""
-    duration, seconds = _numbers(log, "Duration"), _numbers(log, "StartTimeSec")
-    if duration is None:
-        return {"elapsed_ns": pl.Series([None] * len(log.records), dtype=pl.Int64)}
-    columns = {"elapsed_ns": column(duration, _US)}
-    if seconds is None:
-        return columns
-    micro = _numbers(log, "StartTimeUsec")
-    start = seconds.astype(np.int64) * 10**9 + (0 if micro is None else micro.astype(np.int64) * _US)
-    known = (seconds > 0) & (duration < (LARGEST - 2**62) // _US)
-    columns["time_ns"] = column(start + np.where(known, duration, 0).astype(np.int64) * _US, 1, known)
-    return columns
-
-
-def _numbers(log: Snaplog, variable: str) -> Any:
-    """A variable's values; None where the header does not list it, or as something else than a number."""
-    if variable not in log.types:
-        return None
-    values = log.records[variable]
-    return values if values.ndim == 1 and values.dtype.kind in "iu" else None
-
-
-def state(number: int) -> str | None:
-    """The name of a connection's state; None where web100 knows none of that number."""
-    return STATES[number - 1] if 1 <= number <= len(STATES) else None
