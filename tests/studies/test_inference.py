@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from plain_text import plain
 from whydrop.studies.days import effective, effective_for_variance
 from whydrop.studies.discards import changes, inference, results, sentences, study
 from whydrop.studies.discards.parameters import Change, Days, Parameters
@@ -514,7 +515,7 @@ def said(tables: dict[str, pl.DataFrame], parameters: Parameters = CORRECTED) ->
     every = {name: tables.get(name, pl.DataFrame(schema=schema)) for name, schema in results.TABLES.items()}
     every["comparisons"] = inference.comparisons(every["client_speeds"], parameters)
     every["discard_changes"] = changes.discard_changes(every["discard_ratio"], parameters)
-    return sentences.summary(Results(parameters, every))
+    return [plain(line) for line in sentences.summary(Results(parameters, every))]
 
 
 FEWER = site_days(scattered(1000, 1), scattered(20, 2))
@@ -524,14 +525,14 @@ UNCHANGED = site_days(scattered(1000, 1), scattered(1000, 2))
 @pytest.mark.parametrize(
     ("discards", "ratio", "answer"),
     [
-        (FEWER, 1.0, "As far as nothing else changed, discards did not keep downloads slow at dfw01: the switch "
+        (FEWER, 1.0, "If nothing else changed, discards did not keep downloads slow at dfw01: the switch "
                      "discards fewer packets since the change, and speeds are the same within 10 %."),
-        (FEWER, 1.4, "At dfw01 the switch discards fewer packets since the change, and clients are faster; but how "
-                     "much speeds change by themselves is not known, so that this need not be the change's doing."),
-        (FEWER, 0.6, "At dfw01 the switch discards fewer packets since the change, and clients are slower; but how "
-                     "much speeds change by themselves is not known, so that this need not be the change's doing."),
+        (FEWER, 1.4, "At dfw01 the switch discards fewer packets since the change, and clients are faster. How much "
+                     "speeds vary without a change is unknown, so the change need not be the cause."),
+        (FEWER, 0.6, "At dfw01 the switch discards fewer packets since the change, and clients are slower. How much "
+                     "speeds vary without a change is unknown, so the change need not be the cause."),
         (UNCHANGED, 1.4, "Whether discards keep downloads slow at dfw does not follow from this change: no switch "
-                         "surely discards more or fewer packets since."),
+                         "discards significantly more or fewer packets since."),
         (site_days([0.0] * 15, [0.0] * 15), 1.0, "Whether discards keep downloads slow at dfw does not follow from "
                                                  "this change: no switch discarded a packet before or after it."),
     ],
@@ -544,9 +545,9 @@ def test_the_answer_comes_first(discards: pl.DataFrame, ratio: float, answer: st
     ("ratio", "answer"),
     [
         (1.0, "Discards did not keep downloads slow at dfw01: "),
-        (1.4, "At dfw01 the switch discards fewer packets since the change, and clients are faster: as far as nothing "
-              "else changed, discards matter."),
-        (0.6, "At dfw01 the switch discards fewer packets since the change, and yet clients are slower: something "
+        (1.4, "At dfw01 the switch discards fewer packets since the change, and clients are faster: if nothing else "
+              "changed, discards matter."),
+        (0.6, "At dfw01 the switch discards fewer packets since the change, but clients are slower: something "
               "else has changed."),
     ],
 )  # fmt: skip
@@ -582,11 +583,11 @@ def test_tests_of_unknown_contact_are_said_to_be_unknown() -> None:
         schema=results.CONTACT_DAYS,
     )
     (line,) = [line for line in said({"contact_days": days}) if line.startswith("Of ")]
-    assert line.startswith("Of 100 downloads at dfw 10 (10 %) were exposed to discards; for 20 (20 %) it is not known")
+    assert line.startswith("Of 100 downloads at dfw, 10 (10 %) were exposed to discards; for 20 (20 %) it is unknown")
 
 
 def test_published_conclusions_say_what_they_do_not_mean() -> None:
     first, second, *_ = said({"client_speeds": clients(100)}, PUBLISHED)
     assert first.startswith("As published: none of 2 comparisons")
     assert first.endswith("That a test fails to reject does not show that speeds are the same.")
-    assert second == "As published, p is not corrected for their number."
+    assert second == "As published, p is not corrected for the number of comparisons."

@@ -212,9 +212,9 @@ def run(*words: str) -> Any:
 def test_the_study_prints_the_answer_and_a_row_for_each_site(store):
     done = run(str(store))
     assert done.exit_code == 0, done.output
-    assert "Of 13 connections" in done.stdout
+    assert "Limits of 13 connections" in done.stdout
     assert "ams01" in done.stdout
-    assert "1 connections without a site" in done.stdout
+    assert "Connections without a site, which are in no group of that kind: 1." in " ".join(done.stdout.split())
 
 
 def test_json_has_the_tables_but_those_of_networks(store):

@@ -135,16 +135,16 @@ def _state(options: dict[str, Any]) -> Path | None:
 
 def lines(found: Look, parameters: Parameters) -> list[str]:
     """The findings as lines, new ports first."""
-    from whydrop.studies.discards import phrases
+    from whydrop.studies.discards.sentences import per_million
     from whydrop.text import quantities
 
-    limit = phrases.per_million(parameters.watch.ratio)
+    limit = per_million(parameters.watch.ratio)
     until = f"in the {_span(parameters)} to {quantities.instant(found.now_ns / 1e9)[:19]} UTC"
     said = [_alert(row, parameters) for row in found.new.iter_rows(named=True)]
     if not said and found.ports:
         said = [f"No port newly discards more than {limit} {until} ({quantities.count(found.ports)} looked at)."]
     elif said:
-        ports = phrases.number(len(said), "port")
+        ports = quantities.plural(len(said), "port")
         said.insert(0, f"{ports} newly more than {limit} {until} ({quantities.count(found.ports)} looked at):")
     for row in found.alerts.filter(found.alerts["state"] == "ongoing").iter_rows(named=True):
         since = quantities.instant(row["since_ns"] / 1e9)[:19]
@@ -165,24 +165,23 @@ def _ports(keys: Sequence[Key]) -> str:
 
 
 def _alert(row: dict[str, Any], parameters: Parameters) -> str:
-    from whydrop.studies.discards import phrases, watch
+    from whydrop.studies.discards import watch
+    from whydrop.studies.discards.sentences import per_million
     from whydrop.text import quantities
 
     before = (
-        ""
-        if row["ratio_before"] is None
-        else f", {phrases.per_million(row['ratio_before'])} in the {_span(parameters)} before"
+        "" if row["ratio_before"] is None else f", {per_million(row['ratio_before'])} in the {_span(parameters)} before"
     )
     counts = f"{quantities.count(row['discards'])} of {quantities.count(row['packets'])}"
     text = f"{watch.named(row[name] for name in ('site', 'switch', 'machine', 'port', 'direction'))}: "
-    text += f"{phrases.per_million(row['ratio'])} discarded ({counts}{before})"
+    text += f"{per_million(row['ratio'])} discarded ({counts}{before})"
     if row["in_quiet_bins"] is None:
         return f"{text}; bursts cannot be recognised, as octets are not counted."
-    low = phrases.percent(parameters.watch.low_utilisation)
+    low = quantities.percent(parameters.watch.low_utilisation)
     speed = quantities.rate(row["speed_bps"])
     guess = f"of {speed}" if row["speed_from"] == "parameters" else f"of {speed} (by its highest rate)"
     if row["in_quiet_bins"]:
-        share = phrases.percent(row["in_quiet_bins"] / row["discards"])
+        share = quantities.percent(row["in_quiet_bins"] / row["discards"])
         return (
             f"{text}; {share} of them while its mean utilisation {guess} was below {low}: bursts shorter than a sample."
         )

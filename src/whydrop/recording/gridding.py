@@ -18,6 +18,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from whydrop.text.quantities import duration, long_duration, plural
+
 Floats = npt.NDArray[np.float64]
 
 FARTHEST_STEPS = 5.0
@@ -41,8 +43,8 @@ def steps(span_s: float, step_s: float) -> int:
     count = math.ceil(span_s / step_s)
     if count > MOST_STEPS:
         raise ValueError(
-            f"the samples span {span_s:.0f} s, {count} steps of {step_s:g} s: a clock must have jumped. "
-            "Choose a longer step to see them all"
+            f"the samples span {long_duration(span_s)}, {plural(count, 'step')} of {duration(step_s)}: a clock must "
+            "have jumped. Choose a longer step to see them all"
         )
     return max(1, count)
 

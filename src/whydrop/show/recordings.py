@@ -11,7 +11,6 @@ from whydrop.recording import document as documents
 from whydrop.recording import troubles
 from whydrop.recording.comparing.metadata_difference import flattened, is_noise
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
-from whydrop.recording.metrics.together import listed
 from whydrop.recording.recording import Recording, Series
 from whydrop.show.document import (
     Choice,
@@ -29,7 +28,7 @@ from whydrop.show.document import (
     parts,
 )
 from whydrop.text import quantities
-from whydrop.text.phrases import capital
+from whydrop.text.phrases import capital, listed
 
 # Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in one direction).
 _HARMLESS_MS, _BAD_MS = 30.0, 150.0

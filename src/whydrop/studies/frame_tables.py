@@ -10,6 +10,7 @@ import polars as pl
 
 from whydrop.show.document import Choice, Column, Figures, Part, Section, Table, Text, parts
 from whydrop.show.figure import Figure
+from whydrop.text import quantities
 
 # Rows that a terminal shows; files have all of them.
 _MOST_ROWS = 40
@@ -37,7 +38,7 @@ class FrameColumn:
         values = [row[name] for name in self.names]
         if any(value is None or value != value for value in values):
             return "–"
-        return " to ".join(self.write(value) for value in values)
+        return quantities.interval(self.write, *values) if len(values) > 1 else self.write(values[0])
 
 
 def table_of(

@@ -16,7 +16,7 @@ from whydrop.text import quantities
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     Values = Mapping[str, Any]
@@ -64,14 +64,14 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def listed(names: list[str], most: int = 4) -> str:
-    """Names in a sentence, at most so many of them.
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names in a sentence, at most so many of them; nothing of none.
 
     >>> listed(["a", "b"]), listed(["a", "b", "c"], most=2)
-    ('a, b', 'a, b and 1 more')
+    ('a and b', 'a, b and 1 more')
     """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    shown = [*names[:most], f"{len(names) - most} more"] if len(names) > most else names
+    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
 
 
 def _filled(template: str, values: Values) -> tuple[str, bool]:

@@ -111,6 +111,17 @@ def share(part: float) -> str:
     return "all" if part == 1 else "none" if part == 0 else percent(part)
 
 
+def p_value(p: float | None) -> str:
+    """A p-value, to two digits and never as zero.
+
+    >>> p_value(0.0123), p_value(0.7654), p_value(1e-9).replace(NO_BREAK, " "), p_value(None)
+    ('0.012', '0.77', '< 0.0001', 'unknown')
+    """
+    if p is None or p != p:
+        return "unknown"
+    return f"<{NO_BREAK}0.0001" if p < 0.0001 else significant(p, 2)
+
+
 def count(number: float) -> str:
     """A number of things, in groups of three digits.
 

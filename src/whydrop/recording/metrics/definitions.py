@@ -21,6 +21,7 @@ from whydrop.recording.metrics.steps import Steps
 from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
 from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of
 from whydrop.recording.troubles import NOT_OF_PATH
+from whydrop.text.phrases import listed
 from whydrop.text.quantities import significant
 
 if TYPE_CHECKING:
@@ -424,7 +425,7 @@ def _without_untold(recording: Recording, told: set[int]) -> str:
     """Which TCP flows a count lacks, in words; empty where none."""
     rows = recording.table("flows").sort("flow").filter(pl.col("kind") == "tcp").select("flow", "name").iter_rows()
     untold = [str(name) for flow, name in rows if flow not in told]
-    return f"without {together.listed(untold)}, because their senders did not report it" if untold else ""
+    return f"without {listed(untold)}, because their senders did not report it" if untold else ""
 
 
 def _speech(recording: Recording, span: Window) -> list[Measured]:

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from whydrop.recording import gridding
 from whydrop.recording.grid import planned_flows, planned_span
+from whydrop.text.phrases import listed
+from whydrop.text.quantities import duration
 
 if TYPE_CHECKING:
     from whydrop.recording.metrics.steps import Steps
@@ -32,9 +34,6 @@ Values = NDArray[np.float64]
 
 DIRECTIONS = ("down", "up")
 LOADING = ("tcp", "udp")
-
-# Longer lists of names are given by their number.
-_MOST_NAMES = 4
 
 
 @dataclass(frozen=True)
@@ -84,18 +83,6 @@ def members(
     return Members(*(tuple(found[key]) for key in ("present", "absent", "optional")))
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in words.
-
-    >>> listed(["a"]), listed(["a", "b"]), listed(list("abcdef"))
-    ('a', 'a and b', 'a, b, c, d and 2 more')
-    """
-    shown, more = list(names[:_MOST_NAMES]), len(names) - _MOST_NAMES
-    if more > 0:
-        return f"{', '.join(shown)} and {more} more"
-    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
-
-
 @dataclass(frozen=True)
 class Columns:
     """Goodput of flows at each step of the time under load.
@@ -132,13 +119,13 @@ class Columns:
             return ""
         lacking = np.count_nonzero(unknown[seen], axis=0)
         worst = int(np.argmax(lacking))
-        any_s, all_s = (f"{count * self.step_s:.3g} s" for count in (int(seen.sum()), known))
+        any_s, all_s = (duration(count * self.step_s) for count in (int(seen.sum()), known))
         of = (
             f"over the {all_s} in which all flows have values, out of {any_s} in which any flow has one"
             if known
             else "at each step, the sum of the flows that have a value, since at no step all have one"
         )
-        return f"{of}; {self.names[worst]} lacks most ({lacking[worst] * self.step_s:.3g} s of {any_s})"
+        return f"{of}; {self.names[worst]} lacks most ({duration(lacking[worst] * self.step_s)} of {any_s})"
 
 
 def columns(recording: Recording, names: Sequence[str], steps: Steps) -> Columns:

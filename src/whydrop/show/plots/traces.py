@@ -8,10 +8,10 @@ from typing import Literal
 
 import polars as pl
 
-from whydrop.recording.metrics.together import listed
 from whydrop.show import figure
 from whydrop.show.figure import Axis, Ends, Layer, Panel
 from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
+from whydrop.text.phrases import listed
 from whydrop.text.quantities import count
 
 # As the numbers of a plot call them; the figure's own are fewer.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from whydrop.text.phrases import listed
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -78,8 +80,6 @@ def _machines(backend: Backend, table: Any, parameters: Parameters, metros: tupl
 
 def _left_out(named: pl.DataFrame, machine: str, what: str, one: str, many: str) -> list[str]:
     """One sentence: which sites have rows, but none of the machine; and what to do about it."""
-    from whydrop.studies.discards import phrases
-
     rows = list(named.iter_rows())
     have = {site for site, name in rows if name == machine}
     others = [(site, name) for site, name in rows if site not in have]
@@ -90,11 +90,11 @@ def _left_out(named: pl.DataFrame, machine: str, what: str, one: str, many: str)
     remedy = "leave out --as-published: the corrected definitions take every machine's"
     if there:
         remedy = f"name one of these with --set published_machine={there[0]}, or {remedy}"
-        has = f"there are those of {phrases.some([repr(name) for name in there], 'machines')}"
+        has = f"there are those of {listed([repr(name) for name in there])}"
     else:
         has = "its rows name no machine" if len(sites) == 1 else "their rows name no machine"
     verb, then = ("has", one) if len(sites) == 1 else ("have", many)
-    lacks = f"{phrases.names(sites)} {verb} {what} ({has})"
+    lacks = f"{listed([site or 'an unnamed site' for site in sites])} {verb} {what} ({has})"
     return [f"As published, only machine {machine!r} counts, of which {lacks}: {then}. To see them, {remedy}."]
 
 

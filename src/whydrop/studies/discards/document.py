@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop.show.document import Column, Columns, Document, Folded, Items, Part, Section, Table, Text, known, parts
-from whydrop.studies.discards import figures, phrases, sentences
+from whydrop.studies.discards import figures, sentences
 from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
 from whydrop.text import quantities
 
@@ -87,7 +87,7 @@ def _why_missing(spec: FacetSpec, results: Results) -> str:
 
 
 def _ratio(value: float) -> str:
-    return "0" if value == 0 else f"{value:.2g}" if value < 0.001 else quantities.significant(value)
+    return quantities.significant(value, 2 if value < 0.001 else 3)
 
 
 def _per_million(ratio: float) -> str:
@@ -105,8 +105,8 @@ _CHANGES = (
     FrameColumn("Ratio after", ("ratio_after",), _per_million, 3),
     FrameColumn("After / before", ("ratio",), _ratio),
     FrameColumn("95 % interval", ("ratio_low", "ratio_high"), _ratio, 1),
-    FrameColumn("p", ("p",), figures.p_value, 7),
-    FrameColumn("adjusted p", ("adjusted_p",), figures.p_value, 4),
+    FrameColumn("p", ("p",), quantities.p_value, 7),
+    FrameColumn("adjusted p", ("adjusted_p",), quantities.p_value, 4),
     FrameColumn("Days before", ("days_before",), quantities.count, 5),
     FrameColumn("Days after", ("days_after",), quantities.count, 6),
 )
@@ -120,11 +120,11 @@ _COMPARISONS = (
     FrameColumn("95 % interval", ("ratio_low", "ratio_high"), _ratio, 1),
     FrameColumn("Equivalence interval", ("equivalence_low", "equivalence_high"), _ratio, 7),
     FrameColumn("Detectable", ("detectable_ratio",), _ratio, 3),
-    FrameColumn("Paired p", ("paired_p",), figures.p_value, 8),
-    FrameColumn("adjusted paired p", ("adjusted_paired_p",), figures.p_value, 2),
+    FrameColumn("Paired p", ("paired_p",), quantities.p_value, 8),
+    FrameColumn("adjusted paired p", ("adjusted_paired_p",), quantities.p_value, 2),
     FrameColumn("KS distance", ("ks_distance",), _ratio, 6),
-    FrameColumn("KS p", ("ks_p",), figures.p_value, 9),
-    FrameColumn("adjusted KS p", ("adjusted_p",), figures.p_value, 10),
+    FrameColumn("KS p", ("ks_p",), quantities.p_value, 9),
+    FrameColumn("adjusted KS p", ("adjusted_p",), quantities.p_value, 10),
 )
 
 
@@ -143,10 +143,11 @@ def _explained(results: Results) -> Iterable[Part]:
     if not any(_conclusions(results)):
         yield Text("None: no change was named, or the tables behind them have no rows.")
     elif parameters.change is not None and parameters.definitions == "corrected":
-        margin, level = parameters.change.equivalence_margin, parameters.change.significance
+        margin = quantities.significant(1 + parameters.change.equivalence_margin)
+        level = quantities.significant(parameters.change.significance, 1)
         yield Text(
-            f"Speeds count as the same if their ratio lies within 1/{1 + margin:g} and {1 + margin:g} with certainty. "
-            f"P-values are compared with {level:g}, adjusted by Holm over all rows. An undecided comparison is not one "
+            f"Speeds count as the same if their ratio lies within 1/{margin} and {margin} with certainty. "
+            f"P-values are compared with {level}, adjusted by Holm over all rows. An undecided comparison is not one "
             "without a difference. A question mark: no placebo could be computed, so sites may differ as much by "
             "themselves.",
             "quiet",
@@ -174,7 +175,7 @@ def sites(results: Results) -> Table:
         Column("Median rate", True, 3): lambda site: known(values["rate"].get(site), quantities.rate),
         Column("Median speed", True, 1): lambda site: known(values["speed"].get(site), quantities.rate),
         Column("Discards", number=True): lambda site: known(values["discards"].get(site), _per_million),
-        Column("Retransmitted", True, 2): lambda site: known(values["retransmitted"].get(site), phrases.percent),
+        Column("Retransmitted", True, 2): lambda site: known(values["retransmitted"].get(site), quantities.percent),
         Column("Tests", True, 4): lambda site: known(values["tests"].get(site), quantities.count),
         Column("Exposed", number=True): lambda site: known(values["exposed"].get(site), quantities.count),
     }

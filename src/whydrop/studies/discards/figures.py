@@ -12,6 +12,8 @@ import polars as pl
 from whydrop.show.facets import building, tables
 from whydrop.show.facets.schema import FacetSpec, read
 from whydrop.studies.discards import results as contract
+from whydrop.studies.discards.sentences import p_equals
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     import altair as alt
@@ -135,20 +137,9 @@ def _p_values(results: Results, statistic: str) -> dict[tuple[str, str], str]:
     rows = _filled(results.tables)["comparisons"].filter(pl.col("statistic") == statistic)
     labels = {}
     for row in rows.iter_rows(named=True):
-        p = f"p = {p_value(row['ks_p'])}"
+        p = p_equals(row["ks_p"])
         if results.parameters.definitions == "corrected":
-            p += f", adjusted {p_value(row['adjusted_p'])}"
-        labels[row["site"], "before"] = f"before (n = {row['before']})"
-        labels[row["site"], "after"] = f"after (n = {row['after']}, {p})"
+            p += f", adjusted {quantities.p_value(row['adjusted_p'])}"
+        labels[row["site"], "before"] = f"before (n = {quantities.count(row['before'])})"
+        labels[row["site"], "after"] = f"after (n = {quantities.count(row['after'])}, {p})"
     return labels
-
-
-def p_value(value: float | None) -> str:
-    """A p-value for people, never rounded to 0.
-
-    >>> p_value(0.7654), p_value(0.00004), p_value(0.0123), p_value(None)
-    ('0.77', '4e-05', '0.012', 'not known')
-    """
-    if value is None or value != value:
-        return "not known"
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

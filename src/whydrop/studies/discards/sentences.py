@@ -1,15 +1,15 @@
-"""The study's results in sentences: the answer first, and nothing that a number of the tables does not back."""
+"""The study's results in sentences: the answer first, and nothing that no number of the tables supports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop.studies.discards import phrases
 from whydrop.studies.discards.results import UNSURE
 from whydrop.text import quantities
+from whydrop.text.phrases import fill, listed, table
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Change, Parameters
@@ -17,17 +17,90 @@ if TYPE_CHECKING:
 
 # For more sites than this, tables replace sentences.
 _MOST_LINES = 6
-# Below this share of covered time a figure is said to rest on gaps.
+# Below this share of covered time a figure is said to be based on days with gaps.
 _WELL_COVERED = 0.95
-# A share of speed that need not be spoken of.
+# Speeds that vary less than this without a change are said not to vary.
 _NO_OWN_CHANGE = 0.005
-# Numbers of tests per client that differ by more between the periods shift the largest speed by themselves.
+# Numbers of tests per client that differ by more between the periods shift the largest speed.
 _UNEQUAL_TESTS = 1.15
 
-# Of a conclusion that no placebos were there to hold against.
-_UNLESS = ", unless sites change by themselves"
+Row = Mapping[str, Any]
 
-Row = dict[str, Any]
+_SENTENCES = table(
+    """
+    # The answer.
+    asked: Whether discards keep downloads slow[ at {metros}]
+    not-computed: {asked} is unknown: figure 3, discards, could not be computed.
+    not-measured: {asked} is unknown: no switch was measured both before and after the change.
+    no-discards: {asked} does not follow from this change: no switch discarded a packet before or after it.
+    no-change: {asked} does not follow from this change: no switch discards significantly more or fewer packets since.
+    no-clients: Speeds cannot be compared: no client has more than {more_tests_than|test} in each of the two periods.
+    same: [unsure?If nothing else changed, discards|Discards] did not keep downloads slow at {sites}: the switch
+        discards {direction} packets since the change, and speeds are the same within {margin_share}.
+    changed: At {sites} the switch discards {direction} packets since the change, [unsure?and clients are {word}. How
+        much speeds vary without a change is unknown, so the change need not be the cause.|[expected?and clients are
+        {word}: if nothing else changed, discards matter.|but clients are {word}: something else has changed.]]
+    undecided: At {sites} the switch discards {direction} packets since the change; its effect on clients' speeds is
+        undecided.
+    more: And {conclusion} at {more|more site} (table {table}).
+
+    # Discards by site.
+    discards-site: {site}: discards were {before} before the change, {after} after it[ ({times} times as many[,
+        95 % interval {interval}])].
+    discards-undecided: {sites}: whether discards changed is undecided.
+    discards-none-seen: {sites}: no discards in either period.
+    discards-no-data: {sites}: the switch was not measured in both periods.
+
+    # Speeds by site.
+    speeds-site: {site}: the same clients are {speed} after the change (median of {before|client}[; 95 % interval
+        {interval}])[unsure?, unless speeds vary as much without a change].
+    speeds-same: {sites}: clients' speeds are the same within {margin_share} (median: {median})[unsure?, unless speeds
+        vary as much without a change].
+    speeds-undecided: {site}: undecided ([pairs?[detectable_share?median {speed}[; 95 % interval {interval}];
+        {before|client} would show a change of {detectable_share} or more|{before|client}: too few to detect a
+        change]|{before|client} before, {after|client} after]).
+    largest-differ: By each client's largest speed instead of its mean speed, the conclusion differs at {sites}.
+
+    # The answer as published.
+    published-none: As published: no client has enough tests in both periods for a comparison.
+    published-not-rejected: As published: none of {tested|comparison} of speeds before and after rejects equality at
+        p < {level} (smallest {p}). That a test fails to reject does not show that speeds are the same.
+    published-rejected: As published: {rejected} of {tested|comparison} of speeds reject equality at p < {level}:
+        {which}.
+    published-p: As published, p is not corrected for the number of comparisons.
+
+    # Further findings.
+    utilisation: Utilisation: {sites|site}, {days|site-day}; the busiest is {site} on {day} with {rate_bps} at its
+        median sample.
+    discards: Discards: most at {site}, {most} over {kept}; {with} of {days|site-day} have discards[; none
+        at {without}].
+    no-discards-at-all: Discards: none on any day of {sites|site}.
+    retransmissions: Retransmissions: {again_share} of all segments of downloads are retransmitted[, {times} times the
+        share that the switches discard at {dropping|site} with discards].
+    exposure: Of {total|download}[ at {metros}], {exposed} ({exposed_share}) were exposed to discards;
+        [published?as published, tests without samples of the switch during them count as not
+        exposed|[unknown?for {unknown} ({unknown_share}) it is unknown, as switches were not measured all the
+        time|switches were measured all the time]].
+    exposed-speed: Exposed downloads ran at {exposed_bps}, the others at {others_bps} (medians). This proves no cause:
+        busy hours bring both discards and slow downloads.
+
+    # Caveats.
+    placebo-unknown: It is unknown how much speeds vary without a change: too few sites have enough clients in the
+        periods before these. A fluctuation that all clients of a site share looks like a change. A longer history
+        before the change would show how large it is.
+    placebo: Between {pairs|pair of periods} before the change, when nothing was changed, sites' medians
+        [spread_share?differ by {spread_share} (standard deviation beyond chance); intervals are wider by
+        it.|differ no more than chance among clients explains.]
+    controls: [sites?Discards also changed where nothing was changed: {sites}.|At {others|site} where nothing was
+        changed, discards did not change significantly.]
+    tests-per-client: Clients made {before} tests before and {after} after (medians). The largest of more tests is
+        larger by chance alone: prefer the means.
+    anything-else: Anything else that happened to these clients between the two periods (a season, a faster access
+        network) is part of the difference.
+    coverage: Samples cover {covered_share} of the time of the days that have any. Figures of days with gaps are of the
+        rest of the day.
+    """
+)
 
 
 def summary(results: Results) -> list[str]:
@@ -37,7 +110,11 @@ def summary(results: Results) -> list[str]:
 
 def answer(results: Results) -> list[str]:
     """The answer to the study's question: whether clients' speeds changed when the switches' discards did."""
-    return [*verdict(results), *_by_site(results)]
+    change = results.parameters.change
+    if change is None or results.parameters.definitions == "published":
+        return verdict(results)
+    by_site = (*_discards_by_site(_discards_of(results, change)), *_speeds_by_site(_means(results), change))
+    return [*verdict(results), *by_site, *largest_differ(results)]
 
 
 def verdict(results: Results) -> list[str]:
@@ -46,54 +123,30 @@ def verdict(results: Results) -> list[str]:
     if change is None:
         return []
     if results.parameters.definitions == "published":
-        return _published_answer(results.tables["comparisons"], change)
+        return list(_published_answer(results.tables["comparisons"], change))
     failed = results.facts.get("failed", {})
     if "discard_ratio" in failed:
-        return [f"{_asked(change)} is unknown: figure 3, discards, could not be computed."]
+        return [_say("not-computed", asked=_asked(change))]
     speeds = _means(results)
-    lines = _verdict(speeds, _discards_of(results, change), change)
+    lines = list(_verdict(speeds, _discards_of(results, change), change))
     if not speeds and "client_speeds" not in failed:
-        least = f"more than {change.more_tests_than} tests in each of the two periods"
-        lines.append(f"Speeds cannot be compared: no client has {least}.")
+        lines.append(_say("no-clients", more_tests_than=change.more_tests_than))
     return lines
-
-
-def _by_site(results: Results) -> list[str]:
-    change = results.parameters.change
-    if change is None or results.parameters.definitions == "published":
-        return []
-    return [
-        *_discards_then(_discards_of(results, change)),
-        *_speeds_then(_means(results), change),
-        *largest_differ(results),
-    ]
-
-
-def _means(results: Results) -> dict[str, Row]:
-    return {row["site"]: row for row in _of_statistic(results.tables["comparisons"], "mean")}
-
-
-def _discards_of(results: Results, change: Change) -> dict[str, Row]:
-    return {row["site"]: row for row in _changed_sites(results.tables["discard_changes"], change)}
-
-
-def _asked(change: Change) -> str:
-    return f"Whether discards keep downloads slow{phrases.at_metros(change.metros)}"
 
 
 def findings(results: Results) -> list[str]:
     """The further findings that the figures show."""
-    tables = results.tables
-    lines = []
-    lines += _utilisation(tables["utilisation"])
-    lines += _discards(tables["discard_ratio"], results.parameters)
-    lines += _retransmissions(tables["retransmission_ratio"], tables["discard_ratio"], results.parameters)
-    lines += exposure(results)
-    return lines
+    tables, parameters = results.tables, results.parameters
+    return [
+        *_utilisation(tables["utilisation"]),
+        *_discards(tables["discard_ratio"], parameters),
+        *_retransmissions(tables["retransmission_ratio"], tables["discard_ratio"], parameters),
+        *exposure(results),
+    ]
 
 
 def caveats(results: Results) -> list[str]:
-    """Caveats on the numbers, where they matter to what was said."""
+    """Caveats on the numbers, where they matter to the answer."""
     tables, change = results.tables, results.parameters.change
     lines: list[str] = []
     if change is not None and results.parameters.definitions == "corrected":
@@ -101,327 +154,219 @@ def caveats(results: Results) -> list[str]:
         lines += _controls(tables["discard_changes"], change)
         lines += _tests_per_client(tables["client_speeds"])
         if not tables["comparisons"].is_empty():
-            lines.append(
-                "Whatever else happened to these clients between the two periods (a season, a faster access network) "
-                "is part of the difference."
-            )
-    lines += _coverage(tables["utilisation"])
+            lines.append(_say("anything-else"))
+    covered = tables["utilisation"]["coverage"].mean()
+    if isinstance(covered, float) and covered < _WELL_COVERED:
+        lines.append(_say("coverage", covered_share=covered))
     return lines
-
-
-# --- the answer ---
-
-
-def _verdict(speeds: dict[str, Row], discards: dict[str, Row], change: Change) -> list[str]:
-    """The one sentence: sites where discards surely changed, and what their clients' speeds did."""
-    moved = {site: row for site, row in discards.items() if row["conclusion"] in ("fewer", "more")}
-    asked = _asked(change)
-    if not moved:
-        if not discards or all(row["conclusion"] == "no-data" for row in discards.values()):
-            return [f"{asked} is unknown: no switch was measured both before and after the change."]
-        if all(row["conclusion"] == "none-seen" for row in discards.values()):
-            return [f"{asked} does not follow from this change: no switch discarded a packet before or after it."]
-        return [f"{asked} does not follow from this change: no switch surely discards more or fewer packets since."]
-    margin = f"{quantities.significant(change.equivalence_margin * 100, 2)} %"
-    lines = []
-    for direction, hoped, feared in (("fewer", "faster", "slower"), ("more", "slower", "faster")):
-        since = f"the switch discards {direction} packets since the change"
-        for word, text in (
-            (
-                "same",
-                "Discards did not keep downloads slow at {}: " + f"{since}, and speeds are the same within {margin}.",
-            ),
-            (hoped, f"At {{}} {since}, and clients are {hoped}: as far as nothing else changed, discards matter."),
-            (feared, f"At {{}} {since}, and yet clients are {feared}: something else has changed."),
-            ("undecided", f"At {{}} {since}; what that did to clients' speeds is undecided."),
-        ):
-            sites = [site for site, row in moved.items() if row["conclusion"] == direction]
-            sites = [site for site in sites if _conclusion(speeds, site) == word]
-            if not sites:
-                continue
-            unsure = any(speeds[site]["conclusion"].endswith(UNSURE) for site in sites if site in speeds)
-            said = text if not unsure else _without_placebos(word, since, margin)
-            # Names come from files: what braces they hold is theirs.
-            lines.append(said.replace("{}", phrases.names(sites)))
-    return lines
-
-
-def _without_placebos(word: str, since: str, margin: str) -> str:
-    """The same of speeds that are not known to keep still by themselves, which claims less."""
-    if word == "same":
-        return (
-            f"As far as nothing else changed, discards did not keep downloads slow at {{}}: {since}, and speeds are "
-            f"the same within {margin}."
-        )
-    return (
-        f"At {{}} {since}, and clients are {word}; but how much speeds change by themselves is not known, so that this "
-        "need not be the change's doing."
-    )
-
-
-def _conclusion(speeds: dict[str, Row], site: str) -> str:
-    return str(speeds[site]["conclusion"]).removesuffix(UNSURE) if site in speeds else "undecided"
-
-
-def _discards_then(discards: dict[str, Row]) -> list[str]:
-    """The switches' discards before and after, by conclusion."""
-    lines = []
-    for word in ("fewer", "more"):
-        for row in _rows(discards, word)[:_MOST_LINES]:
-            before, after = phrases.per_million(row["ratio_before"]), phrases.per_million(row["ratio_after"])
-            lines.append(f"{row['site']}: {before} discarded before, {after} after{phrases.factor(row)}.")
-        rest = len(_rows(discards, word)) - _MOST_LINES
-        if rest > 0:
-            lines.append(f"And {word} at {rest} more sites (table discard_changes).")
-    for word, text in (
-        ("undecided", "whether discards changed is undecided"),
-        ("none-seen", "no discards in either period"),
-        ("no-data", "the switch was not measured in both periods"),
-    ):
-        sites = [row["site"] for row in _rows(discards, word)]
-        if sites:
-            lines.append(f"{phrases.names(sites)}: {text}.")
-    return lines
-
-
-def _speeds_then(speeds: dict[str, Row], change: Change) -> list[str]:
-    """Clients' speeds before and after, by conclusion."""
-    lines = []
-    for word in ("faster", "slower", "faster" + UNSURE, "slower" + UNSURE):
-        unless = _UNLESS if word.endswith(UNSURE) else ""
-        for row in _rows(speeds, word)[:_MOST_LINES]:
-            lines.append(
-                f"{row['site']}: the same clients are {phrases.faster(row['ratio'])} after the change "
-                f"(median of {phrases.clients(row['before'])}{phrases.percent_interval(row)}){unless}."
-            )
-        rest = len(_rows(speeds, word)) - _MOST_LINES
-        if rest > 0:
-            lines.append(f"And {word} at {rest} more sites (table comparisons).")
-    for word in ("same", "same" + UNSURE):
-        same = _rows(speeds, word)
-        if not same:
-            continue
-        unless = _UNLESS if word.endswith(UNSURE) else ""
-        ratios = [row["ratio"] for row in same]
-        margin = quantities.significant(change.equivalence_margin * 100, 2)
-        median = (
-            f"between {phrases.faster(min(ratios))} and {phrases.faster(max(ratios))}"
-            if len(same) > 1
-            else phrases.faster(ratios[0])
-        )
-        lines.append(
-            f"{phrases.names([row['site'] for row in same])}: clients' speeds are the same within {margin} % "
-            f"(median: {median}){unless}."
-        )
-    for row in _rows(speeds, "undecided")[:_MOST_LINES]:
-        lines.append(f"{row['site']}: undecided{_why_undecided(row)}.")
-    rest = len(_rows(speeds, "undecided")) - _MOST_LINES
-    if rest > 0:
-        lines.append(f"And undecided at {rest} more sites (table comparisons).")
-    return lines
-
-
-def _why_undecided(row: Row) -> str:
-    pairs = row["before"]
-    if row["ratio"] is None or not pairs or not row["after"]:
-        return f" ({phrases.clients(row['before'])} before, {phrases.clients(row['after'])} after)"
-    if row["detectable_ratio"] is None:
-        return f" ({phrases.clients(pairs)}: too few to detect a change)"
-    return (
-        f" (median {phrases.faster(row['ratio'])}{phrases.percent_interval(row)}; {phrases.clients(pairs)} would show "
-        f"a change from about "
-        f"{quantities.significant((row['detectable_ratio'] - 1) * 100, 2)} % on)"
-    )
 
 
 def largest_differ(results: Results) -> list[str]:
-    """Sites where the clients' largest speeds say otherwise than their means."""
-    comparisons = results.tables["comparisons"]
-    means = {row["site"]: row["conclusion"] for row in _of_statistic(comparisons, "mean")}
+    """Sites where the clients' largest speeds give another conclusion than their means."""
+    means = _means(results)
     other = [
-        f"{row['site']} ({row['conclusion']}, by mean {means.get(row['site'])})"
-        for row in _of_statistic(comparisons, "max")
-        if row["conclusion"] != means.get(row["site"])
+        f"{row['site']} ({row['conclusion']}, by mean {means.get(row['site'], {}).get('conclusion')})"
+        for row in _of_statistic(results, "max")
+        if row["conclusion"] != means.get(row["site"], {}).get("conclusion")
     ]
-    return (
-        [f"By each client's largest speed instead of its mean the conclusion is another at {phrases.some(other)}."]
-        if other
-        else []
-    )
-
-
-def _published_answer(comparisons: pl.DataFrame, change: Change) -> list[str]:
-    """In the report's own terms, with what they do not mean."""
-    tested = comparisons.filter(pl.col("ks_p").is_not_null())
-    if tested.is_empty():
-        return ["As published: no client has enough tests in both periods for a comparison."]
-    rejected = tested.filter(pl.col("conclusion") == "rejected")
-    level = quantities.significant(change.significance, 1)
-    if rejected.is_empty():
-        text = (
-            f"As published: none of {tested.height} comparisons of speeds before and after is rejected at p < {level} "
-            f"(smallest p {quantities.significant(float(tested['ks_p'].min()), 2)}). "  # type: ignore[arg-type]
-            "That a test fails to reject does not show that speeds are the same."
-        )
-    else:
-        which = [
-            f"{row['site']} ({row['statistic']}, p = {phrases.p_value(row['ks_p'])})"
-            for row in rejected.iter_rows(named=True)
-        ]
-        many = f"{rejected.height} of {tested.height} comparisons of speeds are rejected at p < {level}"
-        text = f"As published: {many}: {phrases.some(which)}."
-    return [text, "As published, p is not corrected for their number."]
-
-
-# --- what else ---
-
-
-def _utilisation(frame: pl.DataFrame) -> list[str]:
-    sites = frame.drop_nulls("rate_bps").group_by("site").agg(pl.col("rate_bps").max(), pl.len().alias("days"))
-    if sites.is_empty():
-        return []
-    top = frame.drop_nulls("rate_bps").sort("rate_bps", "site", "day").row(-1, named=True)
-    return [
-        f"Utilisation: {phrases.number(sites.height, 'site')}, "
-        f"{phrases.number(frame.height, 'day of a site', 'days of sites')}; "
-        f"the busiest is {top['site']} on {top['day']} with {quantities.rate(top['rate_bps'])} at its median sample."
-    ]
-
-
-def _discards(frame: pl.DataFrame, parameters: Parameters) -> list[str]:
-    sites = (
-        frame.filter(pl.col("packets") > 0)
-        .group_by("site")
-        .agg(
-            pl.col("discards").sum(),
-            pl.col("packets").sum(),
-            (pl.col("discards") > 0).sum().alias("with"),
-            pl.len().alias("days"),
-        )
-        .with_columns(ratio=pl.col("discards") / pl.col("packets"))
-        .sort("ratio", "site", descending=[True, False])
-    )
-    if sites.is_empty():
-        return []
-    top = sites.row(0, named=True)
-    kept = "the days that the published definition keeps" if parameters.definitions == "published" else "all its days"
-    if not top["discards"]:
-        return [f"Discards: none on any day of {phrases.number(sites.height, 'site')}."]
-    days, some = int(sites["days"].sum()), int(sites["with"].sum())
-    none = [row["site"] for row in sites.filter(pl.col("discards") == 0).iter_rows(named=True)]
-    line = (
-        f"Discards: most at {top['site']}, {phrases.per_million(top['ratio'])} over {kept}; there was one "
-        f"or more on {quantities.count(some)} of {quantities.count(days)} days of sites"
-    )
-    return [f"{line}; none at {phrases.names(none)}." if none else f"{line}."]
-
-
-def _retransmissions(sent_again: pl.DataFrame, discards: pl.DataFrame, parameters: Parameters) -> list[str]:
-    if parameters.definitions == "published":
-        # A median of clients' largest ratios must not be compared with a ratio of sums.
-        return []
-    own = (
-        sent_again.filter(pl.col("segments") > 0)
-        .group_by("site")
-        .agg(pl.col("retransmitted").sum(), pl.col("segments").sum())
-    )
-    dropped = (
-        discards.filter(pl.col("packets") > 0).group_by("site").agg(pl.col("discards").sum(), pl.col("packets").sum())
-    )
-    if own.is_empty():
-        return []
-    again = float(own["retransmitted"].sum()) / float(own["segments"].sum())
-    line = f"Retransmissions: {phrases.percent(again)} of all segments of downloads are retransmitted"
-    both = own.join(dropped, on="site").filter(pl.col("discards") > 0)
-    factors = [
-        (row["retransmitted"] / row["segments"]) / (row["discards"] / row["packets"])
-        for row in both.iter_rows(named=True)
-    ]
-    if factors:
-        low, high = min(factors), max(factors)
-        between = (
-            phrases.times(high) if len(factors) == 1 else f"{quantities.significant(low, 2)} to {phrases.times(high)}"
-        )
-        where = phrases.number(len(factors), "site that discards", "sites that discard")
-        line += f", {between} what the switches discard at {where} any"
-    return [line + "."]
+    return [_say("largest-differ", sites=_names(other))] if other else []
 
 
 def exposure(results: Results) -> list[str]:
     """How many downloads were exposed to discards, and how fast these were."""
     tests, days, parameters = results.tables["contacts"], results.tables["contact_days"], results.parameters
-    counts = {name: int(count) for name, count in days.group_by("class").agg(pl.col("tests").sum()).iter_rows()}
-    if not counts and not tests.is_empty():
-        counts = {name: int(count) for name, count in tests.group_by("class").len().iter_rows()}
-    total = sum(counts.values())
+    counts = dict(days.group_by("class").agg(pl.col("tests").sum()).iter_rows())
+    counts = counts or dict(tests.group_by("class").len().iter_rows())
+    total, exposed, unknown = sum(counts.values()), counts.get("non-zero", 0), counts.get("unknown", 0)
     if not total:
         return []
-    exposed, unknown = counts.get("non-zero", 0), counts.get("unknown", 0)
-    where = phrases.at_metros(parameters.contact.metros)
-    some = f"{quantities.count(exposed)} ({phrases.percent(exposed / total)})"
-    line = f"Of {quantities.count(total)} downloads{where} {some} were exposed to discards"
-    if parameters.definitions == "published":
-        return [f"{line}; as published, tests without samples of the switch during them count as not exposed."]
-    rest = f"for {quantities.count(unknown)} ({phrases.percent(unknown / total)}) it is not known"
-    known = (
-        f"{rest}, as switches were not measured all their time" if unknown else "switches were measured all their time"
-    )
-    return [f"{line}; {known}.", *_speed_by_exposure(tests)]
+    is_published = parameters.definitions == "published"
+    metros = listed(parameters.contact.metros)
+    line = _say(
+        "exposure", total=total, exposed=exposed, exposed_share=exposed / total, unknown=unknown,
+        unknown_share=unknown / total, metros=metros, published=is_published,
+    )  # fmt: skip
+    speed = dict(tests.drop_nulls("speed_bps").group_by("class").agg(pl.col("speed_bps").median()).iter_rows())
+    if is_published or "zero" not in speed or "non-zero" not in speed:
+        return [line]
+    return [line, _say("exposed-speed", exposed_bps=speed["non-zero"], others_bps=speed["zero"])]
 
 
-def _speed_by_exposure(tests: pl.DataFrame) -> list[str]:
-    known = tests.drop_nulls("speed_bps")
-    speed = dict(known.group_by("class").agg(pl.col("speed_bps").median()).iter_rows())
-    if speed.get("non-zero") is None or speed.get("zero") is None:
+def per_million(ratio: float) -> str:
+    """A ratio of discards to packets.
+
+    >>> per_million(0.000123), per_million(0.0), per_million(0.02).replace(quantities.NO_BREAK, " ")
+    ('123 per million packets', 'none', '2 %')
+    """
+    if ratio >= 0.01:
+        return quantities.percent(ratio)
+    return f"{quantities.significant(ratio * 1e6)} per million packets" if ratio else "none"
+
+
+def p_equals(p: float | None) -> str:
+    """A p-value with its name.
+
+    >>> [p_equals(p).replace(quantities.NO_BREAK, " ") for p in (0.7654, 0.00004, None)]
+    ['p = 0.77', 'p < 0.0001', 'p = unknown']
+    """
+    text = quantities.p_value(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def faster(ratio: float) -> str:
+    """A ratio of speeds after to before.
+
+    >>> [faster(ratio).replace(quantities.NO_BREAK, " ") for ratio in (1.234, 0.8, 1.0, 3.2)]
+    ['23 % faster', '20 % slower', 'unchanged', '3.2 times as fast']
+    """
+    if ratio >= 2:
+        return f"{_two_digits(ratio)} times as fast"
+    by = round(ratio - 1, 3)
+    return f"{quantities.percent(abs(by))} {'faster' if by > 0 else 'slower'}" if by else "unchanged"
+
+
+# --- the answer ---
+
+
+def _verdict(speeds: dict[str, Row], discards: dict[str, Row], change: Change) -> Iterator[str]:
+    """Sites where discards changed significantly, and the change of their clients' speeds."""
+    conclusions = {row["conclusion"] for row in discards.values()}
+    if not conclusions & {"fewer", "more"}:
+        why = {frozenset({"none-seen"}): "no-discards"}.get(frozenset(conclusions), "no-change")
+        yield _say("not-measured" if conclusions <= {"no-data"} else why, asked=_asked(change))
+        return
+    for direction, expected, other in (("fewer", "faster", "slower"), ("more", "slower", "faster")):
+        moved = [row["site"] for row in _rows(discards, direction)]
+        concluded = {site: str(speeds[site]["conclusion"]) if site in speeds else "undecided" for site in moved}
+        for word in ("same", expected, other, "undecided"):
+            sites = [site for site in moved if concluded[site].removesuffix(UNSURE) == word]
+            if sites:
+                yield _say(
+                    word if word in ("same", "undecided") else "changed", sites=_names(sites), direction=direction,
+                    word=word, expected=word == expected, margin_share=change.equivalence_margin,
+                    unsure=any(concluded[site].endswith(UNSURE) for site in sites),
+                )  # fmt: skip
+
+
+def _discards_by_site(discards: dict[str, Row]) -> Iterator[str]:
+    for word in ("fewer", "more"):
+        rows = _rows(discards, word)
+        for row in rows[:_MOST_LINES]:
+            before, after = per_million(row["ratio_before"]), per_million(row["ratio_after"])
+            times = _two_digits(row["ratio"]) if row["ratio"] else None
+            yield _say("discards-site", row, before=before, after=after, times=times, interval=_interval(row))
+        yield from _more(rows, word, "discard_changes")
+    for word in ("undecided", "none-seen", "no-data"):
+        if rows := _rows(discards, word):
+            yield _say(f"discards-{word}", sites=_names(row["site"] for row in rows))
+
+
+def _speeds_by_site(speeds: dict[str, Row], change: Change) -> Iterator[str]:
+    for word in ("faster", "slower", "faster" + UNSURE, "slower" + UNSURE):
+        yield from _speed_lines("speeds-site", _rows(speeds, word), word)
+    for word in ("same", "same" + UNSURE):
+        if same := _rows(speeds, word):
+            low, high = (faster(end(row["ratio"] for row in same)) for end in (min, max))
+            yield _say(
+                "speeds-same", sites=_names(row["site"] for row in same), margin_share=change.equivalence_margin,
+                median=f"{low} to {high}" if len(same) > 1 else low, unsure=word.endswith(UNSURE),
+            )  # fmt: skip
+    yield from _speed_lines("speeds-undecided", _rows(speeds, "undecided"), "undecided")
+
+
+def _speed_lines(code: str, rows: list[Row], word: str) -> Iterator[str]:
+    for row in rows[:_MOST_LINES]:
+        ratio, detectable = row["ratio"], row["detectable_ratio"]
+        yield _say(
+            code, row, pairs=ratio is not None and row["before"] and row["after"],
+            detectable_share=None if detectable is None else detectable - 1, interval=_interval(row, faster),
+            speed=None if ratio is None else faster(ratio), unsure=word.endswith(UNSURE),
+        )  # fmt: skip
+    yield from _more(rows, word, "comparisons")
+
+
+def _more(rows: list[Row], conclusion: str, of_table: str) -> Iterator[str]:
+    if len(rows) > _MOST_LINES:
+        yield _say("more", conclusion=conclusion, more=len(rows) - _MOST_LINES, table=of_table)
+
+
+def _published_answer(comparisons: pl.DataFrame, change: Change) -> Iterator[str]:
+    """In the report's own terms, with what they do not mean."""
+    tested = comparisons.drop_nulls("ks_p")
+    if tested.is_empty():
+        yield _say("published-none")
+        return
+    rejected = tested.filter(pl.col("conclusion") == "rejected")
+    which = [f"{row['site']} ({row['statistic']}, {p_equals(row['ks_p'])})" for row in rejected.iter_rows(named=True)]
+    yield _say(
+        "published-rejected" if which else "published-not-rejected", tested=tested.height, rejected=rejected.height,
+        level=quantities.significant(change.significance, 1), which=_names(which),
+        p=p_equals(float(tested["ks_p"].min())),  # type: ignore[arg-type]
+    )  # fmt: skip
+    yield _say("published-p")
+
+
+# --- further findings ---
+
+
+def _utilisation(frame: pl.DataFrame) -> list[str]:
+    known = frame.drop_nulls("rate_bps").sort("rate_bps", "site", "day")
+    if known.is_empty():
         return []
-    return [
-        f"Exposed downloads ran at {quantities.rate(speed['non-zero'])}, the others at "
-        f"{quantities.rate(speed['zero'])} (medians): no proof of a cause, as busy hours bring both "
-        "discards and slow downloads."
-    ]
+    return [_say("utilisation", known.row(-1, named=True), sites=known["site"].n_unique(), days=frame.height)]
 
 
-# --- what to keep in mind ---
+def _discards(frame: pl.DataFrame, parameters: Parameters) -> list[str]:
+    columns = pl.col("discards").sum(), pl.col("packets").sum(), (pl.col("discards") > 0).sum().alias("with")
+    sites = frame.filter(pl.col("packets") > 0).group_by("site").agg(*columns, pl.len().alias("days"))
+    sites = sites.with_columns(ratio=pl.col("discards") / pl.col("packets"))
+    sites = sites.sort("ratio", "site", descending=[True, False])
+    if sites.is_empty():
+        return []
+    top = sites.row(0, named=True)
+    if not top["discards"]:
+        return [_say("no-discards-at-all", sites=sites.height)]
+    kept = "the days that the published definition keeps" if parameters.definitions == "published" else "all its days"
+    sums = {name: int(sites[name].sum()) for name in ("with", "days")}
+    without = _names(sites.filter(pl.col("discards") == 0)["site"])
+    return [_say("discards", top, **sums, most=per_million(top["ratio"]), kept=kept, without=without)]
+
+
+def _retransmissions(again: pl.DataFrame, discards: pl.DataFrame, parameters: Parameters) -> list[str]:
+    own = again.filter(pl.col("segments") > 0).group_by("site").agg(pl.col("retransmitted", "segments").sum())
+    # As published, a median of clients' largest ratios must not be compared with a ratio of sums.
+    if parameters.definitions == "published" or own.is_empty():
+        return []
+    dropped = discards.filter(pl.col("packets") > 0).group_by("site").agg(pl.col("discards", "packets").sum())
+    both = own.join(dropped.filter(pl.col("discards") > 0), on="site")
+    factors = both.select(pl.col("retransmitted") / pl.col("segments") / (pl.col("discards") / pl.col("packets")))
+    found = factors.to_series().to_list()
+    times = quantities.interval(_two_digits, min(found), max(found)) if found else None
+    share = float(own["retransmitted"].sum()) / float(own["segments"].sum())
+    return [_say("retransmissions", again_share=share, times=times, dropping=both.height)]
+
+
+# --- caveats ---
 
 
 def _placebo(placebos: pl.DataFrame, comparisons: pl.DataFrame) -> list[str]:
-    """How much speeds change by themselves."""
-    own = comparisons.filter((pl.col("statistic") == "mean") & pl.col("own_change").is_not_null())["own_change"]
+    """How much speeds vary without a change."""
     if comparisons.is_empty():
         return []
+    own = comparisons.filter(pl.col("statistic") == "mean")["own_change"].drop_nulls()
     if own.is_empty():
-        return [
-            "It is not known how much speeds change by themselves: too few sites have enough clients in the periods "
-            "before these. A fluctuation that all clients of a site share looks like a change: a longer history before "
-            "the change would show how large it is."
-        ]
-    pairs = placebos["before_first"].n_unique()
-    when = f"Between {phrases.number(pairs, 'pair')} of periods before the change, when nothing was changed"
-    spread = float(own[0]) - 1
-    if spread < _NO_OWN_CHANGE:
-        return [f"{when}, sites' medians change no more than chance among clients explains."]
-    return [
-        f"{when}, sites' medians differ by {quantities.significant(spread * 100, 2)} % (standard deviation "
-        "beyond chance); intervals are as much wider."
-    ]
+        return [_say("placebo-unknown")]
+    spread = own[0] - 1
+    shown = None if spread < _NO_OWN_CHANGE else spread
+    return [_say("placebo", pairs=placebos["before_first"].n_unique(), spread_share=shown)]
 
 
 def _controls(changes: pl.DataFrame, change: Change) -> list[str]:
-    if not change.metros:
-        return []
-    others = [
-        row for row in changes.iter_rows(named=True)
-        if row["metro"] not in change.metros and row["conclusion"] not in ("no-data", "none-seen")
-    ]  # fmt: skip
+    """Say whether discards changed at sites where nothing was changed."""
+    known = changes.filter(~pl.col("conclusion").is_in(["no-data", "none-seen"]))
+    others = [row for row in known.iter_rows(named=True) if row["metro"] not in change.metros]
     moved = [f"{row['site']} ({row['conclusion']})" for row in others if row["conclusion"] in ("fewer", "more")]
-    if not others:
-        return []
-    if not moved:
-        return [
-            f"Elsewhere, where nothing was changed ({phrases.number(len(others), 'site')}), discards did not surely "
-            "change."
-        ]
-    return [f"Discards also changed where nothing was changed: {phrases.some(moved)}."]
+    return [_say("controls", sites=_names(moved), others=len(others))] if change.metros and others else []
 
 
 def _tests_per_client(speeds: pl.DataFrame) -> list[str]:
@@ -429,35 +374,49 @@ def _tests_per_client(speeds: pl.DataFrame) -> list[str]:
     before, after = found.get("before"), found.get("after")
     if not before or not after or max(before, after) / min(before, after) < _UNEQUAL_TESTS:
         return []
-    return [
-        f"Clients made {before:g} tests before and {after:g} after (medians): the "
-        "largest of more tests is larger by itself, so trust the means."
-    ]
+    before, after = quantities.significant(before), quantities.significant(after)
+    return [_say("tests-per-client", before=before, after=after)]
 
 
-def _coverage(frame: pl.DataFrame) -> list[str]:
-    known = frame.drop_nulls("coverage")
-    if known.is_empty():
-        return []
-    covered = float(known["coverage"].mean())  # type: ignore[arg-type]
-    if covered >= _WELL_COVERED:
-        return []
-    return [
-        f"Samples cover {phrases.percent(covered)} of the time of the days that have any: days with gaps rest on what "
-        "is left."
-    ]
+# --- rows and words ---
 
 
-# --- rows ---
+def _say(code: str, row: Row | None = None, /, **values: Any) -> str:
+    return fill(_SENTENCES[code], {**(row or {}), **values})
 
 
-def _of_statistic(frame: pl.DataFrame, statistic: str) -> Iterable[Row]:
-    return frame.filter(pl.col("statistic") == statistic).iter_rows(named=True)
+def _asked(change: Change) -> str:
+    return _say("asked", metros=listed(change.metros))
 
 
-def _changed_sites(frame: pl.DataFrame, change: Change) -> Iterable[Row]:
-    return frame.filter(pl.col("metro").is_in(change.metros) if change.metros else True).iter_rows(named=True)
+def _means(results: Results) -> dict[str, Row]:
+    return {row["site"]: row for row in _of_statistic(results, "mean")}
+
+
+def _of_statistic(results: Results, statistic: str) -> Iterator[Row]:
+    return results.tables["comparisons"].filter(pl.col("statistic") == statistic).iter_rows(named=True)
+
+
+def _discards_of(results: Results, change: Change) -> dict[str, Row]:
+    frame = results.tables["discard_changes"]
+    changed = frame.filter(pl.col("metro").is_in(change.metros)) if change.metros else frame
+    return {row["site"]: row for row in changed.iter_rows(named=True)}
 
 
 def _rows(rows: dict[str, Row], conclusion: str) -> list[Row]:
     return [row for row in rows.values() if row["conclusion"] == conclusion]
+
+
+def _names(sites: Iterable[str | None]) -> str:
+    return listed([site or "an unnamed site" for site in sites], most=_MOST_LINES)
+
+
+def _interval(row: Row, write: quantities.Writer | None = None) -> str | None:
+    """The 95 % interval of a ratio."""
+    if row["ratio_low"] is None:
+        return None
+    return quantities.interval(write or _two_digits, row["ratio_low"], row["ratio_high"])
+
+
+def _two_digits(value: float) -> str:
+    return quantities.significant(value, 2)

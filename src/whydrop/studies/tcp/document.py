@@ -18,16 +18,12 @@ if TYPE_CHECKING:
     from whydrop.studies.tcp.study import Results
 
 
-def _share(value: float) -> str:
-    return f"{quantities.significant(100 * value)} %"
-
-
 _LIMITS = (
     FrameColumn("Group", ("group",), str),
     FrameColumn("Limited by", ("limiter",), str),
     FrameColumn("Connections", ("connections",), quantities.count),
-    FrameColumn("Share", ("share",), _share),
-    FrameColumn("95 % interval", ("low", "high"), _share),
+    FrameColumn("Share", ("share",), quantities.percent),
+    FrameColumn("95 % interval", ("low", "high"), quantities.percent),
 )
 _CHANGES = (
     FrameColumn("Site", ("site",), str),
@@ -35,7 +31,7 @@ _CHANGES = (
     FrameColumn("Conclusion", ("conclusion",), str),
     FrameColumn("Later / earlier", ("ratio",), quantities.significant),
     FrameColumn("95 % interval", ("low", "high"), quantities.significant),
-    FrameColumn("adjusted p", ("adjusted_p",), lambda p: f"{p:.2g}"),
+    FrameColumn("adjusted p", ("adjusted_p",), quantities.p_value),
     FrameColumn("Days before", ("days_before",), quantities.count),
     FrameColumn("after", ("days_after",), quantities.count),
 )

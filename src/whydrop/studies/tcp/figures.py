@@ -11,6 +11,7 @@ from whydrop.show.figure import Figure, Panel
 from whydrop.show.plots.traces import INK, panel, trace
 from whydrop.studies.tcp import sentences
 from whydrop.studies.tcp.study import Results
+from whydrop.text.quantities import plural
 
 # Sites of a picture: those with most connections.
 _MOST_SITES = 30
@@ -25,7 +26,7 @@ _AXES = {
 def figures(results: Results) -> dict[str, Figure]:
     """Those for which there are rows."""
     facts = results.facts
-    subtitle = f"{facts['connections']} connections, {facts['first']} to {facts['last']}"
+    subtitle = f"{plural(facts['connections'], 'connection')}, {facts['first']} to {facts['last']}"
     made = {
         "limits": ("What limits connections, by site", [*_limits(results)], 1),
         "distributions": ("Distributions, by site", [*_distributions(results)], 1),

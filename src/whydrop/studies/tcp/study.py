@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop.studies.tcp import analysis
+from whydrop.text.quantities import count
 
 if TYPE_CHECKING:
     from whydrop.store.engines import Backend
@@ -96,11 +97,12 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     for column, what in (("site", "site"), ("network", "client's address"), ("day", "day")):
         lacking = frame[column].null_count()
         if lacking:
-            notes.append(f"{lacking} connections without a {what} are in no group of that kind.")
+            notes.append(f"Connections without a {what}, which are in no group of that kind: {count(lacking)}.")
     short = int((frame["span_ns"] < analysis.LEAST_SPAN_NS).sum())
     if short:
-        notes.append(f"{short} connections of less than a second have no throughput: it would be slow start's.")
+        what = "of less than a second, which have no throughput: it would be slow start's"
+        notes.append(f"Connections {what}: {count(short)}.")
     few = int((frame["segments"] < analysis.LEAST_SEGMENTS).sum())
     if few:
-        notes.append(f"{few} connections of up to ten segments have no share of retransmitted segments.")
+        notes.append(f"Connections of up to ten segments, which have no share of retransmitted ones: {count(few)}.")
     return notes
