@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from whydrop.show.vega.look import CONFIG, SOFT, ZERO_LINE
 from whydrop.show.vega.marks import Datasets, Place, Spec
 
 FORMATS = ("png", "svg", "pdf")
+
+# Pictures that are drawn at once.
+_AT_ONCE = 2
 
 # The width of a letter of a title, of a panel's title, and of words at an axis.
 _TITLE_LETTER, _PANEL_LETTER, _AXIS_LETTER = 8.6, 7.2, 6.6
@@ -40,21 +44,24 @@ def write_all(figures: Iterable[Figure], folder: Path, kind: str) -> list[Path]:
     if kind not in FORMATS:
         raise ValueError(f"no picture format {kind!r}; there are {', '.join(FORMATS)}")
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for figure in figures:
+
+    def write(figure: Figure) -> Path:
         path = folder / f"{figure.key}.{kind}"
         durable.write_bytes(path, rendered(figure, kind))
-        written.append(path)
-    return written
+        return path
+
+    # The library does not hold Python's lock: one picture is turned into pixels while the next is laid out.
+    with ThreadPoolExecutor(_AT_ONCE) as several:
+        return list(several.map(write, figures))
 
 
 def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
     """A figure as the bytes of a file; ``size`` is of the whole in pixels; a PNG has four times as many."""
-    drawn = specification(figure, legend=legend) if size is None else _fitted(figure, legend, size)
+    text = svg(specification(figure, legend=legend) if size is None else _fitted(figure, legend, size))
     if kind == "png":
-        png: bytes = vl_convert.vegalite_to_png(drawn, scale=2)
+        # Faster than the library's own way from the specification, and the same picture.
+        png: bytes = vl_convert.svg_to_png(text, scale=2)
         return png
-    text = svg(drawn)
     if kind == "pdf":
         pdf: bytes = vl_convert.svg_to_pdf(flattened(text))
         return pdf

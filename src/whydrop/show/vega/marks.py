@@ -10,6 +10,7 @@ import polars as pl
 from whydrop.show.figure import Layer, Panel
 from whydrop.show.theme import Style
 from whydrop.show.thinning import thin
+from whydrop.show.vega.clipping import within
 
 Spec = dict[str, Any]
 
@@ -21,8 +22,8 @@ _HALF_LINE, _HALF_PIXELS = 1.3, 6.8
 
 # Spans and dots are wider than a pixel: two columns of pixels distinguish them as well as one would.
 _ROWS_OF = 2
-# Lines cross within a column of pixels: two for each keep their corners.
-_COLUMNS_OF = 2
+# Lines cross within a column of pixels: two for each keep their corners. A dot covers two columns.
+_COLUMNS_OF = {"line": 2.0, "step": 2.0, "band": 2.0, "points": 0.5}
 # So many rare marks have room beside each other at their full size.
 _ROOMY = 300
 # In panels narrower than this the dots of clouds are smaller.
@@ -55,33 +56,26 @@ class Place:
 
 def drawn(layer: Layer, place: Place) -> Spec:
     """A layer's marks."""
-    columns = place.width * (_COLUMNS_OF if layer.mark in ("line", "step", "band") else 1)
+    columns = round(place.width * _COLUMNS_OF.get(layer.mark, 1))
     data = thin(layer, place.panel, columns, place.height // _ROWS_OF).data
-    if layer.rare and layer.mark == "points":
-        data = _within(data, place.panel)
+    data, mark, clipped = within(data, layer.mark, place.panel)
     names = [name for name in ("x", "y", "x2", "y2", "text") if name in data.columns]
     encoding: Spec = {name: getattr(place, name) for name in ("x", "y") if name in names}
     encoding |= {name: {"field": name} for name in ("x2", "y2") if name in names}
     data = data.select(names)
-    if layer.mark == "outline":
+    if mark == "outline":
         data, encoding["order"] = data.with_row_index("order"), {"field": "order", "type": "quantitative"}
-    if layer.mark == "text":
+    if mark == "text":
         encoding["text"] = {"field": "text", "type": "nominal"}
-    mark = {"aria": False, "clip": not (layer.rare and layer.mark == "points"), **_mark(layer, place)}
-    return {"data": place.datasets.named(data), "mark": mark, "encoding": encoding}
+    look = {"aria": False, **({"clip": True} if clipped else {}), **_mark(layer, mark, place)}
+    return {"data": place.datasets.named(data), "mark": look, "encoding": encoding}
 
 
-def _within(data: pl.DataFrame, panel: Panel) -> pl.DataFrame:
-    """Points that are seen whole at the edge of the panel must not be seen beyond it."""
-    inside = pl.col("x").is_between(*panel.x_ends()) & pl.col("y").is_between(*panel.y_ends())
-    return data.filter(inside)
-
-
-def _mark(layer: Layer, place: Place) -> Spec:
+def _mark(layer: Layer, mark: str, place: Place) -> Spec:
     style = layer.style
     line: Spec = {"color": style.light, "strokeWidth": style.width, **_opacity("stroke", style.opacity)}
     line |= {"strokeDash": list(style.dash)} if style.dash else {}
-    match layer.mark:
+    match mark:
         case "points":
             return _points(layer, place)
         case "line" | "outline":
@@ -93,11 +87,11 @@ def _mark(layer: Layer, place: Place) -> Spec:
             return {"type": "line", "interpolate": "step-after", **line}
         case "spans" | "slants":
             # Round ends keep a packet visible where its length is less than a pixel.
-            upright = layer.mark == "spans" and not style.dash
+            upright = mark == "spans" and not style.dash
             return {"type": "rule", **line, "strokeCap": "round" if upright else "butt"}
         case "bars":
             edge = {"stroke": "white", "strokeWidth": 0.7} if _wide(layer, place) else {}
-            return {"type": "rect", "color": style.light, "opacity": style.opacity, **edge}
+            return {"type": "rect", "color": style.light, **_opacity("fill", style.opacity), **edge}
         case "band":
             return {"type": "area", "color": style.light, **_opacity("fill", style.opacity)}
         case "text":
