@@ -89,7 +89,7 @@ def test_what_limited_the_sender_has_a_lane_for_each_limiter_by_its_share(synthe
 def test_without_acknowledgments_nothing_shows_what_limited_the_sender(synthetic: Explanation):
     scene = Scene.of(synthetic, 0)
     with pytest.raises(NothingToDraw):
-        charts.held.figure(replace(scene, flow=replace(scene.flow, limits=None)))
+        charts.CHARTS["held"](replace(scene, flow=replace(scene.flow, limits=None)))
 
 
 def test_throughput_shows_the_fitted_rate(synthetic: Explanation):

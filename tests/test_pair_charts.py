@@ -229,7 +229,7 @@ def test_the_clock_chart_has_the_fitted_line_between_both_directions(pair: Expla
     line = layer_data(difference, "difference found")
     slope = (line["y"][-1] - line["y"][0]) / (line["x"][-1] - line["x"][0])
     assert slope * 1e3 == pytest.approx(DRIFT_PPM, rel=1e-3)
-    assert f"beyond {OFFSET_S * 1e3:.2f} ms" in plain(difference.y.title)
+    assert f"beyond {OFFSET_S * 1e3:.3f} ms" in plain(difference.y.title)
     there, back = (
         layer_data(residuals, f"from capture {one} to capture {other}")["y"] for one, other in ((1, 2), (2, 1))
     )

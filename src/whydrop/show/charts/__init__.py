@@ -1,4 +1,4 @@
-"""Charts: one module for each family. Each makes a :class:`Figure`, which is data."""
+"""Charts: functions that each make a :class:`Figure` of a flow, or of the packets between two captures."""
 
 from __future__ import annotations
 
@@ -7,21 +7,7 @@ from typing import TypeVar
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.selection import matcher, no_such_flow
-from whydrop.show.charts import (
-    burst,
-    clock,
-    close_up,
-    crossings,
-    held,
-    in_flight,
-    loss_burst,
-    model,
-    models,
-    rtt,
-    throughput,
-    time_sequence,
-    transit,
-)
+from whydrop.show.charts import burst, clock, crossings, flow_charts, models, transit
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import Scene
 from whydrop.show.figure import Figure, NothingToDraw
@@ -30,30 +16,29 @@ AnyScene = TypeVar("AnyScene")
 
 # In the order in which they are shown: what the losses did, then where the model says they come from, then effects.
 CHARTS: dict[str, Callable[[Scene], Figure]] = {
-    "time-sequence": time_sequence.figure,
-    "close-up": close_up.sequence_figure,
-    "model": model.figure,
-    "model-close-up": close_up.model_figure,
-    "in-flight": in_flight.figure,
+    "time-sequence": flow_charts.time_sequence,
+    "close-up": flow_charts.time_sequence_close_up,
+    "model": models.model,
+    "model-close-up": models.model_close_up,
+    "in-flight": flow_charts.in_flight,
     "burst": burst.figure,
-    "rtt": rtt.figure,
-    "throughput": throughput.figure,
-    "held": held.figure,
+    "rtt": flow_charts.rtt,
+    "throughput": flow_charts.throughput,
+    "held": flow_charts.held,
 }
-
 
 # Of two captures: one flow between them, and all packets between them.
 PAIR_FLOW_CHARTS: dict[str, Callable[[PairScene], Figure]] = {
-    "crossings": crossings.figure,
-    "crossings-close-up": crossings.close_up_figure,
-    "models": models.figure,
-    "models-close-up": models.close_up_figure,
+    "crossings": crossings.crossings,
+    "crossings-close-up": crossings.crossings_close_up,
+    "models": models.compared,
+    "models-close-up": models.compared_close_up,
 }
 PATH_CHARTS: dict[str, Callable[[PairScene], Figure]] = {
-    "loss-burst": loss_burst.figure,
-    "transit": transit.figure,
+    "loss-burst": crossings.loss_burst,
+    "transit": transit.transit,
     "transit-histogram": transit.histogram,
-    "clock": clock.figure,
+    "clock": clock.clock,
 }
 
 

@@ -6,11 +6,10 @@ A sender that never pauses has no bursts; then the same question is asked of the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import polars as pl
 
-from whydrop.show.charts.scene import Scene, byte_unit, layer, present
+from whydrop.show.charts.scene import Scene, as_float, layer, present, readable
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 from whydrop.text import quantities
 
@@ -24,16 +23,18 @@ _LARGEST_BURST = 0.25
 _FEWEST_PACKETS = 10
 
 _COLUMNS = ("x", "x2", "y", "y2")
+_BYTES = pl.col("ip_bytes").cast(pl.Int64)
 
-
-@dataclass(frozen=True)
-class _Places:
-    """``place``: bytes sent before each packet; ``lost``: whether it was."""
-
-    rows: pl.DataFrame
-    title: str
-    axis: str
-    see: str
+SEE_BURSTS = (
+    "Packets are sent in bursts. Each bar covers packets at one place in their burst, counted in bytes sent "
+    "before them, and shows how many of them were lost. A policer spares the start of a burst and drops what "
+    "follows once its bucket is empty; a bad link drops anywhere."
+)
+SEE_ROUND_TRIP = (
+    "Each bar covers packets that followed the same amount of data within one round-trip time, and shows how "
+    "many of them were lost. Losses only at the right: an element of the path takes no more than that at once. "
+    "Losses everywhere: a bad link."
+)
 
 
 def figure(scene: Scene) -> Figure:
@@ -42,75 +43,47 @@ def figure(scene: Scene) -> Figure:
     if scene.lost.is_empty():
         raise NothingToDraw(f"{scene.flow.flow}: nothing was lost")
     rtt_s = scene.flow.rtt_min_s or 0.0
-    places = _in_bursts(scene.segments, max(rtt_s * _GAP_OF_RTT, _SHORTEST_GAP_S))
-    if places is None:
-        places = _in_round_trip(scene.segments, max(rtt_s, _SHORTEST_GAP_S))
-    bars = _bars(places.rows)
-    largest = bars["x2"].max()
-    scale, unit = byte_unit(float(largest) if isinstance(largest, float) else 0.0)
+    gap_s, span_s = max(rtt_s * _GAP_OF_RTT, _SHORTEST_GAP_S), max(rtt_s, _SHORTEST_GAP_S)
+    placed = _in_bursts(scene.segments, gap_s)
+    if placed is not None:
+        title, see = "Where in a burst packets were lost", SEE_BURSTS
+        sent = "Sent before in the same burst ({}; a pause of " + quantities.duration(gap_s) + " ends a burst)"
+    else:
+        placed = _in_round_trip(scene.segments, span_s)
+        title, see = "How much was sent just before packets were lost", SEE_ROUND_TRIP
+        sent = "Sent in the round-trip time (" + quantities.duration(span_s) + ") before the packet ({})"
+    bars = _bars(placed)
+    scale, unit = readable(bars["x2"].max(), "bytes")
     bars = bars.with_columns(pl.col("x", "x2") / scale)
     few = pl.col("sent") < _FEWEST_PACKETS
     layers = [
         layer(f"of fewer than {_FEWEST_PACKETS} packets", "few-bar", "bars", bars.filter(few).select(_COLUMNS)),
         layer("share of packets lost", "lost-bar", "bars", bars.filter(~few).select(_COLUMNS)),
     ]
-    return Figure(
-        "burst",
-        places.title,
-        scene.flow.flow,
-        (
-            Panel(
-                Axis(places.axis.format(unit=unit)),
-                Axis("Packets lost (% of sent)", from_zero="always"),
-                present(layers),
-            ),
-        ),
-        see=places.see if bars.filter(few).is_empty() else f"{places.see} Pale bars are based on few packets.",
-    )
+    panel = Panel(Axis(sent.format(unit)), Axis("Packets lost (% of sent)", from_zero="always"), present(layers))
+    pale = "" if bars.filter(few).is_empty() else " Pale bars are based on few packets."
+    return Figure("burst", title, scene.flow.flow, (panel,), see=see + pale)
 
 
-def _in_bursts(segments: pl.DataFrame, gap_s: float) -> _Places | None:
-    """Bytes sent before each packet in its burst; ``None`` where the sender hardly pauses."""
-    burst = (pl.col("t").diff().fill_null(math.inf) > gap_s).cum_sum()
-    numbered = segments.with_columns(burst=burst)
-    largest = numbered["burst"].value_counts()["count"].max()
-    if isinstance(largest, int) and largest > _LARGEST_BURST * numbered.height:
+def _in_bursts(segments: pl.DataFrame, gap_s: float) -> pl.DataFrame | None:
+    """``place``: bytes sent before each packet in its burst; ``None`` where the sender hardly pauses."""
+    numbered = segments.with_columns(burst=(pl.col("t").diff().fill_null(math.inf) > gap_s).cum_sum())
+    if as_float(numbered["burst"].value_counts()["count"].max()) > _LARGEST_BURST * numbered.height:
         return None
-    before = (_bytes().cum_sum() - _bytes()).over("burst")
-    return _Places(
-        numbered.select(place=before, lost=pl.col("fate") == "lost"),
-        title="Where in a burst packets were lost",
-        axis=f"Sent before in the same burst ({{unit}}; a pause of {quantities.duration(gap_s)} ends a burst)",
-        see="Packets are sent in bursts. Each bar covers packets at one place in their burst, counted in bytes sent "
-        "before them, and shows how many of them were lost. A policer spares the start of a burst and drops what "
-        "follows once its bucket is empty; a bad link drops anywhere.",
-    )
+    return numbered.select(place=(_BYTES.cum_sum() - _BYTES).over("burst"), lost=pl.col("fate") == "lost")
 
 
-def _in_round_trip(segments: pl.DataFrame, rtt_s: float) -> _Places:
-    """Bytes sent in the round-trip time before each packet."""
-    total = segments.select("t", total=_bytes().cum_sum(), own=_bytes(), lost=pl.col("fate") == "lost")
+def _in_round_trip(segments: pl.DataFrame, rtt_s: float) -> pl.DataFrame:
+    """``place``: bytes sent in the round-trip time before each packet."""
+    total = segments.select("t", total=_BYTES.cum_sum(), own=_BYTES, lost=pl.col("fate") == "lost")
     start = total.select(t=pl.col("t") - rtt_s)
     until = start.join_asof(total.select("t", "total"), on="t")["total"].fill_null(0)
-    rows = total.select(place=pl.col("total") - pl.col("own") - until, lost="lost")
-    return _Places(
-        rows.with_columns(pl.col("place").clip(0)),
-        title="How much was sent just before packets were lost",
-        axis=f"Sent in the round-trip time ({quantities.duration(rtt_s)}) before the packet ({{unit}})",
-        see="Each bar covers packets that followed the same amount of data within one round-trip time, and shows how "
-        "many of them were lost. Losses only at the right: an element of the path takes no more than that at once. "
-        "Losses everywhere: a bad link.",
-    )
-
-
-def _bytes() -> pl.Expr:
-    return pl.col("ip_bytes").cast(pl.Int64)
+    return total.select(place=(pl.col("total") - pl.col("own") - until).clip(0), lost="lost")
 
 
 def _bars(placed: pl.DataFrame) -> pl.DataFrame:
     """Equal bins up to the largest place; the share lost in each, in per cent."""
-    last = placed["place"].max()
-    width = max((float(last) + 1 if isinstance(last, int) else 1.0) / _BARS, 1.0)
+    width = max((as_float(placed["place"].max()) + 1) / _BARS, 1.0)
     bins = placed.group_by((pl.col("place") / width).floor().alias("bin")).agg(lost=pl.col("lost").sum(), sent=pl.len())
     return bins.sort("bin").select(
         x=pl.col("bin") * width,

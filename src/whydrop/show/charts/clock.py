@@ -8,8 +8,7 @@ import polars as pl
 
 from whydrop.show import pair_words
 from whydrop.show.charts.pair_scene import TIME_TITLE, PairScene, matched
-from whydrop.show.charts.scene import as_float, layer, points, present, rule
-from whydrop.show.charts.transit import time_unit
+from whydrop.show.charts.scene import as_float, marks, present, readable, rule
 from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
 from whydrop.text import quantities
 from whydrop.text.phrases import capital
@@ -28,23 +27,18 @@ _FAST = 0.1
 
 @dataclass(frozen=True)
 class _Clouds:
-    """``t``, ``difference_ns`` (second clock less first), ``line_ns`` (fitted), for each direction."""
+    """``t``, ``difference_ns`` (second clock less first), ``line_ns`` (fitted), for each direction and for both."""
 
     there: pl.DataFrame
     back: pl.DataFrame
-    line: pl.DataFrame
+    both: pl.DataFrame
 
 
-def figure(scene: PairScene) -> Figure:
+def clock(scene: PairScene) -> Figure:
     """Draw the difference of the clocks with the fitted line, and below what is left without it."""
     clouds = _clouds(scene)
-    return Figure(
-        key="clock",
-        title=capital(pair_words.clocks(scene.pair)),
-        subtitle=scene.path,
-        see=SEE,
-        panels=(_difference(scene, clouds), _residuals(scene, clouds)),
-    )
+    title = capital(pair_words.clocks(scene.pair))
+    return Figure("clock", title, scene.path, (_difference(scene, clouds), _residuals(scene, clouds)), see=SEE)
 
 
 def _clouds(scene: PairScene) -> _Clouds:
@@ -60,51 +54,39 @@ def _clouds(scene: PairScene) -> _Clouds:
     difference = pl.col("time_2_ns") - pl.col("time_1_ns")
     line = pl.when(told).then(difference - sign * pl.col("transit_ns")).forward_fill().backward_fill()
     rows = rows.with_columns(difference_ns=difference, line_ns=line)
-    return _Clouds(
-        there=rows.filter(pl.col("direction") == "1-to-2"),
-        back=rows.filter(pl.col("direction") == "2-to-1"),
-        line=rows,
-    )
+    there = rows["direction"] == "1-to-2"
+    return _Clouds(rows.filter(there), rows.filter(~there), rows)
 
 
 def _difference(scene: PairScene, clouds: _Clouds) -> Panel:
-    base_ns = int(clouds.line["line_ns"][0])
-    spread = clouds.line.select((pl.col("difference_ns") - base_ns).abs().max()).item()
-    scale, unit = time_unit(as_float(spread) / 1e9)
-
-    def above(column: str) -> pl.Expr:
-        return (pl.col(column) - base_ns) / scale
-
+    base_ns = int(clouds.both["line_ns"][0])
+    spread = clouds.both.select((pl.col("difference_ns") - base_ns).abs().max()).item()
+    scale, unit = readable(spread, "ns")
+    difference, line = ((pl.col(name) - base_ns) / scale for name in ("difference_ns", "line_ns"))
+    beyond = f" beyond {quantities.clock(base_ns / 1e9)}" if base_ns else ""
     layers = [
-        *_directions(scene, clouds, above("difference_ns")),
-        layer("difference found", "fit", "line", points(clouds.line, pl.col("t"), above("line_ns"))),
+        *_directions(scene, clouds, difference),
+        marks("difference found", "fit", "line", clouds.both, line),
     ]
     return Panel(
         Axis(TIME_TITLE),
-        Axis(f"Difference beyond {_base(base_ns)} ({unit})" if base_ns else f"Difference ({unit})"),
+        Axis(f"Difference{beyond} ({unit})"),
         present(layers),
         zoom="time",
-        title=f"{scene.second.capitalize()}'s clock less {scene.first}'s",
+        title=f"{capital(scene.second)}'s clock less {scene.first}'s",
     )
 
 
-def _base(base_ns: int) -> str:
-    """The difference at the start with all its digits: of an hour, the microseconds count."""
-    if abs(base_ns) < 1_000_000_000:
-        return quantities.duration(base_ns / 1e9)
-    return f"{base_ns / 1e9:.6f} s"
-
-
 def _residuals(scene: PairScene, clouds: _Clouds) -> Panel:
-    left = pl.col("difference_ns") - pl.col("line_ns")
     low, high = _window_ns(scene, clouds)
-    scale, unit = time_unit(max(-low, high) / 1e9)
+    scale, unit = readable(max(-low, high), "ns")
+    left = (pl.col("difference_ns") - pl.col("line_ns")) / scale
     found = rule("difference found", "fit", 0.0)
     rules = [rule(name, style, value * 1e9 / scale) for name, style, value in _bounds(scene)]
     return Panel(
         Axis(TIME_TITLE),
         Axis(f"Left over ({unit})", ends=(low / scale, high / scale)),
-        (*present(_directions(scene, clouds, left / scale)), found, *rules),
+        (*present(_directions(scene, clouds, left)), found, *rules),
         zoom="time",
         title="The same less the difference found: the transit times, those back below zero",
     )
@@ -112,8 +94,8 @@ def _residuals(scene: PairScene, clouds: _Clouds) -> Panel:
 
 def _directions(scene: PairScene, clouds: _Clouds, y: pl.Expr) -> list[Layer]:
     return [
-        layer(f"from {scene.first} to {scene.second}", "point-1", "points", points(clouds.there, pl.col("t"), y)),
-        layer(f"from {scene.second} to {scene.first}", "point-2", "points", points(clouds.back, pl.col("t"), y)),
+        marks(f"from {scene.first} to {scene.second}", "point-1", "points", clouds.there, y),
+        marks(f"from {scene.second} to {scene.first}", "point-2", "points", clouds.back, y),
     ]
 
 
@@ -124,8 +106,8 @@ def _bounds(scene: PairScene) -> list[tuple[str, str, float]]:
     if found is None or low is None or high is None:
         return []
     return [
-        (f"at least, for certain: {_signed(low - found)}", "fastest", low - found),
-        (f"at most, for certain: {_signed(high - found)}", "slow", high - found),
+        (f"{what}, for certain: {quantities.signed(quantities.duration, end - found)}", style, end - found)
+        for what, style, end in (("at least", "fastest", low), ("at most", "slow", high))
     ]
 
 
@@ -139,7 +121,3 @@ def _window_ns(scene: PairScene, clouds: _Clouds) -> tuple[float, float]:
     low, high = min([*ends, 0.0]), max([*ends, 0.0])
     room = max((high - low) * 0.15, 1.0)
     return low - room, high + room
-
-
-def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '−'}{quantities.duration(abs(seconds))}"

@@ -1,4 +1,4 @@
-"""The moment of the heaviest loss, close up: over a long flow single packets are too small to see."""
+"""The moment of the heaviest loss: over a long flow single packets are too small to see."""
 
 from __future__ import annotations
 
@@ -6,42 +6,14 @@ from dataclasses import replace
 
 import polars as pl
 
-from whydrop.show.charts import model, time_sequence
 from whydrop.show.charts.scene import Scene, present
-from whydrop.show.figure import Ends, Figure, NothingToDraw, Panel
+from whydrop.show.figure import Ends, NothingToDraw, Panel
 
 # Long enough for a loss, its detection and its repair, with a little before and after.
 _ROUND_TRIPS = 8
 _SHORTEST_S = 0.02
 # Where the whole flow is no longer than this many times the window, the whole shows as much.
 _WORTH_IT = 3.0
-
-SEE = (
-    "Each blue bar is one packet, as high as its data is long. Crosses are packets that never arrived. The green line "
-    "stops at the first of them; faint bars show data after the gap that the receiver already has, until "
-    "retransmissions (triangles and squares) fill the gap."
-)
-
-
-def sequence_figure(scene: Scene) -> Figure:
-    """Draw sequence number over time around the most losses."""
-    (panel,) = time_sequence.figure(scene).panels
-    panel = cut(replace(panel, y=replace(panel.y, from_zero="never")), _window(scene))
-    return Figure("close-up", "The heaviest loss, close up", scene.flow.flow, (panel,), see=SEE)
-
-
-def model_figure(scene: Scene) -> Figure:
-    """Draw the level of the winning model around the most losses."""
-    figure = model.figure(scene)
-    panels = tuple(cut(panel, _window(scene)) for panel in figure.panels)
-    return replace(figure, key="model-close-up", title=f"{figure.title}, close up", panels=panels)
-
-
-def _window(scene: Scene) -> Ends:
-    window = heaviest(scene)
-    if window is None:
-        raise NothingToDraw(f"{scene.flow.flow}: nothing was lost, or the whole flow is as short as a close-up")
-    return window
 
 
 def cut(panel: Panel, window: Ends) -> Panel:
@@ -51,6 +23,17 @@ def cut(panel: Panel, window: Ends) -> Panel:
         layer if layer.mark == "rule" else replace(layer, data=layer.data.filter(within)) for layer in panel.layers
     ]
     return replace(panel, layers=present(layers))
+
+
+def needed(window: Ends | None, flow: str) -> Ends:
+    """The window, if there is use in one.
+
+    Raises:
+        NothingToDraw: there is none.
+    """
+    if window is None:
+        raise NothingToDraw(f"{flow}: nothing was lost, or the whole flow is as short as a close-up")
+    return window
 
 
 def heaviest(scene: Scene) -> Ends | None:

@@ -1,4 +1,4 @@
-"""The model that won beside the best one that lost, replayed over the same packets: drops, and times waited."""
+"""Fitted models replayed over the packets: what is in the bucket or the queue, drops, and times waited."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from dataclasses import replace
 
 import polars as pl
 
+from whydrop.explaining import parameters
 from whydrop.explaining.document import Model
 from whydrop.show.charts import close_up
 from whydrop.show.charts.pair_scene import PairScene
-from whydrop.show.charts.scene import TIME, Scene, as_float, byte_unit, layer, points, present, rule
-from whydrop.show.charts.transit import time_unit
+from whydrop.show.charts.scene import TIME, Scene, as_float, layer, marks, over_time, present, readable, rule
 from whydrop.show.figure import Axis, Ends, Figure, NothingToDraw, Panel, padded
 from whydrop.text import quantities
 
+_DROPS = (
+    "packets are dropped. A cross is a loss that this model predicts and the capture shows; rings and triangles are "
+    "where the two disagree, so few of them means a good explanation."
+)
+SEE_BUCKET = (
+    "The line is the number of tokens in the policer's bucket: each packet uses some, and time refills it. When the "
+    f"bucket is empty, {_DROPS}"
+)
+SEE_QUEUE = f"The line is the amount of data in the queue. When it reaches the limit of the queue, {_DROPS}"
 SEE = (
     "Both models were given the same packets. Above: the line is the content of the model's bucket or queue. A cross "
     "is a drop that it predicts and that happened; triangles and rings are wrong predictions. Below: the delay that "
@@ -21,32 +30,82 @@ SEE = (
     "has few triangles and rings, and its dots are near the line."
 )
 
+# What the legend calls a drop that did not happen, a loss that is not predicted, and one that is.
+_ALONE = ("drop predicted, packet arrived", "packet lost, not predicted", "drop predicted and packet lost")
+_COMPARED = ("wrong: predicted, but arrived", "wrong: lost, not predicted", "right: predicted and lost")
 
-def figure(scene: PairScene) -> Figure:
+
+def model(scene: Scene) -> Figure:
+    """Draw the level of the winning model over time, with drops predicted and losses seen."""
+    if scene.verdict is None or scene.model.is_empty():
+        raise NothingToDraw(f"{scene.flow.flow}: no verdict with a model of the path concerns this flow")
+    policed = scene.verdict.cause == "policer"
+    named = ((name, scene.parameter(name)) for name in ("burst_bytes", "limit_bytes"))
+    limit = next(((_limit(name, value), value) for name, value in named if value is not None), None)
+    panel = _level(scene.model, policed, _ALONE, limit)
+    title = "The policer's bucket, replayed" if policed else "The queue, replayed"
+    if scene.verdict_flows != 1:
+        title += f" over {quantities.plural(scene.verdict_flows, 'flow')}"
+    return over_time(scene, "model", title, panel.y, panel.layers, SEE_BUCKET if policed else SEE_QUEUE)
+
+
+def model_close_up(scene: Scene) -> Figure:
+    """Draw the level of the winning model around the most losses."""
+    whole = model(scene)
+    window = close_up.needed(close_up.heaviest(scene), scene.flow.flow)
+    panels = tuple(close_up.cut(panel, window) for panel in whole.panels)
+    return replace(whole, key="model-close-up", title=f"{whole.title}, close up", panels=panels)
+
+
+def _limit(name: str, value: float) -> str:
+    label, write = parameters.parameter_words(name)
+    return f"{label}: {write(value)}"
+
+
+def _level(
+    rows: pl.DataFrame, policed: bool, outcomes: tuple[str, str, str], limit: tuple[str, float] | None, title: str = ""
+) -> Panel:
+    """The level of a model, with its limit (words and bytes), and where it is wrong and right about drops."""
+    scale, unit = readable(rows["level_bytes"].max(), "bytes")
+    level, predicted, seen = pl.col("level_bytes") / scale, pl.col("predicted_drop"), pl.col("seen_lost")
+    kinds = zip(
+        outcomes,
+        ("predicted", "unpredicted", "lost"),
+        (predicted & ~seen, ~predicted & seen, predicted & seen),
+        strict=True,
+    )
+    layers = [
+        marks("tokens in the bucket" if policed else "bytes queued", "level", "line", rows, level),
+        *([] if limit is None else [rule(limit[0], "limit", limit[1] / scale)]),
+        *(marks(name, style, "points", rows.filter(which), level, rare=True) for name, style, which in kinds),
+    ]
+    y = Axis(f"{'Bucket fill' if policed else 'Queue depth'} ({unit})", from_zero="always")
+    return Panel(TIME, y, present(layers), zoom="time", title=title)
+
+
+def compared(scene: PairScene) -> Figure:
     """Draw level, drops and waits of the winner on the left, of the best loser on the right."""
     one = scene.scene
     winner, rival = _roles(one)
     width = max(as_float(frame["t"].max()) for frame in (one.model, one.rival))
-    levels = _same_axes([_level(one.model, winner), _level(one.rival, rival)], (0.0, width))
+    levels = _same_axes([_of_model(one.model, winner), _of_model(one.rival, rival)], (0.0, width))
     waits = _waits(one, winner, rival)
     return Figure(
         key="models",
         title=_title(winner, rival),
-        subtitle=one.flow.flow if one.verdict_flows == 1 else f"over {one.verdict_flows} flows",
+        subtitle=one.flow.flow if one.verdict_flows == 1 else f"over {quantities.plural(one.verdict_flows, 'flow')}",
         see=SEE,
         panels=(*levels, *waits),
         columns=2,
     )
 
 
-def close_up_figure(scene: PairScene) -> Figure:
+def compared_close_up(scene: PairScene) -> Figure:
     """Draw the same around the most losses; the waits are those of all packets."""
     one = scene.scene
-    whole = figure(scene)
+    whole = compared(scene)
     lost = one.model.filter("seen_lost")["t"]
-    window = close_up.window_of(one.model, lost, one.flow.rtt_min_s)
-    if window is None:
-        raise NothingToDraw(f"{one.flow.flow}: nothing was lost, or the whole flow is as short as a close-up")
+    window = close_up.needed(close_up.window_of(one.model, lost, one.flow.rtt_min_s), one.flow.flow)
     levels = [close_up.cut(panel, window) for panel in whole.panels[:2]]
     panels = (*_same_axes(levels, window), *whole.panels[2:])
     return replace(whole, key="models-close-up", title=f"{whole.title} (close up)", panels=panels)
@@ -70,8 +129,7 @@ def _title(winner: Model, rival: Model) -> str:
 
 
 def _others(model: Model) -> str:
-    wrong = model.dropped - model.hits
-    return f"{quantities.count(wrong)} others" if wrong != 1 else "1 other"
+    return quantities.plural(model.dropped - model.hits, "other")
 
 
 def _holds(winner: Model, rival: Model) -> str:
@@ -91,34 +149,11 @@ def _holds(winner: Model, rival: Model) -> str:
     return ""
 
 
-def _level(rows: pl.DataFrame, model: Model) -> Panel:
-    scale, unit = byte_unit(as_float(rows["level_bytes"].max()))
-    level = pl.col("level_bytes") / scale
-    predicted, seen = pl.col("predicted_drop"), pl.col("seen_lost")
-
-    def where(condition: pl.Expr) -> pl.DataFrame:
-        return points(rows.filter(condition), pl.col("t"), level)
-
-    what = "tokens in the bucket" if model.element == "policer" else "bytes queued"
-    layers = [
-        layer(what, "level", "line", points(rows, pl.col("t"), level)),
-        layer("wrong: predicted, but arrived", "predicted", "points", where(predicted & ~seen), rare=True),
-        layer("wrong: lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
-        layer("right: predicted and lost", "lost", "points", where(predicted & seen), rare=True),
-    ]
-    if model.limit_bytes is not None:
-        layers.insert(1, rule(f"limit: {quantities.size(model.limit_bytes)}", "limit", model.limit_bytes / scale))
-    return Panel(
-        TIME,
-        Axis(f"{'Bucket fill' if model.element == 'policer' else 'Queue depth'} ({unit})", from_zero="always"),
-        present(layers),
-        zoom="time",
-        title=_heading(model),
-    )
-
-
-def _heading(model: Model) -> str:
-    return f"{'Won' if model.role == 'winner' else 'Ruled out'}: {model.title}"
+def _of_model(rows: pl.DataFrame, model: Model) -> Panel:
+    size = model.limit_bytes
+    limit = None if size is None else (f"limit: {quantities.size(size)}", size)
+    title = f"{'Won' if model.role == 'winner' else 'Ruled out'}: {model.title}"
+    return _level(rows, model.element == "policer", _COMPARED, limit, title)
 
 
 def _same_axes(both: list[Panel], window: Ends) -> list[Panel]:
@@ -137,35 +172,24 @@ def _waits(scene: Scene, winner: Model, rival: Model) -> list[Panel]:
     frames = [frame.filter(known) for frame in (scene.model, scene.rival)]
     if any(frame.is_empty() for frame in frames):
         return []
-    longest = max(_longest(frame) for frame in frames) or 1.0
-    scale, unit = time_unit(longest / 1e9)
-    panels = [
-        _wait(frame, model, longest / scale, (scale, unit))
-        for frame, model in zip(frames, (winner, rival), strict=True)
-    ]
-    top = longest / scale * 1.05
+    longest = max(as_float(frame.select(pl.max_horizontal("wait_ns", "seen_wait_ns").max()).item()) for frame in frames)
+    scale, unit = readable(longest or 1.0, "ns")
+    top = (longest or 1.0) / scale
     # From a little below zero, so that dots on the axis are seen; equal axes, so that the eye compares both.
-    span = (-0.03 * top, top)
-    return [replace(panel, x=replace(panel.x, ends=span), y=replace(panel.y, ends=span)) for panel in panels]
+    ends = (-0.0315 * top, 1.05 * top)
+    return [
+        _wait(frame, model, top, scale, (Axis(f"Seen: longer than the fastest by ({unit})", ends=ends),
+                                         Axis(f"Predicted ({unit})", ends=ends)))
+        for frame, model in zip(frames, (winner, rival), strict=True)
+    ]  # fmt: skip
 
 
-def _wait(frame: pl.DataFrame, model: Model, top: float, in_unit: tuple[float, str]) -> Panel:
-    scale, unit = in_unit
-    held = points(frame.sort("seen_wait_ns"), pl.col("seen_wait_ns") / scale, pl.col("wait_ns") / scale)
+def _wait(frame: pl.DataFrame, model: Model, top: float, scale: float, axes: tuple[Axis, Axis]) -> Panel:
     same = pl.DataFrame({"x": [0.0], "y": [0.0], "x2": [top], "y2": [top]})
     error = "" if model.wait_error_s is None else f"; median error {quantities.duration(model.wait_error_s)}"
-    return Panel(
-        Axis(f"Seen: longer than the fastest by ({unit})"),
-        Axis(f"Predicted ({unit})", from_zero="always"),
-        present(
-            [
-                layer("both the same", "limit", "slants", same, stretch=False),
-                layer("packet", "segment", "points", held),
-            ]
-        ),
-        title=f"Predicted and seen waits{error}",
-    )
-
-
-def _longest(frame: pl.DataFrame) -> float:
-    return as_float(frame.select(pl.max_horizontal("wait_ns", "seen_wait_ns").max()).item())
+    seen, predicted = pl.col("seen_wait_ns") / scale, pl.col("wait_ns") / scale
+    layers = [
+        layer("both the same", "limit", "slants", same, stretch=False),
+        marks("packet", "segment", "points", frame.sort("seen_wait_ns"), predicted, seen),
+    ]
+    return Panel(*axes, present(layers), title=f"Predicted and seen waits{error}")

@@ -10,10 +10,11 @@ import polars as pl
 
 from whydrop.explaining.document import Flow, Verdict
 from whydrop.explaining.explained import Explained
-from whydrop.show.figure import Axis, Layer, Mark, NothingToDraw, span
+from whydrop.show.figure import Axis, Figure, Layer, Mark, NothingToDraw, Panel, span
 from whydrop.show.theme import STYLES
 
 TIME = Axis("Time since the flow's first packet (s)")
+TIMES = pl.col("t")
 
 
 @dataclass(frozen=True)
@@ -106,24 +107,21 @@ def as_float(value: object, default: float = 0.0) -> float:
     return float(value) if isinstance(value, (int, float)) else default
 
 
-def byte_unit(largest: float) -> tuple[float, str]:
-    """The divisor and the unit in which byte counts up to ``largest`` read well.
+_UNITS = {
+    "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes")),
+    "bit/s": ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")),
+    "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
+}
 
-    >>> byte_unit(12_000_000)
-    (1000000.0, 'MB')
+
+def readable(largest: object, unit: str) -> tuple[float, str]:
+    """The divisor and the unit in which numbers up to ``largest``, in one of these units, read well.
+
+    >>> readable(12_000_000, "bytes"), readable(None, "ns")
+    ((1000000.0, 'MB'), (1.0, 'ns'))
     """
-    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if largest >= 2 * scale:
-            return scale, unit
-    return 1.0, "bytes"
-
-
-def rate_unit(largest: float) -> tuple[float, str]:
-    """The divisor and the unit in which rates up to ``largest`` bit/s read well."""
-    for scale, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
-        if largest >= 2 * scale:
-            return scale, unit
-    return 1.0, "bit/s"
+    units = _UNITS[unit]
+    return next((one for one in units if as_float(largest) >= 2 * one[0]), units[-1])
 
 
 def layer(name: str, style: str, mark: Mark, data: pl.DataFrame, rare: bool = False, *, stretch: bool = True) -> Layer:
@@ -139,6 +137,34 @@ def layer(name: str, style: str, mark: Mark, data: pl.DataFrame, rare: bool = Fa
 def rule(name: str, style: str, height: float) -> Layer:
     """A line across the panel at one height."""
     return layer(name, style, "rule", pl.DataFrame({"y": [height]}))
+
+
+def marks(
+    name: str,
+    style: str,
+    mark: Mark,
+    rows: pl.DataFrame,
+    y: pl.Expr,
+    x: pl.Expr = TIMES,
+    *,
+    rare: bool = False,
+    stretch: bool = True,
+    **ends: pl.Expr,
+) -> Layer:
+    """A mark for each row in which its places are known; ``x2`` and ``y2`` are further ``ends``."""
+    return layer(name, style, mark, points(rows, x, y, **ends), rare, stretch=stretch)
+
+
+def lost_packets(segments: pl.DataFrame, y: pl.Expr) -> Layer:
+    """A cross for each lost packet, which no chart may thin away."""
+    return marks("lost packet", "lost", "points", segments.filter(pl.col("fate") == "lost"), y, rare=True)
+
+
+def over_time(
+    scene: Scene, key: str, title: str, y: Axis, layers: Sequence[Layer], see: str, *, x: Axis = TIME
+) -> Figure:
+    """A chart of one flow over time."""
+    return Figure(key, title, scene.flow.flow, (Panel(x, y, present(layers), zoom="time"),), see=see)
 
 
 def present(layers: Sequence[Layer]) -> tuple[Layer, ...]:

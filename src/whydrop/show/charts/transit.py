@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from whydrop.show.charts.pair_scene import DIRECTIONS, TIME_TITLE, Direction, PairScene, lost, matched
-from whydrop.show.charts.scene import as_float, layer, points, present, rule
+from whydrop.show.charts.scene import as_float, layer, marks, present, readable, rule
 from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel, padded, span
 from whydrop.text import quantities
 
@@ -32,7 +32,7 @@ _FOOT = 0.5
 _LOG_FROM = 40.0
 
 
-def figure(scene: PairScene) -> Figure:
+def transit(scene: PairScene) -> Figure:
     """Draw transit time against time, a panel for each direction."""
     drawn = [panel for direction in DIRECTIONS if (panel := _panel(scene, direction)) is not None]
     if not drawn:
@@ -63,37 +63,26 @@ def histogram(scene: PairScene) -> Figure:
     )
 
 
-def time_unit(largest_s: float) -> tuple[float, str]:
-    """Nanoseconds in the unit in which times up to ``largest_s`` read well, and the unit."""
-    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if largest_s * 1e9 >= 2 * scale:
-            return scale, unit
-    return 1.0, "ns"
-
-
 def _panel(scene: PairScene, direction: Direction) -> Panel | None:
     going = scene.going(direction)
     both = matched(going)
     if both.is_empty():
         return None
     start, end = scene.ends(direction)
-    scale, unit = time_unit(_longest(both) / 1e9)
+    scale, unit = readable(both["transit_ns"].max(), "ns")
     took = pl.col("transit_ns") / scale
-    low, high = _shortest(both) / scale, _longest(both) / scale
+    low, high = (as_float(end) / scale for end in (both["transit_ns"].min(), both["transit_ns"].max()))
     # Of a long path the variation would vanish if the axis began at zero.
     base = low - _ROOM * (high - low) if low > _FAR * (high - low) > 0 else min(0.0, low)
     gap = scene.pair.after_gap
     paused = pl.col("gap_ns") >= (math.inf if gap is None or gap.direction != direction else gap.gap_s * 1e9)
     layers = [
-        layer("transit time of a packet", "segment", "points", points(both, pl.col("t"), took)),
+        marks("transit time of a packet", "segment", "points", both, took),
         rule("shortest", "limit", low),
-        layer(_after_gap(scene), "after-gap", "points", points(both.filter(paused), pl.col("t"), took)),
-        layer(
-            "marked between the captures (CE)", "marked", "points",
-            points(both.filter(pl.col("ce_set")), pl.col("t"), took), rare=True,
-        ),
-        layer("lost packet", "lost", "points", points(lost(going), pl.col("t"), pl.lit(base)), rare=True),
-    ]  # fmt: skip
+        marks(_after_gap(scene), "after-gap", "points", both.filter(paused), took),
+        marks("marked between the captures (CE)", "marked", "points", both.filter("ce_set"), took, rare=True),
+        marks("lost packet", "lost", "points", lost(going), pl.lit(base), rare=True),
+    ]
     return Panel(
         Axis(TIME_TITLE),
         Axis(f"Transit time ({unit})", ends=(base, high + max(0.05 * (high - base), 1e-9))),
@@ -114,7 +103,7 @@ def _title(scene: PairScene) -> str:
     start, end = scene.ends(direction)
     took = scene.transit(direction)
     gone = scene.pair.lost_1_to_2 if direction == "1-to-2" else scene.pair.lost_2_to_1
-    losses = "none was lost" if not gone else f"{quantities.count(gone)} {'was' if gone == 1 else 'were'} lost"
+    losses = f"{quantities.count(gone) if gone else 'none'} {'were' if gone > 1 else 'was'} lost"
     if took is None:
         return f"Transit time between {scene.first} and {scene.second}; {losses}"
     took_s = quantities.interval(quantities.duration, took.min, took.max)
@@ -146,33 +135,27 @@ def _counts(scene: PairScene, direction: Direction) -> Panel | None:
     if both.is_empty():
         return None
     start, end = scene.ends(direction)
-    scale, unit = time_unit(_longest(both) / 1e9)
+    scale, unit = readable(both["transit_ns"].max(), "ns")
     times = both["transit_ns"] / scale
-    log = _shortest(both) > 0 and _longest(both) > _LOG_FROM * _shortest(both)
+    shortest, longest = as_float(times.min()), as_float(times.max())
+    log = longest > _LOG_FROM * shortest > 0
     bars = _bars(times, log)
     top = as_float(bars["y"].max()) * 1.6
-    marks = [
-        ("fastest", "fastest", as_float(times.min())),
+    lines = [
+        ("fastest", "fastest", shortest),
         ("median", "median", as_float(times.quantile(0.5))),
         ("99 % took no longer", "slow", as_float(times.quantile(0.99))),
     ]
-    layers = [
-        layer("packets", "count-bar", "bars", bars),
-        *(
-            layer(f"{name}: {quantities.duration(x * scale / 1e9)}", style, "slants", _upright(x, top))
-            for name, style, x in marks
-        ),
-    ]
+    layers = [layer("packets", "count-bar", "bars", bars)]
+    for name, style, x in lines:
+        upright = pl.DataFrame({"x": [x], "y": [_FOOT], "x2": [x], "y2": [top]})
+        layers.append(layer(f"{name}: {quantities.duration(x * scale / 1e9)}", style, "slants", upright))
     return Panel(
         Axis(f"Transit time ({unit})", scale="log" if log else "linear"),
         Axis("Packets (count)", ends=(_FOOT, top), scale="log"),
         tuple(layers),
         title=f"From {start} to {end}",
     )
-
-
-def _upright(x: float, top: float) -> pl.DataFrame:
-    return pl.DataFrame({"x": [x], "y": [_FOOT], "x2": [x], "y2": [top]})
 
 
 def _bars(times: pl.Series, log: bool) -> pl.DataFrame:
@@ -186,11 +169,3 @@ def _bars(times: pl.Series, log: bool) -> pl.DataFrame:
         x=low + pl.col("bin") * width, x2=low + (pl.col("bin") + 1) * width, y=pl.col("y").cast(pl.Float64), y2=_FOOT
     )
     return edges.with_columns(pl.col("x", "x2").exp()) if log else edges
-
-
-def _longest(both: pl.DataFrame) -> float:
-    return as_float(both["transit_ns"].max())
-
-
-def _shortest(both: pl.DataFrame) -> float:
-    return as_float(both["transit_ns"].min())

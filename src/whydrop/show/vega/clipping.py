@@ -18,7 +18,7 @@ Values = NDArray[np.float64]
 
 
 def within(data: pl.DataFrame, mark: str, panel: Panel) -> tuple[pl.DataFrame, str, bool]:
-    """What is seen of marks, how they are drawn then, and whether a clip is needed all the same."""
+    """The part of marks that is seen, how it is drawn, and whether a clip is needed all the same."""
     ends = {"x": panel.x_ends(), "y": panel.y_ends()}
     names = [name for name in ("x", "y", "x2", "y2") if name in data.columns]
     if data.select(pl.all_horizontal((pl.col(name).is_between(*ends[name[0]]) | pl.col(name).is_null()).all()
