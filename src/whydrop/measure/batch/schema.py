@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from whydrop.measure.tests.schema import Expects, Texts, texts
 
@@ -37,9 +37,9 @@ def _words(value: Any) -> Any:
 
 
 Time = Annotated[Scalar | None, Expects("time")]
-SomeTexts = Annotated[list[str] | None, BeforeValidator(texts), Expects("text or list of texts")]
-CommandLine = Annotated[Any, BeforeValidator(_words), Expects("text for the shell, or list of words")]
-Axes = Annotated[dict[str, list[str]], BeforeValidator(_axes), Expects("table of lists")]
+SomeTexts = Annotated[list[str] | None, Expects("text or list of texts", texts, computable=False)]
+CommandLine = Annotated[Any, Expects("text for the shell, or list of words", _words, computable=False)]
+Axes = Annotated[dict[str, list[str]], Expects("table of lists", _axes, computable=False)]
 
 
 class _Table(BaseModel):
@@ -65,7 +65,7 @@ class Settings(_Table):
     )
     with_runner: str | None = Field(default=None, alias="with", description="As `--with`.")
     secret_file: str | None = Field(default=None, description="As `--secret-file`; the path is relative to this file.")
-    set: Annotated[dict[str, Any], BeforeValidator(_scalars), Expects("table")] = Field(
+    set: Annotated[dict[str, Any], Expects("table", _scalars, computable=False)] = Field(
         default_factory=dict, description="Parameters of the test, merged with those of inherited tables."
     )
     replace_set: bool = Field(default=False, description="Drop the parameters of inherited tables.")

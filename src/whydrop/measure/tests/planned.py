@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tests import fallbacks
-from whydrop.measure.tests.schema import address, text, truth, whole
-from whydrop.runtime.user_files import quantities
+from whydrop.measure.tests.schema import PARSERS
 
 
 class CannotBeError(ValueError):
@@ -19,35 +18,6 @@ class CannotBeError(ValueError):
         self.key = key
         super().__init__(message)
 
-
-_VALUES: dict[str, Callable[[Any], Any]] = {
-    "direction": text,
-    "runner": text,
-    "host": text,
-    "port": whole,
-    "ip_version": whole,
-    "local_address": address,
-    "interface": text,
-    "start_s": quantities.seconds,
-    "duration_s": quantities.seconds,
-    "interval_s": quantities.seconds,
-    "dscp": quantities.dscp,
-    "ecn": truth,
-    "congestion_control": text,
-    "rate_bps": quantities.rate_bps,
-    "pacing_rate_bps": quantities.rate_bps,
-    "send_buffer_bytes": quantities.size_bytes,
-    "receive_buffer_bytes": quantities.size_bytes,
-    "payload_bytes": quantities.size_bytes,
-    "packet_payload_bytes": quantities.size_bytes,
-    "on_s": quantities.seconds,
-    "off_s": quantities.seconds,
-    "packets_per_burst": whole,
-    "burst_every_s": quantities.seconds,
-    "timeout_s": quantities.seconds,
-    "units": text,
-    "optional": truth,
-}
 
 # Least and greatest; what a host or its kernel could not do anyway.
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -80,7 +50,7 @@ def planned(name: str, settings: Mapping[str, Any], scope: Mapping[str, Any]) ->
     if not name:
         raise CannotBeError("name", "the flow's name is empty")
     kind = settings["kind"]
-    values = {key: _value(key, settings.get(key)) for key in _VALUES}
+    values = {key: _value(key, settings.get(key)) for key in PARSERS if key not in ("kind", "during")}
     values["host"] = _host(settings, scope)
     values["direction"] = _direction(kind, values["direction"])
     _when(kind, settings, values, scope)
@@ -103,7 +73,7 @@ def _value(key: str, value: Any) -> Any:
     if value is None or value == "":
         return None
     try:
-        found = _VALUES[key](value)
+        found = PARSERS[key](value)
     except ValueError as reason:
         raise CannotBeError(key, str(reason)) from None
     low, high = _BOUNDS.get(key, (None, None))

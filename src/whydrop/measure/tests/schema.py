@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import core_schema
 
 from whydrop.measure.tests.expressions import Template, is_template
 from whydrop.runtime.user_files import quantities
+from whydrop.runtime.user_files.spelling import suggestion
 
 KINDS = ("tcp", "udp", "probe", "icmp", "burst", "http", "value")
 RUNNERS = ("engine", "iperf3", "netperf", "irtt", "ping", "fping", "nuttcp", "http", "command")
@@ -29,21 +31,29 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Expects:
-    """The values that a field takes, in words; for the documentation."""
+    """The values that a field takes, or an expression that yields one when the test is resolved.
+
+    Attributes:
+        words: for the documentation.
+        parse: of a value; ``None`` where the field's own type says enough.
+        computable: whether an expression may stand for it.
+    """
 
     words: str
+    parse: Callable[[Any], Any] | None = None
+    computable: bool = True
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Read the value before pydantic checks the type."""
+        inner = handler(source)
+        return inner if self.parse is None else core_schema.no_info_before_validator_function(self._read, inner)
 
-def _value(parse: Callable[[Any], Any]) -> BeforeValidator:
-    """Lets a field take a value, or an expression that yields one when the test is resolved."""
-
-    def check(value: Any) -> Any:
-        if is_template(value):
+    def _read(self, value: Any) -> Any:
+        if self.computable and is_template(value):
             Template(value).names()
             return Template(value)
-        return parse(value)
-
-    return BeforeValidator(check)
+        assert self.parse is not None
+        return self.parse(value)
 
 
 def whole(value: Any) -> int:
@@ -97,34 +107,31 @@ def texts(value: Any) -> Any:
     return items
 
 
-def _choice(choices: tuple[str, ...]) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        from whydrop.runtime.user_files.spelling import nearest
+def _one_of(choices: Iterable[str], *, computable: bool = False) -> Expects:
+    names = tuple(choices)
 
-        if value in choices:
+    def parse(value: Any) -> str:
+        if value in names:
             return str(value)
-        like = nearest(str(value), choices)
-        hint = f"; did you mean {like}?" if like else ""
-        raise ValueError(f"{value!r}: expected one of {', '.join(choices)}{hint}")
+        raise ValueError(f"{value!r}: expected one of {', '.join(names)}{suggestion(str(value), names)}")
 
-    return check
+    return Expects(", ".join(names), parse, computable)
 
 
-Seconds = Annotated[Any, _value(quantities.seconds), Expects("time")]
-Rate = Annotated[Any, _value(quantities.rate_bps), Expects("rate")]
-Size = Annotated[Any, _value(quantities.size_bytes), Expects("size")]
-CodePoint = Annotated[Any, _value(quantities.dscp), Expects("DSCP")]
-Whole = Annotated[Any, _value(whole), Expects("whole number")]
-Truth = Annotated[Any, _value(truth), Expects("true or false")]
-Text = Annotated[Any, _value(text), Expects("text")]
-Items = Annotated[Any, _value(_items), Expects("list")]
-Address = Annotated[Any, _value(address), Expects("address")]
-Version = Annotated[Any, _value(_ip_version), Expects("4 or 6")]
-Condition = Annotated[Any, _value(truth), Expects("condition")]
-KindName = Annotated[Any, BeforeValidator(_choice(KINDS)), Expects(", ".join(KINDS))]
-DirectionName = Annotated[Any, _value(_choice(("up", "down", "both"))), Expects("up, down, both")]
-RunnerName = Annotated[Any, _value(_choice(RUNNERS)), Expects(", ".join(RUNNERS))]
-Texts = Annotated[list[str], BeforeValidator(texts), Expects("text or list of texts")]
+Seconds = Annotated[Any, Expects("time", quantities.seconds)]
+Rate = Annotated[Any, Expects("rate", quantities.rate_bps)]
+Size = Annotated[Any, Expects("size", quantities.size_bytes)]
+CodePoint = Annotated[Any, Expects("DSCP", quantities.dscp)]
+Whole = Annotated[Any, Expects("whole number", whole)]
+Truth = Annotated[Any, Expects("true or false", truth)]
+Text = Annotated[Any, Expects("text", text)]
+Items = Annotated[Any, Expects("list", _items)]
+Address = Annotated[Any, Expects("address", address)]
+Version = Annotated[Any, Expects("4 or 6", _ip_version)]
+Condition = Annotated[Any, Expects("condition", truth)]
+DirectionName = Annotated[Any, _one_of(("up", "down", "both"), computable=True)]
+RunnerName = Annotated[Any, _one_of(RUNNERS, computable=True)]
+Texts = Annotated[list[str], Expects("text or list of texts", texts, computable=False)]
 
 
 class _Table(BaseModel):
@@ -134,7 +141,7 @@ class _Table(BaseModel):
 class FlowSettings(_Table):
     """The settings of a flow, where it is made and where it is changed."""
 
-    kind: KindName = Field(default=None, description="Kind of the flow; see the kinds above.")
+    kind: Annotated[Any, _one_of(KINDS)] = Field(default=None, description="Kind of the flow; see the kinds above.")
     direction: DirectionName = Field(
         default=None,
         description="`up` is from here to the host. TCP and UDP flows: `up` or `down`; probes are always `both`.",
@@ -150,7 +157,7 @@ class FlowSettings(_Table):
     interface: Text = Field(
         default=None, description="Outgoing interface of its packets, of this host (`SO_BINDTODEVICE`)."
     )
-    during: Annotated[Any, BeforeValidator(_choice(("load", "whole"))), Expects("load, whole")] = Field(
+    during: Annotated[Any, _one_of(("load", "whole"))] = Field(
         default=None,
         description="`load`: from `delay_s` on for `length_s`; `whole`: the whole test. Defaults to `load` for `tcp`, "
         "`udp` and `burst`, to `whole` for the other kinds.",
@@ -188,6 +195,15 @@ class FlowSettings(_Table):
     options: dict[str, Any] = Field(default_factory=dict, description="Options of the runner; may hold expressions.")
 
 
+# Of each setting that a user, or an expression, gives a value.
+PARSERS: dict[str, Callable[[Any], Any]] = {
+    name: expected.parse
+    for name, setting in FlowSettings.model_fields.items()
+    for expected in setting.metadata
+    if isinstance(expected, Expects) and expected.parse is not None
+}
+
+
 class Flow(FlowSettings):
     """One flow, or several that differ in what `each` or `repeat` says."""
 
@@ -214,7 +230,7 @@ class Series(_Table):
     """A series computed from others, step by step. A step in which one of them has no value has none either."""
 
     name: Text = Field(description="Unique in the test.")
-    by: Annotated[Any, BeforeValidator(_choice(WAYS)), Expects(", ".join(WAYS))] = Field(
+    by: Annotated[Any, _one_of(WAYS)] = Field(
         description="`fairness` is Jain's index; `difference-from-min` subtracts the minimum of the whole series."
     )
     of: Texts = Field(description="Patterns over names of flows, or names of series such as `VoIP::owd_up`.")
@@ -226,7 +242,7 @@ class Series(_Table):
 class Parameter(_Table):
     """A parameter that a user may set with `--set NAME=VALUE`."""
 
-    type: Annotated[Any, BeforeValidator(_choice(TYPES)), Expects(", ".join(TYPES))] = Field(
+    type: Annotated[Any, _one_of(TYPES)] = Field(
         default=None, description="Type of its value. Times, rates and sizes may have units."
     )
     default: Any = Field(
@@ -236,9 +252,7 @@ class Parameter(_Table):
     minimum: float | int | None = Field(default=None, description="Minimum; for a list, minimum number of items.")
     maximum: float | int | None = Field(default=None, description="Maximum; for a list, maximum number of items.")
     choices: list[Any] | None = Field(default=None, description="Allowed values.")
-    items: Annotated[Any, BeforeValidator(_choice(TYPES)), Expects(", ".join(TYPES))] = Field(
-        default="text", description="For a list: type of its items."
-    )
+    items: Annotated[Any, _one_of(TYPES)] = Field(default="text", description="For a list: type of its items.")
     help: str | None = Field(default=None, description="Its effect, in one line.")
     aliases: list[str] = Field(default_factory=list, description="Other names, for example those of other tools.")
 
@@ -274,16 +288,14 @@ class TestFile(_Table):
     title: str | None = Field(default=None, description="One line for lists.")
     description: str | None = Field(default=None, description="Flows that the test runs.")
     shows: str | None = Field(default=None, description="What the result shows, and how to read it.")
-    family: Annotated[Any, BeforeValidator(_choice(tuple(FAMILIES))), Expects(", ".join(FAMILIES))] = Field(
-        default=None, description="Group in lists."
-    )
+    family: Annotated[Any, _one_of(FAMILIES)] = Field(default=None, description="Group in lists.")
     abstract: bool = Field(default=False, description="For `extends` only: the test is not listed and cannot be run.")
     extends: Texts = Field(
         default_factory=list,
         description="Tests to inherit from: names in the catalogue, or paths relative to this file. Later "
         "ones override earlier ones, and this file overrides them all.",
     )
-    hosts: Annotated[Hosts | None, BeforeValidator(_hosts), Expects("number, or a table")] = Field(
+    hosts: Annotated[Hosts | None, Expects("number, or a table", _hosts, computable=False)] = Field(
         default=None, description="Number of far ends: a number, or `{ minimum = 1 }`."
     )
     length_s: Seconds = Field(default=None, description="Duration of the load (60).")

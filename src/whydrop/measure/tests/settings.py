@@ -8,7 +8,7 @@ from typing import Any
 
 from whydrop.measure.tests.schema import Parameter, truth, whole
 from whydrop.runtime.user_files import quantities
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
 
 
 def _number(value: Any) -> float | int:
@@ -51,9 +51,8 @@ def coerced(parameter: Parameter, value: Any) -> Any:
     if isinstance(found, int | float) and not isinstance(found, bool):
         _within(parameter, found, "")
     if parameter.choices is not None and found not in parameter.choices:
-        like = nearest(str(found), map(str, parameter.choices))
-        hint = f"; did you mean {like}?" if like else ""
-        raise ValueError(f"{found!r}: expected one of {', '.join(map(str, parameter.choices))}{hint}")
+        choices = [str(choice) for choice in parameter.choices]
+        raise ValueError(f"{found!r}: expected one of {', '.join(choices)}{suggestion(str(found), choices)}")
     return found
 
 

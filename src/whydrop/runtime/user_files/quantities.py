@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "mbit/s": 1e6, "gbit/s": 1e9}
@@ -71,8 +71,7 @@ def dscp(value: object) -> int:
         if name.startswith("TOS "):
             return _of_tos(name.removeprefix("TOS "))
         if not name.isdecimal():
-            like = nearest(name, CODE_POINTS)
-            raise ValueError(f"{value!r} is no code point; {wanted}" + (f"; did you mean {like}?" if like else ""))
+            raise ValueError(f"{value!r} is no code point; {wanted}{suggestion(name, CODE_POINTS)}")
         value = int(name)
     if value != int(value) or not 0 <= value <= 63:
         raise ValueError(f"{value} is no code point; {wanted}; a whole TOS byte is written 'tos 0xb8'")
@@ -98,9 +97,7 @@ def _quantity(value: object, units: dict[str, float] | dict[str, int], plain: st
     else:
         raise ValueError(f"{value!r}: expected {wanted}")
     if unit not in units:
-        like = nearest(unit, units)
-        hint = f"; did you mean {like}?" if like else ""
-        raise ValueError(f"{value!r} has an unknown unit; expected {wanted}{hint}")
+        raise ValueError(f"{value!r} has an unknown unit; expected {wanted}{suggestion(unit, units)}")
     # Through a text, so that 20 ms is 0.02 s and not the nearest product of two binary fractions.
     found = float(f"{number * units[unit]:.15g}")
     if not math.isfinite(found):

@@ -14,3 +14,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """
     found = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a message about an unknown name: the nearest one that is known, or what is said without one.
+
+    >>> suggestion("lenght_s", ["length_s"]), suggestion("x", [], "there are none")
+    ('; did you mean length_s?', '; there are none')
+    """
+    like = nearest(name, known)
+    return f"; did you mean {like}?" if like else f"; {otherwise}" if otherwise else ""

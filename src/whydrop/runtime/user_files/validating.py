@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from whydrop.runtime.user_files import lines as toml_lines
 from whydrop.runtime.user_files.problems import FileError, Problem
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
 
 _LARGEST_BYTES = 1_000_000
 
@@ -86,8 +86,7 @@ def _message(model: type[BaseModel], error: ErrorDetails, path: toml_lines.Path)
     kind = error["type"]
     if kind == "extra_forbidden":
         known = _keys_at(model, path[:-1])
-        like = nearest(str(path[-1]), known)
-        return "no such key" + (f"; did you mean {like}?" if like else f"; expected one of {', '.join(known)}")
+        return "no such key" + suggestion(str(path[-1]), known, f"expected one of {', '.join(known)}")
     if kind == "missing":
         return "is missing, and has no default"
     if kind == "value_error":
