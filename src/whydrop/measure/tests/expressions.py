@@ -11,12 +11,13 @@ import ast
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
 
 # Long enough for any sane formula; short enough that parsing a hostile one costs nothing.
 _LONGEST = 500
@@ -32,10 +33,7 @@ class UnknownNameError(ExpressionError):
     """An expression uses a name that nothing defines."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        self.nearest = nearest(name, known)
-        hint = f"; did you mean {self.nearest}?" if self.nearest else ""
-        super().__init__(f"no parameter or variable is called {name}{hint}")
+        super().__init__(f"no parameter or variable is called {name}{suggestion(name, known)}")
 
 
 @dataclass(frozen=True)
@@ -133,36 +131,28 @@ def written(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _split(text: str) -> Iterable[str | ast.expr]:
+_MARK = re.compile(r"\$\$|\$\{")
+# Up to the brace that closes an expression; those in texts inside it do not count.
+_INSIDE = re.compile(r"""((?:[^'"}]|'[^']*+'|"[^"]*+")*+)\}""")
+
+
+def _split(text: str) -> Iterator[str | ast.expr]:
     """Plain text and expressions by turns; ``$$`` is a dollar sign."""
     plain, place = "", 0
-    while place < len(text):
-        if text.startswith("$$", place):
-            plain, place = plain + "$", place + 2
-        elif text.startswith("${", place):
-            end = _closing_brace(text, place + 2)
-            if plain:
-                yield plain
-            yield _parsed(text[place + 2 : end])
-            plain, place = "", end + 1
-        else:
-            plain, place = plain + text[place], place + 1
-    if plain:
-        yield plain
-
-
-def _closing_brace(text: str, place: int) -> int:
-    """Where the expression ends; braces in texts inside it do not count."""
-    quote = ""
-    for end in range(place, len(text)):
-        char = text[end]
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char == "}":
-            return end
-    raise ExpressionError(f"${{ without its }} in {text!r}")
+    while mark := _MARK.search(text, place):
+        plain, place = plain + text[place : mark.start()], mark.end()
+        if mark[0] == "$$":
+            plain += "$"
+            continue
+        inside = _INSIDE.match(text, place)
+        if inside is None:
+            raise ExpressionError(f"${{ without its }} in {text!r}")
+        if plain:
+            yield plain
+        yield _parsed(inside[1])
+        plain, place = "", inside.end()
+    if plain + text[place:]:
+        yield plain + text[place:]
 
 
 def _parsed(source: str) -> ast.expr:
@@ -182,15 +172,16 @@ def _parsed(source: str) -> ast.expr:
     return tree
 
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-}
-_COMPARISON: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -200,32 +191,14 @@ _COMPARISON: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda item, items: item in items,
     ast.NotIn: lambda item, items: item not in items,
 }
-_ALLOWED = (
-    ast.Constant,
-    ast.Name,
-    ast.Load,
-    ast.Attribute,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.BoolOp,
-    ast.Compare,
-    ast.IfExp,
-    ast.List,
-    ast.Call,
-    ast.Subscript,
-    ast.USub,
-    ast.UAdd,
-    ast.Not,
-    ast.And,
-    ast.Or,
-    *_BINARY,
-    *_COMPARISON,
-)
+_TERMS = (ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.List, ast.Call, ast.BinOp, ast.UnaryOp, ast.BoolOp)
+_ALLOWED = (*_TERMS, ast.Compare, ast.IfExp, ast.boolop, ast.expr_context, *_OPERATORS)
+_CONSTANTS = {"true": True, "false": False, "none": None}
 
 
 def _compute(node: ast.expr, scope: Mapping[str, Any]) -> Any:
     try:
-        return _checked(_NODES[type(node)](node, scope))
+        value = _value(node, scope)
     except ExpressionError:
         raise
     except ZeroDivisionError:
@@ -234,85 +207,68 @@ def _compute(node: ast.expr, scope: Mapping[str, Any]) -> Any:
         raise ExpressionError("is nested too deeply") from None
     except (TypeError, ValueError, OverflowError, LookupError, AttributeError) as reason:
         raise ExpressionError(f"cannot be computed: {reason}") from None
-
-
-def _checked(value: Any) -> Any:
-    if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) <= _LARGEST:
+    if _is_number(value) and not abs(value) <= _LARGEST:
         raise ExpressionError(f"{value:g} is too large a number")
     if isinstance(value, list | str) and len(value) > _MOST_ITEMS:
         raise ExpressionError(f"a list or text of {len(value)} items is too long (at most {_MOST_ITEMS})")
     return value
 
 
-def _name(node: Any, scope: Mapping[str, Any]) -> Any:
-    constants = {"true": True, "false": False, "none": None}
-    if node.id in constants:
-        return constants[node.id]
+def _value(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name():
+            return _named(node.id, scope)
+        case ast.Attribute():
+            return _member(node, scope)
+        case ast.Subscript():
+            return _item_of(node, scope)
+        case ast.List():
+            return [_compute(item, scope) for item in node.elts]
+        case ast.Call(func=ast.Name(id=name)):
+            if node.keywords:
+                raise ExpressionError(f"{ast.unparse(node)}: functions take no named arguments")
+            return FUNCTIONS[name](*(_compute(argument, scope) for argument in node.args))
+        case ast.BinOp():
+            return _combined(node, scope)
+        case ast.UnaryOp():
+            value = _compute(node.operand, scope)
+            if not isinstance(node.op, ast.Not) and not _is_number(value):
+                raise ExpressionError(f"{ast.unparse(node)} takes a number, not {written(value)!r}")
+            return _OPERATORS[type(node.op)](value)
+        case ast.BoolOp():
+            for operand in node.values:
+                value = _compute(operand, scope)
+                if bool(value) == isinstance(node.op, ast.Or):
+                    break
+            return value
+        case ast.Compare():
+            return _holds(node, scope)
+        case ast.IfExp():
+            return _compute(node.body if _compute(node.test, scope) else node.orelse, scope)
+    raise ExpressionError(f"{ast.unparse(node)} has no place in an expression")
+
+
+def _named(name: str, scope: Mapping[str, Any]) -> Any:
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]
     try:
-        return scope[node.id]
+        return scope[name]
     except KeyError:
-        raise UnknownNameError(node.id, scope) from None
+        raise UnknownNameError(name, scope) from None
 
 
-def _member(node: Any, scope: Mapping[str, Any]) -> Any:
-    table = _compute(node.value, scope)
+def _member(node: ast.Attribute, scope: Mapping[str, Any]) -> Any:
+    table, called = _compute(node.value, scope), ast.unparse(node.value)
     if not isinstance(table, dict):
-        raise ExpressionError(f"{ast.unparse(node.value)} is not a table, so it has no {node.attr}")
+        raise ExpressionError(f"{called} is not a table, so it has no {node.attr}")
     if node.attr not in table:
-        raise UnknownNameError(f"{ast.unparse(node)}", [f"{ast.unparse(node.value)}.{key}" for key in table])
+        raise UnknownNameError(f"{called}.{node.attr}", [f"{called}.{key}" for key in table])
     return table[node.attr]
 
 
-def _binary(node: Any, scope: Mapping[str, Any]) -> Any:
-    left, right = _compute(node.left, scope), _compute(node.right, scope)
-    numbers = _is_number(left) and _is_number(right)
-    joins = isinstance(node.op, ast.Add) and (
-        (isinstance(left, str) and isinstance(right, str)) or (isinstance(left, list) and isinstance(right, list))
-    )
-    if not numbers and not joins:
-        raise ExpressionError(f"{ast.unparse(node)} takes two numbers, not {written(left)!r} and {written(right)!r}")
-    return _BINARY[type(node.op)](left, right)
-
-
-def _unary(node: Any, scope: Mapping[str, Any]) -> Any:
-    value = _compute(node.operand, scope)
-    if isinstance(node.op, ast.Not):
-        return not value
-    if not _is_number(value):
-        raise ExpressionError(f"{ast.unparse(node)} takes a number, not {written(value)!r}")
-    return -value if isinstance(node.op, ast.USub) else value
-
-
-def _boolean(node: Any, scope: Mapping[str, Any]) -> Any:
-    result: Any = None
-    for operand in node.values:
-        result = _compute(operand, scope)
-        if bool(result) == isinstance(node.op, ast.Or):
-            return result
-    return result
-
-
-def _comparison(node: Any, scope: Mapping[str, Any]) -> bool:
-    left = _compute(node.left, scope)
-    for test, operand in zip(node.ops, node.comparators, strict=True):
-        right = _compute(operand, scope)
-        if not _COMPARISON[type(test)](left, right):
-            return False
-        left = right
-    return True
-
-
-def _conditional(node: Any, scope: Mapping[str, Any]) -> Any:
-    return _compute(node.body if _compute(node.test, scope) else node.orelse, scope)
-
-
-def _call(node: Any, scope: Mapping[str, Any]) -> Any:
-    if node.keywords:
-        raise ExpressionError(f"{ast.unparse(node)}: functions take no named arguments")
-    return FUNCTIONS[node.func.id](*(_compute(argument, scope) for argument in node.args))
-
-
-def _subscript(node: Any, scope: Mapping[str, Any]) -> Any:
+def _item_of(node: ast.Subscript, scope: Mapping[str, Any]) -> Any:
     items, index = _compute(node.value, scope), _compute(node.slice, scope)
     if not isinstance(items, list):
         raise ExpressionError(f"{ast.unparse(node.value)} is not a list")
@@ -321,33 +277,27 @@ def _subscript(node: Any, scope: Mapping[str, Any]) -> Any:
     return items[index]
 
 
-_NODES: dict[type[ast.expr], Callable[[Any, Mapping[str, Any]], Any]] = {
-    ast.Constant: lambda node, _scope: node.value,
-    ast.Name: _name,
-    ast.Attribute: _member,
-    ast.BinOp: _binary,
-    ast.UnaryOp: _unary,
-    ast.BoolOp: _boolean,
-    ast.Compare: _comparison,
-    ast.IfExp: _conditional,
-    ast.List: lambda node, scope: [_compute(item, scope) for item in node.elts],
-    ast.Call: _call,
-    ast.Subscript: _subscript,
-}
+def _combined(node: ast.BinOp, scope: Mapping[str, Any]) -> Any:
+    """Of two numbers anything; texts, and lists, can be joined."""
+    left, right = _compute(node.left, scope), _compute(node.right, scope)
+    alike = any(isinstance(left, kind) and isinstance(right, kind) for kind in (str, list))
+    if not (_is_number(left) and _is_number(right)) and not (alike and isinstance(node.op, ast.Add)):
+        raise ExpressionError(f"{ast.unparse(node)} takes two numbers, not {written(left)!r} and {written(right)!r}")
+    return _OPERATORS[type(node.op)](left, right)
+
+
+def _holds(node: ast.Compare, scope: Mapping[str, Any]) -> bool:
+    left = _compute(node.left, scope)
+    for test, operand in zip(node.ops, node.comparators, strict=True):
+        right = _compute(operand, scope)
+        if not _OPERATORS[type(test)](left, right):
+            return False
+        left = right
+    return True
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _item(items: list[Any], index: int, default: Any = None) -> Any:
-    """The item at ``index``, or ``default`` where the list is too short."""
-    return items[index] if 0 <= index < len(items) else default
-
-
-def _first(items: list[Any], count: int) -> list[Any]:
-    """The first so many items."""
-    return items[: max(0, count)]
 
 
 def _range(*bounds: int) -> list[int]:
@@ -355,6 +305,10 @@ def _range(*bounds: int) -> list[int]:
     if len(numbers) > _MOST_ITEMS:
         raise ExpressionError(f"range of {len(numbers)} numbers is too long (at most {_MOST_ITEMS})")
     return list(numbers)
+
+
+def _item(items: list[Any], index: int, default: Any = None) -> Any:
+    return items[index] if 0 <= index < len(items) else default
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -367,7 +321,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "len": len,
     "range": _range,
     "item": _item,
-    "first": _first,
+    "first": lambda items, count: items[: max(0, count)],
     "text": written,
     "cpus": lambda: os.cpu_count() or 1,
 }
