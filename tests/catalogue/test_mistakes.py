@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 TEN = HERE / "ten-mistakes.toml"
 
 EXPECTED = [
-    (3, "extends", "comon", "did you mean 'common'?"),
+    (3, "extends", "comon", "did you mean common?"),
     (4, "familly", "no such key", "did you mean family?"),
     (5, "length_s", "60 sec", "expected a time"),
     (10, "parameters.streams.default", "0", "at least 1"),

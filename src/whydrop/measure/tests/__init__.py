@@ -5,9 +5,9 @@
 ['TCP upload::1', 'TCP upload::2']
 """
 
-from whydrop.measure.tests.checking import check
+from whydrop.measure.tests.fallbacks import SettingError
 from whydrop.measure.tests.loading import Test, UnknownTestError, load, names
-from whydrop.measure.tests.resolving import SettingError, resolve
+from whydrop.measure.tests.resolving import check, resolve
 from whydrop.runtime.user_files.problems import FileError, Problem
 
 __all__ = ["FileError", "Problem", "SettingError", "Test", "UnknownTestError", "check", "load", "names", "resolve"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from whydrop.measure.plan import Plan, PlannedFlow
@@ -15,6 +16,7 @@ from whydrop.measure.tests.schema import FAMILIES, Parameter
 from whydrop.measure.tests.settings import common
 from whydrop.runtime.user_files.quantities import CODE_POINTS
 from whydrop.text import quantities
+from whydrop.text.phrases import fill
 
 _KINDS = {
     "tcp": "TCP",
@@ -82,19 +84,19 @@ def document(test: Test) -> dict[str, Any]:
 
 def parameter_rows(test: Test) -> list[tuple[str, str, str]]:
     """The test's own parameters: name, default, what it does and takes; those that its own file names come first."""
-    plan = example_plan(test)
-    return [
-        (name, _default(test, name, parameter, plan.parameters[name]), _takes(parameter))
-        for name, parameter in sorted(test.own_parameters.items(), key=lambda item: item[0] not in test.spoken_of)
-    ]
+    return _rows(test, sorted(test.own_parameters, key=lambda name: name not in test.spoken_of))
 
 
 def common_rows(test: Test) -> list[tuple[str, str, str]]:
     """Those that every test has."""
-    plan = example_plan(test)
+    return _rows(test, common())
+
+
+def _rows(test: Test, names: Iterable[str]) -> list[tuple[str, str, str]]:
+    values = example_plan(test).parameters
     return [
-        (name, _default(test, name, test.parameters[name], plan.parameters[name]), _takes(test.parameters[name]))
-        for name in common()
+        (name, _default(test, name, test.parameters[name], values[name]), _takes(test.parameters[name]))
+        for name in names
     ]
 
 
@@ -130,24 +132,20 @@ def flow_rows(flows: Sequence[PlannedFlow]) -> list[tuple[str, ...]]:
 
 def _grouped(flows: Sequence[PlannedFlow]) -> Iterator[tuple[str, PlannedFlow]]:
     group: list[PlannedFlow] = []
-    for flow in [*flows, None]:
-        if group and (flow is None or not _alike(group[-1], flow)):
-            first, last = group[0].name, group[-1].name
-            name = first if len(group) == 1 else f"{first} to {_number(last)} ({len(group)} flows)"
+    for flow, following in zip_longest(flows, flows[1:]):
+        group.append(flow)
+        if following is None or not _alike(flow, following):
+            name = group[0].name
+            if len(group) > 1:
+                name = f"{name} to {_number(flow.name)} ({quantities.plural(len(group), 'flow')})"
             yield name, group[0]
             group = []
-        if flow is not None:
-            group.append(flow)
 
 
 def _alike(one: PlannedFlow, other: PlannedFlow) -> bool:
-    stem, number = _stem(one.name), _number(one.name)
-    return (
-        bool(number)
-        and stem == _stem(other.name)
-        and _number(other.name) == str(int(number) + 1)
-        and dataclasses.replace(one, name="") == dataclasses.replace(other, name="")
-    )
+    number = _number(one.name)
+    following = dataclasses.replace(one, name=f"{_stem(one.name)}{int(number) + 1}") if number else None
+    return following == other
 
 
 def _stem(name: str) -> str:
@@ -170,35 +168,32 @@ def _cells(flow: PlannedFlow) -> tuple[str, ...]:
     return (what, flow.host or "–", quantities.duration(flow.start_s), lasts, code_point, ", ".join(_further(flow)))
 
 
+# Further settings, each named if all values in it are there.
+_FURTHER = (
+    "every {interval_s}",
+    "{packets_per_burst|packet}[ every {burst_every_s}]",
+    "{congestion_control}",
+    "{rate_bps}",
+    "paced at {pacing_rate_bps}",
+    "{packet_payload_bytes:exact_size} each",
+    "at most {payload_bytes}",
+    "{on_s} on, {off_s} off",
+    "{ecn}",
+    "IPv{ip_version}",
+    "from {local_address}",
+    "by {interface}",
+    "in {units}",
+    "by {runner}",
+    "{optional}",
+)
+
+
 def _further(flow: PlannedFlow) -> Iterator[str]:
-    if flow.kind in ("probe", "icmp", "http"):
-        yield f"every {quantities.duration(flow.interval_s)}"
-    if flow.packets_per_burst is not None:
-        every = f" every {quantities.duration(flow.burst_every_s)}" if flow.burst_every_s else ""
-        yield f"{flow.packets_per_burst} packets{every}"
-    if flow.congestion_control:
-        yield flow.congestion_control
-    if flow.rate_bps:
-        yield quantities.rate(flow.rate_bps)
-    if flow.pacing_rate_bps:
-        yield f"paced at {quantities.rate(flow.pacing_rate_bps)}"
-    if flow.packet_payload_bytes is not None:
-        yield f"{flow.packet_payload_bytes} B each"
-    if flow.payload_bytes and flow.duration_s is not None:
-        yield f"at most {quantities.size(flow.payload_bytes)}"
-    if flow.on_s and flow.off_s:
-        yield f"{quantities.duration(flow.on_s)} on, {quantities.duration(flow.off_s)} off"
-    if flow.ecn is not None:
-        yield "ECN" if flow.ecn else "no ECN"
-    if flow.ip_version:
-        yield f"IPv{flow.ip_version}"
-    if flow.local_address:
-        yield f"from {flow.local_address}"
-    if flow.interface:
-        yield f"by {flow.interface}"
-    if flow.units:
-        yield f"in {flow.units}"
-    if flow.runner not in ("engine", "http"):
-        yield f"by {flow.runner}"
-    if flow.optional:
-        yield "optional"
+    values = vars(flow) | {
+        "interval_s": flow.interval_s if flow.kind in ("probe", "icmp", "http") else None,
+        "payload_bytes": flow.payload_bytes if flow.duration_s is not None else None,
+        "ecn": None if flow.ecn is None else "ECN" if flow.ecn else "no ECN",
+        "runner": flow.runner if flow.runner not in ("engine", "http") else None,
+        "optional": "optional" if flow.optional else None,
+    }
+    return (words for template in _FURTHER if (words := fill(f"[{template}]", values)))

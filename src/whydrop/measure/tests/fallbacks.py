@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from whydrop.errors import Mistake
 from whydrop.measure.plan import PlannedFlow
 
 ENGINE_KINDS = ("tcp", "udp", "probe", "icmp", "burst")
@@ -20,8 +21,12 @@ STAND_INS: dict[str, tuple[str, ...]] = {
 }
 
 
-class CannotReplaceError(ValueError):
-    """The programs named cannot measure a flow that the test needs."""
+class SettingError(Mistake):
+    """A parameter, or the number of hosts, does not fit the test; one line for each mistake in ``mistakes``."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = list(mistakes)
+        super().__init__("\n".join(mistakes))
 
 
 def replaced(flows: Sequence[PlannedFlow], wanted: str) -> tuple[list[PlannedFlow], tuple[str, ...]]:
@@ -31,33 +36,38 @@ def replaced(flows: Sequence[PlannedFlow], wanted: str) -> tuple[list[PlannedFlo
     them, and optional flows that no program can measure are left out.
 
     Raises:
-        CannotReplaceError: a name is unknown, or a flow remains that only the engine can measure.
+        SettingError: a name is unknown, a flow remains that only the engine can measure, or one asks for too much.
     """
     runners = [name.strip() for name in wanted.split(",") if name.strip()]
     for name in runners:
         if name not in STAND_INS:
-            raise CannotReplaceError(f"--with {name}: expected one or several of {', '.join(STAND_INS)}")
+            raise SettingError([f"--with {name}: expected one or several of {', '.join(STAND_INS)}"])
     found: list[PlannedFlow] = []
     notes: list[str] = []
     for flow in flows:
         new = _measured_by(flow, runners, notes)
-        if new is not None and not _there_already(new, found, flow, notes):
-            found.append(new)
+        if new is None:
+            continue
+        if any(other.name == new.name for other in found):
+            # As where a test has UDP probes and ICMP echo of one kind.
+            notes.append(f"{flow.name}: left out, {new.name} is there already")
+            continue
+        found.append(new)
+    if complaints := [complaint for flow in found if (complaint := unsuited(flow))]:
+        raise SettingError(complaints)
     return found, tuple(notes)
 
 
 def servers_needed(flows: Sequence[PlannedFlow]) -> tuple[str, ...]:
     """Which servers must run at the far end where each handles one test at a time; the ports are given out later."""
     hosts = dict.fromkeys(flow.host for flow in flows if flow.runner == "iperf3" and flow.port is None)
-    notes = []
-    for host in hosts:
-        count = sum(flow.runner == "iperf3" and flow.host == host for flow in flows)
-        if count > 1:
-            notes.append(
-                f"{host}: iperf3 servers handle one test at a time: start {count}, on ports that follow each other "
-                f"(iperf3 -s -p 5201, then 5202, ...)"
-            )
-    return tuple(notes)
+    counts = {host: sum(flow.runner == "iperf3" and flow.host == host for flow in flows) for host in hosts}
+    return tuple(
+        f"{host}: iperf3 servers handle one test at a time: start {count}, on ports that follow each other "
+        f"(iperf3 -s -p 5201, then 5202, ...)"
+        for host, count in counts.items()
+        if count > 1
+    )
 
 
 def unsuited(flow: PlannedFlow) -> str | None:
@@ -84,9 +94,11 @@ def _measured_by(flow: PlannedFlow, runners: list[str], notes: list[str]) -> Pla
     if flow.optional:
         notes.append(f"{flow.name}: left out, {' and '.join(runners)} cannot measure it")
         return None
-    raise CannotReplaceError(
-        f"--with {','.join(runners)}: {flow.name} is of kind {flow.kind}, which none of them measures; "
-        "run `whydrop responder` at the far end instead"
+    raise SettingError(
+        [
+            f"--with {','.join(runners)}: {flow.name} is of kind {flow.kind}, which none of them measures; "
+            "run `whydrop responder` at the far end instead"
+        ]
     )
 
 
@@ -95,12 +107,3 @@ def _as_echo(flow: PlannedFlow, notes: list[str]) -> PlannedFlow:
     notes.append(f"{flow.name}: measured by ICMP echo" + (f", as {name}" if name != flow.name else ""))
     # Routers limit how many echo requests they answer: no faster than ping's own floor for users.
     return dataclasses.replace(flow, name=name, kind="icmp", interval_s=max(flow.interval_s, 0.2))
-
-
-def _there_already(new: PlannedFlow, found: list[PlannedFlow], old: PlannedFlow, notes: list[str]) -> bool:
-    """True if a flow of the same name is there already, as where a test has UDP probes and ICMP echo of one kind."""
-    same = next((flow for flow in found if flow.name == new.name), None)
-    if same is None:
-        return False
-    notes.append(f"{old.name}: left out, {new.name} is there already")
-    return True

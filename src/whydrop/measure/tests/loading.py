@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from whydrop.errors import Mistake
-from whydrop.measure.tests.parsed_file import ReadFile, read, unknown_names
+from whydrop.measure.tests.parsed_file import ReadFile, each_of_flows, read, unknown_names
 from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile
 from whydrop.measure.tests.settings import coerced, common
 from whydrop.runtime.user_files.problems import FileError, Problem
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 
@@ -118,9 +118,8 @@ def _find(name: str) -> tuple[Path, str | None]:
         variants |= {_folded(variant): (path, variant) for variant in _raw(path).get("variants", {})}
     if wanted in variants:
         return variants[wanted]
-    like = nearest(name, names())
-    hint = f"did you mean {like}?" if like else "`whydrop tests` lists them."
-    raise UnknownTestError(f"no test is called {name!r}; {hint} A file of your own is named by its path: ./{name}.toml")
+    hint = suggestion(name, names(), "`whydrop tests` lists them.")
+    raise UnknownTestError(f"no test is called {name!r}{hint} A file of your own is named by its path: ./{name}.toml")
 
 
 def _folded(name: str) -> str:
@@ -132,18 +131,14 @@ def _raw(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text())
 
 
-def _shown(path: Path) -> str:
-    return f"catalogue/{path.name}" if path.parent == CATALOGUE else str(path)
-
-
 @functools.cache
 def _read_own(path: Path) -> ReadFile:
     """A file of the catalogue, which does not change while the program runs."""
-    return read(path, _shown(path))
+    return read(path, f"catalogue/{path.name}")
 
 
 def _source(path: Path) -> ReadFile:
-    return _read_own(path) if path.parent == CATALOGUE else read(path, _shown(path))
+    return _read_own(path) if path.parent == CATALOGUE else read(path, str(path))
 
 
 def load_file(path: Path) -> Test:
@@ -152,48 +147,34 @@ def load_file(path: Path) -> Test:
     Raises:
         FileError: with every mistake in it.
     """
-    name = path.stem
     problems: list[Problem] = []
-    chain = _lineage(_source(path), problems)
-    parameters = {key for source in chain for key in source.raw.get("parameters", {})}
-    own = chain[-1]
-    problems.extend(own.problems)
-    for source in chain[:-1]:
+    chain: list[ReadFile] = []
+    own = _source(path)
+    _visit(own, [], chain, problems)
+    for source in chain:
         problems.extend(source.problems)
-    problems.extend(unknown_names(own, _with_aliases(chain, parameters)))
-    models = [source.model for source in chain if source.model is not None]
+    problems.extend(unknown_names(own, _names_of(chain)))
     if own.model is not None:
         problems.extend(_incomplete(own))
-    if problems or len(models) < len(chain):
+    if problems or any(source.model is None for source in chain):
         raise FileError(problems)
-    test = _merged(name, chain)
-    problems.extend(_untyped(test, own))
-    problems.extend(_presets(test, own))
+    test = _merged(path.stem, chain)
+    problems = [*_untyped(test, own), *_presets(test, own)]
     if problems:
         raise FileError(problems)
     return test
 
 
-def _with_aliases(chain: Iterable[ReadFile], names: set[str]) -> set[str]:
-    each = {
-        key
-        for source in chain
-        for flow in source.raw.get("flows", [])
-        if isinstance(flow, dict) and isinstance(flow.get("each"), dict)
-        for key in flow["each"]
-    }
-    # Changes may use the variables of the extended flows; these are not distinguished here.
-    return names | each if any(source.raw.get("change") for source in chain) else names
-
-
-def _lineage(own: ReadFile, problems: list[Problem]) -> list[ReadFile]:
-    """The files that ``own`` extends, each once, and itself at the end: later ones override earlier ones."""
-    chain: list[ReadFile] = []
-    _visit(own, [], chain, problems)
-    return chain
+def _names_of(chain: Sequence[ReadFile]) -> set[str]:
+    """The parameters; and the variables of the extended flows, which changes may use and are not distinguished here."""
+    names = {key for source in chain for key in source.raw.get("parameters", {})}
+    if any(source.raw.get("change") for source in chain):
+        names.update(*(each for source in chain for _, each in each_of_flows(source.raw)))
+    return names
 
 
 def _visit(source: ReadFile, above: list[Path], chain: list[ReadFile], problems: list[Problem]) -> None:
+    """The files that one extends, each once, and itself at the end: later ones override earlier ones."""
     extends = source.raw.get("extends", [])
     parents = [extends] if isinstance(extends, str) else extends if isinstance(extends, list) else []
     here = source.path.resolve()
@@ -223,8 +204,7 @@ def _parent(name: str, extender: Path) -> Path:
         return path
     known = [path.stem for path in CATALOGUE.glob("*.toml")]
     if name not in known:
-        like = nearest(name, known)
-        hint = f"; did you mean {like!r}?" if like else "; `whydrop tests` lists the names"
+        hint = suggestion(name, known, "`whydrop tests` lists the names")
         raise UnknownTestError(f"the catalogue has no test {name!r}{hint}")
     return CATALOGUE / f"{name}.toml"
 
@@ -253,9 +233,7 @@ def _presets(test: Test, own: ReadFile) -> Iterator[Problem]:
             path = ("variants", variant, "set", key)
             parameter = test.parameters.get(key)
             if parameter is None:
-                like = nearest(key, test.parameters)
-                hint = f"; did you mean {like}?" if like else ""
-                yield own.problem(path, f"the test has no parameter {key}{hint}")
+                yield own.problem(path, f"the test has no parameter {key}{suggestion(key, test.parameters)}")
                 continue
             try:
                 coerced(parameter, value)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from whydrop.measure.tests.expressions import ExpressionError, names_in
+from whydrop.measure.tests.expressions import ExpressionError, UnknownNameError, names_in
 from whydrop.measure.tests.schema import Parameter, TestFile
 from whydrop.measure.tests.settings import coerced, common
 from whydrop.runtime.user_files import lines as toml_lines
 from whydrop.runtime.user_files import validating
 from whydrop.runtime.user_files.problems import Problem, written_path
-from whydrop.runtime.user_files.spelling import nearest
 
 # What every expression may use besides parameters.
 VARIABLES = frozenset({"host", "hosts", "host_count", "total_s"})
@@ -40,33 +40,26 @@ class ReadFile:
     raw: dict[str, Any]
     lines: dict[toml_lines.Path, int]
     model: TestFile | None
-    problems: tuple[Problem, ...]
+    problems: list[Problem] = field(default_factory=list)
 
     def problem(self, path: toml_lines.Path, message: str) -> Problem:
         """A mistake at a key."""
         return Problem(self.name, toml_lines.nearest_line(self.lines, path), written_path(path), message)
 
 
-def read(path: Path, name: str | None = None) -> ReadFile:
+def read(path: Path, name: str) -> ReadFile:
     """Read a test file.
 
     Raises:
         FileError: it cannot be read, or is no TOML.
     """
-    shown = name or str(path)
-    raw, where = validating.parse(path, shown)
-    return read_table(path, shown, raw, where)
-
-
-def read_table(path: Path, name: str, raw: dict[str, Any], where: dict[toml_lines.Path, int]) -> ReadFile:
-    """Hold the contents of a test file against the schema."""
-    bare = ReadFile(path, name, raw, where, None, ())
+    raw, where = validating.parse(path, name)
     model, mistakes = validating.validate(TestFile, raw)
-    problems = [bare.problem(place, message) for place, message in mistakes]
-    problems += _of_each(bare)
-    source = ReadFile(path, name, raw, where, model, ())
-    problems += _of_parameters(source)
-    return ReadFile(path, name, raw, where, model, tuple(problems))
+    source = ReadFile(path, name, raw, where, model)
+    source.problems.extend(source.problem(place, message) for place, message in mistakes)
+    source.problems.extend(_of_each(source))
+    source.problems.extend(_of_parameters(source))
+    return source
 
 
 def unknown_names(source: ReadFile, parameters: Iterable[str]) -> list[Problem]:
@@ -80,36 +73,29 @@ def unknown_names(source: ReadFile, parameters: Iterable[str]) -> list[Problem]:
             continue  # the schema has said so
         allowed = known | _local_names(source.raw, path)
         for name in sorted(names - allowed):
-            like = nearest(name, allowed)
-            hint = f"; did you mean {like}?" if like else ""
-            found.append(source.problem(path, f"no parameter or variable is called {name}{hint}"))
+            found.append(source.problem(path, str(UnknownNameError(name, allowed))))
     return found
 
 
-def _of_parameters(source: ReadFile) -> list[Problem]:
+def _of_parameters(source: ReadFile) -> Iterator[Problem]:
     """Defaults that their own parameter would refuse."""
-    found: list[Problem] = []
-    tables = source.raw.get("parameters")
-    for name, table in tables.items() if isinstance(tables, dict) else ():
+    for name, table in _dict(source.raw.get("parameters")).items():
         path = ("parameters", name)
         try:
             parameter = Parameter.model_validate(table)
         except ValidationError:
             continue  # the schema says so
         if not _is_name(name):
-            found.append(source.problem(path, _NAMES))
+            yield source.problem(path, _NAMES)
         if name in VARIABLES | IN_FLOWS:
-            found.append(source.problem(path, "is a variable of every test; choose another name"))
+            yield source.problem(path, "is a variable of every test; choose another name")
         if parameter.type is None or parameter.default is None:
             continue
         try:
             if not names_in(parameter.default):
                 coerced(parameter, parameter.default)
-        except ExpressionError as reason:
-            found.append(source.problem((*path, "default"), str(reason)))
         except ValueError as reason:
-            found.append(source.problem((*path, "default"), str(reason)))
-    return found
+            yield source.problem((*path, "default"), str(reason))
 
 
 _NAMES = "a name is made of letters, digits and _, and is no word of the language of expressions"
@@ -119,16 +105,23 @@ def _is_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _of_each(source: ReadFile) -> list[Problem]:
+def _of_each(source: ReadFile) -> Iterator[Problem]:
     """Names of variables that no expression could use."""
-    flows = source.raw.get("flows")
-    return [
-        source.problem(("flows", number, "each", name), _NAMES)
-        for number, flow in enumerate(flows if isinstance(flows, list) else [])
-        if isinstance(flow, dict)
-        for name in _each(flow)
-        if not _is_name(name)
-    ]
+    for number, names in each_of_flows(source.raw):
+        yield from (
+            source.problem(("flows", number, "each", name), _NAMES) for name in sorted(names) if not _is_name(name)
+        )
+
+
+def each_of_flows(raw: dict[str, Any]) -> Iterator[tuple[int, set[str]]]:
+    """The variables that ``each`` makes in each flow of a file, by the flow's place."""
+    flows = raw.get("flows")
+    for number, flow in enumerate(flows if isinstance(flows, list) else []):
+        yield number, set(_dict(_dict(flow).get("each")))
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _leaves(value: Any, path: toml_lines.Path = ()) -> Iterator[tuple[toml_lines.Path, str]]:
@@ -144,17 +137,11 @@ def _leaves(value: Any, path: toml_lines.Path = ()) -> Iterator[tuple[toml_lines
             yield from _leaves(item, (*path, number))
 
 
-def _local_names(raw: dict[str, Any], path: toml_lines.Path) -> set[str]:
+def _local_names(raw: dict[str, Any], path: toml_lines.Path) -> AbstractSet[str]:
     """The variables that ``each`` makes, for an expression inside that flow; a change sees those of any flow."""
+    each = dict(each_of_flows(raw))
     if path[:1] == ("change",):
-        flows = raw.get("flows", [])
-        return {*IN_FLOWS, *(name for flow in flows if isinstance(flow, dict) for name in _each(flow))}
-    if len(path) < 2 or path[0] != "flows" or not isinstance(path[1], int):
-        return set()
-    flow = raw["flows"][path[1]]
-    return {*IN_FLOWS, *_each(flow)} if isinstance(flow, dict) else set()
-
-
-def _each(flow: dict[str, Any]) -> set[str]:
-    each = flow.get("each", {})
-    return set(each) if isinstance(each, dict) else set()
+        return set(IN_FLOWS).union(*each.values())
+    if path[0] == "flows" and len(path) > 1 and isinstance(path[1], int):
+        return IN_FLOWS | each.get(path[1], set())
+    return set()

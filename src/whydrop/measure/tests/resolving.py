@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-from whydrop.errors import Mistake
 from whydrop.measure.plan import Computed, Plan, PlannedFlow
 from whydrop.measure.tests import fallbacks
 from whydrop.measure.tests.expressions import ExpressionError, Template, expand
-from whydrop.measure.tests.loading import Placed, Test, load
+from whydrop.measure.tests.fallbacks import SettingError
+from whydrop.measure.tests.loading import Placed, Test, load, load_file
 from whydrop.measure.tests.planned import CannotBeError, planned
-from whydrop.measure.tests.schema import Flow, FlowSettings, Parameter
+from whydrop.measure.tests.schema import Change, Flow, FlowSettings, Parameter, Series
 from whydrop.measure.tests.settings import coerced
 from whydrop.runtime.user_files.problems import FileError, Problem
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
+from whydrop.text import quantities
 
 _MOST_FLOWS = 10_000
-
-
-class SettingError(Mistake):
-    """A parameter, or the number of hosts, does not fit the test; one line for each mistake in ``mistakes``."""
-
-    def __init__(self, mistakes: Sequence[str]) -> None:
-        self.mistakes = list(mistakes)
-        super().__init__("\n".join(mistakes))
 
 
 def resolve(
@@ -59,12 +55,12 @@ def resolve(
     if test.abstract:
         raise SettingError([f"{test.name} is only to be extended by other tests; it cannot be run"])
     scope = _scope(test, hosts, parameters or {})
-    flows = [made.flow for made in _flows(test, scope)]
+    flows = _flows(test, scope)
     notes: tuple[str, ...] = ()
     if scope["swap_directions"]:
         flows = [_swapped(flow) for flow in flows]
     if with_runner:
-        flows, notes = _replaced(flows, with_runner)
+        flows, notes = fallbacks.replaced(flows, with_runner)
     computed = tuple(_computed(test, scope, [flow.name for flow in flows], swap=scope["swap_directions"]))
     _no_twice(test, flows, computed)
     return Plan(
@@ -84,24 +80,13 @@ def resolve(
     )
 
 
-def _replaced(flows: list[PlannedFlow], with_runner: str) -> tuple[list[PlannedFlow], tuple[str, ...]]:
+def check(path: Path) -> list[Problem]:
+    """Every mistake in a test file, those included that show only when it is resolved; none: it can be used."""
     try:
-        found, notes = fallbacks.replaced(flows, with_runner)
-    except fallbacks.CannotReplaceError as reason:
-        raise SettingError([str(reason)]) from None
-    complaints = [complaint for flow in found if (complaint := fallbacks.unsuited(flow))]
-    if complaints:
-        raise SettingError(complaints)
-    return found, notes
-
-
-def trial(test: Test) -> list[Problem]:
-    """The mistakes that show only when the test is resolved, tried with hosts and with every default."""
-    if test.abstract:
-        return []
-    hosts = [f"host{number + 1}" for number in range(max(test.hosts.minimum, 1 if test.hosts.maximum != 0 else 0))]
-    try:
-        resolve(test, hosts, example_parameters(test))
+        test = load_file(path)
+        if not test.abstract:
+            hosts = max(test.hosts.minimum, 1 if test.hosts.maximum != 0 else 0)
+            resolve(test, [f"host{number + 1}" for number in range(hosts)], example_parameters(test))
     except FileError as reason:
         return reason.problems
     except SettingError as reason:
@@ -153,9 +138,9 @@ def _host_mistakes(test: Test, hosts: Sequence[str]) -> Iterator[str]:
     low, high = test.hosts.minimum, test.hosts.maximum
     if low <= len(hosts) and (high is None or len(hosts) <= high):
         return
-    wanted = f"{low} host{'' if low == 1 else 's'}" if low == high else f"{low} or more hosts"
-    if high is not None and high != low:
-        wanted = f"{low} to {high} hosts"
+    wanted = f"{low} or more hosts" if high is None else f"{low} to {high} hosts"
+    if low == high:
+        wanted = quantities.plural(low, "host")
     given = f"{len(hosts)} {'is' if len(hosts) == 1 else 'are'} given"
     yield f"{test.name} takes {wanted}, and {given}: name each by --to, such as --to server.example"
 
@@ -168,8 +153,7 @@ def _by_name(test: Test, given: Mapping[str, Any], mistakes: list[str]) -> dict[
         folded = key.replace("-", "_")
         name = folded if folded in test.parameters else aliases.get(folded)
         if name is None:
-            like = nearest(folded, [*test.parameters, *aliases])
-            hint = f"; did you mean {like}?" if like else f"; `whydrop tests {test.name}` lists them"
+            hint = suggestion(folded, [*test.parameters, *aliases], f"`whydrop tests {test.name}` lists them")
             mistakes.append(f"{key}: {test.name} has no such parameter{hint}")
         elif name in found:
             mistakes.append(f"{key}: sets {name}, which is set already")
@@ -224,45 +208,42 @@ class _Made:
 
     name: str
     settings: dict[str, Any]
-    scope: dict[str, Any]
+    scope: Mapping[str, Any]
     placed: Placed
-    flow: PlannedFlow
 
 
-def _flows(test: Test, scope: dict[str, Any]) -> list[_Made]:
+def _flows(test: Test, scope: Mapping[str, Any]) -> list[PlannedFlow]:
     problems: list[Problem] = []
     made: list[_Made] = []
     for placed in test.flows:
-        made.extend(_guarded(placed, problems, lambda placed=placed: _expanded(placed, scope)))
+        with _noted(placed, problems):
+            made += [*_expanded(placed, scope)]
         if len(made) > _MOST_FLOWS:
             raise FileError([placed.problem("", f"makes more than {_MOST_FLOWS} flows")])
     made = [flow for flow in made if not _matches(flow.name, test.without)]
     for change in test.changes:
-        _guarded(change, problems, lambda change=change: _change(change, made))
+        with _noted(change, problems):
+            _change(change.part, made)
+    flows = []
     for flow in made:
-        _guarded(flow.placed, problems, lambda flow=flow: _plan(flow))
+        with _noted(flow.placed, problems):
+            flows.append(_planned(flow))
     if problems:
         raise FileError(problems)
-    return made
+    return flows
 
 
-def _guarded(placed: Placed, problems: list[Problem], work: Any) -> list[_Made]:
-    """Do the work; what it cannot make becomes a problem at its place in the file."""
+@contextmanager
+def _noted(placed: Placed, problems: list[Problem]) -> Iterator[None]:
+    """What cannot be made in here becomes a problem at its place in the file."""
     try:
-        return work() or []
-    except CannotBeError as reason:
-        problems.append(placed.problem(reason.key, str(reason)))
+        yield
     except ValueError as reason:
-        problems.append(placed.problem("", str(reason)))
-    return []
+        problems.append(placed.problem(getattr(reason, "key", ""), str(reason)))
 
 
-_UNPLANNED = PlannedFlow(name="", kind="value")
-
-
-def _expanded(placed: Placed, scope: dict[str, Any]) -> list[_Made]:
+def _expanded(placed: Placed, scope: Mapping[str, Any]) -> Iterator[_Made]:
     part: Flow = placed.part
-    found = []
     lists = {name: _computed_list(name, items, scope) for name, items in part.each.items()}
     if part.repeat is not None:
         repeat = expand(part.repeat, scope)
@@ -270,56 +251,34 @@ def _expanded(placed: Placed, scope: dict[str, Any]) -> list[_Made]:
             raise CannotBeError("repeat", f"{repeat!r}: expected a whole number from 0 to {_MOST_FLOWS}")
         lists["number"] = list(range(1, repeat + 1))
     for index, items in enumerate(product(*lists.values())):
-        local = _Layer(scope, {"index": index, "number": index + 1, **dict(zip(lists, items, strict=True))})
-        if part.when is not None and not expand(part.when, local):
-            continue
-        name = str(expand(part.name, local)).strip()
-        settings = {key: getattr(part, key) for key in FlowSettings.model_fields}
-        found.append(_Made(name, settings, local, placed, _UNPLANNED))
-    return found
+        local = ChainMap({"index": index, "number": index + 1, **dict(zip(lists, items, strict=True))}, scope)  # type: ignore[arg-type]
+        if part.when is None or expand(part.when, local):
+            settings = {key: getattr(part, key) for key in FlowSettings.model_fields}
+            yield _Made(str(expand(part.name, local)).strip(), settings, local, placed)
 
 
-class _Layer(dict[str, Any]):
-    """Variables on top of a scope."""
-
-    def __init__(self, below: dict[str, Any], values: dict[str, Any]) -> None:
-        super().__init__(values)
-        self.below = below
-
-    def __missing__(self, name: str) -> Any:
-        return self.below[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from super().__iter__()
-        yield from self.below
-
-
-def _computed_list(name: str, items: Any, scope: dict[str, Any]) -> list[Any]:
+def _computed_list(name: str, items: Any, scope: Mapping[str, Any]) -> list[Any]:
     found = expand(items, scope)
     if not isinstance(found, list):
         raise CannotBeError("each", f"{name} = {found!r}: expected a list")
     return found
 
 
-def _change(change: Placed, made: list[_Made]) -> None:
-    part = change.part
-    fields = part.model_fields_set - {"match", "when"}
+def _change(part: Change, made: list[_Made]) -> None:
+    changed = {key: getattr(part, key) for key in part.model_fields_set - {"match", "when"}}
     for flow in made:
-        if not _matches(flow.name, part.match):
-            continue
-        if part.when is None or expand(part.when, flow.scope):
-            flow.settings.update({key: getattr(part, key) for key in fields})
+        if _matches(flow.name, part.match) and (part.when is None or expand(part.when, flow.scope)):
+            flow.settings |= changed
 
 
-def _plan(made: _Made) -> list[_Made]:
+def _planned(made: _Made) -> PlannedFlow:
     values = {}
     for key, value in made.settings.items():
         try:
             values[key] = expand(value, made.scope)
         except ValueError as reason:
             raise CannotBeError(key, str(reason)) from None
-    made.flow = planned(made.name, values, made.scope)
-    return []
+    return planned(made.name, values, made.scope)
 
 
 def _swapped(flow: PlannedFlow) -> PlannedFlow:
@@ -345,23 +304,17 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _computed(test: Test, scope: dict[str, Any], names: list[str], *, swap: bool) -> Iterator[Computed]:
     problems: list[Problem] = []
     for placed in test.computed:
-        part = placed.part
-        try:
-            if part.when is not None and not expand(part.when, scope):
-                continue
+        part: Series = placed.part
+        with _noted(placed, problems):
             name = str(expand(part.name, scope))
-            if _matches(name, test.without):
+            if (part.when is not None and not expand(part.when, scope)) or _matches(name, test.without):
                 continue
             of = [str(expand(pattern, scope)) for pattern in part.of]
             without = [str(expand(pattern, scope)) for pattern in part.without]
-        except ExpressionError as reason:
-            problems.append(placed.problem("", str(reason)))
-            continue
-        if swap:
-            name, of, without = _swapped_words(name), [*map(_swapped_words, of)], [*map(_swapped_words, without)]
-        series = _series(of, without, names)
-        if series:
-            yield Computed(name, part.by, tuple(series), part.units)
+            if swap:
+                name, of, without = _swapped_words(name), [*map(_swapped_words, of)], [*map(_swapped_words, without)]
+            if series := _series(of, without, names):
+                yield Computed(name, part.by, tuple(series), part.units)
     if problems:
         raise FileError(problems)
 
