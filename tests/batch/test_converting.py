@@ -14,7 +14,7 @@ import flent_environment
 from whydrop.measure.batch.batch_file import read
 from whydrop.measure.batch.converting import ConversionError, convert
 from whydrop.measure.batch.expanding import Run, Wanted, clean_path, expand_runs
-from whydrop.measure.batch.planning import times_s
+from whydrop.measure.batch.one_run import times_s
 
 HERE = Path(__file__).parent / "flent"
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads((HERE / "expected.json").read_text())

@@ -10,7 +10,7 @@ from catalogue_tables import DOCS, filled, sections
 
 from whydrop.measure.batch.batch_file import read
 from whydrop.measure.batch.expanding import Wanted, expand_runs
-from whydrop.measure.batch.planning import times_s
+from whydrop.measure.batch.one_run import times_s
 from whydrop.measure.tests import check
 
 

@@ -263,9 +263,10 @@ def batch_plan(
     Raises:
         whydrop.Error: the files have mistakes.
     """
-    from whydrop.measure.batch.preparing import Choice, prepare
+    from whydrop.measure.batch.expanding import Wanted
+    from whydrop.measure.batch.preparing import prepare
 
-    choice = Choice(batches, overrides or {}, repetitions, shuffle, seed)
+    choice = Wanted(batches, overrides or {}, repetitions, shuffle, seed)
     return prepare([Path(file) for file in files], Path(output), choice, resume=resume)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from whydrop.measure.batch.schema import BatchFile
 from whydrop.runtime.user_files import lines as toml_lines
 from whydrop.runtime.user_files import validating
 from whydrop.runtime.user_files.problems import FileError, Problem, written_path
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
 
 KINDS = ("batch", "argument", "command")
 
@@ -119,18 +120,16 @@ def _of_names(tables: Tables) -> list[Problem]:
 
 
 def _unknown(table: Table, key: str, known: dict[str, Table]) -> list[Problem]:
+    kind = next(iter(known.values())).kind if known else key
     return [
-        table.problem(
-            f"no {next(iter(known.values())).kind if known else key} is called {name!r}{_hint(name, known)}", key
-        )
+        table.problem(f"no {kind} is called {name!r}{_hint(name, known)}", key)
         for name in table.said.get(key) or []
         if name not in known and "${" not in name
     ]
 
 
 def _hint(name: str, known: dict[str, Table]) -> str:
-    like = nearest(name, known)
-    return f"; did you mean {like!r}?" if like else f"; there are {', '.join(known) or 'none'}"
+    return suggestion(name, known, f"there are {', '.join(known) or 'none'}")
 
 
 def _unmatched(table: Table, axis: str, patterns: list[str], known: dict[str, Table]) -> list[Problem]:
@@ -143,54 +142,25 @@ def _unmatched(table: Table, axis: str, patterns: list[str], known: dict[str, Ta
 
 def _circles(tables: Tables) -> list[Problem]:
     """Circles of inheritance, and what inherits through more levels than anybody could follow."""
-    levels = _levels(tables)
-    found = [
-        tables.tables[place].problem(f"inherits through more than {_MOST_LEVELS} levels", "inherits")
-        for place, level in levels.items()
-        if level == _MOST_LEVELS + 1
-    ]
-    for place, table in tables.tables.items():
-        chain = None if place in levels else _way_back(tables, table)
-        if chain:
-            found.append(table.problem(f"inherits from itself: {' from '.join(chain)}", "inherits"))
+    found: list[Problem] = []
+    graph = {
+        (table.kind, table.name): {(table.kind, parent) for parent in table.said.get("inherits", [])}
+        for table in tables.tables.values()
+    }
+    while True:
+        try:
+            order = [*TopologicalSorter(graph).static_order()]
+            break
+        except CycleError as reason:
+            # From parent to child.
+            circle = reason.args[1][:0:-1]
+            for number, one in enumerate(circle):
+                chain = " from ".join(name for _, name in [*circle[number:], *circle[: number + 1]])
+                found.append(tables.tables[one].problem(f"inherits from itself: {chain}", "inherits"))
+                del graph[one]
+    levels: dict[tuple[str, str], int] = {}
+    for place in order:
+        levels[place] = max((levels[parent] + 1 for parent in graph.get(place, ())), default=0)
+        if levels[place] == _MOST_LEVELS + 1:
+            found.append(tables.tables[place].problem(f"inherits through more than {_MOST_LEVELS} levels", "inherits"))
     return found
-
-
-def _levels(tables: Tables) -> dict[tuple[str, str], int]:
-    """How many levels each table inherits through; those in a circle, or that inherit from one, are left out."""
-    children: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    waiting: dict[tuple[str, str], int] = {}
-    for place, table in tables.tables.items():
-        parents = set(table.said.get("inherits", []))
-        waiting[place] = len(parents)
-        for parent in parents:
-            children.setdefault((table.kind, parent), []).append(place)
-    levels = {place: 0 for place, count in waiting.items() if not count}
-    ready = list(levels)
-    while ready:
-        place = ready.pop()
-        for child in children.get(place, ()):
-            waiting[child] -= 1
-            # The last parent that is known need not be the deepest one.
-            levels[child] = max(levels.get(child, 0), levels[place] + 1)
-            if not waiting[child]:
-                ready.append(child)
-    return {place: level for place, level in levels.items() if not waiting[place]}
-
-
-def _way_back(tables: Tables, table: Table) -> list[str] | None:
-    """The circle of inheritance through a table, by names; ``None`` where there is none."""
-    came_from: dict[str, str] = {}
-    below = [table.name]
-    while below:
-        name = below.pop(0)
-        for parent in tables.tables[table.kind, name].said.get("inherits", []):
-            if parent == table.name:
-                chain = [name]
-                while chain[-1] != table.name:
-                    chain.append(came_from[chain[-1]])
-                return [*chain[::-1], table.name]
-            if parent not in came_from:
-                came_from[parent] = name
-                below.append(parent)
-    return None

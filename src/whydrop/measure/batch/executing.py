@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from whydrop.measure.batch.commands import Around, Started
 from whydrop.measure.batch.expanding import BatchCommand, Run
@@ -34,11 +33,8 @@ class Outcome:
     warnings: Sequence[str] = ()
 
 
-class RunTest(Protocol):
-    """Runs one test; another may stand in for it in tests of batches."""
-
-    def __call__(self, run: Run, output: Path, state: State, tick: Callable[[float, float], None]) -> Outcome:
-        """Run it into a recording in ``output``; ``tick`` receives the seconds done and in all."""
+# Runs one test into a recording in a folder, and passes the seconds done, and those in all, to the function.
+RunTest = Callable[[Run, Path, State, Callable[[float, float], None]], Outcome]
 
 
 class Watcher:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from whydrop.measure.tests.expressions import written
 from whydrop.measure.tests.settings import common
 from whydrop.runtime.user_files import quantities
 from whydrop.runtime.user_files.problems import FileError, Problem
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
+from whydrop.text.quantities import long_duration
 
 _MOST_RUNS = 100_000
 # Of each batch, so many runs that cannot be are looked at: a slip in a large matrix makes the same mistake in each.
@@ -30,6 +32,7 @@ _LONGEST_S = 366 * 86400.0
 _TABLES = ("variables", "set", "for_", "matrix")
 # What variables can name besides variables: settings that are one value.
 _NAMED = ("test", "title", "note", "output", "length_s", "delay_s", "step_s", "ip_version", "pause_s", "repetitions")
+_NO_RUN = "so there would be no run; expected at least one"
 
 
 class BatchError(Mistake):
@@ -82,17 +85,22 @@ class Run:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The batches wanted from the files on the command line.
+    """The batches wanted from the files on the command line, and how they are run.
 
     Attributes:
         batches: names or patterns; none: all that are neither abstract nor disabled.
         overrides: settings or variables that replace those of every batch (arguments still override them).
+        repetitions: of each run; ``None``: as the file says.
+        shuffle: in random order; ``None``: as the file says.
+        seed: of the random order; ``None``: from the contents of the files.
         time: of the whole batch, as ``${batch_time}``.
     """
 
     batches: Sequence[str] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
     repetitions: int | None = None
+    shuffle: bool | None = None
+    seed: int | None = None
     time: str = ""
 
 
@@ -141,9 +149,8 @@ def _chosen(tables: Tables, wanted: Wanted) -> list[Table]:
     for pattern in wanted.batches:
         matching = [table for name, table in batches.items() if fnmatchcase(name, pattern)]
         if not matching:
-            like = nearest(pattern, batches)
-            hint = f"did you mean {like}?" if like else f"there are {', '.join(batches)}"
-            raise BatchError(f"no batch is called {pattern!r}; {hint}")
+            hint = suggestion(pattern, batches, f"there are {', '.join(batches)}")
+            raise BatchError(f"no batch is called {pattern!r}{hint}")
         for table in matching:
             if pattern == table.name and not _runs_at_all(tables, table):
                 word = "abstract: it is only inherited from" if table.said.get("abstract") else "disabled"
@@ -156,7 +163,7 @@ def _runs_at_all(tables: Tables, table: Table) -> bool:
     return not table.said.get("abstract") and not _merged(lineage(tables, table)).get("disabled")
 
 
-def _merged(chain: Sequence[Table | Mapping[str, Any]]) -> dict[str, Any]:
+def _merged(chain: Iterable[Table | Mapping[str, Any]]) -> dict[str, Any]:
     """Later tables over earlier ones, key by key; what is not inherited is left out."""
     found: dict[str, Any] = {}
     for table in chain:
@@ -178,11 +185,12 @@ def _runs(tables: Tables, batch: Table, wanted: Wanted, problems: list[Problem])
     settings = _merged(chain)
     axes = _axes(tables, batch, settings)
     count = _repetitions(batch, settings, wanted)
-    if count * _product(axes) > _MOST_RUNS:
+    if count * math.prod(map(len, axes)) > _MOST_RUNS:
         raise BatchError(f"batch {batch.name!r} has more than {_MOST_RUNS} runs")
     mistaken: dict[str, list[tuple[str, ...]]] = {}
-    for choice in product(*axes):
-        merged = _merged([*chain, *(layer for _, part in choice for layer in _layers(tables, part))])
+    for choice in itertools.product(*axes):
+        layers = (lineage(tables, part) if isinstance(part, Table) else [part] for _, part in choice)
+        merged = _merged(itertools.chain(chain, *layers))
         names = tuple(name for name, _ in choice)
         try:
             for repetition in range(1, count + 1):
@@ -200,17 +208,6 @@ def _with(cases: Sequence[tuple[str, ...]]) -> str:
     if not cases[0]:
         return ""
     return f" (with {', '.join(cases[0])}{', and with others' if len(cases) > 1 else ''})"
-
-
-def _layers(tables: Tables, part: Table | dict[str, Any]) -> Sequence[Table | Mapping[str, Any]]:
-    return lineage(tables, part) if isinstance(part, Table) else [part]
-
-
-def _product(axes: Sequence[Sequence[Any]]) -> int:
-    count = 1
-    for axis in axes:
-        count *= len(axis)
-    return count
 
 
 def _overriding(wanted: Wanted) -> dict[str, Any]:
@@ -232,18 +229,14 @@ def _axes(tables: Tables, batch: Table, settings: Mapping[str, Any]) -> list[lis
     arguments = tables.named("argument")
     axes: list[list[tuple[str, Table | dict[str, Any]]]] = []
     for axis, patterns in settings.get("for_", {}).items():
-        names = [name for pattern in patterns for name in arguments if fnmatchcase(name, pattern)]
+        names = dict.fromkeys(name for pattern in patterns for name in arguments if fnmatchcase(name, pattern))
+        axes.append([(name, arguments[name]) for name in names])
         if not names:
-            raise FileError(
-                [batch.problem("no argument, so there would be no run; expected at least one", "for", axis)]
-            )
-        axes.append([(name, arguments[name]) for name in dict.fromkeys(names)])
+            raise FileError([batch.problem(f"no argument, {_NO_RUN}", "for", axis)])
     for variable, values in settings.get("matrix", {}).items():
-        if not values:
-            raise FileError(
-                [batch.problem("no value, so there would be no run; expected at least one", "matrix", variable)]
-            )
         axes.append([(f"{variable}={value}", {"variables": {variable: value}}) for value in dict.fromkeys(values)])
+        if not values:
+            raise FileError([batch.problem(f"no value, {_NO_RUN}", "matrix", variable)])
     return axes
 
 
@@ -344,7 +337,7 @@ def _seconds(key: str, value: Any, values: Mapping[str, Any]) -> float:
     except ValueError as reason:
         raise ValueError(f"{key}: {reason}") from None
     if not 0 <= found <= _LONGEST_S:
-        raise ValueError(f"{key}: {found:g}: expected 0 to {_LONGEST_S:.0f} s (a year)")
+        raise ValueError(f"{key}: {value!r}: expected 0 to {long_duration(_LONGEST_S)} (a year)")
     return found
 
 

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from whydrop.measure.batch.batch_file import Tables, read
 from whydrop.measure.batch.expanding import BatchError, Run, Wanted, expand_runs, shuffled
-from whydrop.measure.batch.planning import times_s
-from whydrop.measure.batch.state import SUFFIX, State, StateError, digests, seed_of
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The batches to run, and how.
-
-    Attributes:
-        batches: names or patterns; none: all that are neither abstract nor disabled.
-        overrides: settings or variables of every batch.
-        repetitions: of each run; ``None``: as the file says.
-        shuffle: in random order; ``None``: as the file says.
-        seed: of the random order; ``None``: from the contents of the files.
-    """
-
-    batches: Sequence[str] = ()
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    repetitions: int | None = None
-    shuffle: bool | None = None
-    seed: int | None = None
+from whydrop.measure.batch.one_run import times_s
+from whydrop.measure.batch.state import SUFFIX, WANTED, State, StateError, digests, seed_of
 
 
 @dataclass(frozen=True)
@@ -72,7 +53,7 @@ def state_path(files: Sequence[Path], output: Path) -> Path:
     return output / f"{files[0].stem}{SUFFIX}"
 
 
-def prepare(files: Sequence[Path], output: Path, choice: Choice = Choice(), *, resume: bool = False) -> Prepared:
+def prepare(files: Sequence[Path], output: Path, choice: Wanted, *, resume: bool = False) -> Prepared:
     """Read batch files, and put their runs in order.
 
     Args:
@@ -112,14 +93,10 @@ def require_nothing_left(path: Path) -> None:
         )
 
 
-def _new_state(tables: Tables, choice: Choice) -> State:
+def _new_state(tables: Tables, choice: Wanted) -> State:
     shuffle = tables.shuffle if choice.shuffle is None else choice.shuffle
     seed = seed_of(tables.files) if choice.seed is None else choice.seed
-    wanted = {
-        "batches": choice.batches,
-        "repetitions": choice.repetitions,
-        "overrides": dict(choice.overrides),
-    }
+    wanted = {key: getattr(choice, key) for key in WANTED}
     time = datetime.now().strftime("%Y-%m-%dT%H%M%S")
     return State(str(uuid.uuid4()), time, seed if shuffle else None, [], wanted, digests(tables.files))
 

@@ -14,6 +14,8 @@ from whydrop.runtime import durable
 
 SUFFIX = ".batch-state.json"
 STATUSES = ("complete", "failed", "interrupted", "running")
+# What is kept of that which the command line asked of the files.
+WANTED = ("batches", "overrides", "repetitions")
 
 
 class StateError(Error, ValueError):
@@ -30,6 +32,10 @@ class Entry:
     recording: str | None = None
     message: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r}")
+
 
 @dataclass
 class State:
@@ -38,7 +44,7 @@ class State:
     Attributes:
         order: the keys of all runs, in the order in which they are run.
         seed: which decided the order; ``None`` where nothing was shuffled.
-        wanted: what the command line asked of the files: ``batches``, ``overrides``, ``repetitions``.
+        wanted: what the command line asked of the files, by the names in :data:`WANTED`.
         files: their paths and SHA-256.
     """
 
@@ -69,28 +75,24 @@ class State:
             StateError: it is none.
             OSError: it cannot be read.
         """
+        from pydantic import TypeAdapter, ValidationError
+
         try:
             data = json.loads(path.read_bytes())
             if not isinstance(data, dict) or data.pop("whydrop_batch", None) != 1:
                 raise StateError(f"{path}: not the state of a batch; expected what `whydrop batch run` wrote")
-            runs = {str(key): _entry(value) for key, value in data.pop("runs").items()}
-            state = cls(**data, runs=runs)
-        except (ValueError, TypeError, KeyError, AttributeError) as reason:
+            state = TypeAdapter(cls).validate_python(data)
+        except ValidationError as reason:
+            [first, *_] = reason.errors()
+            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise StateError(f"{path}: not the state of a batch ({what}); start again with --restart") from None
+        except ValueError as reason:
             if isinstance(reason, StateError):
                 raise
             raise StateError(f"{path}: not the state of a batch ({reason}); start again with --restart") from None
-        if set(state.wanted) != {"batches", "overrides", "repetitions"}:
+        if set(state.wanted) != set(WANTED):
             raise StateError(f"{path}: what was asked for is damaged; start again with --restart")
-        if not isinstance(state.order, list) or not all(isinstance(key, str) for key in state.order):
-            raise StateError(f"{path}: the order of runs is damaged; start again with --restart")
         return state
-
-
-def _entry(value: Any) -> Entry:
-    entry = Entry(**value)
-    if entry.status not in STATUSES:
-        raise ValueError(f"status {entry.status!r}")
-    return entry
 
 
 def seed_of(files: Sequence[Path]) -> int:

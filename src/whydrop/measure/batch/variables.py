@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from whydrop.measure.tests.expressions import written
-from whydrop.runtime.user_files.spelling import nearest
+from whydrop.runtime.user_files.spelling import suggestion
 
 # $$ is a dollar sign; ${name} a variable. Any other dollar sign is itself, as shells need it.
 _PARTS = re.compile(r"\$\$|\$\{([^{}]*)\}")
@@ -85,6 +85,4 @@ class _Expansion:
 
 def unknown(name: str, known: Iterable[str]) -> str:
     """The message about an undefined variable."""
-    like = nearest(name, known)
-    hint = f"; did you mean ${{{like}}}?" if like else "; a dollar sign of the shell is written $$"
-    return f"no variable is called {name!r}{hint}"
+    return f"no variable is called {name!r}{suggestion(name, known, 'a dollar sign of the shell is written $$')}"
