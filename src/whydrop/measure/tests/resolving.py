@@ -235,7 +235,7 @@ def _flows(test: Test, scope: Mapping[str, Any]) -> list[PlannedFlow]:
 
 @contextmanager
 def _noted(placed: Placed, problems: list[Problem]) -> Iterator[None]:
-    """What cannot be made in here becomes a problem at its place in the file."""
+    """Note each failure in here as a problem at its place in the file."""
     try:
         yield
     except ValueError as reason:
