@@ -126,7 +126,7 @@ def test_samples_that_do_not_overlap_are_called_apart_where_their_error_cannot_b
     first, second = sides(*(noisy(tmp_path / f"{ms}.recording", 1, delay_ms=ms, length_s=5) for ms in (0, 600)))
     seen = row(compare([first, second]), "rtt-median")
     unknown = dataclasses.replace(seen.difference, low=math.nan, high=math.nan, p=math.nan)
-    pair = comparison._Pair(seen.metric, first, second, seen.values, unknown, effect, "cliffs-delta", "")
+    pair = dataclasses.replace(seen, difference=unknown, effect=effect, effect_kind="cliffs-delta")
     found = comparison._judged(pair, math.nan)
     assert (found.verdict, found.better) == (verdict, better)
 

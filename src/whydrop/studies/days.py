@@ -1,10 +1,9 @@
-"""Dependence of a site's days on each other, and how many independent ones they are worth."""
+"""The autocorrelation of a site's days, and their effective number of independent ones."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
@@ -12,24 +11,12 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 
-# With fewer days in a period its spread and the dependence of its days are not known.
+# With fewer days in a period its variance and autocorrelation are unknown.
 LEAST_DAYS = 5
-# Days that depended on each other more closely would be a random walk, about which two weeks say nothing.
+# Days with more autocorrelation would be close to a random walk, for which two weeks carry no information.
 _MOST_DEPENDENT = 0.9
 # The usual value of traffic, if the days are too few to estimate it.
 _UNKNOWN_DEPENDENCE = 0.5
-
-
-class Window(Protocol):
-    """Days in order of time, as proleptic ordinals, and a value of each."""
-
-    @property
-    def day(self) -> NDArray[np.int64]:
-        """Proleptic ordinals."""
-
-    @property
-    def values(self) -> Values:
-        """One of each day."""
 
 
 def weekends(day: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -38,32 +25,34 @@ def weekends(day: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def without_weekends(values: Values, weekend: NDArray[np.bool_]) -> Values:
-    """Deviations without what weekends have in common: matched, it cancels out of the comparison, but not of spread."""
+    """Deviations without the mean of weekends: it cancels in differences of matched weekdays, but not in variance."""
     if not weekend.any() or weekend.all():
         return values
     return np.asarray(values - np.where(weekend, values[weekend].mean(), values[~weekend].mean()))
 
 
-def dependence(windows: Sequence[Window]) -> float:
-    """How much of a day's deviation is left on the next: the correlation of neighbouring days, 0 to 0.9.
+def dependence(windows: Iterable[tuple[NDArray[np.int64], Values]]) -> float:
+    """The lag-1 autocorrelation of days, 0 to 0.9.
 
-    Of ranks within each window, as one bad day would decide it otherwise. Each window is taken about its own mean; that
-    mean follows its days, which makes the correlation look smaller by about (1 + 4 rho) / n, which is undone (F. H. C.
-    Marriott and J. A. Pope, "Bias in the estimation of autocorrelations", Biometrika 41, 1954). Its standard error,
-    which that enlarges too, is added: taken for smaller than it is, it makes false alarms, and with two windows it is
-    not well known.
+    Of ranks within each window, as one bad day would decide it otherwise. Each window is centred on its own mean, which
+    biases the estimate by about -(1 + 4 rho) / n; this is corrected (F. H. C. Marriott and J. A. Pope, "Bias in the
+    estimation of autocorrelations", Biometrika 41, 1954). Its standard error, as enlarged by the correction, is added:
+    too small an autocorrelation would raise false alarms, and with two windows it is uncertain.
+
+    Args:
+        windows: days, as proleptic ordinals in order of time, and a value of each.
     """
     together, pairs, days, used = 0.0, 0, 0, 0
-    for window in windows:
-        ranks = pl.Series(window.values).rank().to_numpy()
+    for day, values in windows:
+        ranks = pl.Series(values).rank().to_numpy()
         if len(ranks) < LEAST_DAYS or not np.ptp(ranks):
             continue
-        centred = without_weekends(ranks - ranks.mean(), weekends(window.day))
+        centred = without_weekends(ranks - ranks.mean(), weekends(day))
         if not centred.any():
             continue
         centred /= centred.std()
         # A day that is missing separates its neighbours.
-        follows = np.diff(window.day) == 1
+        follows = np.diff(day) == 1
         together += float((centred[1:] * centred[:-1])[follows].sum())
         pairs += int(follows.sum())
         days += len(ranks)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from whydrop.recording.statistics.differences import (
 )
 from whydrop.recording.statistics.resampling import SEED
 
-if TYPE_CHECKING:
-    pass
-
 Verdict = Literal["established", "apart", "too small to matter", "not resolved"]
 LEVEL = 0.05
 # Of a metric that is not known of one side.
@@ -43,8 +40,7 @@ class Row:
     Attributes:
         effect, effect_kind: Cliff's delta (``cliffs-delta``), Hedges' g (``hedges-g``), or of losses Cohen's h
             (``cohens-h``); NaN where there is none.
-        p: adjusted by Holm over all metrics and pairs of sides.
-        margin: differences up to this are too small to matter.
+        p: adjusted by Holm over all metrics and pairs of sides; NaN where it cannot be given.
         verdict: ``apart`` if no error is known, but the samples of these runs hardly overlap: so it was in
             these runs, whatever others would bring.
         why: why nothing could be said, where it could not; how the values were had, where that is not obvious.
@@ -57,10 +53,14 @@ class Row:
     difference: Difference
     effect: float
     effect_kind: str
-    p: float
-    margin: float
-    verdict: Verdict
     why: str
+    p: float = math.nan
+    verdict: Verdict = "not resolved"
+
+    @property
+    def margin(self) -> float:
+        """The largest difference that is too small to matter."""
+        return max(self.metric.negligible, self.metric.negligible_share * abs(self.values[0]))
 
     @property
     def better(self) -> bool | None:
@@ -81,40 +81,25 @@ class Comparison:
     seed: int
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A metric of two sides before the p-values of all of them are known."""
-
-    metric: Metric
-    first: Side
-    second: Side
-    values: tuple[float, float]
-    difference: Difference
-    effect: float
-    effect_kind: str
-    why: str
-
-
 def compare(sides: Sequence[Side], seed: int = SEED) -> Comparison:
     """Compare every side with the first one."""
     random = np.random.default_rng(seed)
     measured = [[measure(recording) for recording in side.recordings] for side in sides]
     estimated: dict[tuple[int, int, str], Estimate] = {}
-    pairs: list[_Pair] = []
+    rows: list[Row] = []
     for number in range(1, len(sides)):
         for key in measured[0][0] if measured[0] else ():
             one = [metrics[key] for metrics in measured[0] if key in metrics]
             other = [metrics[key] for metrics in measured[number] if key in metrics]
             if not one or not other:
                 continue
-            pairs.append(_compared(sides, number, one, other, estimated, random))
-    adjusted = holm({str(number): pair.difference.p for number, pair in enumerate(pairs)})
-    rows = [_judged(pair, adjusted[str(number)]) for number, pair in enumerate(pairs)]
+            rows.append(_compared(sides, number, one, other, estimated, random))
+    adjusted = holm([row.difference.p for row in rows])
     recordings = [recording for side in sides for recording in side.recordings]
     return Comparison(
         tuple(sides),
         tuple(_common(sides, differences([recording.metadata for recording in recordings]))),
-        tuple(rows),
+        tuple(_judged(row, p) for row, p in zip(rows, adjusted, strict=True)),
         tuple(_notes(sides)),
         seed,
     )
@@ -142,29 +127,29 @@ def _compared(
     other: Sequence[Measured],
     estimated: dict[tuple[int, int, str], Estimate],
     random: np.random.Generator,
-) -> _Pair:
-    metric = one[0].metric
+) -> Row:
+    metric, first, second = one[0].metric, sides[0].label, sides[number].label
     bases = list(dict.fromkeys(run.basis for run in (*one, *other) if run.basis))
     why = "; ".join(bases)
     every = len(one) + len(other)
     one, other = ([run for run in runs if math.isfinite(run.value)] for runs in (one, other))
     values = _mean(one), _mean(other)
     if not one or not other:
-        return _Pair(metric, sides[0], sides[number], values, _NO_DIFFERENCE, math.nan, "cliffs-delta", why)
+        return Row(metric, first, second, values, _NO_DIFFERENCE, math.nan, "cliffs-delta", why)
     if len(one) + len(other) < every:
         why += f" ({every - len(one) - len(other)} of {every} recordings left out)"
     if min(len(one), len(other)) >= GROUP_FROM:
-        first, second = np.array([run.value for run in one]), np.array([run.value for run in other])
+        groups = np.array([run.value for run in one]), np.array([run.value for run in other])
         ranks = min(len(one), len(other)) >= RANKS_FROM
         kind = "cliffs-delta" if ranks else "hedges-g"
-        effect = effects.cliffs_delta(first, second) if ranks else effects.hedges_g(first, second)
-        return _Pair(metric, sides[0], sides[number], values, of_groups(first, second), effect, kind, why)
+        effect = effects.cliffs_delta(*groups) if ranks else effects.hedges_g(*groups)
+        return Row(metric, first, second, values, of_groups(*groups), effect, kind, why)
     difference = _within_runs(one, other, (0, number), estimated, random)
     kind, effect = _effect_within_runs(metric, values, one, other)
     if math.isnan(difference.p):
         reasons = [why, _unresolved(one, other)]
         why = "; ".join(reason for reason in reasons if reason)
-    return _Pair(metric, sides[0], sides[number], values, difference, effect, kind, why)
+    return Row(metric, first, second, values, difference, effect, kind, why)
 
 
 def _effect_within_runs(
@@ -234,34 +219,22 @@ def _unresolved(one: Sequence[Measured], other: Sequence[Measured]) -> str:
     return "too few independent samples, because they change slowly compared with the length of the run: measure longer"
 
 
-def _judged(pair: _Pair, p: float) -> Row:
-    margin = max(pair.metric.negligible, pair.metric.negligible_share * abs(pair.values[0]))
-    found = pair.difference
+def _judged(row: Row, p: float | None) -> Row:
+    p = math.nan if p is None else p
+    found = row.difference
     verdict: Verdict = "not resolved"
-    if math.isfinite(found.low) and -margin <= found.low and found.high <= margin:
+    if math.isfinite(found.low) and -row.margin <= found.low and found.high <= row.margin:
         verdict = "too small to matter"
     elif p < LEVEL:
         verdict = "established"
     elif (
         not math.isfinite(p)
-        and pair.effect_kind != "cohens-h"
-        and abs(pair.effect) >= _APART
-        and abs(found.value) > margin
+        and row.effect_kind != "cohens-h"
+        and abs(row.effect) >= _APART
+        and abs(found.value) > row.margin
     ):
         verdict = "apart"
-    return Row(
-        pair.metric,
-        pair.first.label,
-        pair.second.label,
-        pair.values,
-        found,
-        pair.effect,
-        pair.effect_kind,
-        p,
-        margin,
-        verdict,
-        pair.why,
-    )
+    return replace(row, p=p, verdict=verdict)
 
 
 def _notes(sides: Sequence[Side]) -> list[str]:

@@ -10,15 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whydrop.recording.statistics import resampling
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Values = NDArray[np.float64]
 
@@ -207,19 +203,19 @@ def _by_student(value: float, error: float, freedom: float, method: str) -> Diff
     return Difference(value, value - half, value + half, p, method)
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """p-values adjusted so that the chance of any false alarm among them stays below the level.
 
-    S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scand. J. Stat. 6 (1979). NaN stays NaN and
-    does not count.
+    S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scand. J. Stat. 6 (1979). ``None`` and NaN stay
+    as they are and do not count.
 
-    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
-    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
     """
-    ordered = sorted((p, name) for name, p in p_values.items() if not math.isnan(p))
-    adjusted = dict.fromkeys(p_values, math.nan)
+    adjusted = list(p_values)
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None and not math.isnan(p))
     least = 0.0
-    for rank, (p, name) in enumerate(ordered):
-        least = max(least, min(1.0, p * (len(ordered) - rank)))
-        adjusted[name] = least
+    for rank, (p, place) in enumerate(known):
+        least = max(least, min(1.0, p * (len(known) - rank)))
+        adjusted[place] = least
     return adjusted

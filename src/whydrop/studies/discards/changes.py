@@ -1,22 +1,24 @@
-"""Does the switch itself discard more or less since the change? DISCARD_CHANGES, drawn from DISCARD_RATIO.
+"""Did the switch's own discards change? DISCARD_CHANGES, computed from DISCARD_RATIO.
 
 Days are the units: within a day discards come in bursts. Days are not independent either, since a busy week is busy on
-all its days: the autocorrelation of both periods' days sets how many independent ones they are worth. Weekdays are
-matched, as weekends are quiet: each period gives as many Mondays as the other.
+all its days: the autocorrelation of both periods' days gives the effective number of independent ones. Weekdays are
+matched, as weekends are quiet: each period has as many Mondays as the other.
 
-The test is of ranks, because discards are heavy-tailed and many days have none; the ratio of sums says how much.
+The test is of ranks, because discards are heavy-tailed and many days have none; the ratio of sums is the size of the
+change.
 
-Weeks may differ by more than dependent days explain: levels that last for weeks, and change by themselves. Where there
-is history, windows of it as long as the periods show how much that is, as placebos do for speeds.
+Weeks may differ by more than the autocorrelation of days explains: levels last for weeks, and change without a change
+of configuration. Where there is history, windows of it as long as the periods show that variation, as placebos do for
+speeds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -30,33 +32,16 @@ if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Days, Parameters
 
 Values = NDArray[np.float64]
+# Of DISCARD_CHANGES, without the columns that are null, and ``rank_shift``: by how much days rank higher afterwards.
+Row = dict[str, Any]
 
 CONFIDENCE = 0.95
-# With fewer windows on a side it is not known how much they differ by themselves.
+# With fewer windows on a side their variation without a change is unknown.
 _LEAST_WINDOWS = 3
-# How far around the periods days are asked how much they depend on each other.
+# Days so far around the periods show the autocorrelation.
 _HALF_A_YEAR = 182
-# An interval that spans a factor of e^20 says nothing.
+# An interval that spans a factor of e^20 carries no information.
 _MOST_UNSURE = 10.0
-
-
-@dataclass
-class Change:
-    """A row of DISCARD_CHANGES, and ``rank_shift``: by how much days rank higher after the change."""
-
-    metro: str | None
-    site: str | None
-    days_before: int
-    days_after: int
-    ratio_before: float | None = None
-    ratio_after: float | None = None
-    ratio: float | None = None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    p: float | None = None
-    adjusted_p: float | None = None
-    conclusion: str = "undecided"
-    rank_shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,13 +58,8 @@ class Period:
 
     @property
     def ratios(self) -> Values:
-        """Of each day."""
+        """Discards to packets of each day."""
         return np.asarray(self.discards / self.packets)
-
-    @property
-    def values(self) -> Values:
-        """The rows of which the dependence is estimated."""
-        return self.ratios
 
     @property
     def weekends(self) -> NDArray[np.bool_]:
@@ -130,11 +110,11 @@ class SiteDays:
 
 @dataclass(frozen=True)
 class Drift:
-    """By how much a site's periods differ by themselves.
+    """The variation of a site's periods without a change.
 
     Attributes:
-        share: variance of a period's mean beyond what dependent days explain, in that of a day.
-        freedom: of that estimate.
+        share: variance of a period's mean in excess of what dependent days explain, relative to that of a day.
+        freedom: degrees of freedom of that estimate.
     """
 
     share: float = 0.0
@@ -144,24 +124,24 @@ class Drift:
 def discard_changes(discard_ratio: pl.DataFrame, parameters: Parameters) -> pl.DataFrame:
     """A row of DISCARD_CHANGES for each site of DISCARD_RATIO that has days with packets in either period.
 
-    Sites of the change's metros are one family of tests, the others, where nothing was changed, another: what is found
-    there says how much is found by itself.
+    Sites of the change's metros are one family of tests, the others, where nothing was changed, another: findings there
+    are the rate of false alarms.
     """
     change = parameters.change
     if change is None or discard_ratio.is_empty():
         return pl.DataFrame(schema=results.DISCARD_CHANGES)
-    rows: list[Change] = []
+    rows: list[Row] = []
     usable = discard_ratio.filter((pl.col("packets") > 0) & pl.col("discards").is_not_null())
     for (metro, site), days in usable.sort("metro", "site", "day").group_by(("metro", "site"), maintain_order=True):
         site_days = SiteDays(_period(days), change.before, change.after)
         if len(site_days.before.day) or len(site_days.after.day):
-            rows.append(compared(metro, site, site_days))
+            rows.append({"metro": metro, "site": site, **compared(site_days)})
     for changed in (True, False):
-        _adjust([row for row in rows if (not change.metros or row.metro in change.metros) == changed])
-    for row in rows:
-        row.conclusion = _conclusion(row, change.significance)
-    named = [{name: value for name, value in asdict(row).items() if name in results.DISCARD_CHANGES} for row in rows]
-    return pl.DataFrame(named, schema=results.DISCARD_CHANGES)
+        family = [row for row in rows if (not change.metros or row["metro"] in change.metros) == changed]
+        for row, p in zip(family, holm([row.get("p") for row in family]), strict=True):
+            row["adjusted_p"] = p
+            row["conclusion"] = _conclusion(row, change.significance)
+    return pl.DataFrame(rows, schema=results.DISCARD_CHANGES, strict=False)
 
 
 def _period(days: pl.DataFrame) -> Period:
@@ -171,31 +151,28 @@ def _period(days: pl.DataFrame) -> Period:
     return Period(np.array(ordinals, dtype=np.int64), days["discards"].to_numpy(), days["packets"].to_numpy())
 
 
-def compared(metro: str | None, site: str | None, site_days: SiteDays) -> Change:
-    """One site: how its discards compare, and the test of no change; not adjusted and not concluded."""
+def compared(site_days: SiteDays) -> Row:
+    """Compare the discards of one site, with the test of no change; not adjusted and without a conclusion."""
     before, after = matched(site_days.before, site_days.after)
     enough = min(len(before.day), len(after.day)) >= LEAST_DAYS
     if not enough:
         # Too few for a test: all days are shown then, whatever their weekdays.
         before, after = site_days.before, site_days.after
-    row = Change(metro, site, len(before.day), len(after.day))
-    if not row.days_before or not row.days_after:
+    row: Row = {"days_before": len(before.day), "days_after": len(after.day)}
+    if not row["days_before"] or not row["days_after"]:
         return row
-    row.ratio_before = float(before.discards.sum() / before.packets.sum())
-    row.ratio_after = float(after.discards.sum() / after.packets.sum())
-    if row.ratio_before > 0:
-        row.ratio = row.ratio_after / row.ratio_before
-    if row.ratio is not None and not math.isfinite(row.ratio):
-        row.ratio = None
+    row["ratio_before"], row["ratio_after"] = (float(one.discards.sum() / one.packets.sum()) for one in (before, after))
+    ratio = row["ratio_after"] / row["ratio_before"] if row["ratio_before"] > 0 else math.nan
+    row["ratio"] = ratio if math.isfinite(ratio) else None
     if not enough:
         return row
     sides = site_days.sides()
-    autocorrelation = dependence([window for side in sides for window in side])
+    autocorrelation = dependence([(window.day, window.ratios) for side in sides for window in side])
     own = drift(sides, autocorrelation)
-    if row.ratio is not None:
-        row.ratio_low, row.ratio_high = _interval(before, after, row.ratio, autocorrelation, own)
-    row.p = step_p(before, after, autocorrelation, own)
-    row.rank_shift = rank_shift(before, after)
+    if row["ratio"] is not None:
+        row["ratio_low"], row["ratio_high"] = _interval(before, after, ratio, autocorrelation, own)
+    row["p"] = step_p(before, after, autocorrelation, own)
+    row["rank_shift"] = rank_shift(before, after)
     return row
 
 
@@ -211,7 +188,7 @@ def matched(before: Period, after: Period) -> tuple[Period, Period]:
 
 
 def rank_shift(before: Period, after: Period) -> float:
-    """By how much the days after rank higher on average than those before, among all of them."""
+    """The mean rank of the days after, less that of the days before, among all of them."""
     from scipy import stats
 
     ranks = stats.rankdata(np.concatenate([before.ratios, after.ratios]))
@@ -222,20 +199,20 @@ def step_p(before: Period, after: Period, autocorrelation: float, own: Drift = D
     """The p-value of no change between two periods of days, two-sided; none if it is unknown.
 
     Daily ratios are ranked among the days of both periods. The difference of the two mean ranks is compared with
-    Student's t. With a lag-1 autocorrelation of days, they are worth fewer independent ones, and not as many
-    for a mean as for a variance (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent Observations
-    in an Autocorrelated Time Series", Supplement to J. R. Stat. Soc. 8, 1946): the first sets the error, the second the
-    degrees of freedom. What periods differ by themselves is added (Satterthwaite).
+    Student's t. With a lag-1 autocorrelation, the effective number of independent days is smaller, and differs between
+    a mean and a variance (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent Observations in an
+    Autocorrelated Time Series", Supplement to J. R. Stat. Soc. 8, 1946): the first sets the error, the second the
+    degrees of freedom. The variation of periods without a change is added (Satterthwaite).
     """
     from scipy import stats
 
     ranks = stats.rankdata(np.concatenate([before.ratios, after.ratios]))
     if not np.ptp(ranks):
         return 1.0
-    # One spread for both, as under no change: a period without any discard has none of its own, and would make the
-    # difference look more certain than it is.
+    # One variance for both, as under no change: a period without any discard has none of its own, and the difference
+    # would look more certain than it is.
     means, of_a_day, counts = _means([before, after], ranks, autocorrelation)
-    # Two means and the weekends are known from the same days.
+    # Two means and the mean of weekends are estimated from the same days.
     freedom = sum(effective_for_variance(period.day, autocorrelation) for period in (before, after)) - 3
     if freedom < 1 or of_a_day is None:
         return None
@@ -246,9 +223,9 @@ def step_p(before: Period, after: Period, autocorrelation: float, own: Drift = D
 
 
 def _means(periods: list[Period], ranks: Values, autocorrelation: float) -> tuple[Values, float | None, list[float]]:
-    """Each period's mean rank, the variance of a day within periods, and how many days each is worth.
+    """Each period's mean rank, the variance of a day within periods, and each period's effective number of days.
 
-    The mean of dependent days hides part of their spread from the days about it. No variance where nothing is left.
+    The variance about the mean of dependent days is too small, and corrected for that; ``None`` if nothing is left.
     """
     own = np.split(ranks, np.cumsum([len(period.day) for period in periods])[:-1])
     counts = [effective(period.day, autocorrelation) for period in periods]
@@ -261,10 +238,10 @@ def _means(periods: list[Period], ranks: Values, autocorrelation: float) -> tupl
 
 
 def drift(sides: Iterable[list[Period]], autocorrelation: float) -> Drift:
-    """By how much windows on one side of the change differ, beyond what days with this lag-1 autocorrelation explain.
+    """The variation of windows on one side of the change in excess of that of days with this lag-1 autocorrelation.
 
-    The variance of their mean ranks less what is expected of it: the moment estimate of a random effect, as
-    `inference.own_change` has it of speeds; none where there is too little history.
+    The variance of their mean ranks less its expectation: the moment estimate of a random effect, as
+    `inference.own_change` has it of speeds; zero where there is too little history.
     """
     from scipy import stats
 
@@ -286,7 +263,7 @@ def drift(sides: Iterable[list[Period]], autocorrelation: float) -> Drift:
 def _interval(
     before: Period, after: Period, ratio: float, autocorrelation: float, own: Drift
 ) -> tuple[float | None, float | None]:
-    """95 % bounds of the ratio after / before on the scale of logarithms; none where days are too few."""
+    """95 % interval of the ratio after / before, symmetric in the logarithm; ``None`` for too few days."""
     from scipy import stats
 
     if ratio <= 0:
@@ -303,17 +280,16 @@ def _interval(
     # Welch and Satterthwaite's degrees of freedom.
     freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(sum(parts))
-    # Beyond, the days say nothing of the ratio.
     return (ratio * math.exp(-half), ratio * math.exp(half)) if half < _MOST_UNSURE else (None, None)
 
 
 def log_ratio_variance(period: Period, count: float) -> float:
-    """The variance of the logarithm of sum of discards / sum of packets, of days worth ``count`` independent ones.
+    """The variance of the logarithm of sum of discards / sum of packets, of ``count`` effectively independent days.
 
-    The larger of two: by linearisation (W. G. Cochran, "Sampling Techniques", 1977, section 6.8), which sees only the
-    worst days that there happened to be; and that of the mean of a log-normal distribution with the days' own spread
-    (Cox's method: X.-H. Zhou and S. Gao, "Confidence intervals for the log-normal mean", Statistics in Medicine 16,
-    1997), which knows that two weeks rarely hold the worst day of such a spread.
+    The larger of two: by linearisation (W. G. Cochran, "Sampling Techniques", 1977, section 6.8), which depends on the
+    worst observed days only; and that of the mean of a log-normal distribution with the days' own spread (Cox's method:
+    X.-H. Zhou and S. Gao, "Confidence intervals for the log-normal mean", Statistics in Medicine 16, 1997), which
+    allows for days worse than any observed.
     """
     some = period.ratios > 0
     n, share = len(period.day), float(some.mean())
@@ -331,20 +307,14 @@ def _influence(period: Period) -> Values:
     return np.asarray((period.discards - ratio * period.packets) / (ratio * period.packets.mean()))
 
 
-def _adjust(rows: list[Change]) -> None:
-    known = {str(number): row.p for number, row in enumerate(rows) if row.p is not None}
-    for number, p in holm(known).items():
-        rows[int(number)].adjusted_p = p
-
-
-def _conclusion(row: Change, significance: float) -> str:
-    if not row.days_before or not row.days_after:
+def _conclusion(row: Row, significance: float) -> str:
+    if not row["days_before"] or not row["days_after"]:
         return "no-data"
-    if not row.ratio_before and not row.ratio_after:
+    if not row["ratio_before"] and not row["ratio_after"]:
         return "none-seen"
-    if row.adjusted_p is None or row.adjusted_p >= significance:
+    if row["adjusted_p"] is None or row["adjusted_p"] >= significance:
         return "undecided"
     # From none at all there is no ratio: any is more.
-    more = row.ratio is None or row.ratio > 1
-    # One terrible day may make the sum larger although most days are better; then neither can be said.
-    return "undecided" if more != (row.rank_shift > 0) else "more" if more else "fewer"
+    more = row["ratio"] is None or row["ratio"] > 1
+    # One terrible day may make the sum larger although most days are better: no conclusion then.
+    return "undecided" if more != (row["rank_shift"] > 0) else "more" if more else "fewer"

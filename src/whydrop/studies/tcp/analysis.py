@@ -1,8 +1,8 @@
 """Sums over connections: what limits them, how fast and far they are, and whether that changed; with 95 % intervals.
 
-Connections of one client are no independent observations. Of so many clients with so many connections each, a group is
-taken to be worth (sum m)^2 / sum m^2 independent ones (L. Kish, "Survey Sampling", 1965, for clients of like
-connections): cautious, and never more than its clients. Shares have the intervals of E. B. Wilson ("Probable
+Connections of one client are no independent observations. With m connections of each client, the effective number of
+independent ones in a group is (sum m)^2 / sum m^2 (L. Kish, "Survey Sampling", 1965, for clients with alike
+connections): a cautious estimate, never more than its clients. Shares have the intervals of E. B. Wilson ("Probable
 Inference", JASA 22, 1927), quantiles those of R. S. Woodruff ("Confidence Intervals for Medians and Other Position
 Measures", JASA 47, 1952), both for that number.
 """
@@ -263,20 +263,15 @@ def days(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).select(columns).sort("quantity", "site", "day")
 
 
-@dataclass(frozen=True)
-class _Half:
-    """Days of one site, and the logarithm of a median of each."""
-
-    day: NDArray[np.int64]
-    values: Values
+# Days of one site, and the logarithm of a median of each.
+_Half = tuple[NDArray[np.int64], Values]
 
 
 def changes(of_days: pl.DataFrame) -> pl.DataFrame:
     """A frame of `CHANGES`: the later half of each site's days against the earlier one, by their medians' logarithms.
 
-    Days depend on each other: they are worth as many as their autocorrelation leaves. ``higher`` and ``lower`` are said
-    after Holm's correction over all sites and quantities. They say that the halves differ, and not why: what lasts for
-    weeks, such as a season, is part of it.
+    The autocorrelation of days gives their effective number. ``higher`` and ``lower`` are conclusions after Holm's
+    correction over all sites and quantities. The cause of a difference is not known: it may be a season.
     """
     rows = []
     usable = of_days.filter(pl.col("connections") >= _LEAST_OF_DAY, pl.col("median") > 0)
@@ -284,39 +279,37 @@ def changes(of_days: pl.DataFrame) -> pl.DataFrame:
         day = np.array([date.fromisoformat(one).toordinal() for one in own["day"]], dtype=np.int64)
         middle = (day[0] + day[-1] + 1) / 2
         values = np.log10(own["median"].to_numpy())
-        halves = [_Half(day[which], values[which]) for which in (day < middle, day >= middle)]
+        halves = [(day[which], values[which]) for which in (day < middle, day >= middle)]
         rows.append({"site": site, "quantity": quantity, **_change(*halves)})
-    adjusted = holm({str(number): row["p"] for number, row in enumerate(rows) if row["p"] is not None})
-    for number, row in enumerate(rows):
-        row["adjusted_p"] = adjusted.get(str(number))
-        found = row["adjusted_p"] is not None and row["adjusted_p"] < SIGNIFICANCE
+    for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        row["adjusted_p"] = p
+        found = p is not None and p < SIGNIFICANCE
         row["conclusion"] = ("higher" if row["ratio"] > 1 else "lower") if found else "undecided"
-    return pl.DataFrame(rows, schema=CHANGES) if rows else pl.DataFrame(schema=CHANGES)
+    return pl.DataFrame(rows, schema=CHANGES)
 
 
 def _change(before: _Half, after: _Half) -> dict[str, float | int | None]:
-    means = [float(half.values.mean()) if len(half.day) else None for half in (before, after)]
+    halves = (before, after)
+    means = [float(values.mean()) if len(values) else None for _, values in halves]
     found: dict[str, float | int | None] = {
-        "days_before": len(before.day), "days_after": len(after.day),
-        "before": None if means[0] is None else 10 ** means[0], "after": None if means[1] is None else 10 ** means[1],
-        "ratio": None, "low": None, "high": None, "p": None,
+        "days_before": len(before[0]), "days_after": len(after[0]), "ratio": None, "p": None,
+        **{name: None if mean is None else 10**mean for name, mean in zip(("before", "after"), means, strict=True)},
     }  # fmt: skip
     if means[0] is None or means[1] is None:
         return found
     shift = means[1] - means[0]
     found["ratio"] = 10**shift
-    if min(len(before.day), len(after.day)) < LEAST_DAYS:
+    if min(len(before[0]), len(after[0])) < LEAST_DAYS:
         return found
     # Of scipy.stats this would be the same, after half a second of importing it.
     from scipy import special
 
-    halves = (before, after)
     autocorrelation = dependence(halves)
-    counts = [effective(half.day, autocorrelation) for half in halves]
-    freedom = max(1.0, sum(effective_for_variance(half.day, autocorrelation) for half in halves) - 2)
-    squares = sum(float(((half.values - half.values.mean()) ** 2).sum()) for half in halves)
-    # About its own mean a dependent series looks quieter than it is.
-    variance = squares / sum(len(half.day) * (1 - 1 / count) for half, count in zip(halves, counts, strict=True))
+    counts = [effective(day, autocorrelation) for day, _ in halves]
+    freedom = max(1.0, sum(effective_for_variance(day, autocorrelation) for day, _ in halves) - 2)
+    squares = sum(float(((values - values.mean()) ** 2).sum()) for _, values in halves)
+    # The variance of a dependent series about its own mean is too small.
+    variance = squares / sum(len(day) * (1 - 1 / count) for (day, _), count in zip(halves, counts, strict=True))
     error = float(np.sqrt(variance * sum(1 / count for count in counts)))
     reach = float(special.stdtrit(freedom, 0.975)) * error
     found["low"], found["high"] = 10 ** (shift - reach), 10 ** (shift + reach)
