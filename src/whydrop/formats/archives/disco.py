@@ -6,10 +6,10 @@ A file is a succession of JSON objects, one for each metric::
 
 * Version 1 (collectd-mlab, 2016-05 to 2020-09) took rates from RRD: a sample's ``timestamp`` is the *start* of ten
   seconds, and its ``value`` their rate times ten, which is fractional where RRD interpolated. Files run from the hour
-  to the hour inclusive, and repeat the first sample of the next (`disco_windows`).
+  to the hour inclusive, and repeat the first sample of the next.
 * Version 2 (https://github.com/m-lab/disco, since 2020-09) takes differences of counters: ``timestamp`` is the time of
-  the poll, ``value`` the growth since the poll before, and ``counter`` the counter itself (`disco_growth`). Until
-  2022-01 two of its metrics had one name (`disco_octets`).
+  the poll, ``value`` the growth since the poll before, and ``counter`` the counter itself. Until 2022-01 two
+  of its metrics had one name (`disco_octets`).
 
 Both are brought to the end of the time that a sample covers. What is wrong with files of each is repaired where the
 file itself proves how, and said in notes.
@@ -20,15 +20,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from whydrop.formats.archives import Piece, disco_growth, disco_windows
-from whydrop.formats.archives.disco_rows import Series, Warnings, joined
+from whydrop.formats.archives import Piece, names
+from whydrop.formats.archives.disco_samples import Series, Warnings, rows_of
 
 _MACHINE = re.compile(r"mlab[0-9]")
-# In either spelling: s1.dfw07.measurement-lab.org, s1-dfw07.measurement-lab.org
-_SITE = re.compile(r"s1[\-.]([a-z]{3}[0-9t]{2})(?![a-z0-9])")
 _METRIC = re.compile(r"switch\.(queue\.[^.]+\.[^.]+|[^.]+)\.(.+)\.(rx|tx)", re.DOTALL)
 # Names are repeated in each row.
 _MOST_NAME = 256
@@ -52,37 +49,7 @@ def pieces_of(content: bytes, source: str, name: str) -> list[Piece]:
     """
     warnings = Warnings()
     series, damage = _read(content, warnings)
-    windows = [of for of in series if not of.has_counters]
-    counters = [of for of in series if of.has_counters]
-    frame = joined(disco_windows.rows_of(windows, name, warnings), disco_growth.rows_of(counters, warnings))
-    return [Piece(source, "counters", frame, warnings.sentences(), damage)]
-
-
-@dataclass(frozen=True)
-class SwitchPort:
-    """The owner of the counters, as the table names it."""
-
-    metro: str | None
-    site: str | None
-    switch: str
-    machine: str
-
-
-def place(experiment: str, hostname: str) -> SwitchPort:
-    """The switch and the machine that polled it, however a file spells them.
-
-    >>> place("s1.svg01.measurement-lab.org", "mlab3.svg01.measurement-lab.org")
-    SwitchPort(metro='svg', site='svg01', switch='s1.svg01', machine='mlab3')
-    >>> place("s1-dfw07.measurement-lab.org", "mlab2-dfw07.mlab-oti.measurement-lab.org")
-    SwitchPort(metro='dfw', site='dfw07', switch='s1.dfw07', machine='mlab2')
-    >>> place("core-1.example.net", "probe.example.net")
-    SwitchPort(metro=None, site=None, switch='core-1.example.net', machine='probe.example.net')
-    """
-    site, machine = _SITE.search(experiment), _MACHINE.search(hostname)
-    polled_by = machine.group() if machine else hostname
-    if site is None:
-        return SwitchPort(None, None, experiment, polled_by)
-    return SwitchPort(site.group(1)[:3], site.group(1), f"s1.{site.group(1)}", polled_by)
+    return [Piece(source, "counters", rows_of(series, name, warnings), warnings.sentences(), damage)]
 
 
 class _DamagedError(Exception):
@@ -170,8 +137,13 @@ def _series(document: dict[str, Any], offset: int, warnings: Warnings) -> Series
         warnings.add("Metrics are not named as expected, such as switch.octets.uplink.tx, and are left out", metric)
         return None
     kind, port, direction = parsed.groups()
-    where = place(experiment, hostname)
-    return Series(where.metro, where.site, where.switch, where.machine, port, f"{kind}.{direction}", samples)
+    machine = _MACHINE.search(hostname)
+    polled_by = machine.group() if machine else hostname
+    # In either spelling: s1.dfw07.measurement-lab.org, s1-dfw07.measurement-lab.org
+    of = names.switch(experiment)
+    switch = f"s1.{of.site}" if of else experiment
+    metro, site = (of.metro, of.site) if of else (None, None)
+    return Series(metro, site, switch, polled_by, port, f"{kind}.{direction}", samples)
 
 
 def _text(value: Any) -> str | None:

@@ -7,21 +7,22 @@ packets, must be a size that Ethernet has.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from whydrop.formats.archives.disco_rows import Warnings
+import polars as pl
+
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
-    from whydrop.formats.archives.disco_samples import Grown
+    from whydrop.formats.archives.disco_samples import Warnings
 
 # Interfaces count frames with their checksum: 64 B to 1518 B, and 8 B more with two VLAN tags (IEEE 802.3, 802.1Q).
-LEAST_FRAME_BYTES = 64
-MOST_FRAME_BYTES = 1526
+_LEAST_FRAME_BYTES = 64
+_MOST_FRAME_BYTES = 1526
 # As switches are configured that pass jumbo frames; no standard says how large these are.
-MOST_JUMBO_BYTES = 9216
+_MOST_JUMBO_BYTES = 9216
 
 # Multicast frames are not counted in these files, but their octets are: so many of the packets are forgiven.
 _UNCOUNTED = 0.02
@@ -32,125 +33,94 @@ _LEAST_PACKETS_OF_A_SAMPLE = 1000
 _PORT = "local"
 # The days for which M-Lab's own tables have zeroes, and some before, from the first of version 2 on.
 _BEGAN_S = 1_598_918_400  # 2020-09-01T00:00Z
-_MENDED_S = 1_642_550_400  # 2022-01-19T00:00Z
+_FIXED_S = 1_642_550_400  # 2022-01-19T00:00Z
 
-DIRECTIONS = ("rx", "tx")
-
-_Values = Mapping[int, int]  # by second
+_DIRECTIONS = ("rx", "tx")
 
 
-def named(grown: Sequence[Grown], warnings: Warnings) -> Iterator[tuple[Grown, str]]:
-    """All metrics with the names of their counters: confused ones by their right name, or left out.
+def named(rows: pl.DataFrame, warnings: Warnings) -> pl.DataFrame:
+    """Samples with the names of their counters: confused ones by their right name, ``repaired``, or left out."""
+    names: dict[int, str | None] = {}
+    for _, of_port in rows.filter(pl.col("port") == _PORT).group_by("switch", "machine", maintain_order=True):
+        if groups := _confused(of_port):
+            packets = {direction: _packets(of_port, direction) for direction in _DIRECTIONS}
+            for group in groups:
+                names |= _right_names(group, packets, warnings)
+    if not names:
+        return rows
+    is_confused = pl.col("metric").is_in(list(names))
+    right = pl.col("metric").replace_strict(names, default=None, return_dtype=pl.String)
+    return rows.with_columns(
+        counter=pl.when(is_confused).then(right).otherwise("counter"), repaired=is_confused
+    ).drop_nulls("counter")
 
-    Repaired samples have the flag ``repaired``.
+
+def _confused(of_port: pl.DataFrame) -> list[list[pl.DataFrame]]:
+    """Metrics of a port that are called ``octets.tx`` and may be ``octets.rx``.
+
+    In groups: two that cover the same time, or one alone; several files, one behind the other, have several.
     """
-    by_port: dict[tuple[str, str, str], list[Grown]] = {}
-    for metric in grown:
-        by_port.setdefault((metric.of.switch, metric.of.machine, metric.of.port), []).append(metric)
-    for metrics in by_port.values():
-        sent = _confused(metrics)
-        for metric in metrics:
-            if metric not in sent:
-                yield metric, metric.of.counter
-        if sent:
-            yield from _repaired(sent, metrics, warnings)
-
-
-def _confused(metrics: Sequence[Grown]) -> list[Grown]:
-    """Metrics of a port that are called ``octets.tx`` and may be ``octets.rx``."""
-    sent = [metric for metric in metrics if metric.of.counter == "octets.tx" and metric.samples]
-    if metrics[0].of.port != _PORT or not sent or any(metric.of.counter == "octets.rx" for metric in metrics):
+    left = of_port.filter(pl.col("counter") == "octets.tx").partition_by("metric", maintain_order=True)
+    if not left or (of_port["counter"] == "octets.rx").any():
         return []
     # One alone has lost its fellow, perhaps: a file may be damaged.
-    of_the_faults_time = _BEGAN_S <= sent[0].samples[0].second < _MENDED_S
-    return sent if of_the_faults_time or any(len(group) == 2 for group in _groups(sent)) else []
-
-
-def _groups(sent: Sequence[Grown]) -> list[list[Grown]]:
-    """Two of one name that cover the same time, or one alone; several files, one behind the other, have several."""
-    left, found = list(sent), []
+    is_of_the_faults_time = _BEGAN_S <= left[0]["second"][0] < _FIXED_S
+    groups = []
     while left:
-        group = [left.pop(0)]
-        seconds = {sample.second for sample in group[0].samples}
-        other = next((of for of in left if not seconds.isdisjoint(sample.second for sample in of.samples)), None)
-        if other is not None:
-            left.remove(other)
-            group.append(other)
-        found.append(group)
-    return found
+        one = left.pop(0)
+        other = next((number for number, of in enumerate(left) if of["second"].is_in(one["second"]).any()), None)
+        groups.append([one] if other is None else [one, left.pop(other)])
+    return groups if is_of_the_faults_time or any(len(group) == 2 for group in groups) else []
 
 
-def _repaired(sent: Sequence[Grown], metrics: Sequence[Grown], warnings: Warnings) -> Iterator[tuple[Grown, str]]:
-    packets = {direction: _packets(metrics, direction) for direction in DIRECTIONS}
-    for group in _groups(sent):
-        where = f"{group[0].of.port} from {group[0].samples[0].second}"
-        directions = _only_possible(group, packets)
-        if directions is None:
-            warnings.add(
-                "Metrics octets.tx may be octets.rx, and the size of frames does not show which: they are left out",
-                where,
-            )
-            continue
-        named = list(zip(group, directions, strict=True))
-        sizes = ", ".join(
-            f"{_frame_bytes(one, packets[direction]):.0f} B a packet as {direction}" for one, direction in named
-        )
-        warnings.add("Two metrics have one name, octets.tx: distinguished by the size of frames", f"{where}: {sizes}")
-        for one, direction in named:
-            for sample in one.samples:
-                sample.flags.append("repaired")
-            yield one, f"octets.{direction}"
+def _packets(of_port: pl.DataFrame, direction: str) -> pl.DataFrame:
+    """A port's packets in one direction by second, of all kinds that the file counts."""
+    known = of_port.filter(pl.col("value").is_not_null())
+    unicast = known.filter(pl.col("counter") == f"unicast.{direction}").unique("second", keep="last")
+    others = known.filter(pl.col("counter").is_in([f"broadcast.{direction}", f"multicast.{direction}"]))
+    more = others.group_by("second").agg(pl.col("value").sum().alias("more"))
+    joined = unicast.join(more, on="second", how="left")
+    return joined.select("second", packets=pl.col("value") + pl.col("more").fill_null(0))
 
 
-def _packets(metrics: Sequence[Grown], direction: str) -> _Values:
-    """A port's packets in one direction, of all kinds that the file counts."""
-    total: dict[int, int] = {}
-    for metric in metrics:
-        if metric.of.counter == f"unicast.{direction}":
-            total |= _values(metric)
-    for metric in metrics:
-        if metric.of.counter in (f"broadcast.{direction}", f"multicast.{direction}"):
-            for second, value in _values(metric).items():
-                if second in total:
-                    total[second] += value
-    return total
-
-
-def _values(metric: Grown) -> _Values:
-    return {sample.second: sample.value for sample in metric.samples if sample.value is not None}
-
-
-def _only_possible(group: Sequence[Grown], packets: Mapping[str, _Values]) -> tuple[str, ...] | None:
-    """The direction that each metric of a group counts, if only one answer is possible."""
-    for most_bytes in (MOST_FRAME_BYTES, MOST_JUMBO_BYTES):
+def _right_names(
+    group: Sequence[pl.DataFrame], packets: Mapping[str, pl.DataFrame], warnings: Warnings
+) -> dict[int, str | None]:
+    """The name of each metric of a group, if only one answer is possible."""
+    # The samples that both have, and the mean size of frames over them.
+    shared = {
+        (place, direction): one.drop_nulls("value").unique("second", keep="last").join(packets[direction], on="second")
+        for place, one in enumerate(group)
+        for direction in _DIRECTIONS
+    }
+    sums = {key: of.select(pl.col("value", "packets").sum()).row(0) for key, of in shared.items()}
+    sizes = {key: octets / count for key, (octets, count) in sums.items() if count}
+    where = f"{_PORT} from {group[0]['second'][0]}"
+    for most_bytes in (_MOST_FRAME_BYTES, _MOST_JUMBO_BYTES):
         possible = [
             directions
-            for directions in permutations(DIRECTIONS, len(group))
-            if all(
-                _is_possible(one, packets[direction], most_bytes)
-                for one, direction in zip(group, directions, strict=True)
-            )
+            for directions in permutations(_DIRECTIONS, len(group))
+            if all(key in sizes and _is_possible(shared[key], sizes[key], most_bytes) for key in enumerate(directions))
         ]
+        if len(possible) == 1:
+            seen = ", ".join(
+                f"{quantities.exact_size(sizes[place, direction])} a packet as {direction}"
+                for place, direction in enumerate(possible[0])
+            )
+            kind = "Two metrics have one name, octets.tx: distinguished by the size of frames"
+            warnings.add(kind, f"{where}: {seen}")
+            return {one["metric"][0]: f"octets.{name}" for one, name in zip(group, possible[0], strict=True)}
         if possible:
-            return possible[0] if len(possible) == 1 else None
-    return None
+            break
+    kind = "Metrics octets.tx may be octets.rx, and the size of frames does not show which: they are left out"
+    warnings.add(kind, where)
+    return {one["metric"][0]: None for one in group}
 
 
-def _is_possible(metric: Grown, packets: _Values, most_bytes: int) -> bool:
+def _is_possible(shared: pl.DataFrame, mean_bytes: float, most_bytes: int) -> bool:
     """True if a metric's octets can be those of a direction's packets."""
-    octets = {second: value for second, value in _values(metric).items() if second in packets}
-    sizes = _frame_bytes(metric, packets)
-    if not LEAST_FRAME_BYTES <= sizes <= most_bytes * (1 + _UNCOUNTED):
+    if not _LEAST_FRAME_BYTES <= mean_bytes <= most_bytes * (1 + _UNCOUNTED):
         return False
-    return all(
-        LEAST_FRAME_BYTES / _SKEW_FACTOR <= value / packets[second] <= most_bytes * _SKEW_FACTOR
-        for second, value in octets.items()
-        if packets[second] >= _LEAST_PACKETS_OF_A_SAMPLE
-    )
-
-
-def _frame_bytes(metric: Grown, packets: _Values) -> float:
-    """The mean size of frames, over the samples that both have; NaN, which fits nowhere, without any packet."""
-    octets = {second: value for second, value in _values(metric).items() if second in packets}
-    count = sum(packets[second] for second in octets)
-    return sum(octets.values()) / count if count else math.nan
+    many = shared.filter(pl.col("packets") >= _LEAST_PACKETS_OF_A_SAMPLE)
+    sizes = many["value"] / many["packets"]
+    return sizes.is_between(_LEAST_FRAME_BYTES / _SKEW_FACTOR, most_bytes * _SKEW_FACTOR).all()

@@ -84,8 +84,17 @@ def host(text: str) -> Host | None:
     found = _MACHINE_AND_SITE.search(unquote(text).lower())
     if found:
         return Host(found[1], found[2])
-    switch = _SITE_OF_SWITCH.search(text.lower())
-    return Host(None, switch[1]) if switch else None
+    return switch(text)
+
+
+def switch(text: str) -> Host | None:
+    """The site's switch, which has no machine, in either spelling of its name.
+
+    >>> switch("s1-dfw07.measurement-lab.org")
+    Host(machine=None, site='dfw07')
+    """
+    found = _SITE_OF_SWITCH.search(text.lower())
+    return Host(None, found[1]) if found else None
 
 
 def time_ns(text: str) -> int | None:
