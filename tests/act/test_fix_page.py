@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from whydrop.act.fix_page import document, figure
-from whydrop.act.fixing import Evidence, NoRemedy, Remedy
+from whydrop.act.documents import figure, of_fix
+from whydrop.act.fixing import Evidence, Fixed, NoRemedy, Remedy
 from whydrop.act.proving import Effect, Proof
 from whydrop.recording.statistics.differences import of_groups
 from whydrop.show import html
@@ -32,7 +32,7 @@ def proof() -> Proof:
 
 def test_a_fix_that_was_tried_stands_with_what_was_expected_and_what_came() -> None:
     remedy = Remedy("packets leave at 19 Mbit/s", "18.6 Mbit/s of payload", "goodput-up", (), commands=("tc x",))
-    page = html.page(document("server.example", evidence(), remedy, proof(), "It helps."))
+    page = html.page(of_fix("server.example", Fixed(evidence(), remedy, proof()), "It helps."))
     for words in (
         "50 packets were lost",
         "No capture was made",
@@ -42,14 +42,13 @@ def test_a_fix_that_was_tried_stands_with_what_was_expected_and_what_came() -> N
         "tc x",
     ):
         assert words in page
-    assert "18.1 Mbit/s" in page
+    assert "18.1\N{NO-BREAK SPACE}Mbit/s" in page
     assert "<script>alert" not in page
 
 
 def test_where_nothing_is_tried_the_page_says_why() -> None:
-    page = html.page(
-        document("server.example", evidence(), NoRemedy("losses are random"), None, "Nothing was changed.")
-    )
+    found = Fixed(evidence(), NoRemedy("losses are random"), None)
+    page = html.page(of_fix("server.example", found, "Nothing was changed."))
     assert "Nothing is tried: losses are random." in page
     assert 'id="runs"' not in page
 

@@ -46,7 +46,7 @@ class Lease:
                 for step in self.change.steps:
                     self._send(netlink, step.request, step.command)
             except CannotChangeError:
-                reverting.take_back(self._entry)
+                reverting.restore(self._entry)
                 raise
             finally:
                 netlink.close()
@@ -57,7 +57,7 @@ class Lease:
         assert ([one.as_json() for one in change.undo], change.owns) == (self._entry.undo, self._entry.owns)
         with deferred(), state.opened() as book:
             self._check(book)
-            reverting.take_back(self._entry)
+            reverting.restore(self._entry)
             self._entry = book.update(self._entry, words=change.words, commands=change.commands())
         self.change = change
         self.on()
@@ -66,7 +66,7 @@ class Lease:
         """Roll it back, to apply it again later. Raises as :func:`reverting.revert`."""
         with deferred(), state.opened() as book:
             self._check(book)
-            reverting.take_back(self._entry)
+            reverting.restore(self._entry)
 
     def leave(self, phase: Phase, for_s: float = 0.0) -> None:
         """Let it outlive this run: until a time, or for good."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from whydrop.act.rehearsal import can_be_made_again, rehearsed
+from whydrop.act.rehearsal import can_be_recreated, rehearsed
 from whydrop.act.snapshot import Piece, Request, Snapshot
 from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import (
@@ -31,6 +32,7 @@ from whydrop.runtime.rtnetlink import (
     attribute,
     handle,
 )
+from whydrop.text import quantities
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -56,6 +58,9 @@ _LINKLAYER_ETHERNET = 1
 _U32_CLASSID, _U32_SEL, _U32_TERMINAL = 1, 5, 1
 _PREFERENCE = 100
 _PROTOCOLS = {4: (0x0800, "ip"), 6: (0x86DD, "ipv6")}
+# What tc calls the objects and verbs of messages.
+_NEW = {"qdisc": RTM_NEWQDISC, "class": RTM_NEWTCLASS, "filter": RTM_NEWTFILTER}
+_VERBS = {"add": NLM_F_EXCL, "replace": NLM_F_REPLACE}
 
 
 class CannotChangeError(Error):
@@ -82,6 +87,7 @@ class Change:
         undo: messages that bring back ``before``; each may fail where there is nothing to be done.
         owns: the handle that is ours; what else stands there is not removed.
         notes: side effects, for the person who applies it.
+        addresses: of the host that it is for; none: for all.
     """
 
     interface: str
@@ -91,6 +97,7 @@ class Change:
     undo: tuple[Request, ...]
     owns: int
     notes: tuple[str, ...] = ()
+    addresses: tuple[Address, ...] = ()
 
     def commands(self) -> list[str]:
         """Of tc, to paste."""
@@ -150,12 +157,12 @@ def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool 
             f"{interface}: {root.kind} {handle(root.handle)} is configured at its root, and whydrop does not "
             "change it. --replace-root puts it beneath a queue of whydrop, and restores it afterwards"
         )
-    major = next(one for one in range(_HANDLE, 0xFFF0) if not {one, one + 1, one + 2} & snapshot.majors())
-    ours, default, paced_class = major << 16, major << 16 | 1, major << 16 | 2
-    undo = [_remove(RTM_DELQDISC, ours, ROOT)]
-    steps, notes = _new_root(interface, ours, snapshot), []
+    ours = _free_handle(snapshot, 3)
+    default, paced_class, second = ours | 1, ours | 2, 1 << 16
+    undo = [_deleted(RTM_DELQDISC, ours, ROOT)]
+    steps, notes = [_root(interface, ours, snapshot)], []
     if root is not None and root.handle:
-        _check_again(interface, snapshot, "--replace-root")
+        _check_restorable(interface, snapshot, "--replace-root")
         steps.append(_class(interface, ours, default, _UNLIMITED_BPS, _QUANTUM_BYTES))
         nested = snapshot.requests(default)
         steps += [Step(one, f"# {_words(one)} as it was, beneath {handle(default)}") for one in nested]
@@ -167,12 +174,12 @@ def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool 
         kind = _default_kind(interface, snapshot)
         if kind is not None:
             steps.append(_class(interface, ours, default, _UNLIMITED_BPS, _QUANTUM_BYTES))
-            steps.append(_plain(interface, kind, default, (major + 1) << 16))
+            steps.append(_step(interface, "qdisc add", ours + second, default, kind))
         if root is not None and root.kind == "mq":
             notes.append(f"{interface} has several queues; while it is paced, all packets pass one lock")
     if not snapshot.queue_length:
         undo.append(_queue_length(snapshot.index, 0))
-    steps += _class_steps(interface, ours, paced_class, (major + 2) << 16, pace, _PREFERENCE)
+    steps += _class_steps(interface, ours, paced_class, ours + 2 * second, pace, _PREFERENCE)
     return _complete(interface, snapshot, pace, steps, undo, ours, notes)
 
 
@@ -181,14 +188,17 @@ def _beside(interface: str, snapshot: Snapshot, root: Piece, pace: Pace) -> Chan
     major = root.handle >> 16
     used = {one.handle & 0xFFFF for one in snapshot.classes if one.handle >> 16 == major}
     paced_class = major << 16 | next(minor for minor in range(_HANDLE, 0xFFFF) if minor not in used)
-    leaf = next(one for one in range(_HANDLE, 0xFFF0) if one not in snapshot.majors()) << 16
+    leaf = _free_handle(snapshot)
     taken = [one.info >> 16 for one in snapshot.filters if one.parent == root.handle]
     # One for each version of IP.
     preference = min([_PREFERENCE + 2, *taken]) - 2
     if preference < 1:
         raise CannotChangeError(f"{interface}: its filters leave no preference before them; whydrop's must come first")
-    undo = [_unfilter(root.handle, preference, version) for version in _versions(pace)]
-    undo.append(_remove(RTM_DELTCLASS, paced_class, root.handle))
+    undo = [
+        _deleted(RTM_DELTFILTER, 0, root.handle, _preference_and_protocol(preference, version), "u32")
+        for version in sorted({address.version for address in pace.addresses})
+    ]
+    undo.append(_deleted(RTM_DELTCLASS, paced_class, root.handle))
     steps = _class_steps(interface, root.handle, paced_class, leaf, pace, preference)
     notes = [f"packets to the host pass {handle(paced_class)} and no longer the classes of {handle(root.handle)}"]
     return _complete(interface, snapshot, pace, steps, undo, paced_class, notes)
@@ -204,18 +214,24 @@ def _complete(
     notes: Sequence[str],
 ) -> Change:
     to = ", ".join(map(str, pace.addresses))
-    words = (
-        f"packets to {to} leave {interface} at {pace.rate_bps / 1e6:.6g} Mbit/s, at most {pace.burst_bytes} B at once"
-    )
-    return Change(
-        interface,
-        words,
-        snapshot,
-        tuple(Step(one.request.of(snapshot.index), one.command) for one in steps),
-        tuple(one.of(snapshot.index) if one.kind != RTM_NEWLINK else one for one in undo),
-        owns,
-        tuple(notes),
-    )
+    rate, burst = quantities.rate(pace.rate_bps), quantities.exact_size(pace.burst_bytes)
+    words = f"packets to {to} leave {interface} at {rate}, at most {burst} at once"
+    return replace(_change(interface, words, snapshot, steps, undo, owns, notes), addresses=pace.addresses)
+
+
+def _change(
+    interface: str,
+    words: str,
+    snapshot: Snapshot,
+    steps: Sequence[Step],
+    undo: Sequence[Request],
+    owns: int,
+    notes: Sequence[str] = (),
+) -> Change:
+    """A change with the interface in all of its messages."""
+    made = tuple(Step(one.request.of(snapshot.index), one.command) for one in steps)
+    back = tuple(one.of(snapshot.index) if one.kind != RTM_NEWLINK else one for one in undo)
+    return Change(interface, words, snapshot, made, back, owns, tuple(notes))
 
 
 def managed(interface: str, snapshot: Snapshot, kind: str, *, replace_root: bool = False) -> Change:
@@ -236,24 +252,18 @@ def managed(interface: str, snapshot: Snapshot, kind: str, *, replace_root: bool
             f"{interface}: {fifo.kind} {handle(fifo.handle)} is configured at its root; --replace-root replaces "
             f"it by {kind}, and restores it afterwards"
         )
-    _check_again(interface, snapshot, kind)
-    ours = next(one for one in range(_HANDLE, 0xFFF0) if one not in snapshot.majors()) << 16
-    try:
-        rehearsed([_qdisc(kind, ROOT, ours)])
-    except OSError as reason:
-        raise CannotChangeError(f"this kernel has no {kind} ({reason.strerror}); try: modprobe sch_{kind}") from None
-    step = Step(
-        _qdisc(kind, fifo.parent, ours, NLM_F_REPLACE).of(snapshot.index),
-        f"tc qdisc replace dev {interface} {_place(fifo.parent)} handle {handle(ours)} {kind}",
-    )
-    back = fifo.again(RTM_NEWQDISC).of(snapshot.index)
+    _check_restorable(interface, snapshot, kind)
+    ours = _free_handle(snapshot)
+    if (problem := _problem_with(kind)) is not None:
+        raise CannotChangeError(f"this kernel has no {kind} ({problem}); try: modprobe sch_{kind}")
+    step = _step(interface, "qdisc replace", ours, fifo.parent, kind)
     words = f"{kind} takes the place of {fifo.kind} {handle(fifo.handle)} on {interface}"
-    return Change(interface, words, snapshot, (step,), (back,), ours)
+    return _change(interface, words, snapshot, [step], [fifo.recreated(RTM_NEWQDISC)], ours)
 
 
-def _check_again(interface: str, snapshot: Snapshot, what: str) -> None:
+def _check_restorable(interface: str, snapshot: Snapshot, what: str) -> None:
     try:
-        exact = can_be_made_again(snapshot)
+        exact = can_be_recreated(snapshot)
     except OSError as reason:
         raise CannotChangeError(f"{interface}: cannot try whether its queues can be restored: {reason}") from None
     if not exact:
@@ -286,25 +296,21 @@ def _default_kind(interface: str, snapshot: Snapshot) -> str | None:
     return default
 
 
-def _new_root(interface: str, ours: int, snapshot: Snapshot) -> list[Step]:
+def _root(interface: str, ours: int, snapshot: Snapshot) -> Step:
     glob = struct.pack("=5I", _HTB_VERSION, 10, 1, 0, 0)
     length = snapshot.queue_length or 1000
     options = attribute(_HTB_INIT, glob) + attribute(_HTB_DIRECT_QLEN, struct.pack("=I", length))
-    return [
-        Step(
-            _made(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ours, ROOT, "htb", options),
-            f"tc qdisc replace dev {interface} root handle {handle(ours)} htb default 1 direct_qlen {length}",
-        )
-    ]
+    return _step(interface, "qdisc replace", ours, ROOT, "htb", options, f"default 1 direct_qlen {length}")
 
 
 def _class_steps(interface: str, parent: int, paced_class: int, leaf: int, pace: Pace, preference: int) -> list[Step]:
     """A class with its leaf, and last the filter that sends packets there."""
-    steps = [
-        _class(interface, parent, paced_class, pace.rate_bps, min(pace.burst_bytes, _QUANTUM_BYTES), pace.burst_bytes)
+    quantum = min(pace.burst_bytes, _QUANTUM_BYTES)
+    return [
+        _class(interface, parent, paced_class, pace.rate_bps, quantum, pace.burst_bytes),
+        _leaf(interface, paced_class, leaf, pace),
+        *(_filter(interface, parent, paced_class, address, preference) for address in pace.addresses),
     ]
-    steps.append(_leaf(interface, paced_class, leaf, pace))
-    return steps + [_filter(interface, parent, paced_class, address, preference) for address in pace.addresses]
 
 
 def _class(interface: str, parent: int, own: int, rate_bps: float, quantum: int, burst: int | None = None) -> Step:
@@ -312,14 +318,11 @@ def _class(interface: str, parent: int, own: int, rate_bps: float, quantum: int,
     quantum = max(quantum, FRAME_BYTES)
     rate = round(rate_bps / 8)
     ticks = _ticks(burst, rate)
-    options = attribute(
-        _HTB_PARMS, _rate(rate) + _rate(rate) + struct.pack("=5I", ticks, ticks, quantum, 0, 0)
-    ) + b"".join(attribute(kind, struct.pack("=Q", rate)) for kind in (_HTB_RATE64, _HTB_CEIL64) if rate > 0xFFFFFFFF)
-    return Step(
-        _made(RTM_NEWTCLASS, NLM_F_CREATE | NLM_F_EXCL, own, parent, "htb", options),
-        f"tc class add dev {interface} parent {handle(parent)} classid {handle(own)} htb rate {rate * 8}bit "
-        f"ceil {rate * 8}bit burst {burst} cburst {burst} quantum {quantum}",
-    )
+    options = attribute(_HTB_PARMS, 2 * _rate(rate) + struct.pack("=5I", ticks, ticks, quantum, 0, 0))
+    if rate > 0xFFFFFFFF:
+        options += b"".join(attribute(kind, struct.pack("=Q", rate)) for kind in (_HTB_RATE64, _HTB_CEIL64))
+    settings = f"rate {rate * 8}bit ceil {rate * 8}bit burst {burst} cburst {burst} quantum {quantum}"
+    return _step(interface, "class add", own, parent, "htb", options, settings)
 
 
 def _leaf(interface: str, parent: int, own: int, pace: Pace) -> Step:
@@ -329,22 +332,18 @@ def _leaf(interface: str, parent: int, own: int, pace: Pace) -> Step:
     burst (as does no other discipline), and ``fq`` is of use only where nothing must be cut.
     """
     rate = round(pace.rate_bps / 8)
-    if _longest_packet_bytes(interface) <= pace.burst_bytes and rate < 0xFFFFFFFF and _has("fq"):
+    fits = _longest_packet_bytes(interface) <= pace.burst_bytes and rate < 0xFFFFFFFF
+    if fits and _problem_with("fq") is None:
         options = attribute(_FQ_FLOW_MAX_RATE, struct.pack("=I", rate))
-        command = f"tc qdisc add dev {interface} parent {handle(parent)} handle {handle(own)} fq maxrate {rate * 8}bit"
-        return Step(_made(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, own, parent, "fq", options), command)
+        return _step(interface, "qdisc add", own, parent, "fq", options, f"maxrate {rate * 8}bit")
     rate = round(_SPLIT_BPS / 8)
     parameters = _rate(rate) + _rate(0) + struct.pack("=3I", pace.limit_bytes, _ticks(pace.burst_bytes, rate), 0)
     options = attribute(_TBF_PARMS, parameters) + attribute(_TBF_BURST, struct.pack("=I", pace.burst_bytes))
-    return Step(
-        _made(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, own, parent, "tbf", options),
-        f"tc qdisc add dev {interface} parent {handle(parent)} handle {handle(own)} tbf rate {rate * 8}bit "
-        f"burst {pace.burst_bytes} limit {pace.limit_bytes}",
-    )
+    settings = f"rate {rate * 8}bit burst {pace.burst_bytes} limit {pace.limit_bytes}"
+    return _step(interface, "qdisc add", own, parent, "tbf", options, settings)
 
 
 def _filter(interface: str, parent: int, to: int, address: Address, preference: int) -> Step:
-    name = _PROTOCOLS[address.version][1]
     begins, data = (16 if address.version == 4 else 24), address.packed
     keys = b"".join(
         struct.pack("=I", 0xFFFFFFFF) + data[place : place + 4] + struct.pack("=ii", begins + place, 0)
@@ -353,12 +352,10 @@ def _filter(interface: str, parent: int, to: int, address: Address, preference: 
     selector = struct.pack("=BBBxHHhhI", _U32_TERMINAL, 0, len(data) // 4, 0, 0, 0, 0, 0) + keys
     options = attribute(_U32_CLASSID, struct.pack("=I", to)) + attribute(_U32_SEL, selector)
     info = _preference_and_protocol(preference, address.version)
+    named = f"protocol {_PROTOCOLS[address.version][1]} pref {info >> 16}"
     match = f"match {'ip' if address.version == 4 else 'ip6'} dst {address}/{address.max_prefixlen}"
-    return Step(
-        _made(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, 0, parent, "u32", options, info),
-        f"tc filter add dev {interface} parent {handle(parent)} protocol {name} "
-        f"pref {preference + (address.version == 6)} u32 {match} flowid {handle(to)}",
-    )
+    settings = f"{match} flowid {handle(to)}"
+    return _step(interface, "filter add", 0, parent, "u32", options, settings, named=named, info=info)
 
 
 def _preference_and_protocol(preference: int, version: int) -> int:
@@ -366,33 +363,40 @@ def _preference_and_protocol(preference: int, version: int) -> int:
     return (preference + (version == 6)) << 16 | socket.htons(_PROTOCOLS[version][0])
 
 
-def _versions(pace: Pace) -> list[int]:
-    return sorted({address.version for address in pace.addresses})
+def _step(
+    interface: str,
+    command: str,
+    own: int,
+    parent: int,
+    kind: str,
+    options: bytes = b"",
+    settings: str = "",
+    *,
+    named: str = "",
+    info: int = 0,
+) -> Step:
+    """A ``command`` of tc such as ``qdisc add``, and its message, for any interface.
+
+    ``options`` are the kernel's settings, ``settings`` the same for tc; tc knows it by its handle, or as ``named``.
+    """
+    what, verb = command.split()
+    place = "root" if parent == ROOT else f"parent {handle(parent)}"
+    named = named or f"{'classid' if what == 'class' else 'handle'} {handle(own)}"
+    words = f"tc {command} dev {interface} {place} {named} {kind} {settings}".rstrip()
+    body = TCMSG.pack(0, 0, 0, 0, own, parent, info) + attribute(TCA_KIND, kind.encode() + b"\0")
+    body += attribute(TCA_OPTIONS, options) if options else b""
+    return Step(Request(_NEW[what], NLM_F_CREATE | _VERBS[verb], body), words)
 
 
-def _unfilter(parent: int, preference: int, version: int) -> Request:
-    head = TCMSG.pack(0, 0, 0, 0, 0, parent, _preference_and_protocol(preference, version))
-    return Request(RTM_DELTFILTER, 0, head + attribute(TCA_KIND, b"u32\0"))
+def _deleted(message: int, own: int, parent: int, info: int = 0, kind: str = "") -> Request:
+    body = TCMSG.pack(0, 0, 0, 0, own, parent, info)
+    return Request(message, 0, body + (attribute(TCA_KIND, kind.encode() + b"\0") if kind else b""))
 
 
-def _remove(kind: int, own: int, parent: int) -> Request:
-    return Request(kind, 0, TCMSG.pack(0, 0, 0, 0, own, parent, 0))
-
-
-def _made(kind: int, flags: int, own: int, parent: int, name: str, options: bytes, info: int = 0) -> Request:
-    head = TCMSG.pack(0, 0, 0, 0, own, parent, info)
-    return Request(kind, flags, head + attribute(TCA_KIND, name.encode() + b"\0") + attribute(TCA_OPTIONS, options))
-
-
-def _qdisc(kind: str, parent: int, own: int, flags: int = NLM_F_EXCL) -> Request:
-    """A discipline with the kernel's defaults."""
-    head = TCMSG.pack(0, 0, 0, 0, own, parent, 0)
-    return Request(RTM_NEWQDISC, NLM_F_CREATE | flags, head + attribute(TCA_KIND, kind.encode() + b"\0"))
-
-
-def _plain(interface: str, kind: str, parent: int, own: int) -> Step:
-    command = f"tc qdisc add dev {interface} {_place(parent)} handle {handle(own)} {kind}"
-    return Step(_qdisc(kind, parent, own), command)
+def _free_handle(snapshot: Snapshot, count: int = 1) -> int:
+    """The first of so many handles in a row that no discipline has."""
+    used = snapshot.majors()
+    return next(one for one in range(_HANDLE, 0xFFF0) if not used & set(range(one, one + count))) << 16
 
 
 def _queue_length(index: int, packets: int) -> Request:
@@ -411,29 +415,23 @@ def _ticks(size_bytes: int, rate: int) -> int:
     return int(size_bytes / rate * 1e9 / _TICK_NS)
 
 
-def _has(kind: str) -> bool:
+def _problem_with(kind: str) -> str | None:
+    """The reason why this kernel makes no such discipline; ``None`` where it does."""
     try:
-        rehearsed([_qdisc(kind, ROOT, _HANDLE << 16)])
-    except OSError:
-        return False
-    return True
+        rehearsed([_step("", "qdisc add", _HANDLE << 16, ROOT, kind).request])
+    except OSError as reason:
+        return str(reason.strerror)
+    return None
 
 
 def _longest_packet_bytes(interface: str) -> int:
     """The longest that TCP may hand to the interface at once: a frame where segments are cut before."""
     from whydrop.measure.host.ethtool import Ethtool
 
-    asked = Ethtool(interface)
-    try:
+    with contextlib.closing(Ethtool(interface)) as asked:
         offloads = asked.offloads()
-    finally:
-        asked.close()
     cut_late = offloads.get("tcp-segmentation-offload", True) or offloads.get("generic-segmentation-offload", True)
     return 65536 if cut_late else FRAME_BYTES
-
-
-def _place(parent: int) -> str:
-    return "root" if parent == ROOT else f"parent {handle(parent)}"
 
 
 def _words(request: Request) -> str:

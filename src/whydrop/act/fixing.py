@@ -13,7 +13,7 @@ import polars as pl
 from whydrop import _core
 from whydrop.act import planning, proving
 from whydrop.act.capturing import captured
-from whydrop.act.changes import CannotChangeError, Change, managed, paced
+from whydrop.act.changes import CannotChangeError, Change
 from whydrop.act.meter import Meter, metrics, read
 from whydrop.act.pacing import Route
 from whydrop.act.planning import Bottleneck
@@ -101,12 +101,9 @@ class Remedy:
     bottleneck: Bottleneck | None = None
     commands: tuple[str, ...] = ()
 
-
-def for_the_other_side(evidence: Evidence, remedy: Remedy) -> str | None:
-    """Advice to the operator of the bottleneck on a permanent fix; None where the bottleneck is not known."""
-    if remedy.bottleneck is None or math.isnan(evidence.round_trip_s):
-        return None
-    return planning.for_the_other_side(remedy.bottleneck, evidence.round_trip_s)
+    def all_commands(self) -> list[str]:
+        """The commands that make the fix, to paste."""
+        return list(self.commands) if self.change is None else self.change.commands()
 
 
 @dataclass(frozen=True)
@@ -114,6 +111,43 @@ class NoRemedy:
     """Why nothing is tried."""
 
     why: str
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The outcome of :func:`whydrop.fix`.
+
+    Attributes:
+        evidence: the measurements, and the verdicts on them.
+        remedy: the fix, as it was tried; or why there is none.
+        proof: the measurements with and without it, in turns; ``None`` where nothing was tried.
+    """
+
+    evidence: Evidence
+    remedy: Remedy | NoRemedy
+    proof: proving.Proof | None
+
+    @property
+    def words(self) -> str:
+        """The fix in words; why there is none, where there is none."""
+        return self.remedy.why if isinstance(self.remedy, NoRemedy) else self.remedy.words
+
+    @property
+    def ticket(self) -> str | None:
+        """Advice to the operator of the bottleneck on a permanent fix; ``None`` where the bottleneck is not known."""
+        bottleneck, round_trip_s = getattr(self.remedy, "bottleneck", None), self.evidence.round_trip_s
+        if bottleneck is None or math.isnan(round_trip_s):
+            return None
+        return planning.for_the_other_side(bottleneck, round_trip_s)
+
+    @property
+    def helps(self) -> bool:
+        """False if the fix was tried and does not help."""
+        return self.proof is None or self.proof.holds
+
+    def __repr__(self) -> str:
+        tried = "not tried" if self.proof is None else "helps" if self.proof.holds else "does not help"
+        return f"<whydrop.Fixed: {self.words}: {tried}>"
 
 
 def measured(meter: Meter, route: Route) -> Evidence:
@@ -144,7 +178,7 @@ def of_capture(path: Path) -> Evidence:
     return Evidence(None, completing.document(_core.explain([str(path)], tables=False).document()), {})
 
 
-def choose(evidence: Evidence, route: Route, *, replace_root: bool = False) -> Remedy | NoRemedy:
+def choose(evidence: Evidence, route: Route) -> Remedy | NoRemedy:
     """The mildest fix that the headline suggests.
 
     Raises:
@@ -153,11 +187,9 @@ def choose(evidence: Evidence, route: Route, *, replace_root: bool = False) -> R
     verdict = evidence.headline
     if verdict is None:
         return NoRemedy("there is no verdict: too few packets were measured")
-    if verdict["cause"] in _REASONS and verdict["cause"] != "aqm":
+    if verdict["cause"] in _REASONS:
         return NoRemedy(_REASONS[verdict["cause"]])
     bottleneck = planning.from_verdict(verdict)
-    if verdict["cause"] == "aqm":
-        return NoRemedy(_REASONS["aqm"])
     if bottleneck is None:
         return NoRemedy(
             "the cause is not certain enough to choose a fix; `whydrop pace` tries whether pacing helps"
@@ -165,23 +197,22 @@ def choose(evidence: Evidence, route: Route, *, replace_root: bool = False) -> R
             else "the verdict gives no rate to pace at: `whydrop pace` searches for one"
         )
     if verdict["cause"] in ("deep-queue", "shaper"):
-        return _against_delay(evidence, bottleneck, route, replace_root=replace_root)
-    return _paced(evidence, bottleneck, route, replace_root=replace_root)
+        return _against_delay(evidence, bottleneck, route)
+    return _paced(evidence, bottleneck, route)
 
 
-def _paced(evidence: Evidence, bottleneck: Bottleneck, route: Route, *, replace_root: bool) -> Remedy:
-    pace = replace(planning.pace_for(bottleneck), addresses=route.addresses)
-    change = paced(route.interface, route.snapshot, pace, replace_root=replace_root)
+def _paced(evidence: Evidence, bottleneck: Bottleneck, route: Route) -> Remedy:
+    pace = planning.pace_for(bottleneck)
+    change = route.paced(pace.rate_bps, pace.burst_bytes)
     payload_bps = pace.rate_bps * _PAYLOAD_SHARE
     goodput_bps = evidence.before.get("goodput-up", 0.0) * 1e6
     gains = goodput_bps < _ROOM * payload_bps
     expected = f"{quantities.rate(payload_bps)} of payload" if gains else _expected_goodput(payload_bps, goodput_bps)
     uncertain, words = bottleneck.is_uncertain, change.words
     if uncertain:
-        ends = [
-            None if end is None else quantities.rate(end) for end in (bottleneck.rate_bps.low, bottleneck.rate_bps.high)
-        ]
-        words += f" at first; the rate is uncertain ({ends[0] or '?'} to {ends[1] or '?'}), so a search follows"
+        rate = bottleneck.rate_bps
+        low, high = ("?" if end is None else quantities.rate(end) for end in (rate.low, rate.high))
+        words += f" at first; the rate is uncertain ({low} to {high}), so a search follows"
     return Remedy(
         words,
         f"{expected}, and hardly any retransmission",
@@ -203,12 +234,12 @@ def _expected_goodput(paced_bps: float, before_bps: float) -> str:
     return f"{quantities.percent(price)} less goodput" if price >= _LEAST_PRICE else "as much goodput as before"
 
 
-def _against_delay(evidence: Evidence, bottleneck: Bottleneck, route: Route, *, replace_root: bool) -> Remedy:
+def _against_delay(evidence: Evidence, bottleneck: Bottleneck, route: Route) -> Remedy:
     waits_s = evidence.before.get("induced-latency", math.nan) / 1e3
     beside = ("goodput-up", "retransmits")
     rate = quantities.rate(bottleneck.rate_bps.value)
     if _stands_here(evidence, route, bottleneck, waits_s):
-        change = _managed(route, replace_root=replace_root)
+        change = _managed(route)
         words = f"the queue is in this host; {change.words}"
         return Remedy(
             words,
@@ -220,7 +251,7 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, route: Route, *, 
             change=change,
         )
     try:
-        remedy = _paced(evidence, bottleneck, route, replace_root=replace_root)
+        remedy = _paced(evidence, bottleneck, route)
     except CannotChangeError:
         if "bbr" not in _congestion_controls():
             raise
@@ -239,14 +270,14 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, route: Route, *, 
     return replace(remedy, expected=expected, aim="rtt-median", beside=beside)
 
 
-def _managed(route: Route, *, replace_root: bool) -> Change:
+def _managed(route: Route) -> Change:
     """FQ-CoDel (RFC 8290), or CAKE where the kernel has only that."""
     try:
-        return managed(route.interface, route.snapshot, "fq_codel", replace_root=replace_root)
+        return route.managed("fq_codel")
     except CannotChangeError as reason:
         if "this kernel has no" not in str(reason):
             raise
-    return managed(route.interface, route.snapshot, "cake", replace_root=replace_root)
+    return route.managed("cake")
 
 
 def _congestion_controls() -> list[str]:
@@ -283,11 +314,11 @@ def prove(meter: Meter, remedy: Remedy, on: Callable[[], None], off: Callable[[]
         asked.update(remedy.parameters or {})
         on()
 
-    def take_back() -> None:
+    def restore() -> None:
         asked.clear()
         off()
 
     def run(title: str) -> Path:
         return meter.loaded(title, delay_s=1.0, **asked).folder
 
-    return proving.prove(run, apply, take_back, remedy.aim, remedy.beside)
+    return proving.prove(run, apply, restore, remedy.aim, remedy.beside)

@@ -84,14 +84,14 @@ def _watched(entry: Entry) -> Iterator[Callable[[], None]]:
     with contextlib.suppress(OSError):
         descriptor = os.pidfd_open(entry.owner[0])
         poll.register(descriptor, select.POLLIN)
-    told = False
+    ended = False
 
     def wait() -> None:
-        nonlocal told
-        if told:
+        nonlocal ended
+        if ended:
             time.sleep(_LOOK_S)
         else:
-            told = bool(poll.poll(_LOOK_S * 1000))
+            ended = bool(poll.poll(_LOOK_S * 1000))
 
     try:
         yield wait

@@ -142,8 +142,8 @@ def _retransmitted(info: pl.DataFrame) -> float:
     if rows.height < 2:
         return math.nan
     sent = int(rows["sent_data_packets"][-1]) - int(rows["sent_data_packets"][0])
-    again = int(rows["retransmitted_packets"][-1]) - int(rows["retransmitted_packets"][0])
-    return again / sent if sent > 0 else math.nan
+    retransmitted = int(rows["retransmitted_packets"][-1]) - int(rows["retransmitted_packets"][0])
+    return retransmitted / sent if sent > 0 else math.nan
 
 
 def _last(info: pl.DataFrame, column: str, otherwise: float) -> float:

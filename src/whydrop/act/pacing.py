@@ -6,18 +6,20 @@ import contextlib
 import ipaddress
 import math
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from whydrop.act import proving, searching
 from whydrop.act.applying import Lease
-from whydrop.act.changes import Address, Change, Pace, paced
+from whydrop.act.changes import Address, Change, Pace, managed, paced
 from whydrop.act.meter import Meter, Reading
 from whydrop.act.planning import Bottleneck, Estimate, burst_for
 from whydrop.act.searching import Search, Tried
 from whydrop.act.snapshot import Snapshot
 from whydrop.measure.engine import EngineError
 from whydrop.runtime.rtnetlink import Netlink
+from whydrop.text import quantities
 
 # A flow needs so many round trips to start and to show what becomes of it.
 _ROUND_TRIPS = 60
@@ -34,12 +36,14 @@ class Route:
     Attributes:
         addresses: of the host, that are reached by this interface; the first is the one that is measured.
         interface: its name; and its index, and its queues now.
+        replace_root: whether a root queue that was configured by hand may be replaced.
     """
 
     addresses: tuple[Address, ...]
     interface: str
     index: int
     snapshot: Snapshot
+    replace_root: bool = False
 
     @property
     def speed_bps(self) -> float:
@@ -50,8 +54,21 @@ class Route:
             mbit_per_s = -1
         return mbit_per_s * 1e6 if mbit_per_s > 0 else _SPEED_BPS
 
+    def paced(self, rate_bps: float, burst_bytes: int | None = None) -> Change:
+        """The change that paces packets; by default as little leaves at once as the rate needs.
 
-def route_to(host: str, ip_version: int | None = None) -> Route:
+        Raises:
+            whydrop.act.changes.CannotChangeError: it would have to touch what somebody configured.
+        """
+        pace = Pace(rate_bps, burst_bytes or burst_for(rate_bps), self.addresses)
+        return paced(self.interface, self.snapshot, pace, replace_root=self.replace_root)
+
+    def managed(self, kind: str) -> Change:
+        """The change that replaces a FIFO by a managed queue; raises as :meth:`paced`."""
+        return managed(self.interface, self.snapshot, kind, replace_root=self.replace_root)
+
+
+def route_to(host: str, ip_version: int | None = None, *, replace_root: bool = False) -> Route:
     """Where packets to a host leave.
 
     Raises:
@@ -59,10 +76,10 @@ def route_to(host: str, ip_version: int | None = None) -> Route:
     """
     family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(ip_version or 0, socket.AF_UNSPEC)
     try:
-        told = socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)
+        answers = socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)
     except OSError as reason:
         raise EngineError(f"{host}: cannot find the address of this host: {reason.strerror}") from None
-    addresses = [ipaddress.ip_address(one[4][0].partition("%")[0]) for one in told]  # type: ignore[union-attr]
+    addresses = [ipaddress.ip_address(one[4][0].partition("%")[0]) for one in answers]  # type: ignore[union-attr]
     found: dict[int, list[Address]] = {}
     problem: OSError | None = None
     with contextlib.closing(Netlink()) as netlink:
@@ -77,7 +94,8 @@ def route_to(host: str, ip_version: int | None = None) -> Route:
         if not found:
             raise EngineError(f"{host}: there is no route to it ({problem})")
         index, reached = next(iter(found.items()))
-        return Route(tuple(reached), socket.if_indextoname(index), index, Snapshot.take(netlink, index))
+        snapshot = Snapshot.take(netlink, index)
+        return Route(tuple(reached), socket.if_indextoname(index), index, snapshot, replace_root)
 
 
 @dataclass(frozen=True)
@@ -85,14 +103,15 @@ class Plan:
     """At which rate to pace, and why.
 
     Attributes:
-        pace: with addresses.
+        rate_bps, burst_bytes: as of :class:`whydrop.act.changes.Pace`.
         why: for people.
         search: what was measured for it; None where it was known.
         bottleneck: what was known, or what the search makes likely.
         round_trip_s, mss_bytes: of the path, where measured; else NaN and a usual one.
     """
 
-    pace: Pace
+    rate_bps: float
+    burst_bytes: int
     why: str
     search: Search | None
     bottleneck: Bottleneck
@@ -107,13 +126,37 @@ class Plan:
         return self.search.best.goodput_bps > self.search.unpaced.goodput_bps * (1 + _NOISE)
 
 
+@dataclass(frozen=True)
+class Paced:
+    """The outcome of :func:`whydrop.pace`.
+
+    Attributes:
+        plan: the rate, and why.
+        change: what is changed on this host; ``change.commands()`` are the commands of ``tc``.
+        proof: the measurements with and without it, in turns; ``None`` where it was not proved.
+        outcome: ``planned``, ``does not help``, ``applied``, ``better``, ``not better``.
+    """
+
+    plan: Plan
+    change: Change
+    proof: proving.Proof | None
+    outcome: Literal["planned", "does not help", "applied", "better", "not better"]
+
+    @property
+    def helps(self) -> bool:
+        """False where the plan or the proof says that pacing does not help."""
+        return self.outcome in ("planned", "applied", "better")
+
+    def __repr__(self) -> str:
+        return f"<whydrop.Paced: {self.outcome}; {self.change.words}>"
+
+
 def searched(
     meter: Meter,
     route: Route,
     lease: Lease | None = None,
     *,
     highest_bps: float | None = None,
-    replace_root: bool = False,
     seed: int | None = None,
 ) -> Plan:
     """Find the rate by measuring.
@@ -121,18 +164,18 @@ def searched(
     Args:
         meter: measures the host.
         route: the route to the host.
-        lease: of a change by :func:`change_for`, which is tried at each rate; it is on or off at the end. Without one
+        lease: of a change by :meth:`Route.paced`, which is tried at each rate; it is on or off at the end. Without one
             nothing on this host is changed: whydrop's own flows are paced by their sockets. But Linux lets the first
             ten segments of a connection go at once all the same, and a queue of a few packets does not take them.
         highest_bps: no higher rate of payload is tried; by default the interface's.
-        replace_root: as of :func:`change_for`.
         seed: of the order of the last measurements.
 
     Raises:
         whydrop.act.meter.NoMeasurementError, EngineError: the path cannot be measured.
     """
     readings: list[Reading] = []
-    by_frames = _counts_frames(route.snapshot)
+    # The sockets' own pacing counts payload, that of the fq discipline frames.
+    by_frames = any(one.kind == "fq" for one in route.snapshot.qdiscs)
 
     def measure(rate_bps: float) -> Tried:
         if math.isinf(rate_bps):
@@ -140,14 +183,12 @@ def searched(
             if math.isfinite(reading.min_rtt_s):
                 meter.length_s = max(meter.length_s, _ROUND_TRIPS * reading.min_rtt_s)
         else:
-            title = f"paced at {rate_bps / 1e6:.6g} Mbit/s of payload"
+            title = f"paced at {quantities.rate(rate_bps)} of payload"
             frames_bps = rate_bps * readings[0].frame_bytes / readings[0].mss_bytes
             if lease is not None:
-                pace = Pace(frames_bps, burst_for(frames_bps), route.addresses)
-                lease.use(paced(route.interface, route.snapshot, pace, replace_root=replace_root))
+                lease.use(route.paced(frames_bps))
                 reading = meter.reading(title)
             else:
-                # The sockets' own pacing counts payload, that of the fq discipline frames.
                 reading = meter.reading(title, pacing_rate_bps=frames_bps if by_frames else rate_bps)
         readings.append(reading)
         return Tried(rate_bps, reading.goodput_bps, reading.retransmitted)
@@ -156,31 +197,17 @@ def searched(
     assert found.best is not None
     first = readings[0]
     rate = found.best.rate_bps * first.frame_bytes / first.mss_bytes
-    pace = Pace(rate, burst_for(rate), route.addresses)
-    why = f"of {len(found.tried)} measurements, paced at this rate brought {found.best.goodput_bps / 1e6:.4g} Mbit/s"
-    why += f"; unpaced {found.unpaced.goodput_bps / 1e6:.4g} Mbit/s"
+    why = (
+        f"of {len(found.tried)} measurements, paced at this rate brought {quantities.rate(found.best.goodput_bps)}; "
+        f"unpaced {quantities.rate(found.unpaced.goodput_bps)}"
+    )
     likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
-    return Plan(pace, why, found, likely, first.min_rtt_s, first.mss_bytes)
+    return Plan(rate, burst_for(rate), why, found, likely, first.min_rtt_s, first.mss_bytes)
 
 
-def to_be_tried(route: Route, *, replace_root: bool = False) -> Change:
-    """The change for a search, which varies its rate."""
-    pace = Pace(route.speed_bps, burst_for(route.speed_bps), route.addresses)
-    return paced(route.interface, route.snapshot, pace, replace_root=replace_root)
-
-
-def _counts_frames(snapshot: Snapshot) -> bool:
-    return any(one.kind == "fq" for one in snapshot.qdiscs)
-
-
-def change_for(plan: Plan, route: Route, *, replace_root: bool = False) -> Change:
-    """The change of the interface. Raises :class:`whydrop.act.changes.CannotChangeError`."""
-    return paced(route.interface, route.snapshot, plan.pace, replace_root=replace_root)
-
-
-def known(bottleneck: Bottleneck, pace: Pace, route: Route) -> Plan:
+def known(bottleneck: Bottleneck, pace: Pace) -> Plan:
     """A plan from what is known."""
-    return Plan(replace(pace, addresses=route.addresses), bottleneck.found, None, bottleneck)
+    return Plan(pace.rate_bps, pace.burst_bytes, bottleneck.found, None, bottleneck)
 
 
 def proved(meter: Meter, lease: Lease) -> proving.Proof:

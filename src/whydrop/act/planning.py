@@ -41,21 +41,21 @@ class Estimate:
     high: float | None = None
 
     @classmethod
-    def of(cls, told: Any) -> Estimate | None:
+    def of(cls, given: Any) -> Estimate | None:
         """From JSON: a number, or ``{"value", "low", "high"}``; None where it is neither.
 
         >>> Estimate.of(5), Estimate.of({"value": 5, "low": 4, "high": None}), Estimate.of("5")
         (Estimate(value=5.0, low=None, high=None), Estimate(value=5.0, low=4.0, high=None), None)
         """
-        fields = told if isinstance(told, Mapping) else {"value": told}
+        fields = given if isinstance(given, Mapping) else {"value": given}
         numbers = {name: _number(fields.get(name)) for name in ("value", "low", "high")}
         value = numbers["value"]
         return None if value is None else cls(value, numbers["low"], numbers["high"])
 
 
-def _number(told: Any) -> float | None:
-    known = isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told) and told >= 0
-    return float(told) if known else None
+def _number(given: Any) -> float | None:
+    known = isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given) and given >= 0
+    return float(given) if known else None
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Bottleneck:
     @property
     def holds_bytes(self) -> float | None:
         """The bytes that it takes at once."""
-        told = self.burst_bytes if self.kind in ("policer", "shaper") else self.limit_bytes
-        if told is not None:
-            return told.value
+        most = self.burst_bytes if self.kind in ("policer", "shaper") else self.limit_bytes
+        if most is not None:
+            return most.value
         return self.limit_packets.value * FRAME_BYTES if self.limit_packets is not None else None
 
 
@@ -101,27 +101,27 @@ def from_depth(text: str, source: str) -> Bottleneck:
         NoPlanError: it is no such document, or found no bottleneck.
     """
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
+        document = None
+    if not isinstance(document, dict):
         raise NoPlanError(f"{source}: expected the JSON document of `whydrop depth --json`, or a capture")
-    rate = Estimate.of(told.get("rate_bit_s"))
-    kind = told.get("kind")
+    rate = Estimate.of(document.get("rate_bit_s"))
+    kind = document.get("kind")
     if kind not in ("queue", "policer", "shaper") or rate is None or not rate.value:
         raise NoPlanError(f"{source}: it names no bottleneck with a rate (kind {kind!r})")
-    found = {name: Estimate.of(told.get(name)) for name in ("burst_bytes", "limit_bytes", "limit_packets")}
+    found = {name: Estimate.of(document.get(name)) for name in ("burst_bytes", "limit_bytes", "limit_packets")}
     return Bottleneck(kind, rate, **found, found=f"measured by whydrop depth ({source})")
 
 
 def from_verdict(verdict: Mapping[str, Any]) -> Bottleneck | None:
     """From a verdict of the JSON contract; None where it names no bottleneck with a rate."""
     kind = _CAUSES.get(verdict["cause"])
-    told = {name: Estimate.of(value) for name, value in verdict["parameters"].items()}
-    rate = told.get("rate_bps") or told.get("drain_rate_bps")
+    parameters = {name: Estimate.of(value) for name, value in verdict["parameters"].items()}
+    rate = parameters.get("rate_bps") or parameters.get("drain_rate_bps")
     if kind is None or rate is None or not rate.value:
         return None
-    limits = {name: told.get(name) for name in ("burst_bytes", "limit_bytes", "limit_packets")}
+    limits = {name: parameters.get(name) for name in ("burst_bytes", "limit_bytes", "limit_packets")}
     return Bottleneck(kind, rate, **limits, found=verdict["sentence"])
 
 

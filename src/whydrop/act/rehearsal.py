@@ -46,7 +46,7 @@ def rehearsed(requests: Sequence[Request]) -> Snapshot:
     return outcome[0]
 
 
-def can_be_made_again(snapshot: Snapshot) -> bool:
+def can_be_recreated(snapshot: Snapshot) -> bool:
     """True if the kernel makes the same queues from everything that it reports about these.
 
     Not so for disciplines with settings that the kernel does not report (RED's table of averages), and for filters with

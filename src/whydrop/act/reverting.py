@@ -24,11 +24,11 @@ def revert(book: Book, entry: Entry) -> None:
     Raises:
         NotRevertedError: another program has changed them since, or the kernel refuses; the entry stays.
     """
-    take_back(entry)
+    restore(entry)
     book.drop(entry)
 
 
-def take_back(entry: Entry) -> None:
+def restore(entry: Entry) -> None:
     """Put the queues back; the entry stays. Raises as :func:`revert` does."""
     before, netlink = entry.before(), Netlink()
     try:

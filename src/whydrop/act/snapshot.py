@@ -139,7 +139,7 @@ class Piece:
             found[TCA_OPTIONS] = self._rule(found[TCA_OPTIONS])
         return self.handle, self.parent, self.info if of_filter else 0, tuple(sorted(found.items()))
 
-    def again(self, kind: int, parent: int | None = None) -> Request:
+    def recreated(self, kind: int, parent: int | None = None) -> Request:
         """The request that makes it again, beneath another parent where one is given."""
         kept = {number: data for number, data in self._attributes.items() if number not in _COUNTERS}
         info = self.info if kind == RTM_NEWTFILTER else 0
@@ -253,12 +253,12 @@ class Snapshot:
                 break  # (beneath a part that the kernel does not report: the rehearsal finds it missing)
             for kind, one in ready:
                 at_root = kind == RTM_NEWQDISC and one.parent == ROOT
-                made.append(one.again(kind, root_parent if at_root else None))
+                made.append(one.recreated(kind, root_parent if at_root else None))
                 known.add(one.handle)
             left = [entry for entry in left if entry not in ready]
         # The kernel also reports the list and the first hash table of a filter, which are created with it.
         rules = [one for one in self.filters if one.options and (one.kind != "u32" or one.handle & 0xFFFFF)]
-        return made + [one.again(RTM_NEWTFILTER) for one in rules]
+        return made + [one.recreated(RTM_NEWTFILTER) for one in rules]
 
     @staticmethod
     def _has_parent(kind: int, one: Piece, known: set[int], classes: set[int]) -> bool:

@@ -6,50 +6,24 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
-    from whydrop.act.fixing import Evidence, NoRemedy, Remedy
+    from whydrop.act.fixing import Evidence, Fixed, NoRemedy, Remedy
     from whydrop.act.meter import Meter
-    from whydrop.act.pacing import Plan, Route
+    from whydrop.act.pacing import Paced, Plan, Route
     from whydrop.act.planning import Bottleneck
     from whydrop.act.proving import Proof
-    from whydrop.act.state import Entry
+    from whydrop.act.state import Book, Entry
 
 Say = Callable[[str], None]
 
 
 def _silent(_: str) -> None:
     pass
-
-
-@dataclass(frozen=True)
-class Paced:
-    """The outcome of :func:`pace`.
-
-    Attributes:
-        plan: the rate, and why.
-        change: what is changed on this host; ``change.commands()`` are the commands of ``tc``.
-        proof: the measurements with and without it, in turns; ``None`` where it was not proved.
-        outcome: ``planned``, ``does not help``, ``applied``, ``better``, ``not better``.
-    """
-
-    plan: Plan
-    change: Change
-    proof: Proof | None
-    outcome: Literal["planned", "does not help", "applied", "better", "not better"]
-
-    @property
-    def helps(self) -> bool:
-        """False where the plan or the proof says that pacing does not help."""
-        return self.outcome in ("planned", "applied", "better")
-
-    def __repr__(self) -> str:
-        return f"<whydrop.Paced: {self.outcome}; {self.change.words}>"
 
 
 def pace(
@@ -111,17 +85,17 @@ def pace(
         )
     with ExitStack() as opened:
         meter = opened.enter_context(_meter(host, duration_s, port, secret, ip_version, output, say))
-        route = pacing.route_to(meter.host.address or host, ip_version)
-        known, up_to_bps = _known(route, source, rate_bps, burst_bytes, say)
-        highest_bps = highest_bps or up_to_bps
+        route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
+        known, up_to_bps = _known(source, rate_bps, burst_bytes, say)
         lease = None
         if known is None and not dry_run:
-            lease = opened.enter_context(leased(pacing.to_be_tried(route, replace_root=replace_root), host))
-        plan = known or pacing.searched(meter, route, lease, highest_bps=highest_bps, replace_root=replace_root)
-        change = pacing.change_for(plan, route, replace_root=replace_root)
+            # The search varies the rate.
+            lease = opened.enter_context(leased(route.paced(route.speed_bps), host))
+        plan = known or pacing.searched(meter, route, lease, highest_bps=highest_bps or up_to_bps)
+        change = route.paced(plan.rate_bps, plan.burst_bytes)
         planned(plan, change)
         if dry_run or not plan.helps:
-            return Paced(plan, change, None, "planned" if plan.helps else "does not help")
+            return pacing.Paced(plan, change, None, "planned" if plan.helps else "does not help")
         if lease is None:
             lease = opened.enter_context(leased(change, host))
         lease.use(change)
@@ -133,13 +107,13 @@ def pace(
             plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
         if proof is not None and not proof.holds:
             lease.end()
-            return Paced(plan, change, proof, "not better")
+            return pacing.Paced(plan, change, proof, "not better")
         lease.leave("kept" if keep else "until", for_s)
-        return Paced(plan, change, proof, "applied" if proof is None else "better")
+        return pacing.Paced(plan, change, proof, "applied" if proof is None else "better")
 
 
 def _known(
-    route: Route, source: str | PathLike[str] | None, rate_bps: float | None, burst_bytes: float | None, say: Say
+    source: str | PathLike[str] | None, rate_bps: float | None, burst_bytes: float | None, say: Say
 ) -> tuple[Plan | None, float | None]:
     """The plan where the rate is known; where its interval is wide, ``None`` and the rate to search up to."""
     from whydrop.act import pacing, planning
@@ -148,14 +122,14 @@ def _known(
     if rate_bps is not None:
         given = planning.Bottleneck("unknown", planning.Estimate(rate_bps), found="the rate was given")
         burst = round(burst_bytes) if burst_bytes else planning.burst_for(rate_bps)
-        return pacing.known(given, Pace(rate_bps, burst), route), None
+        return pacing.known(given, Pace(rate_bps, burst)), None
     if source is None:
         return None, None
     bottleneck = _bottleneck(Path(source))
     if bottleneck.is_uncertain:
         say("the interval of the rate is wide: searching for the rate")
         return None, bottleneck.rate_bps.high
-    return pacing.known(bottleneck, planning.pace_for(bottleneck), route), None
+    return pacing.known(bottleneck, planning.pace_for(bottleneck)), None
 
 
 def _bottleneck(source: Path) -> Bottleneck:
@@ -171,37 +145,6 @@ def _bottleneck(source: Path) -> Bottleneck:
         headline = verdicts[0]["sentence"] if verdicts else "no verdict"
         raise planning.NoPlanError(f"{source}: no verdict gives a rate to pace at ({headline})")
     return found
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """The outcome of :func:`fix`.
-
-    Attributes:
-        evidence: the measurements, and the verdicts on them.
-        remedy: the fix, as it was tried; or why there is none.
-        proof: the measurements with and without it, in turns; ``None`` where nothing was tried.
-    """
-
-    evidence: Evidence
-    remedy: Remedy | NoRemedy
-    proof: Proof | None
-
-    @property
-    def words(self) -> str:
-        """The fix in words; why there is none, where there is none."""
-        from whydrop.act.fixing import NoRemedy
-
-        return self.remedy.why if isinstance(self.remedy, NoRemedy) else self.remedy.words
-
-    @property
-    def helps(self) -> bool:
-        """False if the fix was tried and does not help."""
-        return self.proof is None or self.proof.holds
-
-    def __repr__(self) -> str:
-        tried = "not tried" if self.proof is None else "helps" if self.proof.holds else "does not help"
-        return f"<whydrop.Fixed: {self.words}: {tried}>"
 
 
 def fix(
@@ -247,15 +190,15 @@ def fix(
     recover(say)
     with _meter(host, duration_s, port, secret, ip_version, output, say) as meter:
         meter.flows = flows
-        route = pacing.route_to(meter.host.address or host, ip_version)
+        route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
         evidence = fixing.measured(meter, route) if source is None else fixing.of_capture(Path(source))
-        remedy = fixing.choose(evidence, route, replace_root=replace_root)
+        remedy = fixing.choose(evidence, route)
         chosen(evidence, remedy)
         if isinstance(remedy, fixing.NoRemedy) or not apply:
-            return Fixed(evidence, remedy, None)
+            return fixing.Fixed(evidence, remedy, None)
         if remedy.change is None:
-            return Fixed(evidence, remedy, fixing.prove(meter, remedy, lambda: None, lambda: None))
-        return Fixed(evidence, *_tried(meter, route, remedy, host, replace_root, "kept" if keep else "until", for_s))
+            return fixing.Fixed(evidence, remedy, fixing.prove(meter, remedy, lambda: None, lambda: None))
+        return fixing.Fixed(evidence, *_tried(meter, route, remedy, host, "kept" if keep else "until", for_s))
 
 
 def _tried(
@@ -263,7 +206,6 @@ def _tried(
     route: Route,
     remedy: Remedy,
     host: str,
-    replace_root: bool,
     phase: Literal["kept", "until"],
     for_s: float,
 ) -> tuple[Remedy, Proof]:
@@ -275,8 +217,8 @@ def _tried(
     with leased(remedy.change, host) as lease:
         if remedy.highest_bps is not None:
             highest_bps = min(remedy.highest_bps, route.speed_bps)
-            plan = pacing.searched(meter, route, lease, highest_bps=highest_bps, replace_root=replace_root)
-            change = pacing.change_for(plan, route, replace_root=replace_root)
+            plan = pacing.searched(meter, route, lease, highest_bps=highest_bps)
+            change = route.paced(plan.rate_bps, plan.burst_bytes)
             lease.use(change)
             lease.off()
             remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")
@@ -298,21 +240,13 @@ def _meter(
 ) -> Iterator[Meter]:
     """The meter of a host; its recordings are removed at the end unless a folder is named."""
     from whydrop.act.meter import Meter
-    from whydrop.measure import secrets
-    from whydrop.measure.engine import FarHost
-    from whydrop.measure.places import places
+    from whydrop.api.measuring import far_hosts
 
-    (place,) = places([host])
+    (far,) = far_hosts([host], port, secret)
     with ExitStack() as opened:
         folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
         folder.mkdir(parents=True, exist_ok=True)
-        yield Meter(
-            FarHost(place.name, place.host, place.port or port, secret or secrets.secret()),
-            folder,
-            duration_s,
-            ip_version,
-            say=say,
-        )
+        yield Meter(far, folder, duration_s, ip_version, say=say)
 
 
 def recover(say: Say = _silent) -> None:
@@ -338,6 +272,7 @@ def pace_status() -> list[dict[str, Any]]:
                 "phase": one.phase,
                 "left_s": None if one.phase == "kept" else one.left_s(),
                 "commands": one.commands,
+                "process": one.owner[0],
             }
             for one in book.ours()
         ]
@@ -345,15 +280,7 @@ def pace_status() -> list[dict[str, Any]]:
 
 def pace_keep() -> list[str]:
     """Keep the changes that are in place without a limit of time; return what they are."""
-    from whydrop.act import state
-
-    with state.opened() as book:
-        return [_kept(book, entry) for entry in book.ours()]
-
-
-def _kept(book: Any, entry: Entry) -> str:
-    book.update(entry, phase="kept")
-    return entry.words
+    return _each(lambda book, entry: book.update(entry, phase="kept"))
 
 
 def pace_revert() -> list[str]:
@@ -362,22 +289,28 @@ def pace_revert() -> list[str]:
     Raises:
         whydrop.Error: the queues cannot be restored, such as after another program changed them.
     """
-    from whydrop.act import reverting, state
+    from whydrop.act import reverting
 
-    reverted = []
-    with state.opened() as book:
-        for entry in book.ours():
-            reverting.revert(book, entry)
-            reverted.append(entry.words)
-    return reverted
+    return _each(reverting.revert)
 
 
 def pace_forget() -> list[str]:
     """Forget the changes that cannot be reverted; return what they were. The queues stay as they are."""
+    return _each(lambda book, entry: book.drop(entry))
+
+
+def _each(do: Callable[[Book, Entry], object]) -> list[str]:
+    """Do something with every change that is in place; return what they are."""
     from whydrop.act import state
 
+    done: list[str] = []
     with state.opened() as book:
-        forgotten = [entry.words for entry in book.ours()]
         for entry in book.ours():
-            book.drop(entry)
-    return forgotten
+            try:
+                do(book, entry)
+            except Exception as reason:
+                for words in done:
+                    reason.add_note(f"done before: {words}")
+                raise
+            done.append(entry.words)
+    return done
