@@ -25,6 +25,7 @@ from whydrop.measure.batch.one_run import described
 from whydrop.measure.batch.state import Entry, State, StateError
 from whydrop.recording.recording import Recording
 from whydrop.runtime import cancelling, process_groups
+from whydrop.text.quantities import duration
 
 Behaviour = Callable[[Run], str]
 
@@ -288,7 +289,7 @@ def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_pa
             break
     [(_, outcome)] = summary.outcomes
     assert outcome.message is not None
-    assert f"took longer than its timeout_s of {timeout_s:g} s" in outcome.message
+    assert f"took longer than its timeout_s of {duration(timeout_s)}" in outcome.message
     wait_until(lambda: not _runs(int((tmp_path / "pid").read_text())))
 
 

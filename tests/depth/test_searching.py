@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.measure.depth.caps import Budget, Caps
 from whydrop.measure.depth.counting import CountingSearch
 from whydrop.measure.depth.result import Depth, depth, sentences
-from whydrop.measure.depth.rounds import SESSION_BYTES, Round
+from whydrop.measure.depth.rounds import SESSION_BYTES, Budget, Caps, Round
 from whydrop.measure.depth.searching import Search, Seen, is_narrow
 
 LINE_BPS = 100e6
@@ -173,7 +172,7 @@ def said(found: dict[str, Any]) -> str:
 
 def test_the_answer_stands_first_in_words_and_numbers() -> None:
     in_packets = said(full("packets"))
-    assert in_packets.startswith("A queue of 45 packets (44 packets to 46 packets) that drains at 50.")
+    assert in_packets.startswith("A queue of 45 packets (44 to 46 packets) that drains at 50.")
     assert "Its limit counts packets" in in_packets
     assert "Its limit counts bytes" in said(full("bytes"))
     assert "do not show whether its limit counts packets or bytes" in said(full(None))
@@ -213,9 +212,7 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     # What no mark slows down fills a managed queue too: it drops then, at its limit.
     filled = depth({**full("packets"), "marked": 5}, 1500)
     assert filled.kind == "managed-queue"
-    assert " ".join(sentences(filled)).startswith(
-        "A managed queue of 45 packets (44 packets to 46 packets) that drains"
-    )
+    assert " ".join(sentences(filled)).startswith("A managed queue of 45 packets (44 to 46 packets) that drains")
     assert kind(told(drain_rate_bps=around(1e7), burst_bytes=around(20_000))) == "shaper"
 
 

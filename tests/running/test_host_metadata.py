@@ -21,8 +21,15 @@ import pytest
 import recordings
 from patience import wait_until
 from whydrop.measure.host import CounterSampler, gather, interfaces, qdiscs, with_after
-from whydrop.measure.host.kernel_sources import NetworkTables, Pressure, Softnet
-from whydrop.measure.host.sources import ByteQueueLimits, Processors, Stack, Wireless
+from whydrop.measure.host.sources import (
+    ByteQueueLimits,
+    NetworkTables,
+    Pressure,
+    Processors,
+    Softnet,
+    Stack,
+    Wireless,
+)
 from whydrop.measure.host.system import SYSCTLS
 from whydrop.recording.redaction import HIDDEN, Redactor, redacted
 from whydrop.runtime.rtnetlink import TrafficObject, attributes

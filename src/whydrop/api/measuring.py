@@ -221,8 +221,8 @@ def depth(
     Raises:
         whydrop.Error: the host cannot be reached, or the recording cannot be written.
     """
-    from whydrop.measure.depth.caps import Caps
     from whydrop.measure.depth.measurement import Wanted, measure
+    from whydrop.measure.depth.rounds import Caps
 
     (far,) = far_hosts([host], port, secret)
     wanted = Wanted(

@@ -24,6 +24,7 @@ from whydrop.recording.errors import RecordingError
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.cancelling import Cancellation, Deferred, deferred
+from whydrop.text.quantities import long_duration
 
 # Samples are durable at least this often; a killed run loses no more.
 _FLUSH_EVERY_S = 0.5
@@ -227,7 +228,9 @@ class _Run:
             if self.engine.done() and all(runner.done() for runner in self.runners.values()):
                 return
             if elapsed_s > limit_s:
-                self.warnings.append(f"flows that had not ended {_GRACE_S:.0f} s after their time were stopped")
+                self.warnings.append(
+                    f"flows that had not ended {long_duration(_GRACE_S)} after their time were stopped"
+                )
                 return
 
     @contextmanager

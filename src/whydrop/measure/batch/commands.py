@@ -19,6 +19,7 @@ from whydrop.measure.batch.expanding import BatchCommand
 from whydrop.runtime import process_groups
 from whydrop.runtime.cancelling import Deferred
 from whydrop.runtime.process_groups import Left
+from whydrop.text.quantities import duration
 
 # From SIGTERM to SIGKILL.
 _MERCY_S = 5.0
@@ -57,7 +58,7 @@ class Done:
         """The problem, for the person who must act."""
         how = "could not be started" if self.status is None else f"ended with status {self.status}"
         if self.timed_out:
-            how = f"took longer than its timeout_s of {self.command.timeout_s:g} s"
+            how = f"took longer than its timeout_s of {duration(self.command.timeout_s)}"
         elif self.left:
             how = "could not be ended"
         elif self.status is not None and self.status < 0:

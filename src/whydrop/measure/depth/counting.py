@@ -9,11 +9,10 @@ from typing import Any, Literal
 import polars as pl
 
 from whydrop import _core
-from whydrop.measure.depth.caps import Budget
-from whydrop.measure.depth.programs import address_of, run
 from whydrop.measure.depth.result import Depth
-from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, Round
+from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, Budget, Round
 from whydrop.measure.depth.searching import SIZES, is_narrow
+from whydrop.measure.depth.trains import Trains, address_of, run
 from whydrop.measure.engine import EngineError, FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
@@ -144,18 +143,15 @@ class CountingSearch:
         return Round(size, packets, 1, packets * size * 8 / rate_bps, rate_bps)
 
 
-class CountedTrains:
-    """Trains of the clients of iperf3 or nuttcp.
+class CountedTrains(Trains):
+    """Trains of the clients of iperf3 or nuttcp."""
 
-    Attributes:
-        far: metadata of the far hosts: these servers send none.
-    """
+    search: CountingSearch
 
     def __init__(
         self, host: FarHost, search: CountingSearch, program: Literal["iperf3", "nuttcp"], version: int
     ) -> None:
-        self.host, self.search = host, search
-        self.far: dict[str, dict[str, Any]] = {}
+        super().__init__(host, search)
         search.long_s = _LONG_S[program]
         self._program, self._version = program, version
         self._trains: list[tuple[int, int, int, tuple[float, float, float], list[tuple[float, int]]]] = []
@@ -183,17 +179,8 @@ class CountedTrains:
             options={"json": True, "server_output": True} if self._program == "iperf3" else {},
         )
 
-    def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
-        """Rows of an interrupted train: none, since its program printed no result."""
-        del tally
-        return {}
-
     def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]:
-        """Send a train; its rows by table. Nothing is sent after ``left_s``.
-
-        Raises:
-            EngineError: the program is not installed, its server cannot be reached, or does not report what arrived.
-        """
+        """Send a train; the program must be installed, and its server report what arrived."""
         if self._late_s is None:
             self._late_s = 1.5 * self._round_trip_s() + _PROGRAMS_S
         frames = run(tally.flow, tally, left_s)
@@ -218,15 +205,8 @@ class CountedTrains:
         return frames
 
     def analysis(self) -> dict[str, Any]:
-        """The analysis of all of them.
-
-        Raises:
-            EngineError: nothing arrived.
-        """
-        analysis = _core.explain_counted_trains(self._trains)
-        if analysis is None:
-            raise EngineError(f"{self.host.name}: no packet of the trains arrived: check for a firewall on the path")
-        return analysis
+        """The analysis of all trains."""
+        return self.arrived(_core.explain_counted_trains(self._trains))
 
     def _round_trip_s(self) -> float:
         flow = PlannedFlow(

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import polars as pl
 
-from whydrop.measure.depth.caps import Budget, Caps
 from whydrop.measure.depth.counting import CountedTrains, CountingSearch
 from whydrop.measure.depth.probing import ProbedTrains
 from whydrop.measure.depth.responder import ResponderTrains, UnusableRoundError
 from whydrop.measure.depth.result import Depth, depth
-from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Direction, Round
+from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Budget, Caps, Direction, Round
 from whydrop.measure.depth.searching import SIZES, Search
-from whydrop.measure.depth.stalls import Stalls
+from whydrop.measure.depth.trains import Trains
 from whydrop.measure.engine import EngineError, FarHost
 from whydrop.measure.host import gather
-from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.plan import Plan
 from whydrop.measure.tally import Tally, count
 from whydrop.recording import tables
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.cancelling import deferred
+from whydrop.text.quantities import duration, long_duration, size
 
 NAME = "depth"
 
@@ -96,34 +97,7 @@ def measure(wanted: Wanted, say: Callable[[str], None] = lambda _: None) -> Meas
     return _Measurement(wanted, say).run()
 
 
-class _Searching(Protocol):
-    large: int
-
-    def first(self) -> Round: ...
-
-    def next(self, found: Depth, analysis: dict[str, Any], budget: Budget) -> Round | None: ...
-
-
-class _Trains(Protocol):
-    """A sender of rounds, which knows what became of them."""
-
-    far: dict[str, dict[str, Any]]
-
-    @property
-    def search(self) -> _Searching: ...
-
-    def flow(self, upcoming: Round, name: str) -> PlannedFlow: ...
-
-    def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]: ...
-
-    def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
-        """Rows of an interrupted round."""
-        ...
-
-    def analysis(self) -> dict[str, Any]: ...
-
-
-def _trains(wanted: Wanted) -> _Trains:
+def _trains(wanted: Wanted) -> Trains:
     version, ip_bytes = _path_to(wanted)
     cap_bps = _ip_rate(wanted.caps.max_rate_bps, ip_bytes)
     if wanted.far_end == "responder":
@@ -203,7 +177,7 @@ class _Measurement:
         first = search.first()
         if not self.budget.affords(first):
             raise EngineError(
-                f"the first bursts alone may take {first.cost_bytes / 1e6:.1f} MB and {first.cost_s:.0f} s: raise "
+                f"the first bursts alone may take {size(first.cost_bytes)} and {duration(first.cost_s)}: raise "
                 "--max-bytes or --max-duration"
             )
         upcoming: Round | None = first
@@ -229,14 +203,12 @@ class _Measurement:
     def _with_stalls(self, problem: str) -> str:
         """A problem, with the time that this host stood still, which is not the far end's fault."""
         stood_s = self.stalls.stood_s
-        return f"{problem}; this host stood still for {stood_s:.0f} s in the meantime" if stood_s else problem
+        return f"{problem}; this host stood still for {long_duration(stood_s)} in the meantime" if stood_s else problem
 
     def _send(self, upcoming: Round, writer: RecordingWriter) -> None:
         number = len(self.rounds)
         name = f"round {number + 1}"
-        self.say(
-            f"{name}: {_words(upcoming)}; {self.budget.left_bytes / 1e6:.0f} MB and {self.budget.left_s:.0f} s are left"
-        )
+        self.say(f"{name}: {upcoming}; {self.budget.left()} are left")
         flow = self.trains.flow(upcoming, name)
         # Before the first packet of it.
         self.budget.spend(upcoming)
@@ -261,12 +233,6 @@ class _Measurement:
     def _row(self, tally: Tally) -> dict[str, Any]:
         end = self.trains.far.get(self.wanted.host.name, {})
         return tally.row(end.get("address"))
-
-
-def _words(upcoming: Round) -> str:
-    at = "at line rate" if upcoming.rate_bps is None else f"at {upcoming.rate_bps / 1e6:.1f} Mbit/s"
-    plural = "s" if upcoming.bursts > 1 else ""
-    return f"{upcoming.bursts} burst{plural} of {upcoming.packets} packets of {upcoming.ip_bytes} bytes {at}"
 
 
 def _ip_rate(max_rate_bps: float | None, ip_bytes: int) -> float | None:
@@ -295,3 +261,56 @@ def _path_to(wanted: Wanted) -> tuple[int, int]:
         except OSError as reason:
             raise EngineError(f"{name}: no route to this host: {reason.strerror}") from None
     return version, max(min(mtu, _MOST_IP_BYTES), 4 * (64 + UDP_BYTES + IP_BYTES[version]))
+
+
+# A busy host gives a program its turn within this time.
+_LONG_STALL_S = 2.0
+_LOOK_EVERY_S = 0.2
+
+
+def _awake_or_not_s() -> float:
+    """Seconds that go on while a machine sleeps, too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Stalls:
+    """Times in which this process did not run.
+
+    >>> now = iter([0.0, 0.1, 62.3, 62.4])
+    >>> stalls = Stalls(lambda: next(now))
+    >>> [stalls.look() for _ in range(3)]
+    [None, None, None]
+    >>> round(stalls.stood_s, 1)
+    62.2
+
+    Attributes:
+        stood_s: all of them together, seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = _awake_or_not_s) -> None:
+        self._now = now
+        self._last_s = now()
+        self.stood_s = 0.0
+
+    def look(self) -> None:
+        """To be called several times a second."""
+        last_s, self._last_s = self._last_s, self._now()
+        if self._last_s - last_s > _LONG_STALL_S:
+            self.stood_s += self._last_s - last_s
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Have a thread look in the meantime."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_EVERY_S):
+                self.look()
+
+        watcher = threading.Thread(target=watch, name="stalls", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.measure.depth.programs import address_of, run
 from whydrop.measure.depth.responder import PacketTrains
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Round
 from whydrop.measure.depth.searching import Search, Seen
+from whydrop.measure.depth.trains import address_of, run
 from whydrop.measure.engine import FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
@@ -55,11 +55,7 @@ class ProbedTrains(PacketTrains):
         return dataclasses.replace(flow, runner="irtt")
 
     def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]:
-        """Send a round, each burst by a client of its own; its rows by table.
-
-        Raises:
-            EngineError: irtt is not installed, its server cannot be reached or restricts what may be sent.
-        """
+        """Send a round, each burst by a client of its own."""
         rows: list[pl.DataFrame] = []
         until_s = time.monotonic() + left_s
         for burst in range(upcoming.bursts):

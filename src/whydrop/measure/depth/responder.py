@@ -12,6 +12,7 @@ from whydrop import _core
 from whydrop.measure.clocks import Clocks
 from whydrop.measure.depth.rounds import Direction, Round
 from whydrop.measure.depth.searching import Search, Seen
+from whydrop.measure.depth.trains import Trains
 from whydrop.measure.engine import Engine, EngineError, FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
@@ -54,43 +55,22 @@ class UnusableRoundError(EngineError):
     """A round was measured, but the losses in it are not the path's."""
 
 
-class PacketTrains:
-    """Packets that were sent so far, and what became of each.
+class PacketTrains(Trains):
+    """Packets that were sent so far, and what became of each."""
 
-    Attributes:
-        far: metadata of the far hosts, by name.
-    """
+    search: Search
 
     def __init__(self, host: FarHost, search: Search) -> None:
-        self.host, self.search = host, search
-        self.far: dict[str, dict[str, Any]] = {}
+        super().__init__(host, search)
         self._packets: list[pl.DataFrame] = []
 
-    def kept(self, tally: Tally) -> dict[str, pl.DataFrame]:
-        """Rows of an interrupted round."""
-        del tally
-        return {}
-
     def analysis(self) -> dict[str, Any]:
-        """The analysis of all of them.
-
-        Raises:
-            EngineError: none arrived.
-        """
+        """The analysis of all packets."""
         if not self._packets:
             return dict(NOTHING)
         kept = pl.concat(self._packets)
-        packets = entered(kept)
-        found = _core.explain_bursts(
-            packets["flow"].to_list(),
-            packets["burst"].to_list(),
-            packets["left_ns"].to_list(),
-            packets["received_ns"].to_list(),
-            packets["ip_bytes"].to_list(),
-            packets["marked"].to_list(),
-        )
-        if found is None:
-            raise EngineError(f"{self.host.name}: no packet of the bursts arrived: check for a firewall on the path")
+        columns = entered(kept).select("flow", "burst", "left_ns", "received_ns", "ip_bytes", "marked")
+        found = self.arrived(_core.explain_bursts(*(column.to_list() for column in columns)))
         return {**found, "at_sender": dropped_by_sender(kept)}
 
     def _note(self, upcoming: Round, bursts: pl.DataFrame, departures: pl.DataFrame | None) -> None:
@@ -127,11 +107,7 @@ class ResponderTrains(PacketTrains):
         return upcoming.flow(name, self.host.name, self._direction, self._version, ecn=self._ecn)
 
     def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]:
-        """Send a round; its rows by table. Nothing is sent after ``left_s``.
-
-        Raises:
-            EngineError: the responder cannot be reached, or nothing was measured.
-        """
+        """Send a round by a session of its own."""
         self._rows = None
         engine = Engine({tally.number: tally.flow}, [self.host])
         with contextlib.closing(engine):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whydrop.text.quantities import count, rate, size
+from whydrop.text.quantities import count, interval, plural, rate, size
 
 # Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
 _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
@@ -37,8 +37,7 @@ class Quantity:
 
     def times(self, factor: float) -> Quantity:
         """The same in another unit."""
-        scaled = [None if end is None else end * factor for end in (self.low, self.high)]
-        return Quantity(self.value * factor, *scaled)
+        return Quantity(self.value * factor, *(None if end is None else end * factor for end in (self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -75,21 +74,23 @@ class Depth:
         """
         try:
             # Recordings of before do not say where packets were dropped.
-            document = {"at_sender": False, **document}
-            values = {one.name: document[one.name] for one in dataclasses.fields(cls)}
-            for name in _QUANTITIES:
-                values[name] = None if values[name] is None else _of_three(values[name])
-            for name in ("large_bytes", "packets", "lost", "marked"):
-                values[name] = int(_number(values[name]))
-            for name in _WORDS:
-                values[name] = None if values[name] is None else str(values[name])
-            values |= {"kind": str(values["kind"]), "confidence": _number(values["confidence"])}
-            return cls(**{**values, "at_sender": values["at_sender"] is True})
+            values = {"at_sender": False, **document}
+            values = {one.name: values[one.name] for one in dataclasses.fields(cls)}
+            for name, value in values.items():
+                if name in _QUANTITIES:
+                    values[name] = None if value is None else _of_three(value)
+                elif name in _COUNTS:
+                    values[name] = int(_number(value))
+                elif name in _WORDS:
+                    values[name] = None if value is None else str(value)
+            known = {"kind": str(values["kind"]), "confidence": _number(values["confidence"])}
+            return cls(**{**values, **known, "at_sender": values["at_sender"] is True})
         except (KeyError, TypeError, ValueError) as reason:
             raise ValueError(f"not the result of a measurement of a queue's depth: {reason!r}") from None
 
 
 _MOST = 1e18
+_COUNTS = ("large_bytes", "packets", "lost", "marked")
 _WORDS = ("cause", "limited_by", "byte_basis")
 _QUANTITIES = ("rate_bit_s", "limit_packets", "limit_bytes", "burst_bytes", "line_rate_bit_s")
 
@@ -206,7 +207,7 @@ def standing(status: str, whole_rounds: int) -> str | None:
     ended = {"failed": "Failed", "running": "Still running"}.get(status, "Interrupted")
     if not whole_rounds:
         return f"{ended} before the end of the first round: the queue is not known."
-    rounds = f"the {count(whole_rounds)} rounds" if whole_rounds > 1 else "the one round"
+    rounds = f"the {plural(whole_rounds, 'round')}" if whole_rounds > 1 else "the one round"
     return f"{ended}: this result is from {rounds} before, and may change with more."
 
 
@@ -218,7 +219,7 @@ def sentences(found: Depth) -> list[str]:
     if found.limited_by == "packets" and found.limit_bytes is not None:
         text.append(f"Its limit counts packets, whatever their size ({size(found.limit_bytes.value)} of large ones).")
     elif found.limited_by == "bytes" and found.limit_packets is not None:
-        text.append(f"Its limit counts bytes: {count(found.limit_packets.value)} packets of full size.")
+        text.append(f"Its limit counts bytes: {plural(found.limit_packets.value, 'packet')} of full size.")
     elif found.kind == "queue" and found.lost:
         text.append("These bursts do not show whether its limit counts packets or bytes.")
     if found.burst_bytes is not None and found.kind != "policer":
@@ -243,16 +244,16 @@ def _headline(found: Depth) -> str:
         )
     if found.kind in ("queue", "shaper", "managed-queue"):
         return _of_queue(found, at)
+    if found.kind == "none" and found.lost:
+        return "No queue and no policer: packets were lost at random, whatever their rate."
     if found.kind == "none":
-        if found.lost:
-            return "No queue and no policer: packets were lost at random, whatever their rate."
         return "No queue and no policer: the path is as fast as the line from which the bursts were sent."
     return "The cause of the losses is not known: neither a queue nor a policer fits them."
 
 
 def _of_queue(found: Depth, at: str | None) -> str:
     limit = found.limit_bytes if found.limited_by == "bytes" else found.limit_packets
-    unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packet{'s' * (packets != 1)}"
+    unit = size if found.limited_by == "bytes" else lambda packets: plural(packets, "packet")
     never_full = limit is not None and limit.high is None
     of = "" if limit is None or never_full else f" of {_within(limit, unit)}"
     drains = "" if at is None else f" that drains at {at}"
@@ -268,4 +269,4 @@ def _of_queue(found: Depth, at: str | None) -> str:
 def _within(one: Quantity, unit: Any) -> str:
     if one.low is None or one.high is None:
         return str(unit(one.value))
-    return f"{unit(one.value)} ({unit(one.low)} to {unit(one.high)})"
+    return f"{unit(one.value)} ({interval(unit, one.low, one.high)})"

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from whydrop.measure.depth.caps import Budget
 from whydrop.measure.depth.result import Depth, Quantity
-from whydrop.measure.depth.rounds import MOST_PACKETS, Round
+from whydrop.measure.depth.rounds import MOST_PACKETS, Budget, Round
 
 # Of large packets to small ones: far enough apart that a limit in packets and one in bytes differ fourfold.
 SIZES = 4

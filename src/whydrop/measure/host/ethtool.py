@@ -55,12 +55,9 @@ class Ethtool:
 
     def offloads(self) -> dict[str, bool]:
         """Which offloads are on; those that the driver does not report are left out."""
-        found = {}
-        for name, command in _OFFLOADS.items():
-            value = _or_none(partial(self._value, command))
-            if value is not None:
-                found[name] = bool(value)
-        flags = _or_none(lambda: self._value(_GFLAGS))
+        asked = {name: _or_none(partial(self._value, command)) for name, command in _OFFLOADS.items()}
+        found = {name: bool(value) for name, value in asked.items() if value is not None}
+        flags = _or_none(partial(self._value, _GFLAGS))
         if flags is not None:
             found["large-receive-offload"] = bool(flags & _FLAG_LRO)
         return found

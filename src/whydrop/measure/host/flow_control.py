@@ -5,6 +5,7 @@ See linux/ethtool_netlink.h. Drivers count pause frames since Linux 5.10.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 from whydrop.runtime.rtnetlink import Netlink, attribute, attributes, unsigned
@@ -31,8 +32,7 @@ def read(interface: str) -> dict[str, bool | int]:
     Raises:
         OSError: the driver knows no flow control, or the kernel is too old.
     """
-    netlink = Netlink(_GENERIC)
-    try:
+    with contextlib.closing(Netlink(_GENERIC)) as netlink:
         name = attribute(_FAMILY_NAME, b"ethtool\0")
         family = netlink.ask(_CONTROL, _COMMAND.pack(_GET_FAMILY, 1, 0) + name)
         number = unsigned(attributes(family[0][_COMMAND.size :]).get(_FAMILY_ID)) if family else None
@@ -40,8 +40,6 @@ def read(interface: str) -> dict[str, bool | int]:
             raise OSError("the kernel has no ethtool by netlink")
         asked = attribute(_NAME, interface.encode() + b"\0") + attribute(_FLAGS, struct.pack("=I", _WITH_STATISTICS))
         answers = netlink.ask(number, _COMMAND.pack(_PAUSE_GET, 1, 0) + attribute(_HEADER | 0x8000, asked))
-    finally:
-        netlink.close()
     if not answers:
         raise OSError("the kernel reports no flow control")
     return parsed(answers[0][_COMMAND.size :])

@@ -76,13 +76,13 @@ def _gateways(route: Netlink, names: dict[int, str]) -> list[dict[str, str | Non
 def _egress(route: Netlink, names: dict[int, str], target: str) -> dict[str, Any]:
     address = _address(target)
     found = route.route_to(address)
-    result = {
+    return {
         "address": address,
         "interface": None if found.interface is None else names.get(found.interface),
         "source": found.source,
         "gateway": found.gateway,
+        **({"path_mtu_bytes": found.path_mtu_bytes} if found.path_mtu_bytes else {}),
     }
-    return {**result, **({"path_mtu_bytes": found.path_mtu_bytes} if found.path_mtu_bytes else {})}
 
 
 def _address(target: str) -> str:
@@ -124,13 +124,9 @@ def _link(index: int, link: Attributes) -> dict[str, Any]:
 
 
 def _ask_driver(own: Items, name: str) -> None:
-    asked = Ethtool(name)
-    try:
-        own.add("offloads", asked.offloads)
-        for key, ask in (("driver", asked.driver), ("rings", asked.rings), ("coalescing", asked.coalescing)):
-            own.add(key, ask)
-    finally:
-        asked.close()
+    with contextlib.closing(Ethtool(name)) as asked:
+        for key in ("offloads", "driver", "rings", "coalescing"):
+            own.add(key, getattr(asked, key))
 
 
 def _byte_queue_limits(folder: Path) -> dict[str, dict[str, int | str]]:
@@ -148,8 +144,5 @@ def _byte_queue_limits(folder: Path) -> dict[str, dict[str, int | str]]:
 
 
 def _qdiscs(index: int) -> dict[str, Any]:
-    netlink = Netlink()
-    try:
+    with contextlib.closing(Netlink()) as netlink:
         return qdiscs.describe(netlink, index)
-    finally:
-        netlink.close()

@@ -7,7 +7,7 @@ here, is left out of the options; every discipline has the statistics that all o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from whydrop.runtime.rtnetlink import (
 # A tick of the packet scheduler, which bucket sizes and delays are given in (PSCHED_SHIFT).
 _TICK_NS = 64
 
-_STATS_BASIC, _STATS_QUEUE, _STATS_APP = 1, 3, 4
+_STATS_APP = 4
 
 
 @dataclass(frozen=True)
@@ -42,169 +42,138 @@ class Counter:
     cumulative: bool
 
 
-# Options that are attributes with one number each, by their place: names of options.
-_OPTIONS: dict[str, dict[int, str]] = {
-    "fq_codel": {
-        1: "target_us", 2: "limit_packets", 3: "interval_us", 4: "ecn", 5: "flows", 6: "quantum_bytes",
-        7: "ce_threshold_us", 8: "drop_batch_packets", 9: "memory_limit_bytes",
-    },
-    "codel": {1: "target_us", 2: "limit_packets", 3: "interval_us", 4: "ecn", 5: "ce_threshold_us"},
-    "pie": {
-        1: "target_us", 2: "limit_packets", 3: "tupdate_us", 4: "alpha", 5: "beta", 6: "ecn", 7: "bytemode",
-        8: "dq_rate_estimator",
-    },
-    "fq_pie": {
-        1: "limit_packets", 2: "flows", 3: "target_us", 4: "tupdate_us", 5: "alpha", 6: "beta", 7: "quantum_bytes",
-        8: "memory_limit_bytes", 9: "ecn_prob_percent", 10: "ecn", 11: "bytemode", 12: "dq_rate_estimator",
-    },
-    "fq": {
-        1: "limit_packets", 2: "flow_limit_packets", 3: "quantum_bytes", 4: "initial_quantum_bytes",
-        5: "pacing", 7: "max_rate_bytes_per_s", 8: "buckets_log2", 9: "refill_delay_us", 10: "orphan_mask",
-        11: "low_rate_threshold_bytes_per_s", 12: "ce_threshold_us", 13: "timer_slack_ns", 14: "horizon_us",
-        15: "horizon_drop",
-    },
-    "cake": {
-        2: "bandwidth_bytes_per_s", 3: "diffserv_mode", 4: "atm", 5: "flow_mode", 6: "overhead_bytes", 7: "rtt_us",
-        8: "target_us", 9: "autorate_ingress", 10: "memory_limit_bytes", 11: "nat", 12: "raw", 13: "wash",
-        14: "mpu_bytes", 15: "ingress", 16: "ack_filter", 17: "split_gso", 18: "fwmark",
-    },
-}  # fmt: skip
+# Options that are attributes with one number each, in the order of their places from 1 on; "-" is passed over.
+_OPTIONS = {
+    "fq_codel": """
+        target_us limit_packets interval_us ecn flows quantum_bytes ce_threshold_us drop_batch_packets
+        memory_limit_bytes
+    """,
+    "codel": "target_us limit_packets interval_us ecn ce_threshold_us",
+    "pie": "target_us limit_packets tupdate_us alpha beta ecn bytemode dq_rate_estimator",
+    "fq_pie": """
+        limit_packets flows target_us tupdate_us alpha beta quantum_bytes memory_limit_bytes
+        ecn_prob_percent ecn bytemode dq_rate_estimator
+    """,
+    "fq": """
+        limit_packets flow_limit_packets quantum_bytes initial_quantum_bytes pacing - max_rate_bytes_per_s
+        buckets_log2 refill_delay_us orphan_mask low_rate_threshold_bytes_per_s ce_threshold_us
+        timer_slack_ns horizon_us horizon_drop
+    """,
+    "cake": """
+        - bandwidth_bytes_per_s diffserv_mode atm flow_mode overhead_bytes rtt_us target_us autorate_ingress
+        memory_limit_bytes nat raw wash mpu_bytes ingress ack_filter split_gso fwmark
+    """,
+}
 
-# Statistics of one discipline: the layout, and for each field its name and whether it counts up; None: passed over.
-_Field = tuple[str, bool] | None
-_XSTATS: dict[str, tuple[str, tuple[_Field, ...]]] = {
+# Statistics of one discipline: the layout, and for each field its name, with "+" where it counts up.
+_XSTATS = {
     "fq_codel": (
         "=10I",
-        (
-            None, ("largest_packet_bytes", False), ("dropped_overlimit_packets", True), ("ecn_marked_packets", True),
-            ("new_flows", True), ("new_flows_waiting", False), ("old_flows_waiting", False),
-            ("ce_threshold_marked_packets", True), ("memory_used_bytes", False), ("dropped_overmemory_packets", True),
-        ),
+        """
+            - largest_packet_bytes dropped_overlimit_packets+ ecn_marked_packets+ new_flows+ new_flows_waiting
+            old_flows_waiting ce_threshold_marked_packets+ memory_used_bytes dropped_overmemory_packets+
+        """,
     ),
     "codel": (
         "=4Ii4I",
-        (
-            ("largest_packet_bytes", False), ("count", False), ("last_count", False), ("delay_us", False),
-            ("drop_next_us", False), ("dropped_overlimit_packets", True), ("ecn_marked_packets", True),
-            ("dropping", False), ("ce_threshold_marked_packets", True),
-        ),
+        """
+            largest_packet_bytes count last_count delay_us drop_next_us dropped_overlimit_packets+
+            ecn_marked_packets+ dropping ce_threshold_marked_packets+
+        """,
     ),
     "pie": (
         "=Q8I",
-        (
-            ("probability_raw", False), ("delay_ms", False), ("dequeue_rate_raw", False), None,
-            ("enqueued_packets", True), ("dropped_early_packets", True), ("dropped_overlimit_packets", True),
-            ("largest_queue_packets", False), ("ecn_marked_packets", True),
-        ),
+        """
+            probability_raw delay_ms dequeue_rate_raw - enqueued_packets+ dropped_early_packets+
+            dropped_overlimit_packets+ largest_queue_packets ecn_marked_packets+
+        """,
     ),
     "fq_pie": (
         "=9I",
-        (
-            ("enqueued_packets", True), ("dropped_early_packets", True), ("dropped_overlimit_packets", True),
-            ("dropped_overmemory_packets", True), ("ecn_marked_packets", True), ("new_flows", True),
-            ("new_flows_waiting", False), ("old_flows_waiting", False), ("memory_used_bytes", False),
-        ),
+        """
+            enqueued_packets+ dropped_early_packets+ dropped_overlimit_packets+ dropped_overmemory_packets+
+            ecn_marked_packets+ new_flows+ new_flows_waiting old_flows_waiting memory_used_bytes
+        """,
     ),
     "red": (
         "=4I",
-        (
-            ("dropped_early_packets", True), ("dropped_overlimit_packets", True), ("dropped_other_packets", True),
-            ("ecn_marked_packets", True),
-        ),
+        """
+            dropped_early_packets+ dropped_overlimit_packets+ dropped_other_packets+ ecn_marked_packets+
+        """,
     ),
     "choke": (
         "=5I",
-        (
-            ("dropped_early_packets", True), ("dropped_overlimit_packets", True), ("dropped_other_packets", True),
-            ("ecn_marked_packets", True), ("dropped_matched_packets", True),
-        ),
+        """
+            dropped_early_packets+ dropped_overlimit_packets+ dropped_other_packets+ ecn_marked_packets+
+            dropped_matched_packets+
+        """,
     ),
     "fq": (
         "=7Qq4I",
-        (
-            ("flows_collected", True), ("high_priority_packets", True), ("tcp_retransmitted_packets", True),
-            ("throttled_packets", True), ("dropped_flow_limit_packets", True), ("too_long_packets", True),
-            ("allocation_errors", True), None, ("flows", False), ("inactive_flows", False),
-            ("throttled_flows", False), ("unthrottle_latency_ns", False),
-        ),
+        """
+            flows_collected+ high_priority_packets+ tcp_retransmitted_packets+ throttled_packets+
+            dropped_flow_limit_packets+ too_long_packets+ allocation_errors+ - flows inactive_flows
+            throttled_flows unthrottle_latency_ns
+        """,
     ),
-}  # fmt: skip
+}
 
-_CAKE: dict[int, _Field] = {
-    2: ("capacity_estimate_bytes_per_s", False),
-    3: ("memory_limit_bytes", False),
-    4: ("memory_used_bytes", False),
+# Of every discipline, by the kind of statistics.
+_OF_ALL = {
+    1: ("=QI", "sent_bytes+ sent_packets+"),
+    3: ("=5I", "backlog_packets backlog_bytes dropped_packets+ requeues+ overlimits+"),
 }
+
+# Of cake, by the places of attributes, and of each of its tins.
+_CAKE = "- capacity_estimate_bytes_per_s memory_limit_bytes memory_used_bytes"
 _CAKE_TINS = 10
-_CAKE_TIN: dict[int, _Field] = {
-    2: ("sent_packets", True),
-    3: ("sent_bytes", True),
-    4: ("dropped_packets", True),
-    5: ("dropped_bytes", True),
-    6: ("dropped_ack_packets", True),
-    7: ("dropped_ack_bytes", True),
-    8: ("ecn_marked_packets", True),
-    9: ("ecn_marked_bytes", True),
-    10: ("backlog_packets", False),
-    11: ("backlog_bytes", False),
-    12: ("threshold_rate_bytes_per_s", False),
-    18: ("peak_delay_us", False),
-    19: ("mean_delay_us", False),
-    20: ("base_delay_us", False),
-    21: ("sparse_flows", False),
-    22: ("bulk_flows", False),
-    23: ("unresponsive_flows", False),
-}
+_CAKE_TIN = """
+    - sent_packets+ sent_bytes+ dropped_packets+ dropped_bytes+ dropped_ack_packets+ dropped_ack_bytes+
+    ecn_marked_packets+ ecn_marked_bytes+ backlog_packets backlog_bytes threshold_rate_bytes_per_s - - -
+    - - peak_delay_us mean_delay_us base_delay_us sparse_flows bulk_flows unresponsive_flows
+"""
 
 
 def counters(qdisc: TrafficObject) -> list[Counter]:
     """Every statistic of a discipline or class."""
     stats = attributes(qdisc.attributes.get(TCA_STATS2, b""))
     found: list[Counter] = []
-    basic = stats.get(_STATS_BASIC, b"")
-    if len(basic) >= 12:
-        sent_bytes, sent_packets = struct.unpack_from("=QI", basic)
-        found += [Counter("sent_bytes", sent_bytes, True), Counter("sent_packets", sent_packets, True)]
-    queue = stats.get(_STATS_QUEUE, b"")
-    if len(queue) >= 20:
-        packets, size, drops, requeues, overlimits = struct.unpack_from("=5I", queue)
-        found += [
-            Counter("backlog_packets", packets, False),
-            Counter("backlog_bytes", size, False),
-            Counter("dropped_packets", drops, True),
-            Counter("requeues", requeues, True),
-            Counter("overlimits", overlimits, True),
-        ]
+    for kind, (layout, fields) in _OF_ALL.items():
+        if len(data := stats.get(kind, b"")) >= struct.calcsize(layout):
+            found += _named(fields, struct.unpack_from(layout, data))
     return found + _own(qdisc.kind, stats.get(_STATS_APP) or qdisc.attributes.get(TCA_XSTATS) or b"")
 
 
 def _own(kind: str, data: bytes) -> list[Counter]:
     if kind == "cake":
         return _cake(attributes(data))
-    layout, fields = _XSTATS.get(kind, ("", ()))
+    layout, fields = _XSTATS.get(kind, ("", ""))
     if not layout or len(data) < struct.calcsize(layout):
         return []
     values = struct.unpack_from(layout, data)
     if kind == "fq_codel" and values[0] != 0:
         return []  # of a class of it, with another layout
-    named = zip(fields, values, strict=True)
-    return [Counter(field[0], value, field[1]) for field, value in named if field is not None]
+    return _named(fields, values)
+
+
+def _named(fields: str, values: Iterable[float | None], prefix: str = "") -> list[Counter]:
+    """The values of fields that have a name, where there are any."""
+    return [
+        Counter(prefix + field.rstrip("+"), value, field.endswith("+"))
+        for field, value in zip(fields.split(), values, strict=True)
+        if field != "-" and value is not None
+    ]
+
+
+def _by_place(fields: str, found: Attributes) -> list[int | None]:
+    return [unsigned(found.get(place)) for place, _ in enumerate(fields.split(), start=1)]
 
 
 def _cake(stats: Attributes) -> list[Counter]:
-    found = _numbers(stats, _CAKE, "")
+    found = _named(_CAKE, _by_place(_CAKE, stats))
     for tin, data in attributes(stats.get(_CAKE_TINS, b"")).items():
-        found += _numbers(attributes(data), _CAKE_TIN, f"tin{tin}_")
+        found += _named(_CAKE_TIN, _by_place(_CAKE_TIN, attributes(data)), f"tin{tin}_")
     return found
-
-
-def _numbers(found: Attributes, names: dict[int, _Field], prefix: str) -> list[Counter]:
-    counters_ = []
-    for place, field in names.items():
-        value = unsigned(found.get(place))
-        if field is not None and value is not None:
-            counters_.append(Counter(prefix + field[0], value, field[1]))
-    return counters_
 
 
 def options(qdisc: TrafficObject) -> dict[str, Any]:
@@ -213,9 +182,8 @@ def options(qdisc: TrafficObject) -> dict[str, Any]:
     special = _SPECIAL.get(qdisc.kind)
     if special is not None:
         return special(data)
-    found = attributes(data)
-    named = {name: unsigned(found.get(place)) for place, name in _OPTIONS.get(qdisc.kind, {}).items()}
-    return {name: value for name, value in named.items() if value is not None}
+    names = _OPTIONS.get(qdisc.kind, "")
+    return {one.name: one.value for one in _named(names, _by_place(names, attributes(data)))}
 
 
 def _fifo(unit: str) -> Callable[[bytes], dict[str, Any]]:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from whydrop.measure.host.kernel_sources import Reading
-from whydrop.measure.host.sources import CounterSource, all_sources, tells_of_trouble
+from whydrop.measure.host.sources import CounterSource, Reading, all_sources, tells_of_trouble
 from whydrop.recording.tables import COUNTERS
 
 # Of the host that the test runs on.

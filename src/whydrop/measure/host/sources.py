@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from whydrop.measure.host import flow_control, qdiscs
 from whydrop.measure.host.ethtool import Ethtool
 from whydrop.measure.host.items import line_or_none
-from whydrop.measure.host.kernel_sources import NetworkTables, Pressure, Reading, Softnet
 from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
+
+# Source, object, counter, value, cumulative.
+Reading = tuple[str, str, str, float, bool]
+
+# Columns of /proc/net/softnet_stat (softnet_seq_show in net/core/net-procfs.c), in hexadecimal; the others are of no
+# drops, or are zero since long.
+_SOFTNET = {0: "processed_packets", 1: "dropped_packets", 2: "time_squeezed", 10: "flow_limit_dropped_packets"}
+_SOFTNET_PROCESSOR = 12
+
+# Of the tables in /proc/net/stat: what is dropped or refused.
+_TABLES = {
+    "nf_conntrack": ("drop", "early_drop", "insert_failed", "invalid", "clashres", "search_restart", "chaintoolong"),
+    "arp_cache": ("unresolved_discards", "table_fulls", "res_failed"),
+    "ndisc_cache": ("unresolved_discards", "table_fulls", "res_failed"),
+    "synproxy": ("cookie_invalid",),
+}
 
 # Fields of rtnl_link_stats64 (linux/if_link.h), in order.
 _LINK_COUNTERS = (
@@ -26,7 +41,7 @@ _LINK_COUNTERS = (
 # Columns of /proc/stat (proc(5)), in order; in ticks.
 _CPU_TIMES = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 _IDLE = ("idle_s", "iowait_s")
-_MOST_PROCESSORS = 256
+_MOST_PROCESSORS = 1024
 
 # Counters of the stack that explain bad results of TCP or UDP; the rest of some 350 is left out.
 _STACK = {
@@ -46,7 +61,7 @@ _STACK = {
 }  # fmt: skip
 
 
-class CounterSource(Protocol):
+class CounterSource:
     """Something that has counters."""
 
     def read(self) -> Iterator[Reading]:
@@ -55,12 +70,13 @@ class CounterSource(Protocol):
         Raises:
             OSError: there are none.
         """
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Give back what it holds, where it holds something."""
 
 
-class Queues:
+class Queues(CounterSource):
     """Queueing disciplines of the interfaces, and the interfaces' own counters, by rtnetlink."""
 
     def __init__(self, interfaces: Sequence[str] | None) -> None:
@@ -95,7 +111,7 @@ class Queues:
         self._netlink.close()
 
 
-class ByteQueueLimits:
+class ByteQueueLimits(CounterSource):
     """How much the driver's own queues hold, and are allowed to."""
 
     def __init__(self, interfaces: Sequence[str], root: Path = Path("/sys")) -> None:
@@ -113,11 +129,8 @@ class ByteQueueLimits:
                 if value is not None and value.isdigit():
                     yield "bql", thing, counter, float(value), False
 
-    def close(self) -> None:
-        """Nothing to do."""
 
-
-class Drivers:
+class Drivers(CounterSource):
     """The counters of drivers themselves (`ethtool --statistics`)."""
 
     def __init__(self, interfaces: Sequence[str]) -> None:
@@ -140,7 +153,7 @@ class Drivers:
             asked.close()
 
 
-class Pauses:
+class Pauses(CounterSource):
     """Pause frames of Ethernet flow control."""
 
     def __init__(self, interfaces: Sequence[str]) -> None:
@@ -158,11 +171,8 @@ class Pauses:
                 if counter in found:
                     yield "interface", name, counter, float(found[counter]), True
 
-    def close(self) -> None:
-        """Nothing to do."""
 
-
-class Processors:
+class Processors(CounterSource):
     """How long each processor did what."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
@@ -181,11 +191,8 @@ class Processors:
                     yield "cpu", name, counter, times[counter], True
             yield "cpu", name, "busy_s", sum(time for key, time in times.items() if key not in _IDLE), True
 
-    def close(self) -> None:
-        """Nothing to do."""
 
-
-class Stack:
+class Stack(CounterSource):
     """Counters of TCP, UDP and IP, of the network namespace of the thread that reads."""
 
     def __init__(self, root: Path = Path("/proc/thread-self/net"), *, every: bool = False) -> None:
@@ -210,11 +217,8 @@ class Stack:
             name, _, number = text.partition(" ")
             yield name.partition("6")[0] + "6", name, number.strip()
 
-    def close(self) -> None:
-        """Nothing to do."""
 
-
-class Wireless:
+class Wireless(CounterSource):
     """Signal and airtime of wireless interfaces."""
 
     def __init__(self, interfaces: Sequence[str], root: Path = Path("/")) -> None:
@@ -243,8 +247,69 @@ class Wireless:
                     what = "receive_airtime_us" if key == "RX" else "send_airtime_us"
                     yield "wifi", f"{interface} {path.parts[-2]}", what, float(number[0]), True
 
-    def close(self) -> None:
-        """Nothing to do."""
+
+class Softnet(CounterSource):
+    """Softnet counters: drops of each processor's receive queue, and how often it had to stop before it was empty."""
+
+    def __init__(self, root: Path = Path("/proc/net")) -> None:
+        self._path = root / "softnet_stat"
+        if not self._path.exists():
+            raise FileNotFoundError(2, "the kernel has none", str(self._path))
+
+    def read(self) -> Iterator[Reading]:
+        """The counters of each processor; they are of all network namespaces together."""
+        for number, text in enumerate(self._path.read_text().splitlines()[:_MOST_PROCESSORS]):
+            fields = [int(field, 16) for field in text.split()]
+            # Processors that are off have no line; newer kernels print the number of the processor.
+            processor = fields[_SOFTNET_PROCESSOR] if len(fields) > _SOFTNET_PROCESSOR else number
+            for place, counter in _SOFTNET.items():
+                if place < len(fields):
+                    yield "softnet", f"cpu{processor}", counter, float(fields[place]), True
+
+
+class NetworkTables(CounterSource):
+    """Connection tracking and neighbours: what did not fit, or was refused."""
+
+    def __init__(self, net: Path = Path("/proc/thread-self/net"), sysctl: Path = Path("/proc/sys/net")) -> None:
+        self._net, self._sysctl = net, sysctl
+
+    def read(self) -> Iterator[Reading]:
+        """The counters of each table, of all processors together, and how full connection tracking is."""
+        for table, chosen in _TABLES.items():
+            path = self._net / "stat" / table
+            lines = path.read_text().splitlines() if path.exists() else []
+            if not lines:
+                continue
+            names = lines[0].split()
+            rows = [[int(field, 16) for field in text.split()] for text in lines[1:]]
+            for counter in chosen:
+                if counter in names:
+                    place = names.index(counter)
+                    total = sum(row[place] for row in rows if place < len(row))
+                    yield "table", table, counter, float(total), True
+        for file, counter in (("nf_conntrack_count", "entries"), ("nf_conntrack_max", "most_entries")):
+            value = line_or_none(self._sysctl / "netfilter" / file)
+            if value is not None and value.isdigit():
+                yield "table", "nf_conntrack", counter, float(value), False
+
+
+class Pressure(CounterSource):
+    """For how long tasks waited for memory, processors or disks (pressure stall information, Linux 4.20)."""
+
+    def __init__(self, root: Path = Path("/proc/pressure")) -> None:
+        self._root = root
+        if not root.is_dir():
+            raise FileNotFoundError(2, "the kernel does not report this", str(root))
+
+    def read(self) -> Iterator[Reading]:
+        """Seconds in which some, or all, tasks waited."""
+        for what in ("memory", "cpu", "io"):
+            path = self._root / what
+            for text in path.read_text().splitlines() if path.exists() else ():
+                who, _, rest = text.partition(" ")
+                total = rest.rpartition("total=")[2]
+                if total.isdigit():
+                    yield "pressure", what, f"{who}_s", int(total) / 1e6, True
 
 
 # Names of counters of dropped, refused, late or retransmitted packets; each driver has names of its own.
@@ -298,12 +363,7 @@ def all_sources(interfaces: Sequence[str] | None) -> tuple[list[CounterSource], 
 
 def _all_interfaces() -> list[str]:
     try:
-        netlink = Netlink()
+        with contextlib.closing(Netlink()) as netlink:
+            return [name for name, _ in netlink.links().values()]
     except OSError:
         return []
-    try:
-        return [name for name, _ in netlink.links().values()]
-    except OSError:
-        return []
-    finally:
-        netlink.close()

@@ -10,64 +10,25 @@ from typing import Any
 
 from whydrop.measure.host.items import Items, line, line_or_none, whole_number
 
-# Settings that change what TCP does or how long packets wait. Flent's 24 are among them.
-SYSCTLS = (
-    "net.core.bpf_jit_enable",
-    "net.core.busy_poll",
-    "net.core.busy_read",
-    "net.core.default_qdisc",
-    "net.core.netdev_budget",
-    "net.core.netdev_budget_usecs",
-    "net.core.netdev_max_backlog",
-    "net.core.optmem_max",
-    "net.core.rmem_default",
-    "net.core.rmem_max",
-    "net.core.somaxconn",
-    "net.core.wmem_default",
-    "net.core.wmem_max",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.ip_no_pmtu_disc",
-    "net.ipv4.tcp_adv_win_scale",
-    "net.ipv4.tcp_allowed_congestion_control",
-    "net.ipv4.tcp_autocorking",
-    "net.ipv4.tcp_available_congestion_control",
-    "net.ipv4.tcp_base_mss",
-    "net.ipv4.tcp_comp_sack_delay_ns",
-    "net.ipv4.tcp_comp_sack_nr",
-    "net.ipv4.tcp_congestion_control",
-    "net.ipv4.tcp_dsack",
-    "net.ipv4.tcp_early_retrans",
-    "net.ipv4.tcp_ecn",
-    "net.ipv4.tcp_ecn_fallback",
-    "net.ipv4.tcp_fack",
-    "net.ipv4.tcp_fastopen",
-    "net.ipv4.tcp_frto",
-    "net.ipv4.tcp_limit_output_bytes",
-    "net.ipv4.tcp_mem",
-    "net.ipv4.tcp_min_rtt_wlen",
-    "net.ipv4.tcp_min_tso_segs",
-    "net.ipv4.tcp_moderate_rcvbuf",
-    "net.ipv4.tcp_mtu_probing",
-    "net.ipv4.tcp_no_metrics_save",
-    "net.ipv4.tcp_no_ssthresh_metrics_save",
-    "net.ipv4.tcp_notsent_lowat",
-    "net.ipv4.tcp_pacing_ca_ratio",
-    "net.ipv4.tcp_pacing_ss_ratio",
-    "net.ipv4.tcp_recovery",
-    "net.ipv4.tcp_reordering",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_sack",
-    "net.ipv4.tcp_slow_start_after_idle",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.tcp_thin_linear_timeouts",
-    "net.ipv4.tcp_timestamps",
-    "net.ipv4.tcp_tso_win_divisor",
-    "net.ipv4.tcp_window_scaling",
-    "net.ipv4.tcp_wmem",
-    "net.ipv4.udp_mem",
-    "net.ipv4.udp_rmem_min",
-    "net.ipv4.udp_wmem_min",
-)
+# Settings that change what TCP does or how long packets wait, by prefix. Flent's 24 are among them.
+_SYSCTLS = {
+    "net.core.": """
+        bpf_jit_enable busy_poll busy_read default_qdisc netdev_budget netdev_budget_usecs
+        netdev_max_backlog optmem_max rmem_default rmem_max somaxconn wmem_default wmem_max
+    """,
+    "net.ipv4.tcp_": """
+        adv_win_scale allowed_congestion_control autocorking available_congestion_control base_mss
+        comp_sack_delay_ns comp_sack_nr congestion_control dsack early_retrans ecn ecn_fallback fack
+        fastopen frto limit_output_bytes mem min_rtt_wlen min_tso_segs moderate_rcvbuf mtu_probing
+        no_metrics_save no_ssthresh_metrics_save notsent_lowat pacing_ca_ratio pacing_ss_ratio recovery
+        reordering rmem sack slow_start_after_idle syncookies thin_linear_timeouts timestamps
+        tso_win_divisor window_scaling wmem
+    """,
+    "net.ipv4.": """
+        ip_local_port_range ip_no_pmtu_disc udp_mem udp_rmem_min udp_wmem_min
+    """,
+}
+SYSCTLS = tuple(sorted(prefix + name for prefix, names in _SYSCTLS.items() for name in names.split()))
 
 # Modules that people build themselves, so that the kernel's release does not describe them: queueing disciplines,
 # congestion control, wireless. A name with * stands for all that begin so.

@@ -12,7 +12,7 @@ import polars as pl
 
 from whydrop import _core
 from whydrop.measure.host import CounterSampler
-from whydrop.measure.host.kernel_sources import Reading
+from whydrop.measure.host.sources import CounterSource, Reading
 from whydrop.recording.tables import COUNTERS
 
 # The methods of watching drops, the most informative first; `auto` takes the first that the kernel allows.
@@ -138,7 +138,7 @@ def _in_words(reason: OSError) -> str:
     return f"{reason.strerror or reason}{advice}"
 
 
-class _Monitored:
+class _Monitored(CounterSource):
     """Counters of the drop monitor itself: drops that it could not count, and its CPU time."""
 
     def __init__(self, monitor: _core.DropMonitor) -> None:
@@ -150,9 +150,6 @@ class _Monitored:
         yield "drops", "monitor", "lost_events", float(standing["lost"]), True
         yield "drops", "monitor", "not_looked_at_packets", float(standing["not_looked_at"]), True
         yield "drops", "monitor", "busy_s", standing["cpu_ns"] / 1e9, True
-
-    def close(self) -> None:
-        """Nothing to do."""
 
 
 def datagram_counters(frame: pl.DataFrame) -> pl.DataFrame:
