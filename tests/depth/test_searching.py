@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.measure.depth.counting import CountingSearch
 from whydrop.measure.depth.result import Depth, depth, sentences
 from whydrop.measure.depth.rounds import SESSION_BYTES, Budget, Caps, Round
-from whydrop.measure.depth.searching import Search, Seen, is_narrow
+from whydrop.measure.depth.searching import CountingSearch, Search, Seen, is_narrow
 
 LINE_BPS = 100e6
 

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import polars as pl
 
-from whydrop.measure.depth.counting import CountedTrains, CountingSearch
+from whydrop.measure.depth.counting import CountedTrains
 from whydrop.measure.depth.probing import ProbedTrains
 from whydrop.measure.depth.responder import ResponderTrains, UnusableRoundError
 from whydrop.measure.depth.result import Depth, depth
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Budget, Caps, Direction, Round
-from whydrop.measure.depth.searching import SIZES, Search
+from whydrop.measure.depth.searching import SIZES, CountingSearch, Search
 from whydrop.measure.depth.trains import Trains
 from whydrop.measure.engine import EngineError, FarHost
 from whydrop.measure.host import gather

@@ -114,7 +114,7 @@ class Budget:
         return self._end_s - self._now()
 
     def left(self) -> str:
-        """What is left, in words."""
+        """The rest in words."""
         return f"{size(self.left_bytes)} and {duration(max(self.left_s, 0.0))}"
 
     def stretched(self, seconds: float) -> Budget:

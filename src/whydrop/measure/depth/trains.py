@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from whydrop.measure.depth.rounds import Round
+from whydrop.measure.depth.searching import CountingSearch, Search
 from whydrop.measure.engine import EngineError, FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners.registry import runner_for
 from whydrop.measure.tally import Tally
-
-if TYPE_CHECKING:
-    from whydrop.measure.depth.counting import CountingSearch
-    from whydrop.measure.depth.searching import Search
 
 _LOOK_EVERY_S = 0.05
 _LEAD_S = 0.05
