@@ -12,6 +12,12 @@ Schema = dict[str, pl.DataType]
 
 _I64, _F64, _TEXT, _BOOL = pl.Int64(), pl.Float64(), pl.String(), pl.Boolean()
 
+
+def columns(kind: pl.DataType, names: str) -> Schema:
+    """Columns of one type, by their names in a row."""
+    return dict.fromkeys(names.split(), kind)
+
+
 _WHICH: Schema = {
     "capture": _TEXT,  # SHA-256 of the file, as hexadecimal digits
     "whydrop": _TEXT,  # version of the program that explained it
@@ -29,12 +35,7 @@ CAPTURES: Schema = {
     "message": _TEXT,  # of a failed one: why
     "format": _TEXT,
     "link_type": _TEXT,
-    "snaplen": _I64,
-    "packets": _I64,
-    "duplicates": _I64,
-    "out_of_order": _I64,
-    "flows": _I64,
-    "lost": _I64,
+    **columns(_I64, "snaplen packets duplicates out_of_order flows lost"),
     "cause": _TEXT,  # of the headline
     "confidence": _F64,
     "notes": _TEXT,  # JSON list of sentences
@@ -47,24 +48,13 @@ FLOWS: Schema = {
     **_WHICH,
     "number": _I64,  # position in the document
     "flow": _TEXT,
-    "packets": _I64,
-    "payload_bytes": _I64,
-    "lost": _I64,
-    "retransmitted": _I64,
-    "retransmitted_fast": _I64,
-    "retransmitted_timeout": _I64,
-    "retransmitted_tail_loss_probe": _I64,
-    "retransmitted_unknown": _I64,
-    "spurious": _I64,
-    "reordered": _I64,
-    "rtt_min_ns": _I64,
-    "rtt_median_ns": _I64,
-    "mss_bytes": _I64,
+    **columns(
+        _I64,
+        "packets payload_bytes lost retransmitted retransmitted_fast retransmitted_timeout "
+        "retransmitted_tail_loss_probe retransmitted_unknown spurious reordered rtt_min_ns rtt_median_ns mss_bytes",
+    ),
     "vantage": _TEXT,
-    "missed_by_capture_bytes": _I64,
-    "ce_marked": _I64,
-    "ecn_echoes": _I64,
-    "zero_windows": _I64,
+    **columns(_I64, "missed_by_capture_bytes ce_marked ecn_echoes zero_windows"),
     "window_limited_share": _F64,
     "window_scale": _I64,
 }
@@ -76,9 +66,7 @@ TRANSFERS: Schema = {
     **_WHICH,
     "number": _I64,  # position in the document
     "flow": _TEXT,
-    "payload_bytes": _I64,
-    "packets": _I64,
-    "lost": _I64,
+    **columns(_I64, "payload_bytes packets lost"),
     "goodput_bps": _F64,
     "cause": _TEXT,
     "confidence": _F64,
@@ -86,14 +74,9 @@ TRANSFERS: Schema = {
 
 # Parameters that verdicts have, in the design's names.
 PARAMETERS = (
-    "rate_bps",
-    "burst_bytes",
-    "peak_rate_bps",
-    "peak_burst_bytes",
-    "drain_rate_bps",
-    "limit_packets",
-    "limit_bytes",
-)
+    "rate_bps", "burst_bytes", "peak_rate_bps", "peak_burst_bytes", "drain_rate_bps",
+    "limit_packets", "limit_bytes",
+)  # fmt: skip
 
 # One row for each verdict; `number` 0 is the capture's headline.
 VERDICTS: Schema = {
@@ -114,9 +97,7 @@ VERDICTS: Schema = {
     "throughput_lost_share": _F64,
     "sentence": _TEXT,
     "flows": _TEXT,  # JSON lists
-    "evidence": _TEXT,
-    "against": _TEXT,
-    "advice": _TEXT,
+    **columns(_TEXT, "evidence against advice"),
 }
 
 TABLES: dict[str, Schema] = {"captures": CAPTURES, "flows": FLOWS, "transfers": TRANSFERS, "verdicts": VERDICTS}

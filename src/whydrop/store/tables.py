@@ -14,6 +14,7 @@ import polars as pl
 
 from whydrop.recording.tables import Schema, conform_to
 from whydrop.store import capture_tables
+from whydrop.store.capture_tables import columns
 
 _I64, _F64, _TEXT = pl.Int64(), pl.Float64(), pl.String()
 
@@ -58,9 +59,7 @@ NDT: Schema = {
     "test_id": _TEXT,  # UUID, or the name of the file
     "protocol": _TEXT,  # web100, ndt5, ndt7
     "direction": _TEXT,  # download (server to client), upload
-    "metro": _TEXT,
-    "site": _TEXT,
-    "machine": _TEXT,
+    **columns(_TEXT, "metro site machine"),
     "server": _TEXT,  # host name as recorded
     "local_address": _TEXT,  # of the server
     "local_port": _I64,
@@ -76,9 +75,7 @@ NDT: Schema = {
     "congestion_limited_ns": _I64,  # SndLimTimeCwnd
     "sender_limited_ns": _I64,  # SndLimTimeSnd
     "congestion_signals": _I64,  # web100; kernel 2.5.17 counts timeouts among them, 2.5.27 does not
-    "timeouts": _I64,
-    "min_rtt_ns": _I64,
-    "mean_rtt_ns": _I64,
+    **columns(_I64, "timeouts min_rtt_ns mean_rtt_ns"),
     "mean_throughput_bps": _F64,  # as the test itself reported it
     "kernel": _TEXT,  # web100's version, such as "2.5.27 201001301335 net100"
 }
@@ -89,10 +86,7 @@ TCP: Schema = {
     "elapsed_ns": _I64,  # since the connection began (web100: Duration; NDT7: ElapsedTime); null for tcp-info
     "test_id": _TEXT,  # as in ndt, where the source says
     "source": _TEXT,  # web100, tcp-info, ndt7, sidestream, ss, tcpretrans, tcpdrop, watch
-    "kernel": _TEXT,
-    "machine": _TEXT,
-    "site": _TEXT,
-    "local_address": _TEXT,
+    **columns(_TEXT, "kernel machine site local_address"),
     "local_port": _I64,
     "remote_address": _TEXT,
     "remote_port": _I64,
@@ -101,54 +95,30 @@ TCP: Schema = {
     "acked_bytes": _I64,
     "received_bytes": _I64,
     "sent_bytes": _I64,  # payload, with retransmissions; web100: and with TCP's headers
-    "sent_segments": _I64,
-    "sent_data_segments": _I64,
-    "received_segments": _I64,
-    "retransmitted_segments": _I64,
-    "retransmitted_bytes": _I64,
+    **columns(_I64, "sent_segments sent_data_segments received_segments retransmitted_segments retransmitted_bytes"),
     "lost_segments": _I64,  # Linux's present estimate, no counter
     "flight_bytes": _I64,  # sent and not acknowledged; Linux counts packets: times the MSS
     "congestion_window_bytes": _I64,  # Linux counts packets: times the MSS
-    "slow_start_threshold_bytes": _I64,
-    "max_congestion_window_bytes": _I64,
-    "mss_bytes": _I64,
+    **columns(_I64, "slow_start_threshold_bytes max_congestion_window_bytes mss_bytes"),
     "receive_window_bytes": _I64,  # as the peer last announced it
-    "srtt_ns": _I64,
-    "rtt_variation_ns": _I64,
-    "sample_rtt_ns": _I64,
-    "min_rtt_ns": _I64,
-    "max_rtt_ns": _I64,
+    **columns(_I64, "srtt_ns rtt_variation_ns sample_rtt_ns min_rtt_ns max_rtt_ns"),
     "sum_rtt_ns": _I64,  # of all samples; wraps of 32 bits are undone
-    "count_rtt": _I64,
-    "retransmission_timeout_ns": _I64,
-    "busy_ns": _I64,
+    **columns(_I64, "count_rtt retransmission_timeout_ns busy_ns"),
     "receiver_limited_ns": _I64,  # SndLimTimeRwin, tcpi_rwnd_limited
     "congestion_limited_ns": _I64,  # SndLimTimeCwnd
     "sender_limited_ns": _I64,  # SndLimTimeSnd
     "send_buffer_limited_ns": _I64,  # tcpi_sndbuf_limited
-    "pacing_rate_bps": _F64,
-    "delivery_rate_bps": _F64,
-    "bbr_bandwidth_bps": _F64,
+    **columns(_F64, "pacing_rate_bps delivery_rate_bps bbr_bandwidth_bps"),
     "bbr_min_rtt_ns": _I64,
     "congestion_control": _TEXT,
     "congestion_signals": _I64,  # web100; kernel 2.5.17 counts timeouts among them, 2.5.27 does not
     "congestion_over_count": _I64,  # signals that were undone
-    "fast_retransmits": _I64,
-    "timeouts": _I64,
-    "subsequent_timeouts": _I64,
-    "abrupt_timeouts": _I64,
-    "current_timeout_count": _I64,
-    "other_reductions": _I64,
-    "send_stalls": _I64,
-    "slow_start_increases": _I64,
-    "congestion_avoidance_increases": _I64,
-    "duplicate_acks": _I64,
-    "ece_received": _I64,
-    "quenches_received": _I64,
-    "delivered_packets": _I64,
-    "delivered_ce_packets": _I64,
-    "reordering_seen": _I64,
-    "not_sent_bytes": _I64,
+    **columns(
+        _I64,
+        "fast_retransmits timeouts subsequent_timeouts abrupt_timeouts current_timeout_count other_reductions "
+        "send_stalls slow_start_increases congestion_avoidance_increases duplicate_acks ece_received "
+        "quenches_received delivered_packets delivered_ce_packets reordering_seen not_sent_bytes",
+    ),
     "send_buffer_bytes": _I64,  # kernel memory, with its overhead, that what waits to be acknowledged may take
     "max_pacing_rate_bps": _F64,  # null: none is set
     "delivery_rate_app_limited": pl.Boolean(),  # the delivery rate is what the application sent

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from whydrop.formats.archives.noting import Warnings
 from whydrop.text import quantities
-
-if TYPE_CHECKING:
-    from whydrop.formats.archives.disco_samples import Warnings
 
 # Interfaces count frames with their checksum: 64 B to 1518 B, and 8 B more with two VLAN tags (IEEE 802.3, 802.1Q).
 _LEAST_FRAME_BYTES = 64

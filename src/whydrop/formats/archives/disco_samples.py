@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from whydrop.formats.archives import disco_octets
-from whydrop.formats.archives.noting import counted
+from whydrop.formats.archives.noting import Warnings
 from whydrop.store.tables import COUNTERS, conform
 
 _NS = 1_000_000_000
@@ -44,9 +44,6 @@ _COUNTED_IN_32_BITS = ("discards", "errors", "pause")
 # A reset is distinguished from a wrap by the growth that a wrap would mean; where the time since the poll before is not
 # known, half of what 32 bits hold is taken for too much.
 _MOST_OF_UNKNOWN_SPAN = _WORD_32 / 2
-
-_EXAMPLES = 2
-_EXAMPLE_CHARS = 120
 
 _WINDOW = {"second": pl.Int64(), "value": pl.Float64()}
 _POLL = {
@@ -80,31 +77,6 @@ class Series(NamedTuple):
     def has_counters(self) -> bool:
         """True if it is of version 2."""
         return any(isinstance(sample, dict) and "counter" in sample for sample in self.samples)
-
-
-class Warnings:
-    """Warnings on a file: each kind, a sentence in the plural, once, with how often and the first cases."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, list[str]] = {}
-        self._counts: dict[str, int] = {}
-
-    def add(self, kind: str, case: object) -> None:
-        """Take note of one case."""
-        self._counts[kind] = self._counts.get(kind, 0) + 1
-        cases = self._found.setdefault(kind, [])
-        if len(cases) < _EXAMPLES:
-            cases.append(str(case)[:_EXAMPLE_CHARS])
-
-    def add_all(self, kind: str, rows: pl.DataFrame, case: Callable[[dict[str, Any]], str]) -> None:
-        """Take note of a case for each row; ``case`` says it with the names of metrics."""
-        for row in rows.head(_EXAMPLES).iter_rows(named=True):
-            self.add(kind, f"{row['counter']} of {row['port']}: {case(row)}")
-        self._counts[kind] = self._counts.get(kind, 0) + max(0, rows.height - _EXAMPLES)
-
-    def sentences(self) -> list[str]:
-        """One for each kind."""
-        return [counted(kind, self._counts[kind], ", ".join(cases)) for kind, cases in self._found.items()]
 
 
 def rows_of(series: Sequence[Series], name: str, warnings: Warnings) -> pl.DataFrame:

@@ -6,10 +6,17 @@ A note that counts says so as ``KIND: COUNT (EXAMPLES)``; any other is a sentenc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _COUNTED = re.compile(r"(?P<kind>.+?): (?P<count>[0-9]+)(?: \((?P<example>.*)\))?", re.DOTALL)
+# Of each kind of warning.
+_EXAMPLES = 2
+_EXAMPLE_CHARS = 120
 
 
 @dataclass(frozen=True)
@@ -58,3 +65,28 @@ def _sentence(kind: str, of: list[tuple[Note, int, str]]) -> str:
     if all(one[2] == example for one in of):
         return f"{text} ({example})" if example else text
     return f"{text} (first: {first.source}: {example})"
+
+
+class Warnings:
+    """Warnings on a file: each kind, a sentence in the plural, once, with how often and the first cases."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, kind: str, case: object) -> None:
+        """Take note of one case."""
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        cases = self._found.setdefault(kind, [])
+        if len(cases) < _EXAMPLES:
+            cases.append(str(case)[:_EXAMPLE_CHARS])
+
+    def add_all(self, kind: str, rows: pl.DataFrame, case: Callable[[dict[str, Any]], str]) -> None:
+        """Take note of a case for each row; ``case`` says it with the names of metrics."""
+        for row in rows.head(_EXAMPLES).iter_rows(named=True):
+            self.add(kind, f"{row['counter']} of {row['port']}: {case(row)}")
+        self._counts[kind] = self._counts.get(kind, 0) + max(0, rows.height - _EXAMPLES)
+
+    def sentences(self) -> list[str]:
+        """One for each kind."""
+        return [counted(kind, self._counts[kind], ", ".join(cases)) for kind, cases in self._found.items()]
