@@ -14,9 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.formats.flent.host_metadata import host_metadata
-from whydrop.formats.flent.names import name_for
 from whydrop.formats.flent.raw import raw_values
+from whydrop.formats.flent.values import COMPUTING, TCP_COLUMNS
 from whydrop.recording import document
 from whydrop.recording.grid import computed_plans
 from whydrop.recording.metrics.summary import Summary
@@ -24,18 +23,22 @@ from whydrop.recording.recording import Recording, Series
 
 VERSION = 4
 
-# Further quantities that Flent knows by the same keys, and that its plots look for among the results.
-_RESULT_KEYS = {"tcp_cwnd", "tcp_rtt", "tcp_rtt_var", "tcp_pacing_rate", "tcp_delivery_rate"}
-
 _UNITS = {"Mbit/s": "Mbits/s", "kbit/s": "Kbits/s"}
+_RUNNERS = {by: runner for runner, by in COMPUTING.items()}
 
-_RUNNERS = {
-    "mean": "AverageRunner",
-    "sum": "SumRunner",
-    "fairness": "FairnessRunner",
-    "difference-from-min": "DiffMinRunner",
-    "smooth-mean": "SmoothAverageRunner",
-}
+# Names of tests that Flent 2.3 knows: it cannot open a file of any other.
+_NAMES = """
+bursts bursts_11e cisco_5tcpup cisco_5tcpup_2udpflood command-output cpu_stress cubic_bbr cubic_cdg cubic_dctcp
+cubic_ledbat cubic_ledbat_1 cubic_reno cubic_westwood dashtest dslreports_8dn http http-1down http-1up http-rrul
+iterated_bidirectional ledbat_cubic_1 mqtt_read ping power_usage qdisc-stats reno_cubic_westwood_cdg
+reno_cubic_westwood_ledbat reno_cubic_westwood_lp rrul rrul46 rrul46compete rrul_100_up rrul_50_down rrul_50_up
+rrul_be rrul_be_iperf rrul_be_nflows rrul_cs8 rrul_icmp rrul_noclassification rrul_prio rrul_torrent rrul_up
+rrul_var rtt_fair rtt_fair4be rtt_fair6be rtt_fair_up rtt_fair_var rtt_fair_var_down rtt_fair_var_mixed
+rtt_fair_var_up sctp_vs_tcp tcp_12down tcp_12up tcp_1down tcp_1up tcp_1up_noping tcp_2down tcp_2up tcp_2up_delay
+tcp_2up_square tcp_2up_square_westwood tcp_4down tcp_4up tcp_4up_squarewave tcp_50up tcp_6down tcp_6up tcp_8down
+tcp_8up tcp_bidirectional tcp_download tcp_ndown tcp_nup tcp_upload tcp_upload_1000 tcp_upload_prio udp_flood
+udp_flood_var_up udp_flood_var_up_stagger voip voip-1up voip-rrul
+"""
 
 
 def exported(recording: Recording) -> bytes:
@@ -56,10 +59,11 @@ def exported_series(recording: Recording) -> list[Series]:
     on_grid = set(recording.table("grids")["name"].unique().to_list())
     if on_grid:
         return [series for series in recording.series() if series.name in on_grid]
+    # Flent knows quantities of TCP by the same keys, and its plots look for them among the results.
     return [
         series
         for series in recording.series()
-        if series.kind != "counter" and (not series.key or series.key in _RESULT_KEYS)
+        if series.kind != "counter" and (not series.key or series.key in TCP_COLUMNS)
     ]
 
 
@@ -96,7 +100,7 @@ def _metadata(recording: Recording, series: list[Series], x_values: list[float])
     imported = recording.metadata["imported"]
     if isinstance(imported, dict) and imported.get("format") == "flent" and isinstance(imported.get("metadata"), dict):
         return _as_it_was(recording, imported["metadata"], x_values)
-    found = _in_flents_words(recording, x_values)
+    found = _under_flents_keys(recording, x_values)
     found["SERIES_META"] = _series_metadata(recording, series)
     found["WHYDROP"] = json.loads(document.text(recording.metadata))
     return found
@@ -126,18 +130,18 @@ def _with_fraction(time: str) -> str:
     return time if "." in time else f"{time}.000000"
 
 
-def _in_flents_words(recording: Recording, x_values: list[float]) -> dict[str, Any]:
+def _under_flents_keys(recording: Recording, x_values: list[float]) -> dict[str, Any]:
     metadata, test = recording.metadata, recording.metadata["test"]
     hosts = [host for host in test.get("hosts") or [] if isinstance(host, str)]
     local = metadata["hosts"].get("local")
     batch = metadata["batch"] or {}
     versions = recording.table("flows")["ip_version"].drop_nulls().to_list()
     total_s = max(x_values, default=0.0)
-    name, stands_for = name_for(recording)
+    name, own_name = _name_for(recording)
     title = str(metadata["title"] or "")
     return {
         "NAME": name,
-        "TITLE": f"{stands_for}: {title}" if stands_for and title else stands_for or title,
+        "TITLE": f"{own_name}: {title}" if own_name and title else own_name or title,
         "NOTE": str(metadata["note"] or "") or None,
         "HOST": hosts[0] if hosts else None,
         "HOSTS": hosts,
@@ -159,9 +163,9 @@ def _in_flents_words(recording: Recording, x_values: list[float]) -> dict[str, A
         "HTTP_GETTER_URLLIST": None,
         "HTTP_GETTER_WORKERS": None,
         "DATA_FILENAME": f"{recording.path.stem}.flent.gz",
-        **host_metadata(local if isinstance(local, dict) else {}),
+        **_host_metadata(local if isinstance(local, dict) else {}),
         "REMOTE_METADATA": {
-            str(name): host_metadata(host)
+            str(name): _host_metadata(host)
             for name, host in metadata["hosts"].items()
             if name != "local" and isinstance(host, dict)
         },
@@ -206,3 +210,90 @@ def _time(instant_ns: int) -> str:
 
 def _text(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool)) or value is None else json.dumps(value)
+
+
+def _name_for(recording: Recording) -> tuple[str, str]:
+    """A name that Flent knows, and the recording's own where that is another.
+
+    A test that Flent has not goes under the name of one of its tests that measures alike, so that it finds plots for
+    it; the series are those of the recording all the same.
+    """
+    name = str(recording.metadata["name"])
+    if name in _NAMES.split():
+        return name, ""
+    flows = recording.table("flows")
+    load = set(flows.filter(flows["kind"].is_in(["tcp"]))["direction"].to_list())
+    kinds = set(flows["kind"].to_list())
+    if {"up", "down"} <= load:
+        return "rrul_be", name
+    if load:
+        return ("tcp_nup" if "up" in load else "tcp_ndown"), name
+    if "udp" in kinds:
+        return "udp_flood", name
+    if "http" in kinds:
+        return "http", name
+    return "ping", name
+
+
+def _host_metadata(host: dict[str, Any]) -> dict[str, Any]:
+    """Flent's metadata of one host; unknown values are null."""
+    kernel = host.get("kernel") or {}
+    return {
+        "KERNEL_NAME": kernel.get("name"),
+        "KERNEL_RELEASE": kernel.get("release"),
+        "MODULE_VERSIONS": host.get("modules") or {},
+        "SYSCTLS": host.get("sysctls") or {},
+        "IP_ADDRS": {
+            name: [str(address).partition("/")[0] for address in addresses]
+            for name, addresses in (host.get("addresses") or {}).items()
+        },
+        "GATEWAYS": [
+            {"iface": gateway.get("interface"), "ip": gateway.get("address")} for gateway in host.get("gateways") or []
+        ],
+        "EGRESS_INFO": _egress(host),
+    }
+
+
+def _egress(host: dict[str, Any]) -> dict[str, Any] | None:
+    for target, route in (host.get("egress") or {}).items():
+        interface = (host.get("interfaces") or {}).get(route.get("interface")) or {}
+        driver, speed = interface.get("driver"), interface.get("speed_mbit_per_s")
+        queue_length = interface.get("queue_length_packets")
+        return {
+            "iface": route.get("interface"),
+            "target": route.get("address") or target,
+            "src": route.get("source"),
+            "nexthop": route.get("gateway"),
+            "driver": driver.get("driver") if isinstance(driver, dict) else driver,
+            "offloads": interface.get("offloads") or {},
+            "bql": {
+                queue: str(limits.get("limit_max"))
+                for queue, limits in (interface.get("byte_queue_limits") or {}).items()
+                if isinstance(limits, dict)
+            },
+            "link_params": {
+                "ether": interface.get("hardware_address"),
+                "qlen": None if queue_length is None else str(queue_length),
+                "speed": f"{speed}Mb/s" if isinstance(speed, int) and speed > 0 else None,
+                "duplex": interface.get("duplex"),
+            },
+            "qdiscs": [_object(qdisc) for qdisc in interface.get("qdiscs") or []],
+            "classes": [_object(each) for each in interface.get("classes") or []] or None,
+            "tc_stats_pre": [_statistics(qdisc) for qdisc in interface.get("qdiscs") or []],
+            "tc_stats_post": [_statistics(qdisc) for qdisc in interface.get("qdiscs_after") or []],
+        }
+    return None
+
+
+def _object(found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": found.get("kind"),
+        "id": found.get("handle"),
+        "parent": found.get("parent"),
+        "params": {key: str(value) for key, value in (found.get("options") or {}).items()},
+    }
+
+
+def _statistics(found: dict[str, Any]) -> str:
+    counters = " ".join(f"{key} {value}" for key, value in (found.get("statistics") or {}).items())
+    return f"qdisc {found.get('kind')} {found.get('handle')} parent {found.get('parent')} {counters}"

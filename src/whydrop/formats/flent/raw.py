@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import polars as pl
 
+from whydrop.formats.flent.upgrade import Row
+from whydrop.formats.flent.values import SEPARATOR, TCP_COLUMNS
 from whydrop.recording.recording import Recording
-
-SEPARATOR = "::"
-
-Row = dict[str, Any]
-
-# Columns of TCP_INFO under Flent's keys, and the factor to its units: packets, ms, Mbit/s.
-_TCP = {
-    "tcp_cwnd": ("congestion_window_packets", 1.0),
-    "tcp_rtt": ("srtt_ns", 1e6),
-    "tcp_rtt_var": ("rtt_variation_ns", 1e6),
-    "tcp_pacing_rate": ("pacing_rate_bps", 1e6),
-    "tcp_delivery_rate": ("delivery_rate_bps", 1e6),
-}
 
 _VARIATIONS = {"ipdv": "rtt_ns", "ipdv_up": "up_ns", "ipdv_down": "down_ns"}
 
-_WAYS = {"lost-up": "up", "lost-down": "down", "lost": None}
+_LOST_DIRECTIONS = {"lost-up": "up", "lost-down": "down", "lost": None}
 
 
 def raw_values(recording: Recording) -> dict[str, list[Row]]:
@@ -99,7 +87,7 @@ def _tcp_info(row: Row) -> Iterator[Row]:
     if row["time_ns"] is None:
         return
     found: Row = {"t": _seconds(row["time_ns"])}
-    for key, (column, factor) in _TCP.items():
+    for key, (column, factor) in TCP_COLUMNS.items():
         if row[column] is not None:
             found[key] = row[column] / factor
     if len(found) > 1:
@@ -107,7 +95,7 @@ def _tcp_info(row: Row) -> Iterator[Row]:
 
 
 def _probe(row: Row) -> Iterator[Row]:
-    lost = row["fate"] in _WAYS
+    lost = row["fate"] in _LOST_DIRECTIONS
     time_ns = row["received_ns"] if row["received_ns"] is not None and not lost else row["sent_ns"]
     time_ns = row["scheduled_ns"] if time_ns is None else time_ns
     if time_ns is None:
@@ -116,7 +104,7 @@ def _probe(row: Row) -> Iterator[Row]:
     if row["sequence"] is not None:
         found["seq"] = row["sequence"]
     if lost:
-        yield {**found, "lost": True, "lost_dir": _WAYS[row["fate"]]}
+        yield {**found, "lost": True, "lost_dir": _LOST_DIRECTIONS[row["fate"]]}
         return
     if row["rtt_ns"] is None:
         return

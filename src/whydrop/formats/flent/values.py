@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import polars as pl
@@ -13,7 +13,7 @@ from whydrop.formats.flent.upgrade import FlentFile, Row
 
 SEPARATOR = "::"
 
-# How Flent's computing runners are called here.
+# Flent's runners that compute series, and the names of those computations in a recording.
 COMPUTING = {
     "AverageRunner": "mean",
     "SmoothAverageRunner": "smooth-mean",
@@ -25,7 +25,7 @@ COMPUTING = {
 # Names of computed series in files without the runner.
 _COMPUTED_ENDINGS = {" avg": "mean", " sum": "sum", " totals": "sum", " fairness": "fairness"}
 
-# Keys of raw rows that have a column; in Flent's units, and the factor to ours.
+# Keys of raw rows, their columns, and the factor from Flent's units (packets, ms, Mbit/s) to the columns'.
 TCP_COLUMNS = {
     "tcp_cwnd": ("congestion_window_packets", 1.0),
     "tcp_rtt": ("srtt_ns", 1e6),
@@ -46,14 +46,13 @@ class Values:
 
     Attributes:
         computed: computed series by name, and how each is computed.
-        notes: what could not be taken over.
+        notes: raw values and time stamps that are left out or corrected.
     """
 
     def __init__(self, file: FlentFile) -> None:
         self.file = file
         self.notes = list(file.notes)
         self.computed: dict[str, str] = {}
-        self.flow_names: list[str] = []
         self._rows: dict[str, list[dict[str, Any]]] = {}
         for name in self._ordered_names():
             by = self._computed_by(name)
@@ -72,16 +71,10 @@ class Values:
         return frames
 
     def _grids(self) -> pl.DataFrame:
-        x_values = pl.Series("time_s", self.file.x_values, dtype=pl.Float64)
-        return pl.concat(
-            [
-                pl.DataFrame({"time_s": x_values, "value": pl.Series(values, dtype=pl.Float64)}).select(
-                    pl.lit(name).alias("name"), "time_s", "value"
-                )
-                for name, values in self.file.results.items()
-            ]
-            or [pl.DataFrame(schema={"name": pl.String(), "time_s": pl.Float64(), "value": pl.Float64()})]
-        )
+        results = pl.DataFrame(self.file.results, dict.fromkeys(self.file.results, pl.Float64()))
+        time_s = pl.Series("\0", self.file.x_values, dtype=pl.Float64)  # no series has such a name
+        grids = results.with_columns(time_s).unpivot(index="\0", variable_name="name")
+        return grids.select("name", pl.col("\0").alias("time_s"), pl.col("value").cast(pl.Float64))
 
     def _ordered_names(self) -> list[str]:
         """Every series of the file, in the order of its test if the file has it."""
@@ -90,18 +83,18 @@ class Values:
         place = {name: position for position, name in enumerate(names)}
 
         def key(name: str) -> tuple[float, int]:
-            told = order.get(name)
-            return (told if isinstance(told, (int, float)) else float("inf"), place[name])
+            index = order.get(name)
+            return (index if isinstance(index, (int, float)) else float("inf"), place[name])
 
         return sorted(names, key=key)
 
     def _computed_by(self, name: str) -> str | None:
-        told = COMPUTING.get(str(self.file.series_metadata.get(name, {}).get("RUNNER")))
-        if told is not None:
-            return told
+        by = COMPUTING.get(str(self.file.series_metadata.get(name, {}).get("RUNNER")))
+        if by is not None:
+            return by
         if self.file.raw.get(name):
             return None
-        return next((by for ending, by in _COMPUTED_ENDINGS.items() if name.endswith(ending)), None)
+        return next((known for ending, known in _COMPUTED_ENDINGS.items() if name.endswith(ending)), None)
 
     def _belongs_to_another(self, name: str) -> bool:
         """True if it is a further quantity of another series, as in ``NAME::tcp_cwnd``."""
@@ -113,34 +106,35 @@ class Values:
         # An N-up test calls its flows "TCP upload::1" without having a "TCP upload".
         return self._belongs_to_another(flow) if SEPARATOR in flow else False
 
-    # One flow.
-
     def _add_flow(self, name: str) -> None:
         rows = self.file.raw.get(name, [])
         meta = self.file.series_metadata.get(name, {})
         kind = self._kind(name, rows, meta)
-        number_ = len(self.flow_names)
-        self.flow_names.append(name)
-        fill: dict[str, Callable[[int, Row, int], None]] = {
-            "tcp": self._add_tcp,
-            "udp": self._add_tcp,
-            "probe": self._add_probe,
-            "icmp": self._add_probe,
-            "http": self._add_fetch,
-            "value": self._add_value,
-        }
+        convert, known = _KINDS[kind]
+        flow = len(self._rows.get("flows", ()))
         times = []
         for row in rows:
             time_ns = nanoseconds(row.get("t"))
-            if time_ns is not None:
-                fill[kind](number_, row, time_ns)
-                times.append(time_ns)
+            if time_ns is None:
+                continue
+            times.append(time_ns)
+            for table, sample in convert(row, time_ns):
+                self._row(table, flow, sample)
+            for key, value in _other_quantities(row, known):
+                self._row("values", flow, {"time_ns": time_ns, "key": key, "value": value})
         if len(times) < len(rows):
             self.notes.append(f"{name}: {len(rows) - len(times)} raw values without a time were left out")
-        self._row("flows", _flow_row(number_, name, kind, meta, times, bool(self._has_results(name)), self._host(name)))
+        has_data = bool(times) or any(value is not None for value in self.file.results.get(name, ()))
+        facts = _flow_facts(name, kind, meta) | {
+            "host": self._host(name),
+            "start_ns": min(times, default=None),
+            "end_ns": max(times, default=None),
+            "status": "complete" if has_data else "no-data",
+        }
+        self._row("flows", flow, facts)
 
-    def _has_results(self, name: str) -> bool:
-        return any(value is not None for value in self.file.results.get(name, ()))
+    def _row(self, table: str, flow: int, row: dict[str, Any]) -> None:
+        self._rows.setdefault(table, []).append({"flow": flow, **row})
 
     def _host(self, name: str) -> str | None:
         """The host of a series; some tests name it in the series' name."""
@@ -163,66 +157,80 @@ class Values:
             return "udp" if name.startswith("UDP") or "UDP_STREAM" in str(meta.get("COMMAND")) else "tcp"
         return "value"
 
-    def _row(self, table: str, row: dict[str, Any]) -> None:
-        self._rows.setdefault(table, []).append(row)
 
-    def _add_tcp(self, flow: int, row: Row, time_ns: int) -> None:
-        sample = {}
-        for key, (column, factor) in TCP_COLUMNS.items():
-            value = number(row.get(key))
-            if value is not None:
-                sample[column] = rounded(value, factor) if column in _WHOLE else _in_bps(value)
-        if sample:
-            self._row("tcp_info", {"flow": flow, "time_ns": time_ns, **sample})
-        if "val" in row:
-            duration_ns, value = rounded(number(row.get("dur")), 1e9), number(row["val"])
-            self._row(
-                "intervals",
-                {
-                    "flow": flow,
-                    "start_ns": _in_64_bits(time_ns - duration_ns) if duration_ns is not None else None,
-                    "end_ns": time_ns,
-                    "goodput_bps": _in_bps(value) if value is not None else None,
-                },
-            )
-        self._add_keys(flow, row, time_ns, {"t", "val", "dur", *TCP_COLUMNS})
+_Samples = Iterator[tuple[str, dict[str, Any]]]
 
-    def _add_probe(self, flow: int, row: Row, time_ns: int) -> None:
-        lost = bool(row.get("lost"))
-        rtt_ms, sequence = number(row.get("val")), number(row.get("seq"))
-        tells_loss = "owd_up" in row or lost
-        probe: dict[str, Any] = {
-            "flow": flow,
-            "sequence": rounded(sequence),
-            # irtt states when a lost probe was sent, and when an answer came; ping and netperf only the latter.
+
+def _tcp(row: Row, time_ns: int) -> _Samples:
+    sample = {}
+    for key, (column, factor) in TCP_COLUMNS.items():
+        value = number(row.get(key))
+        if value is not None:
+            sample[column] = rounded(value, factor) if column in _WHOLE else _in_bps(value)
+    if sample:
+        yield "tcp_info", {"time_ns": time_ns, **sample}
+    if "val" in row:
+        duration_ns, value = rounded(number(row.get("dur")), 1e9), number(row["val"])
+        start_ns = None if duration_ns is None else time_ns - duration_ns
+        yield (
+            "intervals",
+            {
+                "start_ns": start_ns if start_ns is not None and abs(start_ns) < 1 << 63 else None,
+                "end_ns": time_ns,
+                "goodput_bps": _in_bps(value) if value is not None else None,
+            },
+        )
+
+
+def _probe(row: Row, time_ns: int) -> _Samples:
+    lost = bool(row.get("lost"))
+    # irtt states when a lost probe was sent, and when an answer came; ping and netperf only the latter.
+    fate = (_LOST.get(str(row.get("lost_dir")), "lost") if lost else "ok") if "owd_up" in row or lost else None
+    yield (
+        "probes",
+        {
+            "sequence": rounded(number(row.get("seq"))),
             "sent_ns": time_ns if lost else None,
             "received_ns": None if lost else time_ns,
-            "rtt_ns": _in_ns(rtt_ms),
-            "up_ns": _in_ns(number(row.get("owd_up"))),
-            "down_ns": _in_ns(number(row.get("owd_down"))),
-            "fate": (_LOST.get(str(row.get("lost_dir")), "lost") if lost else "ok") if tells_loss else None,
-        }
-        self._row("probes", probe)
-        self._add_keys(flow, row, time_ns, {"t", "val", "seq", "owd_up", "owd_down", "lost", "lost_dir"})
+            "rtt_ns": rounded(number(row.get("val")), 1e6),
+            "up_ns": rounded(number(row.get("owd_up")), 1e6),
+            "down_ns": rounded(number(row.get("owd_down")), 1e6),
+            "fate": fate,
+        },
+    )
 
-    def _add_fetch(self, flow: int, row: Row, time_ns: int) -> None:
-        value_ms = number(row.get("val"))
-        self._row("fetches", {"flow": flow, "start_ns": time_ns, "duration_ns": _in_ns(value_ms)})
-        self._add_keys(flow, row, time_ns, {"t", "val"})
 
-    def _add_value(self, flow: int, row: Row, time_ns: int) -> None:
-        if "val" in row:
-            self._row("values", {"flow": flow, "time_ns": time_ns, "key": "", "value": number(row["val"])})
-        self._add_keys(flow, row, time_ns, {"t", "val"})
+def _fetch(row: Row, time_ns: int) -> _Samples:
+    yield "fetches", {"start_ns": time_ns, "duration_ns": rounded(number(row.get("val")), 1e6)}
 
-    def _add_keys(self, flow: int, row: Row, time_ns: int, known: set[str], prefix: str = "") -> None:
-        for key, value in row.items():
-            if key in known:
-                continue
-            if isinstance(value, dict):
-                self._add_keys(flow, value, time_ns, set(), f"{prefix}{key}{SEPARATOR}")
-            elif (told := number(value)) is not None:
-                self._row("values", {"flow": flow, "time_ns": time_ns, "key": prefix + key, "value": told})
+
+def _value(row: Row, time_ns: int) -> _Samples:
+    if "val" in row:
+        yield "values", {"time_ns": time_ns, "key": "", "value": number(row["val"])}
+
+
+# By the kind of a flow: its samples from a raw row, and the keys of the row that are in them.
+_OF_TCP = (_tcp, {"t", "val", "dur", *TCP_COLUMNS})
+_OF_PROBES = (_probe, {"t", "val", "seq", "owd_up", "owd_down", "lost", "lost_dir"})
+_KINDS: dict[str, tuple[Callable[[Row, int], _Samples], set[str]]] = {
+    "tcp": _OF_TCP,
+    "udp": _OF_TCP,
+    "probe": _OF_PROBES,
+    "icmp": _OF_PROBES,
+    "http": (_fetch, {"t", "val"}),
+    "value": (_value, {"t", "val"}),
+}
+
+
+def _other_quantities(row: Row, known: set[str], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Numbers under other keys, those of objects in the row by their path."""
+    for key, value in row.items():
+        if key in known:
+            continue
+        if isinstance(value, dict):
+            yield from _other_quantities(value, set(), f"{prefix}{key}{SEPARATOR}")
+        elif (found := number(value)) is not None:
+            yield prefix + key, found
 
 
 def _in_bps(value_mbit_per_s: float) -> float:
@@ -230,17 +238,7 @@ def _in_bps(value_mbit_per_s: float) -> float:
     return round(value_mbit_per_s * 1e6, 6)
 
 
-def _in_ns(value_ms: float | None) -> int | None:
-    return rounded(value_ms, 1e6)
-
-
-def _in_64_bits(value: int) -> int | None:
-    return value if abs(value) < 1 << 63 else None
-
-
-def _flow_row(
-    flow: int, name: str, kind: str, meta: dict[str, Any], times: list[int], has_results: bool, host: str | None
-) -> dict[str, Any]:
+def _flow_facts(name: str, kind: str, meta: dict[str, Any]) -> dict[str, Any]:
     lower = name.lower()
     direction = "up" if "upload" in lower else "down" if "download" in lower else "both"
     facts: dict[str, Any] = {"flent": meta} if meta else {}
@@ -249,19 +247,14 @@ def _flow_row(
         facts["mean_value"] = mean
     tos = number(meta.get("UPSTREAM_TOS" if direction == "up" else "DOWNSTREAM_TOS" if direction == "down" else ""))
     return {
-        "flow": flow,
         "name": name,
         "kind": kind,
         "direction": direction,
         "runner": str(meta.get("RUNNER") or "flent").removesuffix("Runner").lower(),
-        "host": host,
         "dscp": (int(tos) >> 2) & 63 if tos is not None else None,
         "congestion_control": meta["CONG_CONTROL"] if isinstance(meta.get("CONG_CONTROL"), str) else None,
         # D-ITG's value for each packet is its delay, whatever the file says.
         "units": "ms" if name == "VoIP" else (str(meta.get("UNITS") or "") or None) if kind == "value" else None,
-        "start_ns": min(times, default=None),
-        "end_ns": max(times, default=None),
-        "status": "complete" if times or has_results else "no-data",
         "facts": json.dumps(facts, sort_keys=True) if facts else None,
     }
 
