@@ -22,8 +22,7 @@ import numpy as np
 import polars as pl
 
 from whydrop.formats.importing import open_recording
-from whydrop.recording.naming import folder_for
-from whydrop.recording.writer import RecordingWriter
+from whydrop.recording.writer import RecordingWriter, folder_for
 from whydrop.show import html, recordings
 from whydrop.show.document import Document
 

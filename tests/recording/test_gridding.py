@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import flent_environment
 from recording.conftest import Flent
 from whydrop.recording import gridding
-from whydrop.recording.computing import compute
+from whydrop.recording.gridding import compute
 
 NAN = math.nan
 

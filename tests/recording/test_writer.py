@@ -21,9 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recordings
-from whydrop.recording.naming import folder_for
 from whydrop.recording.recording import Recording, RecordingError
-from whydrop.recording.writer import RecordingWriter
+from whydrop.recording.writer import RecordingWriter, folder_for
 from whydrop.runtime import durable
 
 TESTS = Path(__file__).parents[1]

@@ -15,12 +15,13 @@ import pytest
 
 import recordings
 from whydrop.cli.comparing import effect_words
-from whydrop.recording.comparing import comparison, effects
+from whydrop.recording.comparing import comparison
 from whydrop.recording.comparing.comparison import Comparison, Row, Side, compare
 from whydrop.recording.comparing.grouping import grouped
 from whydrop.recording.metrics.definitions import measure
 from whydrop.recording.recording import Recording
 from whydrop.recording.statistics import resampling
+from whydrop.recording.statistics.differences import cohens_h
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -154,7 +155,7 @@ def test_a_loss_that_was_not_there_before_is_not_called_negligible(
 ) -> None:
     first, second = sides(*(noisy(tmp_path / f"{n}.recording", n, length_s=5) for n in (1, 2)))
     seen = row(compare([first, second]), "loss")
-    share = effects.cohens_h(0.0, lost_percent / 100)
+    share = cohens_h(0.0, lost_percent / 100)
     difference = dataclasses.replace(seen.difference, value=lost_percent)
     found = dataclasses.replace(seen, effect=share, difference=difference)
     assert seen.effect_kind == "cohens-h"

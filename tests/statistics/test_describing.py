@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.recording.comparing.effects import cliffs_delta, hedges_g
 from whydrop.recording.statistics.describing import describe, ipdv, jain
+from whydrop.recording.statistics.differences import cliffs_delta, hedges_g
 
 
 def test_values_that_are_missing_do_not_count() -> None:

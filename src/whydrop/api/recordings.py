@@ -138,7 +138,7 @@ def metadata(recording: Source, key: str | None = None) -> Any:
     Raises:
         whydrop.Error: the recording cannot be read, or it has no such key.
     """
-    from whydrop.recording.keys import part
+    from whydrop.recording.document import part
 
     (found,) = opened([recording])
     return found.metadata if key is None else part(found.metadata, key, str(found.path))
@@ -162,8 +162,8 @@ def import_file(
     Raises:
         whydrop.Error: it cannot be read, or it is the file of no known tool.
     """
-    from whydrop.recording.naming import folder_for
     from whydrop.recording.recording import Recording
+    from whydrop.recording.writer import folder_for
 
     made = []
     for found in opened([path]):

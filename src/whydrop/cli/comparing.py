@@ -130,7 +130,7 @@ def _interval(row: Row) -> str:
 
 def effect_words(row: Row) -> str:
     """The size of the effect in a word and a number."""
-    from whydrop.recording.comparing.effects import size_in_words
+    from whydrop.recording.statistics.differences import size_in_words
 
     if math.isnan(row.effect):
         return "–"

@@ -71,7 +71,7 @@ def beside(recording: Recording, to: str) -> Path:
     path = recording.path
     parent = path.absolute().parent
     if to == "recording":
-        from whydrop.recording.naming import folder_for
+        from whydrop.recording.writer import folder_for
 
         metadata = recording.metadata
         return folder_for(parent, str(metadata["name"]), recording.started_ns, str(metadata["title"] or ""))

@@ -21,8 +21,7 @@ from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Failure, Tally, count
 from whydrop.recording import tables, troubles
 from whydrop.recording.errors import RecordingError
-from whydrop.recording.naming import folder_for
-from whydrop.recording.writer import RecordingWriter
+from whydrop.recording.writer import RecordingWriter, folder_for
 from whydrop.runtime.cancelling import Cancellation, Deferred, deferred
 from whydrop.text.quantities import long_duration
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from whydrop.recording import computing, gridding
+from whydrop.recording import gridding
 from whydrop.recording.series import SampledSeries, Series
 
 Floats = npt.NDArray[np.float64]
@@ -109,7 +109,7 @@ class Grid:
         members = self._members(name)
         values = np.column_stack([self.column(member) for member in members])
         expected = np.column_stack([self._expected(member) for member in members])
-        return computing.compute(self._plans[name]["by"], values, expected)
+        return gridding.compute(self._plans[name]["by"], values, expected)
 
     def _members(self, name: str) -> list[str]:
         """The members of a computed series: measured series by pattern, earlier computed ones by their exact names.
@@ -170,7 +170,7 @@ def computed_plans(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         plan["name"]: plan
         for plan in (found if isinstance(found, list) else ())
-        if isinstance(plan, dict) and isinstance(plan.get("name"), str) and plan.get("by") in computing.METHODS
+        if isinstance(plan, dict) and isinstance(plan.get("name"), str) and plan.get("by") in gridding.METHODS
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop.recording import document, gridding, streams, table_files, tables
+from whydrop.recording import document, gridding, table_files, tables
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.grid import Grid, computed_plans, computed_series
 from whydrop.recording.series import Series, Sources, Tables, sources
@@ -184,7 +184,7 @@ class Recording:
         """Series on one grid of steps from the start: ``time_s`` and one column a name, null in gaps.
 
         Interpolated linearly between samples of which the later is no more than five steps away, as Flent does, so
-        that figures agree; loss of probes is the mean of each step. See ``record.gridding``.
+        that figures agree; loss of probes is the mean of each step. See `recording.gridding`.
 
         Args:
             names: of series; none: all of them.
@@ -265,7 +265,7 @@ class Recording:
     def _note_if_unfinished(self) -> None:
         if self.status != "running":
             return
-        self._unfinished = (self.path / streams.FOLDER_NAME).is_dir()
+        self._unfinished = (self.path / table_files.FOLDER_NAME).is_dir()
         if not self._unfinished:
             # It may have been finished since its metadata were read.
             self.metadata = document.read(self.path)

@@ -1,18 +1,232 @@
-"""The files of a recording's tables: Parquet, or Arrow streams if the test is running or was killed."""
+"""The files of a recording's tables: Parquet, or Arrow IPC streams if the test is running or was killed.
+
+While a recording is written, it has one stream a table in the folder ``journal``. A flush appends one record batch and
+waits until it is on the disk. After a crash the stream ends with a whole batch or within one; all batches before that
+can be read.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from whydrop.recording import streams, tables
+from whydrop.recording import tables
 from whydrop.recording.errors import RecordingError
-from whydrop.recording.writer import LOCK_NAME
+from whydrop.runtime import durable
+from whydrop.text.quantities import plural
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER_NAME = "journal"
+LOCK_NAME = "writing.lock"
+
+# A batch of few rows takes some 8 kB of the widest table. When such batches make up more than half of a stream, and
+# more than this, they are merged into one.
+_LEAST_MERGED_BYTES = 1 << 20
+
+# Each message begins with four bytes 0xFF and the length of its description, less than 1 MB.
+_MARKER = re.compile(rb"\xff{4}..[\x00-\x0f]\x00", re.DOTALL)
+
+
+def path_of(folder: Path, table: str) -> Path:
+    """The file of a table's stream in the folder of a recording."""
+    return folder / FOLDER_NAME / f"{table}.arrows"
+
+
+class TableStream:
+    """The stream of one table, for the one thread that writes it.
+
+    Its file stays open, so that its rows can be read even if another process removes the folder.
+    """
+
+    def __init__(self, folder: Path, table: str) -> None:
+        """A stream in the folder of a recording; its file is created by the first flush."""
+        self._path = path_of(folder, table)
+        self._table = table
+        self._encoder = _Encoder(table)
+        self._file: int | None = None
+        self._size = 0  # bytes on the disk
+        self._merged_size = len(self._encoder.header)  # of these, bytes of the schema and of merged batches
+        self._waiting = b""  # batches that are not on the disk
+
+    def append(self, rows: pl.DataFrame) -> None:
+        """Keep rows in memory for the next flush."""
+        self._waiting += self._encoder.encode(rows)
+
+    def flush(self) -> None:
+        """Bring all rows to the disk.
+
+        Raises:
+            OSError: the disk does not take them; they stay in memory.
+        """
+        if self._file is None or not self._is_in_place():
+            self._replace(self._on_disk() + self._waiting)
+            self._waiting = b""
+        elif self._waiting:
+            self._extend()
+        if self._size - self._merged_size > max(_LEAST_MERGED_BYTES, self._merged_size):
+            # On a full disk merging can wait.
+            with contextlib.suppress(OSError):
+                self._merge()
+
+    def rows(self) -> tuple[pl.DataFrame, list[str]]:
+        """All rows, flushed or not, and one sentence for each loss."""
+        try:
+            content, losses = self._on_disk(), []
+        except OSError as reason:
+            content, losses = self._encoder.header, [f"table {self._table}: {reason.strerror or reason}: rows are lost"]
+        frame, damages = decode(content + self._waiting, self._table, self._path)
+        return frame, losses + damages
+
+    def close(self) -> None:
+        """Close the file; it stays where it is."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _is_in_place(self) -> bool:
+        assert self._file is not None
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._file), self._path.stat())
+        return False
+
+    def _on_disk(self) -> bytes:
+        if self._file is None:
+            return self._encoder.header
+        with open(self._file, "rb", closefd=False) as stream:
+            stream.seek(0)
+            return stream.read(self._size)
+
+    def _extend(self) -> None:
+        assert self._file is not None
+        written = 0
+        try:
+            while written < len(self._waiting):
+                written += os.pwrite(self._file, self._waiting[written:], self._size + written)
+            os.fdatasync(self._file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += written
+        self._waiting = b""
+
+    def _merge(self) -> None:
+        content = self._on_disk()
+        merged, small = content[: self._merged_size], content[self._merged_size :]
+        frame, damages = decode(self._encoder.header + small, self._table, self._path)
+        if not damages:
+            self._replace(merged + self._encoder.encode(frame))
+            self._merged_size = self._size
+
+    def _replace(self, content: bytes) -> None:
+        durable.write_bytes(self._path, content)
+        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        self.close()
+        self._file, self._size = file, len(content)
+
+
+class _Encoder:
+    """Record batches as bytes; the first one of a stream comes after ``header``."""
+
+    def __init__(self, table: str) -> None:
+        import pyarrow as pa
+
+        self._sink = io.BytesIO()
+        schema = _arrow(tables.empty(table)).schema
+        self._writer = pa.ipc.new_stream(self._sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+        self.header: bytes = schema.serialize().to_pybytes()
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
+        self._drained()
+
+    def encode(self, rows: pl.DataFrame) -> bytes:
+        self._writer.write_table(_arrow(rows.rechunk()))
+        return self._drained()
+
+    def _drained(self) -> bytes:
+        content = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return content
+
+
+def _arrow(frame: pl.DataFrame) -> pa.Table:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def decode(content: bytes, table: str, path: Path) -> tuple[pl.DataFrame, list[str]]:
+    """The rows of a stream that may be damaged or end anywhere, and one sentence for each damage.
+
+    Behind damage, reading continues at the next message that Arrow verifies.
+
+    Args:
+        content: the bytes of the stream.
+        table: its table.
+        path: its file, for the sentences.
+    """
+    import pyarrow as pa
+
+    frames, damages = [tables.empty(table)], []
+    source = pa.BufferReader(content)
+    schema, done = _schema_of(source)
+    at = done
+    while schema is not None and (marker := _MARKER.search(content, at)):
+        frame, end = _batch_at(source, marker.start(), schema, table)
+        if frame is None:
+            at = marker.start() + 4
+            continue
+        frames.append(frame)
+        if skipped := max(0, marker.start() - done):
+            damages.append(f"{path}: byte {done}: {plural(skipped, 'byte')} skipped as damaged: their rows are lost")
+        done = max(done, end)
+        # Where no message follows, the batch's length may be damaged, and have other batches in it.
+        at = end if _MARKER.match(content, end) else marker.start() + 4
+    if left := len(content) - done:
+        damages.append(
+            f"{path}: byte {done}: the stream is damaged or incomplete: the last {plural(left, 'byte')} are lost"
+        )
+    return pl.concat(frames), damages
+
+
+def _schema_of(source: pa.BufferReader) -> tuple[pa.Schema | None, int]:
+    """The schema in the first message of a stream and the message's end; ``None`` and 0 if it is damaged."""
+    import pyarrow as pa
+
+    try:
+        header = pa.ipc.read_message(source).serialize().to_pybytes()
+        # pyarrow's reader of schemas would crash on some damages.
+        return _arrow(pl.read_ipc_stream(io.BytesIO(header))).schema, source.tell()
+    except (pa.ArrowException, OSError, EOFError, pl.exceptions.PolarsError):
+        return None, 0
+    except BaseException as reason:
+        # A panic of polars' Rust code arrives as an exception that is no Exception.
+        if type(reason).__name__ != "PanicException":
+            raise
+        return None, 0
+
+
+def _batch_at(source: pa.BufferReader, start: int, schema: pa.Schema, table: str) -> tuple[pl.DataFrame | None, int]:
+    """The rows of the record batch that begins at byte ``start``, and its end; ``None`` if it is none, or damaged."""
+    import pyarrow as pa
+
+    source.seek(start)
+    try:
+        batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+        batch.validate(full=True)
+        frame = pl.from_arrow(batch)
+        assert isinstance(frame, pl.DataFrame)
+        return tables.conform(table, frame), source.tell()
+    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, pl.exceptions.PolarsError):
+        return None, start
 
 
 def has_parquet(folder: Path, name: str) -> bool:
@@ -71,11 +285,12 @@ def from_stream(folder: Path, name: str, notes: list[str]) -> pl.DataFrame | Non
     # A batch that is being appended at this moment is incomplete, and no damage.
     being_written = is_being_written(folder)
     try:
-        frame, damages = streams.read(folder, name)
+        path = path_of(folder, name)
+        frame, damages = decode(path.read_bytes(), name, path)
     except FileNotFoundError:
-        return tables.empty(name) if (folder / streams.FOLDER_NAME).is_dir() else None
+        return tables.empty(name) if (folder / FOLDER_NAME).is_dir() else None
     except OSError as reason:
-        raise RecordingError(f"{streams.path_of(folder, name)}: {reason.strerror or reason}") from reason
+        raise RecordingError(f"{path_of(folder, name)}: {reason.strerror or reason}") from reason
     if not being_written:
         notes += damages
     return frame

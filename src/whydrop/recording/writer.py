@@ -1,6 +1,6 @@
 """The writer of a recording: a crash costs no more than the rows since the last flush.
 
-While the test runs, each flush appends to one Arrow stream a table (see ``streams``). At the end each table becomes one
+While the test runs, each flush appends to one Arrow stream a table (`table_files`). At the end each table becomes one
 Parquet file and the streams are removed. A full disk or a removed folder costs no rows: they stay in memory, each flush
 tries again, and in the end they go to another folder.
 """
@@ -12,21 +12,27 @@ import errno
 import fcntl
 import io
 import os
+import re
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from whydrop.recording import document, streams, tables
+from whydrop.recording import document, tables
 from whydrop.recording.errors import RecordingError
-from whydrop.recording.streams import TableStream
+from whydrop.recording.table_files import FOLDER_NAME, LOCK_NAME, TableStream
 from whydrop.runtime import durable
 
-LOCK_NAME = "writing.lock"
+# Of folders of recordings.
+SUFFIX = ".recording"
+
+# Most file systems take names of 255 bytes; a number may have to be added to make a name unique.
+_LONGEST_NAME = 240
 
 
 class RecordingWriter:
@@ -147,7 +153,7 @@ class RecordingWriter:
         try:
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise RecordingError(f"{self.folder}: not empty; a recording needs a folder of its own")
-            (self.folder / streams.FOLDER_NAME).mkdir(parents=True, exist_ok=True)
+            (self.folder / FOLDER_NAME).mkdir(parents=True, exist_ok=True)
             self._take_lock()
             self._write_metadata()
         except OSError as reason:
@@ -170,7 +176,7 @@ class RecordingWriter:
             self._lock_file = None
 
     def _flush(self) -> None:
-        folder = self.folder / streams.FOLDER_NAME
+        folder = self.folder / FOLDER_NAME
         if not folder.is_dir():
             # Another process removed it.
             folder.mkdir(parents=True)
@@ -219,7 +225,7 @@ class RecordingWriter:
 
     def _remove_streams(self) -> None:
         self._close_streams()
-        for leftover in (self.folder / streams.FOLDER_NAME, self.folder / LOCK_NAME):
+        for leftover in (self.folder / FOLDER_NAME, self.folder / LOCK_NAME):
             with contextlib.suppress(OSError):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
@@ -261,6 +267,37 @@ class RecordingWriter:
             raise RecordingError(self.message) from second
         self.folder = folder
         self.message = f"{why}. No rows are lost: the recording is in {folder}"
+
+
+def folder_for(parent: Path, test: str, started_ns: int, title: str = "") -> Path:
+    """A folder that is not there yet: ``<test>-<time>[.<title>].recording``, the time in UTC.
+
+    >>> folder_for(Path("/nowhere"), "rrul", 1_700_000_000_500_000_000, "fq_codel, 10 Mbit/s").name
+    'rrul-2023-11-14T221320.500Z.fq_codel_10_Mbit_s.recording'
+    """
+    name = f"{_clean(Path(test).stem) or 'test'}-{_time(started_ns)}"
+    if title:
+        name += f".{_clean(title)}"
+    # What is left of the name are ASCII letters, one byte each.
+    name = name[: _LONGEST_NAME - len(SUFFIX)]
+    folder = parent / f"{name}{SUFFIX}"
+    number = 2
+    while folder.exists():
+        folder = parent / f"{name}-{number}{SUFFIX}"
+        number += 1
+    return folder
+
+
+def _time(instant_ns: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(instant_ns // 1_000_000_000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return str(instant_ns)
+    return f"{moment:%Y-%m-%dT%H%M%S}.{instant_ns // 1_000_000 % 1000:03d}Z"
+
+
+def _clean(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]+", "_", text).strip("_")
 
 
 def latest_flows(table: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -25,8 +25,7 @@ from whydrop.measure.host import gather
 from whydrop.measure.plan import Plan
 from whydrop.measure.tally import Tally, count
 from whydrop.recording import tables
-from whydrop.recording.naming import folder_for
-from whydrop.recording.writer import RecordingWriter
+from whydrop.recording.writer import RecordingWriter, folder_for
 from whydrop.runtime.cancelling import deferred
 from whydrop.text.quantities import duration, long_duration, size
 

@@ -17,8 +17,7 @@ from whydrop.monitoring.sockets.connections import Connections
 from whydrop.monitoring.sockets.host import AUTO, Dropped, Host, datagram_counters
 from whydrop.monitoring.sockets.sampler import INTERVAL_S, Sampler, Taken
 from whydrop.monitoring.sockets.selection import Wanted
-from whydrop.recording.naming import folder_for
-from whydrop.recording.writer import RecordingWriter
+from whydrop.recording.writer import RecordingWriter, folder_for
 from whydrop.runtime.cancelling import Cancellation, deferred
 
 # Samples are durable at least this often; a watch that is killed loses no more.

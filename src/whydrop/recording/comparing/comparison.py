@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from whydrop.recording.comparing import effects
 from whydrop.recording.comparing.grouping import Side
 from whydrop.recording.comparing.metadata_difference import Different, differences
 from whydrop.recording.metrics.definitions import Measured, Metric, measure
@@ -18,6 +17,9 @@ from whydrop.recording.statistics.differences import (
     RANKS_FROM,
     Difference,
     Estimate,
+    cliffs_delta,
+    cohens_h,
+    hedges_g,
     holm,
     of_groups,
     of_single_runs,
@@ -142,7 +144,7 @@ def _compared(
         groups = np.array([run.value for run in one]), np.array([run.value for run in other])
         ranks = min(len(one), len(other)) >= RANKS_FROM
         kind = "cliffs-delta" if ranks else "hedges-g"
-        effect = effects.cliffs_delta(*groups) if ranks else effects.hedges_g(*groups)
+        effect = cliffs_delta(*groups) if ranks else hedges_g(*groups)
         return Row(metric, first, second, values, of_groups(*groups), effect, kind, why)
     difference = _within_runs(one, other, (0, number), estimated, random)
     kind, effect = _effect_within_runs(metric, values, one, other)
@@ -158,10 +160,10 @@ def _effect_within_runs(
     """The effect in samples of runs, with its kind."""
     if metric.key.startswith("loss"):
         # Nearly all packets of both arrive: by their ranks even a grave loss is a small effect.
-        return "cohens-h", effects.cohens_h(*(min(1.0, max(0.0, value / 100)) for value in values))
+        return "cohens-h", cohens_h(*(min(1.0, max(0.0, value / 100)) for value in values))
     samples = [np.concatenate([run.samples for run in runs]) for runs in (one, other)]
     known = all(len(part) > 1 for part in samples)
-    return "cliffs-delta", effects.cliffs_delta(samples[0], samples[1]) if known else math.nan
+    return "cliffs-delta", cliffs_delta(samples[0], samples[1]) if known else math.nan
 
 
 def _mean(runs: Sequence[Measured]) -> float:

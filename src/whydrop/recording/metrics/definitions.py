@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from whydrop.recording import document
 from whydrop.recording.metrics import emodel, speech, together
-from whydrop.recording.metrics.load import Window, window
-from whydrop.recording.metrics.steps import Steps
+from whydrop.recording.metrics.load import Steps, Window, window
 from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
 from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of
 from whydrop.recording.troubles import NOT_OF_PATH

@@ -27,7 +27,7 @@ from whydrop.text.phrases import listed
 from whydrop.text.quantities import duration
 
 if TYPE_CHECKING:
-    from whydrop.recording.metrics.steps import Steps
+    from whydrop.recording.metrics.load import Steps
     from whydrop.recording.recording import Recording
 
 Values = NDArray[np.float64]
