@@ -221,7 +221,7 @@ def test_irtts_one_way_delays_and_losses_by_direction_are_read(tmp_path: Path) -
     assert found.samples("Ping (ms) UDP::owd_up")["value"].drop_nulls().to_list() == [12.0, 13.0]
     assert found.samples("Ping (ms) UDP::ipdv")["value"].to_list() == [2.5]
     (loss,) = Summary(found).losses()
-    assert (loss.sent, loss.lost, loss.up, loss.down, loss.percent) == (4, 2, 1, 0, 50.0)
+    assert (loss.sent, loss.lost, loss.lost_up, loss.lost_down, loss.percent) == (4, 2, 1, 0, 50.0)
 
 
 @pytest.mark.parametrize("name", ["a.flent", "a.flent.bz2", "a.flnt", "a.json.gz", "a"])
@@ -331,7 +331,7 @@ def test_an_export_read_again_holds_the_same_samples(tmp_path: Path) -> None:
         ours, theirs = (each.samples(name)["value"].drop_nulls().to_list() for each in (recording, again))
         assert theirs == pytest.approx(ours)
     (loss,) = [loss for loss in Summary(again).losses() if "UDP" in loss.name]
-    assert (loss.lost, loss.up) == (2, 2)
+    assert (loss.lost, loss.lost_up) == (2, 2)
     assert again.metadata["imported"]["metadata"]["WHYDROP"]["name"] == "rrul"
 
 

@@ -106,7 +106,7 @@ def test_responsiveness_is_a_minute_by_the_round_trips_under_load(run: Run, tmp_
     recording = recordings.rrul(tmp_path / "a")
     means_ms = []
     for one in Summary(recording).induced_latency():
-        assert one.rpm == 60_000 / one.loaded_ms
+        assert one.round_trips_per_minute == 60_000 / one.loaded_ms
         samples = recording.samples(one.name).drop_nulls("value")
         span = Summary(recording).load_span_ns()
         assert span is not None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from whydrop.recording.errors import RecordingError
 from whydrop.runtime import durable
@@ -22,48 +23,25 @@ STATUSES = ("running", "complete", "interrupted", "failed")
 # Everything but the tables is one document; of a hostile one not more than this is read.
 _LONGEST_BYTES = 256 * 1024 * 1024
 
-_DEFAULTS: dict[str, Any] = {
-    "whydrop": "",
-    "schema": SCHEMA,
-    "name": "",
-    "title": "",
-    "note": "",
-    "status": "running",
-    "failures": [],
-    "started_ns": None,
-    "ended_ns": None,
-    "test": {},
-    "hosts": {},
-    "batch": None,
-    "imported": None,
-    "redacted": False,
+# Each key: its default, and its type.
+_KEYS: dict[str, tuple[Any, Any]] = {
+    "whydrop": ("", str),
+    "schema": (SCHEMA, int),
+    "name": ("", str),
+    "title": ("", str | None),
+    "note": ("", str | None),
+    "status": ("running", str),
+    "failures": ([], list),
+    "started_ns": (None, int | None),
+    "ended_ns": (None, int | None),
+    "test": ({}, dict),
+    "hosts": ({}, dict),
+    "batch": (None, dict | None),
+    "imported": (None, dict | None),
+    "redacted": (False, bool),
 }
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "whydrop": (str,),
-    "name": (str,),
-    "title": (str, type(None)),
-    "note": (str, type(None)),
-    "status": (str,),
-    "failures": (list,),
-    "started_ns": (int, type(None)),
-    "ended_ns": (int, type(None)),
-    "test": (dict,),
-    "hosts": (dict,),
-    "batch": (dict, type(None)),
-    "imported": (dict, type(None)),
-    "redacted": (bool,),
-}
-
-
 # Of the plan, what others go through; the rest is looked at where it is used.
-_TEST_TYPES: dict[str, tuple[type, ...]] = {
-    "flows": (list,),
-    "computed": (list,),
-    "plots": (list,),
-    "hosts": (list,),
-    "parameters": (dict,),
-}
+_TEST_KEYS = {"flows": list, "computed": list, "plots": list, "hosts": list, "parameters": dict}
 
 
 def complete(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +50,7 @@ def complete(metadata: dict[str, Any]) -> dict[str, Any]:
     >>> complete({"name": "rrul"})["schema"]
     1
     """
-    return {**json.loads(json.dumps(_DEFAULTS)), **metadata}
+    return {**{key: copy.copy(default) for key, (default, _) in _KEYS.items()}, **metadata}
 
 
 def text(metadata: dict[str, Any]) -> str:
@@ -127,17 +105,21 @@ def check(metadata: Any, where: str) -> dict[str, Any]:
             f"schemas up to {SCHEMA}. Use that version or a newer one"
         )
     found = complete(metadata)
-    for key, types in _TYPES.items():
-        if not isinstance(found[key], types) or (isinstance(found[key], bool) and bool not in types):
-            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
-            raise RecordingError(f"{where}: {key} is {found[key]!r:.60}; expected {wanted}")
-    for key, types in _TEST_TYPES.items():
+    for key, (_, kind) in _KEYS.items():
+        if not isinstance(found[key], kind) or (isinstance(found[key], bool) and kind is not bool):
+            raise RecordingError(f"{where}: {key} is {found[key]!r:.60}; expected {_named(kind)}")
+    for key, kind in _TEST_KEYS.items():
         value = found["test"].get(key)
-        if value is not None and not isinstance(value, types):
-            raise RecordingError(f"{where}: test.{key} is {value!r:.60}; expected {types[0].__name__} or null")
+        if not isinstance(value, kind | None):
+            raise RecordingError(f"{where}: test.{key} is {value!r:.60}; expected {_named(kind)} or null")
     if found["status"] not in STATUSES:
         raise RecordingError(f"{where}: status is {found['status']!r:.60}; expected one of {', '.join(STATUSES)}")
     return found
+
+
+def _named(kind: Any) -> str:
+    """The types of a key in words."""
+    return " or ".join("null" if one is type(None) else one.__name__ for one in get_args(kind) or (kind,))
 
 
 def json_object(text: str | None) -> dict[str, Any]:

@@ -219,53 +219,27 @@ PROBES = (
     _of_probe("timer_error", "timer-error", "ms", _divided(pl.col("sent_ns") - pl.col("scheduled_ns"), _NS_PER_MS)),
 )
 
+
+def _of_fetch(key: str, name: str, value: pl.Expr, *, averaged: bool = False) -> Quantity:
+    start = pl.col("start_ns")
+    units = "%" if averaged else "ms"
+    return Quantity(key, name, units, "fetches", value, start, ("start_ns",), not averaged, averaged)
+
+
 FETCHES = (
-    Quantity("", "fetch-time", "ms", "fetches", _ms("duration_ns"), pl.col("start_ns"), ("start_ns",), skip_null=True),
-    Quantity(
-        "first_byte",
-        "time-to-first-byte",
-        "ms",
-        "fetches",
-        _ms("first_byte_ns"),
-        pl.col("start_ns"),
-        ("start_ns",),
-        skip_null=True,
-    ),
-    Quantity(
-        "failed",
-        "failed-fetches",
-        "%",
-        "fetches",
-        pl.when(pl.col("error").is_not_null()).then(100.0).otherwise(0.0),
-        pl.col("start_ns"),
-        ("start_ns",),
-        averaged=True,
-    ),
+    _of_fetch("", "fetch-time", _ms("duration_ns")),
+    _of_fetch("first_byte", "time-to-first-byte", _ms("first_byte_ns")),
+    _of_fetch("failed", "failed-fetches", _loss(pl.col("error").is_not_null(), pl.lit(value=True)), averaged=True),
 )
 
 _BURST_TIME = pl.coalesce("sent_ns", "received_ns")
+_BURST_ORDER = ("burst", "sequence")
+_BURST_DELAY = _divided(pl.col("received_ns") - pl.col("sent_ns"), _NS_PER_MS)
+_BURST_LOSS = _loss(pl.col("received_ns").is_null(), pl.lit(value=True))
 
 BURSTS = (
-    Quantity(
-        "",
-        "one-way-delay",
-        "ms",
-        "bursts",
-        _divided(pl.col("received_ns") - pl.col("sent_ns"), _NS_PER_MS),
-        _BURST_TIME,
-        ("burst", "sequence"),
-        skip_null=True,
-    ),
-    Quantity(
-        "loss",
-        "loss",
-        "%",
-        "bursts",
-        pl.when(pl.col("received_ns").is_null()).then(100.0).otherwise(0.0),
-        _BURST_TIME,
-        ("burst", "sequence"),
-        averaged=True,
-    ),
+    Quantity("", "one-way-delay", "ms", "bursts", _BURST_DELAY, _BURST_TIME, _BURST_ORDER, skip_null=True),
+    Quantity("loss", "loss", "%", "bursts", _BURST_LOSS, _BURST_TIME, _BURST_ORDER, averaged=True),
 )
 
 # The quantity that a flow of each kind is there for. It is listed also where nothing was measured.

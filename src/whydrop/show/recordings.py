@@ -171,7 +171,7 @@ def _induced(found: Sequence[InducedLatency]) -> Table:
         Column("Idle", number=True): lambda one: quantities.duration(one.idle_ms / 1e3),
         Column("Under load", number=True): lambda one: quantities.duration(one.loaded_ms / 1e3),
         Column("Induced", number=True): _induced_cell,
-        Column("RPM", True, 1): lambda one: "" if one.rpm is None else quantities.count(round(one.rpm)),
+        Column("RPM", True, 1): lambda one: known(one.round_trips_per_minute, quantities.count),
         Column("Idle is", False, 2): lambda one: "" if one.idle_is.startswith("median") else one.idle_is,
     }
     notes = ["Medians. Induced: under load less idle. RPM: round trips a minute under load."]
@@ -188,9 +188,11 @@ def _losses(found: Sequence[Loss]) -> Table:
         Column("Packets"): lambda one: one.name,
         Column("Sent", True, 1): lambda one: quantities.count(one.sent),
         Column("Lost", number=True): lambda one: Text(quantities.count(one.lost), "bad" if one.lost else "good"),
-        Column("Share", number=True): lambda one: f"{quantities.significant(one.percent)} %" if one.sent else "",
-        Column("Lost up", True, 2): lambda one: known(one.up, quantities.count),
-        Column("Lost down", True, 3): lambda one: known(one.down, quantities.count),
+        Column("Share", number=True): lambda one: (
+            "" if one.percent is None else f"{quantities.significant(one.percent)} %"
+        ),
+        Column("Lost up", True, 2): lambda one: known(one.lost_up, quantities.count),
+        Column("Lost down", True, 3): lambda one: known(one.lost_down, quantities.count),
         Column("Late", True, 4): lambda one: known(one.late, quantities.count),
     }
     return Table.of("Loss", columns, found).without_empty_columns()

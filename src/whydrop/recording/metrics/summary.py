@@ -73,7 +73,7 @@ class InducedLatency:
         return self.loaded_ms - self.idle_ms
 
     @property
-    def rpm(self) -> float | None:
+    def round_trips_per_minute(self) -> float | None:
         """Round trips a minute at the median under load; ``None`` if a round trip takes no time."""
         return round_trips_per_minute(self.loaded_ms)
 
@@ -84,21 +84,21 @@ class Loss:
 
     Attributes:
         sent: that were sent, as far as it is known.
-        lost: in all, of ``sent``; ``up`` and ``down`` count those with a known direction.
+        lost: in all, of ``sent``; ``lost_up`` and ``lost_down`` count those with a known direction.
         late: answered after the timeout; ``None`` if unknown.
     """
 
     name: str
     sent: int
     lost: int
-    up: int | None = None
-    down: int | None = None
+    lost_up: int | None = None
+    lost_down: int | None = None
     late: int | None = None
 
     @property
-    def percent(self) -> float:
-        """Lost of sent."""
-        return 100.0 * self.lost / self.sent if self.sent else math.nan
+    def percent(self) -> float | None:
+        """Lost of sent; ``None`` if nothing was sent."""
+        return 100.0 * self.lost / self.sent if self.sent else None
 
 
 class Summary:
@@ -123,16 +123,8 @@ class Summary:
         found = describe(values.drop_nulls().to_numpy())
         if found is None:
             return SeriesSummary(series, 0, mean)
-        return SeriesSummary(
-            series,
-            found.count,
-            found.mean if mean is None else mean,
-            found.median,
-            found.p95,
-            found.p99,
-            found.minimum,
-            found.maximum,
-        )
+        described = _fields(found, "median", "p95", "p99", "minimum", "maximum")
+        return SeriesSummary(series, found.count, found.mean if mean is None else mean, **described)
 
     def mean(self, series: Series) -> float | None:
         """The mean of a series by the definitions above; ``None`` where it has no data."""
@@ -314,27 +306,11 @@ class Summary:
             "fairness": self.fairness(),
             "without_goodput": self.without_goodput(),
             "induced_latency": [
-                {
-                    "name": one.name,
-                    "idle_ms": one.idle_ms,
-                    "idle_is": one.idle_is,
-                    "loaded_ms": one.loaded_ms,
-                    "induced_ms": one.induced_ms,
-                    "round_trips_per_minute": one.rpm,
-                }
+                _fields(one, "name", "idle_ms", "idle_is", "loaded_ms", "induced_ms", "round_trips_per_minute")
                 for one in self.induced_latency()
             ],
             "loss": [
-                {
-                    "name": one.name,
-                    "sent": one.sent,
-                    "lost": one.lost,
-                    "lost_up": one.up,
-                    "lost_down": one.down,
-                    "late": one.late,
-                    "percent": one.percent if one.sent else None,
-                }
-                for one in self.losses()
+                _fields(one, "name", "sent", "lost", "lost_up", "lost_down", "late", "percent") for one in self.losses()
             ],
             "retransmitted_segments": self.retransmissions(),
             **({"depth": metadata["depth"]} if metadata.get("depth") is not None else {}),
@@ -343,18 +319,15 @@ class Summary:
 
 def _as_document(found: SeriesSummary) -> dict[str, Any]:
     return {
-        "name": found.series.name,
-        "kind": found.series.kind,
-        "quantity": found.series.quantity,
-        "units": found.series.units,
-        "samples": found.samples,
-        "mean": found.mean,
-        "median": found.median,
-        "p95": found.p95,
-        "p99": found.p99,
+        **_fields(found.series, "name", "kind", "quantity", "units"),
+        **_fields(found, "samples", "mean", "median", "p95", "p99"),
         "min": found.minimum,
         "max": found.maximum,
     }
+
+
+def _fields(of: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}
 
 
 def _loss_of_probes(name: str, rows: pl.DataFrame) -> Loss | None:
