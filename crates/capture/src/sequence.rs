@@ -64,12 +64,10 @@ pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
     };
     let mut following = VecDeque::from(order);
     let Some(first) = following.pop_front() else {
-        return Err(Damage {
-            offset: 0,
-            found: "no file".into(),
-            expected: "at least one capture file".into(),
-            remedy: "prepare a file, or - for standard input".into(),
-        }
+        return Err(Damage::of_file(
+            "no capture file is given",
+            "name one, or - for standard input",
+        )
         .at("", false));
     };
     Ok(Sequence {

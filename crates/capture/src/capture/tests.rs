@@ -178,9 +178,9 @@ fn files_that_cannot_be_opened_are_named() {
     let missing = folder.0.join("missing");
     let text = folder.file("text", b"# notes on the capture");
     for (bad, expected) in [
-        (missing, "cannot be opened (No such file"),
+        (missing, ": no such file; check the path"),
         (text, "found the bytes 23 20 6e"),
-        (folder.0.clone(), "found a directory"),
+        (folder.0.clone(), ": a directory, not a capture file; "),
     ] {
         for paths in [vec![bad.clone()], vec![good.clone(), bad.clone()]] {
             let Err(error) = Capture::open(&paths, OpenOptions::default()) else {

@@ -102,15 +102,15 @@ impl Fractions {
     pub(super) fn note(&self) -> Option<String> {
         if self.unit != self.stated {
             return Some(format!(
-                "the file header says {}, but the timestamps are {}, and are read as such",
+                "the file header says {}, but the timestamps are {1}: they are read as {1}",
                 self.stated.name(),
                 self.unit.name()
             ));
         }
         (self.beyond_a_second > 0).then(|| {
             format!(
-                "timestamps with a fraction of more than a second: {}; fractions below two seconds are carried \
-                 over, larger ones are read as the end of the second",
+                "timestamps with a fraction of more than a second: {}; fractions below two seconds are added to the \
+                 seconds, larger ones are read as the end of the second",
                 crate::summary::packets(self.beyond_a_second)
             )
         })

@@ -123,10 +123,9 @@ fn not_a_capture(window: &mut Window) -> Damage {
             format!("a stream that ends with an error ({failure})"),
             "check the file, or capture again",
         ),
-        _ if head.is_empty() => (
-            "an empty file".into(),
-            "check that the capture was written to it",
-        ),
+        _ if head.is_empty() => {
+            return Damage::of_file("an empty file", "check that the capture was written to it");
+        }
         (None, Some((magic, name))) if magic.starts_with(b"PK") || name.contains("7-Zip") => {
             ((*name).to_owned(), "unpack it first")
         }
@@ -146,7 +145,7 @@ fn not_a_capture(window: &mut Window) -> Damage {
         }
     };
     Damage {
-        offset: 0,
+        offset: Some(0),
         found,
         expected:
             "a pcap or pcapng header (a1b2c3d4, a1b23c4d or 0a0d0d0a), plain or compressed with \
@@ -167,7 +166,7 @@ pub(crate) fn cut_off(window: &Window, offset: u64, what: &str, needed_bytes: u6
         None => format!("the end of the file after {there} bytes"),
     };
     Box::new(Damage {
-        offset,
+        offset: Some(offset),
         found,
         expected: format!("{what} of {needed_bytes} bytes"),
         remedy:

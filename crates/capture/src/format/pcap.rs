@@ -114,7 +114,7 @@ impl PcapReader {
             (2, _) => Lengths::CapturedFirst,
             (major, minor) => {
                 return Err(Damage {
-                    offset: 4,
+                    offset: Some(4),
                     found: format!("pcap version {major}.{minor}"),
                     expected: "version 2.4".into(),
                     remedy: "check that this is a capture file".into(),
@@ -218,7 +218,7 @@ impl PcapReader {
 #[cold]
 fn impossible_length(offset: u64, captured_bytes: u32) -> Box<Damage> {
     Box::new(Damage {
-        offset,
+        offset: Some(offset),
         found: format!("a packet header that claims {captured_bytes} captured bytes"),
         expected: format!("at most {LARGEST_FRAME_BYTES}"),
         remedy:

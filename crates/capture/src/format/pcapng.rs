@@ -97,8 +97,8 @@ impl PcapngReader {
     /// Returns a note on the timestamps for the user.
     pub(crate) fn note(&self) -> Option<String> {
         self.is_corrected.then(|| {
-            "with the stated resolution of the timestamps (if_tsresol) the capture would be from an impossible year: \
-             they are read with the resolution that gives a date of this century"
+            "the stated resolution of the timestamps (if_tsresol) gives an impossible year: the resolution that gives a \
+             year of this century is used instead"
                 .to_owned()
         })
     }
@@ -501,7 +501,7 @@ fn check_captured(header: Header, captured_bytes: u32, room: usize) -> Result<()
 #[cold]
 fn broken(offset: u64, found: String, expected: &str) -> Box<Damage> {
     Box::new(Damage {
-        offset,
+        offset: Some(offset),
         found,
         expected: expected.to_owned(),
         remedy:

@@ -162,7 +162,6 @@ fn a_length_that_cannot_be_is_damage_and_is_not_allocated() {
 #[test]
 fn what_is_not_a_capture_is_refused_in_one_line_that_says_what_it_is() {
     for (bytes, expected) in [
-        (&b""[..], "an empty file"),
         (b"<html>", "the bytes 3c 68 74 6d 6c 3e"),
         (b"PK\x03\x04abc", "a ZIP archive"),
         (b"snoop\0\0\0\0\0\0\x02", "a Solaris snoop file"),
@@ -340,7 +339,7 @@ fn drops_of_the_capturing_host_are_reported() {
     assert_eq!(summary.dropped_by_capture, Some(42));
     assert_eq!(
         only_note(&summary),
-        "dropped by the capturing host, by its own report: 42 packets (it received 2000 in all)"
+        "dropped by the capturing host, as it reports: 42 packets (it received 2000 in all)"
     );
 }
 
@@ -363,7 +362,7 @@ fn what_was_dropped_before_single_packets_is_added_up() {
     assert_eq!(summary.dropped_by_capture, Some(7));
     assert_eq!(
         only_note(&summary),
-        "dropped by the capturing host, by its own report: 7 packets"
+        "dropped by the capturing host, as it reports: 7 packets"
     );
 }
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resolution_that_dates_a_capture_to_no_possible_year_is_corrected() {
+    fn a_resolution_that_gives_an_impossible_year_is_corrected() {
         const DATE_S: u64 = 1_750_000_000;
         let corrected_s = |resolution: u8, ticks: u64| {
             let corrected = clock(resolution).corrected(ticks)?;

@@ -34,25 +34,12 @@ impl Input {
         if label == STANDARD_INPUT {
             return Self::from_reader(&label, Box::new(io::stdin()));
         }
-        let cannot_open = |error: io::Error| {
-            Damage {
-                offset: 0,
-                found: format!("a file that cannot be opened ({error})"),
-                expected: "a readable capture file".into(),
-                remedy: "check the path and its permissions".into(),
-            }
-            .at(&label, false)
-        };
+        let cannot_open = |error: io::Error| not_opened(&error).at(&label, false);
         let file = File::open(path).map_err(cannot_open)?;
         let metadata = file.metadata().map_err(cannot_open)?;
         if metadata.is_dir() {
-            return Err(Damage {
-                offset: 0,
-                found: "a directory".into(),
-                expected: "a capture file".into(),
-                remedy: "prepare the files in it, oldest first".into(),
-            }
-            .at(&label, false));
+            let found = "a directory, not a capture file";
+            return Err(Damage::of_file(found, "name the files in it").at(&label, false));
         }
         let mut input = Self::from_reader(&label, Box::new(file))?;
         input.file_bytes = metadata.is_file().then_some(metadata.len());
@@ -78,12 +65,10 @@ impl Input {
         mut reader: Box<dyn Read + Send>,
     ) -> Result<Self, CaptureError> {
         let cannot_read = |error: io::Error| {
-            Damage {
-                offset: 0,
-                found: format!("a stream that cannot be read ({error})"),
-                expected: "a capture".into(),
-                remedy: "check the file system or the program that writes the stream".into(),
-            }
+            Damage::of_file(
+                format!("cannot be read ({error})"),
+                "check the file system or the program that writes the stream",
+            )
             .at(label, false)
         };
         let head = read_head(&mut reader).map_err(cannot_read)?;
@@ -107,6 +92,16 @@ impl Input {
             file_bytes: None,
             decompressed,
         })
+    }
+}
+
+fn not_opened(error: &io::Error) -> Damage {
+    match error.kind() {
+        io::ErrorKind::NotFound => Damage::of_file("no such file", "check the path"),
+        io::ErrorKind::PermissionDenied => {
+            Damage::of_file("permission denied", "check who may read the file")
+        }
+        _ => Damage::of_file(format!("cannot be opened ({error})"), "check the path"),
     }
 }
 
