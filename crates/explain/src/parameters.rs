@@ -86,6 +86,15 @@ fn any_rate(interval: Interval, most: MostCounted) -> Quantity {
     }
 }
 
+/// The interval, widened by this much on both sides.
+pub(crate) fn widened(interval: Interval, by: f64) -> Interval {
+    Interval {
+        low: interval.low.map(|low| (low - by).max(0.0)),
+        high: interval.high.map(|high| high + by),
+        ..interval
+    }
+}
+
 /// The rate of a bucket.
 pub fn rate(fit: &BucketFit, most: MostCounted) -> Quantity {
     any_rate(fit.rate_bps, most)

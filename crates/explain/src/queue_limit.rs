@@ -10,6 +10,7 @@ use whydrop_path::fit::{BacklogByWaits, Interval, backlog_by_departures, backlog
 use whydrop_verdict::Quantity;
 
 use crate::evidence::{Evidence, MostCounted, NEEDED_LOSS_SHARE};
+use crate::parameters::widened;
 use crate::thresholds::USUAL_TICK_S;
 
 /// A limit in packets and in IP bytes: one capture hardly shows which of the two it is.
@@ -54,8 +55,14 @@ pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit>
         Some(by_losses) if width(of(&by_losses)) < width(of(&by_waits)) => of(&by_losses),
         _ => of(&by_waits),
     };
-    let packets = unseen.beside_packets(sharper(|inside| inside.packets));
-    let bytes = unseen.beside_bytes(sharper(|inside| inside.bytes));
+    // super-segments leave on a line of which the rate is known only to some per cent: one more or one fewer of their
+    // packets may have come before the first drop
+    let unsure_packets = f64::from(u8::from(evidence.line_rate_bps.is_some()));
+    let unsure_bytes = unsure_packets * backlog.mean_bytes();
+    let packets = widened(sharper(|inside| inside.packets), unsure_packets);
+    let packets = unseen.beside_packets(packets);
+    let bytes = widened(sharper(|inside| inside.bytes), unsure_bytes);
+    let bytes = unseen.beside_bytes(bytes);
     Some(QueueLimit {
         packets: Quantity {
             value: packets.value.round().max(1.0),

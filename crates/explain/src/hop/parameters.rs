@@ -10,7 +10,7 @@ use super::byte_basis::ByteBasis;
 use super::judge::HopJudgement;
 use super::measure::{Hop, MOST_NOISE_S};
 use crate::parameters::{
-    CLOCK_ERROR, WIRE_OVERHEAD_BYTES, nominal, parameters as parameters_of_evidence,
+    CLOCK_ERROR, WIRE_OVERHEAD_BYTES, nominal, parameters as parameters_of_evidence, widened,
 };
 use crate::thresholds::STANDING_EXPLAINED;
 use whydrop_verdict::{Cause, Quantity};
@@ -102,7 +102,7 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
 /// fewer packet of each may have passed before the first drop.
 fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
     match hop.evidence.line_rate_bps {
-        Some(_) => within(fit.limit_bytes, fit.packet_bytes),
+        Some(_) => widened(fit.limit_bytes, fit.packet_bytes),
         None => fit.limit_bytes,
     }
 }
@@ -111,16 +111,7 @@ fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
 /// fewer packet of each may have passed; and a bucket fills for as long as timestamps are uncertain.
 fn beside_another(fit: BucketFit, stamps_s: f64) -> Interval {
     let filled = fit.rate_bps.value / 8.0 * stamps_s;
-    within(fit.limit_bytes, fit.packet_bytes + filled)
-}
-
-/// The interval, widened by this many bytes on both sides.
-fn within(limit_bytes: Interval, bytes: f64) -> Interval {
-    Interval {
-        low: limit_bytes.low.map(|low| (low - bytes).max(0.0)),
-        high: limit_bytes.high.map(|high| high + bytes),
-        ..limit_bytes
-    }
+    widened(fit.limit_bytes, fit.packet_bytes + filled)
 }
 
 /// Converts IP bytes to those of a known basis; if unknown, the upper end includes every basis.
