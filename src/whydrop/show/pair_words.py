@@ -255,7 +255,7 @@ def _going(pair: Pair, direction: str) -> str:
 def models(verdict: Verdict) -> Table:
     """The replayed models: drops, waits and passes, each as the model has them and as measured."""
     columns: Columns[Model] = {
-        Column("Model"): lambda one: f"{one.title} (fits best)" if one.role == "winner" else one.title,
+        Column("Model"): lambda one: f"{one.title} (chosen)" if one.role == "winner" else one.title,
         Column("Drops right", True, 1): lambda one: f"{count(one.hits)} of {count(one.lost)}",
         Column("Drops wrong", True, 2): lambda one: count(one.dropped - one.hits),
         Column("Longest wait, model", True, 3): lambda one: known(one.longest_wait_s, duration),
@@ -265,11 +265,14 @@ def models(verdict: Verdict) -> Table:
     }
     return Table.of(
         "Models replayed over the packets", columns, verdict.models,
-        weight=lambda one: (float(one.role == "winner"), float(one.hits)), order="the best first",
+        weight=lambda one: (float(one.role == "winner"), float(one.hits)), order="the chosen one first",
     )  # fmt: skip
 
 
 def ruled_out(verdict: Verdict) -> list[str]:
-    """Why the other models are ruled out, where the causes that lost do not already say so."""
+    """Why models are ruled out that drop more of the lost packets, and others if the rivals do not say it."""
     said = {runner_up.why for runner_up in verdict.against}
-    return [model.why for model in verdict.models if model.why and model.why not in said]
+    chosen = max((model.hits for model in verdict.models if model.role == "winner"), default=0)
+    better = [model for model in verdict.models if model.why and model.hits > chosen]
+    others = [model.why for model in verdict.models if model.why and model.why not in said and model not in better]
+    return [f"{model.title} drops more of the lost packets and is ruled out: {model.why}" for model in better] + others
