@@ -5,9 +5,11 @@ Times are seconds since the Unix epoch (float, UTC), rates bit/s, sizes bytes, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 #: What a verdict may name; `docs/causes.md` says what each means.
 Cause = Literal[
@@ -51,14 +53,34 @@ class Entry:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Build the entry from its JSON object."""
-        return cls.known(entry)
+        """Build the entry from its JSON object, with the entries in it."""
+        known = _builders(cls)  # type: ignore[arg-type]
+        return cls(**{name: build(entry[key]) for name, key, build in known if key in entry})
 
-    @classmethod
-    def known(cls, entry: Mapping[str, Any], **built: Any) -> Self:
-        """Build the entry from the keys of its JSON object that it knows; ``built`` takes the place of some."""
-        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        return cls(**{key: value for key, value in {**entry, **built}.items() if key in names})
+
+@cache
+def _builders(entry: type[Entry]) -> list[tuple[str, str, Callable[[Any], Any]]]:
+    """The name of each field, its key in the document, and what makes its value of the one there."""
+    hints = get_type_hints(entry)
+    known: tuple[Field[Any], ...] = fields(entry)  # type: ignore[arg-type]
+    return [(one.name, one.metadata.get("key", one.name), _builder(hints[one.name])) for one in known]
+
+
+def _builder(hint: Any) -> Callable[[Any], Any]:
+    kind, inner = get_origin(hint), get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, Entry):
+        return hint.from_json
+    if kind is UnionType:
+        build = _builder(inner[0])
+        return lambda value: None if value is None else build(value)
+    if kind is tuple and inner[-1] is ...:
+        build = _builder(inner[0])
+        return lambda values: tuple(map(build, values))
+    if kind is tuple:
+        return tuple
+    if kind is Mapping and inner[1] is Parameter:
+        return lambda values: {name: Parameter.from_json(value) for name, value in values.items()}
+    return lambda value: value
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +120,6 @@ class SmallConnections(Entry):
     initiators: Hosts
     responders: Hosts
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Build the sums from their JSON object."""
-        ends = {end: Hosts.from_json(entry[end]) for end in ("initiators", "responders")}
-        return cls.known(entry, **ends)
-
 
 @dataclass(frozen=True, slots=True)
 class Capture(Entry):
@@ -125,13 +141,9 @@ class Capture(Entry):
     link_retries: int = 0
     unread: Mapping[str, int] = field(default_factory=dict)
     dropped_by_capture: int | None = None
+    timeless: str | None = None
+    left_out: int = 0
     control_connections: tuple[Mapping[str, Any], ...] = ()
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Build the capture from its JSON object."""
-        small = entry.get("small_connections")
-        return cls.known(entry, small_connections=None if small is None else SmallConnections.from_json(small))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +207,7 @@ class Transfer(Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Entry):
     """A fitted value with its 95 % interval; a bound is ``None`` where the evidence leaves that end open."""
 
     value: float
@@ -204,7 +216,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class Against(Entry):
     """A cause that competed and lost, and why: in words, and as the fact that they are made of."""
 
     cause: str
@@ -213,7 +225,7 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class ThroughputLost:
+class ThroughputLost(Entry):
     """Throughput lost to a cause, in bit/s and as a share of what was possible, and how it was estimated."""
 
     bps: float
@@ -252,7 +264,7 @@ class Model(Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Entry):
     """A cause, how sure, and why.
 
     ``explained`` is the share of the flows' losses that the cause accounts for, ``limited_share`` the share of their
@@ -281,28 +293,3 @@ class Verdict:
     models: tuple[Model, ...] = ()
     detail: str | None = None
     facts: tuple[Mapping[str, Any], ...] = ()
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Build the verdict from its JSON object."""
-        lost = entry.get("throughput_lost")
-        return cls(
-            cause=entry["cause"],
-            confidence=entry["confidence"],
-            flows=tuple(entry["flows"]),
-            lost=entry["lost"],
-            explained=entry["explained"],
-            limited_share=entry.get("limited_share", 0.0),
-            parameters={name: Parameter(**value) for name, value in entry["parameters"].items()},
-            byte_basis=entry.get("byte_basis"),
-            sentence=entry["sentence"],
-            evidence=tuple(entry["evidence"]),
-            against=tuple(Against(**runner_up) for runner_up in entry["against"]),
-            advice=tuple(entry["advice"]),
-            throughput_lost=None if lost is None else ThroughputLost(**lost),
-            place=entry.get("place"),
-            family=entry.get("family"),
-            models=tuple(Model.from_json(model) for model in entry.get("models", ())),
-            detail=entry.get("detail"),
-            facts=tuple(entry.get("facts", ())),
-        )

@@ -7,8 +7,7 @@ from the first to the second. Times are seconds (float), instants since the Unix
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
 
 from whydrop.explaining.document import Entry
 
@@ -21,11 +20,6 @@ class Transit(Entry):
     p50: float
     p99: float
     max: float
-
-    @classmethod
-    def or_none(cls, entry: Mapping[str, Any] | None) -> Self | None:
-        """The transit times, or ``None`` where no packet went in this direction."""
-        return None if entry is None else cls.from_json(entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +87,6 @@ class PairFlow(Entry):
     reordered: int
     transit: Transit | None
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Build the flow from its JSON object."""
-        return cls.known(entry, transit=Transit.or_none(entry["transit"]))
-
 
 @dataclass(frozen=True, slots=True)
 class LeftOut(Entry):
@@ -118,8 +107,8 @@ class Pair(Entry):
     round trip divides into its two directions. ``left_out`` counts the packets that were dropped to bound memory.
     """
 
-    first: int
-    second: int
+    first: int = field(metadata={"key": "from"})
+    second: int = field(metadata={"key": "to"})
     upstream: str
     matched: int
     lost_1_to_2: int
@@ -147,26 +136,6 @@ class Pair(Entry):
     flows: tuple[PairFlow, ...]
     left_out: LeftOut | None = None
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Build the pair from its JSON object."""
-        gap = entry.get("after_gap")
-        left_out = entry.get("left_out")
-        return cls.known(
-            entry,
-            first=entry.get("from", 0),
-            second=entry.get("to", 1),
-            clock_stretches=tuple(ClockInterval.from_json(interval) for interval in entry.get("clock_stretches", ())),
-            transit_1_to_2_s=Transit.or_none(entry.get("transit_1_to_2_s")),
-            transit_2_to_1_s=Transit.or_none(entry.get("transit_2_to_1_s")),
-            loss_runs_1_to_2=_runs(entry, "loss_runs_1_to_2"),
-            loss_runs_2_to_1=_runs(entry, "loss_runs_2_to_1"),
-            after_gap=None if gap is None else AfterGap.from_json(gap),
-            changes=Changes.from_json(entry.get("changes", {})),
-            flows=tuple(PairFlow.from_json(flow) for flow in entry.get("flows", ())),
-            left_out=None if left_out is None else LeftOut.from_json(left_out),
-        )
-
     @property
     def lost(self) -> int:
         """Packets that the path dropped between the two captures, in both directions."""
@@ -178,7 +147,3 @@ class Pair(Entry):
             if name in (flow.flow, flow.flow_at_2):
                 return number
         return None
-
-
-def _runs(entry: Mapping[str, Any], name: str) -> tuple[tuple[int, int], ...]:
-    return tuple((length, count) for length, count in entry.get(name, ()))
