@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import whydrop
 from captures.test_explaining import EXAMPLES
+from example_files import Run
 from whydrop.explaining.sources import SourceError
 
 CAPTURE = EXAMPLES / "policed-download.pcap.zst"
@@ -99,14 +100,16 @@ def test_conversations_are_read_whole_where_tshark_finds_a_packet_of_them(handsh
     agrees()
 
 
-def test_only_matching_packets_are_counted() -> None:
+def test_only_matching_packets_are_counted(run_here: Run) -> None:
     whole = whydrop.explain(CAPTURE, tables=False).document
     port = whole["flows"][0]["flow"].rpartition(":")[2]
     one = whydrop.explain(CAPTURE, filter=f"tcp.port == {port}", tables=False).document
     other = whydrop.explain(CAPTURE, filter=f"not tcp.port == {port}", tables=False).document
     packets = [document["captures"][0]["packets"] for document in (whole, one, other)]
     assert packets[0] == packets[1] + packets[2]
-    assert any("left out by the filter" in note for note in other["captures"][0]["notes"])
+    assert other["captures"][0]["left_out"] == packets[1]
+    printed = run_here("explain", CAPTURE, "--to", "1").stdout
+    assert printed.index("leave out") < printed.index("Flows")
 
 
 def test_times_are_seconds_since_the_start_or_moments() -> None:

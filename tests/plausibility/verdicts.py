@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -106,19 +105,12 @@ def _sums(verdicts: Sequence[Entry], flows: Mapping[str, Entry]) -> Iterator[str
             yield f"verdicts limit {share:.4f} of the time of {flow}"
 
 
-def _left_out(capture: Entry) -> int:
-    """Packets that a filter left out; numbers of packets are those of the whole capture."""
-    notes = " ".join(capture.get("notes", ()))
-    found = re.search(r"left out by the filter or the times given: (\d+)", notes)
-    return int(found[1]) if found else 0
-
-
 def _fact(fact: Entry, where: str, document: Entry, flows: int) -> Iterator[str]:
     values = fact["values"]
     yield from parts(values, where, *_PARTS)
     for names in _ORDERED:
         yield from ordered(values, where, *names)
-    packets = sum(capture["packets"] + _left_out(capture) for capture in document["captures"])
+    packets = sum(capture["packets"] + capture.get("left_out", 0) for capture in document["captures"])
     for number in fact.get("packets") or ():
         if document["captures"] and not 1 <= number <= packets:
             yield f"{where}: packet {number} of a capture of {packets}"

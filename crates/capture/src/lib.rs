@@ -59,3 +59,4 @@ pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
 pub use selection::{Filter, FilterError, Moment, Selection};
 pub use summary::{Copies, PacketKinds, Summary, Translation};
+pub use timeline::Timeless;

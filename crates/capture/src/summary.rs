@@ -1,6 +1,7 @@
 //! The summary of a capture.
 
 use crate::packet::Transport;
+use crate::timeline::Timeless;
 
 /// A capture as a whole, up to the last packet read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Summary {
     /// Earliest and latest capture time, ns since the Unix epoch, UTC; `None` without packets.
     pub first_ns: Option<i64>,
     pub last_ns: Option<i64>,
+    /// Why the timestamps show no time; `None` if they do.
+    pub timeless: Option<Timeless>,
     /// Names of the interfaces' link types, each once.
     pub link_types: Vec<String>,
     /// The largest snapshot length of the interfaces, bytes; `None` if one states no limit.
@@ -38,6 +41,8 @@ pub struct Summary {
     pub translations: Vec<Translation>,
     /// Packets with an earlier timestamp than the packet before them.
     pub out_of_order: u64,
+    /// Packets that the selection left out.
+    pub left_out: u64,
     /// Packets that the capturing host reports as dropped, if it reports any (pcapng).
     pub dropped_by_capture: Option<u64>,
 }

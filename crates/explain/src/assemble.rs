@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use whydrop_capture::Summary;
+use whydrop_capture::{Summary, Timeless};
 use whydrop_datagrams::Datagrams;
 use whydrop_tcp::{Ecn, Endpoint, Flow, Kind, SegmentFlags, Tracked, Vantage, flow_name};
 
@@ -19,10 +19,11 @@ use crate::parallel::on_all_cores;
 use crate::ranked::{Ranked, sort_verdicts};
 use crate::seconds::seconds;
 use crate::small_connections;
-use crate::tables::Tables;
+use crate::tables::{ModelTable, Tables};
 use crate::tabulate;
 use crate::thresholds::SHORTEST_SPAN_S;
 use crate::transfers::lost;
+use crate::untimed;
 use whydrop_verdict::Cause;
 
 /// Explains all connections; fills the tables if requested.
@@ -88,7 +89,7 @@ pub fn assemble(
             }
         }
     }
-    let document = Document {
+    let mut document = Document {
         whydrop: env!("CARGO_PKG_VERSION").to_owned(),
         schema: SCHEMA,
         captures: vec![capture],
@@ -102,6 +103,10 @@ pub fn assemble(
         hops: Vec::new(),
         datagrams: None,
     };
+    if let Some(timeless) = summary.timeless {
+        untimed::remove_times(&mut document, timeless);
+        tables.model = ModelTable::default();
+    }
     (document, tables)
 }
 
@@ -137,6 +142,8 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
         packets: summary.packets,
         first: summary.first_ns.map(seconds),
         last: summary.last_ns.map(seconds),
+        timeless: summary.timeless.map(Timeless::name),
+        left_out: summary.left_out,
         link_type: summary.link_types.join(", "),
         snaplen: summary.snaplen_bytes,
         truncated: summary.truncated,

@@ -37,6 +37,12 @@ pub struct CaptureInfo {
     pub packets: u64,
     pub first: Option<f64>,
     pub last: Option<f64>,
+    /// Why the timestamps show no time: `equal`, `coarse` or `backwards`; absent if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeless: Option<&'static str>,
+    /// Packets that the filter or the times given left out; absent if there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     pub link_type: String,
     pub snaplen: Option<u32>,
     /// Damaged or cut off: analysed up to the damage.

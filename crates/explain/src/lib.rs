@@ -27,6 +27,7 @@
 //! | `waits` | waiting times outside the account of a flow, as part of its time |
 //! | `beside` | everything but TCP data: requests without an answer, ICMP errors, echo requests, marked datagrams |
 //! | `transfers` | the cause of each transfer |
+//! | `untimed` | what is left to say if the timestamps show no time |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
 mod arrivals;
@@ -69,6 +70,7 @@ mod tabulate;
 mod thresholds;
 pub mod totals;
 mod transfers;
+mod untimed;
 mod verdict;
 mod waits;
 
@@ -161,7 +163,9 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
     conditions::checksum::look(&capture, &mut tracked);
     let (mut document, tables) =
         assemble::assemble(&summary, &tracked, &datagrams, options.keep_tables);
-    document.datagrams = datagrams.info();
+    if summary.timeless.is_none() {
+        document.datagrams = datagrams.info();
+    }
     Ok(Explanation { document, tables })
 }
 

@@ -55,7 +55,7 @@ def document(
     title = words.stated(headline) if headline else _NO_VERDICT
     steps = set(_steps(headline.advice)) if headline else set()
     pair_title = pair_words.title(found.path_segments) if found.pair else ""
-    own = _verdict(headline, found) if headline else ()
+    own = (*map(Text, _left_out(found)), *(_verdict(headline, found) if headline else ()))
     shown = (
         Section(title, own, key="verdict", cause=headline.cause if headline else "unknown"),
         *parts(
@@ -99,6 +99,16 @@ def _notes(found: Explained) -> Iterator[str]:
         yield from (f"{capture.path}: {note}" for note in capture.notes)
     for recording in found.recordings:
         yield from (f"{recording['path']}: {note}" for note in recording["notes"])
+
+
+def _left_out(found: Explained) -> Iterator[str]:
+    """What the answer does not cover: stands with it, and not among the notes."""
+    for capture in found.captures:
+        if capture.left_out:
+            of = f" of {capture.path}" if len(found.captures) > 1 else ""
+            every = quantities.plural(capture.packets + capture.left_out, "packet")
+            left_out = quantities.count(capture.left_out)
+            yield f"This covers a part{of}: the filter or the times given leave out {left_out} of {every}."
 
 
 def _tables(found: Explained, *, is_page: bool) -> Iterator[Table]:

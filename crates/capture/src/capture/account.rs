@@ -6,7 +6,7 @@ use crate::decode::Decoded;
 use crate::format::Interface;
 use crate::link_type::LinkType;
 use crate::summary::{PacketKinds, Summary, packets};
-use crate::timeline::{self, Fate};
+use crate::timeline::{self, Fate, Ticks, Timeless};
 use crate::unread::UnreadCounts;
 
 /// Counts over packets.
@@ -22,6 +22,9 @@ pub(super) struct Counts {
     pub(super) link_retries: u64,
     out_of_order: u64,
     largest_step_back_ns: u64,
+    ticks: Ticks,
+    /// The clock runs backwards.
+    pub(super) runs_backwards: bool,
     /// Timestamps went back because the clock did.
     pub(super) clock_was_set_back: bool,
     /// The fate of packets out of order.
@@ -47,6 +50,8 @@ impl Default for Counts {
             link_retries: 0,
             out_of_order: 0,
             largest_step_back_ns: 0,
+            ticks: Ticks::default(),
+            runs_backwards: false,
             clock_was_set_back: false,
             disorder_fate: Fate::AsTheyAre,
             untimed: 0,
@@ -69,6 +74,7 @@ impl Counts {
                 .largest_step_back_ns
                 .max(stamped_ns.abs_diff(self.previous_ns));
         }
+        self.ticks.note(stamped_ns);
         self.previous_ns = stamped_ns;
         self.read += 1;
         self.read - 1
@@ -96,21 +102,23 @@ impl Counts {
             summary.first_ns = Some(self.first_ns);
             summary.last_ns = Some(self.last_ns);
         }
+        summary.left_out = self.not_selected;
+        summary.timeless = match self.runs_backwards {
+            true => Some(Timeless::Backwards),
+            false => self.ticks.timeless(),
+        };
         let notes = &mut summary.notes;
         notes.extend(self.unread.note());
-        if self.not_selected > 0 {
-            notes.push(format!(
-                "left out by the filter or the times given: {}",
-                packets(self.not_selected)
-            ));
-        }
+        let without_times =
+            |timeless: Timeless| format!("{}: the capture shows no times", timeless.reason());
+        notes.extend(summary.timeless.map(without_times));
         if self.link_retries > 0 {
             notes.push(format!(
-                "left out, as retransmissions of the wireless link and not of TCP (802.11 retries): {}",
+                "left out because the wireless link, not TCP, retransmitted them (802.11 retries): {}",
                 packets(self.link_retries)
             ));
         }
-        if self.out_of_order > 0 && !self.clock_was_set_back {
+        if self.out_of_order > 0 && !self.clock_was_set_back && !self.runs_backwards {
             notes.push(timeline::disorder_note(
                 self.out_of_order,
                 self.largest_step_back_ns,
@@ -119,15 +127,15 @@ impl Counts {
         }
         if self.untimed > 0 {
             notes.push(format!(
-                "without a timestamp in the file (simple packet blocks), so the time of the packet before is used: {}",
+                "without a timestamp in the file (simple packet blocks): {}; each has the time of the packet before",
                 packets(self.untimed)
             ));
         }
         // One per cent: repeated acknowledgments of a lossy connection stay well below.
         if self.suspects > self.packets / 100 {
             notes.push(format!(
-                "possible duplicates (equal to a packet at most 20 µs before), kept because nothing proves \
-                 it: {}; on a mirror port, remove them with `editcap -d`",
+                "possible duplicates (equal to a packet at most 20 µs before): {}; they are kept because nothing \
+                 proves it. On a mirror port, remove them with `editcap -d`",
                 packets(self.suspects)
             ));
         }
@@ -170,7 +178,7 @@ pub(super) fn add_interfaces(interfaces: &[Interface], summary: &mut Summary) {
             format!(" (it received {received} in all)")
         });
         summary.notes.push(format!(
-            "dropped by the capturing host, by its own report: {}{of}",
+            "dropped by the capturing host, as it reports: {}{of}",
             packets(dropped)
         ));
     }

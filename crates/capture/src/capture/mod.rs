@@ -230,6 +230,7 @@ impl Capture {
         note_once(&mut summary.notes, note);
         counts.disorder_fate = self.disorder_fate();
         counts.clock_was_set_back = self.timeline.was_set_back();
+        counts.runs_backwards = self.timeline.runs_backwards;
         summary.notes.extend(self.timeline.notes());
         self.duplicates.add_to(&mut summary);
         counts.add_to(&mut summary);

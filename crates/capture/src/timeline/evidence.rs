@@ -21,6 +21,8 @@ const DISORDERED_RECORDS: usize = 64;
 /// No packet stays in flight for longer (RFC 9293, section 3.4.2: the maximum segment lifetime), and no sender waits
 /// longer to retransmit (RFC 6298 permits 60 s, Linux 120 s).
 const LONGEST_LIFE_NS: i64 = 120_000_000_000;
+/// So many packets in a row, each earlier than the one before, are no disorder.
+const FEWEST_BACKWARDS: usize = 8;
 /// Packets of one direction without any of the other: the connection is answered elsewhere in the file.
 const UNANSWERED: usize = 16;
 /// Ticks needed to measure the rate of a sender's clock.
@@ -36,6 +38,8 @@ pub(super) enum Finding {
     ClockSet { added_ns: i64 },
     /// Timestamps of another capture, unrelated to those before.
     OtherCapture,
+    /// The file is in order and its clock runs backwards.
+    Backwards,
     /// The file is in order but its timestamps are not: they jump back and forth.
     Unsteady,
     /// Time passed without captured packets.
@@ -97,6 +101,9 @@ impl<W: Waiting> Scene<'_, W> {
         let (mut for_clock, for_disorder) = self.votes_back();
         let back_ns = self.step_ns.saturating_neg();
         if self.acknowledgments_follow_the_file() {
+            if self.never_advances() {
+                return Finding::Backwards;
+            }
             if self.returns() {
                 return Finding::Unsteady;
             }
@@ -201,6 +208,12 @@ impl<W: Waiting> Scene<'_, W> {
             follow_stamps += usize::from(is_data && answer_ns.is_some_and(|at| at >= *time_ns));
         }
         follow_file > follow_stamps
+    }
+
+    /// True if each of many packets has an earlier timestamp than the one before.
+    fn never_advances(&self) -> bool {
+        let steps = self.times.iter().zip(self.times.iter().skip(1));
+        self.times.len() >= FEWEST_BACKWARDS && steps.into_iter().all(|(one, next)| next < one)
     }
 
     /// True if the timestamps return to their former range soon after the step.

@@ -10,10 +10,13 @@ mod evidence;
 mod sorting;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod trace;
 
 use evidence::Finding;
 pub(crate) use sorting::Sorting;
+pub(crate) use ticks::Ticks;
+pub use ticks::Timeless;
 use trace::Recent;
 
 use crate::decode::Decoded;
@@ -44,6 +47,8 @@ pub(crate) struct Timeline {
     pub(crate) is_disordered: bool,
     /// Timestamps of a file in order go back by up to this much at times.
     tolerated_back_ns: i64,
+    /// Each timestamp is earlier than the one before: no time passes.
+    pub(crate) runs_backwards: bool,
     set_back: Steps,
     set_ahead: Steps,
 }
@@ -71,8 +76,14 @@ impl Timeline {
         let ahead_ns = time_ns.saturating_sub(latest_ns);
         let goes_on =
             ahead_ns >= self.tolerated_back_ns.saturating_neg() && ahead_ns <= LEAST_AHEAD_NS;
-        if !goes_on && !self.is_disordered && (ahead_ns < 0 || self.keeps_clock_steady) {
-            return None;
+        if !goes_on {
+            if self.runs_backwards {
+                self.recent.note(latest_ns, decoded);
+                return Some(latest_ns);
+            }
+            if !self.is_disordered && (ahead_ns < 0 || self.keeps_clock_steady) {
+                return None;
+            }
         }
         self.latest_ns = Some(latest_ns.max(time_ns));
         self.recent.note(time_ns, decoded);
@@ -99,6 +110,10 @@ impl Timeline {
                 self.latest_ns = Some(latest_ns.max(time_ns));
             }
             Finding::ClockSet { .. } | Finding::OtherCapture => self.latest_ns = Some(time_ns),
+            Finding::Backwards => {
+                self.runs_backwards = true;
+                time_ns = latest_ns;
+            }
             Finding::Unsteady => {
                 let back_ns = latest_ns.saturating_sub(time_ns);
                 self.tolerated_back_ns = self.tolerated_back_ns.max(back_ns.saturating_mul(2));

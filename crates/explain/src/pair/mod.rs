@@ -154,10 +154,19 @@ fn read<'a>(
         progress: options.progress,
         ..pair_options
     };
-    read_pair(captures, pair_options).map_err(|error| match error {
+    let pair = read_pair(captures, pair_options).map_err(|error| match error {
         PairError::Stopped => ExplainError::Stopped,
         error @ PairError::NothingInCommon { .. } => ExplainError::Pair(error.to_string()),
-    })
+    })?;
+    let without_times = pair.summaries.iter().find_map(|summary| {
+        let timeless = summary.timeless?;
+        Some(format!(
+            "{}: {}, but two captures are compared by their times; explain each by itself",
+            summary.paths.join(", "),
+            timeless.reason()
+        ))
+    });
+    without_times.map_or(Ok(pair), |reason| Err(ExplainError::Pair(reason)))
 }
 
 fn matched_document(pair: &Pair, timeline: &Timeline) -> Document {

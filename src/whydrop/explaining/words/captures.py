@@ -53,6 +53,9 @@ HEADLINES: dict[str, Phrase] = {
     **table("""
     direction-not-captured: The capture holds one direction only: {connections|connection} acknowledged
         {acknowledged_bytes}, and none of these data were captured.
+    times-unknown: [lost?{lost|packet} lost. ]The capture shows no times ([reason=equal?all timestamps are
+        equal|[reason=coarse?its timestamps have a resolution of {tick_s}|its timestamps run backwards]]); delays, rates
+        and most causes need them.
     """),
     "missed-by-capture": _missed_by_capture,
     "missed-by-captures": _missed_by_captures,
@@ -100,6 +103,11 @@ def _capture_loss(v: Values) -> dict[str, Any]:
 
 
 ADVICE: dict[tuple[str, str | None], Steps] = {
+    ("unknown", "times-unknown"): (
+        "See whether the program that wrote the file, or one that anonymised or converted it, dropped the timestamps; "
+        "explain the original, or capture again:",
+        "$ tcpdump -i DEV -s 128 -w FILE.pcap",
+    ),
     ("capture-loss", None): (
         "[filtered?The missing packets were filtered out, sampled or not recorded. Explain the original capture, "
         "made before any display filter and with both directions. Or make a new one without sampling that has all "
