@@ -79,7 +79,7 @@ def test_samples_that_say_little_for_a_cause_do_not_speak_against_packets_that_s
     background = Finding(subject, place, "unknown", 0.0, lost=99)
     weak = Finding(subject, place, "random-loss", -2.3, lost=99, quantities={"loss_rate": Quantity(0.01)})
     rival = Finding(subject, place, "shaper", 3.0)
-    captured = seen("random-loss", UP, confidence=0.88, parameters={"loss_probability": Quantity(0.005).as_json()})
+    captured = seen("random-loss", UP, confidence=0.88, parameters={"loss_probability": {"value": 0.005}})
     left = together.beside([background, weak, rival], captured)
     assert [(one.cause, one.nats, one.lost) for one in left] == [("unknown", 0.0, 0), ("random-loss", 0.0, 0)]
     assert not left[1].quantities

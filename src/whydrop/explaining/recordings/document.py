@@ -8,12 +8,11 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining import completing
-from whydrop.explaining.recordings import connections, depth, step_down, together
+from whydrop.explaining.recordings import connections, depth, ports, step_down, together
 from whydrop.explaining.recordings.causes import senders
-from whydrop.explaining.recordings.measures import ports
+from whydrop.explaining.recordings.findings import in_order, reduce
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.producing import of_scene
-from whydrop.explaining.recordings.reducing import in_order, reduce
 from whydrop.explaining.recordings.thresholds import MOST_CONNECTIONS
 from whydrop.explaining.recordings.wording import in_words
 from whydrop.recording.errors import RecordingError

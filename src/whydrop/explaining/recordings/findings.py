@@ -1,4 +1,4 @@
-"""Findings, as producers of evidence hand them to the reducer.
+"""Findings, as producers of evidence hand them to the engine's reducer, and the verdicts that it makes of them.
 
 A finding is one cause that one kind of evidence supports, about one subject: the flows concerned, and a span of time
 where it is not all of the test. ``nats`` is its log-likelihood ratio against the background model, in which nothing in
@@ -7,9 +7,14 @@ particular is the matter; dependence between neighbouring samples and fitted par
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from whydrop.explaining.recordings.thresholds import LEADING_PAUSE_S
+
+Json = dict[str, Any]
 
 Value = float | int | str | bool | None | list[str] | list[float]
 
@@ -22,10 +27,6 @@ class Fact:
     values: Mapping[str, Value] = field(default_factory=dict)
     packets: tuple[int, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """As the reducer takes it."""
-        return {"code": self.code, "values": dict(self.values), "packets": list(self.packets)}
-
 
 @dataclass(frozen=True)
 class Quantity:
@@ -34,10 +35,6 @@ class Quantity:
     value: float
     low: float | None = None
     high: float | None = None
-
-    def as_json(self) -> dict[str, float | None]:
-        """As the reducer takes it."""
-        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,6 @@ class Subject:
     start_s: float | None = None
     end_s: float | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        """As the reducer takes it; a recording knows no hops."""
-        return {"flows": list(self.flows), "hop": None, "start_s": self.start_s, "end_s": self.end_s}
-
 
 @dataclass(frozen=True)
 class Place:
@@ -59,10 +52,6 @@ class Place:
 
     kind: str
     direction: str
-
-    def as_json(self) -> dict[str, str]:
-        """As the reducer takes it."""
-        return {"kind": self.kind, "direction": self.direction}
 
 
 @dataclass(frozen=True)
@@ -82,19 +71,59 @@ class Finding:
     facts: tuple[Fact, ...] = ()
     source: str = "recording"
 
-    def as_json(self) -> dict[str, Any]:
-        """As the reducer takes it."""
-        return {
-            "subject": self.subject.as_json(),
-            "place": None if self.place is None else self.place.as_json(),
-            "cause": self.cause,
-            "detail": self.detail,
-            "nats": self.nats,
-            "veto": None if self.veto is None else self.veto.as_json(),
-            "lost": self.lost,
-            "explained": self.explained,
-            "limited_share": self.limited_share,
-            "quantities": {name: quantity.as_json() for name, quantity in self.quantities.items()},
-            "facts": [fact.as_json() for fact in self.facts],
-            "source": self.source,
-        }
+
+def reduce(findings: Iterable[Finding]) -> list[Json]:
+    """Verdicts, what names a cause first, then by losses explained, then by time limited.
+
+    A subject of which no finding stands, and none says that its cause is not known, has no verdict.
+    """
+    from whydrop import _core
+
+    verdicts = json.loads(_core.reduce(json.dumps(list(map(asdict, findings)))))
+    return in_order(_document(_at_host(one)) for one in verdicts if one["facts"] or one["cause"] != "unknown")
+
+
+# Where that is which a cause accuses, though it competed with causes of the path for the same flows.
+_HOSTS = {"receiver-window": "receiver", "sender": "sender", "peer-application": "far-end"}
+
+
+def _at_host(verdict: Json) -> Json:
+    place, kind = verdict["place"], _HOSTS.get(verdict["cause"])
+    if kind is None or place is None or place["kind"] != "path":
+        return verdict
+    return {**verdict, "place": {**place, "kind": kind}}
+
+
+def in_order(verdicts: Iterable[Json]) -> list[Json]:
+    """Sort verdicts: those that name a cause first, then by losses explained, then by time limited."""
+    return sorted(verdicts, key=_order)
+
+
+_OF_VERDICT = (
+    *("cause", "detail", "confidence", "place", "flows", "start_s", "end_s"),
+    *("lost", "explained", "limited_share", "parameters", "facts", "sources", "against"),
+)
+
+
+def _document(verdict: Json) -> Json:
+    named = {**verdict, **verdict["subject"], "parameters": verdict["quantities"]}
+    return {name: named[name] for name in _OF_VERDICT}
+
+
+def _place_of_trouble(verdict: Json) -> int:
+    """Trouble of an end that lost packets or lasted comes before what may be taken for it; what did no harm, last."""
+    troubles = [fact["values"] for fact in verdict["facts"] if fact["code"] == "end-in-trouble"]
+    if not troubles:
+        return 0
+    return -1 if any(one["thrown_away"] or one["longest_s"] >= LEADING_PAUSE_S for one in troubles) else 1
+
+
+def _order(verdict: Json) -> tuple[int, bool, bool, float, float, float]:
+    return (
+        _place_of_trouble(verdict),
+        verdict["cause"] in ("none", "unknown"),
+        verdict["cause"] == "none",
+        -verdict["lost"] * verdict["explained"],
+        -verdict["limited_share"],
+        -verdict["confidence"],
+    )

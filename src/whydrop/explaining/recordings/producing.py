@@ -6,22 +6,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from whydrop.explaining.recordings.causes import (
-    drops,
-    hosts,
-    losses,
-    outages,
-    ports,
-    queues,
-    senders,
-    sharing,
-    troubles,
-)
+from whydrop.explaining.recordings import ports
+from whydrop.explaining.recordings.causes import hosts, losses, outages, queues, senders, sharing, troubles
 from whydrop.explaining.recordings.causes.sides import Side, facts, sides
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import scene as scenes
-from whydrop.explaining.recordings.measures.ports import Port
 from whydrop.explaining.recordings.measures.scene import Scene
+from whydrop.explaining.recordings.ports import Port
 from whydrop.explaining.recordings.thresholds import MECHANISMS
 
 if TYPE_CHECKING:
@@ -48,7 +39,7 @@ def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:
     at_hosts = hosts.findings(scene, judged)
     found = _without_path(found, at_hosts)
     found += [*at_hosts, *sharing.findings(scene), *outages.findings(scene)]
-    found += [*drops.findings(scene), *troubles.findings(scene)]
+    found += [*scene.dropped, *troubles.findings(scene)]
     return [_paid(_with_senders(scene, finding)) for finding in found]
 
 

@@ -16,16 +16,15 @@ from whydrop.explaining import completing
 from whydrop.explaining.recordings.causes.hosts import OF_RESPONDER
 from whydrop.explaining.recordings.causes.queues import DOUBTS
 from whydrop.explaining.recordings.causes.sides import Side, sides
-from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
+from whydrop.explaining.recordings.findings import Fact, Finding, Quantity, in_order, reduce
 from whydrop.explaining.recordings.producing import of_scene
-from whydrop.explaining.recordings.reducing import in_order, reduce
 from whydrop.explaining.recordings.wording import in_words, phrase
 from whydrop.explaining.wording import phrase as phrase_of_captures
 from whydrop.explaining.words.recorded_facts import FACTS
 
 if TYPE_CHECKING:
-    from whydrop.explaining.recordings.measures.ports import Port
     from whydrop.explaining.recordings.measures.scene import Scene
+    from whydrop.explaining.recordings.ports import Port
 
 Json = dict[str, Any]
 

@@ -23,7 +23,7 @@ _GIGABIT_BPS = 1e9
 # A shaper ahead of the queue must be a little slower than the queue's own rate; by how much is from sqm-scripts.
 _SHAPED_SHARE = 0.95
 
-# What lies behind a reason of the kernel's for a drop (`measures.drops.KINDS`).
+# What lies behind a reason of the kernel's for a drop (`drops.KINDS`).
 _BEHIND_DROPS = {
     "receive-buffer": "a socket's receive buffer was full",
     "queue": "its own queue for sending was full",

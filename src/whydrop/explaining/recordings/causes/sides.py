@@ -25,47 +25,15 @@ from whydrop.explaining.recordings.thresholds import (
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """The time packets wait under load, as probes or the flows' own round trips show it.
-
-    Attributes:
-        nats: for a wait at all, against the same delay with and without load.
-        steps_s, idle_steps_s: in each step of the steady load, and without load.
-        peak_s, after_s: the highest, settling included; and in the steady load.
-    """
-
-    by: str
-    base_s: float
-    induced: Shift
-    low_s: float
-    high_s: float
-    peak_s: float
-    after_s: float
-    steps_s: likelihood.Values
-    idle_steps_s: likelihood.Values
-    nats: float
-    samples: int
-    idle_samples: int
-
-    def nats_beyond(self, floor_s: float) -> float:
-        """For a wait of more than ``floor_s``."""
-        if self.by == "flows":
-            return self.nats
-        return likelihood.of_higher(self.idle_steps_s, self.steps_s, floor_s)
-
-    def share_above(self, floor_s: float) -> float:
-        """The share of the steady load in which more than this was waited."""
-        known = self.steps_s[np.isfinite(self.steps_s)]
-        return float((known > floor_s).mean()) if len(known) else 0.0
-
-
-@dataclass(frozen=True)
 class Side:
-    """One direction of the path (``up``, ``down`` or ``both``) with what is known of it."""
+    """One direction of the path (``up``, ``down`` or ``both``) with what is known of it.
+
+    ``waiting`` is how long packets wait under load, as probes or else the flows' own round trips show it.
+    """
 
     direction: str
     loads: tuple[Load, ...]
-    waiting: Waiting | None
+    waiting: Delay | None
     losses: Losses | None
     base: Quantity | None
     subject: Subject
@@ -152,11 +120,9 @@ def _side(scene: Scene, direction: str, loaded: tuple[str, ...], way: str) -> Si
     losses = scene.losses.get(direction) if direction in scene.losses else None
     if losses is None and len(scene.loads) <= 1:
         losses = scene.losses.get("both")
-    delay = scene.delays.get(way)
-    if delay is not None:
-        waiting: Waiting | None = _of_probes(delay)
-    else:
-        waiting = _of_flows(loads[0]) if len(loads) == 1 else None
+    waiting = scene.delays.get(way)
+    if waiting is None and len(loads) == 1:
+        waiting = _of_flows(loads[0])
     return Side(direction, loads, waiting, losses, _base(scene, loads), Subject(names))
 
 
@@ -175,43 +141,27 @@ def _base(scene: Scene, loads: tuple[Load, ...]) -> Quantity | None:
     return Quantity(min(least), None, min(least)) if least else None
 
 
-def _of_probes(delay: Delay) -> Waiting:
-    induced = delay.induced
-    return Waiting(
-        "probes",
-        delay.base_s,
-        induced,
-        delay.low_s,
-        delay.high_s,
-        delay.peak_s,
-        delay.peak_after_s,
-        delay.steps_s,
-        delay.idle_steps_s,
-        likelihood.of_higher(delay.idle_steps_s, delay.steps_s),
-        delay.loaded_samples,
-        delay.idle_samples,
-    )
-
-
-def _of_flows(load: Load) -> Waiting | None:
+def _of_flows(load: Load) -> Delay | None:
     """Where there are no probes: a queue makes the round trip grow with the window; other delays do not know of it."""
     steps = load.queue_steps_s
     known = steps[np.isfinite(steps)]
     if len(known) < FEWEST_SAMPLES:
         return None
-    return Waiting(
-        "flows",
-        min(load.least_rtt_s.values()),
+    low_s, high_s = (float(np.quantile(known, share)) for share in (LOW_QUANTILE, HIGH_QUANTILE))
+    highest_s = float(known.max())
+    return Delay(
+        "both",
+        Shift(min(load.least_rtt_s.values()), 0.0, 1.0),
         mean_of(steps),
-        float(np.quantile(known, LOW_QUANTILE)),
-        float(np.quantile(known, HIGH_QUANTILE)),
-        float(known.max()),
-        float(known.max()),
-        steps,
-        np.array([]),
-        likelihood.of_dependence(load.window_steps, steps),
-        len(known),
-        0,
+        low_s,
+        high_s,
+        peak_s=highest_s,
+        after_s=highest_s,
+        steps_s=steps,
+        idle_steps_s=np.array([]),
+        samples=len(known),
+        idle_samples=0,
+        growth_nats=likelihood.of_dependence(load.window_steps, steps),
     )
 
 
@@ -223,73 +173,36 @@ def quantity(shift: Shift, at_least: float | None = None) -> Quantity:
 
 def facts(side: Side) -> tuple[Fact, ...]:
     """The measurements of a side, whatever its cause."""
-    found = []
-    waiting, losses = side.waiting, side.losses
-    if waiting is not None:
-        code = "delay-under-load" if waiting.by == "probes" else "own-delay-under-load"
-        found.append(
-            Fact(
-                code,
-                {
-                    "direction": side.direction,
-                    "one_way": side.direction != "both" and waiting.base_s < (side.base_s or 0) * 0.999,
-                    "idle_s": waiting.base_s,
-                    "loaded_s": waiting.base_s + waiting.induced.value,
-                    "induced_s": waiting.induced.value,
-                    "low_s": waiting.induced.low,
-                    "high_s": waiting.induced.high,
-                    "high_quantile_s": waiting.base_s + waiting.high_s,
-                    "idle_samples": waiting.idle_samples,
-                    "samples": waiting.samples,
-                },
-            )
-        )
+    found = [] if side.waiting is None else [_of_delay(side, side.waiting)]
     for load in side.loads:
-        found.append(
-            Fact(
-                "rate-under-load",
-                {
-                    "direction": load.direction,
-                    "rate_bps": load.rate.value,
-                    "variation": load.variation if np.isfinite(load.variation) else None,
-                    "flows": len(load.flows),
-                },
-            )
-        )
+        rate = {"rate_bps": load.rate.value, "variation": load.variation if np.isfinite(load.variation) else None}
+        found.append(Fact("rate-under-load", {"direction": load.direction, **rate, "flows": len(load.flows)}))
         if load.retransmitted is not None:
-            found.append(
-                Fact(
-                    "retransmissions",
-                    {
-                        "direction": load.direction,
-                        "count": round(load.retransmitted),
-                        "share": load.retransmitted / max(1.0, load.segments),
-                    },
-                )
-            )
+            again = {"count": round(load.retransmitted), "share": load.retransmitted / max(1.0, load.segments)}
+            found.append(Fact("retransmissions", {"direction": load.direction, **again}))
         if load.datagrams is not None and load.datagrams.sent:
-            found.append(
-                Fact(
-                    "datagrams-lost",
-                    {
-                        "direction": load.direction,
-                        "count": round(load.datagrams.lost),
-                        "sent": round(load.datagrams.sent),
-                        "share": load.datagrams.lost / load.datagrams.sent,
-                    },
-                )
-            )
-    if losses is not None:
-        found.append(
-            Fact(
-                "probes-lost",
-                {
-                    "direction": losses.way,
-                    "sent": losses.sent,
-                    "lost": losses.lost,
-                    "idle_sent": losses.idle_sent,
-                    "idle_lost": losses.idle_lost,
-                },
-            )
-        )
+            lost, sent = load.datagrams.lost, load.datagrams.sent
+            counts = {"count": round(lost), "sent": round(sent), "share": lost / sent}
+            found.append(Fact("datagrams-lost", {"direction": load.direction, **counts}))
+    if side.losses is not None:
+        probes = {name: getattr(side.losses, name) for name in ("sent", "lost", "idle_sent", "idle_lost")}
+        found.append(Fact("probes-lost", {"direction": side.losses.way, **probes}))
     return tuple(found)
+
+
+def _of_delay(side: Side, waiting: Delay) -> Fact:
+    return Fact(
+        "delay-under-load" if waiting.by == "probes" else "own-delay-under-load",
+        {
+            "direction": side.direction,
+            "one_way": side.direction != "both" and waiting.base_s < (side.base_s or 0) * 0.999,
+            "idle_s": waiting.base_s,
+            "loaded_s": waiting.base_s + waiting.induced.value,
+            "induced_s": waiting.induced.value,
+            "low_s": waiting.induced.low,
+            "high_s": waiting.induced.high,
+            "high_quantile_s": waiting.base_s + waiting.high_s,
+            "idle_samples": waiting.idle_samples,
+            "samples": waiting.samples,
+        },
+    )

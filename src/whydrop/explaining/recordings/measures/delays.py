@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whydrop.explaining.recordings import likelihood
 from whydrop.explaining.recordings.measures.series import Stream, Times, Values
 from whydrop.explaining.recordings.measures.spans import Spans
 from whydrop.explaining.recordings.thresholds import FEWEST_SAMPLES, HIGH_QUANTILE, LOW_QUANTILE
@@ -54,16 +56,18 @@ class Shift:
 
 @dataclass(frozen=True)
 class Delay:
-    """Of one direction (``both``: the round trip), over all streams; seconds.
+    """How long packets take under load, in one direction (``both``: the round trip), over all streams; seconds.
 
     Attributes:
         base: median without load, mean over the streams.
         induced: median under load, less that without.
         low_s, high_s: quantiles of the delay under load above the base.
         peak_s: the highest that two probes in a row met, settling included; above the base.
+        after_s: the highest step in the steady load.
         steps_s: mean of each step of the steady load above the base; NaN without samples.
         idle_steps_s: the same of the steps without load that have samples.
-        peak_after_s: the highest step in the steady load.
+        samples, idle_samples: with and without load.
+        growth_nats: where the flows' own round trips show the delay, and no probes: for it to grow with their windows.
     """
 
     way: str
@@ -72,16 +76,38 @@ class Delay:
     low_s: float
     high_s: float
     peak_s: float
-    peak_after_s: float
+    after_s: float
     steps_s: Values
     idle_steps_s: Values
+    samples: int
     idle_samples: int
-    loaded_samples: int
+    growth_nats: float | None = None
 
     @property
     def base_s(self) -> float:
         """The median without load."""
         return self.base.value
+
+    @property
+    def by(self) -> str:
+        """What shows it: ``probes`` or ``flows``."""
+        return "probes" if self.growth_nats is None else "flows"
+
+    @cached_property
+    def nats(self) -> float:
+        """For a wait at all, against the same delay with and without load."""
+        return self.nats_beyond(0.0)
+
+    def nats_beyond(self, floor_s: float) -> float:
+        """For a wait of more than ``floor_s``."""
+        if self.growth_nats is not None:
+            return self.growth_nats
+        return likelihood.of_higher(self.idle_steps_s, self.steps_s, floor_s)
+
+    def share_above(self, floor_s: float) -> float:
+        """The share of the steady load in which more than this was waited."""
+        known = self.steps_s[np.isfinite(self.steps_s)]
+        return float((known > floor_s).mean()) if len(known) else 0.0
 
 
 def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Delay | None:
@@ -115,8 +141,8 @@ def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Delay | None:
         float(np.nanmax(steps)),
         steps,
         idle_steps,
-        len(idle),
         len(loaded),
+        len(idle),
     )
 
 

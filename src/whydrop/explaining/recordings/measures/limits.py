@@ -21,7 +21,7 @@ them where the counters are missing:
   kernel's clock of the send buffer does not run while any of it waits to leave (for a pacer, or for the next
   acknowledgment), and so misses a part of that time. A flow of ours that is greedy always has something to send: where
   none of it waits, it is the buffer that lets none in;
-- ``far-end``: the responder's own limit (`far_limits`), ahead of everything that it brings about.
+- ``far-end``: the responder's own limit (`far_share`), ahead of everything that it brings about.
 """
 
 from __future__ import annotations
@@ -34,24 +34,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whydrop.explaining.recordings.likelihood import dependence
-from whydrop.explaining.recordings.measures import far_limits
 from whydrop.explaining.recordings.measures.series import Counted, Flow, Values
 from whydrop.explaining.recordings.measures.spans import Spans
-from whydrop.explaining.recordings.thresholds import (
-    AT_MOST,
-    BUFFER_IN_USE,
-    VALIDATED,
-)
+from whydrop.explaining.recordings.thresholds import AT_MOST, BUFFER_IN_USE, VALIDATED
 from whydrop.recording import derived
 from whydrop.recording.end_limits import (
     BACKLOG_PACKETS,
     BUFFER_FULL,
     BY_RATE,
     RUNS_DRY,
+    Paced,
     backlog,
     base_rtt_ns,
     in_flight,
     limited_by_send_buffer,
+    share_at_responder,
     stands_in_queue,
 )  # fmt: skip
 
@@ -126,7 +123,7 @@ def _of(flow: Flow, spans: Spans) -> HeldShares | None:
     elapsed = np.diff(times).astype(float)
     shown = _shown(counted, flow.control, is_greedy=flow.is_greedy)
     by, parts = _parts(counted, shown, elapsed, is_greedy=flow.is_greedy)
-    _give_to_far_end(parts, far_limits.share(flow, spans), flow.direction)
+    _give_to_far_end(parts, far_share(flow, spans), flow.direction)
     known = np.isfinite(parts).all(axis=0) & (elapsed > 0)
     if known.sum() < 3:
         return None
@@ -142,6 +139,13 @@ def _of(flow: Flow, spans: Spans) -> HeldShares | None:
         by,
         _send_buffer(counted, shown),
     )
+
+
+def far_share(flow: Flow, spans: Spans) -> float:
+    """The share of the steady load in which the responder's own limit set the rate of this flow; 0 without a report."""
+    starts = flow.intervals[:, 0]
+    steady = flow.intervals[(starts >= min(spans.steady_ns, flow.end_ns)) & (starts < spans.end_ns)]
+    return share_at_responder(flow.runner_facts, Paced.of(flow.runner_facts, steady), flow.end_ns - flow.start_ns)
 
 
 def _independent(name: str, part: Values, flow: Flow) -> float:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from whydrop.explaining.recordings import drops
+from whydrop.explaining.recordings.findings import Finding
 from whydrop.explaining.recordings.measures import (
     delays,
-    drops,
-    far_limits,
     kink,
     limits,
     loads,
@@ -22,13 +23,12 @@ from whydrop.explaining.recordings.measures import (
     spans,
 )
 from whydrop.explaining.recordings.measures.delays import Delay
-from whydrop.explaining.recordings.measures.drops import HostDrops
 from whydrop.explaining.recordings.measures.kink import WindowFit
 from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.loads import Load
 from whydrop.explaining.recordings.measures.losses import Losses
 from whydrop.explaining.recordings.measures.outages import Outage
-from whydrop.explaining.recordings.measures.series import Flow, Stream
+from whydrop.explaining.recordings.measures.series import Flow, Stream, Times
 from whydrop.explaining.recordings.measures.signals import Signals
 from whydrop.explaining.recordings.measures.spans import Spans
 from whydrop.explaining.recordings.thresholds import LEAST_OUTAGE_S
@@ -62,7 +62,7 @@ class Scene:
     signals: list[Signals]
     window_fits: list[WindowFit]
     outages: list[Outage]
-    drops: list[HostDrops]
+    dropped: list[Finding]
     far_limits: list[tuple[Flow, float]] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 
@@ -89,7 +89,7 @@ def measure(recording: Recording) -> Scene | None:
     stopped = [one for one in outages.measure(streams, flows) if not _within(one, befell)]
     # Losses in an outage, or while an end stood still, do not show how the path loses while it works.
     idle = [*stopped, *still]
-    working = [_outside(stream, idle) for stream in streams]
+    working = [stream.only(_without(stream.times_ns, idle)) for stream in streams]
     return Scene(
         streams,
         flows,
@@ -97,12 +97,14 @@ def measure(recording: Recording) -> Scene | None:
         _known({way: delays.measure(streams, time, way) for way in WAYS if flows}),
         _known({way: losses.measure(working, time, way) for way in WAYS}),
         _known({direction: loads.measure(direction, flows, time, idle) for direction in ("up", "down")}),
-        limits.measure([_without(flow, still) for flow in flows], time),
+        limits.measure(
+            [replace(flow, counted=flow.counted.only(_without(flow.counted.times_ns, still))) for flow in flows], time
+        ),
         signals.measure(flows),
         kink.measure(flows),
         stopped,
         [],
-        [(flow, share) for flow in flows if (share := far_limits.share(flow, time)) > 0],
+        [(flow, share) for flow in flows if (share := limits.far_share(flow, time)) > 0],
         befell,
     )
 
@@ -116,23 +118,21 @@ def _within(outage: Outage, befell: list[Trouble]) -> bool:
     return any(one.start_ns < outage.end_ns and one.end_ns > outage.start_ns for one in befell)
 
 
-def _without(flow: Flow, still: list[Outage]) -> Flow:
-    """The flow without the samples of times in which an end stood still."""
-    if not still:
-        return flow
-    times = flow.counted.times_ns
-    kept = np.ones(len(times), dtype=bool)
-    for pause in still:
-        kept &= (times < pause.start_ns) | (times >= pause.end_ns)
-    return replace(flow, counted=flow.counted.only(kept))
+def _without(times_ns: Times, intervals: list[Outage]) -> NDArray[np.bool_]:
+    """Which times are in none of the intervals."""
+    kept = np.ones(len(times_ns), dtype=bool)
+    for one in intervals:
+        kept &= (times_ns < one.start_ns) | (times_ns >= one.end_ns)
+    return kept
 
 
 def of_host(recording: Recording) -> Scene | None:
     """The packets that the host of a recording dropped itself; ``None`` where there are none."""
-    found = drops.measure(recording)
+    found = drops.findings(recording)
     if not found:
         return None
-    first_ns, last_ns = min(one.first_ns for one in found), max(one.last_ns for one in found)
+    first_ns = round(min(one.subject.start_s or 0.0 for one in found) * 1e9)
+    last_ns = round(max(one.subject.end_s or 0.0 for one in found) * 1e9)
     # No load, and so no end of it.
     time = Spans(last_ns, last_ns, last_ns, last_ns, first_ns, last_ns, round(recording.step_s * 1e9))
     return Scene([], [], time, {}, {}, {}, [], [], [], [], found)
@@ -140,20 +140,3 @@ def of_host(recording: Recording) -> Scene | None:
 
 def _known(found: dict[str, T | None]) -> dict[str, T]:
     return {name: one for name, one in found.items() if one is not None}
-
-
-def _outside(stream: Stream, stopped: list[Outage]) -> Stream:
-    kept = np.ones(len(stream.times_ns), dtype=bool)
-    for outage in stopped:
-        kept &= (stream.times_ns < outage.start_ns) | (stream.times_ns >= outage.end_ns)
-    if kept.all():
-        return stream
-    return Stream(
-        stream.name,
-        stream.host,
-        stream.dscp,
-        stream.times_ns[kept],
-        {way: values[kept] for way, values in stream.delays_s.items()},
-        stream.lost[kept],
-        stream.directions[kept],
-    )

@@ -52,6 +52,12 @@ class Stream:
     lost: Values
     directions: NDArray[np.str_]
 
+    def only(self, kept: NDArray[np.bool_]) -> Stream:
+        """Some of the probes."""
+        delays_s = {way: values[kept] for way, values in self.delays_s.items()}
+        lost, directions = self.lost[kept], self.directions[kept]
+        return replace(self, times_ns=self.times_ns[kept], delays_s=delays_s, lost=lost, directions=directions)
+
 
 @dataclass(frozen=True)
 class Counted:

@@ -1,12 +1,14 @@
-"""Drops by the host of a recording itself, as its kernel reported them to a watch."""
+"""Packets that the host of a recording dropped itself: no inference, its kernel reported them to a watch."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+from whydrop.explaining.recordings.findings import Fact, Finding, Place, Subject
+from whydrop.explaining.recordings.thresholds import MOST_NATS
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -36,42 +38,10 @@ KINDS: dict[str, frozenset[str]] = {
 _KIND = {reason: kind for kind, reasons in KINDS.items() for reason in reasons}
 
 _MOST_NAMES = 10
-_BY = ["reason", "direction", "flow"]
 
 
-@dataclass(frozen=True)
-class HostDrops:
-    """Packets dropped for one reason, in one direction, all of flows of the recording or all of others.
-
-    Attributes:
-        kind: one of :data:`KINDS`, or ``other``: of these only the segments that TCP had to retransmit.
-        direction: ``up``: made by this host; ``down``: they came by an interface.
-        flows: of the recording; else (``known`` is false) source and destination, or the protocol.
-        stood: segments of them that TCP did not retransmit; 0 for other protocols.
-        laid, sent_again: segments retransmitted after such a drop, and at all.
-        lost_events: drops of any reason that could not be counted.
-        late: some of the flows are older than the watch.
-    """
-
-    reason: str
-    kind: str
-    direction: str
-    flows: tuple[str, ...]
-    known: bool
-    packets: int
-    location: str
-    interface: str
-    stood: int
-    laid: int
-    sent_again: int
-    lost_events: int
-    late: bool
-    first_ns: int
-    last_ns: int
-
-
-def measure(recording: Recording) -> list[HostDrops]:
-    """All of them, the most frequent first; only of the network namespace of the watch."""
+def findings(recording: Recording) -> list[Finding]:
+    """One for each reason and direction, the most frequent first; only of the network namespace of the watch."""
     frame = recording.table("drops").filter(pl.col("here").fill_null(False))
     if not frame.height:
         return []
@@ -98,41 +68,53 @@ def measure(recording: Recording) -> list[HostDrops]:
         if row["reason"] in _KIND or row["laid"]:
             groups.setdefault((row["reason"], row["direction"], row["known"]), []).append(row)
     lost_events = _lost_events(recording)
-    found = [_drops(key, members, every, told, lost_events) for key, members in groups.items()]
-    return sorted(found, key=lambda one: -one.packets)
+    found = [_finding(key, members, every, told, lost_events) for key, members in groups.items()]
+    return sorted(found, key=lambda one: -one.lost)
 
 
 def _sums(frame: pl.DataFrame, *by: str) -> list[tuple[Any, ...]]:
     return frame.group_by(*by).agg(pl.col("packets").sum()).rows()
 
 
-def _drops(
+def _finding(
     key: tuple[str, str, bool],
     members: list[dict[str, Any]],
     every: dict[str, int],
     told: dict[str, dict[str, Any]],
     lost_events: int,
-) -> HostDrops:
+) -> Finding:
+    """Packets dropped for one reason, in one direction, all of flows of the recording or all of others.
+
+    ``up`` are those made by this host, ``down`` those that came by an interface. Others are named by source and
+    destination, or by protocol.
+    """
     reason, direction, known = key
-    laid = sum(one["laid"] for one in members)
-    of_tcp = sum(one["packets"] for one in members if one["protocol"] == "tcp")
+    kind = _KIND.get(reason, "other")
     names = tuple(one["flow"] for one in members[:_MOST_NAMES])
-    return HostDrops(
-        reason,
-        _KIND.get(reason, "other"),
-        direction,
-        names,
-        known,
-        sum(one["packets"] for one in members),
-        members[0]["location"] or "",
-        members[0]["interface"] or "",
-        max(0, of_tcp - laid),
-        laid,
-        sum(every.get(one["flow"], 0) for one in members),
-        lost_events,
-        known and any(json.loads(told[name]["facts"] or "{}").get("older") for name in names),
-        min(one["start_ns"] for one in members),
-        max(one["end_ns"] for one in members),
+    packets, laid = (sum(one[name] for one in members) for name in ("packets", "laid"))
+    sent_again = sum(every.get(one["flow"], 0) for one in members)
+    stood = sum(one["packets"] for one in members if one["protocol"] == "tcp") - laid
+    about = {name: members[0][name] or "" for name in ("location", "interface")}
+    facts = [Fact("dropped-here", {"reason": reason, "kind": kind, "packets": packets, **about})]
+    if sent_again:
+        facts.append(Fact("sent-again-after-drops-here", {"laid": laid, "count": sent_again}))
+    if stood > 0 and kind == "queue" and direction == "up":
+        facts.append(Fact("local-stall", {"packets": stood}))
+    if lost_events:
+        facts.append(Fact("drops-not-counted", {"count": lost_events}))
+    if known and any(json.loads(told[name]["facts"] or "{}").get("older") for name in names):
+        facts.append(Fact("watched-too-late"))
+    return Finding(
+        # Of a subject of its own: what else befell the flows is another question.
+        Subject(names, min(one["start_ns"] for one in members) / 1e9, max(one["end_ns"] for one in members) / 1e9),
+        # What passes through, and what no connection was watched of, has neither end here for sure.
+        Place({"up": "sender", "down": "receiver"}[direction], direction) if known else None,
+        "host-drop",
+        MOST_NATS,
+        detail=reason,
+        lost=packets,
+        explained=1.0,
+        facts=tuple(facts),
     )
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from whydrop.explaining.recordings.causes.sides import Side
+from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures.series import Flow, Values
+from whydrop.explaining.recordings.thresholds import COINCIDENCE, COMING_TOGETHER
 from whydrop.recording.errors import RecordingError
 
 _DISCARDS = "discards.tx"
@@ -46,29 +50,6 @@ class Port:
         kept = (self.ends_ns > first_ns) & (self.starts_ns < last_ns)
         parts = (self.starts_ns, self.ends_ns, self.discards, self.packets, self.octets)
         return Port(self.name, *(part[kept] for part in parts))
-
-
-@dataclass(frozen=True)
-class Coincidence:
-    """The discards of a port while flows ran.
-
-    Attributes:
-        discards, packets: of the port, in all bins.
-        bins, with_discards, with_losses, with_both: bins, and those with discards, with retransmissions, with both.
-        chance: that as many or more have both, were they independent.
-        highest_bps: of the bins, Ethernet frames as the switch counts them.
-    """
-
-    port: str
-    span_s: float
-    discards: float
-    packets: float
-    bins: int
-    with_discards: int
-    with_losses: int
-    with_both: int
-    chance: float
-    highest_bps: float
 
 
 def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> Port:
@@ -108,8 +89,33 @@ def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> 
     )
 
 
-def measure(port: Port, flows: Sequence[Flow]) -> Coincidence | None:
-    """Discards and retransmissions that came together; ``None`` without a bin in the time of flows that count them."""
+def findings(port: Port, side: Side) -> list[Finding]:
+    """The findings of the counters of the port about one side."""
+    found = _coincidence(port, [flow for load in side.loads for flow in load.flows])
+    fact = Fact("port-not-known-then", {"port": port.name}) if found is None else Fact("port-discards", found)
+    unknown = Finding(side.subject, side.place, "unknown", 0.0, facts=(fact,), source="switch")
+    if found is None or not found["with_both"] or found["chance"] > COMING_TOGETHER:
+        return [unknown]
+    # A port that discards has a full queue (ifOutDiscards, RFC 2863). Where the flows' packets wait
+    # long it is a long one. That the two came together by chance is never ruled out beyond one in a thousand.
+    return [
+        replace(
+            unknown,
+            cause="deep-queue" if side.is_deep else "shallow-queue",
+            nats=min(-math.log(COINCIDENCE), -math.log(max(found["chance"], 1e-300))),
+            detail="bufferbloat" if side.is_deep else None,
+            lost=side.lost,
+            explained=found["with_both"] / found["with_losses"],
+        )
+    ]
+
+
+def _coincidence(port: Port, flows: Sequence[Flow]) -> dict[str, Any] | None:
+    """The discards of a port while flows ran that count retransmissions, and how often both came together.
+
+    ``chance`` is that as many bins or more have both, were they independent; ``highest_bps`` is of Ethernet frames, as
+    the switch counts them. ``None`` without a bin in the time of such flows.
+    """
     telling = [flow for flow in flows if np.isfinite(flow.counted["retransmitted_packets"]).sum() > 1]
     if not telling:
         return None
@@ -120,20 +126,21 @@ def measure(port: Port, flows: Sequence[Flow]) -> Coincidence | None:
     again = np.sum([_sent_again(flow, seen) for flow in telling], axis=0)[known] > 0
     discards = seen.discards[known] > 0
     seconds = (seen.ends_ns - seen.starts_ns) / 1e9
-    bins, both = int(known.sum()), int((again & discards).sum())
+    bins, with_discards, with_losses = int(known.sum()), int(discards.sum()), int(again.sum())
+    with_both = int((again & discards).sum())
     rates = seen.octets * 8 / seconds
-    return Coincidence(
-        port.name,
-        float(seconds[known].sum()),
-        float(seen.discards[known].sum()),
-        float(np.nansum(seen.packets[known])),
-        bins,
-        int(discards.sum()),
-        int(again.sum()),
-        both,
-        _chance(bins, int(discards.sum()), int(again.sum()), both),
-        float(np.nanmax(rates)) if np.isfinite(rates).any() else math.nan,
-    )
+    return {
+        "port": port.name,
+        "span_s": float(seconds[known].sum()),
+        "discards": float(seen.discards[known].sum()),
+        "packets": float(np.nansum(seen.packets[known])),
+        "bins": bins,
+        "with_discards": with_discards,
+        "with_losses": with_losses,
+        "with_both": with_both,
+        "chance": _chance(bins, with_discards, with_losses, with_both),
+        "highest_bps": float(np.nanmax(rates)) if np.isfinite(rates).any() else None,
+    }
 
 
 def _sent_again(flow: Flow, port: Port) -> Values:
