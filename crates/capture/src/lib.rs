@@ -46,6 +46,7 @@ mod sequence;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod ticks;
 mod timeline;
 mod unread;
 
@@ -59,4 +60,4 @@ pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
 pub use selection::{Filter, FilterError, Moment, Selection};
 pub use summary::{Copies, PacketKinds, Summary, Translation};
-pub use timeline::Timeless;
+pub use ticks::Timeless;

@@ -1,7 +1,7 @@
 //! The summary of a capture.
 
 use crate::packet::Transport;
-use crate::timeline::Timeless;
+use crate::ticks::Timeless;
 
 /// A capture as a whole, up to the last packet read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What is left to say of a capture if its timestamps show no time: what packets prove by their contents.
+//! A capture whose timestamps show no time: its packets still prove some causes by their contents.
 
 use whydrop_capture::Timeless;
 use whydrop_verdict::{Cause, Fact, fact};

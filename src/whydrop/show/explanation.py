@@ -102,7 +102,7 @@ def _notes(found: Explained) -> Iterator[str]:
 
 
 def _left_out(found: Explained) -> Iterator[str]:
-    """What the answer does not cover: stands with it, and not among the notes."""
+    """The packets that the answer does not cover: this stands with it, and not among the notes."""
     for capture in found.captures:
         if capture.left_out:
             of = f" of {capture.path}" if len(found.captures) > 1 else ""

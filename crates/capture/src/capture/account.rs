@@ -6,7 +6,8 @@ use crate::decode::Decoded;
 use crate::format::Interface;
 use crate::link_type::LinkType;
 use crate::summary::{PacketKinds, Summary, packets};
-use crate::timeline::{self, Fate, Ticks, Timeless};
+use crate::ticks::{Ticks, Timeless};
+use crate::timeline::{self, Fate};
 use crate::unread::UnreadCounts;
 
 /// Counts over packets.

@@ -10,13 +10,10 @@ mod evidence;
 mod sorting;
 #[cfg(test)]
 mod tests;
-mod ticks;
 mod trace;
 
 use evidence::Finding;
 pub(crate) use sorting::Sorting;
-pub(crate) use ticks::Ticks;
-pub use ticks::Timeless;
 use trace::Recent;
 
 use crate::decode::Decoded;

@@ -90,7 +90,7 @@ class Delay:
 
     @property
     def by(self) -> str:
-        """What shows it: ``probes`` or ``flows``."""
+        """The witnesses: ``probes`` or ``flows``."""
         return "probes" if self.growth_nats is None else "flows"
 
     @cached_property

@@ -1,5 +1,4 @@
-//! What the timestamps of a capture show of time: some files have none, some only seconds, some a clock that runs
-//! backwards.
+//! Timestamps that show no time: some files have none, some only seconds, some a clock that runs backwards.
 
 /// A clock with longer ticks shows no delay and no order of events: on a network path only pauses take this long.
 const LONGEST_TICK_NS: u64 = 100_000_000;
