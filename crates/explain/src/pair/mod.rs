@@ -158,15 +158,16 @@ fn read<'a>(
         PairError::Stopped => ExplainError::Stopped,
         error @ PairError::NothingInCommon { .. } => ExplainError::Pair(error.to_string()),
     })?;
-    let without_times = pair.summaries.iter().find_map(|summary| {
-        let timeless = summary.timeless?;
-        Some(format!(
-            "{}: {}, but two captures are compared by their times; explain each by itself",
-            summary.paths.join(", "),
-            timeless.reason()
-        ))
-    });
-    without_times.map_or(Ok(pair), |reason| Err(ExplainError::Pair(reason)))
+    for summary in &pair.summaries {
+        if let Some(timeless) = summary.timeless {
+            return Err(ExplainError::Pair(format!(
+                "{}: {}, but two captures are compared by their times; explain each by itself",
+                summary.paths.join(", "),
+                timeless.reason()
+            )));
+        }
+    }
+    Ok(pair)
 }
 
 fn matched_document(pair: &Pair, timeline: &Timeline) -> Document {
