@@ -1,4 +1,4 @@
-//! A capture whose timestamps show no time: its packets still prove some causes by their contents.
+//! A capture with timestamps that show no time: its packets still prove some causes by their contents.
 
 use whydrop_capture::Timeless;
 use whydrop_verdict::{Cause, Fact, fact};
