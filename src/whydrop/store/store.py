@@ -18,7 +18,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -37,13 +37,25 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass
-class Added:
-    """The outcome of adding the rows of one source."""
+class Count:
+    """Rows of one table that were to be added."""
 
     rows: int = 0  # that are new
     duplicates: int = 0  # left out: they were there already
     conflicts: int = 0  # left out: their key was there already, with other values
-    shown: list[merging.Conflict] = field(default_factory=list)  # the first few of them
+
+    def __iadd__(self, other: Count) -> Self:
+        self.rows += other.rows
+        self.duplicates += other.duplicates
+        self.conflicts += other.conflicts
+        return self
+
+
+@dataclass
+class Added(Count):
+    """The outcome of adding the rows of one source."""
+
+    shown: list[merging.Conflict] = field(default_factory=list)  # the first few conflicts
 
 
 class Store:

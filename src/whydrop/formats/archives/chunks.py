@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from whydrop.formats.archives.noting import Note
 from whydrop.recording.errors import RecordingError
@@ -15,18 +15,9 @@ if TYPE_CHECKING:
     from whydrop.formats.archives import Piece
     from whydrop.formats.archives.kinds import Kind
     from whydrop.store.merging import Conflict
-    from whydrop.store.store import Store
+    from whydrop.store.store import Count, Store
 
 Status = Literal["new", "known", "damaged", "unreadable", "left out"]
-
-
-@dataclass
-class Count:
-    """Rows of one table."""
-
-    rows: int = 0  # that are new
-    duplicates: int = 0  # that were there already
-    conflicts: int = 0  # rows with a known key and other values
 
 
 @dataclass
@@ -53,12 +44,11 @@ class Given:
     failure: str | None = None  # why there is nothing to be read
 
 
-@dataclass
-class Chunk:
-    """Some pieces of a file; of a large one the next ones. The last has the report on the file."""
+class Chunk(NamedTuple):
+    """A piece of a file, or none at its end; only then is the report on the file complete."""
 
-    pieces: list[Piece]
-    report: FileReport | None = None
+    report: FileReport
+    piece: Piece | None = None
 
 
 def sha256_of(path: Path) -> str:
@@ -77,7 +67,7 @@ def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
     report = FileReport(printed(file.path), "new", bytes=file.bytes)
     if file.failure is not None:
         report.status, report.damage = "unreadable", [f"{report.path}: {file.failure}"]
-        yield Chunk([], report)
+        yield Chunk(report)
         return
     try:
         before = file.path.stat()
@@ -85,14 +75,14 @@ def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
         if not again and (known := store.source(report.sha256)) is not None:
             report.status = "known"
             report.notes = [Note(report.path, f"It was damaged when it was read: {one}") for one in _damage_of(known)]
-            yield Chunk([], report)
+            yield Chunk(report)
             return
         for piece in _pieces(file.path):
             report.notes += [Note(piece.source, note) for note in piece.notes]
             if piece.damage is not None:
                 report.status = "damaged"
                 report.damage.append(f"{piece.source}: {piece.damage}")
-            yield Chunk([piece])
+            yield Chunk(report, piece)
         after = file.path.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             report.notes.append(Note(report.path, "It changed while it was read, and is read again next time."))
@@ -101,12 +91,9 @@ def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
         _fail(report, file, str(reason) if isinstance(reason, RecordingError) else f"{report.path}: {reason.strerror}")
     except Exception as reason:
         # Readers report a bad file by one of the errors above; no other error of one file stops the others.
-        _fail(
-            report,
-            file,
-            f"{report.path}: {type(reason).__name__}: {reason}. Please report this: it is no fault of yours",
-        )
-    yield Chunk([], report)
+        kind = type(reason).__name__
+        _fail(report, file, f"{report.path}: {kind}: {reason}. Please report this: it is no fault of yours")
+    yield Chunk(report)
 
 
 def _damage_of(known: dict[str, Any]) -> list[str]:

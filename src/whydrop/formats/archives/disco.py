@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from whydrop.formats.archives import Piece, names
-from whydrop.formats.archives.disco_samples import Series, Warnings, rows_of
+from whydrop.formats.archives.disco_samples import Series, rows_of
+from whydrop.formats.archives.noting import Warnings
 
 _MACHINE = re.compile(r"mlab[0-9]")
 _METRIC = re.compile(r"switch\.(queue\.[^.]+\.[^.]+|[^.]+)\.(.+)\.(rx|tx)", re.DOTALL)

@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.formats.archives.chunks import Chunk, Count, FileReport, Given, Status
+from whydrop.formats.archives.chunks import Chunk, FileReport, Given, Status
 from whydrop.formats.archives.parallel import read_all
 from whydrop.runtime import long_calls
 from whydrop.store.errors import StoreError
+from whydrop.store.store import DESCRIPTION, Count
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.store.merging import Conflict
     from whydrop.store.store import Store
 
 Progress = Callable[[int, int], None]  # bytes done, and in all
@@ -47,9 +47,7 @@ class Report:
         for file in self.files:
             for table, count in file.tables.items():
                 of = total.setdefault(table, Count())
-                of.rows += count.rows
-                of.duplicates += count.duplicates
-                of.conflicts += count.conflicts
+                of += count
         return total
 
     def statuses(self) -> Counter[Status]:
@@ -113,7 +111,6 @@ def found(paths: Iterable[Path]) -> Iterator[Given]:
     A recording's folder is meant as a whole.
     """
     from whydrop.recording.document import FILE_NAME
-    from whydrop.store.store import DESCRIPTION
 
     for path in paths:
         if not path.is_dir():
@@ -127,7 +124,7 @@ def found(paths: Iterable[Path]) -> Iterator[Given]:
                 continue
             if FILE_NAME in names:
                 folders.clear()
-                yield _recording(Path(folder), names, named=Path(folder) == path)
+                yield _given(Path(folder), named=Path(folder) == path, names=names)
                 continue
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
@@ -137,15 +134,11 @@ def found(paths: Iterable[Path]) -> Iterator[Given]:
             yield Given(Path(reason.filename), 0, named=True, failure=reason.strerror)
 
 
-def _recording(folder: Path, names: list[str], *, named: bool) -> Given:
+def _given(path: Path, *, named: bool, names: Sequence[str] = ()) -> Given:
+    """A file; or the folder of a recording, with the names of the files in it."""
     try:
-        return Given(folder, sum((folder / name).stat().st_size for name in names), named)
-    except OSError as reason:
-        return Given(folder, 0, named, reason.strerror or str(reason))
-
-
-def _given(path: Path, *, named: bool) -> Given:
-    try:
+        if names:
+            return Given(path, sum((path / name).stat().st_size for name in names), named)
         status = path.stat()
     except OSError as reason:
         return Given(path, 0, named, reason.strerror or str(reason))
@@ -161,26 +154,21 @@ class _Batch:
     def __init__(self, store: Store) -> None:
         self.reports: list[FileReport] = []
         self._store = store
-        self._frames: dict[str, list[tuple[int, pl.DataFrame]]] = {}  # by table, with the number of the file
-        self._counts: dict[int, dict[str, Count]] = {}
-        self._shown: dict[int, list[Conflict]] = {}
-        self._finished: list[tuple[int, FileReport]] = []
+        self._frames: dict[str, list[tuple[FileReport, pl.DataFrame]]] = {}  # by table
+        self._finished: list[FileReport] = []
         self._rows = 0
-        self._number = 0  # of the file that is being read
         self.being_written = False
 
     def take(self, chunk: Chunk) -> bool:
         """Add what was read of a file; say whether that was all of it."""
-        for piece in chunk.pieces:
-            if piece.frame.height:
-                self._frames.setdefault(piece.table, []).append((self._number, piece.frame))
-                self._rows += piece.frame.height
-        if chunk.report is not None:
-            self._finished.append((self._number, chunk.report))
-            self._number += 1
+        if chunk.piece is None:
+            self._finished.append(chunk.report)
+        elif chunk.piece.frame.height:
+            self._frames.setdefault(chunk.piece.table, []).append((chunk.report, chunk.piece.frame))
+            self._rows += chunk.piece.frame.height
         if self._rows >= ROWS_OF_A_BATCH or len(self._finished) >= FILES_OF_A_BATCH:
             self.write()
-        return chunk.report is not None
+        return chunk.piece is None
 
     def write(self) -> None:
         """Write all rows, and then note their files; Ctrl-C takes effect after that."""
@@ -198,20 +186,16 @@ class _Batch:
         while self._frames:
             table, frames = next(iter(self._frames.items()))
             added = self._store.add_all(table, [frame for _, frame in frames])
-            for (number, _), of in zip(frames, added, strict=True):
-                count = self._counts.setdefault(number, {}).setdefault(table, Count())
-                count.rows += of.rows
-                count.duplicates += of.duplicates
-                count.conflicts += of.conflicts
-                self._shown.setdefault(number, []).extend(of.shown)
+            for (report, _), of in zip(frames, added, strict=True):
+                count = report.tables.setdefault(table, Count())
+                count += of
+                report.shown += of.shown
             del self._frames[table]
         self._rows = 0
 
     def _note_files(self) -> None:
         while self._finished:
-            number, report = self._finished[0]
-            report.tables = self._counts.pop(number, {})
-            report.shown = self._shown.pop(number, [])
+            report = self._finished[0]
             if report.sha256 and report.status in ("new", "damaged"):
                 self._store.note_source(report.sha256, _facts(report))
             self.reports.append(report)

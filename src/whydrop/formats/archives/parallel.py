@@ -130,7 +130,7 @@ class _Reader:
                 raise answer
             return list(answer)
         words = f"{file.path}: the process that read it died, perhaps because memory ran out"
-        return [Chunk([], FileReport(str(file.path), "unreadable", bytes=file.bytes, damage=[words]))]
+        return [Chunk(FileReport(str(file.path), "unreadable", bytes=file.bytes, damage=[words]))]
 
     def _replaced(self) -> bool:
         """Replace the process that died, unless reading has ended."""
