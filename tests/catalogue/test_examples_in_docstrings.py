@@ -11,7 +11,7 @@ MODULES = (
     "whydrop.show.document",
     "whydrop.show.text_layout",
     "whydrop.measure.batch.expanding",
-    "whydrop.measure.places",
+    "whydrop.measure.far_hosts",
     "whydrop.measure.batch.toml_writing",
     "whydrop.measure.batch.variables",
     "whydrop.measure.tests",

@@ -14,7 +14,7 @@ from whydrop.act import pacing
 from whydrop.act.applying import leased
 from whydrop.act.changes import Pace, paced
 from whydrop.act.meter import Meter
-from whydrop.measure.engine import FarHost
+from whydrop.measure.far_hosts import FarHost
 
 RATES = (0.5, 0.7, 0.8, 0.88, 0.92, 0.95, 0.97, 0.98, 0.99, 1.0, 1.02, 1.05, 1.1, 1.3)
 BURSTS_BYTES = (1600, 4600, 15_200)

@@ -19,9 +19,8 @@ from whydrop.measure import run as running
 from whydrop.measure.clocks import Clocks
 from whydrop.measure.engine import Engine
 from whydrop.measure.host import CounterSampler
-from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.plan import Plan, PlannedFlow, Settings
 from whydrop.measure.runners.command import CommandRunner
-from whydrop.measure.settings import Settings
 from whydrop.recording import document, table_files
 from whydrop.recording.recording import Recording
 from whydrop.recording.writer import RecordingWriter

@@ -20,11 +20,10 @@ import pytest
 from click.testing import CliRunner
 
 from running.responders import HANGS_S, WHYDROP, Responder, free_port, responder, wait_until
-from whydrop.measure.engine import Engine, FarHost, _parsed
-from whydrop.measure.places import host_and_port, places
-from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.engine import Engine, _parsed
+from whydrop.measure.far_hosts import FarHost, far_hosts, host_and_port
+from whydrop.measure.plan import Plan, PlannedFlow, Settings
 from whydrop.measure.run import run as measure
-from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Tally
 from whydrop.recording.recording import Recording
 from whydrop.runtime import cancelling, long_calls
@@ -199,11 +198,11 @@ def test_a_dry_run_with_json_prints_json_alone(run: Run) -> None:
 
 
 def test_two_ports_of_one_host_are_two_far_ends() -> None:
-    found = places(["192.0.2.1:1", "192.0.2.1:2", "[2001:db8::7]:3", "[2001:db8::7]:3"])
+    found = far_hosts(["192.0.2.1:1", "192.0.2.1:2", "[2001:db8::7]:3", "[2001:db8::7]:3"])
     assert [place.name for place in found] == ["192.0.2.1:1", "192.0.2.1:2", "2001:db8::7", "2001:db8::7"]
-    assert [(place.host, place.port) for place in found[:2]] == [("192.0.2.1", 1), ("192.0.2.1", 2)]
+    assert [(place.address, place.port) for place in found[:2]] == [("192.0.2.1", 1), ("192.0.2.1", 2)]
     flows = [PlannedFlow(place.name, "tcp", "up", host=place.name) for place in found[:2]]
-    engine = Engine(dict(enumerate(flows)), [FarHost(place.name, place.host, place.port) for place in found])
+    engine = Engine(dict(enumerate(flows)), found)
     hosts = json.loads(engine._config())["hosts"]
     assert [(host["name"], host["port"]) for host in hosts] == [("192.0.2.1", 1), ("192.0.2.1", 2)]
 

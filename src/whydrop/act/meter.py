@@ -11,10 +11,9 @@ from typing import Any
 import polars as pl
 
 from whydrop.errors import Error
-from whydrop.measure.engine import FarHost
-from whydrop.measure.plan import Plan
+from whydrop.measure.far_hosts import FarHost
+from whydrop.measure.plan import Plan, Settings
 from whydrop.measure.run import Finished, run
-from whydrop.measure.settings import Settings
 from whydrop.measure.tests import resolve
 from whydrop.recording.metrics.definitions import measure
 from whydrop.recording.recording import Recording

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from whydrop.measure.batch.executing import Summary, Watcher
     from whydrop.measure.batch.preparing import Prepared
     from whydrop.measure.depth.measurement import FarEnd, Measured
-    from whydrop.measure.engine import FarHost
+    from whydrop.measure.far_hosts import FarHost
     from whydrop.measure.handle import Run
-    from whydrop.measure.plan import Plan
+    from whydrop.measure.plan import Plan, Settings
     from whydrop.measure.responding import Responder
-    from whydrop.measure.settings import Settings
     from whydrop.monitoring.sockets.watch import Watched
     from whydrop.recording.recording import Recording
 
@@ -28,12 +27,9 @@ Result = TypeVar("Result")
 
 def far_hosts(to: Sequence[str], port: int | None, secret: str | None) -> list[FarHost]:
     """The hosts, written as ``host`` or ``host:port``; ``port`` is of those without one of their own."""
-    from whydrop.measure import secrets
-    from whydrop.measure.engine import FarHost
-    from whydrop.measure.places import places
+    from whydrop.measure import far_hosts
 
-    shared = secret or secrets.secret()
-    return [FarHost(place.name, place.host, place.port or port, shared) for place in places(to)]
+    return far_hosts.far_hosts(to, port, secret or far_hosts.secret())
 
 
 def _with_arguments_of(
@@ -71,7 +67,7 @@ def planned(
 ) -> tuple[Plan, Settings]:
     """Plan a test; the arguments are those of :func:`start`."""
     from whydrop.measure import local_ends
-    from whydrop.measure.settings import Settings
+    from whydrop.measure.plan import Settings
     from whydrop.measure.tests import resolve
 
     far = far_hosts([to] if isinstance(to, str) else to, port, secret)
@@ -417,10 +413,10 @@ def responder(
     ...     far.port > 0
     True
     """
-    from whydrop.measure import secrets
+    from whydrop.measure import far_hosts
     from whydrop.measure.responding import Responder, ResponderError
 
-    shared = None if open else secret or secrets.secret()
+    shared = None if open else secret or far_hosts.secret()
     if shared is None and not open:
         raise ResponderError("give a secret (or set WHYDROP_SECRET), or open=True to serve everyone")
     return Responder(

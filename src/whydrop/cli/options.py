@@ -41,10 +41,10 @@ recordings = click.argument("recordings", metavar="RECORDING...", nargs=-1, requ
 
 def secret(path: Path | None) -> str | None:
     """The secret in a file, or that of the environment."""
-    from whydrop.measure import secrets
+    from whydrop.measure import far_hosts
 
     try:
-        return secrets.secret(path)
+        return far_hosts.secret(path)
     except ValueError as reason:
         raise click.UsageError(f"{printable(str(reason))}.") from None
 

@@ -14,9 +14,8 @@ from whydrop.errors import Error
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
-    from whydrop.measure.plan import Plan
+    from whydrop.measure.plan import Plan, Settings
     from whydrop.measure.run import Finished
-    from whydrop.measure.settings import Settings
     from whydrop.recording.recording import Recording
 
 EXAMPLES = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -13,6 +13,7 @@ import polars as pl
 from whydrop import _core
 from whydrop.errors import Error
 from whydrop.measure.clocks import Known
+from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.recording.troubles import Trouble
 from whydrop.runtime.long_calls import waited_for
@@ -34,23 +35,6 @@ _DEEPEST = 40
 
 class EngineError(Error):
     """The engine cannot begin; the message names the host and what to try."""
-
-
-@dataclass(frozen=True)
-class FarHost:
-    """How to reach a responder.
-
-    Attributes:
-        name: as the plan has it.
-        address: where that is another; a name or an address.
-        port: of TCP and of UDP; ``None``: the default.
-        secret: ``None`` for a responder that is open.
-    """
-
-    name: str
-    address: str | None = None
-    port: int | None = None
-    secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

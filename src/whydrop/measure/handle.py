@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whydrop.measure.plan import Plan
+from whydrop.measure.plan import Plan, Settings
 from whydrop.measure.run import Finished, run
-from whydrop.measure.settings import Settings
 from whydrop.recording.recording import Recording
 from whydrop.runtime.cancelling import Cancellation
 

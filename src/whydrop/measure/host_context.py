@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop.measure.engine import EngineError, FarHost
+from whydrop.measure.engine import EngineError
+from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners import Runner
 
 if TYPE_CHECKING:
     from whydrop.measure.host import CounterSampler
-    from whydrop.measure.settings import Settings
+    from whydrop.measure.plan import Settings
     from whydrop.recording.redaction import Redactor
 
 

@@ -15,9 +15,8 @@ from whydrop.measure import host_context, local_ends
 from whydrop.measure.clocks import Clocks, Known
 from whydrop.measure.end_limits import EndLimits, several
 from whydrop.measure.engine import Ended, Engine, EngineError
-from whydrop.measure.plan import Plan
+from whydrop.measure.plan import Plan, Settings
 from whydrop.measure.runners import Runner
-from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Failure, Tally, count
 from whydrop.recording import tables, troubles
 from whydrop.recording.errors import RecordingError

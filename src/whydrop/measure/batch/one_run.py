@@ -11,8 +11,8 @@ from whydrop.errors import Mistake
 from whydrop.measure.batch.executing import Outcome
 from whydrop.measure.batch.expanding import Run, test_path
 from whydrop.measure.batch.state import State
-from whydrop.measure.places import FarEnd, places
-from whydrop.measure.plan import Plan
+from whydrop.measure.far_hosts import FarHost, far_hosts
+from whydrop.measure.plan import Plan, Settings
 from whydrop.measure.tests import FileError, SettingError, UnknownTestError, resolve
 
 # Connecting, describing the hosts, waiting for late packets, writing the recording: as a rule of thumb.
@@ -37,7 +37,7 @@ def plan_of(run: Run) -> Plan:
     parameters = dict(run.parameters)
     if run.ip_version is not None:
         parameters["ip_version"] = run.ip_version
-    names = [place.name for place in places_of(run)]
+    names = [host.name for host in _hosts_of(run)]
     return resolve(test_path(run.test, run.folder), names, parameters, run.with_runner, title=run.title)
 
 
@@ -62,28 +62,22 @@ def times_s(runs: Sequence[Run]) -> dict[str, float]:
     return found
 
 
-def places_of(run: Run) -> list[FarEnd]:
-    """The far ends of a run.
-
-    Raises:
-        ValueError: one of them is no place.
-    """
+def _hosts_of(run: Run, secret: str | None = None) -> list[FarHost]:
     try:
-        return places(run.hosts)
+        return far_hosts(run.hosts, secret=secret)
     except ValueError as reason:
         raise ValueError(f"hosts: {reason}") from None
 
 
 def run_test(run: Run, output: Path, state: State, tick: Callable[[float, float], None]) -> Outcome:
     """Run the test into a recording in ``output``; whatever keeps it from that becomes the outcome."""
-    from whydrop.measure.engine import EngineError, FarHost
+    from whydrop.measure.engine import EngineError
     from whydrop.measure.run import run as measure
-    from whydrop.measure.settings import Settings
     from whydrop.recording.errors import RecordingError
 
     try:
         secret = run.secret_file.read_text("utf-8").strip() if run.secret_file else None
-        hosts = [FarHost(place.name, place.host, place.port, secret) for place in places_of(run)]
+        hosts = _hosts_of(run, secret)
         settings = Settings(
             output=output,
             hosts=hosts,

@@ -10,7 +10,8 @@ from whydrop import _core
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, Round
 from whydrop.measure.depth.searching import CountingSearch
 from whydrop.measure.depth.trains import Trains, address_of, run
-from whydrop.measure.engine import EngineError, FarHost
+from whydrop.measure.engine import EngineError
+from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
 

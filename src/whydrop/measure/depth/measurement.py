@@ -20,7 +20,8 @@ from whydrop.measure.depth.result import Depth, depth
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Budget, Caps, Direction, Round
 from whydrop.measure.depth.searching import SIZES, CountingSearch, Search
 from whydrop.measure.depth.trains import Trains
-from whydrop.measure.engine import EngineError, FarHost
+from whydrop.measure.engine import EngineError
+from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.host import gather
 from whydrop.measure.plan import Plan
 from whydrop.measure.tally import Tally, count

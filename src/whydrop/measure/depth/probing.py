@@ -12,7 +12,7 @@ from whydrop.measure.depth.responder import PacketTrains
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Round
 from whydrop.measure.depth.searching import Search, Seen
 from whydrop.measure.depth.trains import address_of, run
-from whydrop.measure.engine import FarHost
+from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
 from whydrop.recording import tables

@@ -13,7 +13,8 @@ from whydrop.measure.clocks import Clocks
 from whydrop.measure.depth.rounds import Direction, Round
 from whydrop.measure.depth.searching import Search, Seen
 from whydrop.measure.depth.trains import Trains
-from whydrop.measure.engine import Engine, EngineError, FarHost
+from whydrop.measure.engine import Engine, EngineError
+from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
 from whydrop.recording import tables

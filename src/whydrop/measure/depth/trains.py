@@ -11,7 +11,8 @@ import polars as pl
 
 from whydrop.measure.depth.rounds import Round
 from whydrop.measure.depth.searching import CountingSearch, Search
-from whydrop.measure.engine import EngineError, FarHost
+from whydrop.measure.engine import EngineError
+from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners.registry import runner_for
 from whydrop.measure.tally import Tally

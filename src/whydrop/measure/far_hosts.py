@@ -1,0 +1,105 @@
+"""The far ends of a test: as people write them, how they are reached, and the secret that their responders ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whydrop.errors import Mistake
+
+VARIABLE = "WHYDROP_SECRET"
+FILE_VARIABLE = "WHYDROP_SECRET_FILE"
+
+
+class PlaceError(Mistake):
+    """The text is not the name of a host; the message says what was expected."""
+
+
+@dataclass(frozen=True)
+class FarHost:
+    """How to reach a responder.
+
+    Attributes:
+        name: what the plan and the recording call it: the host, with its port where two hosts differ only in that.
+        address: where that is another; a name or an address.
+        port: of TCP and of UDP; ``None``: the default.
+        secret: ``None`` for a responder that is open.
+    """
+
+    name: str
+    address: str | None = None
+    port: int | None = None
+    secret: str | None = field(default=None, repr=False)
+
+
+def far_hosts(written: Sequence[str], port: int | None = None, secret: str | None = None) -> list[FarHost]:
+    """The far ends of a test; ``port`` is of those without one of their own.
+
+    Raises:
+        PlaceError: one of them is no place.
+
+    >>> [host.name for host in far_hosts(["near:4000", "far:4001", "far:4002"])]
+    ['near', 'far:4001', 'far:4002']
+    """
+    found = [host_and_port(one) for one in written]
+    ports: dict[str, set[int | None]] = {}
+    for host, own in found:
+        ports.setdefault(host, set()).add(own)
+    return [
+        FarHost(text if len(ports[host]) > 1 else host, host, own or port, secret)
+        for text, (host, own) in zip(written, found, strict=True)
+    ]
+
+
+def host_and_port(written: str) -> tuple[str, int | None]:
+    """``name``, ``name:port``, ``2001:db8::7`` or ``[2001:db8::7]:port``.
+
+    Raises:
+        PlaceError: it is none of these.
+
+    >>> host_and_port("[2001:db8::7]:4000"), host_and_port("server")
+    (('2001:db8::7', 4000), ('server', None))
+    """
+    port: str | None
+    if written.startswith("["):
+        host, _, rest = written[1:].partition("]")
+        if rest and not rest.startswith(":"):
+            host = ""  # what stands behind the bracket is no port
+        port = rest[1:] if rest else None
+    elif written.count(":") == 1:
+        host, _, port = written.partition(":")
+    else:
+        host, port = written, None
+    if not host or (port is not None and not _is_port(port)):
+        raise PlaceError(f"{written!r}: expected a host, or HOST:PORT or [ADDRESS]:PORT")
+    return host, int(port) if port else None
+
+
+def _is_port(text: str) -> bool:
+    # Long numbers are refused by their length: Python refuses to convert the longest at all.
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
+
+
+def secret(path: Path | None = None) -> str | None:
+    """The secret in a file; without one that of ``WHYDROP_SECRET_FILE``, or ``WHYDROP_SECRET`` itself.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is not text.
+    """
+    if path is None and (named := os.environ.get(FILE_VARIABLE)):
+        path = Path(named)
+    if path is None:
+        return os.environ.get(VARIABLE, "").strip() or None
+    try:
+        return path.read_text("utf-8").strip()
+    except OSError as reason:
+        raise OSError(
+            reason.errno,
+            f"{reason.strerror}; expected the file of the secret (--secret-file or {FILE_VARIABLE})",
+            path,
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8 text; make a secret with: head -c 24 /dev/urandom | base64") from None
