@@ -62,7 +62,7 @@ replace_root = click.option(
 @options.output_folder("Keep the recordings of all measurements in DIR.", default=None)
 @options.as_json
 def command(host: str, keep: bool, for_s: float, as_json: bool, **given: Any) -> int:
-    """Find the best pacing rate to HOST, apply it, and measure that it helps."""
+    """Find the best pacing rate to HOST, apply it, and measure whether it helps."""
     from whydrop.act import documents
     from whydrop.api.changing import recover
 

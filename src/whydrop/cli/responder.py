@@ -50,7 +50,7 @@ def _addresses(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 @click.option("-p", "--port", type=quantities.Whole(0, 65535), default=17370, show_default=True, metavar="PORT",
               help="TCP and UDP port; the firewall must let both in.")  # fmt: skip
 @click.option("--max-sessions", type=quantities.Whole(1, 10_000), metavar="N",
-              help="Most tests at the same time.  [default: 32; open: 8]")  # fmt: skip
+              help="Number of tests at the same time, at most.  [default: 32; open: 8]")  # fmt: skip
 @click.option("--max-duration", "max_duration_s", type=quantities.DURATION, metavar="TIME",
               help="Longest duration of one test.  [default: 4h; open: 10min]")  # fmt: skip
 @click.option("--max-rate", "max_rate_bps", type=quantities.RATE, metavar="RATE",

@@ -96,7 +96,9 @@ def _source(found: Explained) -> str:
 
 def _notes(found: Explained) -> Iterator[str]:
     for capture in found.captures:
-        yield from (f"{capture.path}: {note}" for note in capture.notes)
+        # A note on damage to the file begins with its path.
+        of = f"{capture.path}: "
+        yield from (note if note.startswith(of) else of + note for note in capture.notes)
     for recording in found.recordings:
         yield from (f"{recording['path']}: {note}" for note in recording["notes"])
 
