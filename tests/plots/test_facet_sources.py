@@ -12,11 +12,12 @@ import pytest
 
 import recordings
 from whydrop.formats.importing import open_recording
-from whydrop.show.facets import numbers, of_recordings, of_store
-from whydrop.show.figure import NothingToDraw
-from whydrop.show.plots import catalogue
-from whydrop.show.plots.building import PlotOptions
+from whydrop.show import figure_numbers as numbers
+from whydrop.show.facets import of_store
+from whydrop.show.figure import Figure, NothingToDraw
+from whydrop.show.plots.building import figures
 from whydrop.show.plots.catalogue import PlotError
+from whydrop.show.plots.options import PlotOptions
 from whydrop.store.engines import Backend, open_backend
 from whydrop.store.store import Store
 from whydrop.store.tables import conform
@@ -166,26 +167,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def built(folder: Path, plot: str, **keys: tuple[str, ...]) -> list[of_recordings.Facets]:
+def built(folder: Path, plot: str, **keys: tuple[str, ...]) -> list[Figure]:
     opened = [open_recording(path) for path in sorted(folder.glob("*.recording"))]
-    return of_recordings.facets(plot, catalogue.find(plot), opened, of_recordings.Keys(**keys), PlotOptions())
+    return figures(plot, opened, PlotOptions(**keys))  # type: ignore[arg-type]
 
 
 def test_recordings_stand_in_panels_by_their_metadata(folder: Path) -> None:
     (made,) = built(folder, "ping", panel_by=("title",), group_by=("series",))
-    assert [panel.name for panel in made.panels] == ["codel", "pie"]
-    assert {drawn.of["group"] for drawn in made.panels[0].layers} >= {"ICMP", "UDP BE"}
+    assert [panel.title for panel in made.panels] == ["codel", "pie"]
+    assert {drawn.of["recording"] for drawn in made.panels[0].layers} >= {"ICMP", "UDP BE"}
     # Both runs, each a line of its own.
-    assert len([drawn for drawn in made.panels[0].layers if drawn.of["group"] == "ICMP"]) == 2
-    assert "lost probes" in made.notes[0]
+    assert len([drawn for drawn in made.panels[0].layers if drawn.name == "ICMP"]) == 2
+    assert "lost probes" in made.footnotes()[0]
 
 
 def test_distributions_stand_in_panels_by_series_and_begin_at_zero(folder: Path) -> None:
     (made,) = built(folder, "ping_cdf", panel_by=("series",), group_by=("title",))
-    assert [panel.name for panel in made.panels] == ["ICMP", "UDP BE"]
+    assert [panel.title for panel in made.panels] == ["ICMP", "UDP BE"]
     for panel in made.panels:
         for drawn in panel.layers:
-            assert (drawn.data["y"].min(), drawn.data["y"].max()) == (0.0, 1.0)
+            assert (drawn.data["y"].min(), drawn.data["y"].max()) == (0.0, 100.0)
 
 
 def test_a_plot_without_x_and_y_is_refused(folder: Path) -> None:
@@ -219,8 +220,9 @@ def test_every_picture_gets_a_file_of_its_own(folder: Path, run_here: Run, tmp_p
 def test_what_is_drawn_of_a_store_goes_to_standard_output_as_json(store: Path, run_here: Run) -> None:
     done = run_here("plot", store, "--table", "counters", "--filter", "value=5000", "--format", "json", "-o", "-")
     document = json.loads(done.stdout)
-    assert document["counts"]["rows"] == 4
-    assert document["rows"]["y"] == [5000.0] * len(document["rows"]["y"])
+    assert document["left_out"]["rows"] == 4
+    (panel,) = document["panels"]
+    assert {value for trace in panel["traces"] for value in trace["columns"]["y"]} == {5000.0}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whydrop.show import figure, ticks
-from whydrop.show.facets import building, looks, marks, numbers, places, schema, tables
+from whydrop.show import figure_numbers as numbers
+from whydrop.show.facets import building, looks, marks, places, schema, tables
 from whydrop.show.facets.schema import Axis, FacetSpec, Group, Rows
 from whydrop.show.figure import Figure, Layer
 from whydrop.show.plots.catalogue import PlotError
@@ -153,7 +154,7 @@ def test_every_density_has_an_area_of_one(before: list[float], after: list[float
 
 def test_zeros_on_a_logarithmic_axis_stand_below_it_and_are_counted() -> None:
     built = building.build("k", spec(), frame(("p", "a", 0.0, 0.0), ("p", "a", 1.0, 1e-3)))
-    assert built.left_out == building.Counts(rows=2, zeros=1)
+    assert built.left_out == figure.Counts(rows=2, zeros=1)
     drawn = built.panels[0].layers[0].data["y"].to_list()
     assert built.panels[0].y_ends()[0] < drawn[0] < 1e-6
     assert numbers.frame(built)["y"].to_list() == [0.0, 1e-3]
@@ -173,7 +174,7 @@ def test_rows_that_cannot_be_drawn_are_counted_by_why() -> None:
         ("p", "a", 4.0, math.nan), ("p", "a", None, 1e-3), ("p", "a", 5.0, math.inf),
     )  # fmt: skip
     built = building.build("k", spec(missing="days have no ratio"), rows)
-    assert built.left_out == building.Counts(rows=7, beyond=1, negative=1, missing=4)
+    assert built.left_out == figure.Counts(rows=7, beyond=1, negative=1, missing=4)
     assert built.footnotes()[0] == (
         "Drawn: 1 of 7 points; 1 beyond the axes; 1 below 0, where a logarithmic axis has no place; "
         "4 days have no ratio."

@@ -29,7 +29,7 @@ def test_without_arguments_the_default_plot_is_drawn_and_it_is_said_where(
     done = run("plot", folder / "a.recording", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Goodput and latency: a.png\n"
-    assert "Left out: " in done.stderr
+    assert "Drawn: " in done.stderr
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -13,8 +13,9 @@ import pytest
 
 import recordings
 from whydrop.recording.recording import Recording
+from whydrop.show import figure_numbers as numbers
 from whydrop.show.figure import Figure, Layer
-from whydrop.show.plots import catalogue, numbers, traces
+from whydrop.show.plots import catalogue, traces
 from whydrop.show.plots.building import build
 from whydrop.show.plots.traces import trace
 from whydrop.show.thinning import thin
@@ -38,7 +39,7 @@ def svg(of: Figure, **options: Any) -> str:
 
 def test_a_picture_says_its_title_units_and_what_is_left_out(one: Recording) -> None:
     text = svg(picture(one))
-    for words in ("Goodput and latency", "Goodput (Mbit/s)", "Round-trip time (ms)", "Time (s)", "Left out: "):
+    for words in ("Goodput and latency", "Goodput (Mbit/s)", "Round-trip time (ms)", "Time (s)", "Drawn: "):
         assert words in text
 
 

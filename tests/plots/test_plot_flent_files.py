@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from whydrop.formats.importing import open_recording
+from whydrop.show import figure_numbers as numbers
 from whydrop.show import writing
-from whydrop.show.plots import numbers
 from whydrop.show.plots.building import available, build, default
 
 pytestmark = pytest.mark.slow

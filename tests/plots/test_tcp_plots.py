@@ -265,7 +265,7 @@ def test_a_published_download_is_limited_by_its_receive_window_at_the_published_
 
 
 def test_the_numbers_of_a_stacked_plot_are_its_shares(tmp_path: Path) -> None:
-    from whydrop.show.plots import numbers
+    from whydrop.show import figure_numbers as numbers
 
     document = json.loads(numbers.json_text(build("tcp_limits", linux(tmp_path))))
     traces = document["panels"][0]["traces"]

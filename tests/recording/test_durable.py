@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from synthetic_pair import paired_transfer
+from whydrop import Plot
 from whydrop.explaining.matching import Matching
 from whydrop.runtime import durable
 from whydrop.show.figure import Figure
@@ -177,10 +178,7 @@ def _chart(path: Path) -> None:
 
 
 def _grid(path: Path) -> None:
-    from whydrop.cli import figures
-    from whydrop.show.facets import numbers
-
-    figures.write(Figure("key", "title", "", ()), path, "csv", numbers, legend=True, size=None)
+    Plot(Figure("key", "title", "", ())).write(path)
 
 
 def _batch(path: Path) -> None:
@@ -203,7 +201,7 @@ def test_whatever_is_asked_for_replaces_a_file_only_when_it_is_whole(
 ) -> None:
     monkeypatch.setattr("whydrop.show.report.of_explained", lambda *_, **__: "<p>new</p>")
     monkeypatch.setattr("whydrop.show.vega.drawing.rendered", lambda *_: b"new")
-    monkeypatch.setattr("whydrop.show.facets.numbers.csv_text", lambda _: "new")
+    monkeypatch.setattr("whydrop.show.figure_numbers.csv_text", lambda _: "new")
     path = tmp_path / "folder" / name
     path.parent.mkdir()
     path.write_text("old")

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from studies.made_results import results
-from whydrop.show.facets import building, places
-from whydrop.show.figure import Figure, Layer
+from whydrop.show.facets import places
+from whydrop.show.figure import Counts, Figure, Layer
 from whydrop.show.vega.drawing import specification
 from whydrop.studies.discards import figures
 from whydrop.studies.discards.results import PLOT, TABLES
@@ -183,7 +183,7 @@ def test_a_site_has_one_colour_in_figures_1_to_5() -> None:
 def test_without_any_table_every_figure_is_there_and_empty() -> None:
     empty = results(**{name: [] for name in TABLES})
     assert figures.plot_frame(empty).is_empty()
-    assert all(facets.left_out == building.Counts() for facets in figures.facets(empty).values())
+    assert all(facets.left_out == Counts() for facets in figures.facets(empty).values())
 
 
 @pytest.mark.slow

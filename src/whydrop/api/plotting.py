@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     import altair
 
     from whydrop.api.recordings import Source
-    from whydrop.recording.recording import Recording
     from whydrop.show.figure import Figure
-    from whydrop.show.plots.schema import Combiner, PlotSpec
+    from whydrop.show.plots.schema import Combiner
 
 
 class Plot:
@@ -27,8 +26,8 @@ class Plot:
         notes: what it leaves out, and what else a reader must know.
     """
 
-    def __init__(self, figure: Figure, *, facets: bool = False) -> None:
-        self._figure, self._facets = figure, facets
+    def __init__(self, figure: Figure) -> None:
+        self._figure = figure
         self.name, self.title, self.notes = figure.key, figure.title, figure.footnotes()
 
     def chart(self) -> altair.VConcatChart:
@@ -68,19 +67,9 @@ class Plot:
 
     def content(self, format: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
         """The contents of the file that :meth:`write` writes."""
-        from whydrop.show.writing import FORMATS, rendered
+        from whydrop.show.writing import rendered
 
-        if format in FORMATS:
-            return rendered(self._figure, format, legend=legend, size=size)
-        if self._facets:
-            from whydrop.show.facets import numbers as numbers
-        else:
-            from whydrop.show.plots import numbers as numbers  # type: ignore[no-redef]
-        if format == "csv":
-            return numbers.csv_text(self._figure).encode()
-        if format == "json":
-            return numbers.json_text(self._figure).encode()
-        raise ValueError(f"no format {format!r}; expected one of {', '.join((*FORMATS, 'csv', 'json'))}")
+        return rendered(self._figure, format, legend=legend, size=size)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         return self.chart()._repr_mimebundle_(include, exclude)
@@ -138,32 +127,15 @@ def plot(
     >>> (chart,) = whydrop.plot("before.recording", "after.recording", name="ping_cdf")  # doctest: +SKIP
     >>> chart.write("ping.svg")  # doctest: +SKIP
     """
-    from whydrop.recording.metrics.reducing import normalised
-    from whydrop.show.facets import of_recordings
     from whydrop.show.plots import building
+    from whydrop.show.plots.options import PlotOptions
 
-    options = building.PlotOptions(
-        filters=tuple(filters),
-        zoom=zoom,
-        cut=cut,
-        log=log or None,
-        absolute_time=absolute_time,
-        group_by=tuple(group_by),
-        combine=combine,
-        reduce=reduce if reduce is None or reduce.startswith("meta:") else normalised(reduce),
-        smoothing=smooth,
-        smooth_across_load=smooth_across_load or None,
-        paired=paired,
-    )
-    found = opened(recordings)
-    if figure_by or panel_by:
-        keys = of_recordings.Keys(tuple(figure_by), tuple(panel_by), tuple(group_by))
-        return [
-            Plot(figure.titled(title), facets=True)
-            for one, spec in chosen(name, found)
-            for figure in of_recordings.facets(one, spec, found, keys, options)
-        ]
-    return [Plot(building.build(one, spec, found, options).titled(title)) for one, spec in chosen(name, found)]
+    options = PlotOptions(
+        filters=filters, zoom=zoom, log=log, cut=cut, smooth=smooth, smooth_across_load=smooth_across_load,
+        absolute_time=absolute_time, paired=paired, combine=combine, reduce=reduce, group_by=group_by,
+        panel_by=panel_by, figure_by=figure_by,
+    )  # fmt: skip
+    return [Plot(figure.titled(title)) for figure in building.figures(name, opened(recordings), options)]
 
 
 def plot_names(*recordings: Source) -> list[str]:
@@ -175,16 +147,6 @@ def plot_names(*recordings: Source) -> list[str]:
     from whydrop.show.plots import building
 
     return list(building.available(opened(recordings)))
-
-
-def chosen(name: str | None, found: Sequence[Recording]) -> list[tuple[str, PlotSpec]]:
-    """The plots to draw: one by name, all of a user's file, or the default."""
-    from whydrop.show.plots import building, catalogue
-
-    if name is not None and (name.endswith(".toml") or "/" in name):
-        return list(catalogue.read_file(Path(name)).items())
-    name = building.default(found) if name is None else name
-    return [(name, catalogue.find(name))]
 
 
 def plot_table(
@@ -223,15 +185,8 @@ def plot_table(
     from whydrop.store.engines import open_backend
 
     options = of_store.Options(
-        table=table,
-        y=y,
-        x=x,
-        figure_by=tuple(figure_by),
-        panel_by=tuple(panel_by),
-        group_by=tuple(group_by),
-        filters=tuple(filters),
-        kind=kind,
+        table=table, y=y, x=x, figure_by=figure_by, panel_by=panel_by, group_by=group_by, filters=filters, kind=kind,
         log=log,
-    )
+    )  # fmt: skip
     with open_backend(fspath(store)) as backend:
-        return [Plot(figure.titled(title), facets=True) for figure in of_store.facets(backend, options)]
+        return [Plot(figure.titled(title)) for figure in of_store.facets(backend, options)]

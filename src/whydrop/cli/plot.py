@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from whydrop.cli import ending, figures, options, quantities, usage
+from whydrop.cli import ending, options, quantities, usage
 from whydrop.cli.command import Command
-from whydrop.cli.plot_options import plot_options
 from whydrop.cli.progress import working
 from whydrop.cli.recordings import all_opened, reading
 
 if TYPE_CHECKING:
+    from whydrop.show.figure import Figure
     from whydrop.show.plots.schema import PlotSpec
+
+Options = TypeVar("Options")
+
+_STORE = "whydrop-store.json"
+_STORE_ONLY = {"x": "--x", "y": "--y", "kind": "--kind"}
+# Options with which other plots combine recordings; grids use panels instead.
+_NOT_IN_GRIDS = {"combine": "--combine", "reduce": "--reduce", "paired": "--paired", "absolute_time": "--absolute-time"}
 
 FORMATS = ("png", "svg", "pdf", "html", "csv", "json")
 COMBINERS = (
@@ -72,7 +82,7 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("-p", "--plot", "wanted", metavar="NAME|FILE.toml", help="Plot to draw.  [default: the test's own]")
 @click.option("-o", "--output", type=options.FILE, metavar="FILE",
               help="Picture to write; - is standard output.  [default: NAME.png]")  # fmt: skip
-@click.option("-f", "--format", "kind", type=click.Choice(FORMATS), metavar="FORMAT",
+@click.option("-f", "--format", "file_format", type=click.Choice(FORMATS), metavar="FORMAT",
               help=f"{', '.join(FORMATS)}.  [default: the suffix of --output]")  # fmt: skip
 @click.option("--size", type=_Size(), help="Size in pixels.")
 @click.option("--title", help="Title; '' for none.  [default: the plot's own]")
@@ -88,10 +98,10 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("--smooth-across-load", is_flag=True, help="Average across the start and end of the load, as Flent does.")
 @click.option("--absolute-time", is_flag=True, help="Show the time of day instead of seconds since the start.")
 @click.option("--paired", is_flag=True, help="Draw recordings side by side with the same axes.")
-@click.option("--group-by", "keys", multiple=True, metavar="KEY",
+@click.option("--group-by", multiple=True, metavar="KEY",
               help="Group recordings by a key of the metadata, title, name or batch. Repeatable.")  # fmt: skip
-@click.option("--figure-by", "figure_by", multiple=True, metavar="KEY", help="Draw one picture for each value of KEY.")
-@click.option("--panel-by", "panel_by", multiple=True, metavar="KEY",
+@click.option("--figure-by", multiple=True, metavar="KEY", help="Draw one picture for each value of KEY.")
+@click.option("--panel-by", multiple=True, metavar="KEY",
               help="Draw one panel for each value of KEY (or series, recording, column).")  # fmt: skip
 @click.option("--combine", type=click.Choice(COMBINERS), metavar="HOW",
               help="Combine recordings: groups, series, both, batch or a list.")  # fmt: skip
@@ -101,14 +111,13 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("--y", metavar="COLUMN", help="For a store: column of the vertical axis.  [default: value]")
 @click.option(
     "--kind",
-    "mark",
     type=click.Choice(("points", "line")),
     help="For a store: how each row is drawn.  [default: points]",
 )
 def command(
     recordings: tuple[Path, ...],
     wanted: str | None,
-    kind: str | None,
+    file_format: str | None,
     output: Path | None,
     size: tuple[int, int] | None,
     title: str | None,
@@ -116,32 +125,65 @@ def command(
     **given: Any,
 ) -> None:
     """Draw recordings: one, or many overlaid, side by side, or combined by their metadata (docs/plots.md)."""
-    kind = kind or _kind_of(output)
+    kind = file_format or _format_of(output)
     if output is not None and str(output) != "-":
         usage.folder_exists("--output", output)
-    from whydrop.cli import plot_facets
-
-    if plot_facets.wanted(recordings, given):
-        sys.exit(plot_facets.run(recordings, wanted, kind, output, given, legend=not no_legend, size=size, title=title))
-    from whydrop.api.plotting import chosen
+    of_store = given["table"] is not None or any((path / _STORE).is_file() for path in recordings)
+    in_grids = of_store or bool(given["figure_by"] or given["panel_by"])
+    _refuse_contradictions(given, of_store=of_store, in_grids=in_grids)
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
-    from whydrop.show.figure import NothingToDraw
-    from whydrop.show.plots import building, catalogue, numbers
+    from whydrop.show.plots import building, catalogue
+    from whydrop.show.plots.options import PlotOptions
 
+    errors: tuple[type[BaseException], ...] = (RecordingError, OSError, ValueError)
+    if of_store:
+        # Only stores need an engine, and importing one takes a while.
+        from whydrop.store.engines import BackendError
+
+        errors = (*errors, BackendError)
     try:
-        opened = all_opened(recordings)
-        made = plot_options(given)
-        plots = chosen(wanted, opened)
-        for name, plot in plots:
-            path = _path(output, recordings, name, kind, several=len(plots) > 1)
-            with working(f"Drawing {name}"):
-                figure = building.build(name, plot, opened, made).titled(title)
-            figures.write(figure, path, kind, numbers, legend=not no_legend, size=size)
+        with working("Drawing"):
+            if of_store:
+                figures = _of_store(recordings, given)
+            else:
+                figures = building.figures(wanted, all_opened(recordings), _picked(PlotOptions, given))
+        names = [figure.key for figure in figures]
+        for figure, path in zip(figures, _paths(recordings, names, kind, output, named=in_grids), strict=True):
+            _write(figure.titled(title), path, kind, legend=not no_legend, size=size)
     except (catalogue.PlotError, UnknownReducer) as reason:
         raise click.UsageError(ending.printable(str(reason))) from None
-    except (NothingToDraw, RecordingError, OSError, ValueError) as reason:
+    except errors as reason:
         sys.exit(ending.status(reason))
+
+
+def _picked(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    """The options of the command line that a class has, by the names of its fields."""
+    return kind(**{one.name: given[one.name] for one in fields(kind)})  # type: ignore[arg-type]
+
+
+def _refuse_contradictions(given: Mapping[str, Any], *, of_store: bool, in_grids: bool) -> None:
+    if not of_store and any(given[name] is not None for name in _STORE_ONLY):
+        raise click.UsageError("--x, --y and --kind are for the rows of a store; give --table too.")
+    beside = [option for name, option in _NOT_IN_GRIDS.items() if given[name]]
+    if in_grids and beside:
+        what = "a store" if of_store else "--figure-by or --panel-by"
+        raise click.UsageError(f"{beside[0]} does not go with {what}.")
+
+
+def _of_store(paths: Sequence[Path], given: Mapping[str, Any]) -> list[Figure]:
+    from whydrop.show.facets import of_store
+    from whydrop.store.engines import open_backend
+    from whydrop.store.tables import TABLES
+
+    if len(paths) != 1:
+        raise click.UsageError("A store is drawn alone: give one folder or prefix.")
+    if given["table"] is None:
+        raise click.UsageError(f"{ending.printable(str(paths[0]))!r} is a store: give --table {', '.join(TABLES)}.")
+    # Path() drops one slash of s3://bucket.
+    location = re.sub(r"^(\w{2,}):/(?!/)", r"\1://", str(paths[0]))
+    with open_backend(location) as backend:
+        return of_store.facets(backend, _picked(of_store.Options, {**given, "kind": given["kind"] or "points"}))
 
 
 @command.subcommand(
@@ -157,7 +199,7 @@ def list_(recordings: tuple[Path, ...]) -> None:
         sys.stdout.flush()
 
 
-def _kind_of(output: Path | None) -> str:
+def _format_of(output: Path | None) -> str:
     suffix = "" if output is None else output.suffix.removeprefix(".").lower()
     if suffix and suffix not in FORMATS:
         expected = f"{', '.join(f'.{known}' for known in FORMATS[:-1])} or .{FORMATS[-1]}"
@@ -165,17 +207,44 @@ def _kind_of(output: Path | None) -> str:
     return suffix or "png"
 
 
-def _path(output: Path | None, recordings: tuple[Path, ...], key: str, kind: str, *, several: bool) -> Path:
-    """The file of a picture; by default in the current folder, named after the recordings and the plot."""
-    if output is not None and not several:
-        return output
+def _paths(given: Sequence[Path], keys: Sequence[str], kind: str, output: Path | None, *, named: bool) -> list[Path]:
+    """The file of each picture, all different; names from files and values of columns cannot lead to other folders.
+
+    By default in the current folder, named after the recordings; also after the plot where several could be meant.
+    """
+    if output is not None and (len(keys) == 1 or str(output) == "-"):
+        return [output] * len(keys)
+    names: list[str] = []
+    for key in keys:
+        name = re.sub(r"[^\w.-]+", "-", key).strip("-.")[:80] or "picture"
+        again = sum(1 for other in names if other == name or other.startswith(f"{name}~"))
+        names.append(f"{name}~{again + 1}" if again else name)
     if output is not None:
-        return output.with_name(f"{output.stem}-{key}{output.suffix}")
-    stem = recordings[0].name
-    for suffix in (".gz", ".bz2", ".recording", ".flent", ".flnt", ".json"):
-        stem = stem.removesuffix(suffix)
-    more = "" if len(recordings) == 1 else f"-and-{len(recordings) - 1}-more"
-    return Path(f"{stem or 'recording'}{more}-{key}.{kind}" if several or more else f"{stem or 'recording'}.{kind}")
+        return [output.with_name(f"{output.stem}-{name}{output.suffix}") for name in names]
+    stem = re.sub(r"(\.gz|\.bz2)?$", "", given[0].name)
+    stem = re.sub(r"\.(recording|store|flent|flnt|json)$", "", stem) or "recording"
+    if len(given) == len(keys) == 1 and not named:
+        return [Path(f"{stem}.{kind}")]
+    stem += f"-and-{len(given) - 1}-more" if len(given) > 1 else ""
+    return [Path(f"{stem}-{name}.{kind}") for name in names]
+
+
+def _write(figure: Figure, path: Path, kind: str, *, legend: bool, size: tuple[int, int] | None) -> None:
+    """Write a figure, whole or not at all; print its path, and on standard error which samples it leaves out."""
+    from whydrop.runtime import durable
+    from whydrop.show.writing import rendered
+
+    with working(f"Drawing {ending.printable(figure.key)}"):
+        content = rendered(figure, kind, legend=legend, size=size)
+        if str(path) != "-":
+            durable.write_bytes(path, content)
+    if str(path) == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(f"{ending.printable(figure.title or figure.key)}: {ending.printable(str(path))}\n")
+    sys.stdout.flush()
+    print(f"whydrop: {ending.printable(figure.footnotes()[0])}", file=sys.stderr)
 
 
 def _print_list(plots: dict[str, PlotSpec]) -> None:

@@ -120,7 +120,7 @@ def _draw(finished: Finished, path: Path) -> Path | None:
     try:
         opened = [Recording.open(finished.folder)]
         name = building.default(opened)
-        figure = building.build(name, catalogue.find(name), opened, building.PlotOptions())
+        figure = building.build(name, catalogue.find(name), opened)
         durable.write_bytes(path, rendered(figure, path.suffix.removeprefix(".")))
     except (NothingToDraw, catalogue.PlotError, OSError) as reason:
         finished.warnings.append(f"no picture: {ending.one_line(reason)}")

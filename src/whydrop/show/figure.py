@@ -6,13 +6,16 @@ for a browser. Nothing here knows of either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from whydrop.errors import Error
 from whydrop.show.printable import printable as visible
 from whydrop.show.theme import Style
+from whydrop.text import quantities
+from whydrop.text.phrases import listed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,11 +146,64 @@ class Panel:
         return (layer for layer in self.layers if layer.stretch)
 
 
-class LeftOut(Protocol):
-    """Counts of what belongs to a figure and is not seen in it."""
+@dataclass(frozen=True)
+class Counts:
+    """Rows or samples of a figure, and why some of them are not where their numbers say, or not seen at all.
+
+    ``silent`` are series that a sum or a mean lacks, as they have no values. ``because`` says why rows have no value,
+    ``what`` is what they are drawn as.
+    """
+
+    rows: int = 0
+    cut: int = 0  # outside the time under load: not drawn
+    lost: int = 0  # probes without an answer, which have no value: not drawn
+    zeros: int = 0  # drawn on the line marked 0 of a logarithmic axis
+    beyond: int = 0  # of the axes: not drawn
+    negative: int = 0  # on a logarithmic axis: not drawn
+    missing: int = 0  # without a value: not drawn
+    silent: tuple[str, ...] = ()
+    because: str = field(default="without a value", compare=False)
+    what: str = field(default="points", compare=False)
+
+    def __add__(self, other: Counts) -> Counts:
+        numbers = {name: value + getattr(other, name) for name, value in self.numbers().items()}
+        return replace(self, **numbers, silent=tuple(dict.fromkeys((*self.silent, *other.silent))))
+
+    def numbers(self) -> dict[str, int]:
+        """The counts by name."""
+        names = ("rows", "cut", "lost", "zeros", "beyond", "negative", "missing")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def hidden(self) -> int:
+        """Those that are not drawn."""
+        return self.cut + self.lost + self.beyond + self.negative + self.missing
+
+    @property
+    def share(self) -> float:
+        """Of all rows, those that are not drawn."""
+        return self.hidden / self.rows if self.rows else 0.0
 
     def words(self) -> str:
-        """One sentence for people."""
+        """One sentence, or two: how many are drawn, and why the others are not at their place."""
+        if not self.rows:
+            return f"Nothing to draw: there are no {'samples' if self.what == 'samples' else 'rows'}."
+        share = f" of {quantities.count(self.rows)}" if self.hidden else ""
+        what = self.what if self.rows != 1 else self.what.removesuffix("s")
+        because = re.sub(r"^(\w+)s have\b", r"\1 has", self.because) if self.missing == 1 else self.because
+        lost = "lost probes, which have no value" if self.lost != 1 else "lost probe, which has no value"
+        reasons = (
+            (self.cut, "outside the time under load"),
+            (self.lost, lost),
+            (self.zeros, "at 0, below the dashed line"),
+            (self.beyond, "beyond the axes"),
+            (self.negative, "below 0, where a logarithmic axis has no place"),
+            (self.missing, because),
+        )
+        parts = [f"{quantities.count(number)} {why}" for number, why in reasons if number]
+        drawn = "; ".join([f"Drawn: {quantities.count(max(0, self.rows - self.hidden))}{share} {what}", *parts])
+        lacking = f" Sums and means lack {listed(self.silent)}, which yielded no data." if self.silent else ""
+        return f"{drawn}.{lacking}"
 
 
 @dataclass(frozen=True)
@@ -173,7 +229,7 @@ class Figure:
     panels: tuple[Panel, ...]
     columns: int | None = 1
     see: str = ""
-    left_out: LeftOut | None = None
+    left_out: Counts | None = None
     notes: tuple[str, ...] = ()
     share: Literal["both", "x", "y", "none"] = "none"
     one_legend: bool = False

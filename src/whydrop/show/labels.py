@@ -33,6 +33,15 @@ def distinct(names: Sequence[str]) -> tuple[str, list[str]]:
     return common, ["".join(words[: len(words) - behind]).strip(" :") for words in parts]
 
 
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that sorts numbers in words as numbers.
+
+    >>> sorted(["dfw10", "dfw9"], key=natural)
+    ['dfw9', 'dfw10']
+    """
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.findall(r"\d+|\D+", text))
+
+
 def of_series(names: Sequence[str], given: Sequence[str | None]) -> list[str]:
     """A label for each series: the one that was given, else the part of its name that differs from the others."""
     _, rest = distinct([name for name, label in zip(names, given, strict=True) if label is None])

@@ -1,10 +1,10 @@
-"""A figure as the bytes of a file: by Vega-Lite for print, as a page for a browser."""
+"""A figure as the bytes of a file: by Vega-Lite for print, as a page for a browser, or its numbers."""
 
 from __future__ import annotations
 
 from whydrop.show.figure import Figure
 
-FORMATS = ("png", "svg", "pdf", "html")
+FORMATS = ("png", "svg", "pdf", "html", "csv", "json")
 
 
 def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
@@ -15,7 +15,17 @@ def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int,
         kind: the format.
         legend: whether there are legends.
         size: of the whole, in pixels; a PNG has twice as many in each direction, a page is as wide as its window.
+
+    Raises:
+        ValueError: there is no such format.
     """
+    if kind not in FORMATS:
+        raise ValueError(f"no format {kind!r}; expected one of {', '.join(FORMATS)}")
+    if kind in ("csv", "json"):
+        from whydrop.show import figure_numbers
+
+        text = figure_numbers.csv_text(figure) if kind == "csv" else figure_numbers.json_text(figure)
+        return text.encode()
     if kind == "html":
         from whydrop.show import html
 

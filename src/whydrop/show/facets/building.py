@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -14,9 +13,9 @@ from whydrop.show.facets import looks, marks
 from whydrop.show.facets.marks import Group
 from whydrop.show.facets.places import DAY_S, bar_step, lane, outer_edges, seen
 from whydrop.show.facets.schema import Axis, FacetSpec
-from whydrop.show.figure import Ends, Figure, Layer, Panel
+from whydrop.show.figure import Counts, Ends, Figure, Layer, Panel
+from whydrop.show.labels import natural
 from whydrop.show.printable import printable
-from whydrop.text import quantities
 
 # The band below a logarithmic axis in which zeros stand, as a share of the axis.
 # Each group has a lane of its own in it, or zeros could not be attributed to a group.
@@ -24,46 +23,6 @@ _ZERO_BAND, _ZERO_LANE, _WIDEST_BAND = 0.09, 0.022, 0.3
 _HEADROOM = 0.04
 # No axis goes further: sums of numbers beyond it are infinite.
 _LARGEST, _SMALLEST = 1e300, 1e-300
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Rows of a figure, and why some of them are not where their numbers say, or not seen at all.
-
-    ``because`` says why rows have no value, ``what`` is what they are drawn as.
-    """
-
-    rows: int = 0
-    zeros: int = 0  # drawn on the line marked 0 of a logarithmic axis
-    beyond: int = 0  # of fixed axes: not drawn
-    negative: int = 0  # on a logarithmic axis: not drawn
-    missing: int = 0  # without a value: not drawn
-    because: str = field(default="without a value", compare=False)
-    what: str = field(default="points", compare=False)
-
-    def numbers(self) -> dict[str, int]:
-        """The counts by name."""
-        return {name: getattr(self, name) for name in ("rows", "zeros", "beyond", "negative", "missing")}
-
-    def words(self) -> str:
-        """One sentence: how many, and where those are that one does not see at their place."""
-        if not self.rows:
-            return "Nothing to draw: there are no rows."
-        drawn = self.rows - self.beyond - self.negative - self.missing
-        share = "" if drawn == self.rows else f" of {quantities.count(self.rows)}"
-        parts = [
-            f"Drawn: {quantities.count(drawn)}{share} {self.what if self.rows != 1 else self.what.removesuffix('s')}"
-        ]
-        because = re.sub(r"^(\w+)s have\b", r"\1 has", self.because) if self.missing == 1 else self.because
-        for count, why in (
-            (self.zeros, "at 0, below the dashed line"),
-            (self.beyond, "beyond the axes"),
-            (self.negative, "below 0, where a logarithmic axis has no place"),
-            (self.missing, because),
-        ):
-            if count:
-                parts.append(f"{quantities.count(count)} {why}")
-        return "; ".join(parts) + "."
 
 
 @dataclass(frozen=True)
@@ -88,15 +47,6 @@ class Words:
     counts: Counts | None = None
 
 
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts numbers in words as numbers.
-
-    >>> sorted(["dfw10", "dfw9"], key=natural)
-    ['dfw9', 'dfw10']
-    """
-    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.findall(r"\d+|\D+", text))
-
-
 def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()) -> Figure:
     """Lay a figure out.
 
@@ -113,13 +63,13 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
     styles, one_legend = looks.of_panels(spec, {title: own for title, (_, own) in split.items()})
     scales = _scales(spec, data, [name for name, _ in split.values()])
     zoom = "time" if spec.x.scale == "time" or spec.wide else key if spec.share in ("both", "x") else ""
-    counted = dict.fromkeys(("rows", "zeros", "beyond", "negative", "missing"), 0)
+    counted = Counts()
     made = []
     for title, (panel, own) in split.items():
         x, y = scales[panel]
         part = data.filter(pl.col("panel").eq(panel) & pl.col("group").is_in(own))
         placed, counts = _placed(part, x, y)
-        counted = {name: count + counts[name] for name, count in counted.items()}
+        counted += counts
         of_groups = [
             Group(group, printable(words.labels.get((panel, group)) or _label(spec, group)), styles[title][group],
                   placed.filter(pl.col("group") == group), _front(spec, group))
@@ -138,7 +88,7 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
         subtitle=printable(words.subtitle),
         panels=tuple(made),
         columns=spec.columns or (_wide_columns(len(made)) if spec.wide else None),
-        left_out=words.counts or Counts(**counted, because=spec.missing, what=what),
+        left_out=words.counts or replace(counted, because=spec.missing, what=what),
         notes=tuple(map(printable, words.notes)),
         share=spec.share,
         one_legend=one_legend and not words.labels,
@@ -272,7 +222,7 @@ def _logarithmic(low: float, high: float) -> Ends:
     return low / 1.5, high * 1.5
 
 
-def _placed(part: pl.DataFrame, x: figure.Axis, y: figure.Axis) -> tuple[pl.DataFrame, dict[str, int]]:
+def _placed(part: pl.DataFrame, x: figure.Axis, y: figure.Axis) -> tuple[pl.DataFrame, Counts]:
     """The rows that are drawn, with the places of x, y, low and high (zeros at their line); and the count of all."""
     scales = {"x": x, "y": y}
     known = part.filter(pl.col("x").is_not_null() & pl.col("y").is_not_null())
@@ -284,13 +234,13 @@ def _placed(part: pl.DataFrame, x: figure.Axis, y: figure.Axis) -> tuple[pl.Data
         _with_lanes(name, scale, inside).alias(f"{name}_place")
         for name, scale in (("x", x), ("y", y), ("low", y), ("high", y))
     )
-    return moved.sort("group", "line", "x"), {
-        "rows": part.height,
-        "zeros": zeros,
-        "beyond": signed.height - inside.height,
-        "negative": known.height - signed.height,
-        "missing": part.height - known.height,
-    }
+    return moved.sort("group", "line", "x"), Counts(
+        rows=part.height,
+        zeros=zeros,
+        beyond=signed.height - inside.height,
+        negative=known.height - signed.height,
+        missing=part.height - known.height,
+    )
 
 
 def _with_lanes(name: str, scale: figure.Axis, rows: pl.DataFrame) -> pl.Expr:

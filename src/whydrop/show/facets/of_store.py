@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
+from whydrop.show import labels
 from whydrop.show.facets import building
-from whydrop.show.facets.building import Counts, Words
+from whydrop.show.facets.building import Words
 from whydrop.show.facets.schema import Axis, FacetSpec
-from whydrop.show.figure import Figure, NothingToDraw
+from whydrop.show.figure import Counts, Figure, NothingToDraw
 from whydrop.show.plots.catalogue import PlotError
 from whydrop.store.tables import TABLES
 
@@ -45,8 +46,8 @@ class Options:
 
     Attributes:
         table: one of the store's.
-        x: a column of numbers; empty: the table's time.
-        y: a column of numbers.
+        x: a column of numbers, by default the table's time.
+        y: a column of numbers, by default ``value`` where the table has one.
         figure_by: columns with values that make pictures, ``panel_by`` panels, ``group_by`` styles.
         filters: conditions, such as ``site=dfw*`` or ``value>0``; all must hold.
         kind: points, or lines through the samples of a group.
@@ -54,12 +55,12 @@ class Options:
     """
 
     table: str
-    y: str
-    x: str = ""
-    figure_by: tuple[str, ...] = ()
-    panel_by: tuple[str, ...] = ()
-    group_by: tuple[str, ...] = ()
-    filters: tuple[str, ...] = ()
+    y: str | None = None
+    x: str | None = None
+    figure_by: Sequence[str] = ()
+    panel_by: Sequence[str] = ()
+    group_by: Sequence[str] = ()
+    filters: Sequence[str] = ()
     kind: Literal["points", "line"] = "points"
     log: bool = False
 
@@ -72,9 +73,9 @@ def facets(backend: Backend, options: Options) -> list[Figure]:
         NothingToDraw: no row fits, or far too many pictures or panels would be needed.
         BackendError: the engine failed.
     """
-    options = _checked(options)
-    found = _Query(backend, options)
-    spec = _spec(options)
+    x, y = _checked(options)
+    found = _Query(backend, options, x, y)
+    spec = _spec(options, x, y)
     overview = found.overview()
     if not overview.height or not overview["rows"].sum():
         raise NothingToDraw(f"table {options.table}: no rows{_why(options)}")
@@ -85,7 +86,7 @@ def facets(backend: Backend, options: Options) -> list[Figure]:
     _bearable(overview, options)
     thinned = found.thinned(overview, options.kind)
     made = []
-    for name in sorted(overview["figure"].unique().to_list(), key=building.natural):
+    for name in sorted(overview["figure"].unique().to_list(), key=labels.natural):
         own = overview.filter(pl.col("figure") == name)
         counts = Counts(
             rows=int(own["rows"].sum()), zeros=int(own["zeros"].sum()), negative=int(own["negative"].sum()),
@@ -104,20 +105,23 @@ def facets(backend: Backend, options: Options) -> list[Figure]:
 _THINNED = "Rows that would fall on the same pixels are drawn once."
 
 
-def _checked(options: Options) -> Options:
-    """The options with their x, once all its columns are known to be there."""
+def _checked(options: Options) -> tuple[str, str]:
+    """The columns of x and y, once all columns are known to be there."""
     if options.table not in TABLES:
         raise PlotError(f"--table: a store has no table {options.table!r}; it has {', '.join(TABLES)}")
     schema = TABLES[options.table]
+    y = options.y or ("value" if "value" in schema else "")
+    if not y:
+        raise PlotError(f"--y: which column of {options.table}? It has {', '.join(schema)}.")
     x = options.x or next(column for column in schema if column in _INSTANTS)
-    named = {"--x": (x,), "--y": (options.y,), "--figure-by": options.figure_by, "--panel-by": options.panel_by,
+    named = {"--x": (x,), "--y": (y,), "--figure-by": options.figure_by, "--panel-by": options.panel_by,
              "--group-by": options.group_by}  # fmt: skip
     for option, columns in named.items():
         for column in columns:
             _column(option, options.table, column)
             if option in ("--x", "--y") and schema.get(column) == pl.String():
                 raise PlotError(f"{option}: {column} is text; expected a column of numbers, such as {_numbers(schema)}")
-    return Options(**{**options.__dict__, "x": x})
+    return x, y
 
 
 def _column(option: str, table: str, column: str) -> None:
@@ -158,16 +162,16 @@ def _bearable(overview: pl.DataFrame, options: Options) -> None:
             )
 
 
-def _spec(options: Options) -> FacetSpec:
-    x, y = _axis(options.x, log=False), _axis(options.y, log=options.log)
-    counter = _counter(options)
-    if counter and options.y == RATE:
+def _spec(options: Options, x_column: str, y_column: str) -> FacetSpec:
+    x, y = _axis(x_column, log=False), _axis(y_column, log=options.log)
+    counter = _counter(options, y_column)
+    if counter and y_column == RATE:
         y = y.model_copy(update={"title": counter, "unit": "bit/s" if counter.startswith("octets") else "per second"})
     elif counter:
         unit = "bytes" if counter.startswith("octets") else "packets"
         y = y.model_copy(update={"title": f"{counter} in each sample", "unit": unit})
     return FacetSpec(
-        title=counter or f"{options.y} of {options.table}",
+        title=counter or f"{y_column} of {options.table}",
         kind=options.kind,
         x=x,
         y=y,
@@ -175,13 +179,13 @@ def _spec(options: Options) -> FacetSpec:
         share="x" if "counter" in options.panel_by else "both",
         wide=x.scale == "time",
         breaks=x.scale == "time",
-        missing=f"without {options.x} or {options.y}",
+        missing=f"without {x_column} or {y_column}",
     )
 
 
-def _counter(options: Options) -> str:
+def _counter(options: Options, y: str) -> str:
     """The one counter of which growth is drawn, if it is one."""
-    if options.table != "counters" or options.y not in ("value", RATE):
+    if options.table != "counters" or y not in ("value", RATE):
         return ""
     named = [text.partition("=")[2].strip() for text in options.filters if re.match(r"counter\s*=", text.strip())]
     return named[0] if len(named) == 1 and not any(sign in named[0] for sign in "*?") else ""
@@ -199,7 +203,7 @@ def _axis(column: str, *, log: bool) -> Axis:
 class _Query:
     """The rows that the options ask for, in an engine: figure, panel, group, x and y."""
 
-    def __init__(self, backend: Backend, options: Options) -> None:
+    def __init__(self, backend: Backend, options: Options, x: str, y: str) -> None:
         import ibis
 
         self._backend, self._log = backend, options.log
@@ -214,7 +218,7 @@ class _Query:
             for column in columns:
                 parts += [" ", table[column].cast("string").fill_null("none")]
             texts[name] = ibis.literal("") if not parts else _joined(parts[1:])
-        self._rows = table.select(x=_scaled(table, options.x), y=_scaled(table, options.y), **texts)
+        self._rows = table.select(x=_scaled(table, x), y=_scaled(table, y), **texts)
 
     def overview(self) -> pl.DataFrame:
         """One row for each figure, panel and group: how many rows, why some are not drawn, and the ends."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whydrop.show import labels
-from whydrop.show.figure import Figure, NothingToDraw, Panel
-from whydrop.show.plots import catalogue, combining, comparing_pairs, distributions, stacked, time_series
-from whydrop.show.plots.choosing import Choice, Item, Source, chosen, matching
-from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec, SeriesSpec
-from whydrop.show.plots.traces import LeftOut
+from whydrop.show.figure import Counts, Figure, NothingToDraw, Panel
+from whydrop.show.plots import by_keys, catalogue, combining, comparing_pairs, distributions, stacked, time_series
+from whydrop.show.plots.choosing import Item, Source, chosen, matching
+from whydrop.show.plots.options import AS_THE_PLOT_SAYS, PlotOptions
+from whydrop.show.plots.schema import PanelSpec, PlotSpec, SeriesSpec
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -21,63 +22,16 @@ if TYPE_CHECKING:
 _MOST_BESIDE = 3
 
 
-@dataclass(frozen=True)
-class PlotOptions:
-    """The user's options, whatever the plot says; ``None`` is as the plot says.
-
-    Attributes:
-        filters: patterns of series' names; with ``!`` before them, of those to leave out.
-        zoom: percentiles at the ends of the values' axis; an empty tuple: everything is shown.
-        group_by: metadata keys.
-        reduce: what makes one number of a recording's series, where recordings are combined.
-        smoothing: steps of a moving average of every series.
-        smooth_across_load: let moving averages run across the start and the end of the load.
-        paired: recordings side by side with the same axes, instead of in one.
-    """
-
-    filters: tuple[str, ...] = ()
-    zoom: tuple[float, float] | tuple[()] | None = None
-    cut: bool | None = None
-    log: bool | None = None
-    absolute_time: bool = False
-    group_by: tuple[str, ...] = ()
-    combine: Combiner | None = None
-    reduce: str | None = None
-    smoothing: int | None = None
-    smooth_across_load: bool | None = None
-    paired: bool = False
-
-    @property
-    def choice(self) -> Choice:
-        """Those that concern the series."""
-        return Choice(self.filters, self.cut)
-
-    def applied(self, panel: PanelSpec) -> PanelSpec:
-        """A panel's specification with the options in it."""
-        changes: dict[str, object] = {}
-        if self.zoom is not None:
-            changes["zoom"] = self.zoom or None
-        if self.log is not None:
-            changes["log"] = self.log
-        of_series = {
-            key: value
-            for key in ("smoothing", "smooth_across_load", "reduce")
-            if (value := getattr(self, key)) is not None
-        }
-        series = tuple(spec.model_copy(update=of_series) for spec in panel.series)
-        return panel.model_copy(update={**changes, "series": series})
-
-
 def applies(plot: PlotSpec, recording: Recording) -> bool:
     """True if a recording has series for at least one panel of a plot."""
-    wanted = catalogue.panels(plot)
+    panels = catalogue.panels(plot)
     if plot.needs == "all" and plot.panels_of:
         return all(applies(catalogue.find(name), recording) for name in plot.panels_of)
     if plot.needs == "all":
-        return all(any(matching(recording, spec) for spec in panel.series) for panel in wanted)
+        return all(any(matching(recording, spec) for spec in panel.series) for panel in panels)
     if plot.kind in ("ellipse", "scatter"):
-        return any(comparing_pairs.applies(panel, recording) for panel in wanted)
-    return any(matching(recording, spec) for panel in wanted for spec in panel.series)
+        return any(comparing_pairs.applies(panel, recording) for panel in panels)
+    return any(matching(recording, spec) for panel in panels for spec in panel.series)
 
 
 def available(recordings: Sequence[Recording]) -> dict[str, PlotSpec]:
@@ -129,7 +83,31 @@ def _zooms(plot: PlotSpec) -> bool:
     return any(panel.zoom is not None for panel in catalogue.panels(plot))
 
 
-def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], options: PlotOptions = PlotOptions()) -> Figure:
+def wanted(name: str | None, recordings: Sequence[Recording]) -> list[tuple[str, PlotSpec]]:
+    """The plots that a name means: one of the catalogue, all of a user's file, or the default."""
+    if name is not None and (name.endswith(".toml") or "/" in name):
+        return list(catalogue.read_file(Path(name)).items())
+    name = default(recordings) if name is None else name
+    return [(name, catalogue.find(name))]
+
+
+def figures(name: str | None, recordings: Sequence[Recording], options: PlotOptions = AS_THE_PLOT_SAYS) -> list[Figure]:
+    """The pictures of the plots that a name means.
+
+    Raises:
+        PlotError: there is no such plot, or its file is wrong.
+        UnknownReducer: the options name one that is not there.
+        NothingToDraw: the recordings have none of its series.
+    """
+    plots = wanted(name, recordings)
+    if options.panel_by or options.figure_by:
+        return [one for found, plot in plots for one in by_keys.figures(found, plot, recordings, options)]
+    return [build(found, plot, recordings, options) for found, plot in plots]
+
+
+def build(
+    name: str, plot: PlotSpec, recordings: Sequence[Recording], options: PlotOptions = AS_THE_PLOT_SAYS
+) -> Figure:
     """Everything that a plot shows of the recordings.
 
     Raises:
@@ -137,11 +115,10 @@ def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], options: P
     """
     sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
     panels: list[Panel] = []
-    left_out = LeftOut()
+    left_out = Counts()
     notes: list[str] = []
     for spec in catalogue.panels(plot):
-        wanted = options.applied(spec)
-        for made, out, said in _panels(plot, wanted, sources, options):
+        for made, out, said in _panels(plot, options.applied(spec), sources, options):
             panels.append(made)
             left_out += out
             notes += said
@@ -152,7 +129,11 @@ def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], options: P
         columns = min(len(sources), _MOST_BESIDE)
     columns = min(columns, len(panels))
     if plot.kind == "time-series" and not options.absolute_time:
-        panels = _on_one_time_axis(panels, columns)
+        last_row = len(panels) - columns
+        panels = [
+            replace(panel, x=replace(panel.x, title=panel.x.title if number >= last_row or not panel.zoom else ""))
+            for number, panel in enumerate(time_series.on_one_axis(panels))
+        ]
     return Figure(
         key=name,
         title=plot.title,
@@ -160,26 +141,11 @@ def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], options: P
         panels=tuple(panels),
         columns=columns,
         notes=tuple(dict.fromkeys([*notes, *_states(sources)])),
-        left_out=left_out,
+        left_out=replace(left_out, what="samples"),
     )
 
 
-def _on_one_time_axis(panels: Sequence[Panel], columns: int) -> list[Panel]:
-    """Panels below each other show the same time at the same place, or one could not read down."""
-    known = [panel.x.ends for panel in panels if panel.x.ends is not None and panel.zoom]
-    if not known:
-        return list(panels)
-    same = min(low for low, _ in known), max(high for _, high in known)
-    last_row = len(panels) - columns
-    return [
-        replace(panel, x=replace(panel.x, ends=same, title=panel.x.title if number >= last_row else ""))
-        if panel.zoom
-        else panel
-        for number, panel in enumerate(panels)
-    ]
-
-
-Made = tuple[Panel, LeftOut, Sequence[str]]
+Made = tuple[Panel, Counts, Sequence[str]]
 
 
 def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Made]:
@@ -231,7 +197,7 @@ def _beginning(items: Sequence[Item], first_s: float) -> list[Item]:
     for item in items:
         there = item.times_s <= first_s
         if there.any():
-            left_out = replace(item.left_out, samples=int(there.sum()))
+            left_out = replace(item.left_out, rows=int(there.sum()))
             found.append(replace(item, times_s=item.times_s[there], values=item.values[there], left_out=left_out))
     return found
 
@@ -268,9 +234,9 @@ def _states(sources: Sequence[Source]) -> list[str]:
 
 
 def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], options: PlotOptions) -> str:
-    wanted = [spec for panel in catalogue.panels(plot) for spec in comparing_pairs.wanted(panel)]
-    absent = [spec for spec in wanted if not any(matching(one, spec) for one in recordings)]
-    named = sorted({name for spec in absent or wanted for name in _named(spec)})
+    series = [spec for panel in catalogue.panels(plot) for spec in comparing_pairs.wanted(panel)]
+    absent = [spec for spec in series if not any(matching(one, spec) for one in recordings)]
+    named = sorted({name for spec in absent or series for name in _named(spec)})
     rare = not absent and any(panel.steps_with or panel.steps_without for panel in catalogue.panels(plot))
     what = "no step of this kind, of series" if rare else "no samples of series"
     where = str(recordings[0].path) if len(recordings) == 1 else f"none of the {len(recordings)} recordings"

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from whydrop.recording import derived
 from whydrop.recording.metrics.load import Window, window
+from whydrop.show.figure import Counts
 from whydrop.show.plots.schema import SeriesSpec
-from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording, Series
@@ -52,7 +52,7 @@ class Item:
     values: Values
     step_s: float
     flow: int | None = None
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: Counts = field(default_factory=Counts)
     edges_ns: tuple[int, ...] = ()  # across which no moving average runs
 
     @property
@@ -159,7 +159,7 @@ def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
     lost = int(np.isnan(values).sum())
     return Item(
         source, series.name, series.units, series.kind, series.quantity, spec, times_s, values,
-        step_s, series.flow, LeftOut(samples=len(values), lost=lost), edges,
+        step_s, series.flow, Counts(rows=len(values), lost=lost), edges,
     )  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def _computed(source: Source, spec: SeriesSpec, series: Sequence[Series]) -> lis
             f"{spec.compute} of {len(series)}" if len(series) > 1 else first.name,
             "" if spec.compute == "fairness" else units.pop() if len(units) == 1 else "",
             "computed", first.quantity, spec, grid["time_s"].to_numpy()[known], made[known],
-            source.recording.step_s, None, LeftOut(samples=int(known.sum()), silent=silent), edges,
+            source.recording.step_s, None, Counts(rows=int(known.sum()), silent=silent), edges,
         )
     ]  # fmt: skip
 

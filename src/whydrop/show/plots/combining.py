@@ -12,17 +12,16 @@ import numpy as np
 from whydrop.recording.comparing import grouping
 from whydrop.recording.metrics.reducing import Reduction, reduce
 from whydrop.show import labels
-from whydrop.show.figure import NothingToDraw, Panel
+from whydrop.show.figure import Counts, NothingToDraw, Panel
 from whydrop.show.plots import distributions, time_series
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
 from whydrop.show.plots.distributions import Sample
 from whydrop.show.plots.schema import Combiner, Kind, PanelSpec, PlotSpec, SeriesSpec
-from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
 
-Made = tuple[Panel, LeftOut, Sequence[str]]
+Made = tuple[Panel, Counts, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def _averaged(stand_in: Source, items: Sequence[Item]) -> Item:
     name = first.spec.reduce or "mean"
     values = np.array([_of_points(name, columns[:, number]) for number in range(columns.shape[1])])
     times_s = np.asarray((np.flatnonzero(filled) + lowest) * step_s, dtype=np.float64)
-    left_out = sum((item.left_out for item in items), LeftOut())
+    left_out = sum((item.left_out for item in items), Counts())
     # An average must not run across the edge of any recording's load.
     edges_ns = {
         edge_ns - item.source.recording.started_ns + stand_in.recording.started_ns
@@ -162,7 +161,7 @@ def _samples(
 ) -> list[Sample]:
     concatenated = combine.endswith("concat")
     names: dict[str, str | None] = {}
-    found: list[tuple[Group, str, str, Values, LeftOut]] = []
+    found: list[tuple[Group, str, str, Values, Counts]] = []
     for one in spec.series:
         for group in groups:
             series: dict[str, list[Item]] = {}
@@ -174,7 +173,7 @@ def _samples(
                 if len(values):
                     names.setdefault(name, one.label)
                     units = _units_of(one, items)
-                    found.append((group, name, units, values, sum((item.left_out for item in items), LeftOut())))
+                    found.append((group, name, units, values, sum((item.left_out for item in items), Counts())))
     told = dict(zip(names, labels.of_series(list(names), list(names.values())), strict=True))
     return [
         _placed(group, told[name], name, units, values, left_out, combine)
@@ -183,7 +182,7 @@ def _samples(
 
 
 def _placed(
-    group: Group, told: str, name: str, units: str, values: Values, left_out: LeftOut, combine: Combiner
+    group: Group, told: str, name: str, units: str, values: Values, left_out: Counts, combine: Combiner
 ) -> Sample:
     if combine == "both":
         return Sample(group.label, group.second, units, values, left_out, name)

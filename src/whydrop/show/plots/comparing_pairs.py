@@ -13,18 +13,18 @@ import polars as pl
 from whydrop.recording import derived
 from whydrop.recording.metrics.reducing import reduce
 from whydrop.show import labels
-from whydrop.show.figure import Layer, NothingToDraw, Panel
+from whydrop.show.figure import Counts, Layer, NothingToDraw, Panel
 from whydrop.show.plots import axes, combining
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen, matching, summed
 from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec, SeriesSpec
-from whydrop.show.plots.traces import INK, LeftOut, panel, trace
+from whydrop.show.plots.traces import INK, panel, trace
 from whydrop.show.theme import CYCLE
 from whydrop.text.quantities import count
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording, Series
 
-Made = tuple[Panel, LeftOut, Sequence[str]]
+Made = tuple[Panel, Counts, Sequence[str]]
 
 _AROUND = 100
 ELLIPSE_NOTE = "Ellipses: one standard deviation around the mean (two-dimensional, along the principal axes)."
@@ -73,7 +73,7 @@ class Cloud:
     x: Values
     y: Values
     units: tuple[str, str]
-    left_out: LeftOut
+    left_out: Counts
     steps: int
 
 
@@ -82,7 +82,7 @@ def _together(clouds: Sequence[Cloud], name: str, *, apart: bool) -> list[Cloud]
     if not clouds or (apart and 1 < len(clouds) <= len(CYCLE)):
         return list(clouds)
     x, y = (np.concatenate([getattr(one, axis) for one in clouds]) for axis in ("x", "y"))
-    left_out = sum((one.left_out for one in clouds), LeftOut())
+    left_out = sum((one.left_out for one in clouds), Counts())
     return [Cloud(name, x, y, clouds[0].units, left_out, sum(one.steps for one in clouds))]
 
 
@@ -154,7 +154,7 @@ def _at_same_steps(x: Item, y: Item) -> pl.DataFrame:
 def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Made:
     x_name, y_name = (labels_of(one.label, one.match) for one in spec.series[:2])
     traces: list[Layer] = []
-    left_out = LeftOut()
+    left_out = Counts()
     drawn_x, drawn_y = [], []
     for number, cloud in enumerate(clouds):
         x, y = cloud.x, cloud.y
@@ -181,8 +181,8 @@ def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Made:
     own = spec.model_copy(update={"limits": None, "log": False})
     x_ends, y_ends = axes.ends(drawn_x, own, units[0]), axes.ends(drawn_y, own, units[1])
     if plot.kind == "scatter":
-        hidden = sum(axes.beyond(one.x, x_ends) + axes.beyond(one.y, y_ends) for one in clouds)
-        left_out = replace(left_out, beyond=hidden)
+        seen = [pl.Series(one.x).is_between(*x_ends) & pl.Series(one.y).is_between(*y_ends) for one in clouds]
+        left_out = replace(left_out, beyond=sum(int((~one).sum()) for one in seen))
     made = panel(
         spec.title, axes.title(spec.x or x_name, units[0]), axes.title(spec.y or y_name, units[1]), tuple(traces),
         x_ends=x_ends, y_ends=y_ends,
@@ -255,7 +255,7 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: 
         axes.title(labels.shortened(x_title, 60), units), axes.title(labels.shortened(y_title, 60), units),
         tuple(traces), x_ends=x_ends, y_ends=y_ends,
     )  # fmt: skip
-    left_out = sum((item.left_out for item in items), LeftOut())
+    left_out = sum((item.left_out for item in items), Counts())
     return [(made, left_out, ())]
 
 

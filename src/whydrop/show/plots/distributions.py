@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from whydrop.show import labels, theme
-from whydrop.show.figure import Layer, Panel
+from whydrop.show.figure import Counts, Ends, Layer, Panel
 from whydrop.show.plots import axes
 from whydrop.show.plots.choosing import Item, Values
 from whydrop.show.plots.schema import Kind, PanelSpec
-from whydrop.show.plots.traces import INK, LeftOut, panel, trace
+from whydrop.show.plots.traces import INK, panel, trace
 from whydrop.show.theme import Style
 from whydrop.text.quantities import significant
 
@@ -45,7 +45,7 @@ class Sample:
     group: str
     units: str
     values: Values
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: Counts = field(default_factory=Counts)
     series: str = ""
 
 
@@ -62,10 +62,12 @@ def of_items(items: Sequence[Item]) -> list[Sample]:
     return found
 
 
-def drawn(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
-    """One panel of samples that all have the same unit."""
+def drawn(
+    kind: Kind, spec: PanelSpec, samples: Sequence[Sample], *, groups: Sequence[str] = ()
+) -> tuple[Panel, Counts, list[str]]:
+    """One panel of samples that all have the same unit; ``groups`` are those of a cdf in order of colour."""
     if kind == "cdf":
-        return _cdf(spec, samples)
+        return _cdf(spec, samples, groups)
     if kind == "histogram":
         return _histogram(spec, samples)
     if kind == "matrix":
@@ -75,15 +77,17 @@ def drawn(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
     return _rows(kind, spec, samples)
 
 
-def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+def _cdf(spec: PanelSpec, samples: Sequence[Sample], groups: Sequence[str]) -> tuple[Panel, Counts, list[str]]:
     x_ends = _along(spec, samples)
-    groups = list(dict.fromkeys(sample.group for sample in samples))
+    groups = list(groups or dict.fromkeys(sample.group for sample in samples))
     categories = list(dict.fromkeys(sample.category for sample in samples))
-    traces, left_out = [], LeftOut()
+    traces, left_out = [], Counts()
     for number, sample in enumerate(samples):
         both = len(groups) > 1 and len(categories) > 1
-        label = f"{sample.group}: {sample.category}" if both else sample.group if len(groups) > 1 else sample.category
-        if len(sample.values) < _HARDLY_A_CURVE:
+        one = sample.group if len(groups) > 1 or not sample.category else sample.category
+        label = f"{sample.group}: {sample.category}" if both else one
+        # Where panels share a legend, a group has one name in all.
+        if len(sample.values) < _HARDLY_A_CURVE and sample.category:
             label += f" (n = {len(sample.values)})"
         colour = groups.index(sample.group) if len(groups) > 1 else number
         dash = categories.index(sample.category) if both else 0
@@ -107,11 +111,14 @@ def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, li
     return made, left_out, []
 
 
-def _along(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[float, float]:
-    """The ends of an axis on which values stand anywhere: unlike lengths of bars, they need no zero of their own."""
-    units = samples[0].units
+def _along(spec: PanelSpec, samples: Sequence[Sample]) -> Ends:
+    return along(spec, [sample.values for sample in samples], samples[0].units)
+
+
+def along(spec: PanelSpec, values: Sequence[Values], units: str) -> Ends:
+    """Ends of an axis on which values stand anywhere: unlike lengths of bars, they need no zero of their own."""
     own = spec if axes.begins_at_zero(spec, units) else spec.model_copy(update={"from_zero": False})
-    return axes.ends([sample.values for sample in samples], own, units)
+    return axes.ends(values, own, units)
 
 
 def _steps(values: Values) -> pl.DataFrame:
@@ -127,12 +134,12 @@ def _steps(values: Values) -> pl.DataFrame:
     return pl.DataFrame({"x": np.repeat(x, 2), "y": np.column_stack((np.concatenate(([0.0], y[:-1])), y)).ravel()})
 
 
-def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
     """Shares of samples in even bins, the same for all."""
     x_ends = _along(spec, samples)
     edges = _bins(np.concatenate([sample.values for sample in samples]))
     groups = list(dict.fromkeys(sample.group for sample in samples))
-    traces, left_out, highest = [], LeftOut(), 0.0
+    traces, left_out, highest = [], Counts(), 0.0
     for number, sample in enumerate(samples):
         shares = np.histogram(sample.values, edges)[0] / len(sample.values) * 100
         highest = max(highest, float(shares.max()))
@@ -163,7 +170,7 @@ def _bins(values: Values) -> Values:
     return np.asarray(low + width * np.arange(int((high - low) / width) + 2))
 
 
-def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
     """Boxes or bars, one below the other, so that long names can be read."""
     categories = list(dict.fromkeys(sample.category for sample in samples))
     groups = list(dict.fromkeys(sample.group for sample in samples))
@@ -171,7 +178,7 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
     ends = axes.ends([_extent(kind, sample.values) for sample in samples], _based(kind, spec), samples[0].units)
     slot = 0.8 / len(groups)
     traces: list[Layer] = []
-    left_out, few = LeftOut(), True
+    left_out, few = Counts(), True
     for sample in samples:
         place = -float(categories.index(sample.category))
         if not lone:
@@ -251,7 +258,7 @@ def _trace(sample: Sample, mark: str, data: pl.DataFrame, colour: int, label: st
     )  # fmt: skip
 
 
-def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
     """Means over groups that stand in a row: by number where their names are numbers."""
     categories = list(dict.fromkeys(sample.category for sample in samples))
     numbers = [_number(category) for category in categories]
@@ -282,7 +289,7 @@ def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, l
         spec.title, spec.x, axes.title(spec.y, samples[0].units), tuple(traces),
         x_ends=(min(reach) - room, max(reach) + room), y_ends=ends, y_log=spec.log, x_words=words,
     )  # fmt: skip
-    left_out = sum((sample.left_out for sample in samples), LeftOut())
+    left_out = sum((sample.left_out for sample in samples), Counts())
     return made, left_out, ["Points: mean; whiskers: one standard deviation to both sides."]
 
 
@@ -293,7 +300,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
     """Means as numbers on shaded cells: recordings or groups down, series across."""
     across = list(dict.fromkeys(sample.category for sample in samples))
     down = list(dict.fromkeys(sample.group for sample in samples))
@@ -313,7 +320,7 @@ def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut,
         x_words=tuple((float(number), name) for number, name in enumerate(across)),
         y_words=tuple((-float(number), name) for number, name in enumerate(down)),
     )  # fmt: skip
-    left_out = sum((sample.left_out for sample in samples), LeftOut())
+    left_out = sum((sample.left_out for sample in samples), Counts())
     return made, left_out, ["Cells: the mean over the recordings of a row; the darker, the larger."]
 
 

@@ -14,14 +14,14 @@ import polars as pl
 
 from whydrop.recording import derived
 from whydrop.show import labels
-from whydrop.show.figure import Layer, Panel
+from whydrop.show.figure import Counts, Layer, Panel
 from whydrop.show.plots import axes
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
 from whydrop.show.plots.schema import PanelSpec
-from whydrop.show.plots.traces import TIME, LeftOut, panel, trace
+from whydrop.show.plots.traces import TIME, panel, trace
 from whydrop.text.quantities import count
 
-Made = tuple[Panel, LeftOut, Sequence[str]]
+Made = tuple[Panel, Counts, Sequence[str]]
 
 # Steps of a long recording: as many as a picture can show.
 _MOST_STEPS = 300
@@ -53,7 +53,7 @@ def _weight(spec: PanelSpec, items: Sequence[Item]) -> float:
     return sum(float(_grown(item).sum()) for item in counted)
 
 
-def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bool) -> tuple[Panel, LeftOut]:
+def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bool) -> tuple[Panel, Counts]:
     edges = _edges(items)
     items = _evened(items)
     shares = items[0].units == "ms"
@@ -78,7 +78,7 @@ def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bo
         x_ends=None if absolute_time else (float(edges[0]), float(edges[-1])),
         y_ends=(0.0, 100.0) if shares else (0.0, float(base.max()) * 1.05 or 1.0), x_time=absolute_time,
     )  # fmt: skip
-    return made, sum((item.left_out for item in items), LeftOut())
+    return made, sum((item.left_out for item in items), Counts())
 
 
 def _edges(items: Sequence[Item]) -> Values:

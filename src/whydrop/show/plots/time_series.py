@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 
 from whydrop.show import labels
-from whydrop.show.figure import Layer, Panel
+from whydrop.show.figure import Counts, Layer, Panel
 from whydrop.show.plots import axes
 from whydrop.show.plots.choosing import Item, Values, smoothed
 from whydrop.show.plots.schema import PanelSpec
-from whydrop.show.plots.traces import INK, TIME, LeftOut, panel, trace
+from whydrop.show.plots.traces import INK, TIME, panel, trace
+from whydrop.text import quantities
 
 # More lines than this in one panel cannot be distinguished: they become a pale cloud with one entry in the legend.
 _TOLD_APART = 14
@@ -25,8 +26,10 @@ _WINDOWS = 300
 _FATES = {"lost-up": "lost upstream", "lost-down": "lost downstream"}
 
 
-def drawn(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False) -> tuple[Panel, LeftOut]:
-    """One panel of items that all have the same unit."""
+def drawn(
+    spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False, groups: Sequence[str] = ()
+) -> tuple[Panel, Counts]:
+    """One panel of items that all have the same unit; ``groups`` are the recordings (or groups) in order of colour."""
     averages = [smoothed(item, _window(item)) for item in items if item.spec.role == "emphasis"]
     plain = [
         smoothed(item, item.spec.smoothing) if item.spec.smoothing else item
@@ -34,16 +37,18 @@ def drawn(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False
         if item.spec.role != "emphasis"
     ]
     y_ends = axes.ends([item.values for item in plain] or [item.values for item in averages], spec, items[0].units)
-    shared, traces = _lines(plain, averages)
-    traces += _averages(plain, averages)
+    recordings = list(groups or dict.fromkeys(item.source.label for item in (*plain, *averages)))
+    colours = {label: number for number, label in enumerate(recordings)} if groups or len(recordings) > 1 else {}
+    shared, traces = _lines(plain, averages, colours)
+    traces += _averages(averages, colours)
     if spec.lost:
-        traces += _lost(items, y_ends)
+        traces += _lost(items, y_ends, counted=not groups)
     if absolute_time:
         traces = [_at_absolute_time(one, items) for one in traces]
-    left_out = sum((_left_out(item, y_ends) for item in items if item.spec.role != "emphasis"), LeftOut())
+    left_out = sum((_left_out(item, y_ends) for item in items if item.spec.role != "emphasis"), Counts())
     if not plain:
-        left_out = sum((_left_out(item, y_ends) for item in averages), LeftOut())
-    left_out = sum((LeftOut(silent=item.left_out.silent) for item in averages), left_out)
+        left_out = sum((_left_out(item, y_ends) for item in averages), Counts())
+    left_out = sum((Counts(silent=item.left_out.silent) for item in averages), left_out)
     made = panel(
         spec.title,
         "Time of day (UTC)" if absolute_time else TIME,
@@ -67,7 +72,7 @@ def _window(item: Item) -> int:
     return max(item.spec.smoothing, int(steps / _WINDOWS))
 
 
-def _left_out(item: Item, y_ends: tuple[float, float]) -> LeftOut:
+def _left_out(item: Item, y_ends: tuple[float, float]) -> Counts:
     return replace(item.left_out, beyond=axes.beyond(item.values, y_ends))
 
 
@@ -78,41 +83,35 @@ def _x_ends(items: Sequence[Item]) -> tuple[float, float]:
     return first, max(last, first + 1.0) + 0.005 * (last - first)
 
 
-def _lines(items: Sequence[Item], averages: Sequence[Item]) -> tuple[str, list[Layer]]:
-    """Traces of single series, and what the names in the legend share."""
-    recordings = list(dict.fromkeys(item.source.label for item in items))
-    shared, rest = labels.distinct(list(dict.fromkeys(_named(item) for item in items)))
-    told = dict(zip(dict.fromkeys(_named(item) for item in items), rest, strict=True))
-    several = len(recordings) > 1
-    crowd = len(items) > _TOLD_APART or (several and bool(averages))
+def _lines(items: Sequence[Item], averages: Sequence[Item], colours: Mapping[str, int]) -> tuple[str, list[Layer]]:
+    """Traces of single series, and what the names in the legend share; ``colours`` where recordings have theirs."""
+    names = list(dict.fromkeys(_named(item) for item in items))
+    shared, rest = labels.distinct(names)
+    told = dict(zip(names, rest, strict=True))
+    crowd = len(items) > _TOLD_APART or (bool(colours) and bool(averages))
     traces: list[Layer] = []
     for number, item in enumerate(items):
         name = told[_named(item)]
-        recording = recordings.index(item.source.label)
-        if several:
-            colour, dash = recording, list(told).index(_named(item))
+        colour, dash, label = number, 0, name
+        if colours:
+            colour, dash = colours[item.source.label], names.index(_named(item))
             label = item.source.label if len(told) == 1 or crowd else f"{item.source.label}: {name}"
-        else:
-            colour, dash, label = number, 0, name
         if crowd:
             # With averages on top, these carry the legend.
-            colour, dash = (recording if several else 0), 0
-            label = "" if several and averages else label if several else f"{len(items)} series"
+            colour, dash = (colour if colours else 0), 0
+            label = "" if colours and averages else label if colours else f"{len(items)} series"
         traces += _line(item, label, colour, dash, "pale" if crowd else "normal")
-    return ("" if several or crowd else shared), traces
+    return ("" if colours or crowd else shared), traces
 
 
-def _averages(items: Sequence[Item], averages: Sequence[Item]) -> list[Layer]:
-    recordings = list(dict.fromkeys(item.source.label for item in (*items, *averages)))
+def _averages(averages: Sequence[Item], colours: Mapping[str, int]) -> list[Layer]:
     traces: list[Layer] = []
     for item in averages:
-        several = len(recordings) > 1
-        label = item.source.label if several else item.spec.label or _named(item)
-        if item.spec.smoothing:
+        label = item.source.label if colours else item.spec.label or _named(item)
+        if item.spec.smoothing and not colours:
             steps = _window(item) // 2 * 2 + 1
-            label += "" if several else f" (over {steps} steps of {item.step_s:g} s)"
-        colour = recordings.index(item.source.label) if several else INK
-        traces += _line(item, label, colour, 0, "heavy")
+            label += f" (over {steps} steps of {quantities.duration(item.step_s)})"
+        traces += _line(item, label, colours.get(item.source.label, INK), 0, "heavy")
     return traces
 
 
@@ -158,6 +157,15 @@ def _frame(x: Values, y: Values) -> pl.DataFrame:
     return pl.DataFrame({"x": x, "y": y}).with_columns(pl.col("y").fill_nan(None))
 
 
+def on_one_axis(panels: Sequence[Panel]) -> list[Panel]:
+    """Panels below each other show the same time at the same place, or one could not read down."""
+    known = [panel.x.ends for panel in panels if panel.x.ends is not None and panel.zoom]
+    if not known:
+        return list(panels)
+    same = min(low for low, _ in known), max(high for _, high in known)
+    return [replace(panel, x=replace(panel.x, ends=same)) if panel.zoom else panel for panel in panels]
+
+
 def with_ends(panel: Panel, y_ends: tuple[float, float]) -> Panel:
     """The panel with another axis of values; marks of lost probes stay at its upper edge."""
     layers = [
@@ -171,7 +179,7 @@ def _edge(y_ends: tuple[float, float]) -> float:
     return y_ends[1] - (y_ends[1] - y_ends[0]) * 0.03
 
 
-def _lost(items: Sequence[Item], y_ends: tuple[float, float]) -> list[Layer]:
+def _lost(items: Sequence[Item], y_ends: tuple[float, float], *, counted: bool) -> list[Layer]:
     """Lost probes at the panel's upper edge, separated by the direction of the loss where that is known."""
     found: dict[str, list[Values]] = {}
     for item in items:
@@ -183,7 +191,7 @@ def _lost(items: Sequence[Item], y_ends: tuple[float, float]) -> list[Layer]:
     for fate, times in found.items():
         x = np.concatenate(times)
         if len(x):
-            label = f"probe {_FATES.get(fate, 'lost')} ({len(x)})"
+            label = f"probe {_FATES.get(fate, 'lost')}" + (f" ({quantities.count(len(x))})" if counted else "")
             slot = list(_FATES).index(fate) if fate in _FATES else 2
             data = pl.DataFrame({"x": np.sort(x), "y": np.full(len(x), _edge(y_ends))})
             recording = items[0].source.label if len({item.source.label for item in items}) == 1 else ""

@@ -1,9 +1,8 @@
-"""Layers of plots: by series and recording, in the colours and dashes of a palette; and what they leave out."""
+"""Layers of plots: by series and recording, in the colours and dashes of a palette."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
@@ -11,8 +10,6 @@ import polars as pl
 from whydrop.show import figure
 from whydrop.show.figure import Axis, Ends, Layer, Panel
 from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
-from whydrop.text.phrases import listed
-from whydrop.text.quantities import count
 
 # As the numbers of a plot call them; the figure's own are fewer.
 Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text", "band"]
@@ -127,56 +124,3 @@ def panel(
 
 
 TIME = "Time (s)"
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Samples that belong to what is drawn, and why some are not seen."""
-
-    samples: int = 0
-    cut: int = 0  # outside the time under load
-    beyond: int = 0  # outside the axes
-    lost: int = 0  # probes without an answer: they have no value
-    silent: tuple[str, ...] = ()  # series that a sum or a mean lacks, as they have no values
-
-    def __add__(self, other: LeftOut) -> LeftOut:
-        return LeftOut(
-            self.samples + other.samples,
-            self.cut + other.cut,
-            self.beyond + other.beyond,
-            self.lost + other.lost,
-            tuple(dict.fromkeys((*self.silent, *other.silent))),
-        )
-
-    @property
-    def share(self) -> float:
-        """Of all samples, those that are not seen."""
-        return (self.cut + self.beyond + self.lost) / self.samples if self.samples else 0.0
-
-    def words(self) -> str:
-        """One sentence for people."""
-        if not self.samples:
-            return "No samples."
-        parts = [
-            f"{_percent(count / self.samples)} {why}"
-            for count, why in (
-                (self.cut, "outside the time under load"),
-                (self.beyond, "beyond the axes"),
-                (self.lost, "lost probes, which have no value"),
-            )
-            if count
-        ]
-        reasons = f" ({', '.join(parts)})"
-        lacking = f" Sums and means lack {listed(self.silent)}, which yielded no data." if self.silent else ""
-        if not parts:
-            return f"All {count(self.samples)} samples are shown.{lacking}"
-        return f"Left out: {_percent(self.share)} of {count(self.samples)} samples{reasons}.{lacking}"
-
-
-def _percent(share: float) -> str:
-    """A share in per cent; what is not zero never reads as zero.
-
-    >>> _percent(0.00001), _percent(0.123)
-    ('< 0.1 %', '12.3 %')
-    """
-    return "< 0.1 %" if share < 0.001 else f"{share * 100:.1f} %"

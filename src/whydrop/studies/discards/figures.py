@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from whydrop.show import labels
 from whydrop.show.facets import building, tables
 from whydrop.show.facets.schema import FacetSpec, read
+from whydrop.show.figure import Counts
 from whydrop.studies.discards import results as contract
 from whydrop.studies.discards.sentences import p_equals
 from whydrop.text import quantities
@@ -76,7 +78,7 @@ def charts(results: Results, width: int = 900) -> dict[str, alt.VConcatChart]:
 
 def rows(figure: Figure) -> int:
     """How many rows a figure is made of, those that cannot be drawn included."""
-    assert isinstance(figure.left_out, building.Counts)
+    assert isinstance(figure.left_out, Counts)
     return figure.left_out.rows
 
 
@@ -121,7 +123,7 @@ def _sites(given: Mapping[str, pl.DataFrame]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for metro, site in pl.concat(parts).unique().iter_rows():
         found.setdefault(metro, []).append(site)
-    return {metro: sorted(own, key=building.natural) for metro, own in found.items()}
+    return {metro: sorted(own, key=labels.natural) for metro, own in found.items()}
 
 
 def _periods(results: Results) -> str:
