@@ -12,7 +12,7 @@ from studies.made_results import results
 from whydrop.runtime import durable
 from whydrop.studies.discards import report
 from whydrop.studies.discards.results import TABLES
-from whydrop.studies.folder import Folder
+from whydrop.studies.study_files import Folder
 
 
 def only(*tables: str) -> report.Results:

@@ -23,7 +23,7 @@ from whydrop.store.store import Store
 from whydrop.studies.discards import changes, diagnosis, parameter_files, queries, report, results, study
 from whydrop.studies.discards import document as documents
 from whydrop.studies.discards.parameters import Parameters
-from whydrop.studies.folder import Folder
+from whydrop.studies.study_files import Folder
 
 from .conftest import SmallFleet
 

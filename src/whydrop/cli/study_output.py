@@ -12,7 +12,7 @@ from whydrop.runtime import cancelling
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.studies.folder import Folder
+    from whydrop.studies.study_files import Folder
 
 
 _MOST_FILES = 6

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from whydrop.studies.discards.parameters import Parameters
     from whydrop.studies.discards.study import Keep, Results
-    from whydrop.studies.folder import Folder
+    from whydrop.studies.study_files import Folder
 
 # Tables that are small enough to read; the sentences come from them.
 _IN_DOCUMENT = ("comparisons", "placebo_comparisons", "discard_changes")
@@ -91,7 +91,7 @@ def _check_any(results: Results) -> None:
 
 
 def _folder(path: Path, parameters: Parameters) -> Folder:
-    from whydrop.studies.folder import Folder
+    from whydrop.studies.study_files import Folder
 
     return Folder(path, {"parameters": parameters.model_dump(mode="json")})
 

@@ -82,7 +82,7 @@ def _run(
     store: str, engine: str, parameters: Any, output: Path | None, formats: tuple[str, ...], *, as_json: bool
 ) -> int:
     from whydrop.store.engines import BackendError, open_backend
-    from whydrop.studies.folder import Folder
+    from whydrop.studies.study_files import Folder
     from whydrop.studies.tcp import study
 
     cancelling.import_polars()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from whydrop.show.document import Column, Columns, Document, Folded, Items, Part, Section, Table, Text, known, parts
+from whydrop.recording.comparing.metadata_difference import flattened
+from whydrop.show.document import Column, Document, Folded, Items, Part, Section, Table, Text, parts
 from whydrop.studies.discards import figures, sentences
 from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
 from whydrop.text import quantities
@@ -154,37 +155,40 @@ def _explained(results: Results) -> Iterable[Part]:
         )
 
 
-def sites(results: Results) -> Table:
+_SITES = (
+    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Median rate", ("rate",), quantities.rate, 3),
+    FrameColumn("Median speed", ("speed",), quantities.rate, 1),
+    FrameColumn("Discards", ("discards",), _per_million),
+    FrameColumn("Retransmitted", ("retransmitted",), quantities.percent, 2),
+    FrameColumn("Tests", ("tests",), quantities.count, 4),
+    FrameColumn("Exposed", ("exposed",), quantities.count),
+)
+
+
+def sites(results: Results) -> Table | None:
     """One row for each site: the results of figures 1 to 4 and 7."""
     tables = results.tables
-    contacts = tables["contact_days"]
-    frames = {
-        "rate": tables["utilisation"].group_by("site").agg(pl.col("rate_bps").median()),
-        "speed": tables["download_speed"].group_by("site").agg(pl.col("speed_bps").median()),
-        "discards": _of_sums(tables["discard_ratio"], "discards", "packets"),
-        "retransmitted": _of_sums(tables["retransmission_ratio"], "retransmitted", "segments"),
-        "tests": contacts.group_by("site").agg(pl.col("tests").sum()),
-        "exposed": contacts.filter(pl.col("class") == "non-zero").group_by("site").agg(pl.col("tests").sum()),
-    }
-    values: dict[str, dict[Any, Any]] = {name: dict(frame.iter_rows()) for name, frame in frames.items()}
-    for site in values["tests"]:
-        values["exposed"].setdefault(site, 0)
-    names = sorted({name for part in values.values() for name in part}, key=lambda name: (name is None, name))
-    columns: Columns[str | None] = {
-        Column("Site"): _site,
-        Column("Median rate", True, 3): lambda site: known(values["rate"].get(site), quantities.rate),
-        Column("Median speed", True, 1): lambda site: known(values["speed"].get(site), quantities.rate),
-        Column("Discards", number=True): lambda site: known(values["discards"].get(site), _per_million),
-        Column("Retransmitted", True, 2): lambda site: known(values["retransmitted"].get(site), quantities.percent),
-        Column("Tests", True, 4): lambda site: known(values["tests"].get(site), quantities.count),
-        Column("Exposed", number=True): lambda site: known(values["exposed"].get(site), quantities.count),
-    }
-    return Table.of("Sites", columns, names, most=40, elsewhere="--output DIR writes all of them")
+    exposed = pl.col("tests").filter(pl.col("class") == "non-zero").sum()
+    found = _by_site(
+        tables["utilisation"].group_by("site").agg(rate=pl.col("rate_bps").median()),
+        tables["download_speed"].group_by("site").agg(speed=pl.col("speed_bps").median()),
+        _of_sums(tables["discard_ratio"], "discards", "packets"),
+        _of_sums(tables["retransmission_ratio"], "retransmitted", "segments"),
+        tables["contact_days"].group_by("site").agg(pl.col("tests").sum(), exposed=exposed),
+    )
+    return table_of("Sites", found, _SITES)
 
 
 def _of_sums(frame: pl.DataFrame, above: str, below: str) -> pl.DataFrame:
-    sums = frame.filter(pl.col(below) > 0).group_by("site").agg(pl.col(above).sum(), pl.col(below).sum())
+    sums = frame.filter(pl.col(below) > 0).group_by("site").agg(pl.col(above, below).sum())
     return sums.select("site", pl.col(above) / pl.col(below))
+
+
+def _by_site(first: pl.DataFrame, *others: pl.DataFrame) -> pl.DataFrame:
+    for other in others:
+        first = first.join(other, on="site", how="full", coalesce=True, nulls_equal=True)
+    return first.sort("site", nulls_last=True)
 
 
 _COVERED = (
@@ -211,43 +215,21 @@ def _coverage(results: Results) -> Part:
 
 def coverage(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """By site: days of telemetry, the share of them that is covered, and the classes of its downloads as shares."""
-    parts = []
-    if "utilisation" in tables:
-        parts.append(tables["utilisation"].group_by("site").agg(days=pl.len(), coverage=pl.col("coverage").mean()))
-    if "discard_ratio" in tables:
-        parts.append(tables["discard_ratio"].group_by("site").agg(ratio_days=pl.col("ratio").count()))
-    if "download_speed" in tables:
-        parts.append(tables["download_speed"].group_by("site").agg(clients_days=pl.len()))
-    if "contact_days" in tables and tables["contact_days"].height:
-        classes = [
-            (pl.col("tests").filter(pl.col("class") == name).sum() / pl.col("tests").sum()).alias(name)
-            for name in ("zero", "non-zero", "unknown")
-        ]
-        parts.append(tables["contact_days"].group_by("site").agg(pl.col("tests").sum(), *classes))
-    if not parts:
-        return pl.DataFrame()
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined.join(part, on="site", how="full", coalesce=True)
-    return joined.sort("site", nulls_last=True)
+    classes = [
+        (pl.col("tests").filter(pl.col("class") == name).sum() / pl.col("tests").sum()).alias(name)
+        for name in ("zero", "non-zero", "unknown")
+    ]
+    return _by_site(
+        tables["utilisation"].group_by("site").agg(days=pl.len(), coverage=pl.col("coverage").mean()),
+        tables["discard_ratio"].group_by("site").agg(ratio_days=pl.col("ratio").count()),
+        tables["download_speed"].group_by("site").agg(clients_days=pl.len()),
+        tables["contact_days"].group_by("site").agg(pl.col("tests").sum(), *classes),
+    )
 
 
 def _parameters(results: Results) -> Folded:
-    rows = list(_flat(results.parameters.model_dump(mode="json")))
-    rows += [
-        (f"facts: {name}", value) for name, value in _flat(results.facts) if not name.startswith(("missing", "failed"))
-    ]
-    return Folded("All parameters and facts", (Table("", (Column("Parameter"), Column("Value")), tuple(rows)),))
-
-
-def _flat(document: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
-        elif isinstance(value, (list, tuple)):
-            yield (
-                f"{before}{name}",
-                ", ".join(map(str, value)) or "all" if name == "metros" else ", ".join(map(str, value)),
-            )
-        else:
-            yield f"{before}{name}", "–" if value is None else str(value)
+    facts = {name: value for name, value in results.facts.items() if name not in ("missing", "failed")}
+    values = flattened(results.parameters.model_dump(mode="json")) | flattened(facts, "facts: ")
+    empty = {name: "all" if name.endswith("metros") else "–" for name, value in values.items() if value in (None, "")}
+    rows = tuple((name, empty.get(name, str(value))) for name, value in values.items())
+    return Folded("All parameters and facts", (Table("", (Column("Parameter"), Column("Value")), rows),))

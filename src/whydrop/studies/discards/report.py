@@ -13,7 +13,7 @@ from whydrop.studies.study_files import FORMATS, Progress, write_table
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.study import Results
-    from whydrop.studies.folder import Folder
+    from whydrop.studies.study_files import Folder
 
 __all__ = ["FORMATS", "write", "write_table"]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop.studies.discards import results, store_scope
+from whydrop.studies.discards import diagnosis, results
+from whydrop.text.phrases import capital
 
 if TYPE_CHECKING:
     from whydrop.store.engines import Backend
@@ -71,7 +72,7 @@ def run(
         keep: given each table as soon as it is there, so that an interruption loses none.
         only: names of tables; all by default.
     """
-    parameters, scope = store_scope.fitted(backend, parameters)
+    parameters, scope = diagnosis.fitted(backend, parameters)
     work = _Work(backend, parameters, progress, keep)
     work.notes += scope
     wanted = [name for name in COMPUTED if only is None or name in only]
@@ -119,7 +120,6 @@ class _Work:
         self.missing: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.notes: list[str] = []
-        self.facts: dict[str, Any] = {}
         self.steps = self._done = 0
 
     def step(self, what: str = "") -> None:
@@ -176,8 +176,6 @@ class _Work:
 
     def look_for_machines(self) -> None:
         """Say which sites the published definitions leave out."""
-        from whydrop.studies.discards import diagnosis
-
         try:
             self.notes += diagnosis.of_other_machines(self.backend, self.parameters)
         except Exception as reason:  # the tables are computed, and must not be lost by this
@@ -197,28 +195,22 @@ class _Work:
         """All tables, those that could not be made empty."""
         tables = {name: self.tables.get(name, pl.DataFrame(schema=schema)) for name, schema in results.TABLES.items()}
         names = {**COMPUTED, "placebo_comparisons": _PLACEBO}
-        notes = [f"{_title(names[name])} could not be computed: {why}." for name, why in self.failed.items()]
+        notes = [f"{capital(names[name])} could not be computed: {why}." for name, why in self.failed.items()]
         for name, why in self.missing.items():
             # Both tables of figure 7 are empty for the same reason.
             if name != "contacts" or "contact_days" not in self.missing:
-                notes.append(f"{_title(names[name])}: nothing to show: {why}.")
+                notes.append(f"{capital(names[name])}: nothing to show: {why}.")
         notes += self.notes
         notes += self.backend.notes
-        facts = {**self.facts, "missing": self.missing, "failed": self.failed, "backend": self.backend.name}
+        facts = {"missing": self.missing, "failed": self.failed, "backend": self.backend.name}
         return Results(self.parameters, tables, notes, facts)
 
     def _why_empty(self, name: str) -> str:
         """Why a table has no rows: the first thing that the store lacks of what it is made of."""
-        from whydrop.studies.discards import diagnosis
-
         try:
             return diagnosis.why_empty(self.backend, self.parameters, name)
         except Exception as reason:  # it says why; it must not be why
             return f"the reason could not be found: {_one_line(reason)}"
-
-
-def _title(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _one_line(reason: Exception) -> str:
