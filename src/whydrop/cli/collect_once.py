@@ -7,12 +7,9 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import click
-
 from whydrop.cli import ending
 from whydrop.monitoring.switches import running
 from whydrop.monitoring.switches.sessions import AskingError
-from whydrop.show import terminal
 from whydrop.show.document import Column, Columns, Document, Items, Section, Table, Text, parts
 from whydrop.text import quantities
 
@@ -36,15 +33,13 @@ def examine(config: Config, complain: Callable[[str], None], *, poll: bool) -> i
         shown = _counters(result) if result is not None else _ports(source.found)
         problems = tuple(Text(line, "warning") for line in (*source.found.missing, *source.found.notes))
         title = _title(source, source.found)
-        terminal.print_document(Document(title, (Section(title, parts(shown, Items(problems))),)))
+        ending.show(Document(title, (Section(title, parts(shown, Items(problems))),)))
         failed += bool(source.found.missing or (result is not None and result.status != "ok"))
         if result is not None and result.status != "ok":
             complain(f"{source.name}: {result.status}: {result.message}")
     if not poll:
-        well = (
-            f"{len(results) - failed} of {len(results)} switches are as {ending.printable(str(config.path))} has them"
-        )
-        click.echo(well)
+        well = f"{len(results) - failed} of {len(results)} switches"
+        print(f"{well} are as {ending.printable(str(config.path))} has them")
     return 1 if failed else 0
 
 

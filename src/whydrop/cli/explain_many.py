@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import click
 
 from whydrop.cli import ending, progress
 from whydrop.runtime import cancelling
+from whydrop.text.quantities import count, percent, plural
 
 if TYPE_CHECKING:
     from whydrop.explaining.many.explaining import Tally
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 _MOST_LISTED = 10
 
 
-def explain_into_store(
-    place: Path | str,
+def run(
+    place: str,
     given: Sequence[Path],
     *,
-    backend: str | None,
+    backend: str,
     workers: int | None,
-    limits: dict[str, Any],
-    retry: bool,
+    time_s: float | None,
+    memory_bytes: float | None,
+    retry_failed: bool,
     as_json: bool,
 ) -> int:
     """Explain captures into the store at ``place``, say what came out, and return the exit status.
@@ -44,50 +46,43 @@ def explain_into_store(
     found = finding.captures(given)
     if not found.paths and not found.unreadable:
         raise click.UsageError(f"no capture among the {found.other_files} files given: expected pcap or pcapng files.")
-    bounds = CostLimits(**{key: value for key, value in limits.items() if value is not None})
+    bounds = {"time_s": time_s, "memory_bytes": memory_bytes and int(memory_bytes)}
+    limits = CostLimits(**{name: bound for name, bound in bounds.items() if bound is not None})  # type: ignore[arg-type]
     cancelling.import_polars()
-    with _cluster(backend, bounds, workers) as explain, _progress() as advance:
+    with _cluster(backend, limits, workers) as explain, progress.stepping("Explaining") as advance:
         store = Store.create(place)
         tally = explain_into(
-            store, found.paths, explain=explain, workers=workers, limits=bounds, retry_failed=retry, progress=advance
-        )
+            store, found.paths, explain=explain, workers=workers, limits=limits, retry_failed=retry_failed,
+            progress=lambda now: advance(f"{now.done} of {now.captures} captures", now.bytes_done, now.bytes or None),
+        )  # fmt: skip
     tally.unreadable.extend(found.unreadable)
     if as_json:
-        ending.write_document(_document(tally, str(place), found.other_files))
+        shown = _as_json(tally, place, found.other_files)
+        ending.write_json(shown, indent=1 if sys.stdout.isatty() else None)
     else:
-        from whydrop.show import terminal
-
-        terminal.print_document(_text(tally, str(place), found.other_files))
+        ending.show(_document(tally, place, found.other_files))
         _print_problems(tally)
     for note in store.notes:
-        click.echo(f"whydrop: {ending.printable(note)}", err=True)
+        ending.note(note)
     return 1 if tally.unreadable or tally.failures or store.notes else 0
 
 
 @contextmanager
-def _cluster(backend: str | None, limits: CostLimits, workers: int | None) -> Iterator[Any]:
-    if backend in (None, "local"):
+def _cluster(backend: str, limits: CostLimits, workers: int | None) -> Iterator[Any]:
+    if backend == "local":
         yield None
         return
     from whydrop.explaining.many import spark
 
-    with spark.cluster(str(backend)) as session:
+    with spark.cluster(backend) as session:
         yield spark.explainer(session, limits, tasks=workers)
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[Tally], None]]:
-    """On a terminal a bar over the captures' bytes, with the time left."""
-    with progress.stepping("Explaining") as advance:
-        yield lambda tally: advance(f"{tally.done} of {tally.captures} captures", tally.bytes_done, tally.bytes or None)
-
-
-def _text(tally: Tally, place: str, other_files: int) -> Document:
+def _document(tally: Tally, place: str, other_files: int) -> Document:
     from whydrop.show.document import Column, Document, Facts, Section, Table, Text, parts
-    from whydrop.text.quantities import count, percent, plural, significant
 
     explained = sum(tally.causes.values())
-    share = f" ({significant(100 * tally.lost / tally.packets)} %)" if tally.lost else ""
+    share = f" ({percent(tally.lost / tally.packets)})" if tally.lost else ""
     packets = f"{plural(tally.packets, 'packet')}, {count(tally.lost)} lost{share}"
     causes = tuple((cause, count(number), percent(number / explained)) for cause, number in tally.causes.most_common())
     others = (
@@ -112,29 +107,18 @@ def _print_problems(tally: Tally) -> None:
     failures = [f"{path}: {why}" if not why.startswith(path) else why for path, why in tally.failures]
     problems = failures + tally.unreadable
     for problem in problems[:_MOST_LISTED]:
-        click.echo(f"whydrop: {ending.printable(problem)}", err=True)
-    if len(problems) > _MOST_LISTED:
-        more = len(problems) - _MOST_LISTED
-        click.echo(f"whydrop: and {more} more; the table `captures` names each, with its status and message", err=True)
+        ending.note(problem)
+    if (more := len(problems) - _MOST_LISTED) > 0:
+        ending.note(f"and {more} more; the table `captures` names each, with its status and message")
 
 
-def _document(tally: Tally, place: str, other_files: int) -> str:
-    import json
-
-    return json.dumps(
-        {
-            "store": place,
-            "captures": tally.captures,
-            "explained": sum(tally.causes.values()),
-            "known": tally.known,
-            "truncated": tally.truncated,
-            "causes": dict(tally.causes.most_common()),
-            "packets": tally.packets,
-            "lost": tally.lost,
-            "retries": tally.retries,
-            "failed": [{"path": path, "message": why} for path, why in tally.failures],
-            "unreadable": tally.unreadable,
-            "other_files": other_files,
-        },
-        indent=1 if sys.stdout.isatty() else None,
-    )
+def _as_json(tally: Tally, place: str, other_files: int) -> dict[str, Any]:
+    same = ("captures", "known", "truncated", "packets", "lost", "retries", "unreadable")
+    return {
+        "store": place,
+        "explained": sum(tally.causes.values()),
+        **{name: getattr(tally, name) for name in same},
+        "causes": dict(tally.causes.most_common()),
+        "failed": [{"path": path, "message": why} for path, why in tally.failures],
+        "other_files": other_files,
+    }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import whydrop
 from whydrop.cli import ending, progress
 from whydrop.runtime import cancelling
+from whydrop.text.quantities import count, plural
 
 if TYPE_CHECKING:
     from whydrop.formats.archives.chunks import FileReport, Status
@@ -30,42 +31,23 @@ _WORDS: dict[Status, str] = {
 
 def run(files: tuple[Path, ...], place: str, *, again: bool, workers: int | None, as_json: bool) -> int:
     """Read files into a store, and print what came of them; return the exit status."""
-    from whydrop.formats.archives.ingesting import ingest
-    from whydrop.recording.errors import RecordingError
-    from whydrop.store.store import Store
-
-    try:
-        _require_any(files)
-        store = Store.create(place)
-        cancelling.import_polars()
-        with cancelling.noted("everything read so far is in the store"), progress.reading("Writing") as advance:
-            report = ingest(store, files, advance, again=again, processes=workers)
-    except (RecordingError, OSError) as reason:
-        return ending.status(reason)
+    if not any(path.exists() for path in files):
+        # A mistyped name alone makes no store.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(files[0]))
+    cancelling.import_polars()
+    with cancelling.noted("everything read so far is in the store"), progress.reading("Writing") as advance:
+        report = whydrop.import_into(place, *files, again=again, workers=workers, progress=advance)
     if as_json:
-        import json
-
-        ending.write_document(json.dumps(_document(report, place), indent=1))
+        ending.write_json(_as_json(report, place), indent=1)
     else:
-        from whydrop.show import terminal
-
-        terminal.print_document(_text(report, place))
-        # Problems follow on the other stream, perhaps on the same terminal.
-        sys.stdout.flush()
+        ending.show(_document(report, place))
     _print_problems(report)
     return 0 if report.complete else 1
 
 
-def _require_any(files: tuple[Path, ...]) -> None:
-    """A mistyped name alone makes no store."""
-    if not any(path.exists() for path in files):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(files[0]))
-
-
-def _text(report: Report, place: str) -> Document:
+def _document(report: Report, place: str) -> Document:
     from whydrop.formats.archives.noting import together
     from whydrop.show.document import Column, Document, Facts, Items, Section, Table, Text, parts
-    from whydrop.text.quantities import count, plural
 
     tables = report.tables()
     new = sum(of.rows for of in tables.values())
@@ -89,26 +71,17 @@ def _text(report: Report, place: str) -> Document:
 def _print_problems(report: Report) -> None:
     """Print a line for each damage or conflict, in files and in parts of the store."""
     damage = [one for file in report.files for one in file.damage]
-    for one in damage[:_MOST_DAMAGE]:
-        _note(one)
-    if len(damage) > _MOST_DAMAGE:
-        _note(f"{len(damage) - _MOST_DAMAGE} more damaged parts: see --json, or the folder sources of the store")
-    for file in report.files:
-        for conflict in file.shown:
-            _note(f"{file.path}: conflict: {conflict}")
-    for note in report.notes:
-        _note(note)
+    lines = damage[:_MOST_DAMAGE]
+    if (more := len(damage) - _MOST_DAMAGE) > 0:
+        lines.append(f"{more} more damaged parts: see --json, or the folder sources of the store")
+    lines += [f"{file.path}: conflict: {conflict}" for file in report.files for conflict in file.shown]
+    for line in [*lines, *report.notes]:
+        ending.note(" ".join(line.split()))
 
 
-def _note(text: str) -> None:
-    sys.stderr.write(f"whydrop: {ending.printable(' '.join(text.split()))}\n")
-
-
-def _document(report: Report, place: str) -> dict[str, Any]:
-    from whydrop import _core
-
+def _as_json(report: Report, place: str) -> dict[str, Any]:
     return {
-        "whydrop": _core.__version__,
+        "whydrop": whydrop.__version__,
         "schema": 1,
         "store": place,
         "complete": report.complete,

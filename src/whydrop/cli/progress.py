@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from whydrop.cli import ending
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress, Task
     from rich.text import Text
+
+    from whydrop.show.document import Document
 
 #: Shorter work shows no progress, s.
 PATIENCE_S = 1.0
@@ -57,6 +61,50 @@ def bars(
         redirect_stdout=above_stdout,
     ) as display:
         yield display
+
+
+class Screen:
+    """A document on a terminal that is drawn again and again, with lines above it; without a terminal only lines."""
+
+    def __init__(self, live: Live | None = None) -> None:
+        self._live = live
+
+    @property
+    def height(self) -> int:
+        """The lines of the terminal; 0 without one."""
+        return 0 if self._live is None else self._live.console.size.height
+
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        # A service outlives the terminal that started it.
+        with suppress(OSError):
+            if self._live is None:
+                ending.note(line)
+            else:
+                self._live.console.print(f"whydrop: {ending.printable(line)}", markup=False, highlight=False)
+
+    def draw(self, document: Document) -> None:
+        """Replace what is shown."""
+        if self._live is not None:
+            from rich.console import Group
+
+            from whydrop.show import terminal
+
+            self._live.update(Group(*terminal.lines(document, self._live.console.width)), refresh=True)
+
+
+@contextmanager
+def screen(*, on_stderr: bool = False) -> Iterator[Screen]:
+    """A screen that disappears at the end."""
+    if not (sys.stderr if on_stderr else sys.stdout).isatty():
+        yield Screen()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=on_stderr)
+    with Live(console=console, transient=True, auto_refresh=False, redirect_stdout=on_stderr) as live:
+        yield Screen(live)
 
 
 @contextmanager

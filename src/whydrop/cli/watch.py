@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import sys
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, options, quantities
+from whydrop.cli import ending, options, progress, quantities
 from whydrop.cli.command import Command as CliCommand
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from whydrop.cli.watch_command import Command
-    from whydrop.cli.watch_view import View
     from whydrop.monitoring.sockets.sampler import Taken
     from whydrop.monitoring.sockets.selection import Wanted
     from whydrop.monitoring.sockets.watch import Settings, Watch, Watched
@@ -45,8 +44,8 @@ _DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
               help="Only connections of this process and its children. Repeatable.")  # fmt: skip
 @click.option("--cgroup", "cgroups", multiple=True, metavar="PATH",
               help="Only connections of this control group. Repeatable.")  # fmt: skip
-@click.option("--udp", is_flag=True, help="Also record the queues and drops of UDP sockets.")
-@options.interval("Time between polls, 1ms to 1h.", default="100ms", show_default=True)
+@click.option("--udp", "datagrams", is_flag=True, help="Also record the queues and drops of UDP sockets.")
+@options.interval("Time between polls, 1ms to 1h.", "every_s", default="100ms", show_default=True)
 @options.duration("Stop after TIME.  [default: at Ctrl-C, or with COMMAND]")
 @click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
               metavar="TIME", help="Time between readings of drop counters; 0 reads none.")  # fmt: skip
@@ -63,70 +62,47 @@ _DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
 @options.quiet
 @options.as_json
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-def command(words: tuple[str, ...], as_json: bool, duration_s: float | None, quiet: bool, **given: Any) -> None:
+def command(
+    words: tuple[str, ...],
+    ports: tuple[int, ...],
+    destinations: tuple[str, ...],
+    pids: tuple[int, ...],
+    cgroups: tuple[str, ...],
+    duration_s: float | None,
+    exporter: str | None,
+    quiet: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Record the kernel's state of this host's TCP connections, until Ctrl-C or COMMAND ends (docs/watching.md)."""
-    from whydrop.cli.watch_command import Command, CommandError
-    from whydrop.monitoring.scraping import ExporterError
-    from whydrop.monitoring.sockets.sampler import SamplingError
-    from whydrop.recording.errors import RecordingError
+    from whydrop.cli.watch_command import Command
+    from whydrop.monitoring.sockets.selection import wanted
+    from whydrop.monitoring.sockets.watch import Settings
 
-    _check(given, duration_s)
-    wanted = _wanted(given)
-    try:
-        with Command(words) as started:
-            settings = _settings(wanted, started, given)
-            live = not (quiet or as_json)
-            watched = _watch(settings, started, duration_s, _place(given["exporter"]), live=live)
-    except CommandError as reason:
-        print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
-        sys.exit(reason.status)
-    except (SamplingError, RecordingError, ExporterError) as reason:
-        sys.exit(ending.status(reason))
+    _check(given)
+    options.above_zero("--duration", duration_s)
+    place, chosen = _place(exporter), wanted(ports, destinations, pids, cgroups)
+    with Command(words) as started:
+        settings = Settings(_with_command(chosen, started), **given)
+        watched = _watch(settings, started, duration_s, place, shown=not (quiet or as_json))
     _report(watched, as_json=as_json)
-    sys.exit(ending.NOT_ANALYSED if not watched.whole else started.status)
+    return started.status if watched.whole else ending.NOT_ANALYSED
 
 
-def _check(options: dict[str, Any], duration_s: float | None) -> None:
-    if not _LEAST_S <= options["interval_s"] <= _MOST_S:
+def _check(options: dict[str, Any]) -> None:
+    if not _LEAST_S <= options["every_s"] <= _MOST_S:
         raise click.UsageError("--interval: expected a time from 1ms to 1h.")
-    if duration_s is not None and duration_s <= 0:
-        raise click.UsageError("--duration: expected a time above zero.")
     if options["rotate_s"] is not None and options["rotate_s"] < 1:
         raise click.UsageError("--rotate: expected a time of at least 1s.")
 
 
-def _wanted(options: dict[str, Any]) -> Wanted:
-    from whydrop.monitoring.sockets.selection import WantedError, wanted
-
-    try:
-        return wanted(options["ports"], options["destinations"], options["pids"], options["cgroups"])
-    except WantedError as reason:
-        print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _settings(wanted: Wanted, started: Command, options: dict[str, Any]) -> Settings:
-    import dataclasses
-
-    from whydrop.monitoring.sockets.watch import Settings
-
-    if started.pid is not None:
-        chosen = wanted.ports or wanted.networks or wanted.cgroups or wanted.processes
-        said = (*wanted.said, ("command", started.shown))
-        processes = wanted.processes if chosen else (started.pid,)
-        wanted = dataclasses.replace(wanted, processes=processes, said=said)
-    return Settings(
-        wanted,
-        every_s=options["interval_s"],
-        output=options["output"],
-        title=options["title"],
-        note=options["note"],
-        datagrams=options["udp"],
-        counters_every_s=options["counters_every_s"],
-        drops=options["drops"],
-        rotate_s=options["rotate_s"],
-        keep=options["keep"],
-    )
+def _with_command(wanted: Wanted, started: Command) -> Wanted:
+    """The connections of COMMAND where no others are asked for; what is asked for is said with it."""
+    if started.pid is None:
+        return wanted
+    chosen = wanted.ports or wanted.networks or wanted.cgroups or wanted.processes
+    processes = wanted.processes if chosen else (started.pid,)
+    return replace(wanted, processes=processes, said=(*wanted.said, ("command", started.shown)))
 
 
 def _place(text: str | None) -> tuple[str, int] | None:
@@ -140,75 +116,71 @@ def _place(text: str | None) -> tuple[str, int] | None:
 
 
 def _watch(
-    settings: Settings, started: Command, duration_s: float | None, place: tuple[str, int] | None, *, live: bool
+    settings: Settings, started: Command, duration_s: float | None, place: tuple[str, int] | None, *, shown: bool
 ) -> Watched:
-    from whydrop.cli.watch_view import viewing
+    from whydrop.cli.watch_view import View
     from whydrop.monitoring.sockets.watch import Watch
 
     if os.geteuid() != 0:
-        _say(
+        ending.note(
             "not root: connections of other users have no process names and marks, and packets that "
             "this host drops are not seen"
         )
-    # COMMAND uses the terminal, if there is one.
-    with viewing(live=live and started.pid is None) as view, contextlib.ExitStack() as opened:
-        watch = Watch(settings, view.say)
-        tick: Callable[[Watch, Taken], None] = view.show
-        if place is not None:
-            from whydrop.monitoring.sockets.connections import place as written
-            from whydrop.monitoring.sockets.exporter import WatchExporter
-
-            exporter = opened.enter_context(WatchExporter(*place))
-            _say(f"metrics at http://{written(place[0], exporter.port)}/metrics")
-
-            def both(watch: Watch, taken: Taken) -> None:
-                view.show(watch, taken)
-                exporter.observe(watch, taken)
-
-            tick = both
-        return watch.run(_over(watch, started, duration_s), begun=_begun(watch, started, view), tick=tick)
-
-
-def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
-    def begun() -> None:
-        dropped = watch.host.dropped
-        if os.geteuid() == 0 and watch.settings.drops != "off" and dropped.shortfall is not None:
-            what = {"off": "is not watched", "drop-monitor": "covers all of the machine, without retransmissions"}
-            how = what.get(dropped.method, "covers all of the machine, without addresses")
-            view.say(f"watching drops {how}: {dropped.shortfall}")
-        started.go()
-
-    return begun
-
-
-def _over(watch: Watch, started: Command, duration_s: float | None) -> Callable[[], bool]:
     until_s = None if duration_s is None else time.monotonic() + duration_s
+    # COMMAND uses the terminal, if there is one.
+    shown = shown and started.pid is None
+    with progress.screen() if shown else contextlib.nullcontext(progress.Screen()) as screen, _exported(place) as tell:
+        watch = Watch(settings, screen.say)
+        show = View(screen).show if shown else _nothing
 
-    def over() -> bool:
-        if started.has_ended() or (until_s is not None and time.monotonic() >= until_s):
-            return True
-        # Processes that have ended, with all connections closed, open no more.
-        return watch.is_alone()
+        def tick(watch: Watch, taken: Taken) -> None:
+            show(watch, taken)
+            tell(watch, taken)
 
-    return over
+        def begun() -> None:
+            dropped = watch.host.dropped
+            if os.geteuid() == 0 and settings.drops != "off" and dropped.shortfall is not None:
+                what = {"off": "is not watched", "drop-monitor": "covers all of the machine, without retransmissions"}
+                how = what.get(dropped.method, "covers all of the machine, without addresses")
+                screen.say(f"watching drops {how}: {dropped.shortfall}")
+            started.go()
+
+        def over() -> bool:
+            ended = started.has_ended() or (until_s is not None and time.monotonic() >= until_s)
+            # Processes that have ended, with all connections closed, open no more.
+            return ended or watch.is_alone()
+
+        return watch.run(over, begun=begun, tick=tick)
 
 
-def _say(line: str) -> None:
-    print(f"whydrop: {ending.printable(line)}", file=sys.stderr)
+def _nothing(_watch: Watch, _taken: Taken) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _exported(place: tuple[str, int] | None) -> Iterator[Callable[[Watch, Taken], None]]:
+    """The exporter's ear, where there is one."""
+    if place is None:
+        yield _nothing
+        return
+    from whydrop.monitoring.sockets.connections import place as written
+    from whydrop.monitoring.sockets.exporter import WatchExporter
+
+    with WatchExporter(*place) as exporter:
+        ending.note(f"metrics at http://{written(place[0], exporter.port)}/metrics")
+        yield exporter.observe
 
 
 def _report(watched: Watched, *, as_json: bool) -> None:
     # Problems were reported when they occurred.
     if as_json:
-        ending.write_document(json.dumps(_document(watched), ensure_ascii=False))
-    else:
-        from whydrop.cli.watch_view import summary
+        ending.write_json(_document(watched))
+        return
+    from whydrop.cli.watch_view import summary
 
-        for line in summary(watched):
-            print(ending.printable(line))
-        for folder in watched.folders:
-            print(f"Recording: {ending.printable(str(folder))}")
-        sys.stdout.flush()
+    ending.show(summary(watched))
+    for folder in watched.folders:
+        print(f"Recording: {ending.printable(str(folder))}")
 
 
 def _document(watched: Watched) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from whydrop.errors import Error
 from whydrop.runtime.masking import masked_command
 
 # The shell stops before it becomes the command, so that the first connection is seen.
@@ -23,16 +24,12 @@ _MERCY_S = 10.0
 _LOOK_AGAIN_S = 0.02
 
 
-class CommandError(Exception):
-    """The command cannot be started.
-
-    Attributes:
-        status: to exit with, as shells do.
-    """
+class CommandError(Error):
+    """The command cannot be started; ``exit_status`` is that of shells."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
-        self.status = status
+        self.exit_status = status
 
 
 class Command:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -31,12 +32,18 @@ def print_document(document: Document, console: Console | None = None, *, widest
     """
     is_file = console is None and not sys.stdout.isatty()
     console = console or console_for_stdout(widest)
-    for line in text_layout.lines_of(document, text_layout.Page(console.width, whole_names=is_file)):
+    for line in lines(document, console.width, whole_names=is_file):
+        console.print(line, soft_wrap=True)
+
+
+def lines(document: Document, width: int, *, whole_names: bool = False) -> Iterator[Text]:
+    """The lines of a document, as rich prints them; names of a table's first column may stay whole."""
+    for line in text_layout.lines_of(document, text_layout.Page(width, whole_names=whole_names)):
         # Once lines are broken, ordinary spaces do: text is searched and copied.
         spans = ((span.text.replace(quantities.NO_BREAK, " "), _STYLES.get(span.look, "")) for span in line)
         text = Text.assemble(*spans)
         text.rstrip()
-        console.print(text, soft_wrap=True)
+        yield text
 
 
 class Output(Console):

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whydrop.errors import Mistake
 from whydrop.monitoring.switches.readings import Reading
 from whydrop.runtime import durable
 
@@ -69,7 +70,7 @@ class DiscoFiles:
         """
         self._hostname = hostname or socket.getfqdn()
         if not _FILE_NAME.fullmatch(self._hostname):
-            raise ValueError(f"host name {self._hostname!r}: expected letters, digits, '.', '_' or '-'")
+            raise Mistake(f"host name {self._hostname!r}: expected letters, digits, '.', '_' or '-'")
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         if not os.access(self.folder, os.W_OK | os.X_OK):
