@@ -206,8 +206,9 @@ def test_a_machine_that_does_not_say_which_start_it_is_shows_it_by_its_clocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(last_readings, "boot", lambda: None)
-    one = last_readings.last_reading(reading(4))
-    assert one is not None
+    run(tmp_path, *map(reading, range(5)))
+    with Keeper(tmp_path, "a", clock=Now(5)) as keeper:
+        one = keeper.last_readings()["s1"]
     same, other = Now(14), Now(14)
     at = last_readings.recent([one], same.wall_ns(), same.steady_ns())["s1"].at
     assert at.steady_ns is not None

@@ -303,8 +303,7 @@ class Keeper:
             for file, sample in poll.disco:
                 disco.setdefault(file, []).append(sample)
         try:
-            readings = filter(None, map(last_readings.last_reading, latest.values()))
-            self._pending.add(self._chunks(waiting), readings, disco)
+            self._pending.add(self._chunks(waiting), latest.values(), disco)
         except BaseException as reason:
             # Whatever it was (the disk, memory, a panic of polars), the polls must not be lost by it.
             with self._guard:
@@ -319,12 +318,14 @@ class Keeper:
         """The rows of some polls, each with its part: the hour's last one, or a new one where that is full."""
         newest = {(part.table, part.hour): part for part in self._pending.parts()}
         rows = {
-            "counters": pl.concat([poll.samples for poll in polls]),
+            "counters": pl.concat([poll.samples for poll in polls], rechunk=True),
             "polls": pl.DataFrame([poll.row for poll in polls], schema=tables.POLLS, orient="row"),
         }
         for table, frame in rows.items():
-            hours = frame.with_columns(hour=pl.col(tables.TIME[table]) // HOUR_NS)
-            for (hour,), of_hour in hours.partition_by("hour", as_dict=True, include_key=False).items():
+            hours = frame[tables.TIME[table]] // HOUR_NS
+            for hour in hours.unique(maintain_order=True):
+                # Nearly always all rows are of one hour, which are not copied.
+                of_hour = frame if hours.n_unique() == 1 else frame.filter(hours == hour)
                 for piece in of_hour.iter_slices(self._rows_of_part):
                     part = newest.get((table, hour))
                     if part is None or part.rows >= self._rows_of_part:

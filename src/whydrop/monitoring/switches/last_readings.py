@@ -19,8 +19,7 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.monitoring.switches.elapsed import Moment, moment, same_pace
-from whydrop.monitoring.switches.readings import Reading
+from whydrop.monitoring.switches.elapsed import Moment, same_pace
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Older readings are of switches that are no longer polled, or would take long to compare with the store.
@@ -44,19 +43,6 @@ class LastReading:
     boot: str | None
     at: Moment
     counters: dict[tuple[str, str | None, str], tuple[int, str, int]]
-
-
-def last_reading(reading: Reading) -> LastReading | None:
-    """The part of a reading that the next collector needs; None where the reading has no time."""
-    at = moment(reading, 0)
-    if at is None:
-        return None
-    counters = {
-        (port.name, port.machine, counter.name): (port.index, counter.oid + counter.suffix, total)
-        for (port, counter), total in reading.values.items()
-        if 0 <= total < 2**64
-    }
-    return LastReading(reading.switch, reading.asked_at, boot(), replace(at, earlier_run=True), counters)
 
 
 def recent(readings: Iterable[LastReading], wall_ns: int, steady_ns: int) -> dict[str, LastReading]:

@@ -21,13 +21,15 @@ from typing import Any
 import polars as pl
 
 from whydrop.monitoring.switches.disco_files import DiscoFile, DiscoSample
-from whydrop.monitoring.switches.elapsed import Moment
-from whydrop.monitoring.switches.last_readings import LastReading
+from whydrop.monitoring.switches.elapsed import Moment, moment
+from whydrop.monitoring.switches.last_readings import LastReading, boot
+from whydrop.monitoring.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 
 NAME = "pending.sqlite"
 # synchronous=FULL: a committed minute survives a loss of power. SQLite copies the log into the database only at
-# `settle`, after most rows went into the store and their pages were dropped: so a row is written once, not twice.
+# `settle`, after most rows went into the store and their pages were dropped: so a row is written once, not twice. The
+# cache has room for all pages that are dropped at once, or SQLite would write those to the log first.
 _SETUP = """
 PRAGMA page_size = 1024;
 PRAGMA auto_vacuum = INCREMENTAL;
@@ -35,6 +37,8 @@ PRAGMA secure_delete = OFF;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 PRAGMA wal_autocheckpoint = 0;
+PRAGMA cache_size = -65536;
+BEGIN;
 CREATE TABLE IF NOT EXISTS chunk (
     id INTEGER PRIMARY KEY, name TEXT, hour INTEGER, part INTEGER, rows INTEGER, crc32 INTEGER, content BLOB
 );
@@ -44,6 +48,7 @@ CREATE TABLE IF NOT EXISTS last_reading (
     poll_ns INTEGER, totals BLOB
 );
 CREATE TABLE IF NOT EXISTS counters (switch TEXT PRIMARY KEY, content BLOB); -- of which the totals are; seldom change
+COMMIT;
 """
 _TABLES = ("chunk", "disco_chunk", "last_reading", "counters")
 _COMPRESSION_LEVEL = 1
@@ -80,7 +85,7 @@ class Pending:
         """
         self.path = path
         self._rescued: dict[str, list[tuple[Any, ...]]] = {}
-        self._names: dict[str, list[tuple[Any, ...]]] = {}  # the content of `counters`, as far as it was written here
+        self._counters: dict[str, list[tuple[Port, Counter]]] = {}  # the rows of `counters` that were written here
         self._open()
         (state,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
@@ -104,7 +109,7 @@ class Pending:
     def add(
         self,
         chunks: Iterable[tuple[Part, pl.DataFrame]],
-        readings: Iterable[LastReading],
+        readings: Iterable[Reading],
         samples: Mapping[DiscoFile, list[DiscoSample]],
     ) -> None:
         """Make polls durable, all of them or none.
@@ -121,23 +126,27 @@ class Pending:
             (*part._key, frame.height, zlib.crc32(content), content)
             for part, frame, content in ((part, frame, _encoded(frame)) for part, frame in chunks)
         ]
-        readings = list(readings)
-        names = {one.switch: [(*key, index, oid) for key, (index, oid, _) in one.counters.items()] for one in readings}
-        names = {switch: of_switch for switch, of_switch in names.items() if self._names.get(switch) != of_switch}
+        states, counters = [], {}
+        for reading in readings:
+            states.append(_state(reading))
+            known = list(reading.values)
+            if self._counters.get(reading.switch) != known:
+                counters[reading.switch] = known
         disco = [(file.hostname, file.began_s, _packed(of_file)) for file, of_file in samples.items()]
         with self._db:
             self._db.executemany(
                 "INSERT INTO chunk (name, hour, part, rows, crc32, content) VALUES (?, ?, ?, ?, ?, ?)", rows
             )
-            self._db.executemany(
-                "INSERT OR REPLACE INTO last_reading VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_state, readings)
-            )
+            self._db.executemany("INSERT OR REPLACE INTO last_reading VALUES (?, ?, ?, ?, ?, ?, ?, ?)", states)
             self._db.executemany(
                 "INSERT OR REPLACE INTO counters VALUES (?, ?)",
-                [(switch, _packed(of_switch)) for switch, of_switch in names.items()],
+                [
+                    (switch, _packed(list(zip(*map(_identity, known), strict=True))))
+                    for switch, known in counters.items()
+                ],
             )
             self._db.executemany("INSERT INTO disco_chunk (hostname, began_s, content) VALUES (?, ?, ?)", disco)
-        self._names |= names
+        self._counters |= counters
 
     def parts(self) -> list[Part]:
         """The parts of which rows are here, in order."""
@@ -150,7 +159,7 @@ class Pending:
         query = "SELECT rows, crc32, content FROM chunk WHERE (name, hour, part) = (?, ?, ?) ORDER BY id"
         for count, crc32, content in self._db.execute(query, part._key):
             if zlib.crc32(content) == crc32:
-                frames.append(tables.conform(part.table, pl.read_ipc_stream(io.BytesIO(content))))
+                frames.append(tables.conform(part.table, pl.read_ipc_stream(zlib.decompress(content))))
             else:
                 lost += count
         return pl.concat(frames), lost
@@ -217,7 +226,8 @@ class Pending:
 def _encoded(frame: pl.DataFrame) -> bytes:
     content = io.BytesIO()
     frame.write_ipc_stream(content, compression="zstd")
-    return content.getvalue()
+    # Of a few rows most is the schema, which Arrow does not compress.
+    return zlib.compress(content.getvalue(), _COMPRESSION_LEVEL)
 
 
 def _packed(content: Any) -> bytes:
@@ -228,10 +238,19 @@ def _unpacked(content: bytes) -> Any:
     return json.loads(zlib.decompress(content))
 
 
-def _state(one: LastReading) -> tuple[Any, ...]:
-    totals = array("Q", [total for _, _, total in one.counters.values()])
-    times = (one.at.at_ns, one.at.steady_ns, one.at.uptime_ns, one.at.poll_ns)
-    return one.switch, one.asked_at, one.boot, *times, zlib.compress(totals.tobytes(), _COMPRESSION_LEVEL)
+def _identity(pair: tuple[Port, Counter]) -> tuple[str, str | None, str, int, str]:
+    port, counter = pair
+    return port.name, port.machine, counter.name, port.index, counter.oid + counter.suffix
+
+
+def _state(reading: Reading) -> tuple[Any, ...]:
+    at = moment(reading, 0)
+    assert at is not None
+    totals = array("Q", reading.values.values()).tobytes()
+    # The first bytes of all totals, then the second ones, and so on: the high ones are nearly all zero.
+    planes = b"".join(totals[place::8] for place in range(8))
+    times = (at.at_ns, at.steady_ns, at.uptime_ns, at.poll_ns)
+    return reading.switch, reading.asked_at, boot(), *times, zlib.compress(planes, _COMPRESSION_LEVEL)
 
 
 def _last_reading(
@@ -242,14 +261,15 @@ def _last_reading(
     steady_ns: int | None,
     uptime_ns: int | None,
     poll_ns: int,
-    totals: bytes,
-    names: bytes,
+    planes: bytes,
+    counters: bytes,
 ) -> LastReading:
     at = Moment(0, at_ns, steady_ns, uptime_ns, poll_ns, earlier_run=True)
-    counters = {
+    of_bytes = zlib.decompress(planes)
+    count = len(of_bytes) // 8
+    totals = array("Q", b"".join(of_bytes[place::count] for place in range(count)))
+    series = {
         (port, machine, name): (index, oid, total)
-        for (port, machine, name, index, oid), total in zip(
-            _unpacked(names), array("Q", zlib.decompress(totals)), strict=True
-        )
+        for port, machine, name, index, oid, total in zip(*_unpacked(counters), totals, strict=True)
     }
-    return LastReading(switch, asked_at, boot, at, counters)
+    return LastReading(switch, asked_at, boot, at, series)

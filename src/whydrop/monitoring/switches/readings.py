@@ -31,8 +31,8 @@ class Counter:
 class Reading:
     """Result of one poll of one switch.
 
-    ``values`` has the answers by port and counter; a counter without an answer is not in it. A failed poll has a
-    ``status`` other than ``ok`` and no values.
+    ``values`` has the answers by port and counter, each of 0 to 2^64 - 1; a counter without an answer is not in it. A
+    failed poll has a ``status`` other than ``ok`` and no values.
     """
 
     switch: str
