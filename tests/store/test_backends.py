@@ -22,7 +22,7 @@ from ibis import _
 
 from small_stores import BIN, DAY, download, series, write
 from store.s3_server import ObjectStore, object_store
-from whydrop.store.engines import Backend, BackendError, open_backend, portable
+from whydrop.store.engines import Backend, BackendError, open_backend
 from whydrop.store.engines.duckdb import DuckDB
 from whydrop.store.files import Files
 from whydrop.store.store import Store
@@ -195,7 +195,7 @@ def test_a_failing_query_is_reported_in_one_line(duckdb):
     table = duckdb.table("counters")
     with pytest.raises(BackendError) as failure:
         duckdb.run(table.mutate(n=table.site.cast("int64")))
-    assert str(failure.value).startswith(f"{duckdb._place.location}: DuckDB: Conversion Error: ")
+    assert str(failure.value).startswith(f"{duckdb.location}: DuckDB: Conversion Error: ")
     assert "\n" not in str(failure.value)
 
 
@@ -385,7 +385,9 @@ def test_a_quantile_by_ranks_is_the_engines(engine, groups, q, discrete):
     engine.connection.executemany("INSERT INTO made VALUES (?, ?)", rows)
     made = ibis.table({"name": "string", "x": "float64"}, name="made")
     others = {"rows": _.count(), "most": _.x.max()}
-    found = engine.run(portable.quantile_by(made, ["name"], "x", q, discrete=discrete, **others).order_by("name"))
+    found = engine.run(
+        Backend.quantile_by(engine, made, ["name"], "x", q, discrete=discrete, **others).order_by("name")
+    )
     wanted = engine.run(engine.quantile_by(made, ["name"], "x", q, discrete=discrete, **others).order_by("name"))
     for ours, theirs in zip(found.to_dicts(), wanted.to_dicts(), strict=True):
         known = [abs(value) for value in groups[ours["name"]] if value is not None]

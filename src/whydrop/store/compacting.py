@@ -16,10 +16,9 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 
 import polars as pl
 
@@ -48,29 +47,13 @@ class Compacted:
     bytes_after: int
 
 
-class Changing:
+@contextmanager
+def changing(reader: Reader, table: str) -> Iterator[None]:
     """Hold the lock of a table, to change it, with whatever a compaction has left undone done first."""
-
-    def __init__(self, reader: Reader, table: str) -> None:
-        self._reader = reader
-        self._table = table
-        self._stack = ExitStack()
-
-    def __enter__(self) -> None:
-        """Wait for the lock."""
-        self._stack.enter_context(self._reader.files.locked(self._table))
-        try:
-            for name in self._reader.files.sizes(f"{STAGING}/{self._table}", ".parquet"):
-                _finish(self._reader, name)
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let go of the lock."""
-        self._stack.close()
+    with reader.files.locked(table):
+        for name in reader.files.sizes(f"{STAGING}/{table}", ".parquet"):
+            _finish(reader, name)
+        yield
 
 
 def is_unfinished(files: Files, table: str) -> bool:

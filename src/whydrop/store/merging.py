@@ -6,7 +6,7 @@ is no contradiction. Otherwise it is in conflict: it is left out all the same, c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,7 +59,8 @@ def merge(table: str, rows: pl.DataFrame, existing: pl.DataFrame) -> Merged:
     """
     keys = list(tables.KEYS[table])
     if SOURCE not in rows.columns:
-        return _without_source(merge(table, rows.with_columns(pl.lit(0, dtype=pl.UInt32).alias(SOURCE)), existing))
+        merged = merge(table, rows.with_columns(pl.lit(0, dtype=pl.UInt32).alias(SOURCE)), existing)
+        return replace(merged, new=merged.new.drop(SOURCE))
     result = Merged(rows)
     if not existing.is_empty():
         result.new = rows.join(existing, on=keys, how="anti", nulls_equal=True)
@@ -72,11 +73,6 @@ def merge(table: str, rows: pl.DataFrame, existing: pl.DataFrame) -> Merged:
         result.new = result.new.filter(first)
         _judge(table, others, result.new.join(others, on=keys, how="semi", nulls_equal=True), result)
     return result
-
-
-def _without_source(merged: Merged) -> Merged:
-    merged.new = merged.new.drop(SOURCE)
-    return merged
 
 
 def _judge(table: str, left_out: pl.DataFrame, stayed: pl.DataFrame, result: Merged) -> None:

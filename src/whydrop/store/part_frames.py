@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -92,21 +92,21 @@ class Reader:
             return pl.LazyFrame(schema=schema)
         if self.files.local is not None:
             return pl.concat([self._of_day(table, day, of) for day, of in _by_day(names).items()])
+        return pl.scan_pyarrow_dataset(self.dataset(table, names))
+
+    def dataset(self, table: str, names: Iterable[str]) -> Any:
+        """Some parts as an Arrow data set, with the column ``day``."""
         import pyarrow as pa
         from pyarrow import dataset
 
-        days = dataset.HivePartitioning(pa.schema([("day", pa.string())]))
-        columns = pl.DataFrame(schema=schema).to_arrow().schema
-        return pl.scan_pyarrow_dataset(
-            dataset.dataset(
-                [self.files.path(name) for name in names],
-                schema=columns,
-                filesystem=self.files.filesystem,
-                format="parquet",
-                partitioning=days,
-                # Of the store: a part that is being put in its place is not below its table yet.
-                partition_base_dir=self.files.path(""),
-            )
+        return dataset.dataset(
+            [self.files.path(name) for name in names],
+            schema=pl.DataFrame(schema={**tables.TABLES[table], "day": pl.String()}).to_arrow().schema,
+            filesystem=self.files.filesystem,
+            format="parquet",
+            partitioning=dataset.HivePartitioning(pa.schema([("day", pa.string())])),
+            # Of the store: a part that is being put in its place is not below its table yet.
+            partition_base_dir=self.files.path(""),
         )
 
     def _of_day(self, table: str, day: str, names: Sequence[str]) -> pl.LazyFrame:

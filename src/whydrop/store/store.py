@@ -143,7 +143,7 @@ class Store:
 
     def _add_day(self, table: str, day: str | None, rows: pl.DataFrame) -> merging.Merged:
         folder = parts.folder(table, day or parts.NO_DAY)
-        with self._changing(table):
+        with compacting.changing(self._reader, table):
             self.files.sweep(folder)
             there = self._reader.parts(table, day or parts.NO_DAY, to_compare=True)
             merged = merging.merge(table, rows, self._reader.like(table, there, rows))
@@ -175,7 +175,7 @@ class Store:
             raise ValueError(f"part {name!r}: expected letters, digits and ._+=@- only, and not {parts.COMPACTED}...")
         rows = tables.conform(table, frame)
         folder = parts.folder(table, day)
-        with self._changing(table):
+        with compacting.changing(self._reader, table):
             self.files.sweep(folder)
             there = self._reader.parts(table, day, to_compare=True)
             compacted = [part for part in there if parts.is_compacted(part)]
@@ -225,17 +225,14 @@ class Store:
         done = []
         for name in [table] if table is not None else list(tables.TABLES):
             if compacting.is_unfinished(self.files, name):
-                with self._changing(name):
+                with compacting.changing(self._reader, name):
                     pass
             for day in compacting.days(self.files, name, before):
-                with self._changing(name):
+                with compacting.changing(self._reader, name):
                     of_day = compacting.compact(self._reader, name, day)
                 if of_day is not None:
                     done.append(of_day)
         return done
-
-    def _changing(self, table: str) -> compacting.Changing:
-        return compacting.Changing(self._reader, table)
 
     def source(self, sha256: str) -> dict[str, Any] | None:
         """The note on a file that was read into the store, by the SHA-256 of its bytes; None if it was not."""

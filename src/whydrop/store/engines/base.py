@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import polars as pl
     from ibis.common.deferred import Deferred
 
+# Ibis's words in the SQL of DuckDB and Spark.
+SQL_TYPES = {"int64": "BIGINT", "float64": "DOUBLE", "string": "STRING", "boolean": "BOOLEAN"}
+
 
 class BackendError(Error):
     """An engine could not be opened, or could not answer; the message says what was wrong, where, and what to try."""
@@ -51,7 +54,6 @@ class Backend(ABC):
             BackendError: the engine failed; a damaged file of the store is named.
         """
 
-    @abstractmethod
     def quantile_by(
         self, table: ir.Table, by: Sequence[str], value: str, q: float, *, discrete: bool = False, **others: Deferred
     ) -> ir.Table:
@@ -60,7 +62,31 @@ class Backend(ABC):
         The quantile is exact and interpolated between the ranks around q x (n - 1), as SQL's PERCENTILE_CONT has it
         (Hyndman and Fan 1996, definition 7); with ``discrete`` it is the smallest value that a share of at least ``q``
         does not exceed, as PERCENTILE_DISC has it (definition 1). Nulls do not count.
+
+        Here it is made of ranks, which every engine has.
         """
+        import ibis
+
+        known = table[value]
+        # Nulls come last; their ranks are not used.
+        ranked = table.mutate(
+            whydrop_rank=ibis.row_number().over(group_by=list(by), order_by=[known.asc(nulls_first=False)]),
+            whydrop_rows=known.count().over(group_by=list(by)),
+        )
+        if discrete:
+            # Ranks count from 0; q of 0 asks for the first.
+            rank = ibis.greatest((ranked.whydrop_rows * q).ceil() - 1, 0)
+            return ranked.group_by(*by).agg(quantile=ranked[value].max(where=ranked.whydrop_rank == rank), **others)
+        position = (ranked.whydrop_rows - 1) * q
+        # Of each group the rows at the ranks around the position, and how far beyond the lower rank it lies.
+        sums = ranked.group_by(*by).agg(
+            whydrop_low=ranked[value].max(where=ranked.whydrop_rank == position.floor()),
+            whydrop_high=ranked[value].max(where=ranked.whydrop_rank == position.ceil()),
+            whydrop_share=(position - position.floor()).max(),
+            **others,
+        )
+        quantile = sums.whydrop_low + (sums.whydrop_high - sums.whydrop_low) * sums.whydrop_share
+        return sums.select(*by, *others, quantile=quantile)
 
     def rows_of_days(self, name: str) -> Mapping[str, int]:
         """About how many rows each UTC day of a table has; empty where the engine need not know."""
@@ -96,8 +122,8 @@ def unbound(name: str, as_name: str) -> ir.Table:
 def ibis_schema(name: str) -> dict[str, str]:
     """Columns of table ``name`` and their types in Ibis's words, with ``day``."""
     known_table(name)
-    types = {"Int64": "int64", "Float64": "float64", "String": "string", "Boolean": "boolean"}
-    return {column: types[str(kind)] for column, kind in TABLES[name].items()} | {"day": "string"}
+    # Its words are polars', in small letters.
+    return {column: str(kind).lower() for column, kind in TABLES[name].items()} | {"day": "string"}
 
 
 def as_polars(expression: ir.Table, frame: pl.DataFrame) -> pl.DataFrame:
@@ -105,10 +131,7 @@ def as_polars(expression: ir.Table, frame: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     types: dict[str, pl.DataType] = {
-        "int64": pl.Int64(),
-        "int32": pl.Int64(),
-        "int16": pl.Int64(),
-        "int8": pl.Int64(),
+        **dict.fromkeys(("int64", "int32", "int16", "int8"), pl.Int64()),
         "float64": pl.Float64(),
         "string": pl.String(),
         "boolean": pl.Boolean(),

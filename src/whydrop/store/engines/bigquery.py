@@ -6,20 +6,17 @@ needs Google's client and credentials.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whydrop.store import mappings
-from whydrop.store.engines import portable
 from whydrop.store.engines.base import Backend, BackendError, as_polars, known_table, label, one_line, unbound
 from whydrop.store.errors import StoreError
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import polars as pl
-    from ibis.common.deferred import Deferred
 
 
 class BigQuery(Backend):
@@ -96,12 +93,6 @@ class BigQuery(Backend):
                 "application-default login"
             ) from reason
         return self._client
-
-    def quantile_by(
-        self, table: ir.Table, by: Sequence[str], value: str, q: float, *, discrete: bool = False, **others: Deferred
-    ) -> ir.Table:
-        """See :meth:`Backend.quantile_by`: BigQuery's exact quantiles are no aggregates, so by ranks."""
-        return portable.quantile_by(table, by, value, q, discrete=discrete, **others)
 
     def close(self) -> None:
         """Close the connection, if there is one."""

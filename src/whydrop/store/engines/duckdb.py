@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whydrop.runtime import long_calls
-from whydrop.store.engines.base import BackendError, ibis_schema, one_line
+from whydrop.store import parts, snapshot
+from whydrop.store.engines.base import SQL_TYPES, BackendError, ibis_schema, one_line
 from whydrop.store.engines.spilling import SpillFolder
-from whydrop.store.engines.views import FilesBackend
-from whydrop.store.parts import NO_DAY
+from whydrop.store.engines.views import FilesBackend, errors_of_stores
+from whydrop.store.errors import StoreError
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -23,10 +25,11 @@ T = TypeVar("T")
 # Queries over years go block by block of days; what one block takes beyond this is spilled to disk.
 MEMORY_LIMIT_BYTES = 3_000_000_000
 
-# As DuckDB reads it of folders' names, which takes a tenth of the time.
-_DAY_OF_FILE = f"nullif(regexp_extract(filename, 'day=([^/]*)/[^/]*$', 1), '{NO_DAY}')"
+# Without reading each object's end, its rows are guessed; a sample of a switch's counter takes one to three bytes.
+_BYTES_OF_ROW = 2
 
-_TYPES = {"int64": "BIGINT", "float64": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
+# As DuckDB reads it of folders' names, which takes a tenth of the time.
+_DAY_OF_FILE = f"nullif(regexp_extract(filename, 'day=([^/]*)/[^/]*$', 1), '{parts.NO_DAY}')"
 
 
 class DuckDB(FilesBackend):
@@ -58,42 +61,36 @@ class DuckDB(FilesBackend):
             self.close()
             raise BackendError(f"DuckDB does not start: {one_line(reason)}") from reason
 
-    def _create(self, view: str, name: str, parts: list[str]) -> None:
+    def _create(self, view: str, name: str, there: list[str]) -> None:
         columns = ibis_schema(name)
-        if parts and not self._place.is_local:
+        if there and self.files.local is None:
             # DuckDB's own reader of object stores is an extension that it would have to fetch; pyarrow has one built
             # in, and DuckDB hands it the columns and filters that a query needs.
-            self._datasets[view] = self._place.dataset(parts, columns)
+            self._datasets[view] = self._reader.dataset(name, there)
             return
         self._datasets.pop(view, None)
         chosen = dict.fromkeys(columns, "NULL")
         source = "(SELECT 1) WHERE false"
-        if parts:
+        if there:
+            # DuckDB would take a folder above the store that is called KEY=VALUE for a column.
+            is_below_a_partition = "=" in self.files.path("")
+            # Days stay text: DuckDB would make dates of them.
+            days = "hive_partitioning = true, hive_types = {'day': 'VARCHAR'}"
+            if is_below_a_partition:
+                days = "hive_partitioning = false, filename = true"
             # Parts of other versions may lack columns.
-            options = f"{self._days()}, union_by_name = true"
-            source = f"read_parquet([{', '.join(map(_literal, parts))}], {options})"
+            options = f"{days}, union_by_name = true"
+            source = f"read_parquet([{', '.join(_literal(self.files.path(part)) for part in there)}], {options})"
             present = self._fetch(f"DESCRIBE SELECT * FROM {source}")["column_name"].to_pylist()
             chosen |= {column: f'"{column}"' for column in columns if column in present}
-            if self._is_below_a_partition:
+            if is_below_a_partition:
                 chosen["day"] = _DAY_OF_FILE
         select = ", ".join(
-            f'CAST({chosen[column]} AS {_TYPES[kind]}) AS "{column}"' for column, kind in columns.items()
+            f'CAST({chosen[column]} AS {SQL_TYPES[kind]}) AS "{column}"' for column, kind in columns.items()
         )
         self._within_reach(
             lambda cursor: cursor.execute(f'CREATE OR REPLACE VIEW "{view}" AS SELECT {select} FROM {source}')
         )
-
-    @property
-    def _is_below_a_partition(self) -> bool:
-        """True if a folder above the parts is called KEY=VALUE, which DuckDB would take for a column of theirs."""
-        return "=" in self._place.files.path("")
-
-    def _days(self) -> str:
-        """Options for the column of the rows' days."""
-        if self._is_below_a_partition:
-            return "hive_partitioning = false, filename = true"
-        # Days stay text: DuckDB would make dates of them.
-        return "hive_partitioning = true, hive_types = {'day': 'VARCHAR'}"
 
     def sql(self, expression: ir.Table) -> str:
         """See :meth:`Backend.sql`."""
@@ -137,15 +134,8 @@ class DuckDB(FilesBackend):
                 with suppress(duckdb.Error):  # it has ended, and is closed
                     cursor.interrupt()
 
-        with self._errors():
-            return long_calls.interruptible(run, interrupt, f"{self._place.location}: a query of DuckDB")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        import duckdb
-
         try:
-            yield
+            return long_calls.interruptible(run, interrupt, f"{self.location}: a query of DuckDB")
         except duckdb.Error as reason:
             raise self._failed("DuckDB", one_line(reason)) from reason
 
@@ -157,8 +147,18 @@ class DuckDB(FilesBackend):
         return table.group_by(*by).agg(quantile=quantile, **others)
 
     def rows_of_days(self, name: str) -> dict[str, int]:
-        """See :meth:`Backend.rows_of_days`."""
-        return self._place.rows(name)
+        """See :meth:`Backend.rows_of_days`: counted in local files' footers, guessed from the sizes of remote ones."""
+        found: dict[str, int] = defaultdict(int)
+        with errors_of_stores():
+            for part, size in snapshot.listed(self._reader, name).items():
+                found[parts.day_of(part)] += size // _BYTES_OF_ROW if self.files.local is None else self._rows(part)
+        return found
+
+    def _rows(self, part: str) -> int:
+        try:
+            return int(self._reader.footer(part).num_rows)
+        except StoreError:
+            return 0  # found damaged when it is to be read
 
     def close(self) -> None:
         """Close the connection and remove what was spilled."""

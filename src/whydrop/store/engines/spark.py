@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import socket
 import sys
@@ -13,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from whydrop.store.compacting import STAGING
-from whydrop.store.engines import portable
-from whydrop.store.engines.base import BackendError, ibis_schema, one_line
-from whydrop.store.engines.places import StoreFiles, uri
+from whydrop.store.engines.base import SQL_TYPES, BackendError, ibis_schema, one_line
 from whydrop.store.engines.views import FilesBackend
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _PATIENCE_S = 5.0
 _DEFAULT_PORT = 7077
 
-_TYPES = {"int64": "BIGINT", "float64": "DOUBLE", "string": "STRING", "boolean": "BOOLEAN"}
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 # Hadoop reads these in the path of a file as patterns.
 _PATTERN_LETTERS = set("*?[]{}\\")
 
@@ -42,7 +41,7 @@ class Spark(FilesBackend):
 
     def __init__(self, location: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(location)
-        _refuse_patterns(self._place)
+        self._refuse_patterns()
         _require_programs()
         was_there = _active() is not None
         self.session = session(master, settings)
@@ -50,19 +49,31 @@ class Spark(FilesBackend):
         self._prefix = f"whydrop{next(_numbers)}_"
         self.name = f"spark:{self.session.sparkContext.master}"
 
-    def _create(self, view: str, name: str, parts: list[str]) -> None:
-        schema = ", ".join(f"`{column}` {_TYPES[kind]}" for column, kind in ibis_schema(name).items())
+    def _create(self, view: str, name: str, there: list[str]) -> None:
+        schema = ", ".join(f"`{column}` {SQL_TYPES[kind]}" for column, kind in ibis_schema(name).items())
         frame = None
         # A part that is being put in its place is not below its table yet; Spark wants one folder above all days.
         for folder in (name, f"{STAGING}/{name}"):
-            base = self._place.files.path(folder)
-            there = [uri(self._place.location, path) for path in parts if path.startswith(f"{base}/")]
-            if there:
-                based = self.session.read.schema(schema).option("basePath", uri(self._place.location, base))
-                frame = based.parquet(*there) if frame is None else frame.unionByName(based.parquet(*there))
+            parts = [self._uri(part) for part in there if part.startswith(f"{folder}/")]
+            if parts:
+                based = self.session.read.schema(schema).option("basePath", self._uri(folder))
+                frame = based.parquet(*parts) if frame is None else frame.unionByName(based.parquet(*parts))
         if frame is None:
             frame = self.session.createDataFrame([], schema)
         frame.createOrReplaceTempView(view)
+
+    def _uri(self, name: str) -> str:
+        """The address of a file for Spark's own file systems: as it is, for Hadoop decodes no %20."""
+        match = _REMOTE.match(self.location)
+        scheme = "file://" if match is None else match[0].lower()
+        return f"{'s3a://' if scheme == 's3://' else scheme}{self.files.path(name)}"
+
+    def _refuse_patterns(self) -> None:
+        odd = sorted(_PATTERN_LETTERS.intersection(self.files.path("")))
+        if odd:
+            raise BackendError(
+                f"{self.location}: Spark takes {' '.join(odd)} in a path for patterns; rename the folder, or use DuckDB"
+            )
 
     def sql(self, expression: ir.Table) -> str:
         """See :meth:`Backend.sql`."""
@@ -82,7 +93,7 @@ class Spark(FilesBackend):
     ) -> ir.Table:
         """See :meth:`Backend.quantile_by`: Spark's ``percentile`` is exact; for its discrete kin Ibis has no words."""
         if discrete:
-            return portable.quantile_by(table, by, value, q, discrete=True, **others)
+            return super().quantile_by(table, by, value, q, discrete=True, **others)
         return table.group_by(*by).agg(quantile=table[value].quantile(q), **others)
 
     def close(self) -> None:
@@ -206,14 +217,6 @@ def _require_master(master: str) -> None:
         f"no Spark master at {master} ({'; '.join(missing)}); is it running, and is this its address as its log says "
         'it ("Starting Spark master at spark://...")?'
     )
-
-
-def _refuse_patterns(place: StoreFiles) -> None:
-    odd = sorted(_PATTERN_LETTERS.intersection(place.files.path("")))
-    if odd:
-        raise BackendError(
-            f"{place.location}: Spark takes {' '.join(odd)} in a path for patterns; rename the folder, or use DuckDB"
-        )
 
 
 def cause(reason: BaseException) -> str:
