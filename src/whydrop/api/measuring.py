@@ -67,12 +67,13 @@ def planned(
 ) -> tuple[Plan, Settings]:
     """Plan a test; the arguments are those of :func:`start`."""
     from whydrop.measure import local_ends
+    from whydrop.measure.far_hosts import cannot_leave
     from whydrop.measure.plan import Settings
     from whydrop.measure.tests import resolve
 
     far = far_hosts([to] if isinstance(to, str) else to, port, secret)
     if local_address is not None:
-        problem = local_ends.complaint(local_address, [one.address or one.name for one in far], ip_version)
+        problem = cannot_leave(local_address, [one.address or one.name for one in far], ip_version)
         if problem is not None:
             raise local_ends.CannotLeaveError(problem)
     given = {"length_s": duration_s, "local_address": local_address, "interface": interface}

@@ -197,15 +197,8 @@ class _Place:
 
     def config(self) -> dict[str, Any]:
         """The configuration of the engine, without unset values."""
-        config = {
-            "name": self.host.address or self.host.name,
-            "port": self.port,
-            "secret": self.host.secret,
-            "ip_version": self.ip_version,
-            "local_address": self.local_address,
-            "interface": self.interface,
-        }
-        return {key: value for key, value in config.items() if value is not None}
+        config = dataclasses.asdict(self) | {"name": self.host.address or self.host.name, "secret": self.host.secret}
+        return {key: value for key, value in config.items() if key != "host" and value is not None}
 
 
 def _place(flow: PlannedFlow, known: Mapping[str, FarHost]) -> _Place:

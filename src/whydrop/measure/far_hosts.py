@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,3 +104,30 @@ def secret(path: Path | None = None) -> str | None:
         ) from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not UTF-8 text; make a secret with: head -c 24 /dev/urandom | base64") from None
+
+
+def cannot_leave(local: str, hosts: Iterable[str], ip_version: int | None) -> str | None:
+    """Say why a local address, far ends and a version of IP do not fit together; ``None``: they do.
+
+    >>> cannot_leave("192.0.2.1", ["a.example", "2001:db8::7"], None)
+    '192.0.2.1 is of IPv4, and 2001:db8::7 is of IPv6'
+    >>> cannot_leave("eth0", [], None)
+    "'eth0': expected an address of this host, such as 192.0.2.7 or 2001:db8::7"
+    """
+    version = version_of(local)
+    if version is None:
+        return f"{local!r}: expected an address of this host, such as 192.0.2.7 or 2001:db8::7"
+    if ip_version not in (None, version):
+        return f"{local} is of IPv{version}, and IPv{ip_version} was asked for"
+    for host in hosts:
+        if version_of(host) not in (None, version):
+            return f"{local} is of IPv{version}, and {host} is of IPv{version_of(host)}"
+    return None
+
+
+def version_of(host: str) -> int | None:
+    """The version of IP of an address; of a name ``None``."""
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0]).version
+    except ValueError:
+        return None

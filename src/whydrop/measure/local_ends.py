@@ -40,33 +40,6 @@ def check(flows: Iterable[PlannedFlow], addresses: Mapping[str, str]) -> None:
             raise CannotLeaveError(f"{host} has no IPv{version} address for packets from {local}")
 
 
-def complaint(local: str, hosts: Iterable[str], ip_version: int | None) -> str | None:
-    """Say why a local address, far ends and a version of IP do not fit together; ``None``: they do.
-
-    >>> complaint("192.0.2.1", ["a.example", "2001:db8::7"], None)
-    '192.0.2.1 is of IPv4, and 2001:db8::7 is of IPv6'
-    >>> complaint("eth0", [], None)
-    "'eth0': expected an address of this host, such as 192.0.2.7 or 2001:db8::7"
-    """
-    version = _version(local)
-    if version is None:
-        return f"{local!r}: expected an address of this host, such as 192.0.2.7 or 2001:db8::7"
-    if ip_version not in (None, version):
-        return f"{local} is of IPv{version}, and IPv{ip_version} was asked for"
-    for host in hosts:
-        if _version(host) not in (None, version):
-            return f"{local} is of IPv{version}, and {host} is of IPv{_version(host)}"
-    return None
-
-
-def _version(text: str) -> int | None:
-    """The version of an address; of a name ``None``."""
-    try:
-        return ipaddress.ip_address(text.partition("%")[0]).version
-    except ValueError:
-        return None
-
-
 def _check_address(local: str, interface: str | None) -> None:
     address = ipaddress.ip_address(local)
     with socket.socket(_FAMILIES[address.version], socket.SOCK_DGRAM) as one:

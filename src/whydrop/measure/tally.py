@@ -9,17 +9,16 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.measure.far_hosts import version_of
 from whydrop.measure.plan import PlannedFlow
 
-# Which table shows that a flow of this kind has data, and the rows that count.
+# Tables that show that a flow has data: kinds of flows, the rows that count, and the columns of first and last times.
 _DATA = {
-    "tcp": ("intervals", pl.col("payload_bytes") > 0),
-    "udp": ("intervals", pl.col("payload_bytes") > 0),
-    "probe": ("probes", pl.col("received_ns").is_not_null()),
-    "icmp": ("probes", pl.col("received_ns").is_not_null()),
-    "burst": ("bursts", pl.col("received_ns").is_not_null()),
-    "http": ("fetches", pl.col("error").is_null()),
-    "value": ("values", pl.col("value").is_not_null()),
+    "intervals": (("tcp", "udp"), pl.col("payload_bytes") > 0, "start_ns", "end_ns"),
+    "probes": (("probe", "icmp"), pl.col("received_ns").is_not_null(), "scheduled_ns", "scheduled_ns"),
+    "bursts": (("burst",), pl.col("received_ns").is_not_null(), "sent_ns", "sent_ns"),
+    "fetches": (("http",), pl.col("error").is_null(), "start_ns", "start_ns"),
+    "values": (("value",), pl.col("value").is_not_null(), "time_ns", "time_ns"),
 }
 
 
@@ -80,7 +79,7 @@ class Tally:
             "runner": flow.runner,
             "host": flow.host,
             "address": address,
-            "ip_version": flow.ip_version or _version_of(address),
+            "ip_version": flow.ip_version or version_of(address or ""),
             "dscp": flow.dscp,
             "congestion_control": self.facts.get("congestion_control", flow.congestion_control),
             "units": flow.units,
@@ -96,11 +95,10 @@ class Tally:
 
 def count(tallies: Mapping[int, Tally], frames: Mapping[str, pl.DataFrame]) -> None:
     """Count rows that were measured towards their flows."""
-    for kinds, table, has_data in _by_table():
+    for table, (kinds, has_data, start, end) in _DATA.items():
         frame = frames.get(table)
         if frame is None or not frame.height:
             continue
-        start, end = ("start_ns", "end_ns") if table == "intervals" else _times(table)
         sizes = pl.col("payload_bytes").sum() if table == "intervals" else pl.lit(0)
         summed = frame.group_by("flow").agg(
             has_data.sum().alias("rows"), sizes.alias("bytes"), pl.col(start).min().alias("first"),
@@ -116,29 +114,7 @@ def count(tallies: Mapping[int, Tally], frames: Mapping[str, pl.DataFrame]) -> N
             tally.last_ns = last if tally.last_ns is None else max(tally.last_ns, last or tally.last_ns)
 
 
-def _by_table() -> list[tuple[set[str], str, pl.Expr]]:
-    found: dict[str, tuple[set[str], str, pl.Expr]] = {}
-    for kind, (table, has_data) in _DATA.items():
-        found.setdefault(table, (set(), table, has_data))[0].add(kind)
-    return list(found.values())
-
-
-def _times(table: str) -> tuple[str, str]:
-    return {
-        "probes": ("scheduled_ns", "scheduled_ns"),
-        "bursts": ("sent_ns", "sent_ns"),
-        "fetches": ("start_ns", "start_ns"),
-        "values": ("time_ns", "time_ns"),
-    }[table]
-
-
 def _nothing(flow: PlannedFlow) -> str:
     if flow.kind in ("probe", "icmp"):
         return "no data: not one probe was answered"
     return "no data: nothing arrived"
-
-
-def _version_of(address: str | None) -> int | None:
-    if address is None:
-        return None
-    return 6 if ":" in address else 4

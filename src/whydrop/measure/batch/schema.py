@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from whydrop.measure.tests.schema import Expects, Texts, texts
+from whydrop.measure.tests.schema import Expects, Table, Texts, texts
 
 # A value that is computed later: texts hold ${variables}.
 Scalar = str | int | float | bool
@@ -42,11 +42,7 @@ CommandLine = Annotated[Any, Expects("text for the shell, or list of words", _wo
 Axes = Annotated[dict[str, list[str]], Expects("table of lists", _axes, computable=False)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Settings(_Table):
+class Settings(Table):
     """The settings that a batch and an argument can both have: the argument's count."""
 
     inherits: Texts = Field(
@@ -102,7 +98,7 @@ class Argument(Settings):
     """One value of an axis: variables and settings that it lays over the batch."""
 
 
-class Command(_Table):
+class Command(Table):
     """A command around the runs."""
 
     inherits: Texts = Field(default_factory=list, description="As of a batch.")
@@ -125,7 +121,7 @@ class Command(_Table):
     )
 
 
-class BatchFile(_Table):
+class BatchFile(Table):
     """The top of a batch file."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="Version of this schema: 1.")

@@ -15,14 +15,50 @@ import shlex
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners.parsing.base import Parser, ns
 from whydrop.measure.runners.parsing.declared import DeclarationError, DeclaredParser, declared
 from whydrop.measure.runners.program import ProgramRunner
+from whydrop.runtime.user_files import validating
+from whydrop.runtime.user_files.problems import written_path
 
-_SIGNALS = {name: signal.Signals[f"SIG{name}"] for name in ("INT", "TERM", "HUP", "QUIT")}
 _DEFAULT_PARSER = {"format": "regex", "pattern": r"(?P<value>[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"}
+
+
+class _Options(BaseModel):
+    """The options of a flow."""
+
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
+
+    command: list[str] = []
+    parser: Any = _DEFAULT_PARSER
+    environment: dict[str, str] = {}
+    secrets: list[str] = []
+    stop_signal: Literal["INT", "TERM", "HUP", "QUIT"] = "INT"
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _words(cls, command: Any) -> Any:
+        words = shlex.split(command) if isinstance(command, str) else command
+        if not isinstance(words, list | tuple) or not words or not words[0]:
+            raise ValueError('expected a program and its arguments, such as ["sensors", "-u"]')
+        return words
+
+    @field_validator("secrets", mode="before")
+    @classmethod
+    def _listed(cls, secrets: Any) -> Any:
+        return [secrets] if isinstance(secrets, str) else secrets
+
+    @field_validator("environment")
+    @classmethod
+    def _has_names(cls, environment: dict[str, str]) -> dict[str, str]:
+        if any("=" in name or "\0" in name for name in environment):
+            raise ValueError('expected a table such as { NAME = "value" }')
+        return environment
 
 
 class CommandRunner(ProgramRunner):
@@ -31,8 +67,11 @@ class CommandRunner(ProgramRunner):
     name = "command"
 
     def __init__(self, flow: PlannedFlow, number: int) -> None:
+        options, self._mistakes = validating.validate(_Options, flow.options)
+        # complaint() names the mistakes; until then there is something to hold on to
+        self._options = options or _Options.model_construct()
         super().__init__(flow, number)
-        self.stop_signal = _SIGNALS.get(str(flow.options.get("stop_signal", "INT")), signal.SIGINT)
+        self.stop_signal = signal.Signals[f"SIG{self._options.stop_signal}"]
 
     def command(self) -> list[str]:
         """Its words, with what is known of the flow filled in; never a shell."""
@@ -43,20 +82,13 @@ class CommandRunner(ProgramRunner):
             "{duration_s}": f"{flow.duration_s:g}" if flow.duration_s is not None else "",
             "{interval_s}": f"{flow.interval_s:g}",
         }
-        return [_filled(word, known) for word in self._words()]
-
-    def _words(self) -> list[str]:
-        command = self.flow.options.get("command")
-        if isinstance(command, str):
-            return shlex.split(command)
-        return [str(word) for word in command] if isinstance(command, (list, tuple)) else []
+        return [_filled(word, known) for word in self._options.command]
 
     def parser(self) -> Parser:
         """As declared; the first number of each line if nothing was."""
         try:
-            declaration = declared(self.flow.options.get("parser", _DEFAULT_PARSER))
+            declaration = declared(self._options.parser)
         except DeclarationError:
-            # check() says so; until then there is something to hold on to
             declaration = declared(_DEFAULT_PARSER)
         return DeclaredParser(self.number, declaration, kind=self.flow.kind, interval_ns=ns(self.flow.interval_s))
 
@@ -66,54 +98,33 @@ class CommandRunner(ProgramRunner):
 
     def complaint(self) -> str | None:
         """Faults of what the user wrote."""
-        options = self.flow.options
+        if self._mistakes:
+            return "; ".join(f"{written_path(('options', *key))}: {what}" for key, what in self._mistakes)
         try:
-            words = self._words()
-        except ValueError as reason:
-            return f"options.command: {reason}"
-        if not words or not words[0]:
-            return 'options.command: expected a program and its arguments, such as ["sensors", "-u"]'
-        try:
-            declared(options.get("parser", _DEFAULT_PARSER))
+            declared(self._options.parser)
         except DeclarationError as reason:
             return f"options.{reason}"
-        environment = options.get("environment", {})
-        if not isinstance(environment, dict) or any("=" in str(key) or "\0" in str(key) for key in environment):
-            return 'options.environment: expected a table such as { NAME = "value" }'
-        if not all(isinstance(secret, str) for secret in _as_list(options.get("secrets", []))):
-            return "options.secrets: expected a list of texts"
-        if options.get("stop_signal", "INT") not in _SIGNALS:
-            return f"options.stop_signal: expected {', '.join(_SIGNALS)}, not {options['stop_signal']!r}"
-        if shutil.which(words[0]) is None:
-            return f"options.command: there is no program {words[0]!r} here: install it, or give its path"
+        if not self._options.command:
+            return "options.command: is missing: what is to be run?"
+        if shutil.which(self.called()) is None:
+            return f"options.command: there is no program {self.called()!r} here: install it, or give its path"
         return None
 
     def secrets(self) -> Sequence[str]:
         """The values that the user calls secret, and all values of the environment that he set."""
-        environment = self.flow.options.get("environment", {})
-        values = [str(value) for value in environment.values()] if isinstance(environment, dict) else []
-        return [
-            *map(str, _as_list(self.flow.options.get("secrets", []))),
-            *(value for value in values if len(value) > 3),
-        ]
+        return [*self._options.secrets, *(value for value in self._options.environment.values() if len(value) > 3)]
 
     def environment(self) -> Mapping[str, str]:
         """The user's settings."""
-        environment = self.flow.options.get("environment", {})
-        return {str(key): str(value) for key, value in environment.items()} if isinstance(environment, dict) else {}
+        return self._options.environment
 
     def called(self) -> str:
         """As the user calls it."""
-        words = self._words()
-        return words[0] if words else self.name
+        return self._options.command[0] if self._options.command else self.name
 
     def advice(self, message: str) -> str:
         """The name for messages."""
         return message if message.startswith(self.called()) else f"{self.called()}: {message}"
-
-
-def _as_list(value: object) -> list[object]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _filled(word: str, known: Mapping[str, str]) -> str:

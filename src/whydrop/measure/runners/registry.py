@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Runner
 from whydrop.measure.runners.support import SUPPORT, Support
 
-# Servers that handle one test at a time, with the port of the first.
-_ONE_AT_A_TIME = {"iperf3": SUPPORT["iperf3"].port or 0}
+# Servers that handle one test at a time.
+_ONE_AT_A_TIME = ("iperf3",)
 # nuttcp's server forks, but each data connection needs a port.
-_DATA_PORTS = {"nuttcp": 5001}
+_FIRST_DATA_PORT = 5001
 
 
 @dataclass(frozen=True)
@@ -72,34 +73,33 @@ def spread_ports(flows: Sequence[PlannedFlow]) -> list[PlannedFlow]:
     spread: list[PlannedFlow] = []
     for flow in flows:
         if flow.runner in _ONE_AT_A_TIME and flow.port is None:
-            port = _ONE_AT_A_TIME[flow.runner]
-            while any(_clash(flow, other) for other in [*spread, *flows] if other.port == port):
-                port += 1
-            spread.append(dataclasses.replace(flow, port=port))
-        elif flow.runner in _DATA_PORTS and "data_port" not in flow.options:
-            port = _DATA_PORTS[flow.runner]
-            while any(_clash(flow, other) for other in spread if other.options.get("data_port") == port):
-                port += 1
-            spread.append(dataclasses.replace(flow, options={**flow.options, "data_port": port}))
+            taken = {other.port for other in [*spread, *flows] if _clash(flow, other)}
+            spread.append(dataclasses.replace(flow, port=_free(SUPPORT[flow.runner].port or 0, taken)))
+        elif flow.runner == "nuttcp" and "data_port" not in flow.options:
+            taken = {other.options.get("data_port") for other in spread if _clash(flow, other)}
+            options = {**flow.options, "data_port": _free(_FIRST_DATA_PORT, taken)}
+            spread.append(dataclasses.replace(flow, options=options))
         else:
             spread.append(flow)
     return spread
 
 
+def _free(first: int, taken: set[int | None]) -> int:
+    return next(port for port in itertools.count(first) if port not in taken)
+
+
 def check_together(flows: Sequence[PlannedFlow]) -> str | None:
     """The conflict between flows that are each in order: two at once on a server that handles one test at a time."""
-    for number, flow in enumerate(flows):
-        if flow.runner not in _ONE_AT_A_TIME:
-            continue
-        port = flow.port or _ONE_AT_A_TIME[flow.runner]
-        for other in flows[:number]:
-            if (other.port or _ONE_AT_A_TIME.get(other.runner)) == port and _clash(flow, other):
-                return (
-                    f"flows {other.name!r} and {flow.name!r} both use the {flow.runner} server at {flow.host} port "
-                    f"{port}, which handles one test at a time: start one server for each flow "
-                    f"({flow.runner} -s -p PORT) and give each flow its port; equal flows may also share one with "
-                    "options = { parallel = N }"
-                )
+    for flow, other in itertools.combinations(flows, 2):
+        usual = SUPPORT[flow.runner].port
+        port = flow.port or usual
+        if flow.runner in _ONE_AT_A_TIME and port == (other.port or usual) and _clash(flow, other):
+            return (
+                f"flows {flow.name!r} and {other.name!r} both use the {flow.runner} server at {flow.host} port "
+                f"{port}, which handles one test at a time: start one server for each flow "
+                f"({flow.runner} -s -p PORT) and give each flow its port; equal flows may also share one with "
+                "options = { parallel = N }"
+            )
     return None
 
 

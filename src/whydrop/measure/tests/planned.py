@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
+from whydrop.measure.far_hosts import cannot_leave, version_of
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tests import fallbacks
 from whydrop.measure.tests.schema import PARSERS
@@ -118,20 +118,10 @@ def _leaves_from(kind: str, values: dict[str, Any], scope: Mapping[str, Any]) ->
             values[key] = _value(key, scope[key])
     if (local := values["local_address"]) is None:
         return
-    version = ipaddress.ip_address(local).version
-    if values["ip_version"] not in (None, version):
-        raise CannotBeError("local_address", f"{local} is of IPv{version}, the flow of IPv{values['ip_version']}")
-    if _version_of(values["host"] or "") not in (None, version):
-        raise CannotBeError("local_address", f"{local} is of IPv{version}, and {values['host']} is not")
-    values["ip_version"] = version
-
-
-def _version_of(host: str) -> int | None:
-    """The IP version of an address; of a name ``None``."""
-    try:
-        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0]).version
-    except ValueError:
-        return None
+    hosts = [values["host"]] if values["host"] else []
+    if complaint := cannot_leave(local, hosts, values["ip_version"]):
+        raise CannotBeError("local_address", complaint)
+    values["ip_version"] = version_of(local)
 
 
 def _interval(kind: str, values: Mapping[str, Any], scope: Mapping[str, Any]) -> float:

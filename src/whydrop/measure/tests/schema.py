@@ -134,11 +134,13 @@ RunnerName = Annotated[Any, _one_of(RUNNERS, computable=True)]
 Texts = Annotated[list[str], Expects("text or list of texts", texts, computable=False)]
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """A table of a file that a user writes."""
+
     model_config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
 
 
-class FlowSettings(_Table):
+class FlowSettings(Table):
     """The settings of a flow, where it is made and where it is changed."""
 
     kind: Annotated[Any, _one_of(KINDS)] = Field(default=None, description="Kind of the flow; see the kinds above.")
@@ -226,7 +228,7 @@ class Change(FlowSettings):
     when: Condition = Field(default=None, description="The change is made only if this expression is true.")
 
 
-class Series(_Table):
+class Series(Table):
     """A series computed from others, step by step. A step in which one of them has no value has none either."""
 
     name: Text = Field(description="Unique in the test.")
@@ -239,7 +241,7 @@ class Series(_Table):
     when: Condition = Field(default=None, description="The series exists only if this expression is true.")
 
 
-class Parameter(_Table):
+class Parameter(Table):
     """A parameter that a user may set with `--set NAME=VALUE`."""
 
     type: Annotated[Any, _one_of(TYPES)] = Field(
@@ -257,7 +259,7 @@ class Parameter(_Table):
     aliases: list[str] = Field(default_factory=list, description="Other names, for example those of other tools.")
 
 
-class Variant(_Table):
+class Variant(Table):
     """A test of its own name that is this one with other values of its parameters."""
 
     title: str = Field(description="As of a test.")
@@ -266,7 +268,7 @@ class Variant(_Table):
     set: dict[str, Any] = Field(default_factory=dict, description="Parameters and their values, as by `--set`.")
 
 
-class Hosts(_Table):
+class Hosts(Table):
     """How many far ends a test takes."""
 
     minimum: int = Field(default=1, ge=0, description="Minimum number.")
@@ -279,7 +281,7 @@ def _hosts(value: Any) -> Any:
     return value
 
 
-class TestFile(_Table):
+class TestFile(Table):
     """The top of a test file."""
 
     __test__ = False  # not a test of pytest's

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from whydrop.measure.tests.schema import Parameter, truth, whole
@@ -91,53 +93,5 @@ def _within(parameter: Parameter, value: float, unit: str) -> None:
 @functools.cache
 def common() -> dict[str, Parameter]:
     """The parameters that every test has."""
-    seconds = functools.partial(Parameter, type="duration")
-    size = functools.partial(Parameter, type="size", minimum=1)
-    return {
-        "length_s": seconds(default=60, minimum=0.1, maximum=604_800, help="Duration of the load.", aliases=["length"]),
-        "delay_s": seconds(
-            default=5, minimum=0, maximum=3600, help="Idle time before and after the load.", aliases=["delay"]
-        ),
-        "step_s": seconds(
-            default=0.2,
-            minimum=0.001,
-            maximum=60,
-            help="Step of the grid on which series are compared; interval of the counts of flows.",
-            aliases=["step", "step_size"],
-        ),
-        "probe_interval_s": seconds(
-            default=0.02,
-            minimum=0.001,
-            maximum=1,
-            help="Time from one UDP probe to the next.",
-            aliases=["probe_interval"],
-        ),
-        "icmp_interval_s": seconds(
-            default="${step_s}", minimum=0.001, maximum=60, help="Time from one ICMP echo request to the next."
-        ),
-        "ip_version": Parameter(type="integer", choices=[4, 6], help="IP version of flows without one of their own."),
-        "local_address": Parameter(
-            type="text",
-            help="Source address, of this host, of flows without one of their own.",
-            aliases=["local_bind"],
-        ),
-        "interface": Parameter(type="text", help="Outgoing interface of flows without one of their own."),
-        "congestion_control": Parameter(
-            type="list",
-            default=[],
-            maximum=2,
-            help="Congestion control of TCP flows without one of their own: one for both directions, or UP,DOWN.",
-            aliases=["tcp_cong_control", "cc"],
-        ),
-        "ecn": Parameter(
-            type="boolean", help="Request explicit congestion notification on TCP flows without a setting of their own."
-        ),
-        "pacing_rate_bps": Parameter(
-            type="rate", minimum=1, help="Maximum rate of each TCP flow without one of its own."
-        ),
-        "send_buffer_bytes": size(help="Send buffer of TCP flows without one of their own."),
-        "receive_buffer_bytes": size(help="Receive buffer of TCP flows without one of their own."),
-        "swap_directions": Parameter(
-            type="boolean", default=False, help="Exchange up and down of TCP and UDP flows, also in their names."
-        ),
-    }
+    tables = tomllib.loads(Path(__file__).with_name("every-test.toml").read_text())["parameters"]
+    return {name: Parameter.model_validate(table) for name, table in tables.items()}
