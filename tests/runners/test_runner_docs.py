@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from whydrop.measure.runners.parsing.declared import Declaration, declared
+from whydrop.measure.runners.parsing.declared import Declaration
 from whydrop.measure.runners.support import SUPPORT
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -31,4 +31,4 @@ def test_the_examples_of_the_page_are_right() -> None:
     for flow in (flow for test in tests for flow in test["flows"]):
         assert flow["options"].keys() <= SUPPORT[flow["runner"]].options.keys()
         if "parser" in flow["options"]:
-            declared(flow["options"]["parser"])
+            Declaration.model_validate(flow["options"]["parser"])

@@ -230,7 +230,7 @@ def test_a_line_without_an_end_takes_no_memory() -> None:
 
 
 def test_a_flood_without_a_reader_makes_the_program_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whydrop.measure.runners.program._MOST_ROWS", 1000)
+    monkeypatch.setattr("whydrop.measure.runners.process._MOST_ROWS", 1000)
     runner = CommandRunner(command(["yes", "17"], duration_s=None), 7)
     runner.start(time.monotonic_ns())
     wait_until(lambda: len(runner._parser.rows) > 1000)

@@ -56,13 +56,14 @@ _NO_COUNTERPART = {
     "remote_hosts": "runs flows from this host only; start a batch on the other host",
     "control_host": "the engine has one control connection to the host itself",
     "control_local_bind": "the control connection leaves from where the flows do (local_address)",
-    "netperf_control_port": 'only `with = "netperf"` has it',
-    "netperf_control_host": 'only `with = "netperf"` has it',
-    "netperf_control_local_bind": 'only `with = "netperf"` has it',
-    "ditg_control_host": "D-ITG is not used; VoIP streams come from the engine",
-    "ditg_control_port": "D-ITG is not used; VoIP streams come from the engine",
-    "ditg_control_local_bind": "D-ITG is not used; VoIP streams come from the engine",
-    "ditg_secret": "D-ITG is not used; VoIP streams come from the engine",
+    **dict.fromkeys(
+        ("netperf_control_port", "netperf_control_host", "netperf_control_local_bind"),
+        'only `with = "netperf"` has it',
+    ),
+    **dict.fromkeys(
+        ("ditg_control_host", "ditg_control_port", "ditg_control_local_bind", "ditg_secret"),
+        "D-ITG is not used; VoIP streams come from the engine",
+    ),
     "http_getter_dns": "names are resolved by the system",
     "socket_timeout": "late probes are recorded as late",
     "send_size": "the engine hands data over in pieces that suit the rate",
@@ -283,18 +284,18 @@ class _Conversion:
 
     def _switch(self, kind: str, name: str, table: dict[str, Any], key: str, value: str) -> None:
         truth = _TRUTHS.get(value.strip().lower())
-        if truth is None or kind != "batch":
-            self._note(name, key, f"its value {value!r} is neither yes nor no here; left out")
-        elif key == "enabled":
-            table["disabled"] = not truth
+        if truth is not None and kind != "argument":
+            table["disabled" if key == "enabled" else key] = truth != (key == "enabled")
+        elif kind == "command" and key != "enabled":
+            table[key] = self._text(value)
+        elif kind == "command":
+            self._note(name, key, f"its value {value!r} is only known later; say disabled instead")
         else:
-            table[key] = truth
+            self._note(name, key, f"its value {value!r} is neither yes nor no here; left out")
 
     def _variable(self, name: str, variables: dict[str, Any], key: str, value: str) -> None:
-        if key in _ALWAYS:
-            self._note(name, key, _ALWAYS[key])
-        elif key in _NO_COUNTERPART:
-            self._note(name, key, _NO_COUNTERPART[key])
+        if why := _ALWAYS.get(key) or _NO_COUNTERPART.get(key):
+            self._note(name, key, why)
         # Other texts may name it, whatever it was for.
         if key not in _ALWAYS:
             variables[key] = self._text(value)
@@ -327,16 +328,16 @@ class _Conversion:
 
     def _parameter(self, key: str, value: str) -> dict[str, Any]:
         ours, factor = _PARAMETERS[key]
-        if factor is not None:
-            try:
-                return {ours: float(f"{float(value) * factor:.12g}")}
-            except ValueError:
-                return {ours: f"{self._text(value)} ms"}
-        return {ours: self._typed(ours, value)}
+        if factor is None:
+            return {ours: self._typed(ours, value)}
+        try:
+            return {ours: float(f"{float(value) * factor:.12g}")}
+        except ValueError:
+            return {ours: f"{self._text(value)} ms"}
 
     # --- commands ---
 
-    def _command(self, _kind: str, name: str, options: dict[str, str]) -> dict[str, Any]:
+    def _command(self, kind: str, name: str, options: dict[str, str]) -> dict[str, Any]:
         table: dict[str, Any] = {}
         for key, value in options.items():
             if key == "inherits":
@@ -347,26 +348,13 @@ class _Conversion:
                 if value.strip() not in ("pre", "post", "monitor"):
                     raise ConversionError(f"[Command::{name}] type: {value!r}: expected pre, post or monitor")
                 table["kind"] = value.strip()
-            elif key in ("essential", "kill", "disabled"):
-                table[key] = self._truth_or_text(value)
-            elif key == "enabled":
-                self._enabled(name, table, value)
+            elif key in ("essential", "kill", "disabled", "enabled"):
+                self._switch(kind, name, table, key, value)
             elif key == "extra_commands":
                 table["also"] = [self._text(command) for command in _split(value)]
             else:
                 table.setdefault("variables", {})[key] = self._text(value)
         return table
-
-    def _truth_or_text(self, value: str) -> bool | str:
-        truth = _TRUTHS.get(value.strip().lower())
-        return self._text(value) if truth is None else truth
-
-    def _enabled(self, name: str, table: dict[str, Any], value: str) -> None:
-        truth = _TRUTHS.get(value.strip().lower())
-        if truth is None:
-            self._note(name, "enabled", f"its value {value!r} is only known later; say disabled instead")
-        else:
-            table["disabled"] = not truth
 
     # --- values ---
 
@@ -400,11 +388,8 @@ class _Conversion:
             for parent in _split(options.get("inherits", "")):
                 key = (kind, parent.strip().lower())
                 if place.get(key, -1) > place[kind, name] and "inherits" in self.sections[key]:
-                    self._note(
-                        name,
-                        "inherits",
-                        f"{parent.strip()} stands below and inherits itself; Flent would lose what that inherits",
-                    )
+                    what = f"{parent.strip()} stands below and inherits itself; Flent would lose what that inherits"
+                    self._note(name, "inherits", what)
 
 
 def _named(section: dict[str, str]) -> set[str]:
@@ -413,13 +398,8 @@ def _named(section: dict[str, str]) -> set[str]:
 
 def _parameters_of(tests: list[str]) -> set[str]:
     """All parameters of these tests, under every name."""
-    parameters = [load(test).parameters for test in tests]
-    return {
-        name
-        for table in parameters
-        for parameter, described in table.items()
-        for name in (parameter, *described.aliases)
-    }
+    described = [item for test in tests for item in load(test).parameters.items()]
+    return {name for parameter, one in described for name in (parameter, *one.aliases)}
 
 
 def _code_point(byte: str) -> str:

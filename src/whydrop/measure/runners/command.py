@@ -21,12 +21,13 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners.parsing.base import Parser, ns
-from whydrop.measure.runners.parsing.declared import DeclarationError, DeclaredParser, declared
+from whydrop.measure.runners.parsing.declared import Declaration, DeclaredParser
 from whydrop.measure.runners.program import ProgramRunner
 from whydrop.runtime.user_files import validating
 from whydrop.runtime.user_files.problems import written_path
 
-_DEFAULT_PARSER = {"format": "regex", "pattern": r"(?P<value>[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"}
+# The first number of each line, where nothing is declared.
+_FIRST_NUMBER = Declaration(format="regex", pattern=r"(?P<value>[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 
 
 class _Options(BaseModel):
@@ -35,7 +36,7 @@ class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
     command: list[str] = []
-    parser: Any = _DEFAULT_PARSER
+    parser: Declaration = _FIRST_NUMBER
     environment: dict[str, str] = {}
     secrets: list[str] = []
     stop_signal: Literal["INT", "TERM", "HUP", "QUIT"] = "INT"
@@ -85,12 +86,9 @@ class CommandRunner(ProgramRunner):
         return [_filled(word, known) for word in self._options.command]
 
     def parser(self) -> Parser:
-        """As declared; the first number of each line if nothing was."""
-        try:
-            declaration = declared(self._options.parser)
-        except DeclarationError:
-            declaration = declared(_DEFAULT_PARSER)
-        return DeclaredParser(self.number, declaration, kind=self.flow.kind, interval_ns=ns(self.flow.interval_s))
+        """As declared."""
+        kind, interval_ns = self.flow.kind, ns(self.flow.interval_s)
+        return DeclaredParser(self.number, self._options.parser, kind=kind, interval_ns=interval_ns)
 
     def ends_itself(self) -> bool:
         """The end of a command is not known."""
@@ -100,10 +98,6 @@ class CommandRunner(ProgramRunner):
         """Faults of what the user wrote."""
         if self._mistakes:
             return "; ".join(f"{written_path(('options', *key))}: {what}" for key, what in self._mistakes)
-        try:
-            declared(self._options.parser)
-        except DeclarationError as reason:
-            return f"options.{reason}"
         if not self._options.command:
             return "options.command: is missing: what is to be run?"
         if shutil.which(self.called()) is None:

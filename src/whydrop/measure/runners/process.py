@@ -13,12 +13,15 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from whydrop.measure.runners.parsing.base import Parser
 from whydrop.runtime import process_groups
 from whydrop.runtime.process_groups import Left
 
+# Rows that wait to be drained; the program waits when there are more.
+_MOST_ROWS = 500_000
 # A line longer than this is not one that a parser wants; the rest of it is thrown away.
 LONGEST_LINE_BYTES = 1 << 20
 # What a program says on standard error as it ends; more of it is not kept.
@@ -34,8 +37,6 @@ _TICK_S = 0.25
 _READ_BYTES = 1 << 16
 
 _log = logging.getLogger(__name__)
-
-LineTaker = Callable[[str, int], None]
 
 
 class Splitter:
@@ -137,25 +138,22 @@ class _Times:
 class Process:
     """One program, in a process group of its own, without a shell.
 
-    :meth:`run` does it all in the calling thread; :meth:`stop` and :meth:`kill` may be called from others.
+    :meth:`run` does it all in the calling thread; :meth:`stop` and :meth:`kill` may be called from others. What the
+    program prints goes to a parser, which is used with its lock held.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         *,
-        take_line: LineTaker,
-        take_error_line: LineTaker,
-        tick: Callable[[int], None],
-        full: Callable[[], bool],
+        parser: Parser,
+        lock: threading.Lock,
         stop_signal: signal.Signals = signal.SIGINT,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.command = list(command)
         self.end = End()
-        self._take = {"out": take_line, "err": take_error_line}
-        self._tick = tick
-        self._full = full
+        self._parser, self._lock = parser, lock
         self._stop_signal = stop_signal
         # Numbers and messages as the parsers know them; Python programs would hold their output back in a buffer.
         self._environment = {**os.environ, "LC_ALL": "C", "PYTHONUNBUFFERED": "1", **(environment or {})}
@@ -241,7 +239,7 @@ class Process:
                 self._keep_times(process, times, now_ns)
                 if times.given_up(now_ns):
                     return
-                if times.ended_ns is None and self._full() and not self._killing.is_set():
+                if times.ended_ns is None and len(self._parser.rows) > _MOST_ROWS and not self._killing.is_set():
                     # The rows are not fetched: let the pipe fill up and the program wait, rather than take all memory.
                     self._killing.wait(0.01)
                     continue
@@ -277,14 +275,16 @@ class Process:
             if self.end.first_output_ns is None:
                 self.end.first_output_ns = time.monotonic_ns()
             self._pass_on(key.data, self._splitters[key.data].feed(data))
-        self._tick(time.time_ns())
+        with self._lock:
+            self._parser.settle(time.time_ns())
 
     def _pass_on(self, name: str, lines: list[str]) -> None:
         arrived_ns = time.time_ns()
         for line in lines:
             if line.strip():
                 self._words[name].append(line.strip()[:LONGEST_MESSAGE_CHARACTERS])
-            self._take[name](line, arrived_ns)
+            with self._lock:
+                (self._parser.line if name == "out" else self._parser.error_line)(line, arrived_ns)
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         """Whatever the program left running ends with it; it may close its output some time before it ends."""

@@ -20,8 +20,6 @@ from whydrop.measure.runners.rows import Rows
 from whydrop.measure.runners.support import SUPPORT, Support
 from whydrop.runtime.masking import masked, masked_command
 
-# Rows that wait to be drained; the program waits when there are more.
-_MOST_ROWS = 500_000
 # After the time that a flow should take, before its program is stopped: connecting and saying good-bye take time too.
 GRACE_S = 15.0
 _VERSION_WITHIN_S = 3.0
@@ -116,10 +114,8 @@ class ProgramRunner(Runner):
         try:
             self._process = Process(
                 self.command(),
-                take_line=self._take_line,
-                take_error_line=self._take_error_line,
-                tick=self._tick,
-                full=lambda: len(self._parser.rows) > _MOST_ROWS,
+                parser=self._parser,
+                lock=self._lock,
                 stop_signal=self.stop_signal,
                 environment=self.environment(),
             )
@@ -175,18 +171,6 @@ class ProgramRunner(Runner):
         except Exception as reason:
             _log.exception("runner %s of flow %s", self.name, self.flow.name)
             self._broken = self._broken or f"reading the output of {self.name} failed: {reason!r}"
-
-    def _take_line(self, line: str, arrived_ns: int) -> None:
-        with self._lock:
-            self._parser.line(line, arrived_ns)
-
-    def _take_error_line(self, line: str, arrived_ns: int) -> None:
-        with self._lock:
-            self._parser.error_line(line, arrived_ns)
-
-    def _tick(self, now_ns: int) -> None:
-        with self._lock:
-            self._parser.settle(now_ns)
 
     def _outcome(self) -> Outcome:
         end = self._end or End()

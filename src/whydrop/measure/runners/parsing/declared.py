@@ -20,8 +20,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from whydrop.measure.runners.parsing.base import Parser, epoch_ns, number, whole
-from whydrop.runtime.user_files import validating
-from whydrop.runtime.user_files.problems import written_path
 
 # To nanoseconds.
 _TIME_SCALES = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -42,10 +40,6 @@ _MOST_PATTERN_CHARACTERS = 4000
 _LONGEST_MATCHED_CHARACTERS = 10_000
 # How long a program's clock may be from ours before its stamps are taken for something else.
 _YEAR_NS = 366 * 86_400 * 10**9
-
-
-class DeclarationError(ValueError):
-    """A parser is declared incorrectly; the message says where, and what was expected."""
 
 
 class Declaration(BaseModel):
@@ -104,27 +98,6 @@ class Declaration(BaseModel):
         if self.each is not None and self.format != "json":
             raise ValueError("each belongs to format json")
         return self
-
-
-def declared(table: object) -> Declaration:
-    """Check a declaration.
-
-    Raises:
-        DeclarationError: the message names each key that is wrong.
-
-    >>> declared({"format": "csv", "value": "Power"}).separator
-    ','
-    >>> declared({"format": "csv", "valu": "Power"})
-    Traceback (most recent call last):
-    ...
-    whydrop.measure.runners.parsing.declared.DeclarationError: parser.valu: no such key; did you mean value?
-    """
-    if not isinstance(table, dict):
-        raise DeclarationError("parser: expected a table such as { format = \"regex\", pattern = '(?P<value>\\d+)' }")
-    declaration, mistakes = validating.validate(Declaration, table)
-    if declaration is None:
-        raise DeclarationError("; ".join(f"{written_path(('parser', *key))}: {what}" for key, what in mistakes))
-    return declaration
 
 
 Measurement = dict[str, Any]  # time, key, value, and further values by name
