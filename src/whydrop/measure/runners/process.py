@@ -139,7 +139,7 @@ class Process:
     """One program, in a process group of its own, without a shell.
 
     :meth:`run` does it all in the calling thread; :meth:`stop` and :meth:`kill` may be called from others. What the
-    program prints goes to a parser, which is used with its lock held.
+    program prints goes to a parser, which is used under its lock.
     """
 
     def __init__(
