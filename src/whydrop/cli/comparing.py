@@ -51,8 +51,8 @@ def summary(found: Comparison) -> list[str]:
         elif rows:
             small = sum(row.verdict == "too small to matter" for row in rows)
             lines.append(
-                f"{against}: no difference is established in {len(rows)} metrics; {small} are too small to matter, "
-                f"{len(rows) - small} not resolved."
+                f"{against}: no difference is established. Of {len(rows)} metrics, the differences of {small} are too "
+                f"small to matter, and those of {len(rows) - small} are not resolved."
             )
     return lines
 

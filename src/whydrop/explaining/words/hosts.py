@@ -80,7 +80,7 @@ HEADLINES: dict[str, Phrase] = {
     "unexplained": lambda v: (
         "No cause explains the duration of the transfers clearly better than the others."
         if not v["lost"]
-        else "Too few packets were lost to name a cause: {lost}."
+        else "{lost|lost packet}: too few to name a cause."
         if v.get("few")
         else "{lost|lost packet}: no cause explains the loss clearly better than the others."
     ),

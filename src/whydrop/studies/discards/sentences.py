@@ -97,8 +97,8 @@ _SENTENCES = table(
         larger by chance alone: prefer the means.
     anything-else: Anything else that happened to these clients between the two periods (a season, a faster access
         network) is part of the difference.
-    coverage: Samples cover {covered_share} of the time of the days that have any. Figures of days with gaps are of the
-        rest of the day.
+    coverage: Samples cover {covered_share} of the time of the days that have any. The numbers of a day with gaps are
+        from the rest of the day.
     """
 )
 

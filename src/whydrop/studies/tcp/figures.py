@@ -40,7 +40,7 @@ def figures(results: Results) -> dict[str, Figure]:
 
 
 _NOTES = {
-    "limits": "Shares of connections by their limiter for more than half of their time.",
+    "limits": "Shares of connections by the limit that applied for more than half of their time.",
     "distributions": "Boxes: quartiles and median; whiskers: 5th to 95th percentile.",
     "days": "Line: median of all connections; band: its 95 % interval.",
 }
