@@ -95,13 +95,13 @@ def _finding(
     sent_again = sum(every.get(one["flow"], 0) for one in members)
     stood = sum(one["packets"] for one in members if one["protocol"] == "tcp") - laid
     about = {name: members[0][name] or "" for name in ("location", "interface")}
-    facts = [Fact("dropped-here", {"reason": reason, "kind": kind, "packets": packets, **about})]
+    facts = [Fact.of("dropped-here", reason=reason, kind=kind, packets=packets, **about)]
     if sent_again:
-        facts.append(Fact("sent-again-after-drops-here", {"laid": laid, "count": sent_again}))
+        facts.append(Fact.of("sent-again-after-drops-here", laid=laid, count=sent_again))
     if stood > 0 and kind == "queue" and direction == "up":
-        facts.append(Fact("local-stall", {"packets": stood}))
+        facts.append(Fact.of("local-stall", packets=stood))
     if lost_events:
-        facts.append(Fact("drops-not-counted", {"count": lost_events}))
+        facts.append(Fact.of("drops-not-counted", count=lost_events))
     if known and any(json.loads(told[name]["facts"] or "{}").get("older") for name in names):
         facts.append(Fact("watched-too-late"))
     return Finding(

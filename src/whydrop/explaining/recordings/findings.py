@@ -27,6 +27,11 @@ class Fact:
     values: Mapping[str, Value] = field(default_factory=dict)
     packets: tuple[int, ...] = ()
 
+    @classmethod
+    def of(cls, code: str, **values: Value) -> Fact:
+        """The fact of this code with these values."""
+        return cls(code, values)
+
 
 @dataclass(frozen=True)
 class Quantity:

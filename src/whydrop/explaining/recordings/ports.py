@@ -92,7 +92,7 @@ def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> 
 def findings(port: Port, side: Side) -> list[Finding]:
     """The findings of the counters of the port about one side."""
     found = _coincidence(port, [flow for load in side.loads for flow in load.flows])
-    fact = Fact("port-not-known-then", {"port": port.name}) if found is None else Fact("port-discards", found)
+    fact = Fact.of("port-not-known-then", port=port.name) if found is None else Fact("port-discards", found)
     unknown = Finding(side.subject, side.place, "unknown", 0.0, facts=(fact,), source="switch")
     if found is None or not found["with_both"] or found["chance"] > COMING_TOGETHER:
         return [unknown]

@@ -60,9 +60,9 @@ def _without_path(found: list[Finding], at_hosts: list[Finding]) -> list[Finding
         if limited is None or finding.veto is not None:
             return finding
         if limited.detail == hosts.OF_RESPONDER and finding.cause in _OF_FULL_LOAD:
-            return replace(finding, veto=Fact("load-held-by-responder", {"share": limited.limited_share}))
+            return replace(finding, veto=Fact.of("load-held-by-responder", share=limited.limited_share))
         if finding.cause == "none":
-            return replace(finding, veto=Fact("load-held-by-host", {"share": limited.limited_share}))
+            return replace(finding, veto=Fact.of("load-held-by-host", share=limited.limited_share))
         return finding
 
     return [ruled(finding) for finding in found]

@@ -108,7 +108,7 @@ def _counts(side: Side, seen: Sequence[Json]) -> tuple[Fact, ...]:
     at = {one["vantage"] for one in seen}
     why = {("receiver", True): "lost-on-the-way", ("sender", False): "after-last-sample"}
     reason = why.get((at.pop(), captured < by_kernel)) if len(at) == 1 else None
-    return (Fact("counted-otherwise", {"kernel": round(by_kernel), "captured": captured, "reason": reason}),)
+    return (Fact.of("counted-otherwise", kernel=round(by_kernel), captured=captured, reason=reason),)
 
 
 def beside(told: Sequence[Finding], seen: Json) -> list[Finding]:

@@ -79,7 +79,7 @@ def _finding(direction: str, name: str, group: list[HeldShares], judged: list[Si
             break
         if side.direction in (direction, "both") and name in _WINDOWS and side.stands and side.waiting is not None:
             # The bottleneck works all the time: a larger window would make the queue longer, and no rate higher.
-            veto = Fact("queue-stands-anyway", {"low_s": side.waiting.low_s, "induced_s": side.waiting.induced.value})
+            veto = Fact.of("queue-stands-anyway", low_s=side.waiting.low_s, induced_s=side.waiting.induced.value)
     # What holds all flows of a side competes with the causes of that side.
     for side in judged:
         if set(side.subject.flows) == set(subject.flows):
@@ -105,31 +105,27 @@ def _facts(limits: HeldShares, name: str) -> tuple[Fact, ...]:
         to_bps = document.number(flow.runner_facts.get("held_to_bps_by_responder")) or None
         told: dict[str, Value] = {"flow": flow.name, "direction": flow.direction, "share": share, "to_bps": to_bps}
         return (Fact("held-by-responder", told),)
-    own = Fact(
+    own = Fact.of(
         "kernel-limited",
-        {
-            "flow": flow.name,
-            "limit": name,
-            "share": share,
-            "span_s": limits.span_s,
-            "by": limits.by,
-            "set_rate_bps": flow.set_rate_bps,
-        },
+        flow=flow.name,
+        limit=name,
+        share=share,
+        span_s=limits.span_s,
+        by=limits.by,
+        set_rate_bps=flow.set_rate_bps,
     )
     buffer = limits.buffer
     if name != "send-buffer" or buffer is None:
         return (own,)
-    full = Fact(
+    full = Fact.of(
         "send-buffer-full",
-        {
-            "flow": flow.name,
-            "buffer_bytes": buffer.memory_bytes,
-            "data_bytes": buffer.data_bytes,
-            "rtt_s": buffer.rtt_s,
-            "rate_bps": buffer.carried_bps,
-            "set": flow.set_send_buffer_bytes is not None,
-            "direction": flow.direction,
-        },
+        flow=flow.name,
+        buffer_bytes=buffer.memory_bytes,
+        data_bytes=buffer.data_bytes,
+        rtt_s=buffer.rtt_s,
+        rate_bps=buffer.carried_bps,
+        set=flow.set_send_buffer_bytes is not None,
+        direction=flow.direction,
     )
     return full, own
 

@@ -41,12 +41,10 @@ def _random(side: Side) -> Finding | None:
         # So few losses are as homogeneous as anything.
         nats = min(nats, 0.0)
     total, sent = losses.idle_lost + losses.lost, losses.idle_sent + losses.sent
-    own = Fact(
+    own = Fact.of(
         "losses-with-and-without-load",
-        {
-            "idle_share": losses.idle_lost / losses.idle_sent if losses.idle_sent else None,
-            "share": losses.lost / losses.sent if losses.sent else None,
-        },
+        idle_share=losses.idle_lost / losses.idle_sent if losses.idle_sent else None,
+        share=losses.lost / losses.sent if losses.sent else None,
     )
     return Finding(
         side.subject,
@@ -99,18 +97,18 @@ def _policed(side: Side) -> Finding | None:
         explained=1.0,
         # Flows of TCP do not use all of what a policer lets through.
         quantities={"rate_bps": Quantity(rate.value, max(0.0, rate.low), None)},
-        facts=(Fact("losses-without-delay", {"limit_s": side.floor_s}), *facts(side)),
+        facts=(Fact.of("losses-without-delay", limit_s=side.floor_s), *facts(side)),
     )
 
 
 def _not_ruled_out(side: Side) -> Fact | None:
     load = side.loads[0]
     if not np.isfinite(load.variation) or load.variation > STEADY_VARIATION:
-        return Fact("rate-not-fixed", {"variation": load.variation if np.isfinite(load.variation) else None})
+        return Fact.of("rate-not-fixed", variation=load.variation if np.isfinite(load.variation) else None)
     own = load.queue_steps_s[np.isfinite(load.queue_steps_s)]
     if not len(own) or float(np.median(own)) > len(load.flows) * side.floor_s:
-        return Fact("flows-may-wait", {"queue_s": float(np.median(own)) if len(own) else None})
+        return Fact.of("flows-may-wait", queue_s=float(np.median(own)) if len(own) else None)
     packets = side.floor_s * load.rate.value / 8 / MTU_BYTES
     if packets > 2 * PACKETS_NO_QUEUE:
-        return Fact("short-queue-possible", {"packets": packets, "limit_s": side.floor_s})
+        return Fact.of("short-queue-possible", packets=packets, limit_s=side.floor_s)
     return None

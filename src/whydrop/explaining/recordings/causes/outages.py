@@ -31,15 +31,13 @@ def _finding(scene: Scene, outage: Outage) -> Finding:
         limited_share=min(1.0, length_s / whole_s) if whole_s > 0 else 0.0,
         quantities={"duration_s": Quantity(length_s, max(0.0, length_s - pause_s), length_s + pause_s)},
         facts=(
-            Fact(
+            Fact.of(
                 "nothing-passed",
-                {
-                    "start_s": (outage.start_ns - scene.spans.first_ns) / 1e9,
-                    "duration_s": length_s,
-                    "probes": outage.probes,
-                    "streams": len(outage.streams),
-                    "silent_flows": len(outage.silent),
-                },
+                start_s=(outage.start_ns - scene.spans.first_ns) / 1e9,
+                duration_s=length_s,
+                probes=outage.probes,
+                streams=len(outage.streams),
+                silent_flows=len(outage.silent),
             ),
         ),
     )

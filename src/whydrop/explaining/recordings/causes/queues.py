@@ -51,9 +51,9 @@ def _full_queue(scene: Scene, side: Side) -> Finding | None:
     cause = ("deep-queue" if dropped or not side.tells_loss else "shaper") if side.is_deep else "shallow-queue"
     own = []
     if waiting.low_s > side.floor_s:
-        own.append(Fact("queue-never-empties", {"low_s": waiting.low_s, "share": side_share(side)}))
+        own.append(Fact.of("queue-never-empties", low_s=waiting.low_s, share=side_share(side)))
     else:
-        own.append(Fact("queue-empties", {"share": 1.0 - side_share(side)}))
+        own.append(Fact.of("queue-empties", share=1.0 - side_share(side)))
     if side.direction == "both":
         own.append(Fact("direction-unknown"))
     return Finding(
@@ -123,9 +123,8 @@ def _held_low(side: Side) -> Fact | None:
     near = np.convolve(high.astype(float), np.ones(3), mode="same") > 0
     if bool((near & dropped).any()):
         return None
-    return Fact(
-        "drops-below-proven-depth",
-        {"peak_s": waiting.peak_s, "standing_s": waiting.induced.value, "episodes": episodes},
+    return Fact.of(
+        "drops-below-proven-depth", peak_s=waiting.peak_s, standing_s=waiting.induced.value, episodes=episodes
     )
 
 
@@ -153,7 +152,7 @@ def _managed_is_possible(scene: Scene, side: Side) -> Fact | None:
     quiet_s = _longest_undropped(side, WAITS_UNDROPPED_S * ways) * scene.spans.step_ns / 1e9
     if side.counts_all and quiet_s >= DROPS_WITHIN_S:
         return None
-    return Fact("managed-deep-queue-possible", {"standing_s": waiting.induced.value, "limit_s": most_s * ways})
+    return Fact.of("managed-deep-queue-possible", standing_s=waiting.induced.value, limit_s=most_s * ways)
 
 
 def _longest_undropped(side: Side, waits_s: float) -> int:
@@ -174,17 +173,17 @@ def _short_is_not_sure(side: Side) -> Fact | None:
         return None
     dropped, steps = _dropped(side), waiting.steps_s
     if dropped.sum() < FEWEST_EVENTS:
-        return Fact("too-few-drops", {"count": int(dropped.sum())})
+        return Fact.of("too-few-drops", count=int(dropped.sum()))
     full = np.isfinite(steps) & (steps > 0.5 * waiting.after_s)
     near = np.convolve(full.astype(float), np.ones(3), mode="same") > 0
     ceiling = float(np.nanmedian(steps)) / waiting.after_s if waiting.after_s > 0 else 0.0
     if ceiling < CEILING_SHARE:
-        return Fact("no-ceiling", {"median_s": float(np.nanmedian(steps)), "highest_s": waiting.after_s})
+        return Fact.of("no-ceiling", median_s=float(np.nanmedian(steps)), highest_s=waiting.after_s)
     share = float((near & dropped).sum() / dropped.sum())
     if share > MOST_OF_THE_TIME:
         # No packet is seen: a managed queue that holds its delay as tightly looks the same.
-        return Fact("managed-queue-possible", {"median_s": float(np.nanmedian(steps)), "highest_s": waiting.after_s})
-    return Fact("drops-at-any-delay", {"share": share, "highest_s": waiting.after_s})
+        return Fact.of("managed-queue-possible", median_s=float(np.nanmedian(steps)), highest_s=waiting.after_s)
+    return Fact.of("drops-at-any-delay", share=share, highest_s=waiting.after_s)
 
 
 def _dropped(side: Side) -> NDArray[np.bool_]:
@@ -256,7 +255,7 @@ def _waits_unmanaged(side: Side) -> Fact | None:
         return None
     if waiting.induced.low <= max(LONGEST_MANAGED_S, 2 * (side.base_s or 0.0)):
         return None
-    return Fact("waits-unmanaged", {"typical_s": waiting.induced.value})
+    return Fact.of("waits-unmanaged", typical_s=waiting.induced.value)
 
 
 def _marks(side: Side) -> _Sign | None:
@@ -264,7 +263,7 @@ def _marks(side: Side) -> _Sign | None:
     marked = {name: count for load in side.loads for name, count in (load.marked or {}).items()}
     if not marked:
         return None
-    fact = Fact("congestion-marks", {"count": round(math.fsum(marked.values())), "flows": len(marked)})
+    fact = Fact.of("congestion-marks", count=round(math.fsum(marked.values())), flows=len(marked))
     return _Sign("marking", likelihood.bounded(-len(marked) * math.log(FALSE_MARKS)), fact, {})
 
 
@@ -299,9 +298,8 @@ def _isolation(scene: Scene, side: Side) -> _Sign | None:
     if round_trip.induced.value > turns:
         return None
     nats = likelihood.of_shift(difference.value, difference.error, difference.freedom, turns)
-    fact = Fact(
-        "flows-wait-apart",
-        {"flows_s": queue.value, "probes_s": max(0.0, beside.value), "turns_s": turns, "streams": len(alike)},
+    fact = Fact.of(
+        "flows-wait-apart", flows_s=queue.value, probes_s=max(0.0, beside.value), turns_s=turns, streams=len(alike)
     )
     return _Sign("flow-queueing", nats, fact, {"queue_delay_s": quantity(queue, 0.0)})
 
@@ -330,7 +328,7 @@ def _spared(scene: Scene, side: Side) -> _Sign | None:
     share = min(0.5, (load.retransmitted or 0) / max(1.0, load.segments))
     spared = -probes.sent / probes.inflation * math.log(1 - share)
     nats = min(likelihood.bounded(spared), likelihood.of_steadiness(load.seconds_bps, len(load.flows), SAWTOOTH))
-    fact = Fact("flows-lose-apart", {"share": share, "sent": probes.sent, "variation": load.variation})
+    fact = Fact.of("flows-lose-apart", share=share, sent=probes.sent, variation=load.variation)
     return _Sign("flow-queueing", nats, fact, {})
 
 
@@ -357,7 +355,7 @@ def _nothing(side: Side) -> Finding | None:
     # One parameter, the shift, is not needed (Schwarz).
     idle, loaded = (likelihood.independent(one[np.isfinite(one)]) for one in (waiting.idle_steps_s, waiting.steps_s))
     nats = 0.5 * math.log(max(1.0, idle * loaded / (idle + loaded)))
-    small = Fact("delay-stays-low", {"high_s": max(0.0, waiting.induced.high), "limit_s": side.deep_s})
+    small = Fact.of("delay-stays-low", high_s=max(0.0, waiting.induced.high), limit_s=side.deep_s)
     quantities = {name: one for name, one in _quantities(side).items() if name in ("induced_delay_s", "base_rtt_s")}
     finding = Finding(side.subject, side.place, "none", nats, quantities=quantities, facts=(small, *facts(side)))
     return finding if side.tells_loss else replace(finding, facts=(*finding.facts, Fact("losses-not-told")))

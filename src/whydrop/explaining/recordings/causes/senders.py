@@ -75,23 +75,21 @@ def _document(ends: Ends) -> dict[str, float]:
 
 def _limited(limits: HeldShares) -> Fact:
     shares = sorted(((share, name) for name, share in limits.shares.items() if share >= 0.005), reverse=True)
-    return Fact(
+    return Fact.of(
         "limited-by",
-        {
-            "flow": limits.flow.name,
-            "by": limits.by,
-            "span_s": limits.span_s,
-            "queue_delay_s": _known(limits.queue_delay_s),
-            "limits": [name for _, name in shares],
-            "shares": [share for share, _ in shares],
-        },
+        flow=limits.flow.name,
+        by=limits.by,
+        span_s=limits.span_s,
+        queue_delay_s=_known(limits.queue_delay_s),
+        limits=[name for _, name in shares],
+        shares=[share for share, _ in shares],
     )
 
 
 def _signals(signals: Signals) -> Fact:
     values: dict[str, Value] = {"flow": signals.flow.name, "by": signals.by, "count": signals.count}
     values |= {kind.replace("-", "_"): count for kind, count in signals.kinds.items()}
-    return Fact("congestion-signals", {**values, "undone": signals.undone, "timeouts_apart": signals.timeouts_apart})
+    return Fact.of("congestion-signals", **values, undone=signals.undone, timeouts_apart=signals.timeouts_apart)
 
 
 def _fit(fit: WindowFit) -> Fact:

@@ -44,14 +44,12 @@ def _finding(direction: str, shared: Sharing) -> Finding:
     behind = [name for name, rate in zip(shared.names, rates, strict=True) if rate < mean]
     # Any of the flows could have been the last.
     nats = likelihood.of_shift(mean, least.error, least.freedom, least.value) - math.log(len(rates))
-    own = Fact(
+    own = Fact.of(
         "unequal-shares",
-        {
-            "index": shared.index.value,
-            "flows": list(shared.names),
-            "rates_bps": [float(rate) for rate in rates],
-            "fair_bps": mean,
-        },
+        index=shared.index.value,
+        flows=list(shared.names),
+        rates_bps=[float(rate) for rate in rates],
+        fair_bps=mean,
     )
     reasons = _reasons(shared)
     return Finding(
@@ -79,7 +77,7 @@ def _reasons(shared: Sharing) -> list[Fact]:
     if len(groups) > 1 and "" not in groups:
         first, last = (pick(groups, key=lambda name: float(np.mean(groups[name]))) for pick in (max, min))
         if min(groups[first]) > max(groups[last]):
-            found.append(Fact("shares-follow-congestion-control", {"most": first, "least": last}))
+            found.append(Fact.of("shares-follow-congestion-control", most=first, least=last))
     return found
 
 

@@ -176,33 +176,31 @@ def facts(side: Side) -> tuple[Fact, ...]:
     found = [] if side.waiting is None else [_of_delay(side, side.waiting)]
     for load in side.loads:
         rate = {"rate_bps": load.rate.value, "variation": load.variation if np.isfinite(load.variation) else None}
-        found.append(Fact("rate-under-load", {"direction": load.direction, **rate, "flows": len(load.flows)}))
+        found.append(Fact.of("rate-under-load", direction=load.direction, **rate, flows=len(load.flows)))
         if load.retransmitted is not None:
             again = {"count": round(load.retransmitted), "share": load.retransmitted / max(1.0, load.segments)}
-            found.append(Fact("retransmissions", {"direction": load.direction, **again}))
+            found.append(Fact.of("retransmissions", direction=load.direction, **again))
         if load.datagrams is not None and load.datagrams.sent:
             lost, sent = load.datagrams.lost, load.datagrams.sent
             counts = {"count": round(lost), "sent": round(sent), "share": lost / sent}
-            found.append(Fact("datagrams-lost", {"direction": load.direction, **counts}))
+            found.append(Fact.of("datagrams-lost", direction=load.direction, **counts))
     if side.losses is not None:
         probes = {name: getattr(side.losses, name) for name in ("sent", "lost", "idle_sent", "idle_lost")}
-        found.append(Fact("probes-lost", {"direction": side.losses.way, **probes}))
+        found.append(Fact.of("probes-lost", direction=side.losses.way, **probes))
     return tuple(found)
 
 
 def _of_delay(side: Side, waiting: Delay) -> Fact:
-    return Fact(
+    return Fact.of(
         "delay-under-load" if waiting.by == "probes" else "own-delay-under-load",
-        {
-            "direction": side.direction,
-            "one_way": side.direction != "both" and waiting.base_s < (side.base_s or 0) * 0.999,
-            "idle_s": waiting.base_s,
-            "loaded_s": waiting.base_s + waiting.induced.value,
-            "induced_s": waiting.induced.value,
-            "low_s": waiting.induced.low,
-            "high_s": waiting.induced.high,
-            "high_quantile_s": waiting.base_s + waiting.high_s,
-            "idle_samples": waiting.idle_samples,
-            "samples": waiting.samples,
-        },
+        direction=side.direction,
+        one_way=side.direction != "both" and waiting.base_s < (side.base_s or 0) * 0.999,
+        idle_s=waiting.base_s,
+        loaded_s=waiting.base_s + waiting.induced.value,
+        induced_s=waiting.induced.value,
+        low_s=waiting.induced.low,
+        high_s=waiting.induced.high,
+        high_quantile_s=waiting.base_s + waiting.high_s,
+        idle_samples=waiting.idle_samples,
+        samples=waiting.samples,
     )

@@ -23,16 +23,14 @@ def _finding(scene: Scene, own: list[Trouble]) -> Finding:
     thrown = sum(one.count for one in own)
     paused_s = sum(one.length_s for one in pauses)
     whole_s = (scene.spans.last_ns - scene.spans.first_ns) / 1e9
-    fact = Fact(
+    fact = Fact.of(
         "end-in-trouble",
-        {
-            "host": host,
-            "pauses": len(pauses),
-            "paused_s": paused_s,
-            "longest_s": max((one.length_s for one in pauses), default=0.0),
-            "start_s": (min(one.start_ns for one in own) - scene.spans.first_ns) / 1e9,
-            "thrown_away": thrown,
-        },
+        host=host,
+        pauses=len(pauses),
+        paused_s=paused_s,
+        longest_s=max((one.length_s for one in pauses), default=0.0),
+        start_s=(min(one.start_ns for one in own) - scene.spans.first_ns) / 1e9,
+        thrown_away=thrown,
     )
     return Finding(
         Subject(scene.names, min(one.start_ns for one in own) / 1e9, max(one.end_ns for one in own) / 1e9),
