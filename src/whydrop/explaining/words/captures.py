@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from whydrop.explaining.words.common import MOST_MISSING
+from whydrop.explaining.words.common import MOST_MISSING, Advice, Derived, Phrases, Values
 from whydrop.text.phrases import table
-
-# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from whydrop.explaining.words.common import Steps, Values
-    from whydrop.text.phrases import Phrase
 
 # The largest part of a packet that is needed: all headers of Ethernet, VLAN tags, IPv6 and TCP with options.
 _HEADERS_BYTES = 128
@@ -49,7 +41,7 @@ def _copies_from(v: Values) -> str:
     return f"{{copies|copy}} of packets that came first at another point ({first}): {copy}" + further
 
 
-HEADLINES: dict[str, Phrase] = {
+HEADLINES: Phrases = {
     **table("""
     direction-not-captured: The capture holds one direction only: {connections|connection} acknowledged
         {acknowledged_bytes}, and none of these data were captured.
@@ -61,7 +53,7 @@ HEADLINES: dict[str, Phrase] = {
     "missed-by-captures": _missed_by_captures,
 }
 
-EVIDENCE: dict[str, Phrase] = {
+EVIDENCE: Phrases = {
     **table("""
     translated-in-capture: {connections|connection} passed the capture on both sides of address translation, and
         [one_connection?is|are] listed once: {copy}[one_connection?|, for example,] is {kept}
@@ -85,12 +77,12 @@ EVIDENCE: dict[str, Phrase] = {
 }
 
 
-def with_numbers(v: Values) -> dict[str, Any]:
+def with_numbers(v: Values) -> Derived:
     """Values that distinguish one from several, and further from not."""
     return {"one_connection": v.get("connections") == 1, "is_further": (v.get("hops_further") or 0) > 0}
 
 
-def _capture_loss(v: Values) -> dict[str, Any]:
+def _capture_loss(v: Values) -> Derived:
     kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
     filtered = v.get("acknowledged") == 0
     return {
@@ -102,7 +94,7 @@ def _capture_loss(v: Values) -> dict[str, Any]:
     }
 
 
-ADVICE: dict[tuple[str, str | None], Steps] = {
+ADVICE: Advice = {
     ("unknown", "times-unknown"): (
         "See whether the program that wrote the file, or one that anonymised or converted it, dropped the timestamps; "
         "explain the original, or capture again:",

@@ -8,9 +8,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from whydrop.text.phrases import Phrase
+
+    # Of a fact, and those that phrases need beside them.
     Values = Mapping[str, Any]
-    # Sentences, and commands, which begin with "$ ". Those that are empty once filled are left out.
-    Steps = tuple[str, ...]
+    Derived = dict[str, Any]
+    Phrases = dict[str, Phrase]
+    # By cause and detail: sentences, and commands, which begin with "$ "; those that are empty once filled are left out
+    Advice = dict[tuple[str, str | None], tuple[str, ...]]
+else:
+    Values = Derived = Phrases = Advice = dict
 
 # Pace this far below a limit: the rate is known to a few per cent, and its byte basis may not be.
 PACED_SHARE = 0.95

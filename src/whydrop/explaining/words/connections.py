@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from whydrop.explaining.words.common import RESPONDERS
+from whydrop.explaining.words.common import RESPONDERS, Advice, Derived, Phrases, Values
 from whydrop.text.phrases import table
-
-# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from whydrop.explaining.words.common import Steps, Values
-    from whydrop.text.phrases import Phrase
 
 
 def _request_unanswered(v: Values) -> str:
@@ -55,7 +47,7 @@ def _reset_fields(v: Values) -> str:
     )
 
 
-HEADLINES: dict[str, Phrase] = {
+HEADLINES: Phrases = {
     **table("""
     syns-unanswered: {responder}[ and {other_responders|other endpoint}] never answered: {connections|attempt} to
         connect got no reply. The host is down, or a filter drops the packets.
@@ -86,7 +78,7 @@ HEADLINES: dict[str, Phrase] = {
     "reset-after-close": _reset_after_close,
 }
 
-EVIDENCE: dict[str, Phrase] = {
+EVIDENCE: Phrases = {
     **table("""
     syns-unanswered: {syns|SYN} within {lasted_s}, none answered
     syns-refused: {syns|SYN} answered by a reset
@@ -115,16 +107,16 @@ EVIDENCE: dict[str, Phrase] = {
 }
 
 
-def with_both_signs(v: Values) -> dict[str, Any]:
+def with_both_signs(v: Values) -> Derived:
     """The values of ``reset-by-middlebox`` with whether it shows both of its signs."""
     return {"both": v.get("other_distance") and v.get("went_on")}
 
 
-def _idle_timeout(v: Values) -> dict[str, Any]:
+def _idle_timeout(v: Values) -> Derived:
     return {"often": f"{max(v.get('survived_s') or v.get('idle_s', 60.0) / 2, 10.0):.0f}"}
 
 
-ADVICE: dict[tuple[str, str | None], Steps] = {
+ADVICE: Advice = {
     ("idle-timeout", None): (
         "Send something before the state expires: keep-alives of the application, or of the kernel, which the "
         "application must request (SO_KEEPALIVE). On either end:",

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
+from whydrop.explaining.words.common import Advice, Derived, Phrases, Values
 from whydrop.text.phrases import table
-
-# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from whydrop.explaining.words.common import Steps, Values
-    from whydrop.text.phrases import Phrase
 
 _OTHERS = "{responder}[ and {other_responders|other endpoint}]"
 _SERVER = "{responder}[ and {other_responders|other server}]"
@@ -28,9 +21,9 @@ _ERRORS = {
 }
 
 
-def derived(v: Values) -> dict[str, Any]:
+def derived(v: Values) -> Derived:
     """Values that the phrases need beside the values of the fact."""
-    named: dict[str, Any] = {}
+    named: Derived = {}
     names = v.get("names") or ()
     if "service" in v:
         # One DNS request, twelve SNMP requests.
@@ -132,7 +125,7 @@ def _kinds(v: Values) -> str:
     return "; ".join(text for name, text in parts if v[name]) or "no TCP connection carried data"
 
 
-HEADLINES: dict[str, Phrase] = {
+HEADLINES: Phrases = {
     **table("""
     requests-unanswered-in-part: {responder}[ and {other_responders|other server}] did not answer {unanswered} of
         {requests_asked}[names? for {named}].
@@ -184,7 +177,7 @@ HEADLINES: dict[str, Phrase] = {
 }
 
 
-EVIDENCE: dict[str, Phrase] = {
+EVIDENCE: Phrases = {
     **table("""
     requests-unanswered: {requests_asked}, {attempts|attempt}, {answered} answered
     requests-unanswered-in-part: {requests_asked}, {attempts|attempt}, {answered} answered
@@ -221,7 +214,7 @@ EVIDENCE: dict[str, Phrase] = {
 }
 
 
-def for_advice(v: Values) -> dict[str, Any]:
+def for_advice(v: Values) -> Derived:
     """Values that the advice needs beside the values of the headline."""
     service = v.get("service")
     headers = 48 if v.get("is_ipv6") else 28
@@ -236,7 +229,7 @@ def for_advice(v: Values) -> dict[str, Any]:
     }
 
 
-ADVICE: dict[tuple[str, str | None], Steps] = {
+ADVICE: Advice = {
     ("no-answer", "requests"): (
         "[is_dhcp?See whether this network (VLAN) has a server, or a relay to one, with free addresses, and whether a "
         "switch (DHCP snooping) or a filter drops its answers. On the server:|See whether the server runs and is "

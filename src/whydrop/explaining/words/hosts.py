@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from whydrop.explaining.words.common import BESIDES, MOSTLY_CLOSED
+from whydrop.explaining.words.common import BESIDES, MOSTLY_CLOSED, Advice, Derived, Phrases, Values
 from whydrop.text.phrases import table
-
-# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from whydrop.explaining.words.common import Steps, Values
-    from whydrop.text.phrases import Phrase
 
 # Shares round to whole percent: a half is not most.
 _MOST_OF_THE_TIME = 0.505
@@ -34,7 +26,7 @@ def _limited_by_sender(v: Values) -> str:
     )
 
 
-def with_limiter_part(v: Values) -> dict[str, Any]:
+def with_limiter_part(v: Values) -> Derived:
     """The share of time that the sender limited the flow."""
     return {"limiter_part": min(v.get("limiter_share", 1.0), v.get("limited_share_of_all", 1.0))}
 
@@ -58,7 +50,7 @@ def _closed(v: Values) -> bool:
     return bool(v.get("closed_share", 0.0) > MOSTLY_CLOSED)
 
 
-HEADLINES: dict[str, Phrase] = {
+HEADLINES: Phrases = {
     **table("""
     answered-late: The application that sends the data was slow to answer: this took {limited_s}, {limited_share} of
         the transfers' time.
@@ -89,7 +81,7 @@ HEADLINES: dict[str, Phrase] = {
 # For flows beside others that did lose packets.
 NOTHING_LOST_HERE = "These flows lost nothing, and nothing delayed them for long."
 
-EVIDENCE: dict[str, Phrase] = {
+EVIDENCE: Phrases = {
     **table("""
     window-full: for {window_share:share} of the {busy_s} in which data was in flight, less than one segment of the
         receive window was free
@@ -122,7 +114,7 @@ EVIDENCE: dict[str, Phrase] = {
 }
 
 
-def _receiver_window(v: Values) -> dict[str, Any]:
+def _receiver_window(v: Values) -> Derived:
     rtt_s = v["base_rtt_s"]
     window = v["goodput_bps"] / 8.0 * rtt_s
     # Less than a segment in a round trip: the window was closed, or the round trip is not that of the path.
@@ -134,7 +126,7 @@ def _receiver_window(v: Values) -> dict[str, Any]:
     }
 
 
-ADVICE: dict[tuple[str, str | None], Steps] = {
+ADVICE: Advice = {
     ("receiver-window", None): (
         "[is_slow?A larger buffer does not help: the receiving application reads more slowly than data arrives, or "
         "stops reading. Find what delays it (disk, processor, a lock, its own output). On the receiver, Recv-Q is the "

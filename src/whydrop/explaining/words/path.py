@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
+from whydrop.explaining.words.common import Advice, Derived, Values
 from whydrop.text.phrases import table
-
-# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from whydrop.explaining.words.common import Steps, Values
-
 
 HEADLINES = table("""
     nothing-passed: [several?{outages} times nothing passed, for {total_s} in all and up to {longest_s}|Nothing passed
@@ -93,7 +86,7 @@ EVIDENCE = table("""
 """)
 
 
-def with_singulars(v: Values) -> dict[str, Any]:
+def with_singulars(v: Values) -> Derived:
     """Values that distinguish one from several."""
     return {
         "one": v.get("retransmitted") == 1,
@@ -102,14 +95,14 @@ def with_singulars(v: Values) -> dict[str, Any]:
     }
 
 
-def _mtu(v: Values) -> dict[str, Any]:
+def _mtu(v: Values) -> Derived:
     largest = v.get("mtu_bytes", 1500.0)
     # Of IP, without options, and ICMP.
     headers = 48 if v["is_ipv6"] else 28
     return {"headers": str(headers), "payload": f"{largest - headers:.0f}", "hole": v.get("detail") == "black-hole"}
 
 
-ADVICE: dict[tuple[str, str | None], Steps] = {
+ADVICE: Advice = {
     ("mtu", None): (
         "Find the largest packet that passes without fragmentation ({headers} bytes are headers):",
         "$ ping -M do -c 3 -s {payload} HOST",

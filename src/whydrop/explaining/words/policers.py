@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import math
 
-from whydrop.explaining.words.common import BBR, PACED_SHARE, kbit
+from whydrop.explaining.words.common import BBR, PACED_SHARE, Advice, Derived, Values, kbit
 from whydrop.text.phrases import table
-
-# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from whydrop.explaining.words.common import Steps, Values
 
 HEADLINES = table("""
     dropped-by-policer: A policer at {rate_bps} with a {burst_bytes} bucket dropped {losses}.
@@ -72,12 +65,12 @@ EVIDENCE = table("""
 _ENOUGH_LOSSES = 4
 
 
-def with_clumps(v: Values) -> dict[str, Any]:
+def with_clumps(v: Values) -> Derived:
     """The values of ``too-few-clumps`` with what distinguishes its cases."""
     return {"one_loss": v.get("lost") == 1, "one_clump": v.get("clumps") == 1 and v["lost"] >= _ENOUGH_LOSSES}
 
 
-def _policer(v: Values) -> dict[str, Any]:
+def _policer(v: Values) -> Derived:
     if "rate_bps" not in v or "burst_bytes" not in v:
         return {"is_unknown": True}
     policed, burst = v["rate_bps"], v["burst_bytes"]
@@ -110,7 +103,7 @@ def sawtooth_burst_bytes(rate_bps: float, rtt_s: float, mss_bytes: float) -> flo
 _WIDEST_RATES = 4.0
 
 
-def _random_loss(v: Values) -> dict[str, Any]:
+def _random_loss(v: Values) -> Derived:
     """Rates that a loss-based sender gets at this loss rate; nothing where losses do not limit it."""
     low, high = v.get("loss_probability_low"), v.get("loss_probability_high")
     if v.get("link_is_full") or not low or not high or v["base_rtt_s"] <= 0:
@@ -151,7 +144,7 @@ def _reno_segment_s(loss_share: float, rtt_s: float) -> float:
     return rtt_s * math.sqrt(2.0 * loss_share / 3.0) + by_timers_s
 
 
-ADVICE: dict[tuple[str, str | None], Steps] = {
+ADVICE: Advice = {
     ("policer", None): (
         "Pace the sender below the policer, at {paced_bps}, so that it drops nothing. DEV is the sender's interface. "
         "fq paces each flow: divide the rate by the number of flows that share the policer:",

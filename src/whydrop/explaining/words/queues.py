@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from whydrop.explaining.words.common import BBR, PACED_SHARE, kbit
+from whydrop.explaining.words.common import BBR, PACED_SHARE, Advice, Derived, Phrases, Values, kbit
 from whydrop.text.phrases import table
 from whydrop.text.quantities import duration
-
-# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from whydrop.explaining.words.common import Steps, Values
-    from whydrop.text.phrases import Phrase
 
 HEADLINES = table("""
     dropped-by-shallow-queue: A shallow queue of about {about|packet}, draining at {drain_rate_bps}, overflowed and
@@ -95,13 +87,13 @@ EVIDENCE = table("""
 """)
 
 
-def with_interval(v: Values) -> dict[str, Any]:
+def with_interval(v: Values) -> Derived:
     """True under ``is_interval`` if the written ends of an interval differ."""
     low_s, high_s = v.get("low_s"), v.get("high_s")
     return {"is_interval": None not in (low_s, high_s) and duration(low_s) != duration(high_s)}  # type: ignore[arg-type]
 
 
-MODELS: dict[str, Phrase] = {
+MODELS: Phrases = {
     "policer": (
         "Policer at {rate_bps} with a {limit_bytes} bucket[peak_rate_bps? and {peak_rate_bps} with {peak_burst_bytes}]"
     ),
@@ -114,7 +106,7 @@ MODELS: dict[str, Phrase] = {
 }
 
 
-def _shallow_queue(v: Values) -> dict[str, Any]:
+def _shallow_queue(v: Values) -> Derived:
     if "drain_rate_bps" not in v or "limit_bytes" not in v:
         return {"is_unknown": True}
     drain_bps, limit_bytes = v["drain_rate_bps"], v["limit_bytes"]
@@ -127,17 +119,17 @@ def _shallow_queue(v: Values) -> dict[str, Any]:
     }
 
 
-def _drained(v: Values) -> dict[str, Any]:
+def _drained(v: Values) -> Derived:
     return {"kbit": kbit(v["drain_rate_bps"])} if "drain_rate_bps" in v else {"is_unknown": True}
 
 
-def _shaper(v: Values) -> dict[str, Any]:
+def _shaper(v: Values) -> Derived:
     if "typical_wait_s" in v:
         return {"is_on_return_path": True}
     return {"kbit": kbit(v["rate_bps"])} if "rate_bps" in v else {"is_unknown": True}
 
 
-ADVICE: dict[tuple[str, str | None], Steps] = {
+ADVICE: Advice = {
     ("shallow-queue", None): (
         "[missing_bytes?The queue has room for {limit_bytes}. To keep the link busy, one flow needs room for its "
         "bandwidth-delay product of {product_bytes} ({drain_rate_bps} x {base_rtt_s}), {missing_bytes} more. For n "
