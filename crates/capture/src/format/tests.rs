@@ -162,7 +162,7 @@ fn a_length_that_cannot_be_is_damage_and_is_not_allocated() {
 #[test]
 fn what_is_not_a_capture_is_refused_in_one_line_that_says_what_it_is() {
     for (bytes, expected) in [
-        (b"<html>", "the bytes 3c 68 74 6d 6c 3e"),
+        (&b"<html>"[..], "the bytes 3c 68 74 6d 6c 3e"),
         (b"PK\x03\x04abc", "a ZIP archive"),
         (b"snoop\0\0\0\0\0\0\x02", "a Solaris snoop file"),
         (b"\x1f\x9d\x90", "a compress (.Z) file"),

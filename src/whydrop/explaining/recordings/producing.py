@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whydrop.explaining.recordings import ports
-from whydrop.explaining.recordings.causes import hosts, losses, outages, queues, senders, sharing, troubles
+from whydrop.explaining.recordings.causes import hosts, interruptions, losses, queues, senders, sharing
 from whydrop.explaining.recordings.causes.sides import Side, facts, sides
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import scene as scenes
@@ -38,8 +38,7 @@ def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:
         found += ports.findings(port, side) if port is not None else []
     at_hosts = hosts.findings(scene, judged)
     found = _without_path(found, at_hosts)
-    found += [*at_hosts, *sharing.findings(scene), *outages.findings(scene)]
-    found += [*scene.dropped, *troubles.findings(scene)]
+    found += [*at_hosts, *sharing.findings(scene), *scene.dropped, *interruptions.findings(scene)]
     return [_paid(_with_senders(scene, finding)) for finding in found]
 
 
@@ -70,7 +69,7 @@ def _without_path(found: list[Finding], at_hosts: list[Finding]) -> list[Finding
 
 def _with_senders(scene: Scene, finding: Finding) -> Finding:
     """With the facts from the senders of its flows, for any cause."""
-    if finding.cause in ("unfairness", "outage", "host-drop") or finding.detail == troubles.STOOD_STILL:
+    if finding.cause in ("unfairness", "outage", "host-drop") or finding.detail == interruptions.STOOD_STILL:
         return finding
     told = senders.facts(scene, finding.subject.flows)
     # That one of the limits is the cause is said once.

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from whydrop.explaining.recordings.findings import Fact, Value
-from whydrop.explaining.recordings.measures.kink import Ends, WindowFit
+from whydrop.explaining.recordings.findings import Fact, Quantity, Value
+from whydrop.explaining.recordings.measures.kink import WindowFit
 from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.measures.signals import Signals
@@ -37,26 +38,11 @@ def of_flow(scene: Scene, name: str) -> dict[str, Any]:
     signals = next((one for one in scene.signals if one.flow.name == name), None)
     fit = next((one for one in scene.window_fits if one.flow.name == name), None)
     return {
-        "limits": held
-        and {
-            "by": held.by,
-            "span_s": held.span_s,
-            "queue_delay_s": _known(held.queue_delay_s),
-            "shares": {key: one for key, one in held.shares.items() if one},
-        },
-        "congestion_signals": signals
-        and {
-            "by": signals.by,
-            "count": signals.count,
-            **signals.kinds,
-            "undone": signals.undone,
-            "timeouts_apart": signals.timeouts_apart,
-        },
+        "limits": held and {**_held(held), "shares": {key: one for key, one in held.shares.items() if one}},
+        "congestion_signals": signals and _counts(signals),
         "window_fit": fit
         and {
-            "kink_bytes": _document(fit.kink_bytes),
-            "plateau_bps": _document(fit.plateau_bps),
-            "rtt_s": _document(fit.rtt_s),
+            **{key: asdict(getattr(fit, key)) for key in _FITTED},
             "plateau_of": fit.of,
             "receive_window_bytes": fit.receive_window_bytes,
             "round_trips_below": fit.below,
@@ -65,35 +51,33 @@ def of_flow(scene: Scene, name: str) -> dict[str, Any]:
     }
 
 
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+_FITTED = ("kink_bytes", "plateau_bps", "rtt_s")
 
 
-def _document(ends: Ends) -> dict[str, float]:
-    return {"value": float(ends.value), "low": float(ends.low), "high": float(ends.high)}
+def _held(limits: HeldShares) -> dict[str, Any]:
+    queue_delay_s = limits.queue_delay_s if math.isfinite(limits.queue_delay_s) else None
+    return {"by": limits.by, "span_s": limits.span_s, "queue_delay_s": queue_delay_s}
+
+
+def _counts(signals: Signals) -> dict[str, Any]:
+    counts = {"by": signals.by, "count": signals.count, **signals.kinds}
+    return {**counts, "undone": signals.undone, "timeouts_apart": signals.timeouts_apart}
 
 
 def _limited(limits: HeldShares) -> Fact:
     shares = sorted(((share, name) for name, share in limits.shares.items() if share >= 0.005), reverse=True)
-    return Fact.of(
-        "limited-by",
-        flow=limits.flow.name,
-        by=limits.by,
-        span_s=limits.span_s,
-        queue_delay_s=_known(limits.queue_delay_s),
-        limits=[name for _, name in shares],
-        shares=[share for share, _ in shares],
-    )
+    names, parts = [name for _, name in shares], [share for share, _ in shares]
+    return Fact("limited-by", {"flow": limits.flow.name, **_held(limits), "limits": names, "shares": parts})
 
 
 def _signals(signals: Signals) -> Fact:
-    values: dict[str, Value] = {"flow": signals.flow.name, "by": signals.by, "count": signals.count}
-    values |= {kind.replace("-", "_"): count for kind, count in signals.kinds.items()}
-    return Fact.of("congestion-signals", **values, undone=signals.undone, timeouts_apart=signals.timeouts_apart)
+    counts = {name.replace("-", "_"): count for name, count in _counts(signals).items()}
+    return Fact("congestion-signals", {"flow": signals.flow.name, **counts})
 
 
 def _fit(fit: WindowFit) -> Fact:
     values: dict[str, Value] = {"flow": fit.flow.name, "of": fit.of, "receive_window_bytes": fit.receive_window_bytes}
-    for name, ends in (("kink_bytes", fit.kink_bytes), ("plateau_bps", fit.plateau_bps), ("rtt_s", fit.rtt_s)):
-        values |= {name: float(ends.value), f"{name}_low": float(ends.low), f"{name}_high": float(ends.high)}
+    for name in _FITTED:
+        fitted: Quantity = getattr(fit, name)
+        values |= {name: fitted.value, f"{name}_low": fitted.low, f"{name}_high": fitted.high}
     return Fact("throughput-by-window", values)

@@ -20,28 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whydrop.explaining.recordings.findings import Quantity
 from whydrop.explaining.recordings.likelihood import dependence
 from whydrop.explaining.recordings.measures.limits import Flags
 from whydrop.explaining.recordings.measures.series import STATE, STATES, Counted, Flow, Values
-from whydrop.explaining.recordings.thresholds import (
-    FEWEST_ON_A_SIDE,
-    MOST_WINDOWS,
-    VALIDATED,
-    WORTH_A_KINK,
-)
+from whydrop.explaining.recordings.thresholds import FEWEST_ON_A_SIDE, MOST_WINDOWS, VALIDATED, WORTH_A_KINK
 from whydrop.recording.end_limits import BY_RATE, in_flight
 from whydrop.recording.statistics import resampling
 
 _RESAMPLES = 400
-
-
-@dataclass(frozen=True)
-class Ends:
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -58,9 +45,9 @@ class WindowFit:
     """
 
     flow: Flow
-    rtt_s: Ends
-    kink_bytes: Ends
-    plateau_bps: Ends
+    rtt_s: Quantity
+    kink_bytes: Quantity
+    plateau_bps: Quantity
     below: int
     above: int
     of: str
@@ -140,7 +127,7 @@ def _of(flow: Flow) -> WindowFit | None:
     ends = _ends(kinks, kink)
     # The window that is offered, less what does not fill a segment, stops the sender at the kink.
     beyond = float(np.median(window[window > kink]))
-    stops = known is not None and known - flow.mss_bytes <= ends.high and known <= beyond
+    stops = known is not None and known - flow.mss_bytes <= (ends.high or kink) and known <= beyond
     return WindowFit(
         flow,
         _ends(8 / slopes, 8 / slope),
@@ -153,9 +140,9 @@ def _of(flow: Flow) -> WindowFit | None:
     )
 
 
-def _ends(drawn: Values, value: float) -> Ends:
+def _ends(drawn: Values, value: float) -> Quantity:
     low, high = np.quantile(drawn[np.isfinite(drawn)], (0.025, 0.975))
-    return Ends(value, min(value, float(low)), max(value, float(high)))
+    return Quantity(float(value), float(min(value, low)), float(max(value, high)))
 
 
 def fit(window: Values, bps: Values, weights: Values) -> Values:
