@@ -177,7 +177,9 @@ fn files_that_cannot_be_opened_are_named() {
     let good = folder.file("good", &pcap_at(1));
     let missing = folder.0.join("missing");
     let text = folder.file("text", b"# notes on the capture");
+    let empty = folder.file("empty", b"");
     for (bad, expected) in [
+        (empty, ": an empty file; "),
         (missing, ": no such file; check the path"),
         (text, "found the bytes 23 20 6e"),
         (folder.0.clone(), ": a directory, not a capture file; "),

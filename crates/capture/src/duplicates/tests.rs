@@ -390,7 +390,7 @@ fn many_possible_duplicates_are_reported() {
     let (kept, summary) = kept_and_summary(&frames);
     assert_eq!(kept.len(), 50);
     assert!(
-        summary.notes[0].contains("nothing proves it: 49 packets"),
+        summary.notes[0].contains("20 µs before): 49 packets"),
         "{:?}",
         summary.notes
     );
