@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.recording.statistics.describing import describe, ipdv, jain
+from whydrop.recording.statistics.describing import describe, jain
 from whydrop.recording.statistics.differences import cliffs_delta, hedges_g
 
 
@@ -39,10 +39,6 @@ def test_fairness_of_an_example_by_hand() -> None:
     # (1 + 2 + 3)^2 / (3 * (1 + 4 + 9)) = 36 / 42
     assert jain([1.0, 2.0, 3.0]) == pytest.approx(36 / 42)
     assert jain([]) is None
-
-
-def test_delay_variation_leaves_out_pairs_around_a_lost_packet() -> None:
-    assert ipdv([10.0, 11.0, 15.0, 14.0], [0, 1, 3, 4]).tolist() == [1.0, -1.0]
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=30), st.lists(st.integers(0, 20), min_size=1, max_size=30))

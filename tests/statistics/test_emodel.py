@@ -36,14 +36,6 @@ def test_delay_and_loss_cost_what_the_reference_says(delay: float, loss: float, 
     assert float(emodel.mean_opinion_score(delay, 0.0, loss)) == pytest.approx(score, abs=0.0005)
 
 
-def test_concealment_makes_loss_less_harmful() -> None:
-    without = float(emodel.mean_opinion_score(50, 0, 0.05))
-    concealed = float(emodel.mean_opinion_score(50, 0, 0.05, emodel.G711_CONCEALED))
-    # 5 % of loss: Ie,eff = 95 * 5 / (5 + 25.1) = 15.8 instead of 51.1.
-    assert float(emodel.loss_impairment(0.05, emodel.G711_CONCEALED)) == pytest.approx(15.78, abs=0.01)
-    assert concealed > without + 1.5
-
-
 def test_nothing_is_lost_of_delay_below_a_tenth_of_a_second_but_echo() -> None:
     assert float(emodel.delay_impairment(99.0)) < 3
     assert float(emodel.delay_impairment(300.0)) > 12

@@ -141,6 +141,6 @@ class HostContext:
         """The metadata as they may be written."""
         return metadata if self._redactor is None else self._redactor.metadata(metadata)
 
-    def redacted_rows(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows of a table as they may be written."""
-        return frame if self._redactor is None else self._redactor.rows(table, frame)
+    def redacted_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows of any table as they may be written."""
+        return frame if self._redactor is None else self._redactor.rows(frame)

@@ -273,7 +273,7 @@ class _Run:
             self.clocks.note(self.engine.clocks_used(), {name: frame.height for name, frame in frames.items()})
         for name, frame in frames.items():
             with self._all_the_same():
-                self.writer.append(name, self.context.redacted_rows(name, frame))
+                self.writer.append(name, self.context.redacted_rows(frame))
         return frames
 
     def _finish(self, interrupted: bool, signals: Deferred) -> Finished:
@@ -366,4 +366,4 @@ class _Run:
         ]
         if rows:
             frame = pl.DataFrame(rows, schema=tables.FLOWS)
-            self.writer.append("flows", self.context.redacted_rows("flows", frame))
+            self.writer.append("flows", self.context.redacted_rows(frame))

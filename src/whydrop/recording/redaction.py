@@ -66,9 +66,8 @@ class Redactor:
         redacted = self._value(metadata, "")
         return {**redacted, "redacted": True}
 
-    def rows(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows of a table, redacted alike."""
-        del table  # every table is treated alike
+    def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows of any table."""
         columns = [column for column in _COLUMNS if column in frame.columns and frame.schema[column] == pl.String]
         for column in {"host"} & set(columns):
             for name in frame[column].drop_nulls().unique().to_list():
@@ -171,7 +170,7 @@ def redacted(metadata: dict[str, Any], tables: Iterable[tuple[str, pl.DataFrame]
     """A recording's metadata and tables, redacted with one set of pseudonyms."""
     redactor = Redactor()
     document = redactor.metadata(metadata)
-    return document, {name: redactor.rows(name, frame) for name, frame in tables}
+    return document, {name: redactor.rows(frame) for name, frame in tables}
 
 
 def _is_address(text: str) -> bool:

@@ -194,8 +194,8 @@ def _estimate(run: Measured, random: np.random.Generator) -> Estimate:
         return Estimate(run.value, math.nan, 0.0)
     found = resampled(run.statistic, run.lead, random, run.rare)
     error, freedom = found.error, found.freedom
-    if run.base is not None and len(run.base[1]):
-        idle = resampled(run.base[0], run.base[1], random)
+    if run.base is not None:
+        idle = resampled(*run.base, random)
         if math.isfinite(idle.error):
             error = math.hypot(error, idle.error)
     if run.metric.key.startswith("loss") and len(run.samples):

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from whydrop.recording import document
 from whydrop.recording.metrics import emodel, speech, together
-from whydrop.recording.metrics.load import Steps, Window, window
+from whydrop.recording.metrics.load import Steps, Window, means_in, window
 from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
-from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of
+from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of, ratio_of
 from whydrop.recording.troubles import NOT_OF_PATH
 from whydrop.text.phrases import listed
 from whydrop.text.quantities import significant
@@ -111,11 +111,9 @@ class _Stream:
 
 def measure(recording: Recording) -> dict[str, Measured]:
     """Every metric that a recording has, by key."""
-    span = window(recording)
+    span = window(recording) or _everything(recording)
     if span is None:
-        span = _everything(recording)
-        if span is None:
-            return {}
+        return {}
     steps = Steps.of(span, recording)
     found = [
         *_goodput(recording, steps),
@@ -258,7 +256,7 @@ def _round_trips(recording: Recording, span: Window, steps: Steps) -> list[Measu
     streams = _streams(recording, span, steps)
     if not streams:
         return []
-    lead = _filled(np.nanmean(_stacked([steps.means(one.steps, one.values) for one in streams]), axis=0))
+    lead = _lead([steps.means(one.steps, one.values) for one in streams])
     samples = np.concatenate([one.values for one in streams])
     found = []
     for key, q in (("rtt-median", 0.5), ("rtt-p99", 0.99)):
@@ -271,48 +269,32 @@ def _round_trips(recording: Recording, span: Window, steps: Steps) -> list[Measu
                 rare[one.steps[one.values >= np.quantile(one.values, q)]] = 1.0
         found.append(Measured(METRICS[key], value, statistic, lead, rare, samples))
     if span.found != "all of it":
-        found.append(_induced(streams, found[0], lead))
+        found.append(_induced(streams, found[0]))
     return found
 
 
-def _stacked(columns: Sequence[Values]) -> Values:
+def _induced(streams: Sequence[_Stream], loaded: Measured) -> Measured:
+    """The median under load, less the median of the idle time before; where there is none, less the minimum."""
+    is_idle = [len(one.idle) >= _FEWEST_IDLE for one in streams]
+    bases = [float(np.median(one.idle)) if idle else one.smallest for one, idle in zip(streams, is_idle, strict=True)]
+    samples = np.concatenate([one.values - base for one, base in zip(streams, bases, strict=True)])
+    basis, before = "over the smallest round-trip time, as there was too little idle time before the load", None
+    if all(is_idle):
+        basis = "over the median of the idle time before the load"
+        first = min(int(one.idle_steps.min()) for one in streams)
+        idle = [quantile_of(one.idle, np.asarray(one.idle_steps - first, dtype=float), 0.5) for one in streams]
+        means = [means_in(one.idle_steps - first, one.idle, -first) for one in streams]
+        before = _mean_over(idle), _lead(means)
+    value = loaded.value - float(np.mean(bases))
+    return replace(loaded, metric=METRICS["induced-latency"], value=value, samples=samples, basis=basis, base=before)
+
+
+def _lead(columns: Sequence[Values]) -> Values:
+    """The mean of several series at each step, without gaps."""
     rows = np.vstack(columns)
     # A step in which no stream has a sample would only make a warning.
     rows[0, np.isnan(rows).all(axis=0)] = np.nanmean(rows)
-    return rows
-
-
-def _induced(streams: Sequence[_Stream], loaded: Measured, lead: Values) -> Measured:
-    """The median under load, less the median of the idle time before; where there is none, less the minimum."""
-    metric = METRICS["induced-latency"]
-    base = float(np.mean([np.median(one.idle) if len(one.idle) >= _FEWEST_IDLE else one.smallest for one in streams]))
-    samples = np.concatenate([one.values - _base(one) for one in streams])
-    if all(len(one.idle) >= _FEWEST_IDLE for one in streams):
-        first = min(int(one.idle_steps.min()) for one in streams)
-        count = -first
-        idle = [quantile_of(one.idle, np.asarray(one.idle_steps - first, dtype=float), 0.5) for one in streams]
-        means = [_step_means(one.idle_steps - first, one.idle, count) for one in streams]
-        lead_idle = _filled(np.nanmean(_stacked(means), axis=0))
-        basis = "above the median of the idle time before the load"
-        return Measured(
-            metric, loaded.value - base, loaded.statistic, lead, None, samples, basis, (_mean_over(idle), lead_idle)
-        )
-    basis = "above the smallest round-trip time, because there was too little idle time before the load"
-    return Measured(metric, loaded.value - base, loaded.statistic, lead, None, samples, basis, _constant(base))
-
-
-def _base(stream: _Stream) -> float:
-    return float(np.median(stream.idle)) if len(stream.idle) >= _FEWEST_IDLE else stream.smallest
-
-
-def _constant(value: float) -> tuple[Statistic, Values]:
-    return (lambda times: np.full(len(times), value)), np.array([])
-
-
-def _step_means(steps: NDArray[np.int64], values: Values, count: int) -> Values:
-    sums, counts = np.bincount(steps, values, count), np.bincount(steps, minlength=count)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(counts > 0, sums / counts, np.nan))
+    return _filled(np.nanmean(rows, axis=0))
 
 
 def _filled(values: Values) -> Values:
@@ -346,16 +328,8 @@ def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
         number = steps.number(own["at"])
         sums = np.bincount(number, lost, steps.count)[: steps.count].astype(float)
         counts = np.bincount(number, minlength=steps.count)[: steps.count].astype(float)
-        found.append(Measured(METRICS[key], float(lost.mean()), _ratio(sums, counts), sums, samples=lost))
+        found.append(Measured(METRICS[key], float(lost.mean()), ratio_of(sums, counts), sums, samples=lost))
     return found
-
-
-def _ratio(above: Values, below: Values) -> Statistic:
-    def statistic(times: Values) -> Values:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((times @ above) / (times @ below))
-
-    return statistic
 
 
 def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
@@ -388,7 +362,7 @@ def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measu
         total = sent + again
         share = 100 * again
         value, basis = float(share.sum() / total.sum()), _without_untold(recording, told)
-        return [Measured(METRICS["retransmits"], value, _ratio(share, total), share, basis=basis)]
+        return [Measured(METRICS["retransmits"], value, ratio_of(share, total), share, basis=basis)]
     return _retransmits_told(recording)
 
 
@@ -453,7 +427,7 @@ def _speech(recording: Recording, span: Window) -> list[Measured]:
         # Silence has nothing to resample. Streams of different paces have no common steps: each would need blocks
         # of its own.
         return [Measured(METRICS["mos"], value, basis=basis)]
-    lead = _filled(np.nanmean(_stacked([packets.delay_ms for packets in leads]), axis=0))
+    lead = _lead([packets.delay_ms for packets in leads])
     return [Measured(METRICS["mos"], value, _mean_over(statistics), lead, basis=basis)]
 
 
@@ -473,6 +447,6 @@ def _fetches(recording: Recording, span: Window, steps: Steps) -> list[Measured]
     if not streams:
         return []
     statistic = _mean_over([quantile_of(one.values, one.steps, 0.5) for one in streams])
-    lead = _filled(np.nanmean(_stacked([steps.means(one.steps, one.values) for one in streams]), axis=0))
+    lead = _lead([steps.means(one.steps, one.values) for one in streams])
     value = float(np.mean([np.median(one.values) for one in streams]))
     return [Measured(METRICS["fetch-time"], value, statistic, lead, samples=streams[0].values)]

@@ -1,13 +1,11 @@
 """Speech quality as the E-model predicts it: Recommendation ITU-T G.107 (06/2015), all symbols as there.
 
 Delay and loss come from the measurement; everything else is at the default values of G.107's table 2, except for the
-two numbers that describe a codec's reaction to loss, which are those of G.113 appendix I (05/2007). The model is meant
-for planning: it rates an average listener's opinion of a narrow-band call, not this call's recording.
+two numbers that describe a codec's reaction to loss, which are those of G.711 in G.113 appendix I (05/2007). The model
+is meant for planning: it rates an average listener's opinion of a narrow-band call, not this call's recording.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,19 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 Values = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Codec:
-    """The impairment by a codec: ``impairment`` (Ie) without loss, ``robustness`` (Bpl) against loss."""
-
-    name: str
-    impairment: float
-    robustness: float
-
-
-# ITU-T G.113 (2007), appendix I: provisional planning values for random loss; PLC conceals what is lost.
-G711 = Codec("G.711", 0.0, 4.3)
-G711_CONCEALED = Codec("G.711 with packet loss concealment", 0.0, 25.1)
-
+# G.711 without concealment of losses: impairment without loss, robustness against random loss (G.113 appendix I).
+_IE, _BPL = 0.0, 4.3
 # Default values, G.107 (06/2015) table 2.
 _SLR, _RLR = 8.0, 2.0  # loudness ratings, dB
 _STMR, _DR, _DS = 15.0, 3.0, 3.0  # sidetone masking rating, dB; D factors of the telephones
@@ -95,19 +82,19 @@ def _too_long(t: Values) -> Values:
     return np.asarray(25 * ((1 + x**power) ** (1 / power) - 3 * (1 + (x / 3) ** power) ** (1 / power) + 2))
 
 
-def loss_impairment(loss: ArrayLike, codec: Codec = G711, burst_ratio: float = 1.0) -> Values:
-    """Ie,eff, equation 7-29. ``loss`` is a share from 0 to 1; ``burst_ratio`` is 1 where losses are independent."""
+def loss_impairment(loss: ArrayLike) -> Values:
+    """Ie,eff, equation 7-29, of independent losses (BurstR = 1). ``loss`` is a share from 0 to 1."""
     percent = 100 * np.clip(np.asarray(loss, dtype=float), 0.0, 1.0)
-    return np.asarray(codec.impairment + (95 - codec.impairment) * percent / (percent / burst_ratio + codec.robustness))
+    return np.asarray(_IE + (95 - _IE) * percent / (percent + _BPL))
 
 
-def rating(one_way_delay_ms: ArrayLike, loss: ArrayLike = 0.0, codec: Codec = G711) -> Values:
+def rating(one_way_delay_ms: ArrayLike, loss: ArrayLike = 0.0) -> Values:
     """R, equation 7-1, from 0 to about 93; without an advantage factor (A = 0).
 
     >>> float(rating(0.0).round(1))
     93.2
     """
-    return np.asarray(_RO - _IS - delay_impairment(one_way_delay_ms) - loss_impairment(loss, codec))
+    return np.asarray(_RO - _IS - delay_impairment(one_way_delay_ms) - loss_impairment(loss))
 
 
 def opinion(r: ArrayLike) -> Values:
@@ -130,8 +117,6 @@ def mouth_to_ear_ms(one_way_delay_ms: ArrayLike, jitter_ms: ArrayLike) -> Values
     return np.asarray(np.asarray(one_way_delay_ms, dtype=float) + 2 * np.asarray(jitter_ms, dtype=float))
 
 
-def mean_opinion_score(
-    one_way_delay_ms: ArrayLike, jitter_ms: ArrayLike = 0.0, loss: ArrayLike = 0.0, codec: Codec = G711
-) -> Values:
+def mean_opinion_score(one_way_delay_ms: ArrayLike, jitter_ms: ArrayLike = 0.0, loss: ArrayLike = 0.0) -> Values:
     """MOS of a stream: ``one_way_delay_ms`` is of the network (not a round trip), ``loss`` a share from 0 to 1."""
-    return opinion(rating(mouth_to_ear_ms(one_way_delay_ms, jitter_ms), loss, codec))
+    return opinion(rating(mouth_to_ear_ms(one_way_delay_ms, jitter_ms), loss))

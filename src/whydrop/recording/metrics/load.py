@@ -95,7 +95,12 @@ class Steps:
 
     def means(self, steps: NDArray[np.int64], values: Values) -> Values:
         """The mean of the values in each step; NaN where there are none."""
-        sums = np.bincount(steps, values, self.count)[: self.count]
-        counts = np.bincount(steps, minlength=self.count)[: self.count]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.where(counts > 0, sums / counts, np.nan))
+        return means_in(steps, values, self.count)
+
+
+def means_in(steps: NDArray[np.int64], values: Values, count: int) -> Values:
+    """The mean of the values in each of ``count`` steps; NaN where there are none."""
+    sums = np.bincount(steps, values, count)[:count]
+    counts = np.bincount(steps, minlength=count)[:count]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(counts > 0, sums / counts, np.nan))

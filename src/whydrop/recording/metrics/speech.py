@@ -50,21 +50,18 @@ def of_series(recording: Recording, series: str, load: Window | None = None) -> 
     return min(found, key=lambda speech: speech.mos, default=None)
 
 
-def rate(packets: Packets, codec: emodel.Codec = emodel.G711) -> Speech | None:
+def rate(packets: Packets) -> Speech | None:
     """Rate packets of speech as a listener would; ``None`` where neither a delay nor a loss is known."""
     delays = packets.delay_ms[np.isfinite(packets.delay_ms)]
     variations = packets.variation_ms[np.isfinite(packets.variation_ms)]
     if not len(delays):
         # Silence is the worst speech there is.
-        return _silence(packets) if packets.lost.any() else None
+        silence = Speech(float(emodel.opinion(0.0)), 0.0, math.nan, math.nan, 1.0, packets.direction, "nothing arrived")
+        return silence if packets.lost.any() else None
     delay, jitter = float(delays.mean()), float(variations.mean()) if len(variations) else 0.0
     loss = float(packets.lost.mean()) if len(packets.lost) else 0.0
-    r = float(emodel.rating(emodel.mouth_to_ear_ms(delay, jitter), loss, codec))
+    r = float(emodel.rating(emodel.mouth_to_ear_ms(delay, jitter), loss))
     return Speech(float(emodel.opinion(r)), r, delay, jitter, loss, packets.direction, packets.basis)
-
-
-def _silence(packets: Packets) -> Speech:
-    return Speech(float(emodel.opinion(0.0)), 0.0, math.nan, math.nan, 1.0, packets.direction, "nothing arrived")
 
 
 def packets_of(recording: Recording, series: str, load: Window | None = None) -> list[Packets]:
@@ -82,7 +79,8 @@ def packets_of(recording: Recording, series: str, load: Window | None = None) ->
         return [] if told is None else [told]
     if rows["up_ns"].is_null().all() and rows["down_ns"].is_null().all():
         return [_of_round_trips(rows, "where a stream has no one-way delays")]
-    if not _clocks_known(recording):
+    if recording.table("clocks").is_empty():
+        # Without the offset of the far clock they mean nothing.
         return [_of_round_trips(rows, "as the offset of the clocks is not known")]
     return [
         _of_one_way(rows, direction, column)
@@ -90,11 +88,6 @@ def packets_of(recording: Recording, series: str, load: Window | None = None) ->
         # A direction in which nothing arrived is the worse one.
         if not rows[column].is_null().all() or (rows["fate"] == f"lost-{direction}").any()
     ]
-
-
-def _clocks_known(recording: Recording) -> bool:
-    """True if one-way delays were corrected by the offset of the far clock: else they mean nothing."""
-    return not recording.table("clocks").is_empty()
 
 
 def _of_one_way(rows: pl.DataFrame, direction: str, column: str) -> Packets:

@@ -108,17 +108,3 @@ def round_trips_per_minute(rtt_ms: float | None) -> float | None:
     600.0
     """
     return 60_000.0 / rtt_ms if rtt_ms is not None and rtt_ms > 0 else None
-
-
-def ipdv(delays: ArrayLike, sequence: ArrayLike | None = None) -> Values:
-    """Differences of the delays of successive packets (RFC 3393), in the units given.
-
-    Only packets with successive sequence numbers count: a lost packet leaves two pairs without a difference.
-
-    >>> ipdv([10.0, 12.0, None, 11.0, 15.0]).tolist()
-    [2.0, 4.0]
-    """
-    values = np.asarray(delays, dtype=float)
-    numbers = np.arange(len(values)) if sequence is None else np.asarray(sequence)
-    difference = np.diff(values)
-    return np.asarray(difference[(np.diff(numbers) == 1) & np.isfinite(difference)])

@@ -101,17 +101,20 @@ def _independent(values: Values, slow: float) -> float:
     return n * float(values.var()) / slow if slow > 0 else float(n)
 
 
-def mean_of(values: Values) -> Statistic:
-    """The mean of the steps' values; steps without one (NaN) do not count."""
-    known = np.isfinite(values)
-    filled = np.where(known, values, 0.0)
-    counted = known.astype(float)
+def ratio_of(above: Values, below: Values) -> Statistic:
+    """The sum of one series over that of another, such as the losses over the probes of each step."""
 
     def statistic(times: Values) -> Values:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((times @ filled) / (times @ counted))
+            return np.asarray((times @ above) / (times @ below))
 
     return statistic
+
+
+def mean_of(values: Values) -> Statistic:
+    """The mean of the steps' values; steps without one (NaN) do not count."""
+    known = np.isfinite(values)
+    return ratio_of(np.where(known, values, 0.0), known.astype(float))
 
 
 def quantile_of(values: Values, steps: NDArray[np.generic], q: float) -> Statistic:
