@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from whydrop.cli import ending
 from whydrop.cli.progress import Screen
-from whydrop.monitoring.sockets.board import Board
+from whydrop.monitoring.sockets.limits import Board
 from whydrop.show.document import Column, Columns, Document, Section, Table, Text, known
 from whydrop.text.quantities import count, duration, percent, plural, rate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -87,25 +87,51 @@ def listen(address: str, port: int, registry: CollectorRegistry) -> Server:
     return make_server(str(place[0]), port, make_wsgi_app(registry), kind, _Handler)
 
 
+def counter(name: str, text: str, values: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()) -> Metric:
+    """A metric that only grows: its values by those of its labels."""
+    from prometheus_client.core import CounterMetricFamily
+
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
+
+
+def gauge(name: str, text: str, values: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()) -> Metric:
+    """A metric that rises and falls: its values by those of its labels."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: Any, values: Mapping[tuple[str, ...], float]) -> Metric:
+    for labels, value in values.items():
+        family.add_metric(list(labels), value)
+    filled: Metric = family
+    return filled
+
+
+def not_shown(samples: float) -> Metric:
+    """The metric of samples beyond an exporter's limit of series."""
+    text = "Samples of series that are not shown, because there are too many."
+    return counter("whydrop_samples_not_shown", text, {(): samples})
+
+
 class ExporterError(Error):
     """The exporter cannot listen at the given address; the message says why and what to do."""
 
 
 class Serving:
-    """Serves ``http://ADDRESS:PORT/metrics`` in a thread of its own.
+    """Serves the metrics that :meth:`families` yields at ``http://ADDRESS:PORT/metrics``, in a thread of its own.
 
     Attributes:
         address: that it listens at.
         port: TCP.
     """
 
-    def __init__(self, address: str, port: int, families: Callable[[], Iterator[Metric]]) -> None:
-        """Listen.
+    def __init__(self, address: str, port: int) -> None:
+        """Listen; what :meth:`families` reads must be there before.
 
         Args:
             address: of this machine; ``127.0.0.1`` lets only itself ask.
             port: TCP; 0 takes a free one.
-            families: yields the metrics at the moment of the call.
 
         Raises:
             ExporterError: the address cannot be listened at.
@@ -113,7 +139,7 @@ class Serving:
         from prometheus_client import CollectorRegistry
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collector(families))
+        registry.register(_Collector(self.families))
         try:
             self._server = listen(address, port, registry)
         except (OSError, OverflowError) as reason:
@@ -125,6 +151,10 @@ class Serving:
         self._thread.start()
         self.address: str = address
         self.port: int = self._server.server_address[1]
+
+    def families(self) -> Iterator[Metric]:
+        """Yield the metrics at this moment."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Stop listening."""

@@ -1,4 +1,4 @@
-"""The present limit and rate of each connection, from two readings of ``tcp_info`` some time apart.
+"""The present state of each connection, for live views: its limit and rate, from two readings of ``tcp_info``.
 
 The kernel counts for how long it was busy sending (``tcpi_busy_time``), and of that for how long the other end's
 receive window or its own send buffer stopped it; in the rest of the busy time it waits for the congestion window or for
@@ -9,6 +9,9 @@ computes the same for a whole recording, with confidence intervals; this is for 
 from __future__ import annotations
 
 import polars as pl
+
+from whydrop.monitoring.sockets.connections import Connections
+from whydrop.recording import tables
 
 # The share of the time above which a limit is named.
 _MOST = 0.5
@@ -27,6 +30,7 @@ UNKNOWN = "unknown"
 # Congestion controls that set a rate and keep no slow start threshold.
 _BY_RATE = ("bbr", "bbr1", "bbr2", "bbr3")
 
+_CONTROLS = {"flow": pl.Int32(), "congestion_control": pl.String()}
 _GROWTHS = (
     "acked_bytes",
     "received_bytes",
@@ -35,6 +39,28 @@ _GROWTHS = (
     "receive_window_limited_ns",
     "send_buffer_limited_ns",
 )
+
+
+class Board:
+    """The latest reading of each open connection, and the one before."""
+
+    def __init__(self) -> None:
+        self._now = tables.empty("tcp_info")
+        self._before = self._now
+
+    def take(self, readings: pl.DataFrame | None, connections: Connections) -> None:
+        """Take what was sampled since the last call."""
+        self._before = self._now
+        if readings is not None:
+            new = tables.conform("tcp_info", readings)
+            self._now = pl.concat([self._now, new]).unique("flow", keep="last", maintain_order=True)
+        there = pl.Series(list(connections.there), dtype=pl.Int32())
+        self._now = self._now.filter(pl.col("flow").is_in(there.implode()))
+
+    def rows(self, connections: Connections) -> pl.DataFrame:
+        """One row for each connection: see :func:`limits`."""
+        controls = [(flow, connection.sampled["congestion_control"]) for flow, connection in connections.there.items()]
+        return limits(self._before, self._now, pl.DataFrame(controls, schema=_CONTROLS, orient="row"))
 
 
 def limits(before: pl.DataFrame, now: pl.DataFrame, controls: pl.DataFrame) -> pl.DataFrame:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from whydrop.monitoring.scraping import Serving
+from whydrop.monitoring import scraping
 from whydrop.monitoring.switches.readings import Reading
 
 if TYPE_CHECKING:
     import polars as pl
-    from prometheus_client import Histogram, Metric
+    from prometheus_client import Metric
 
 SECOND_NS = 1_000_000_000
 # More series than the switches of any site have. Further ones are counted and not shown.
@@ -25,23 +25,11 @@ _MOST_SERIES = 200_000
 _DURATIONS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _JITTERS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _OF_SWITCH = ("switch", "site")
+_OF_COUNTER = ("switch", "site", "port", "machine", "counter")
 _STATUSES = ("ok", "timeout", "refused", "late", "error")
 
-_Series = tuple[str, str, str, str, str]  # switch, site, port, machine, counter
 
-
-@dataclass
-class _Switch:
-    """The polls of a switch."""
-
-    site: str
-    duration: Histogram
-    jitter: Histogram
-    polls: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STATUSES, 0))
-    answered_ns: int | None = None  # CLOCK_MONOTONIC
-
-
-class Exporter(Serving):
+class Exporter(scraping.Serving):
     """Serves ``http://ADDRESS:PORT/metrics``."""
 
     def __init__(self, address: str, port: int, *, most_series: int = _MOST_SERIES) -> None:
@@ -58,9 +46,11 @@ class Exporter(Serving):
         from prometheus_client import Histogram
 
         self._guard = threading.Lock()
-        self._totals: dict[_Series, float] = {}
-        self._resets: dict[tuple[str, str], int] = {}
-        self._switches: dict[str, _Switch] = {}
+        # By the values of their labels.
+        self._totals: dict[tuple[str, ...], float] = {}
+        self._resets: Counter[tuple[str, ...]] = Counter()
+        self._polls: Counter[tuple[str, ...]] = Counter()
+        self._answered_ns: dict[tuple[str, ...], int] = {}  # CLOCK_MONOTONIC
         self._durations = Histogram(
             "whydrop_poll_duration_seconds", "Duration of polls.", _OF_SWITCH, buckets=_DURATIONS_S, registry=None
         )
@@ -69,91 +59,56 @@ class Exporter(Serving):
             buckets=_JITTERS_S, registry=None,
         )  # fmt: skip
         self._most_series, self._not_shown = most_series, 0
-        super().__init__(address, port, self.families)
+        super().__init__(address, port)
 
     def take(self, reading: Reading, samples: pl.DataFrame) -> None:
         """Take a poll, made or not, and the rows of ``counters`` that it gave."""
-        names = ("port", "machine", "counter", "value", "quality")
-        rows = list(zip(*(samples[name].to_list() for name in names), strict=True)) if samples.height else []
+        where = (reading.switch, reading.site or "")
+        rows = samples.select("port", "machine", "counter", "value", "quality").iter_rows()
         with self._guard:
-            self._observe_poll(reading)
+            self._observe_poll(where, reading)
             for port, machine, counter, value, quality in rows:
-                key = (reading.switch, reading.site or "", port, machine or "", counter)
-                if key not in self._totals:
-                    if len(self._totals) >= self._most_series:
-                        self._not_shown += 1
-                        continue
-                    self._totals[key] = 0.0
-                if value is not None:
-                    self._totals[key] += value
+                key = (*where, port, machine or "", counter)
+                if key not in self._totals and len(self._totals) >= self._most_series:
+                    self._not_shown += 1
+                    continue
+                self._totals[key] = self._totals.get(key, 0.0) + (value or 0.0)
                 if "reset" in quality:
-                    where = (reading.switch, reading.site or "")
-                    self._resets[where] = self._resets.get(where, 0) + 1
+                    self._resets[where] += 1
 
-    def _observe_poll(self, reading: Reading) -> None:
-        of = self._switches.get(reading.switch) or self._new_switch(reading.switch, reading.site or "")
-        of.polls[reading.status if reading.status in _STATUSES else "error"] += 1
+    def _observe_poll(self, where: tuple[str, str], reading: Reading) -> None:
+        if (*where, "ok") not in self._polls:
+            self._polls.update({(*where, status): 0 for status in _STATUSES})
+        self._polls[*where, reading.status if reading.status in _STATUSES else "error"] += 1
         if reading.start_ns is not None:
-            of.jitter.observe(abs(reading.start_ns - reading.due_ns) / SECOND_NS)
+            self._jitters.labels(*where).observe(abs(reading.start_ns - reading.due_ns) / SECOND_NS)
             if reading.end_ns is not None:
-                of.duration.observe(max(0, reading.end_ns - reading.start_ns) / SECOND_NS)
+                self._durations.labels(*where).observe(max(0, reading.end_ns - reading.start_ns) / SECOND_NS)
         if reading.status == "ok":
-            of.answered_ns = time.monotonic_ns()
-
-    def _new_switch(self, name: str, site: str) -> _Switch:
-        labels = (name, site)
-        made = _Switch(site, self._durations.labels(*labels), self._jitters.labels(*labels))
-        self._switches[name] = made
-        return made
+            self._answered_ns[where] = time.monotonic_ns()
 
     def families(self) -> Iterator[Metric]:
         """Yield the metrics at this moment."""
         with self._guard:
-            totals, resets = dict(self._totals), dict(self._resets)
-            switches, not_shown = dict(self._switches), self._not_shown
-            polls = list(_poll_families(switches))
+            totals, resets, polls = dict(self._totals), dict(self._resets), dict(self._polls)
+            answered_ns, not_shown = dict(self._answered_ns), self._not_shown
+        missed: Counter[tuple[str, ...]] = Counter()
+        for (switch, site, status), count in polls.items():
+            missed[switch, site] += count if status != "ok" else 0
+        now = time.monotonic_ns()
+        ages = {where: (now - at) / SECOND_NS for where, at in answered_ns.items()}
         yield from self._durations.collect()
         yield from self._jitters.collect()
-        yield from polls
-        yield from _counter_families(totals, resets, not_shown)
-
-
-def _poll_families(switches: dict[str, _Switch]) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    age = GaugeMetricFamily("whydrop_poll_age_seconds", "Time since the switch last answered.", labels=_OF_SWITCH)
-    polls = CounterMetricFamily("whydrop_polls", "Polls that were due, by result.", labels=[*_OF_SWITCH, "status"])
-    missed = CounterMetricFamily("whydrop_missed_polls", "Polls that were due and gave no counters.", labels=_OF_SWITCH)
-    now = time.monotonic_ns()
-    for name, of in switches.items():
-        labels = [name, of.site]
-        if of.answered_ns is not None:
-            age.add_metric(labels, (now - of.answered_ns) / SECOND_NS)
-        for status, count in of.polls.items():
-            polls.add_metric([*labels, status], count)
-        missed.add_metric(labels, sum(of.polls.values()) - of.polls["ok"])
-    yield from (age, polls, missed)
-
-
-def _counter_families(
-    totals: dict[_Series, float], resets: dict[tuple[str, str], int], not_shown: int
-) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily
-
-    grown = CounterMetricFamily(
-        "whydrop_switch_counter",
-        "Growth of a port's counter since the collector began (octets, packets or frames, by its name).",
-        labels=["switch", "site", "port", "machine", "counter"],
-    )
-    for labels, total in totals.items():
-        grown.add_metric(list(labels), total)
-    anew = CounterMetricFamily(
-        "whydrop_counter_resets", "Samples without a value because the counter was reset.", labels=_OF_SWITCH
-    )
-    for where, count in resets.items():
-        anew.add_metric(list(where), count)
-    hidden = CounterMetricFamily(
-        "whydrop_samples_not_shown", "Samples of series that are not shown, because there are too many."
-    )
-    hidden.add_metric([], not_shown)
-    yield from (grown, anew, hidden)
+        yield scraping.gauge("whydrop_poll_age_seconds", "Time since the switch last answered.", ages, _OF_SWITCH)
+        yield scraping.counter("whydrop_polls", "Polls that were due, by result.", polls, [*_OF_SWITCH, "status"])
+        yield scraping.counter("whydrop_missed_polls", "Polls that were due and gave no counters.", missed, _OF_SWITCH)
+        yield scraping.counter(
+            "whydrop_switch_counter",
+            "Growth of a port's counter since the collector began (octets, packets or frames, by its name).",
+            totals,
+            _OF_COUNTER,
+        )
+        yield scraping.counter(
+            "whydrop_counter_resets", "Samples without a value because the counter was reset.", resets, _OF_SWITCH
+        )
+        yield scraping.not_shown(not_shown)
