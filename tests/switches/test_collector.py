@@ -20,7 +20,7 @@ from whydrop.monitoring.switches.collector import Collector
 from whydrop.monitoring.switches.config import Community, Switch
 from whydrop.monitoring.switches.delivery import Delivery
 from whydrop.monitoring.switches.readings import Counter, Port, Reading
-from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, SystemClock
+from whydrop.monitoring.switches.schedule import SECOND_NS, Clock
 from whydrop.monitoring.switches.schema import PortEntry
 from whydrop.monitoring.switches.secrets import Secret
 from whydrop.monitoring.switches.snmp import FIND_SOON_NS, SnmpSource
@@ -338,7 +338,7 @@ def test_ports_that_have_other_indexes_after_a_restart_are_found_by_their_names_
 
 
 @dataclass
-class FastClock(SystemClock):
+class FastClock(Clock):
     """A clock on which an hour can pass at once."""
 
     more_ns: int = 0

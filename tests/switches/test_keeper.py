@@ -22,7 +22,7 @@ from patience import wait_until
 from whydrop.monitoring.switches.growth import Counting
 from whydrop.monitoring.switches.keeper import FOLDER, HOUR_NS, MINUTE_NS, Keeper, KeepingError
 from whydrop.monitoring.switches.pending import NAME, Part, Pending
-from whydrop.monitoring.switches.schedule import SystemClock
+from whydrop.monitoring.switches.schedule import Clock
 from whydrop.store import tables
 from whydrop.store.files import Files
 from whydrop.store.store import Store
@@ -39,7 +39,7 @@ def kept(keeper: Keeper, ticks: range, label_of: Callable[[str], str] = str) -> 
         keeper.take(one, counting.samples(one))
 
 
-class At(SystemClock):
+class At(Clock):
     """A clock that stands still at a minute."""
 
     def __init__(self, minute: int) -> None:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whydrop.monitoring.switches import last_readings
+from whydrop.monitoring.switches import pending
 from whydrop.monitoring.switches.growth import Counting
 from whydrop.monitoring.switches.keeper import FOLDER, Keeper
 from whydrop.monitoring.switches.readings import Counter, Port, Reading
-from whydrop.monitoring.switches.schedule import SystemClock
+from whydrop.monitoring.switches.schedule import Clock
 from whydrop.store.store import Store
 
 SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ PACE = 1000  # octets a tick; one discard
 
 
 @dataclass
-class Now(SystemClock):
+class Now(Clock):
     """The time of a tick."""
 
     tick: int
@@ -53,7 +53,7 @@ def reading(tick: int, **changes: Any) -> Reading:
 
 @pytest.fixture(autouse=True)
 def _a_machine_that_says_which_start_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_readings, "boot", lambda: "a start")
+    monkeypatch.setattr(pending, "boot", lambda: "a start")
 
 
 def run(store: Path, *readings: Reading, label: str = "a") -> pl.DataFrame:
@@ -185,7 +185,7 @@ def test_what_is_older_than_a_day_is_not_remembered(tmp_path: Path, days: float)
 @pytest.fixture
 def other_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine has restarted, and with it its steady clock."""
-    monkeypatch.setattr(last_readings, "boot", lambda: "another start")
+    monkeypatch.setattr(pending, "boot", lambda: "another start")
     monkeypatch.setattr(Now, "steady_ns", lambda self: self.tick * SECOND)
 
 
@@ -193,7 +193,7 @@ def other_start(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_across_a_restart_of_the_collectors_machine_the_wall_clock_and_the_switchs_must_agree(tmp_path: Path) -> None:
     memory_of = tmp_path / "store"
     with pytest.MonkeyPatch.context() as before:
-        before.setattr(last_readings, "boot", lambda: "a start")
+        before.setattr(pending, "boot", lambda: "a start")
         run(memory_of, *map(reading, range(5)))
     shutil.copytree(memory_of, tmp_path / "copy")
     fresh = {"steady_ns": 40 * SECOND}
@@ -205,14 +205,14 @@ def test_across_a_restart_of_the_collectors_machine_the_wall_clock_and_the_switc
 def test_a_machine_that_does_not_say_which_start_it_is_shows_it_by_its_clocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(last_readings, "boot", lambda: None)
+    monkeypatch.setattr(pending, "boot", lambda: None)
     run(tmp_path, *map(reading, range(5)))
     with Keeper(tmp_path, "a", clock=Now(5)) as keeper:
         one = keeper.last_readings()["s1"]
     same, other = Now(14), Now(14)
-    at = last_readings.recent([one], same.wall_ns(), same.steady_ns())["s1"].at
+    at = pending.recent([one], same.wall_ns(), same.steady_ns())["s1"].at
     assert at.steady_ns is not None
-    at = last_readings.recent([one], other.wall_ns(), 40 * SECOND)["s1"].at
+    at = pending.recent([one], other.wall_ns(), 40 * SECOND)["s1"].at
     assert at.steady_ns is None
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from whydrop.monitoring.switches.delivery import Delivery
 from whydrop.monitoring.switches.readings import Reading
-from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, Schedule, SystemClock, Tick
-from whydrop.monitoring.switches.source import Source
+from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, Schedule, Tick
+from whydrop.monitoring.switches.snmp import SnmpSource
 from whydrop.monitoring.switches.standings import Standings
 
 # The number of switches that are asked at the same time. Each takes a socket, and their answers arrive together: more
@@ -29,7 +29,7 @@ _HELD_UP = "skipped: the collector was not running in time (a busy host, a stopp
 class _Worker:
     """A switch, and its running poll."""
 
-    source: Source
+    source: SnmpSource
     task: asyncio.Task[None] | None = None
     settling: asyncio.Task[None] | None = None
     polled: bool = False  # False: the task, if any, is still the source's preparation
@@ -55,7 +55,7 @@ class Collector:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SnmpSource],
         interval_ns: int,
         delivery: Delivery,
         say: Callable[[str], None],
@@ -67,7 +67,7 @@ class Collector:
         self.next_due_ns: int | None = None
         self._workers = [_Worker(source) for source in sources]
         self._interval_ns, self._delivery, self._say = interval_ns, delivery, say
-        self._clock: Clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._watch = watch or (lambda _collector: None)
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -100,7 +100,7 @@ class Collector:
     async def _prepared(self, stopped: asyncio.Future[Any]) -> None:
         """Let every source prepare itself. Slow ones go on while the others are polled."""
 
-        async def one(source: Source) -> None:
+        async def one(source: SnmpSource) -> None:
             async with self._room:
                 await source.prepare()
 
@@ -139,7 +139,7 @@ class Collector:
             worker.settling = asyncio.create_task(worker.source.settle())
         self._watch(self)
 
-    async def _read(self, source: Source, due_ns: int) -> Reading:
+    async def _read(self, source: SnmpSource, due_ns: int) -> Reading:
         try:
             return await source.read(due_ns)
         except asyncio.CancelledError:
@@ -190,7 +190,7 @@ async def _first_of(
     return None
 
 
-def _stopped(source: Source, due_ns: int) -> Reading:
+def _stopped(source: SnmpSource, due_ns: int) -> Reading:
     failed = source.missed(due_ns, "the collector was stopped before the answer arrived")
     return Reading(failed.switch, failed.site, failed.metro, due_ns, None, None, "error", failed.message)
 

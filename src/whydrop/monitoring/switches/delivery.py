@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from whydrop.monitoring.switches.growth import Counting
 from whydrop.monitoring.switches.readings import Reading
@@ -13,19 +13,9 @@ from whydrop.monitoring.switches.readings import Reading
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.monitoring.switches.last_readings import LastReading
-
-
-class Output(Protocol):
-    """The store, or the exporter."""
-
-    def take(self, reading: Reading, samples: pl.DataFrame) -> None:
-        """Take a poll, made or not, and the rows of ``counters`` that it gave."""
-        ...
-
-    def close(self) -> None:
-        """Write what is not written yet, and end."""
-        ...
+    from whydrop.monitoring.switches.exporter import Exporter
+    from whydrop.monitoring.switches.keeper import Keeper
+    from whydrop.monitoring.switches.pending import LastReading
 
 
 class Delivery:
@@ -41,7 +31,7 @@ class Delivery:
     def __init__(
         self,
         interval_ns: int,
-        outputs: Sequence[Output],
+        outputs: Sequence[Keeper | Exporter],
         say: Callable[[str], None] | None = None,
         before: Mapping[str, LastReading] | None = None,
     ) -> None:
@@ -89,7 +79,7 @@ class Delivery:
             for output in self._outputs:
                 self._hand_on(output, reading, samples)
 
-    def _hand_on(self, output: Output, reading: Reading, samples: pl.DataFrame) -> None:
+    def _hand_on(self, output: Keeper | Exporter, reading: Reading, samples: pl.DataFrame) -> None:
         try:
             output.take(reading, samples)
         except Exception as reason:

@@ -26,7 +26,7 @@ from whydrop.store import tables
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.monitoring.switches.last_readings import LastReading
+    from whydrop.monitoring.switches.pending import LastReading
 
 # The shortest frame on an Ethernet wire: 64 bytes, preamble and gap (IEEE 802.3).
 LEAST_FRAME_BITS = 84 * 8

@@ -26,12 +26,11 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.monitoring.switches import last_readings, pending
+from whydrop.monitoring.switches import pending
 from whydrop.monitoring.switches.disco_files import DiscoFile, DiscoFiles, DiscoSample
-from whydrop.monitoring.switches.last_readings import LastReading
-from whydrop.monitoring.switches.pending import Part, Pending
+from whydrop.monitoring.switches.pending import LastReading, Part, Pending
 from whydrop.monitoring.switches.readings import Reading
-from whydrop.monitoring.switches.schedule import Clock, SystemClock
+from whydrop.monitoring.switches.schedule import Clock
 from whydrop.recording.errors import RecordingError
 from whydrop.store import parts, tables
 from whydrop.store.store import DESCRIPTION, Store
@@ -111,7 +110,7 @@ class Keeper:
         """
         if not _LABEL.fullmatch(host_label):
             raise KeepingError(f"label {host_label!r}: expected up to 64 letters, digits, '.', '_' or '-'")
-        self._say, self._clock, self._disco = say or _to_stderr, clock or SystemClock(), disco
+        self._say, self._clock, self._disco = say or _to_stderr, clock or Clock(), disco
         self._label, self._memory_bytes, self._rows_of_part = host_label, memory_bytes, rows_of_part
         self._store = Store.create(store_folder)
         local = self._store.files.local
@@ -155,13 +154,13 @@ class Keeper:
 
         A switch of which the store has newer rows is left out: its growth is known already.
         """
-        found = last_readings.recent(self._pending.last_readings(), self._clock.wall_ns(), self._clock.steady_ns())
+        found = pending.recent(self._pending.last_readings(), self._clock.wall_ns(), self._clock.steady_ns())
         if not found:
             return {}
         others = [path for path in self._folder.parent.glob(f"*/{pending.NAME}") if path != self._pending.path]
         try:
-            known = [last_readings.newest_in_database(path) for path in others]
-            known.append(last_readings.newest_in_parts(
+            known = [pending.newest_in_database(path) for path in others]
+            known.append(pending.newest_in_parts(
                 self._folder.parent.parent, min(one.at.at_ns for one in found.values())
             ))  # fmt: skip
         except (pl.exceptions.PolarsError, OSError, sqlite3.Error):

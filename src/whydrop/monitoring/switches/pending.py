@@ -3,26 +3,32 @@
 SQLite in WAL mode. Rows and the state of their counters are written in one transaction, so a crash, a loss of power or
 a full disk leaves both as they were after the last transaction. Rows are kept as chunks of a minute (Arrow, zstd): a
 row of its own in SQLite for each sample would take ten times the bytes.
+
+Counters go on while no collector runs. A collector that knows the last totals can compute the growth since, as it does
+after missed polls, if the clocks of the switch and of this host prove that the counter went on (`elapsed`). Growth must
+never be counted twice: a switch of which the store has newer rows, from any collector, is left out.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import json
+import re
 import sqlite3
+import time
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from whydrop.monitoring.switches.disco_files import DiscoFile, DiscoSample
-from whydrop.monitoring.switches.elapsed import Moment, moment
-from whydrop.monitoring.switches.last_readings import LastReading, boot
+from whydrop.monitoring.switches.elapsed import Moment, moment, same_pace
 from whydrop.monitoring.switches.readings import Counter, Port, Reading
 from whydrop.store import tables
 
@@ -53,6 +59,10 @@ COMMIT;
 _TABLES = ("chunk", "disco_chunk", "last_reading", "counters")
 _COMPRESSION_LEVEL = 1
 _MOST_LOG_BYTES = 64 * 2**20
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Older readings are of switches that are no longer polled, or would take long to compare with the store.
+MOST_AGE_NS = 24 * 3_600_000_000_000
+_PART = re.compile(r"\d\d-.+\.parquet")
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,24 @@ class Part:
     @property
     def _key(self) -> tuple[str, int, int]:
         return self.table, self.hour, self.number
+
+
+@dataclass(frozen=True)
+class LastReading:
+    """The counters of one switch as they were last stored.
+
+    Attributes:
+        asked_at: address and port of the switch.
+        boot: identifier of this host's boot; None: not known.
+        at: when the counters were read.
+        counters: by port, machine and name: the index, the object's identifier, and the total.
+    """
+
+    switch: str
+    asked_at: str | None
+    boot: str | None
+    at: Moment
+    counters: dict[tuple[str, str | None, str], tuple[int, str, int]]
 
 
 class Pending:
@@ -273,3 +301,68 @@ def _last_reading(
         for port, machine, name, index, oid, total in zip(*_unpacked(counters), totals, strict=True)
     }
     return LastReading(switch, asked_at, boot, at, series)
+
+
+def recent(readings: Iterable[LastReading], wall_ns: int, steady_ns: int) -> dict[str, LastReading]:
+    """The readings of the last day, by switch; those of another boot of this host without their steady clock.
+
+    Args:
+        readings: as they were stored.
+        wall_ns: the wall clock now.
+        steady_ns: CLOCK_BOOTTIME now.
+    """
+    found = {}
+    for one in readings:
+        if wall_ns - one.at.at_ns <= MOST_AGE_NS:
+            same = _same_boot(one, wall_ns, steady_ns)
+            found[one.switch] = one if same else replace(one, at=replace(one.at, steady_ns=None))
+    return found
+
+
+def newest_in_parts(store: Path, since_ns: int) -> dict[str, int]:
+    """When each switch was last read according to the store's Parquet files, of those read after ``since_ns``."""
+    newest: dict[str, int] = {}
+    for rows in _rows_since(store, since_ns):
+        for switch, end_ns in rows.group_by("switch").agg(pl.col("end_ns").max()).collect().iter_rows():
+            newest[switch] = max(newest.get(switch, end_ns), end_ns)
+    return newest
+
+
+def newest_in_database(path: Path) -> dict[str, int]:
+    """When each switch was last read according to a collector's database; the collector may be running.
+
+    Raises:
+        sqlite3.Error: the database cannot be read.
+    """
+    database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
+    try:
+        return dict(database.execute("SELECT switch, at_ns FROM last_reading"))
+    finally:
+        database.close()
+
+
+@functools.cache
+def boot() -> str | None:
+    """The identifier of this boot of the machine; ``None`` where it has none."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return None
+
+
+def _same_boot(before: LastReading, wall_ns: int, steady_ns: int) -> bool:
+    """True if CLOCK_BOOTTIME has been going on since."""
+    now = boot()
+    if before.boot is not None and now is not None:
+        return before.boot == now
+    at = before.at
+    # Two clocks over which the same time passed were not restarted.
+    return at.steady_ns is not None and same_pace(wall_ns - at.at_ns, steady_ns - at.steady_ns)
+
+
+def _rows_since(store: Path, since_ns: int) -> Iterator[pl.LazyFrame]:
+    since = time.strftime("day=%Y-%m-%d %H", time.gmtime(since_ns // 1_000_000_000))
+    for path in (store / "counters").glob("day=*/*.parquet"):
+        # The name of a collector's part begins with its hour; that of a compacted part does not.
+        hour = path.name[:2] if _PART.fullmatch(path.name) else "24"
+        if f"{path.parent.name} {hour}" >= since:
+            yield pl.scan_parquet(path, hive_partitioning=False).filter(pl.col("end_ns") > since_ns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
 SECOND_NS = 1_000_000_000
 
@@ -18,27 +17,11 @@ _LOOK_NS = 500_000_000
 MOST_MISSED = 360
 
 
-class Clock(Protocol):
-    """The clocks, replaced in tests."""
-
-    def wall_ns(self) -> int:
-        """Nanoseconds since the epoch, UTC; may be set at any moment."""
-        ...
-
-    def steady_ns(self) -> int:
-        """Nanoseconds of a clock that is never set, and goes on while the machine sleeps."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
-
-class SystemClock:
+class Clock:
     """This machine's clocks."""
 
     def wall_ns(self) -> int:
-        """CLOCK_REALTIME."""
+        """CLOCK_REALTIME, UTC; may be set at any moment."""
         return time.time_ns()
 
     def steady_ns(self) -> int:

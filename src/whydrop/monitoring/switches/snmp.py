@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from whydrop.monitoring.switches import oids
 from whydrop.monitoring.switches.config import Switch
 from whydrop.monitoring.switches.elapsed import Moment, between, moment
 from whydrop.monitoring.switches.growth import is_beyond_line_rate
-from whydrop.monitoring.switches.ports import Found, find, indexes, text
+from whydrop.monitoring.switches.ports import Found, find, indexes, text, twin_of
 from whydrop.monitoring.switches.readings import Counter, Port, Reading
-from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, SystemClock
-from whydrop.monitoring.switches.sessions import Answer, AskingError, SwitchSession
-from whydrop.monitoring.switches.stuck_counters import StuckCounters
+from whydrop.monitoring.switches.schedule import SECOND_NS, Clock
+from whydrop.monitoring.switches.sessions import Answer, AskingError, SwitchSession, Value
 
 # The switch does not report changed aliases and moved cables; once an hour is soon enough for those.
 FIND_AGAIN_NS = 3600 * SECOND_NS
@@ -28,6 +28,9 @@ _RENAMED, _ROSE = "a port has another name", "a port rose by more than it can ca
 # Tables of large switches take a minute. An agent with rows without end, or one row at a time, must not delay its polls
 # for hours.
 _FIND_WITHIN_S = 300.0
+
+# Both may be copied from the chip at different times: after so many polls it is no coincidence.
+_FEWEST_POLLS = 3
 
 
 class SnmpSource:
@@ -50,7 +53,7 @@ class SnmpSource:
         self.switch = switch
         self.found: Found | None = None
         self._interval_ns = interval_ns
-        self._clock: Clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._say = say or (lambda _line: None)
         self._session = SwitchSession(switch)
         self._found_at_ns = 0
@@ -293,3 +296,61 @@ class SnmpSource:
 def _differs(before: Found, now: Found) -> bool:
     """True if an index means another port, or a counter has another object."""
     return indexes(before) != indexes(now) or before.names != now.names or before.asked.keys() != now.asked.keys()
+
+
+@dataclass
+class _Watched:
+    """A 64-bit counter that has not moved since its port was found, and its 32-bit twin."""
+
+    port: Port
+    counter: Counter
+    twin: str
+    total: int | None = None
+    twin_total: int | None = None
+    polls: int = 0
+
+
+class StuckCounters:
+    """Finds 64-bit octets that stand still while their 32-bit twins count: some agents never update them.
+
+    Each port is watched until they move; on most ports they do at once.
+
+    Attributes:
+        found: names of the ports and counters that stand still.
+    """
+
+    def __init__(self) -> None:
+        self.found: set[tuple[str, str]] = set()
+        self._watched: dict[str, _Watched] = {}
+
+    def watch(self, asked: Mapping[str, tuple[Port, Counter]]) -> None:
+        """Begin again with the counters that are polled."""
+        self._watched = {
+            oid: _Watched(port, counter, twin)
+            for oid, (port, counter) in asked.items()
+            if counter.name.startswith("octets.") and (twin := twin_of(port, counter)) is not None
+        }
+
+    def twins(self) -> list[str]:
+        """The 32-bit twins to poll as well: none once everything moved."""
+        return [one.twin for one in self._watched.values() if one.total is not None]
+
+    def take(self, values: Mapping[str, Value]) -> bool:
+        """Take an answer; true if a counter was found to stand still."""
+        before = len(self.found)
+        for oid, one in list(self._watched.items()):
+            total, twin = values.get(oid), values.get(one.twin)
+            if not isinstance(total, int):
+                continue
+            if one.total is not None and total != one.total:
+                del self._watched[oid]
+                continue
+            one.total = total
+            if not isinstance(twin, int):
+                continue
+            one.polls += one.twin_total is not None and twin != one.twin_total
+            one.twin_total = twin
+            if one.polls >= _FEWEST_POLLS:
+                self.found.add((one.port.name, one.counter.name))
+                del self._watched[oid]
+        return len(self.found) > before
