@@ -78,10 +78,10 @@ EVIDENCE = table("""
     shaper-would-hold: a shaper at {rate_bps} drops nothing until its queue is full: it would have delayed packets by
         up to {longest_wait_s} instead of losing {lost}; [seen_longer?all but {seen_longer} packets took less than|no
         packet took more than] {seen_longest_wait_s} longer than the fastest
-    policer-misses: no policer fits: the best one would have dropped [dropped?{dropped|packet}, [hits?only
-        {hits}|none] of them among the {lost} that were lost|no packet, although {lost} were lost]
+    policer-misses: no policer fits: the best one would have dropped [dropped?{dropped|packet}, but [hits?only
+        {hits}|none] of the {lost} lost ones|no packet, although {lost} were lost]
     full-queue-misses: no full queue fits: the best one, at {rate_bps}, would have dropped [dropped?{dropped|packet},
-        [hits?only {hits}|none] of them among the {lost} that were lost|no packet, although {lost} were lost]
+        but [hits?only {hits}|none] of the {lost} lost ones|no packet, although {lost} were lost]
     model-replayed: a simulation of it with the packets that entered drops {dropped|packet}: {hits} of the {lost} lost
         ones, and {mistaken} that arrived[several?; of {variants} variants, this one agrees best with the losses]
 """)

@@ -31,9 +31,9 @@ SEE_BURSTS = (
     "follows once its bucket is empty; a bad link drops anywhere."
 )
 SEE_ROUND_TRIP = (
-    "Each bar covers packets that followed the same amount of data within one round-trip time, and shows how "
-    "many of them were lost. Losses only at the right: an element of the path takes no more than that at once. "
-    "Losses everywhere: a bad link."
+    "Each bar covers the packets before which the same amount of data was sent in one round-trip time, and shows how "
+    "many of them were lost. Losses only at the right: packets are lost only after much data, as in a full queue or a "
+    "policer. Losses everywhere: a bad link."
 )
 
 

@@ -38,9 +38,9 @@ SEE_IN_FLIGHT = (
     "the line lies along the dashed one, the receiver allows no more."
 )
 SEE_RTT = (
-    "Each dot is the round-trip time of one packet: until its acknowledgment came. Dots that climb before losses "
-    "(crosses, on the base line) show a queue that fills up; dots that stay flat while packets are lost show that "
-    "nothing queues, as with a policer."
+    "Each dot is the round-trip time of one packet, from its departure to its acknowledgment. Dots that climb before "
+    "losses (crosses, on the base line) show a queue that fills up; dots that stay flat while packets are lost show "
+    "that nothing queues, as with a policer."
 )
 SEE_THROUGHPUT = (
     "The solid line is the rate of the sent data, the dashed line that of the acknowledged data. Where the solid line "
