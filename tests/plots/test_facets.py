@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from whydrop.show import figure, ticks
 from whydrop.show import figure_numbers as numbers
-from whydrop.show.facets import building, looks, marks, places, schema, tables
+from whydrop.show.facets import building, looks, marks, schema, tables
 from whydrop.show.facets.schema import Axis, FacetSpec, Group, Rows
 from whydrop.show.figure import Figure, Layer
-from whydrop.show.plots.catalogue import PlotError
 from whydrop.show.vega import drawing
 from whydrop.show.writing import rendered
 
@@ -49,33 +48,10 @@ def groups(built: Figure, panel: int = 0) -> list[Layer]:
 # --- the catalogue ---
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("title = 'x'", "f.toml: title: expected a table, such as [title]"),
-        ("[a]\ntitle = 'x'\nkindd = 'points'", "f.toml: a.kindd: no such key"),
-        ("[a]\ntitle = 'x'\ny = {limits = [2, 1]}", "2 is not below 1"),
-        ("[a]\ntitle = 'x'\ny = {scale = 'log', cover = [0, 1]}", "0 is not above 0"),
-        ("[a]\ntitle = 'x'\nparent = 'b'", "there is no picture 'b'"),
-        ("[a]\nparent = 'b'\n[b]\nparent = 'a'", "is a circle"),
-        (
-            "[a]\ntitle = 'x'\n[[a.rows]]\ntable = 't'\nx = 'x'\npanel = 'p'\ngroup = 'g'",
-            "expected either y or density",
-        ),
-        ("[a", "f.toml: not TOML"),
-        ("[a]\nkind = 'pie'\ntitle = 'x'", "got 'pie'"),
-    ],
-)
-def test_a_wrong_catalogue_is_refused_with_its_file_and_key(text: str, said: str) -> None:
-    with pytest.raises(PlotError, match=re.escape(said)):
-        schema.read(text, "f.toml")
-
-
 def test_an_heir_changes_one_limit_and_keeps_the_rest_of_the_axis() -> None:
     found = schema.read(
         "[a]\ntitle = 'x'\ny = { title = 'Ratio', scale = 'log', cover = [1.0, 2.0] }\n"
-        "[b]\nparent = 'a'\ny = { limits = [1.0, 3.0] }\n",
-        "f.toml",
+        "[b]\nparent = 'a'\ny = { limits = [1.0, 3.0] }\n"
     )
     assert found["b"].y == Axis(title="Ratio", scale="log", limits=(1.0, 3.0))
     assert found["a"].y.cover == (1.0, 2.0)
@@ -210,9 +186,9 @@ def test_every_row_is_drawn_or_counted(rows: list[Any], axis: Axis, share: str) 
 def test_an_axis_covers_at_least_what_the_catalogue_says_and_all_that_is_there() -> None:
     axis = Axis(scale="log", cover=(1e-6, 1e-1))
     inside = building.build("k", spec(y=axis), frame(("p", "a", 0.0, 1e-3)))
-    assert places.seen(inside.panels[0].y) == (1e-6, 1e-1)
+    assert building.seen(inside.panels[0].y) == (1e-6, 1e-1)
     outside = building.build("k", spec(y=axis), frame(("p", "a", 0.0, 0.6)))
-    assert places.seen(outside.panels[0].y) == (1e-6, 1.0)
+    assert building.seen(outside.panels[0].y) == (1e-6, 1.0)
     assert outside.left_out.beyond == 0
 
 

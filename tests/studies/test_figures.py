@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from studies.made_results import results
-from whydrop.show.facets import places
+from whydrop.show.facets import building
 from whydrop.show.figure import Counts, Figure, Layer
 from whydrop.show.vega.drawing import specification
 from whydrop.studies.discards import figures
@@ -113,7 +113,7 @@ def test_every_figure_says_its_title_and_its_axes_with_units(definitions: str) -
 
 def test_published_axes_are_the_published_ones() -> None:
     made = figures.facets(results("published"))
-    ends = {name: places.seen(facets.panels[0].y) for name, facets in made.items()}
+    ends = {name: building.seen(facets.panels[0].y) for name, facets in made.items()}
     assert ends["utilisation"] == (1e4, 1e9)
     assert ends["download_speed"] == (0.0, 50.0)
     assert ends["discard_ratio"] == ends["retransmission_ratio"] == ends["overlay"] == (1e-6, 1e-1)

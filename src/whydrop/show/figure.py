@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from whydrop.errors import Error
 from whydrop.show.printable import printable as visible
@@ -243,43 +243,30 @@ class Figure:
         return self if title is None else replace(self, title=title)
 
     def printable(self) -> Figure:
-        """The same with control characters made visible in all words that are drawn: they come from files.
+        """The same with control characters made visible in all words: they come from files.
 
         They would command terminals, and end the writer of SVG and this process with it.
         """
-        return replace(
-            self,
-            title=visible(self.title),
-            subtitle=visible(self.subtitle),
-            see=visible(self.see),
-            notes=tuple(map(visible, self.notes)),
-            panels=tuple(map(_printable_panel, self.panels)),
-        )
+        made: Figure = _visible(self)
+        return made
 
 
-def _printable_panel(panel: Panel) -> Panel:
-    return replace(
-        panel,
-        x=_printable_axis(panel.x),
-        y=_printable_axis(panel.y),
-        layers=tuple(replace(layer, name=visible(layer.name), data=_printable(layer.data)) for layer in panel.layers),
-        title=visible(panel.title),
-        legend=visible(panel.legend),
-        order=tuple(map(visible, panel.order)),
-    )
+def _visible(thing: Any) -> Any:
+    """A figure, or a part of one, with control characters made visible."""
+    match thing:
+        case str():
+            return visible(thing)
+        case tuple():
+            return tuple(map(_visible, thing))
+        case Layer() if "text" in thing.data.columns:
+            import polars as pl
 
-
-def _printable_axis(axis: Axis) -> Axis:
-    words = tuple((place, visible(word)) for place, word in axis.words)
-    return replace(axis, title=visible(axis.title), unit=visible(axis.unit), words=words)
-
-
-def _printable(data: pl.DataFrame) -> pl.DataFrame:
-    if "text" not in data.columns:
-        return data
-    import polars as pl  # here: documents without figures must not load it, which costs 0.17 s
-
-    return data.with_columns(pl.Series("text", [word and visible(word) for word in data["text"]], pl.String))
+            words = pl.Series("text", [word and visible(word) for word in thing.data["text"]], pl.String)
+            return replace(thing, name=visible(thing.name), data=thing.data.with_columns(words))
+        case Figure() | Panel() | Axis() | Layer():
+            return replace(thing, **{one.name: _visible(getattr(thing, one.name)) for one in fields(thing)})
+        case _:
+            return thing
 
 
 def span(columns: Iterable[pl.Series]) -> Ends:

@@ -10,8 +10,7 @@ import polars as pl
 
 from whydrop.show import figure
 from whydrop.show.facets import looks, marks
-from whydrop.show.facets.marks import Group
-from whydrop.show.facets.places import DAY_S, bar_step, lane, outer_edges, seen
+from whydrop.show.facets.marks import DAY_S, Group, bar_step, outer_edges
 from whydrop.show.facets.schema import Axis, FacetSpec
 from whydrop.show.figure import Counts, Ends, Figure, Layer, Panel
 from whydrop.show.labels import natural
@@ -87,7 +86,7 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
         title=printable(spec.title),
         subtitle=printable(words.subtitle),
         panels=tuple(made),
-        columns=spec.columns or (_wide_columns(len(made)) if spec.wide else None),
+        columns=_wide_columns(len(made)) if spec.wide else None,
         left_out=words.counts or replace(counted, because=spec.missing, what=what),
         notes=tuple(map(printable, words.notes)),
         share=spec.share,
@@ -243,12 +242,26 @@ def _placed(part: pl.DataFrame, x: figure.Axis, y: figure.Axis) -> tuple[pl.Data
     )
 
 
+def seen(axis: figure.Axis) -> Ends:
+    """The ends of an axis without the band below it in which zeros stand."""
+    low, high = axis.ends or (0.0, 1.0)
+    return (low if axis.zeros is None else axis.zeros[1]), high
+
+
+def _lane(axis: figure.Axis, share: float) -> float:
+    """A place in the band of zeros, from its upper to its lower end."""
+    assert axis.zeros is not None
+    assert axis.ends is not None
+    top, foot = axis.zeros[1], axis.ends[0]
+    return float(top * (foot / top) ** share)
+
+
 def _with_lanes(name: str, scale: figure.Axis, rows: pl.DataFrame) -> pl.Expr:
     """The places of a column, its zeros in the lane of their group."""
     if scale.zeros is None:
         return pl.col(name)
     groups = sorted(rows.filter(pl.col(name) == 0)["group"].unique().to_list(), key=natural)
-    lanes = {group: lane(scale, (number + 1) / (len(groups) + 1)) for number, group in enumerate(groups)}
+    lanes = {group: _lane(scale, (number + 1) / (len(groups) + 1)) for number, group in enumerate(groups)}
     own = pl.col("group").replace_strict(lanes, default=None, return_dtype=pl.Float64)
     return pl.when(pl.col(name).eq(0)).then(own).otherwise(pl.col(name))
 

@@ -13,11 +13,6 @@ _SHAPES: tuple[Shape, ...] = ("dot", "square", "triangle-up", "diamond", "triang
 _BY_PART: tuple[tuple[Shape, bool], ...] = (
     ("dot", True), ("triangle-up", False), ("square", True), ("diamond", False), ("triangle-down", True),
 )  # fmt: skip
-# As a catalogue calls them.
-_NAMED: dict[str, Shape] = {
-    "circle": "dot", "square": "square", "triangle-up": "triangle-up", "triangle-down": "triangle-down",
-    "diamond": "diamond", "cross": "plus",
-}  # fmt: skip
 
 
 def most(spec: FacetSpec) -> int:
@@ -56,7 +51,7 @@ def looks(spec: FacetSpec, groups: Sequence[str]) -> dict[str, Style]:
         if own is not None:
             light, dark = COLOURS[own.colour] if own.colour else (look.light, look.dark)
             dash = DASHES[list(fixed).index(name) % len(DASHES)]
-            shape = _NAMED[own.shape] if own.shape else look.shape
+            shape = own.shape or look.shape
             look = replace(look, light=light, dark=dark, shape=shape, dash=dash)
         found[name] = look
     return found

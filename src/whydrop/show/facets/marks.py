@@ -9,10 +9,11 @@ from itertools import pairwise
 
 import polars as pl
 
-from whydrop.show.facets.places import bar_step, outer_edges
 from whydrop.show.facets.schema import FacetSpec
-from whydrop.show.figure import Axis, Layer, Mark
+from whydrop.show.figure import Axis, Ends, Layer, Mark
 from whydrop.show.theme import COLOURS, Style
+
+DAY_S = 86_400.0
 
 # Of this many points each is drawn a little larger: areas in square pixels.
 _FEW, _FEW_AREA, _MANY_AREA = 400, 34.0, 20.0
@@ -128,3 +129,23 @@ def beside(rows: pl.DataFrame, y: Axis, step: float, number: int, count: int) ->
     low, high = y.ends or (0.0, 1.0)
     foot = low if y.scale == "log" else min(max(0.0, low), high)
     return rows.select(x=left, x2=left + width, y="y_place", y2=pl.lit(foot))
+
+
+def bar_step(places: pl.Series, scale: str) -> float:
+    """From one place of bars to the next; of a single place a day of time, else 1."""
+    steps = places.drop_nulls().unique().sort().diff().drop_nulls()
+    least = steps.filter(steps > 0).min()
+    return float(least) if isinstance(least, float) else DAY_S if scale == "time" else 1.0
+
+
+def outer_edges(places: Sequence[float], scale: str) -> Ends:
+    """The first bin's lower and the last one's upper edge, from bins' centres in order.
+
+    The width of the bins is the distance of the first two; that of a single bin is not known: a tenth of a decade, or
+    of the number itself, stands for it.
+    """
+    log = scale == "log"
+    known = [math.log10(place) for place in places] if log else list(places)
+    width = known[1] - known[0] if len(known) > 1 else 0.1 if log else abs(known[0]) * 0.1 or 1.0
+    low, high = known[0] - width / 2, known[-1] + width / 2
+    return (10.0**low, 10.0**high) if log else (low, high)

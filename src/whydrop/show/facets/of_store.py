@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -371,34 +372,18 @@ def _instant(text: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
 
 
+_OPERATIONS = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
 def _holds(column: Any, operation: str, value: Any) -> Any:
     """A condition on a column; ``*`` and ``?`` in text are those of a shell."""
     if value is None:
         return column.isnull() if operation == "=" else column.notnull()
     if isinstance(value, str) and operation in ("=", "!=") and any(sign in value for sign in "*?"):
-        pattern = "".join(
-            "%" if sign == "*" else "_" if sign == "?" else f"\\{sign}" if sign in "%_\\" else sign for sign in value
-        )
-        matches = _like(column, value, pattern)
+        # Engines disagree about escapes in LIKE, but not about these regular expressions.
+        glob = "".join(".*" if sign == "*" else "." if sign == "?" else re.escape(sign) for sign in value)
+        matches = column.re_search(f"^{glob}$")
         return matches if operation == "=" else ~matches
-    match operation:
-        case "=":
-            return column == value
-        case "!=":
-            return column != value
-        case "<":
-            return column < value
-        case "<=":
-            return column <= value
-        case ">":
-            return column > value
-        case _:
-            return column >= value
-
-
-def _like(column: Any, glob: str, pattern: str) -> Any:
-    """Engines disagree about escapes in LIKE: a pattern that needs one becomes a regular expression."""
-    if "\\" not in pattern:
-        return column.like(pattern)
-    expression = "".join(".*" if sign == "*" else "." if sign == "?" else re.escape(sign) for sign in glob)
-    return column.re_search(f"^{expression}$")
+    return _OPERATIONS[operation](column, value)

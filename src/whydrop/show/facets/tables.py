@@ -34,8 +34,8 @@ def frame(figures: Mapping[str, FacetSpec], tables: Mapping[str, pl.DataFrame]) 
                 raise KeyError(f"figure {name}: there is no table {rows.table}; there are {', '.join(tables)}")
             _check(name, rows, tables[rows.table])
             made = _density(rows, tables[rows.table]) if rows.density else _plain(rows, tables[rows.table])
-            parts.append(made.select(pl.lit(name).alias("figure"), "panel", "group", "x", "y", "low", "high"))
-    return pl.concat(parts)
+            parts.append(made.with_columns(figure=pl.lit(name)))
+    return pl.concat(parts, how="diagonal")
 
 
 def _check(figure: str, rows: Rows, table: pl.DataFrame) -> None:
@@ -69,8 +69,6 @@ def _plain(rows: Rows, table: pl.DataFrame) -> pl.DataFrame:
         _text(rows.group, "group"),
         _number(table, rows.x, rows.x_factor).alias("x"),
         _number(table, rows.y, rows.y_factor).alias("y"),
-        pl.lit(None, dtype=pl.Float64).alias("low"),
-        pl.lit(None, dtype=pl.Float64).alias("high"),
     )
 
 
@@ -84,7 +82,7 @@ def _density(rows: Rows, table: pl.DataFrame) -> pl.DataFrame:
     named = table.select(
         _text(rows.panel, "panel"), _text(rows.group, "group"), _number(table, rows.x, rows.x_factor).alias("x")
     )
-    parts = [pl.DataFrame(schema=FRAME).drop("figure")]
+    parts = [pl.DataFrame(schema={name: FRAME[name] for name in ("panel", "group", "x", "y")})]
     for (panel,), own in named.group_by("panel", maintain_order=True):
         logs = {str(group): _logarithms(part["x"]) for (group,), part in own.group_by("group", maintain_order=True)}
         counts = dict(own.group_by("group").len().iter_rows())
@@ -92,22 +90,11 @@ def _density(rows: Rows, table: pl.DataFrame) -> pl.DataFrame:
         for group, values in logs.items():
             edges, heights = _histogram(values, shared)
             places = edges[:-1] if shared is None else (edges[:-1] + edges[1:]) / 2
-            without = [math.nan] * (counts[group] - len(values))
-            made = pl.DataFrame({"x": [*(10.0**places), *without], "y": [*heights, *without]}, schema_overrides=_XY)
-            parts.append(
-                made.with_columns(pl.all().fill_nan(None)).select(
-                    pl.lit(panel).alias("panel"),
-                    pl.lit(group).alias("group"),
-                    "x",
-                    "y",
-                    pl.lit(None, dtype=pl.Float64).alias("low"),
-                    pl.lit(None, dtype=pl.Float64).alias("high"),
-                )
-            )
+            without = [None] * (counts[group] - len(values))
+            columns = {"x": [*(10.0**places), *without], "y": [*heights, *without]}
+            made = pl.DataFrame(columns, schema={"x": pl.Float64, "y": pl.Float64})
+            parts.append(made.select(pl.lit(panel).alias("panel"), pl.lit(group).alias("group"), "x", "y"))
     return pl.concat(parts)
-
-
-_XY = {"x": pl.Float64, "y": pl.Float64}
 
 
 def _logarithms(values: pl.Series) -> NDArray[np.float64]:

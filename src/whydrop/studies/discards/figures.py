@@ -30,7 +30,7 @@ _STATISTICS = {"client_speeds_max": "max", "client_speeds_mean": "mean"}
 @cache
 def _catalogue() -> dict[str, FacetSpec]:
     file = resources.files("whydrop.studies.discards") / "figures.toml"
-    return read(file.read_text(encoding="utf-8"), file.name)
+    return read(file.read_text(encoding="utf-8"))
 
 
 def specs(definitions: str) -> dict[str, FacetSpec]:
