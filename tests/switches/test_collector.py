@@ -133,7 +133,7 @@ def test_every_tick_of_every_switch_has_one_reading_in_order():
     for name in ("s1", "s2"):
         assert [reading.due_ns for reading in kept.readings if reading.switch == name] == at(2, 4, 6, 8, 10)
     assert {reading.status for reading in kept.readings} == {"ok"}
-    assert sorted(said) == ["s1: answers with 1 counters", "s2: answers with 1 counters"]
+    assert sorted(said) == ["s1: answers with 1 counter", "s2: answers with 1 counter"]
     assert kept.closed
 
 

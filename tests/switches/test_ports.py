@@ -181,7 +181,7 @@ def test_counters_that_wrap_faster_than_they_are_polled_are_warned_of(makes: Age
     async def run() -> Found:
         return await find(switch, SwitchSession(switch), 60.0)
 
-    assert any("at 1 Gbit/s it wraps after 34.4 s" in note for note in asyncio.run(run()).notes)
+    assert any("at 1.00\xa0Gbit/s it wraps after 34.4\xa0s" in note for note in asyncio.run(run()).notes)
 
 
 def test_a_switch_without_names_of_ports_is_known_by_their_descriptions(makes: Agent):

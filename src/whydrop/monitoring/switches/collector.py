@@ -12,6 +12,7 @@ from whydrop.monitoring.switches.readings import Reading
 from whydrop.monitoring.switches.schedule import SECOND_NS, Clock, Schedule, Tick
 from whydrop.monitoring.switches.snmp import SnmpSource
 from whydrop.monitoring.switches.standings import Standings
+from whydrop.text import quantities
 
 # The number of switches that are asked at the same time. Each takes a socket, and their answers arrive together: more
 # would overflow queues on the path.
@@ -115,9 +116,7 @@ class Collector:
         if tick.stepped_ns:
             self._say(_stepped(tick, schedule.next_due_ns, self._clock.wall_ns()))
         if tick.missed_in_all:
-            self._say(
-                f"not running in time: {tick.missed_in_all} tick{'s' if tick.missed_in_all > 1 else ''} without polls"
-            )
+            self._say(f"not running in time: {quantities.plural(tick.missed_in_all, 'tick')} without polls")
         for worker in self._workers:
             worker.skipped += [worker.source.missed(due, _HELD_UP) for due in tick.missed]
             if worker.busy:
@@ -196,8 +195,7 @@ def _stopped(source: SnmpSource, due_ns: int) -> Reading:
 
 
 def _stepped(tick: Tick, next_due_ns: int, now_ns: int) -> str:
-    seconds = abs(tick.stepped_ns) / SECOND_NS
-    direction = "forward" if tick.stepped_ns > 0 else "back"
-    line = f"this host's clock was set {direction} by {seconds:.3g} s"
-    wait_s = (next_due_ns - now_ns) / SECOND_NS
-    return line if tick.stepped_ns > 0 else f"{line}; the next poll is in {wait_s:.3g} s"
+    step, wait = (quantities.duration(ns / SECOND_NS) for ns in (abs(tick.stepped_ns), next_due_ns - now_ns))
+    if tick.stepped_ns > 0:
+        return f"this host's clock was set forward by {step}"
+    return f"this host's clock was set back by {step}; the next poll is in {wait}"

@@ -11,6 +11,7 @@ from whydrop.monitoring.switches.config import Switch
 from whydrop.monitoring.switches.readings import Counter, Port
 from whydrop.monitoring.switches.schema import PortEntry
 from whydrop.monitoring.switches.sessions import AskingError, SwitchSession, Value
+from whydrop.text import quantities
 
 _LONGEST_TEXT = 255  # DisplayString (RFC 2579)
 _UNKNOWN_SPEED_BPS = 2**32 - 1  # ifSpeed of a port that is too fast for its 32 bits (RFC 2863)
@@ -155,19 +156,20 @@ def _nothing_fits(entry: PortEntry, table: dict[int, Interface], places: dict[st
         why = place if isinstance(place, str) else f"its bridge port has ifIndex {place}, which does not exist"
         return f"no port for mac = {bridge_tables.written(entry.mac)}: {why}"
     if entry.index is not None:
-        return f"no port has index = {entry.index}; there are {_some(map(str, table))}"
+        return f"no port has index = {entry.index}; there are {some(map(str, table))}"
     if entry.alias is not None:
-        aliases = _some(one.alias for one in table.values())
+        aliases = some(one.alias for one in table.values())
         return f"no port has an alias (ifAlias) that matches {entry.alias!r}; there are {aliases}"
     if entry.ifname is not None:
-        names = _some(one.name for one in table.values())
+        names = some(one.name for one in table.values())
         return f"no port has a name (ifName) that matches {entry.ifname!r}; there are {names}"
     return "the switch lists no ports (ifTable), or earlier entries match all of them"
 
 
-def _some(names: Iterable[str], most: int = 8) -> str:
+def some(names: Iterable[str], most: int = 8) -> str:
+    """The first names, and how many more there are."""
     known = [name for name in names if name]
-    more = f" and {len(known) - most} more" if len(known) > most else ""
+    more = f" and {quantities.count(len(known) - most)} more" if len(known) > most else ""
     return ", ".join(known[:most]) + more if known else "none"
 
 
@@ -241,8 +243,13 @@ async def _values(session: SwitchSession, wanted: list[str]) -> dict[str, int]:
         return {}
     answer = await session.get(wanted)
     if answer.unanswered:
-        raise AskingError("timeout", f"{len(answer.unanswered)} of {len(wanted)} counters had no answer in time")
+        raise AskingError("timeout", unanswered(len(answer.unanswered), len(wanted)))
     return {oid: value for oid in wanted if isinstance(value := answer.values.get(oid), int)}
+
+
+def unanswered(count: int, of: int) -> str:
+    """The sentence for counters without an answer."""
+    return f"{quantities.count(count)} of {quantities.plural(of, 'counter')} had no answer in time"
 
 
 async def _dead(
@@ -275,7 +282,8 @@ def _narrow_notes(
         fastest = max((port.speed_bps or 0 for port in ports), default=0)
         wraps_s = 2**32 * 8 / fastest if fastest and name.startswith("octets") else None
         if wraps_s is not None and wraps_s < 2 * interval_s:
-            note += f"; at {fastest / 1e9:g} Gbit/s it wraps after {wraps_s:.3g} s: poll more often, or ignore it"
+            after = quantities.duration(wraps_s)
+            note += f"; at {quantities.rate(fastest)} it wraps after {after}: poll more often, or ignore it"
         notes.append(note)
     return notes
 
@@ -299,7 +307,11 @@ def _by_counter(pairs: Iterable[tuple[Port, Counter]]) -> list[tuple[str, list[P
 
 
 def _ports(ports: Sequence[Port]) -> str:
-    return f"port {ports[0].name}" if len(ports) == 1 else f"{len(ports)} ports ({_some(port.name for port in ports)})"
+    return (
+        f"port {ports[0].name}"
+        if len(ports) == 1
+        else f"{quantities.count(len(ports))} ports ({some(port.name for port in ports)})"
+    )
 
 
 def indexes(found: Found) -> dict[tuple[str, str | None], int]:

@@ -12,10 +12,11 @@ from whydrop.monitoring.switches import oids
 from whydrop.monitoring.switches.config import Switch
 from whydrop.monitoring.switches.elapsed import Moment, between, moment
 from whydrop.monitoring.switches.growth import is_beyond_line_rate
-from whydrop.monitoring.switches.ports import Found, find, indexes, text, twin_of
+from whydrop.monitoring.switches.ports import Found, find, indexes, some, text, twin_of, unanswered
 from whydrop.monitoring.switches.readings import Counter, Port, Reading
 from whydrop.monitoring.switches.schedule import SECOND_NS, Clock
 from whydrop.monitoring.switches.sessions import Answer, AskingError, SwitchSession, Value
+from whydrop.text import quantities
 
 # The switch does not report changed aliases and moved cables; once an hour is soon enough for those.
 FIND_AGAIN_NS = 3600 * SECOND_NS
@@ -213,10 +214,10 @@ class SnmpSource:
         assert self.found is not None
         parts = list(self.found.missing)
         if answer.unanswered:
-            parts.append(f"{len(answer.unanswered)} of {len(self.found.asked)} counters had no answer in time")
+            parts.append(unanswered(len(answer.unanswered), len(self.found.asked)))
         gone = len(self.found.asked) - len(answer.unanswered) - sum(oid in answer.values for oid in self.found.asked)
         if gone > 0:
-            parts.append(f"{gone} counters no longer exist on the switch")
+            parts.append(f"no longer on the switch: {quantities.plural(gone, 'counter')}")
             self._settled = False
         if odd:
             parts.append(f"not a counter: {', '.join(odd[:3])}")
@@ -233,8 +234,7 @@ class SnmpSource:
             if port.ifname in old and old[port.ifname] != port.index
         ]
         if moved:
-            shown = ", ".join(moved[:4]) + (f" and {len(moved) - 4} more" if len(moved) > 4 else "")
-            self._say(f"{self.name}: ports changed their ifIndex: {shown}; their counters start again")
+            self._say(f"{self.name}: ports changed their ifIndex: {some(moved, 4)}; their counters start again")
 
     def _may_have_moved(self, reading: Reading, answer: Answer) -> str | None:
         """The reason why the ports must be found again; None where there is none.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from whydrop.monitoring.switches.readings import Reading
+from whydrop.text import quantities
 
 # Polls of a hundred switches every ten seconds, for three hours.
 _REMEMBERED = 100_000
@@ -97,9 +98,10 @@ def _rationed(of: _Standing, reading: Reading, line: str | None) -> str | None:
     if not 0 <= reading.due_ns - of.began_ns < LINES_WITHIN_NS:
         if of.omitted:
             message = f": {reading.message}" if reading.message else ""
+            omitted, failed = quantities.count(of.omitted), quantities.count(of.failed)
             summary = (
-                f"{reading.switch}: changed {of.omitted} more times, {of.failed} of {of.polled} polls failed; "
-                f"now {reading.status}{message}"
+                f"{reading.switch}: changed {omitted} more times, {failed} of {quantities.plural(of.polled, 'poll')} "
+                f"failed; now {reading.status}{message}"
             )
         of.began_ns, of.lines, of.omitted, of.polled, of.failed = reading.due_ns, 0, 0, 0, 0
     of.polled += 1
@@ -119,8 +121,7 @@ def _line(reading: Reading, before: _Standing) -> str:
     if reading.status != "ok":
         return f"{reading.switch}: {reading.status}{message}"
     if before.status is None:
-        return f"{reading.switch}: answers with {len(reading.values)} counters{message}"
+        return f"{reading.switch}: answers with {quantities.plural(len(reading.values), 'counter')}{message}"
     if before.status == "ok":
         return f"{reading.switch}: {reading.message or 'all counters are answered again'}"
-    missed = f"{before.polls} poll{'s' if before.polls != 1 else ''} failed"
-    return f"{reading.switch}: answers again; {missed}{message}"
+    return f"{reading.switch}: answers again; {quantities.plural(before.polls, 'poll')} failed{message}"
