@@ -337,4 +337,4 @@ def test_an_export_read_again_holds_the_same_samples(tmp_path: Path) -> None:
 
 def test_the_same_recording_gives_the_same_file(tmp_path: Path) -> None:
     recording = recordings.rrul(tmp_path / "a")
-    assert exporting.exporter("flent")(recording) == exporting.exporter("flent")(recording)
+    assert exporting.content(recording, "flent") == exporting.content(recording, "flent")

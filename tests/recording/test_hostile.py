@@ -62,7 +62,7 @@ def test_numbers_without_sense_reach_no_document(tmp_path: Path, value: float) -
     assert not found.metrics.is_empty()
     assert not found.series.is_empty()
     stats.document(found, whole=False)
-    exported = json.loads(gzip.decompress(exporting.exporter("flent")(recording)), parse_constant=pytest.fail)
+    exported = json.loads(gzip.decompress(exporting.content(recording, "flent")), parse_constant=pytest.fail)
     assert set(exported["results"]) >= set(recordings.UPLOADS)
 
 

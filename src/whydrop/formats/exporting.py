@@ -1,54 +1,38 @@
-"""Recordings as files of other tools: Flent's, CSV, JSON."""
+"""Recordings as files of other tools: Flent's, CSV (RFC 4180, in UTF-8, with a line of names), JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from pathlib import Path
+from typing import Any
 
+from whydrop.recording import document
 from whydrop.recording.recording import Recording
 
-FORMATS = ("flent", "csv", "json")
+SCHEMA = 1  # of a recording as JSON
 
 _SUFFIXES = {"flent": ".flent.gz", "csv": ".csv", "json": ".json"}
 
 
-def suffix(to: str) -> str:
-    """The suffix of exported files' names.
-
-    >>> suffix("flent")
-    '.flent.gz'
-    """
-    return _SUFFIXES[to]
-
-
-def exporter(to: str) -> Callable[[Recording], bytes]:
-    """The function that turns a recording into the contents of a file.
+def content(recording: Recording, to: str, *, raw: bool = False) -> bytes:
+    """The contents of an exported file; ``raw``: as CSV with a line for each sample.
 
     Raises:
         KeyError: there is no such format.
     """
+    if raw:
+        return _raw_csv(recording)
     if to == "flent":
         from whydrop.formats.flent import exporting as flent
 
-        return flent.exported
+        return flent.exported(recording)
     if to == "csv":
-        from whydrop.formats import csv
-
-        return csv.gridded
+        # As Flent's: a line a step, ``time_s`` since the start, and a column for each series, empty in gaps.
+        return recording.grid().write_csv().encode()
     if to == "json":
-        from whydrop.formats import json
-
-        return json.exported
+        found = _as_json(recording)
+        return json.dumps(found, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
     raise KeyError(to)
-
-
-def content(recording: Recording, to: str, *, raw: bool = False) -> bytes:
-    """The contents of an exported file; ``raw``: as CSV with a line for each sample."""
-    if raw:
-        from whydrop.formats import csv
-
-        return csv.raw(recording)
-    return exporter(to)(recording)
 
 
 def write(recording: Recording, to: str, path: Path, *, raw: bool = False) -> Path:
@@ -78,7 +62,7 @@ def beside(recording: Recording, to: str) -> Path:
     name = path.name
     for ending in (".recording", ".gz", ".bz2", ".flent", ".flnt", ".json"):
         name = name.removesuffix(ending)
-    return parent / f"{name}{suffix(to)}"
+    return parent / f"{name}{_SUFFIXES[to]}"
 
 
 def redacted(recording: Recording) -> Recording:
@@ -89,3 +73,53 @@ def redacted(recording: Recording) -> Recording:
     frames = [(name, recording.table(name)) for name in tables.TABLES]
     metadata, changed = pseudonymous(recording.metadata, frames)
     return Recording(recording.path, metadata, {name: frame for name, frame in changed.items() if frame.height})
+
+
+def _raw_csv(recording: Recording) -> bytes:
+    """A line a sample: ``series``, ``units``, ``time_ns`` since the Unix epoch, ``value`` (empty: there is none)."""
+    import polars as pl
+
+    frames = [
+        recording.samples(series.name).select(
+            pl.lit(series.name).alias("series"), pl.lit(series.units).alias("units"), "time_ns", "value"
+        )
+        for series in recording.series()
+    ]
+    if not frames:
+        return b"series,units,time_ns,value\n"
+    return pl.concat(frames).write_csv().encode()
+
+
+def _as_json(recording: Recording) -> dict[str, Any]:
+    """One document: metadata, series with their samples, and the grid. See docs/recordings.md.
+
+    Times of samples are seconds since the Unix epoch, with nanoseconds; those of the grid since the start.
+    """
+    from whydrop.recording.metrics.summary import Summary
+
+    grid = recording.grid()
+    series = []
+    for one in recording.series():
+        samples = recording.samples(one.name)
+        series.append(
+            {
+                "name": one.name,
+                "kind": one.kind,
+                "quantity": one.quantity,
+                "units": one.units,
+                "flow": one.flow,
+                "time_s": (samples["time_ns"] / 1e9).to_list(),
+                "value": samples["value"].to_list(),
+            }
+        )
+    return {
+        "schema": SCHEMA,
+        "metadata": json.loads(document.text(recording.metadata)),
+        "summary": json.loads(document.text(Summary(recording).document())),
+        "flows": json.loads(document.text({"flows": recording.table("flows").to_dicts()}))["flows"],
+        "series": series,
+        "grid": {
+            "time_s": grid["time_s"].to_list(),
+            "values": {name: grid[name].to_list() for name in grid.columns if name != "time_s"},
+        },
+    }

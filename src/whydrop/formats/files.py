@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any
 
-from whydrop.formats import captures
+from whydrop.formats.kinds import OF_CAPTURES
 from whydrop.recording.errors import RecordingError
 
 # Far more than any of these tools writes in a day; a compressed file that grows beyond it is hostile.
@@ -91,7 +91,7 @@ def _opened(path: Path) -> IO[bytes]:
 def _is_capture(content: bytes) -> bool:
     """True if it begins as pcap and pcapng do; or compressed with zstd or lz4, as
     captures are and none of the files that are expected here is."""
-    return content.startswith(captures.BEGINNINGS) or content.startswith(_COMPRESSED_CAPTURES)
+    return content.startswith(OF_CAPTURES + _COMPRESSED_CAPTURES)
 
 
 def nanoseconds(seconds: Any) -> int | None:

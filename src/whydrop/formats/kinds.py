@@ -11,12 +11,17 @@ from __future__ import annotations
 import os
 import stat
 
-from whydrop.formats.captures import BEGINNINGS
-
 # As type checkers know it; importing typing would take longer than the question.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+
+# The first bytes of captures of packets: pcap in both orders of bytes, of microseconds, nanoseconds and of Kuznetzov's
+# kernels; pcapng.
+OF_CAPTURES = (
+    b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\xcd\x34",
+    b"\x34\xcd\xb2\xa1", b"\n\r\r\n",
+)  # fmt: skip
 
 _HEAD = 4096
 # bzip2 gives nothing before the end of its first block, which is up to 900 kB.
@@ -96,7 +101,7 @@ def _head(name: str) -> bytes:
                 head += file.read(_BZIP2_HEAD)
     except OSError:
         return b""
-    return b"" if head.startswith(BEGINNINGS) else _plain(head)
+    return b"" if head.startswith(OF_CAPTURES) else _plain(head)
 
 
 def _plain(head: bytes) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from whydrop.formats.captures import BEGINNINGS
+from whydrop.formats.kinds import OF_CAPTURES
 
 
 def _by_pyarrow(compression: str) -> Callable[[IO[bytes]], Any]:
@@ -57,14 +57,14 @@ def is_capture(path: Path) -> bool:
         if _NAMED_CAPTURE.fullmatch("".join(path.suffixes[-2:])) or _NAMED_CAPTURE.fullmatch(path.suffix):
             return True
         head = file.read(6)
-        if head.startswith(BEGINNINGS):
+        if head.startswith(OF_CAPTURES):
             return True
         opener = next((opener for magic, opener in _COMPRESSED if head.startswith(magic)), None)
         if opener is None:
             return False
         file.seek(0)
         try:
-            return bytes(opener(file).read(4)).startswith(BEGINNINGS)
+            return bytes(opener(file).read(4)).startswith(OF_CAPTURES)
         except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError):
             return False
 

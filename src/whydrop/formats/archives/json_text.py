@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 _MOST_TEXT = 256
 # Results are some 100 kB, and at most 400 measurements of 1 kB. As Python's objects, JSON is ten times its text.
 MOST_BYTES = 4 << 20
 _CLOSING = {"{": "}", "[": "]"}
+# Strings, also one that is cut off, and what stands between values.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)
 
 
 def load(content: bytes) -> tuple[Any, str | None]:
@@ -43,39 +46,25 @@ def _before(text: str) -> Any:
     """The beginning of a document, cut behind its last whole value, and closed. Lists keep whole elements only."""
     open_at: list[str] = []
     list_depth = 0  # of the outermost list that is open, with what it is in; 0: none
-    cut = depth = 0
-    in_string = escaped = False
-    for index, char in enumerate(text):
-        if in_string:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                in_string = False
-        elif char == '"':
-            in_string = True
-        elif char in "{[":
-            open_at.append(_CLOSING[char])
-            list_depth = list_depth or (len(open_at) if char == "[" else 0)
+    cut, closing = 0, ""
+    for token in _TOKEN.finditer(text):
+        sign, end = token[0], token.end()
+        if sign in "{[":
             # Whole as far as it goes, but an object's value: closed at once, it is an empty one.
-            end = index + 1
-        elif char in "}]":
-            if not open_at or open_at[-1] != char:
+            open_at.append(_CLOSING[sign])
+            list_depth = list_depth or (len(open_at) if sign == "[" else 0)
+        elif sign in "}]":
+            if not open_at or open_at.pop() != sign:
                 break
-            open_at.pop()
             list_depth = list_depth if list_depth <= len(open_at) else 0
-            end = index + 1
-        elif char == ",":
-            end = index
+        elif sign == ",":
+            end = token.start()
         else:
             continue
         if not list_depth or len(open_at) == list_depth:
-            cut, depth = end, len(open_at)
-    if not cut:
-        return None
+            # What is open at the cut: whatever closes it makes a new cut.
+            cut, closing = end, "".join(reversed(open_at))
     try:
-        # What was open at the cut is still: whatever closes it makes a new cut.
-        return json.loads(text[:cut] + "".join(reversed(open_at[:depth])))
+        return json.loads(text[:cut] + closing) if cut else None
     except (ValueError, RecursionError):
         return None

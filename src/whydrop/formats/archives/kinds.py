@@ -6,25 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from whydrop.formats import captures
 from whydrop.formats.archives import Found, bcc, companions, ndt, sidestream, ss_log, tcp_info, web100
 from whydrop.formats.archives.names import Host, plain
+from whydrop.formats.kinds import OF_CAPTURES
 
 Kind = Literal[
-    "snaplog",
-    "sidestream",
-    "meta",
-    "tcp-info",
-    "netlink",
-    "ndt",
-    "disco",
-    "ss",
-    "bcc",
-    "capture",
-    "cputime",
-    "empty",
-    "unknown",
-]
+    "snaplog", "sidestream", "meta", "tcp-info", "netlink", "ndt", "disco", "ss", "bcc",
+    "capture", "cputime", "empty", "unknown",
+]  # fmt: skip
 
 # Readers of the content of a file with its name and host, by kind. Other kinds need more, or are left out.
 READERS: dict[Kind, Callable[[bytes, str, Host | None], Found | None]] = {
@@ -46,52 +35,49 @@ _TCP_INFO = (b'"RawIDM"', b'"Metadata"', b'"Attributes"')
 _NDT = (b'"GitShortCommit"', b'"Control"', b'"Download"', b'"Upload"', b'"C2S"', b'"S2C"')
 
 
+# Endings of names, for content that says nothing, because it is damaged or of no consequence here.
+_ENDINGS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    ("snaplog", ("_snaplog",)),
+    ("capture", ("_ndttrace", ".pcap", ".pcapng")),
+    ("cputime", (".cputime",)),
+    ("meta", (".meta",)),
+    ("sidestream", (".web100",)),
+    ("disco", ("-switch.json", "-switch.jsonl")),
+    ("tcp-info", (".jsonl",)),
+)
+
+
 def kind(content: bytes, name: str) -> Kind:
     """The kind of a file with this content and name."""
-    last = plain(name)
-    head = content[:_HEAD]
     if not content:
         return "empty"
-    return _by_content(head) or _by_name(last)
+    head = content[:_HEAD]
+    for found, is_of_it in _BEGINNINGS:
+        if is_of_it(head):
+            return found
+    last = plain(name)
+    if last.startswith(("ndt7-", "ndt-", "ndt5-")) and last.endswith(".json"):
+        return "ndt"
+    return next((found for found, endings in _ENDINGS if last.endswith(endings)), "unknown")
 
 
-def _by_content(head: bytes) -> Kind | None:
-    if head.startswith(captures.BEGINNINGS):
-        return "capture"
-    if sidestream.is_sidestream(head):
-        return "sidestream"
-    if companions.is_meta(head):
-        return "meta"
-    if tcp_info.is_netlink(head):
-        return "netlink"
-    if head.lstrip().startswith(b"{"):
-        if sum(key in head for key in _DISCO) >= 2 or _DISCO_SAMPLES.match(head):
-            return "disco"
-        if any(key in head for key in _TCP_INFO):
-            return "tcp-info"
-        if any(key in head for key in _NDT):
-            return "ndt"
-    if web100.is_snaplog(head):
-        return "snaplog"
-    if bcc.is_bcc(head):
-        return "bcc"
-    return "ss" if ss_log.is_ss(head) else None
+def _is_disco(head: bytes) -> bool:
+    return _is_json(head) and (sum(key in head for key in _DISCO) >= 2 or _DISCO_SAMPLES.match(head) is not None)
 
 
-def _by_name(last: str) -> Kind:
-    """For content that says nothing, because it is damaged or of no consequence here."""
-    if last.endswith("_snaplog"):
-        return "snaplog"
-    if last.endswith(("_ndttrace", ".pcap", ".pcapng")):
-        return "capture"
-    if last.endswith(".cputime"):
-        return "cputime"
-    if last.endswith(".meta"):
-        return "meta"
-    if last.endswith(".web100"):
-        return "sidestream"
-    if last.endswith(("-switch.json", "-switch.jsonl")):
-        return "disco"
-    if last.endswith(".jsonl"):
-        return "tcp-info"
-    return "ndt" if last.startswith(("ndt7-", "ndt-", "ndt5-")) and last.endswith(".json") else "unknown"
+def _is_json(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{")
+
+
+_BEGINNINGS: tuple[tuple[Kind, Callable[[bytes], bool]], ...] = (
+    ("capture", lambda head: head.startswith(OF_CAPTURES)),
+    ("sidestream", sidestream.is_sidestream),
+    ("meta", companions.is_meta),
+    ("netlink", tcp_info.is_netlink),
+    ("disco", _is_disco),
+    ("tcp-info", lambda head: _is_json(head) and any(key in head for key in _TCP_INFO)),
+    ("ndt", lambda head: _is_json(head) and any(key in head for key in _NDT)),
+    ("snaplog", web100.is_snaplog),
+    ("bcc", bcc.is_bcc),
+    ("ss", ss_log.is_ss),
+)
