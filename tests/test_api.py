@@ -26,7 +26,7 @@ DOCUMENTED = (
     "whydrop.explaining.matching",
     "whydrop.explaining.selection",
     "whydrop.show.charts.scene",
-    "whydrop.show.vega.flattening",
+    "whydrop.show.vega.drawing",
     "whydrop.show.words",
     "whydrop.text.quantities",
 )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from whydrop.show import figure, ticks
 from whydrop.show import figure_numbers as numbers
-from whydrop.show.facets import building, looks, marks, schema, tables
+from whydrop.show.facets import building, marks, schema, tables
 from whydrop.show.facets.schema import Axis, FacetSpec, Group, Rows
 from whydrop.show.figure import Figure, Layer
 from whydrop.show.vega import drawing
@@ -243,11 +243,11 @@ def test_a_site_looks_the_same_whether_or_not_its_neighbour_has_rows() -> None:
 
 
 def test_what_is_measured_has_a_shape_and_a_filling_and_the_site_a_colour() -> None:
-    found = looks.looks(spec(look="parts"), ["dfw01 discards", "dfw01 retransmissions", "dfw02 discards"])
+    found = marks.looks(spec(look="parts"), ["dfw01 discards", "dfw01 retransmissions", "dfw02 discards"])
     one, other, third = found.values()
     assert one.light == other.light != third.light
     assert (one.shape, one.filled) == (third.shape, third.filled) != (other.shape, other.filled)
-    overlaid = looks.looks(spec(look="overlay"), list(found))
+    overlaid = marks.looks(spec(look="overlay"), list(found))
     assert overlaid["dfw01 discards"] == overlaid["dfw01 retransmissions"]
 
 

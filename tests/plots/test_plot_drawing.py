@@ -58,7 +58,7 @@ def test_every_one_of_many_bars_is_named(tmp_path: Path) -> None:
     names = [f"flow number {number}" for number in range(40)]
     rows = [float(-place) for place in range(len(names))]
     data = pl.DataFrame({"x": 0.0, "x2": 1.0, "y": [row - 0.4 for row in rows], "y2": [row + 0.4 for row in rows]})
-    bars = trace("", "s", "r", "Mbit/s", "bars", data)
+    bars = trace("", ("s", "r", "Mbit/s"), "bars", data)
     panel = traces.panel("", "x", "", (bars,), y_words=tuple(zip(rows, names, strict=True)))
     drawn = svg(Figure("k", "t", "", (panel,)))
     assert [name for name in names if f">{name}<" not in drawn] == []
@@ -109,10 +109,10 @@ def test_thinning_keeps_every_extreme_and_every_rare_event() -> None:
     values = [1.0] * n
     values[123_456] = 99.0
     data = pl.DataFrame({"x": [i / n for i in range(n)], "y": values})
-    thinned = _thinned(trace("a", "a", "r", "ms", "line", data))
+    thinned = _thinned(trace("a", ("a", "r", "ms"), "line", data))
     assert thinned.height < 8_000
     assert 99.0 in thinned["y"]
-    assert _thinned(trace("lost", "a", "r", "", "crosses", data, rare=True)).height == n
+    assert _thinned(trace("lost", ("a", "r", ""), "crosses", data, rare=True)).height == n
 
 
 def test_thinning_keeps_gaps() -> None:
@@ -120,14 +120,14 @@ def test_thinning_keeps_gaps() -> None:
     data = pl.DataFrame(
         {"x": [i / n for i in range(n)], "y": [float(i % 7) if i != 50_000 else None for i in range(n)]}
     )
-    thinned = _thinned(trace("a", "a", "r", "ms", "line", data))
+    thinned = _thinned(trace("a", ("a", "r", "ms"), "line", data))
     assert thinned["y"].null_count() == 1
     assert thinned["x"].is_sorted()
 
 
 def test_names_that_are_markup_do_no_harm(tmp_path: Path) -> None:
     data = pl.DataFrame({"x": [0.0, 1.0], "y": [1.0, 2.0]})
-    line = trace("<script>alert(1)</script>", "a", "r", "ms", "line", data)
+    line = trace("<script>alert(1)</script>", ("a", "r", "ms"), "line", data)
     text = rendered(_figure(line).titled("</title><script>alert(2)</script>"), "html").decode()
     assert "<script>alert(2)" not in text.split("</head>")[0]
     assert "<script>alert(1)</script>" not in text
@@ -135,7 +135,7 @@ def test_names_that_are_markup_do_no_harm(tmp_path: Path) -> None:
 
 def test_control_characters_in_names_are_made_visible(tmp_path: Path) -> None:
     data = pl.DataFrame({"x": [0.0, 1.0], "y": [1.0, 2.0], "text": ["a", "b\0"]})
-    line = trace("evil\x1b[2J\0", "a", "r", "ms", "line", data)
+    line = trace("evil\x1b[2J\0", ("a", "r", "ms"), "line", data)
     text = svg(_figure(line).titled("a\0title"))
     assert "evil\\x1b[2J\\x00" in text
     assert "a\\x00title" in text

@@ -8,9 +8,9 @@ from whydrop.explaining.explained import Explained
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import Recording
 from whydrop.show import charts, explanation, html, recordings
-from whydrop.show.charts import close_up, pair_scene
+from whydrop.show.charts import pair_scene
 from whydrop.show.charts.pair_scene import PairScene
-from whydrop.show.charts.scene import Scene
+from whydrop.show.charts.scene import Scene, heaviest, window_of
 from whydrop.show.document import Choice, Figures
 from whydrop.show.figure import Ends
 from whydrop.text import quantities
@@ -57,9 +57,9 @@ def _flow(found: Explained, number: int) -> Choice:
     losses = "1 packet lost" if flow.lost == 1 else f"{quantities.count(flow.lost)} packets lost"
     # The page zooms, so it needs no close-ups of its own.
     figures = [figure for figure in charts.flow_figures(found, number) if not figure.key.endswith("close-up")]
-    return Choice(figures, f"{flow.flow} – {losses}", close_up.heaviest(Scene.of(found, number)) if figures else None)
+    return Choice(figures, f"{flow.flow} – {losses}", heaviest(Scene.of(found, number)) if figures else None)
 
 
 def _path_focus(found: Explained) -> Ends | None:
     scene = PairScene.of(found, charts.choose_flow(found))
-    return close_up.window_of(scene.rows, pair_scene.lost(scene.rows)["t"], None)
+    return window_of(scene.rows, pair_scene.lost(scene.rows)["t"], None)

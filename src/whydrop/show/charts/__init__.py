@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.selection import matcher, no_such_flow
-from whydrop.show.charts import burst, clock, crossings, flow_charts, models, transit
+from whydrop.show.charts import crossings, flow_charts, models, transit
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import Scene
 from whydrop.show.figure import Figure, NothingToDraw
@@ -21,7 +21,7 @@ CHARTS: dict[str, Callable[[Scene], Figure]] = {
     "model": models.model,
     "model-close-up": models.model_close_up,
     "in-flight": flow_charts.in_flight,
-    "burst": burst.figure,
+    "burst": flow_charts.burst,
     "rtt": flow_charts.rtt,
     "throughput": flow_charts.throughput,
     "held": flow_charts.held,
@@ -38,7 +38,7 @@ PATH_CHARTS: dict[str, Callable[[PairScene], Figure]] = {
     "loss-burst": crossings.loss_burst,
     "transit": transit.transit,
     "transit-histogram": transit.histogram,
-    "clock": clock.clock,
+    "clock": transit.clock,
 }
 
 

@@ -8,9 +8,22 @@ import polars as pl
 
 from whydrop.explaining import parameters
 from whydrop.explaining.document import Model
-from whydrop.show.charts import close_up
 from whydrop.show.charts.pair_scene import PairScene
-from whydrop.show.charts.scene import TIME, Scene, as_float, layer, marks, over_time, present, readable, rule
+from whydrop.show.charts.scene import (
+    TIME,
+    Scene,
+    as_float,
+    cut,
+    heaviest,
+    layer,
+    marks,
+    needed,
+    over_time,
+    present,
+    readable,
+    rule,
+    window_of,
+)
 from whydrop.show.figure import Axis, Ends, Figure, NothingToDraw, Panel, padded
 from whydrop.text import quantities
 
@@ -52,8 +65,8 @@ def model(scene: Scene) -> Figure:
 def model_close_up(scene: Scene) -> Figure:
     """Draw the level of the winning model around the most losses."""
     whole = model(scene)
-    window = close_up.needed(close_up.heaviest(scene), scene.flow.flow)
-    panels = tuple(close_up.cut(panel, window) for panel in whole.panels)
+    window = needed(heaviest(scene), scene.flow.flow)
+    panels = tuple(cut(panel, window) for panel in whole.panels)
     return replace(whole, key="model-close-up", title=f"{whole.title}, close up", panels=panels)
 
 
@@ -105,8 +118,8 @@ def compared_close_up(scene: PairScene) -> Figure:
     one = scene.scene
     whole = compared(scene)
     lost = one.model.filter("seen_lost")["t"]
-    window = close_up.needed(close_up.window_of(one.model, lost, one.flow.rtt_min_s), one.flow.flow)
-    levels = [close_up.cut(panel, window) for panel in whole.panels[:2]]
+    window = needed(window_of(one.model, lost, one.flow.rtt_min_s), one.flow.flow)
+    levels = [cut(panel, window) for panel in whole.panels[:2]]
     panels = (*_same_axes(levels, window), *whole.panels[2:])
     return replace(whole, key="models-close-up", title=f"{whole.title} (close up)", panels=panels)
 

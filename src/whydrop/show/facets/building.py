@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from whydrop.show import figure
-from whydrop.show.facets import looks, marks
+from whydrop.show.facets import marks
 from whydrop.show.facets.marks import DAY_S, Group, bar_step, outer_edges
 from whydrop.show.facets.schema import Axis, FacetSpec
 from whydrop.show.figure import Counts, Ends, Figure, Layer, Panel
@@ -59,7 +59,7 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
     panels = _panel_names(data, words)
     groups = {panel: _group_names(spec, data, panel, words) for panel in panels}
     split = _split(spec, groups)
-    styles, one_legend = looks.of_panels(spec, {title: own for title, (_, own) in split.items()})
+    styles, one_legend = marks.of_panels(spec, {title: own for title, (_, own) in split.items()})
     scales = _scales(spec, data, [name for name, _ in split.values()])
     zoom = "time" if spec.x.scale == "time" or spec.wide else key if spec.share in ("both", "x") else ""
     counted = Counts()
@@ -135,15 +135,15 @@ def _group_names(spec: FacetSpec, data: pl.DataFrame, panel: str, words: Words) 
 
 def _split(spec: FacetSpec, groups: Mapping[str, list[str]]) -> dict[str, tuple[str, list[str]]]:
     """Panels with more groups than an eye distinguishes, as several with fewer: title, then panel and its groups."""
-    limit = looks.most(spec)
+    limit = marks.most(spec)
     made: dict[str, tuple[str, list[str]]] = {}
     for panel, own in groups.items():
-        heads = list(dict.fromkeys(looks.parts(name)[0] if spec.look != "group" else name for name in own))
+        heads = list(dict.fromkeys(marks.parts(name)[0] if spec.look != "group" else name for name in own))
         count = max(1, math.ceil(len(heads) / limit))
         size = math.ceil(len(heads) / count) if heads else 0
         for number in range(count):
             chosen = set(heads[number * size : (number + 1) * size])
-            part = [name for name in own if (looks.parts(name)[0] if spec.look != "group" else name) in chosen]
+            part = [name for name in own if (marks.parts(name)[0] if spec.look != "group" else name) in chosen]
             title = panel if count == 1 else f"{panel} ({number + 1} of {count})"
             made[title] = (panel, part)
     return made

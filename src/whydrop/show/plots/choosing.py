@@ -56,6 +56,11 @@ class Item:
     edges_ns: tuple[int, ...] = ()  # across which no moving average runs
 
     @property
+    def of(self) -> tuple[str, str, str]:
+        """The series, the recording, and the units, for the numbers of a trace."""
+        return self.name, self.source.label, self.units
+
+    @property
     def probes(self) -> bool:
         """True if a missing value means a lost probe."""
         return self.kind in _PROBES

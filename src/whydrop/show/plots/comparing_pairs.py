@@ -159,17 +159,17 @@ def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Made:
     for number, cloud in enumerate(clouds):
         x, y = cloud.x, cloud.y
         left_out += cloud.left_out
-        common = (f"{x_name} and {y_name}", cloud.name, "")
+        of = f"{x_name} and {y_name}", cloud.name, ""
         label = cloud.name if len(clouds) > 1 else ""
         points = pl.DataFrame({"x": x, "y": y})
         if plot.kind == "scatter":
             # Without an order of time, a cloud; its centre is where the means are.
-            traces.append(trace(label, *common, "points", points, number))
+            traces.append(trace(label, of, "points", points, number))
         else:
             shape = _ellipse(x, y)
-            traces.append(trace(label, *common, "points", _centre(x, y), number, rare=True))
+            traces.append(trace(label, of, "points", _centre(x, y), number, rare=True))
             if shape is not None:
-                traces.append(trace("", *common, "outline", shape, number))
+                traces.append(trace("", of, "outline", shape, number))
                 drawn_x.append(shape["x"].to_numpy())
                 drawn_y.append(shape["y"].to_numpy())
         if plot.kind == "scatter" or not drawn_x:
@@ -248,7 +248,7 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: 
     low, high = max(x_ends[0], y_ends[0]), min(x_ends[1], y_ends[1])
     if low < high:
         diagonal = pl.DataFrame({"x": [low, high], "y": [low, high]})
-        traces.insert(0, trace("same distribution", "", "", "", "line", diagonal, INK, 1, helper=True))
+        traces.insert(0, trace("same distribution", ("", "", ""), "line", diagonal, INK, 1, helper=True))
     units = first.units
     made = panel(
         spec.title or labels_of(spec.series[0].label, spec.series[0].match),
@@ -272,7 +272,7 @@ def _same_length(x: Values, y: Values) -> tuple[Values, Values]:
 
 def _against(item: Item, x: Values, y: Values, colour: int) -> Layer:
     data = pl.DataFrame({"x": x, "y": y})
-    return trace(item.source.label, item.name, item.source.label, item.units, "points", data, colour)
+    return trace(item.source.label, item.of, "points", data, colour)
 
 
 __all__ = ["NothingToDraw", "panels"]

@@ -48,6 +48,11 @@ class Sample:
     left_out: Counts = field(default_factory=Counts)
     series: str = ""
 
+    @property
+    def of(self) -> tuple[str, str, str]:
+        """The series, the recording or group, and the units, for the numbers of a trace."""
+        return self.series or self.category, self.group, self.units
+
 
 def of_items(items: Sequence[Item]) -> list[Sample]:
     """The values of series as they are: one sample for each series of each recording."""
@@ -91,18 +96,7 @@ def _cdf(spec: PanelSpec, samples: Sequence[Sample], groups: Sequence[str]) -> t
             label += f" (n = {len(sample.values)})"
         colour = groups.index(sample.group) if len(groups) > 1 else number
         dash = categories.index(sample.category) if both else 0
-        traces.append(
-            trace(
-                label,
-                sample.series or sample.category,
-                sample.group,
-                sample.units,
-                "line",
-                _steps(sample.values),
-                colour,
-                dash,
-            )
-        )
+        traces.append(trace(label, sample.of, "line", _steps(sample.values), colour, dash))
         left_out += replace(sample.left_out, beyond=axes.beyond(sample.values, x_ends))
     made = panel(
         spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", tuple(traces),
@@ -146,10 +140,10 @@ def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Count
         label = f"{sample.group}: {sample.category}" if len(groups) > 1 else sample.category
         if len(samples) == 1:
             data = pl.DataFrame({"x": edges[:-1], "x2": edges[1:], "y": np.zeros(len(shares)), "y2": shares})
-            traces.append(_trace(sample, "bars", data.filter(pl.col("y2") > 0), number, label))
+            traces.append(trace(label, sample.of, "bars", data.filter(pl.col("y2") > 0), number))
         else:
             corners = {"x": np.repeat(edges, 2), "y": np.concatenate(([0.0], np.repeat(shares, 2), [0.0]))}
-            traces.append(_trace(sample, "line", pl.DataFrame(corners), number, label))
+            traces.append(trace(label, sample.of, "line", pl.DataFrame(corners), number))
         left_out += replace(sample.left_out, beyond=axes.beyond(sample.values, x_ends))
     made = panel(
         spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", tuple(traces),
@@ -219,8 +213,8 @@ def _bar(sample: Sample, place: float, slot: float, colour: int, label: str, end
     numbers = bar.with_columns(mean=pl.lit(mean), std=pl.lit(std), count=pl.lit(len(sample.values)))
     whisker = pl.DataFrame({"x": [mean - std], "x2": [mean + std], "y": [place]})
     return [
-        _trace(sample, "bars", numbers, colour, label),
-        _trace(sample, "spans", whisker, INK, label, helper=True),
+        trace(label, sample.of, "bars", numbers, colour),
+        trace(label, sample.of, "spans", whisker, INK, helper=True),
     ]
 
 
@@ -231,8 +225,8 @@ def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> 
         mean = float(values.mean())
         bar = pl.DataFrame({"x": [mean], "y": [place - half], "y2": [place + half]})
         return [
-            _trace(sample, "ticks", bar, INK, label, helper=True),
-            replace(_trace(sample, "points", dots, colour, label), rare=True),
+            trace(label, sample.of, "ticks", bar, INK, helper=True),
+            replace(trace(label, sample.of, "points", dots, colour), rare=True),
         ]
     low, q1, median, q3, high = (float(p) for p in np.percentile(values, _SPREAD))
     box = pl.DataFrame({"x": [q1], "x2": [q3], "y": [place - half], "y2": [place + half]})
@@ -244,18 +238,11 @@ def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> 
     middle = pl.DataFrame({"x": [median], "y": [place - half], "y2": [place + half]})
     extremes = pl.DataFrame({"x": [float(values.min()), float(values.max())], "y": [place, place]})
     return [
-        _trace(sample, "spans", whiskers, colour, label, helper=True),
-        _trace(sample, "bars", numbers, colour, label),
-        _trace(sample, "ticks", middle, INK, label, helper=True),
-        _trace(sample, "points", extremes, colour, label, helper=True),
+        trace(label, sample.of, "spans", whiskers, colour, helper=True),
+        trace(label, sample.of, "bars", numbers, colour),
+        trace(label, sample.of, "ticks", middle, INK, helper=True),
+        trace(label, sample.of, "points", extremes, colour, helper=True),
     ]
-
-
-def _trace(sample: Sample, mark: str, data: pl.DataFrame, colour: int, label: str, *, helper: bool = False) -> Layer:
-    return trace(
-        label, sample.series or sample.category, sample.group, sample.units,
-        mark, data, colour, helper=helper,  # type: ignore[arg-type]
-    )  # fmt: skip
 
 
 def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
@@ -273,10 +260,10 @@ def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, li
         data = pl.DataFrame({"x": [places[one.category] for one in own], "y": means})
         stds = [float(one.values.std()) for one in own]
         spread = data.select("x", y=pl.col("y") - pl.Series(stds), y2=pl.col("y") + pl.Series(stds))
-        common = (own[0].series or line, line, own[0].units)
-        traces.append(trace(line, *common, "line", data, number))
-        traces.append(trace(line, *common, "points", data, number, helper=True, rare=True))
-        traces.append(trace(line, *common, "spans", spread, number, helper=True))
+        of = own[0].series or line, line, own[0].units
+        traces.append(trace(line, of, "line", data, number))
+        traces.append(trace(line, of, "points", data, number, helper=True, rare=True))
+        traces.append(trace(line, of, "spans", spread, number, helper=True))
     ends = axes.ends(
         [np.array([*one.data["y"], *one.data["y2"]]) for one in traces if one.mark == "spans"],
         spec,
@@ -312,8 +299,8 @@ def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, 
         cell = pl.DataFrame({"x": [x - 0.5], "x2": [x + 0.5], "y": [y - 0.5], "y2": [y + 0.5], "value": [mean]})
         text = pl.DataFrame({"x": [x], "y": [y], "text": [significant(mean)]})
         shade, ink = _shade(share), "#ffffff" if share > _DARK else theme.INK
-        traces.append(replace(_trace(sample, "cells", cell, 0, ""), style=Style(shade, shade)))
-        traces.append(replace(_trace(sample, "text", text, INK, "", helper=True), style=Style(ink, ink)))
+        traces.append(replace(trace("", sample.of, "cells", cell, 0), style=Style(shade, shade)))
+        traces.append(replace(trace("", sample.of, "text", text, INK, helper=True), style=Style(ink, ink)))
     made = panel(
         axes.title(spec.title or spec.y, samples[0].units), "", "", tuple(traces),
         x_ends=(-0.5, len(across) - 0.5), y_ends=(-len(down) + 0.5, 0.5),

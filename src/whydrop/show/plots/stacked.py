@@ -70,7 +70,7 @@ def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bo
     for number, (item, name, height) in enumerate(zip(items, names, heights, strict=True)):
         data = _corners(edges + origin_s, base, base + height)
         colour = places[id(item.spec)] if len(spec.series) > 1 else number
-        layer = trace(name, item.name, item.source.label, units, "band", data, colour)
+        layer = trace(name, (item.name, item.source.label, units), "band", data, colour)
         layers.append(replace(layer, numbers=pl.DataFrame({"x": edges[:-1] + origin_s, "y": height})))
         base = base + height
     made = panel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -125,23 +126,15 @@ def _line(item: Item, label: str, colour: int, dash: int, weight: Literal["pale"
     """A line broken where nothing was measured; samples that stand alone as points, or no one would see them."""
     known = ~np.isnan(item.values)
     x, y = item.times_s[known], item.values[known]
-    points = item.spec.role in ("points", "events")
-    common = {
-        "label": label, "series": item.name, "recording": item.source.label, "units": item.units,
-        "colour": colour, "dash": dash, "weight": weight,
-    }  # fmt: skip
-    if points:
-        events = item.spec.role == "events"
-        if events:
-            x, y = x[y != 0], y[y != 0]
-        return [trace(mark="points", data=_frame(x, y), rare=events, **common)]  # type: ignore[arg-type]
+    look = partial(trace, label, item.of, colour=colour, dash=dash, weight=weight)
+    if item.spec.role == "events":
+        return [look("points", _frame(x[y != 0], y[y != 0]), rare=True)]
+    if item.spec.role == "points":
+        return [look("points", _frame(x, y))]
     # A line through fewer points than it takes on the grid of steps is joined by its own pace.
     pace = float(np.median(np.diff(x))) if len(x) > 2 else item.step_s
     broken, alone = _broken(x, y, _JOINED_STEPS * max(item.step_s, pace))
-    traces = [trace(mark="line", data=broken, **common)]  # type: ignore[arg-type]
-    if not alone.is_empty():
-        traces.append(trace(mark="points", data=alone, helper=True, **common))  # type: ignore[arg-type]
-    return traces
+    return [look("line", broken), *([] if alone.is_empty() else [look("points", alone, helper=True)])]
 
 
 def _broken(x: Values, y: Values, farthest: float) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -195,7 +188,7 @@ def _lost(items: Sequence[Item], y_ends: tuple[float, float], *, counted: bool) 
             slot = list(_FATES).index(fate) if fate in _FATES else 2
             data = pl.DataFrame({"x": np.sort(x), "y": np.full(len(x), _edge(y_ends))})
             recording = items[0].source.label if len({item.source.label for item in items}) == 1 else ""
-            traces.append(trace(label, "lost probes", recording, "", "crosses", data, slot, rare=True))
+            traces.append(trace(label, ("lost probes", recording, ""), "crosses", data, slot, rare=True))
     return traces
 
 

@@ -13,6 +13,7 @@ from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
 
 # As the numbers of a plot call them; the figure's own are fewer.
 Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text", "band"]
+Of = tuple[str, str, str]
 Weight = Literal["pale", "normal", "heavy"]
 
 # The colour of ink: for what summarises the others.
@@ -26,9 +27,7 @@ _DOT, _LARGE_DOT, _EVENT = 3.7, 5.9, 6.8
 
 def trace(
     label: str,
-    series: str,
-    recording: str,
-    units: str,
+    of: Of,
     mark: Mark,
     data: pl.DataFrame,
     colour: int = 0,
@@ -42,9 +41,7 @@ def trace(
 
     Args:
         label: in the legend; empty: not there.
-        series: the series that it is of, for the numbers.
-        recording: the recording or group that it is of.
-        units: of the series.
+        of: the series, the recording or group, and the units of what it shows, for the numbers.
         mark: what is drawn; spans and bars reach to ``x2`` or ``y2`` where they have them.
         data: in plain units.
         colour: a place in the palette, or ``INK``; of crosses the shape.
@@ -56,9 +53,9 @@ def trace(
     drawn = _drawn(mark)
     if mark in ("spans", "ticks") and "x2" in data.columns:
         drawn, data = "slants", data.with_columns(y2="y")
-    of = {"recording": recording, "series": series, "units": units, "mark": mark}
-    style = _style(mark, colour, dash, weight, rare)
-    return Layer(label, style, drawn, data, rare, of=of, helper=helper)
+    series, recording, units = of
+    numbers_of = {"recording": recording, "series": series, "units": units, "mark": mark}
+    return Layer(label, _style(mark, colour, dash, weight, rare), drawn, data, rare, of=numbers_of, helper=helper)
 
 
 def _drawn(mark: Mark) -> figure.Mark:

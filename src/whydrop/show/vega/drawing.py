@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +16,61 @@ from whydrop.show import ticks
 from whydrop.show.figure import Axis, Ends, Figure, Layer, ordered
 from whydrop.show.labels import LONGEST, shortened
 from whydrop.show.layout import LONGEST_NAME, WIDTH, Layout, laid_out, legend_columns, listed, wrapped
-from whydrop.show.theme import GREY
+from whydrop.show.theme import GREY, INK
 from whydrop.show.vega import marks
-from whydrop.show.vega.flattening import flattened
-from whydrop.show.vega.look import CONFIG, SOFT, ZERO_LINE
 from whydrop.show.vega.marks import Datasets, Place, Spec
+
+SOFT = "#4b5563"
+
+CONFIG: dict[str, Any] = {
+    "font": "Liberation Sans, Helvetica Neue, Arial, DejaVu Sans, sans-serif",
+    "background": "white",
+    "padding": 14,
+    "view": {"stroke": "#9ca3af", "strokeWidth": 0.6},
+    "axis": {
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "titlePadding": 9,
+        "gridColor": "#e5e7eb",
+        "labelColor": INK,
+        "titleColor": INK,
+        "tickCount": 8,
+    },
+    "title": {
+        "anchor": "start",
+        "fontSize": 18,
+        "fontWeight": 600,
+        "subtitleFontSize": 13,
+        "subtitleColor": SOFT,
+        "subtitlePadding": 5,
+        "color": INK,
+        "offset": 12,
+    },
+    "legend": {
+        "orient": "top",
+        "direction": "horizontal",
+        "labelFontSize": 12.5,
+        "labelLimit": 420,
+        "title": None,
+        "titleOrient": "left",
+        "titleFontSize": 12.5,
+        "titleFontWeight": "normal",
+        "titlePadding": 12,
+        "symbolSize": 110,
+        "symbolStrokeWidth": 2,
+        "symbolOpacity": 1,
+        "columnPadding": 18,
+        "rowPadding": 4,
+        "labelOffset": 7,
+        "labelColor": INK,
+        "offset": 8,
+    },
+}
+
+# The line below which only zeros are, on a logarithmic axis.
+ZERO_LINE = {"type": "rule", "color": GREY, "strokeDash": [3, 3], "strokeWidth": 0.8}
+
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -227,3 +278,30 @@ def _nothing(place: Place) -> Spec:
     axes = {"data": {"values": [{"x": None, "y": None}]}, "mark": "point", "encoding": {"x": place.x, "y": place.y}}
     words = {"data": {"values": [{}]}, "mark": {"type": "text", "text": "no data", "fontSize": 13, "color": GREY}}
     return {"layer": [axes, {**words, "encoding": at}]}
+
+
+_SVG = "http://www.w3.org/2000/svg"
+_GROUP = f"{{{_SVG}}}g"
+# Attributes that change what a group shows; all others can go.
+_SHOWN = {"transform", "clip-path", "fill", "stroke", "stroke-miterlimit", "opacity"}
+
+
+def flattened(svg: str) -> str:
+    """The same picture without groups that show nothing by themselves.
+
+    >>> flattened('<svg xmlns="http://www.w3.org/2000/svg"><g class="x"><g><path d="M0,0" /></g></g></svg>')
+    '<svg xmlns="http://www.w3.org/2000/svg"><path d="M0,0" /></svg>'
+    """
+    ET.register_namespace("", _SVG)
+    root = ET.fromstring(svg)
+    _dissolve(root)
+    return ET.tostring(root, encoding="unicode")
+
+
+def _dissolve(element: ET.Element) -> None:
+    kept: list[ET.Element] = []
+    for child in list(element):
+        _dissolve(child)
+        kept.extend(list(child) if child.tag == _GROUP and _SHOWN.isdisjoint(child.attrib) else [child])
+        element.remove(child)
+    element.extend(kept)

@@ -68,7 +68,7 @@ def _limits(results: Results) -> Iterator[Panel]:
             rows.append((100 * ends[group], 100 * (ends[group] + share), place - 0.4, place + 0.4))
             ends[group] += share
         data = pl.DataFrame(rows, schema=["x", "x2", "y", "y2"], orient="row")
-        layers.append(trace(limiter, limiter, "", "%", "bars", data, number))
+        layers.append(trace(limiter, (limiter, "", "%"), "bars", data, number))
     yield panel(
         "", "Share of connections (%)", "", layers, x_ends=(0.0, 100.0), y_ends=(0.5 - len(groups), 0.5),
         y_words=tuple((-float(place), group) for place, group in enumerate(groups)),
@@ -91,9 +91,9 @@ def _distributions(results: Results) -> Iterator[Panel]:
         boxes = rows.select(x="p25", x2="p75", y=y - 0.35, y2=y + 0.35)
         middles = rows.select(x="p50", y=y - 0.35, y2=y + 0.35)
         layers = [
-            trace("", quantity, "", "", "spans", whiskers, INK, helper=True),
-            trace("", quantity, "", "", "bars", boxes, 0),
-            trace("", quantity, "", "", "ticks", middles, INK, helper=True),
+            trace("", (quantity, "", ""), "spans", whiskers, INK, helper=True),
+            trace("", (quantity, "", ""), "bars", boxes, 0),
+            trace("", (quantity, "", ""), "ticks", middles, INK, helper=True),
         ]
         low, high = float(rows["p5"].min() or 0.0), float(rows["p95"].max() or 1.0)  # type: ignore[arg-type]
         log = low > 0
@@ -114,8 +114,8 @@ def _days(results: Results) -> Iterator[Panel]:
         band = pl.DataFrame({"x": x, "y": own["median_low"] * factor, "y2": own["median_high"] * factor})
         band = band.drop_nulls()
         layers = [
-            trace("95 % interval", quantity, "", "", "band", band, 4, helper=True),
-            trace("median", quantity, "", "", "line", line, 0),
+            trace("95 % interval", (quantity, "", ""), "band", band, 4, helper=True),
+            trace("median", (quantity, "", ""), "line", line, 0),
         ]
         highest = max(float(one.max() or 0.0) for one in (line["y"], band["y2"]))  # type: ignore[arg-type]
         yield panel("", "Day (UTC)", title, layers, x_time=True, y_ends=(0.0, highest * 1.05 or 1.0))
