@@ -139,6 +139,7 @@ def _pair(crossings: list[tuple]) -> dict[str, Any]:
     back = len(crossings) - there
     one = {"missed_by_1": 0, "missed_by_2": 0, "reordered": 0, "protocol": "tcp"}
     return {
+        "from": 0, "to": 1,
         "upstream": "capture 1", "matched": len(crossings) - lost, "lost_1_to_2": lost, "lost_2_to_1": 0,
         "missed_by_1": 0, "missed_by_2": 3, "unmatched": {"outside-overlap": 12, "undecided": 1},
         "overlap_s": (crossings[-1][2] - START_NS) / 1e9,
