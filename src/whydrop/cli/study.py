@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, options, study_tcp, usage
+from whydrop.cli import ending, options, usage
 from whydrop.cli.command import Command, Group
 
 if TYPE_CHECKING:
@@ -36,9 +38,20 @@ Examples:
   whydrop study discards watch fleet.store -i 5min
 """
 
+TCP_EXAMPLES = """
+\b
+Examples:
+  whydrop study tcp fleet.store
+  whydrop study tcp fleet.store --site ams01 --site lhr01
+  whydrop study tcp fleet.store --first 2019-05-01
+  whydrop study tcp fleet.store -o report --format html
+  whydrop study tcp fleet.store --backend spark:local[4]
+"""
 FIGURES = ("png", "svg", "pdf", "html")
 TABLES = ("parquet", "csv")
 _DEFAULT = ("html", "png", "parquet", "csv")
+_TCP_DEFAULT = ("html", "png", "csv")
+_DAY = click.DateTime(["%Y-%m-%d"])
 _LISTS = ("csv", "json", "parquet")
 _CLASSES = ("zero", "non-zero", "unknown")
 
@@ -61,21 +74,35 @@ _store = options.together(
 )  # fmt: skip
 
 
+def _listed(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The formats of lists with commas, each once."""
+    found = [part.strip() for text in given for part in text.split(",")]
+    wrong = [part for part in found if part not in FIGURES + TABLES]
+    if wrong:
+        expected = ", ".join(FIGURES + TABLES)
+        raise click.UsageError(f"--format: {ending.printable(wrong[0])!r}: expected some of {expected}.")
+    return tuple(dict.fromkeys(found))
+
+
+def _formats(default: tuple[str, ...]) -> options.Decorator:
+    words = f"One or more of {','.join(FIGURES + TABLES)}.  [default: {','.join(default)}]"
+    return click.option("-f", "--format", "formats", multiple=True, callback=_listed, metavar="LIST", help=words)
+
+
 @command.command("discards", epilog=EXAMPLES)
 @_store
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
-@click.option("-f", "--format", "formats", multiple=True, metavar="LIST",
-              help=f"One or more of {','.join(FIGURES + TABLES)}.  [default: {','.join(_DEFAULT)}]")  # fmt: skip
+@_formats(_DEFAULT)
 @options.as_json
-def discards(**given: Any) -> None:
+def discards(**given: Any) -> int:
     """Find whether packets that switches discard slow downloads down; makes seven figures (docs/discards.md)."""
     from whydrop.cli import study_run
 
     parameters = _parameters(given)
-    formats = _formats(given["formats"], FIGURES + TABLES) or _DEFAULT
+    formats = given["formats"] or _DEFAULT
     if given["formats"] and given["output"] is None:
         raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
-    sys.exit(study_run.run(given, parameters, formats))
+    return study_run.discards(given, parameters, formats)
 
 
 assert isinstance(discards, Command)
@@ -88,7 +115,7 @@ assert isinstance(discards, Command)
 @options.output_file("File to write.  [default: standard output]")
 @click.option("-f", "--format", "kind", type=click.Choice(_LISTS), default="csv", metavar="FORMAT", show_default=True,
               help=f"{', '.join(_LISTS)}.")  # fmt: skip
-def tests(kind: str, **given: Any) -> None:
+def tests(kind: str, **given: Any) -> int:
     """List the tests of a store, each with the discards during it and its class: zero, non-zero or unknown."""
     from whydrop.cli import study_run
 
@@ -97,7 +124,7 @@ def tests(kind: str, **given: Any) -> None:
         usage.folder_exists("--output", given["output"])
     elif kind == "parquet" and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for a terminal: give --output FILE, or pipe it.")
-    sys.exit(study_run.list_tests(given, parameters, kind))
+    return study_run.list_tests(given, parameters, kind)
 
 
 @discards.subcommand("watch", short_help="Report ports that began to discard too much.", epilog=WATCH_EXAMPLES)
@@ -107,16 +134,15 @@ def tests(kind: str, **given: Any) -> None:
 @click.option("--state", type=options.FILE, metavar="FILE",
               help="File with the ports that were reported before.  [default: watch-state.json in STORE]")  # fmt: skip
 @options.as_json
-def watch(**given: Any) -> None:
+def watch(**given: Any) -> int:
     """Report the ports that began to exceed a discard ratio; exit with 3 if there are any."""
     from whydrop.cli import study_watch
 
-    if given["interval_s"] is not None and not given["interval_s"] > 0:
-        raise click.UsageError("--interval: expected a time above zero, such as 5min.")
+    options.above_zero("--interval", given["interval_s"])
     if given["now"] is not None and given["interval_s"] is not None:
         raise click.UsageError("--now looks once, --interval again and again: give one of them.")
     parameters = _parameters(given)
-    sys.exit(study_watch.run(given, parameters))
+    return study_watch.run(given, parameters)
 
 
 @discards.subcommand(
@@ -131,34 +157,45 @@ def example() -> None:
     click.echo(parameter_files.example(), nl=False)
 
 
-def _formats(given: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """The formats of lists with commas, each once."""
-    found = [part.strip() for text in given for part in text.split(",")]
-    wrong = [part for part in found if part not in known]
-    if wrong:
-        raise click.UsageError(f"--format: {ending.printable(wrong[0])!r}: expected some of {', '.join(known)}.")
-    return tuple(dict.fromkeys(found))
+@command.command("tcp", epilog=TCP_EXAMPLES)
+@click.argument("store", metavar="STORE")
+@click.option("--first", type=_DAY, metavar="DAY", help="First UTC day, such as 2019-05-01.  [default: the store's]")
+@click.option("--last", type=_DAY, metavar="DAY", help="Last UTC day.  [default: the store's]")
+@click.option("--site", "sites", multiple=True, metavar="SITE", help="Only this site. Repeatable.")
+@options.backend("duckdb, spark://HOST:PORT or spark:local[N].", "duckdb")
+@options.output_folder("Write figures, report and tables into DIR.", default=None)
+@_formats(_TCP_DEFAULT)
+@options.as_json
+def tcp(first: datetime | None, last: datetime | None, sites: tuple[str, ...], **given: Any) -> int:
+    """Find what limits the TCP connections of a store, by site, day and clients' network (docs/study-tcp.md)."""
+    from whydrop.cli import study_run
+    from whydrop.studies.tcp.study import Parameters
+
+    parameters = Parameters(first and first.date(), last and last.date(), sites)
+    if first and last and first > last:
+        raise click.UsageError(f"--first ({parameters.first}) is after --last ({parameters.last}).")
+    if given["backend"].startswith("bigquery"):
+        raise click.UsageError("--backend: BigQuery has no table of samples: import the files into a store.")
+    _check_engine(given["backend"])
+    given["formats"] = given["formats"] or _TCP_DEFAULT
+    return study_run.tcp(given, parameters)
 
 
 def _parameters(given: dict[str, Any]) -> Parameters:
     """Check the store and its engine, and read the parameters."""
-    from whydrop.runtime.user_files.problems import FileError
-    from whydrop.store.engines import BackendError, check_engine
     from whydrop.studies.discards import parameter_files
 
     if given["store"] is None and not given["backend"].startswith("bigquery"):
         raise click.UsageError("Missing argument 'STORE'.")
+    _check_engine(given["backend"], given["mapping"])
+    settings = [*given["settings"], *(['definitions="published"'] if given["as_published"] else [])]
+    return parameter_files.read(given["file"], settings)
+
+
+def _check_engine(backend: str, mapping: Path | None = None) -> None:
+    from whydrop.store.engines import BackendError, check_engine
+
     try:
-        check_engine(given["backend"], given["mapping"])
+        check_engine(backend, mapping)
     except BackendError as reason:
         raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
-    settings = [*given["settings"], *(['definitions="published"'] if given["as_published"] else [])]
-    try:
-        return parameter_files.read(given["file"], settings)
-    except FileError as reason:
-        for problem in reason.problems:
-            click.echo(f"whydrop: {ending.printable(str(problem))}", err=True)
-        sys.exit(2)
-
-
-command.add_command(study_tcp.tcp)

@@ -1,170 +1,220 @@
-"""``whydrop study discards``: compute the study or the list of its tests, print and write the results."""
+"""``whydrop study``: compute a study or the list of its tests, print and write the results."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import ending, progress, study_output
+import whydrop
+from whydrop.cli import ending, progress
+from whydrop.recording.document import plain
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.studies.discards.parameters import Parameters
-    from whydrop.studies.discards.study import Keep, Results
+    from whydrop.store.engines.base import Backend
+    from whydrop.studies.discards import parameters, study
     from whydrop.studies.study_files import Folder
+    from whydrop.studies.tcp import study as tcp_study
 
 # Tables that are small enough to read; the sentences come from them.
 _IN_DOCUMENT = ("comparisons", "placebo_comparisons", "discard_changes")
+# Tables of TCP by network can have 100 000 rows: only the files hold them.
+_NOT_BY_NETWORK = ("all", "site", "day")
 SCHEMA = 1
+_MOST_FILES = 6
 
 
-def run(given: dict[str, Any], parameters: Parameters, formats: tuple[str, ...]) -> int:
-    """Compute the study, and print it or write it into a folder; returns the exit status."""
-    folder = None if given["output"] is None else _folder(given["output"], parameters)
+def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tuple[str, ...]) -> int:
+    """Compute the study of discards, and print it or write it into a folder; returns the exit status."""
+    from whydrop.show.document import Document, Text
+    from whydrop.studies.discards import document, report, sentences
 
-    def study() -> bool:
-        results, files = _computed(given, parameters, folder, formats)
-        _print(results, folder, as_json=given["as_json"])
-        if folder is not None:
-            study_output.say_files(folder, files, sys.stderr if given["as_json"] else sys.stdout)
-        return not results.facts["failed"] and any(frame.height for frame in results.tables.values())
+    folder = _folder(given["output"], wanted.model_dump(mode="json"))
+    # Each table is written as soon as it is computed, as a later one may fail.
+    kind = next((one for one in ("parquet", "csv") if one in formats), None)
 
-    return _status(study, folder)
+    def keep(name: str, frame: pl.DataFrame) -> None:
+        if folder is not None and kind is not None:
+            report.write_table(folder, name, frame, kind)
+
+    with _opened(given, folder) as (backend, advance):
+        results = _computed(backend, wanted, advance, keep=keep)
+        files = 0 if folder is None else len(report.write(results, folder, formats, _writing(advance)))
+    if given["as_json"]:
+        ending.write_json(_discards_as_json(results))
+    elif folder is not None:
+        lines = [*(sentences.verdict(results) or sentences.findings(results)), *results.notes]
+        ending.show(Document(results.parameters.title, tuple(map(Text, lines))))
+    else:
+        ending.show(document.document(results))
+    _say_files(folder, files, as_json=given["as_json"])
+    complete = not results.facts["failed"] and any(frame.height for frame in results.tables.values())
+    return 0 if complete else ending.NOT_ANALYSED
 
 
-def list_tests(given: dict[str, Any], parameters: Parameters, kind: str) -> int:
+def list_tests(given: dict[str, Any], wanted: parameters.Parameters, kind: str) -> int:
     """Print or write the list of tests with the discards during each; returns the exit status."""
-
-    def study() -> bool:
-        results, _ = _computed(given, parameters, only=("contacts",))
-        _write_tests(results, given, kind)
-        return not results.facts["failed"]
-
-    return _status(study, None)
+    with _opened(given, None) as (backend, advance):
+        results = _computed(backend, wanted, advance, only=("contacts",))
+    _write_tests(results, given, kind)
+    return ending.NOT_ANALYSED if results.facts["failed"] else 0
 
 
-def _status(study: Callable[[], bool], folder: Folder | None) -> int:
-    from whydrop.store.engines import BackendError
+def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
+    """Compute the study of TCP connections, print it and write it into a folder; returns the exit status."""
+    from whydrop.show import html
+    from whydrop.studies import study_files
+    from whydrop.studies.tcp import document, figures, study
+
+    folder, files = _folder(given["output"], wanted.document()), 0
+    with _opened(given, folder) as (backend, advance):
+        results = study.run(backend, wanted, advance)
+        cancelling.raise_if_received()
+        if folder is not None and results.facts["connections"]:
+            pictures = figures.figures(results)
+            contents = study_files.Contents(
+                {"parameters": wanted.document(), "notes": results.notes, "facts": results.facts},
+                results.tables,
+                pictures,
+                lambda: html.page(document.document(results, pictures)),
+            )
+            files = len(study_files.write(contents, folder, given["formats"], _writing(advance)))
+    if given["as_json"]:
+        ending.write_json(_tcp_as_json(results))
+    else:
+        ending.show(document.document(results))
+    _say_files(folder if files else None, files, as_json=given["as_json"])
+    return 0 if results.facts["connections"] else ending.NOT_ANALYSED
+
+
+def _folder(path: Path | None, wanted: dict[str, Any]) -> Folder | None:
+    from whydrop.studies.study_files import Folder
+
+    return None if path is None else Folder(path, {"parameters": wanted})
+
+
+@contextmanager
+def _opened(given: dict[str, Any], folder: Folder | None) -> Iterator[tuple[Backend, progress.Advance]]:
+    """The engine that reads the store, and the progress; Ctrl-C says where the results so far are."""
+    from whydrop.store.engines import open_backend
+
+    def place() -> str | None:
+        return f"the results so far are in {folder.path}" if folder is not None and folder.begun else None
 
     cancelling.import_polars()
-    try:
-        with study_output.said_where(folder):
-            return 0 if study() else ending.NOT_ANALYSED
-    except (BackendError, OSError) as reason:
-        return ending.status(reason)
+    with (
+        cancelling.noted(place),
+        open_backend(given["store"] or "", given["backend"], mapping=given.get("mapping")) as backend,
+        progress.stepping("Opening the store") as advance,
+    ):
+        yield backend, advance
 
 
 def _computed(
-    given: dict[str, Any],
-    parameters: Parameters,
-    folder: Folder | None = None,
-    formats: tuple[str, ...] = (),
-    only: tuple[str, ...] | None = None,
-) -> tuple[Results, int]:
-    """The results, and how many files were written into the folder."""
-    from whydrop.store.engines import open_backend
+    backend: Backend, wanted: parameters.Parameters, advance: progress.Advance, **options: Any
+) -> study.Results:
+    """Compute the study of discards; where no table could be computed no file is replaced.
+
+    Raises:
+        BackendError: no table could be computed.
+    """
+    from whydrop.store.engines import BackendError
     from whydrop.studies.discards import study
 
-    with (
-        open_backend(given["store"] or "", given["backend"], mapping=given["mapping"]) as backend,
-        progress.stepping("Opening the store") as advance,
-    ):
-        results = study.run(backend, parameters, advance, _keeping(folder, formats), only)
-        cancelling.raise_if_received()
-        _check_any(results)
-        return results, 0 if folder is None else _write_files(results, folder, formats, advance)
-
-
-def _check_any(results: Results) -> None:
-    """Raise the error where no table could be computed: then no file is replaced."""
-    from whydrop.store.engines import BackendError
-
+    results = study.run(backend, wanted, advance, **options)
+    cancelling.raise_if_received()
     failed = results.facts["failed"]
     if failed and all(frame.is_empty() for frame in results.tables.values()):
         raise BackendError("; ".join(dict.fromkeys(failed.values())))
+    return results
 
 
-def _folder(path: Path, parameters: Parameters) -> Folder:
-    from whydrop.studies.study_files import Folder
-
-    return Folder(path, {"parameters": parameters.model_dump(mode="json")})
+def _writing(advance: progress.Advance) -> Any:
+    return lambda what, done, of: advance(f"Writing {what}", done, of)
 
 
-def _keeping(folder: Folder | None, formats: tuple[str, ...]) -> Keep | None:
-    """Write each table as soon as it is computed, as a later one may fail."""
-    kind = next((one for one in ("parquet", "csv") if one in formats), None)
-    if folder is None or kind is None:
-        return None
-    from whydrop.studies.discards import report
-
-    def keep(name: str, frame: pl.DataFrame) -> None:
-        report.write_table(folder, name, frame, kind)
-
-    return keep
-
-
-# --- the study ---
+def _say_files(folder: Folder | None, files: int, *, as_json: bool) -> None:
+    """Say where a study was written, and what of earlier ones became."""
+    if folder is None:
+        return
+    lines = [f"Study: {folder.path} ({files} files)"]
+    if folder.removed:
+        lines.append(f"Removed what an earlier study had written there: {_names(folder.removed)}")
+    if folder.left:
+        lines.append(f"Not of this study, and left there as whydrop did not write it so: {_names(folder.left)}")
+    for line in lines:
+        print(ending.printable(line), file=sys.stderr if as_json else sys.stdout)
 
 
-def _write_files(results: Results, folder: Folder, formats: tuple[str, ...], advance: progress.Advance) -> int:
-    from whydrop.studies.discards import report
-
-    def drawing(what: str, done: int, of: int) -> None:
-        advance(f"Writing {what}", done, of)
-
-    return len(report.write(results, folder, formats, drawing))
+def _names(files: list[str]) -> str:
+    """Files, not all of many."""
+    more = f" and {len(files) - _MOST_FILES} more" if len(files) > _MOST_FILES else ""
+    return f"{', '.join(files[:_MOST_FILES])}{more}"
 
 
-def _print(results: Results, folder: Folder | None, *, as_json: bool) -> None:
-    from whydrop.studies.discards import sentences
-
-    if as_json:
-        ending.write_document(json.dumps(document(results), ensure_ascii=False, allow_nan=False))
-    elif folder is not None:
-        from whydrop.show import terminal
-        from whydrop.show.document import Document, Text
-
-        lines = [*(sentences.verdict(results) or sentences.findings(results)), *results.notes]
-        terminal.print_document(Document(results.parameters.title, tuple(map(Text, lines))))
-    else:
-        from whydrop.show import terminal
-        from whydrop.studies.discards import document as documents
-
-        terminal.print_document(documents.document(results))
+# --- as JSON ---
 
 
-def document(results: Results) -> dict[str, Any]:
-    """The study as JSON: its sentences, and the tables of its conclusions."""
+def _discards_as_json(results: study.Results) -> dict[str, Any]:
+    """The study with its sentences, and the tables of its conclusions."""
     import polars as pl
 
-    from whydrop import _core
     from whydrop.studies.discards import sentences
 
     classes = results.tables["contact_days"].group_by("class").agg(pl.col("tests").sum())
+    tables = {name: results.tables[name] for name in _IN_DOCUMENT}
+    tests = {"tests": dict(sorted(classes.iter_rows()))}
+    return _as_json(
+        "discards", results, results.parameters.model_dump(mode="json"), sentences.summary(results), tables, tests
+    )
+
+
+def _tcp_as_json(results: tcp_study.Results) -> dict[str, Any]:
+    """The study with its sentences and tables, without those by network."""
+    import polars as pl
+
+    from whydrop.studies.tcp import sentences
+
+    tables = {
+        name: frame.filter(pl.col("by").is_in(_NOT_BY_NETWORK)) if "by" in frame.columns else frame
+        for name, frame in results.tables.items()
+    }
+    return _as_json("tcp", results, results.parameters.document(), sentences.summary(results), tables, {})
+
+
+def _as_json(
+    name: str,
+    results: study.Results | tcp_study.Results,
+    wanted: dict[str, Any],
+    summary: list[str],
+    tables: dict[str, pl.DataFrame],
+    more: dict[str, Any],
+) -> dict[str, Any]:
     return {
-        "whydrop": _core.__version__,
+        "whydrop": whydrop.__version__,
         "schema": SCHEMA,
-        "study": "discards",
-        "parameters": results.parameters.model_dump(mode="json"),
-        "summary": sentences.summary(results),
+        "study": name,
+        "parameters": wanted,
+        "summary": summary,
         "notes": results.notes,
         "facts": results.facts,
-        "tests": dict(sorted(classes.iter_rows())),
+        **more,
         "rows": {name: frame.height for name, frame in results.tables.items()},
-        "tables": {name: study_output.rows_of(results.tables[name]) for name in _IN_DOCUMENT},
+        "tables": {name: plain(frame.to_dicts()) for name, frame in tables.items()},
     }
 
 
 # --- the list of tests ---
 
 
-def _write_tests(results: Results, given: dict[str, Any], kind: str) -> None:
+def _write_tests(results: study.Results, given: dict[str, Any], kind: str) -> None:
     import polars as pl
 
     from whydrop.runtime import durable
@@ -172,9 +222,9 @@ def _write_tests(results: Results, given: dict[str, Any], kind: str) -> None:
     frame = results.tables["contacts"]
     if given["classes"]:
         frame = frame.filter(pl.col("class").is_in(given["classes"]))
-    content = _WRITERS[kind](frame)
+    content = _content(frame, kind)
     for note in results.notes:
-        print(f"whydrop: {ending.printable(note)}", file=sys.stderr)
+        ending.note(note)
     if given["output"] is not None:
         durable.write_bytes(given["output"], content)
         print(f"{ending.printable(str(given['output']))}: {frame.height} tests", file=sys.stderr)
@@ -186,18 +236,13 @@ def _write_tests(results: Results, given: dict[str, Any], kind: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _csv(frame: pl.DataFrame) -> bytes:
-    return frame.write_csv().encode()
-
-
-def _json(frame: pl.DataFrame) -> bytes:
-    return json.dumps(study_output.rows_of(frame), ensure_ascii=False, allow_nan=False).encode() + b"\n"
-
-
-def _parquet(frame: pl.DataFrame) -> bytes:
-    target = io.BytesIO()
-    frame.write_parquet(target)
-    return target.getvalue()
-
-
-_WRITERS: dict[str, Callable[[pl.DataFrame], bytes]] = {"csv": _csv, "json": _json, "parquet": _parquet}
+def _content(frame: pl.DataFrame, kind: str) -> bytes:
+    match kind:
+        case "csv":
+            return frame.write_csv().encode()
+        case "json":
+            return json.dumps(plain(frame.to_dicts()), ensure_ascii=False).encode() + b"\n"
+        case _:
+            target = io.BytesIO()
+            frame.write_parquet(target)
+            return target.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -12,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import whydrop
 from whydrop.cli import ending
+from whydrop.recording.document import plain
 from whydrop.runtime import cancelling
+from whydrop.text import quantities
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
@@ -82,16 +84,15 @@ def _once(
     with open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend:
         found = watch.look(backend, parameters, now_ns, reported)
     if options["as_json"]:
-        ending.write_document(json.dumps(document(found, parameters), ensure_ascii=False, allow_nan=False))
+        ending.write_json(document(found, parameters))
     else:
-        from whydrop.show import terminal
         from whydrop.show.document import Document, Text
 
-        terminal.print_document(Document("Watch", tuple(map(Text, lines(found, parameters)))))
+        ending.show(Document("Watch", tuple(map(Text, lines(found, parameters)))))
     kept = place is not None and _kept(place, found)
     status = FOUND if found.new.height else 0
     if not found.ports:
-        print(f"whydrop: {_nothing(found, parameters)}", file=sys.stderr)
+        ending.note(_nothing(found, parameters))
         status = ending.NOT_ANALYSED
     return status, None if kept else found.reported
 
@@ -103,7 +104,7 @@ def _read(place: Path, now_ns: int) -> dict[Key, int]:
     try:
         return watch_state.read(place, now_ns)
     except (watch_state.StateError, OSError) as reason:
-        print(f"whydrop: {ending.printable(ending.one_line(reason))}", file=sys.stderr)
+        ending.note(ending.one_line(reason))
         return {}
 
 
@@ -114,10 +115,9 @@ def _kept(place: Path, found: Look) -> bool:
     try:
         watch_state.write(place, found.reported)
     except OSError as reason:
-        print(
-            f"whydrop: {ending.printable(ending.one_line(reason))}: the state cannot be written, and the same ports "
-            "will be reported again; name another file with --state",
-            file=sys.stderr,
+        ending.note(
+            f"{ending.one_line(reason)}: the state cannot be written, and the same ports will be reported again; "
+            "name another file with --state"
         )
         return False
     return True
@@ -136,7 +136,6 @@ def _state(options: dict[str, Any]) -> Path | None:
 def lines(found: Look, parameters: Parameters) -> list[str]:
     """The findings as lines, new ports first."""
     from whydrop.studies.discards.sentences import per_million
-    from whydrop.text import quantities
 
     limit = per_million(parameters.watch.ratio)
     until = f"in the {_span(parameters)} to {quantities.instant(found.now_ns / 1e9)[:19]} UTC"
@@ -167,7 +166,6 @@ def _ports(keys: Sequence[Key]) -> str:
 def _alert(row: dict[str, Any], parameters: Parameters) -> str:
     from whydrop.studies.discards import watch
     from whydrop.studies.discards.sentences import per_million
-    from whydrop.text import quantities
 
     before = (
         "" if row["ratio_before"] is None else f", {per_million(row['ratio_before'])} in the {_span(parameters)} before"
@@ -189,14 +187,10 @@ def _alert(row: dict[str, Any], parameters: Parameters) -> str:
 
 
 def _span(parameters: Parameters) -> str:
-    from whydrop.text import quantities
-
     return quantities.long_duration(parameters.watch.window_s)
 
 
 def _nothing(found: Look, parameters: Parameters) -> str:
-    from whydrop.text import quantities
-
     none = f"no samples of discards in the {_span(parameters)} to {quantities.instant(found.now_ns / 1e9)[:19]} UTC"
     if found.last_ns is None:
         return f"{none}, and none on the store's last day: is `whydrop collect` running, and into this store?"
@@ -208,17 +202,14 @@ def _nothing(found: Look, parameters: Parameters) -> str:
 
 def document(found: Look, parameters: Parameters) -> dict[str, Any]:
     """The findings as JSON."""
-    from whydrop import _core
-    from whydrop.cli.study_output import rows_of
-
     return {
-        "whydrop": _core.__version__,
+        "whydrop": whydrop.__version__,
         "schema": SCHEMA,
         "study": "discards",
         "watch": parameters.watch.model_dump(mode="json"),
         "now_ns": found.now_ns,
         "ports": found.ports,
-        "alerts": rows_of(found.alerts),
+        "alerts": plain(found.alerts.to_dicts()),
         "silent": _named(found.silent),
         "unjudged": _named(found.unjudged),
     }
