@@ -39,10 +39,9 @@ def block_length(values: Values) -> float:
     n = len(values)
     if n < 4 or np.ptp(values) == 0:
         return 1.0
-    run = max(5, math.ceil(math.sqrt(math.log10(n))))
-    furthest = min(n - 1, math.ceil(math.sqrt(n)) + run)
-    covariance = autocovariance(values, furthest)
-    window = 2 * min(max(1, _last_lag(covariance / covariance[0], n, run)), furthest // 2 or 1)
+    covariance, lag = _negligible_after(values)
+    furthest = len(covariance) - 1
+    window = 2 * min(max(1, lag), furthest // 2 or 1)
     lags = np.arange(1, min(window, furthest) + 1)
     weights = np.clip(2 * (1 - lags / window), 0.0, 1.0)
     slope = 2 * float(np.sum(weights * lags * covariance[lags]))
@@ -54,13 +53,16 @@ def block_length(values: Values) -> float:
     return float(np.clip((2 * slope**2 / (2 * spectrum**2) * n) ** (1 / 3), 1.0, most))
 
 
-def _last_lag(correlation: Values, n: int, run: int) -> int:
-    """The smallest lag after which ``run`` correlations in a row are negligible."""
-    negligible = np.abs(correlation[1:]) < 2 * math.sqrt(math.log10(n) / n)
-    for lag in range(len(negligible)):
-        if bool(negligible[lag : lag + run].all()):
-            return lag
-    return len(negligible)
+def _negligible_after(values: Values) -> tuple[Values, int]:
+    """Autocovariances, and the smallest lag after which ``K`` autocorrelations in a row are negligible."""
+    n = len(values)
+    run = max(5, math.ceil(math.sqrt(math.log10(n))))
+    covariance = autocovariance(values, min(n - 1, math.ceil(math.sqrt(n)) + run))
+    if covariance[0] <= 0:
+        return covariance, 0
+    negligible = np.abs(covariance[1:] / covariance[0]) < 2 * math.sqrt(math.log10(n) / n)
+    lags = (lag for lag in range(len(negligible)) if bool(negligible[lag : lag + run].all()))
+    return covariance, next(lags, len(negligible))
 
 
 def autocovariance(values: Values, lags: int) -> Values:
@@ -91,11 +93,8 @@ def long_run_variance(values: Values) -> float:
 
 
 def _flat_top(values: Values) -> float:
-    n = len(values)
-    run = max(5, math.ceil(math.sqrt(math.log10(n))))
-    furthest = min(n - 1, math.ceil(math.sqrt(n)) + run)
-    covariance = autocovariance(values, furthest)
-    window = min(2 * max(1, _last_lag(covariance / covariance[0], n, run)), furthest) if covariance[0] > 0 else 1
+    covariance, lag = _negligible_after(values)
+    window = min(2 * max(1, lag), len(covariance) - 1) if covariance[0] > 0 else 1
     lags = np.arange(1, window + 1)
     return float(covariance[0] + 2 * np.sum(np.clip(2 * (1 - lags / window), 0.0, 1.0) * covariance[lags]))
 

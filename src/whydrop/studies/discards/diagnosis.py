@@ -47,7 +47,7 @@ def of_other_machines(backend: Backend, parameters: Parameters) -> list[str]:
     Such sites vanish from figures 1 and 3, and in figure 7 all of their tests count as not exposed; or, where no test
     names the machine, there are none. Nothing of that can be seen in the figures.
     """
-    if parameters.definitions != "published":
+    if not parameters.is_published:
         return []
     machine = parameters.published_machine
     counters, tests = backend.table("counters"), backend.table("ndt")
@@ -111,7 +111,7 @@ def _of_counters(backend: Backend, parameters: Parameters, name: str) -> list[_N
     counter = "octets.tx" if name == "utilisation" else "discards.tx"
     needs = _of_place_and_days(table, parameters.metros, [parameters.days])
     needs.append(_Need(f"port {parameters.port!r}", "port", table.port == parameters.port))
-    if parameters.definitions == "published":
+    if parameters.is_published:
         needs.append(_of_machine(table, parameters))
     return [*needs, _Need(f"counter {counter!r}", "counter", table.counter == counter)]
 
@@ -126,7 +126,7 @@ def _of_tests(backend: Backend, parameters: Parameters, name: str) -> list[_Need
         metros = parameters.contact.metros
     needs = _of_place_and_days(table, metros, spans)
     needs.append(_Need("direction 'download'", "direction", table.direction == "download"))
-    if parameters.definitions == "published" and name in ("contacts", "contact_days"):
+    if parameters.is_published and name in ("contacts", "contact_days"):
         needs.append(_of_machine(table, parameters))
     return needs
 

@@ -28,7 +28,7 @@ def document(results: Results) -> Document:
     A table of sites replaces the sentences on single sites.
     """
     found = sentences.verdict(results) or [_NOTHING]
-    published = results.parameters.definitions == "published"
+    published = results.parameters.is_published
     rest = [
         *([] if published else sentences.largest_differ(results)),
         *sentences.exposure(results),
@@ -63,7 +63,7 @@ def page(results: Results, laid_out: Mapping[str, Figure]) -> Document:
 def _source(results: Results) -> str:
     parameters = results.parameters
     metros = ", ".join(parameters.metros) or "all metros"
-    how = "corrected definitions" if parameters.definitions == "corrected" else "definitions as published"
+    how = "corrected definitions" if not parameters.is_published else "definitions as published"
     return f"{parameters.title}: {metros}; {parameters.days.first} to {parameters.days.last}; {how}"
 
 
@@ -143,7 +143,7 @@ def _explained(results: Results) -> Iterable[Part]:
     parameters = results.parameters
     if not any(_conclusions(results)):
         yield Text("None: no change was named, or the tables behind them have no rows.")
-    elif parameters.change is not None and parameters.definitions == "corrected":
+    elif parameters.change is not None and not parameters.is_published:
         margin = quantities.significant(1 + parameters.change.equivalence_margin)
         level = quantities.significant(parameters.change.significance, 1)
         yield Text(

@@ -105,13 +105,7 @@ def _described(tests: ir.Table) -> ir.Table:
 
     key = ibis.literal("|").join([tests[column].cast("string").fill_null("") for column in _KEY])
     return tests.select(
-        "metro",
-        "site",
-        "machine",
-        "test_id",
-        "start_ns",
-        "speed_bps",
-        "day",
+        *("metro", "site", "machine", "test_id", "start_ns", "speed_bps", "day"),
         end_ns=tests.start_ns + tests.elapsed_ns,
         client=tests.remote_address,
         day_ns=tests.time_ns - tests.time_ns % DAY_NS,
@@ -127,9 +121,7 @@ def _overlapping(tests: ir.Table, samples: ir.Table, most_duration_s: float) -> 
     for narrower in reversed(WIDTHS_NS[:-1]):
         width = ibis.ifelse(samples.span_ns <= narrower, narrower, width)
     samples = samples.filter(samples.span_ns <= WIDTHS_NS[-1]).select(
-        "site",
-        "switch",
-        "value",
+        *("site", "switch", "value"),
         sampler=samples.machine,
         sample_start=samples.end_ns - samples.span_ns,
         sample_end=samples.end_ns,
@@ -153,10 +145,7 @@ def _overlapping(tests: ir.Table, samples: ir.Table, most_duration_s: float) -> 
         ],
     )
     return pairs.select(
-        "key",
-        "switch",
-        "sampler",
-        "value",
+        *("key", "switch", "sampler", "value"),
         start=ibis.greatest(pairs.sample_start, pairs.start_ns),
         end=ibis.least(pairs.sample_end, pairs.end_ns),
     )

@@ -140,7 +140,7 @@ def _p_values(results: Results, statistic: str) -> dict[tuple[str, str], str]:
     labels = {}
     for row in rows.iter_rows(named=True):
         p = p_equals(row["ks_p"])
-        if results.parameters.definitions == "corrected":
+        if not results.parameters.is_published:
             p += f", adjusted {quantities.p_value(row['adjusted_p'])}"
         labels[row["site"], "before"] = f"before (n = {quantities.count(row['before'])})"
         labels[row["site"], "after"] = f"after (n = {quantities.count(row['after'])}, {p})"

@@ -87,7 +87,7 @@ def comparisons(
     for sample in samples:
         _compare(sample)
     rows = [sample.row for sample in samples]
-    if parameters.definitions == "published":
+    if parameters.is_published:
         for row in rows:
             row["adjusted_p"] = row.get("ks_p")
             if row["adjusted_p"] is not None:

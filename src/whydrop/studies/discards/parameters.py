@@ -108,6 +108,17 @@ class Parameters(_Strict):
     watch: Watch = Watch()
     seed: Annotated[int, Field(ge=0)] = 1  # of resampling
 
+    @property
+    def is_published(self) -> bool:
+        """True if everything is computed as the report did, its faults included."""
+        return self.definitions == "published"
+
+    @property
+    def quantile(self) -> float:
+        """The quantile of figures 1, 2 and 4."""
+        # APPROX_QUANTILES(x, 101) gives 102 bounds; the report takes the 50th, counted from 1.
+        return 49 / 101 if self.is_published else 0.5
+
     @field_validator("change", mode="before")
     @classmethod
     def _none(cls, value: Any) -> Any:

@@ -3,8 +3,8 @@
 Each function gives one table of `results`, which says what its columns and rows mean, for both definitions. The
 numbers of faults are those of `docs/discards.md`.
 
-Histories are long, so that samples are touched as little as can be: each figure makes one pass over them that sums up
-each series (a machine's view of a counter of a port) and day, and decides everything else by those sums.
+Histories are long, so each figure makes one pass over the samples. It sums them up by day and series (a counter of a
+port as one machine polls it); everything else is computed from these sums.
 """
 
 from __future__ import annotations
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 NANOSECONDS = 1_000_000_000
 SECONDS_OF_A_DAY = 86_400
 
-# APPROX_QUANTILES(x, 101) gives 102 bounds; the report takes the 50th, counted from 1.
-PUBLISHED_QUANTILE = 49 / 101
-MEDIAN = 0.5
-
-# What a series is of: a machine's view of a port, on one day.
+_SITE_DAY = ("metro", "site", "day")
+# A series: the samples of a port that one machine took on one day.
 _SERIES = ("metro", "site", "switch", "machine", "day")
 
 #: Called with the table, and how many of how many steps are done.
@@ -68,14 +65,6 @@ class Tables:
         return cls(backend, days.first, days.last)
 
 
-def _quantile(parameters: Parameters) -> float:
-    return PUBLISHED_QUANTILE if _published(parameters) else MEDIAN
-
-
-def _published(parameters: Parameters) -> bool:
-    return parameters.definitions == "published"
-
-
 def _in_metros(table: ir.Table, metros: Collection[str]) -> ir.Table:
     return table.filter(table.metro.isin(list(metros))) if metros else table
 
@@ -97,7 +86,7 @@ def _samples(
 
 def utilisation(tables: Tables, parameters: Parameters) -> ir.Table:
     """Each site's typical rate by day (`results.UTILISATION`)."""
-    return _published_utilisation(tables, parameters) if _published(parameters) else _utilisation(tables, parameters)
+    return _published_utilisation(tables, parameters) if parameters.is_published else _utilisation(tables, parameters)
 
 
 def _published_utilisation(tables: Tables, parameters: Parameters) -> ir.Table:
@@ -106,12 +95,10 @@ def _published_utilisation(tables: Tables, parameters: Parameters) -> ir.Table:
     samples = _samples(tables.counters, parameters, "octets.tx")
     samples = samples.filter(samples.machine == parameters.published_machine)
     by_day = tables.backend.quantile_by(
-        samples, ["metro", "site", "day"], "value", PUBLISHED_QUANTILE, discrete=True, samples=_.count()
+        samples, list(_SITE_DAY), "value", parameters.quantile, discrete=True, samples=_.count()
     )
     return by_day.select(
-        "metro",
-        "site",
-        "day",
+        *_SITE_DAY,
         rate_bps=by_day.quantile * (8.0 / parameters.bin_s),
         samples=by_day.samples,
         coverage=by_day.samples * (parameters.bin_s / SECONDS_OF_A_DAY),
@@ -121,32 +108,29 @@ def _published_utilisation(tables: Tables, parameters: Parameters) -> ir.Table:
 def _utilisation(tables: Tables, parameters: Parameters) -> ir.Table:
     from ibis import _
 
-    q = _quantile(parameters)
     samples = _samples(tables.counters, parameters, "octets.tx")
     samples = samples.filter(samples.span_ns > 0)
     samples = samples.mutate(rate_bps=samples.value * (8.0 * NANOSECONDS) / samples.span_ns)
     series = tables.backend.quantile_by(
-        samples, list(_SERIES), "rate_bps", q, samples=_.count(), span_ns=_.span_ns.sum()
+        samples, list(_SERIES), "rate_bps", parameters.quantile, samples=_.count(), span_ns=_.span_ns.sum()
     )
     best = _best_of_each_switch(series)
-    # A site has one switch, and its day's quantile is that of the best series. Where it has several, the quantile of
-    # all their samples needs another look at the samples; of these days only.
+    # With one switch at a site, the day's quantile is that of the best series. With several, the quantile of all their
+    # samples needs another pass, over these days only.
     several = best.filter(best.switches > 1)
     pooled = tables.backend.quantile_by(
         samples.semi_join(several, _same_series(samples, several)),
-        ["metro", "site", "day"],
+        list(_SITE_DAY),
         "rate_bps",
-        q,
+        parameters.quantile,
         samples=_.count(),
         span_ns=_.span_ns.sum(),
         switches=_.switch.nunique(),
     )
-    columns = ["metro", "site", "day", "quantile", "samples", "span_ns", "switches"]
+    columns = [*_SITE_DAY, "quantile", "samples", "span_ns", "switches"]
     either = best.filter(best.switches == 1).select(columns).union(pooled.select(columns))
     return either.select(
-        "metro",
-        "site",
-        "day",
+        *_SITE_DAY,
         rate_bps=either.quantile,
         samples=either.samples,
         coverage=either.span_ns / either.switches / (1.0 * SECONDS_OF_A_DAY * NANOSECONDS),
@@ -167,7 +151,7 @@ def _best_of_each_switch(series: ir.Table) -> ir.Table:
         )
     )
     best = ranked.filter(ranked["rank"] == 0).drop("rank")
-    return best.mutate(switches=best.count().over(group_by=["metro", "site", "day"]))
+    return best.mutate(switches=best.count().over(group_by=list(_SITE_DAY)))
 
 
 # Figure 3
@@ -175,14 +159,14 @@ def _best_of_each_switch(series: ir.Table) -> ir.Table:
 
 def discard_ratio(tables: Tables, parameters: Parameters) -> ir.Table:
     """Each site's discards to packets by day (`results.DISCARD_RATIO`)."""
-    return _published_discards(tables, parameters) if _published(parameters) else _discards(tables, parameters)
+    return _published_discards(tables, parameters) if parameters.is_published else _discards(tables, parameters)
 
 
 def _published_discards(tables: Tables, parameters: Parameters) -> ir.Table:
     samples = _samples(tables.counters, parameters, "discards.tx", "unicast.tx")
     samples = samples.filter(samples.machine == parameters.published_machine)
     is_discard = samples.counter == "discards.tx"
-    days = samples.group_by("metro", "site", "day").agg(
+    days = samples.group_by(*_SITE_DAY).agg(
         discards=samples.value.sum(where=is_discard),
         packets=samples.value.sum(where=~is_discard),
         samples=samples.count(where=is_discard),
@@ -200,13 +184,13 @@ def _discards(tables: Tables, parameters: Parameters) -> ir.Table:
 
     samples = _samples(tables.counters, parameters, *_KINDS)
     series = _side_by_side(samples)
-    # Nearly always the counters of a port were read together, and have samples of the same windows: then sums of
-    # series are sums over common windows. Only the rest are looked at window by window.
+    # Counters of a port are nearly always polled together and have samples of the same windows: then sums of series are
+    # sums over common windows. The others are joined window by window.
     plain = series.filter(series.alike).select(*_SERIES, "discards", "packets", "samples")
     odd = series.filter(~series.alike, series.discards.notnull(), series.unicast.notnull())
     machines = plain.union(_window_by_window(samples, odd))
     best = _best_of_each_switch(machines)
-    days = best.group_by("metro", "site", "day").agg(
+    days = best.group_by(*_SITE_DAY).agg(
         discards=best.discards.sum(), packets=best.packets.sum(), samples=best.samples.sum()
     )
     null = ibis.null("float64")
@@ -281,7 +265,7 @@ def _downloads(
     limits = parameters.tests
     ndt = _in_metros(ndt, metros)
     elapsed = ndt.receiver_limited_ns + ndt.congestion_limited_ns + ndt.sender_limited_ns
-    ndt = ndt.mutate(elapsed_ns=elapsed if _published(parameters) else elapsed.coalesce(ndt.duration_ns))
+    ndt = ndt.mutate(elapsed_ns=elapsed if parameters.is_published else elapsed.coalesce(ndt.duration_ns))
     ndt = ndt.filter(
         ndt.direction == "download",
         ndt.acked_bytes >= limits.least_acked_bytes,
@@ -303,18 +287,11 @@ def download_speed(tables: Tables, parameters: Parameters) -> ir.Table:
 
     tests = _downloads(tables.ndt, parameters, parameters.metros)
     tests = tests.filter(tests.remote_address.notnull())
-    clients = tests.group_by("metro", "site", "day", "remote_address").agg(
-        most=tests.speed_bps.max(), tests=tests.count()
-    )
+    clients = tests.group_by(*_SITE_DAY, "remote_address").agg(most=tests.speed_bps.max(), tests=tests.count())
     by_day = tables.backend.quantile_by(
-        clients,
-        ["metro", "site", "day"],
-        "most",
-        _quantile(parameters),
-        discrete=_published(parameters),
-        clients=_.count(),
-        tests=_.tests.sum(),
-    )
+        clients, list(_SITE_DAY), "most", parameters.quantile, discrete=parameters.is_published,
+        clients=_.count(), tests=_.tests.sum(),
+    )  # fmt: skip
     return by_day.rename(speed_bps="quantile").select(*results.DOWNLOAD_SPEED)
 
 
@@ -327,9 +304,9 @@ def retransmission_ratio(tables: Tables, parameters: Parameters) -> ir.Table:
 
     tests = _downloads(tables.ndt, parameters, parameters.metros)
     tests = tests.filter(tests.sent_segments.notnull(), tests.retransmitted_segments.notnull())
-    if _published(parameters):
+    if parameters.is_published:
         return _published_retransmissions(tables, parameters, tests)
-    days = tests.group_by("metro", "site", "day").agg(
+    days = tests.group_by(*_SITE_DAY).agg(
         retransmitted=tests.retransmitted_segments.sum(),
         segments=tests.sent_segments.sum(),
         clients=tests.remote_address.nunique(),
@@ -351,16 +328,9 @@ def _published_retransmissions(tables: Tables, parameters: Parameters, tests: ir
         tests=tests.count(),
     )
     by_day = tables.backend.quantile_by(
-        clients,
-        by,
-        "most",
-        _quantile(parameters),
-        discrete=_published(parameters),
-        retransmitted=_.retransmitted.sum(),
-        segments=_.segments.sum(),
-        clients=_.count(),
-        tests=_.tests.sum(),
-    )
+        clients, by, "most", parameters.quantile, discrete=True, retransmitted=_.retransmitted.sum(),
+        segments=_.segments.sum(), clients=_.count(), tests=_.tests.sum(),
+    )  # fmt: skip
     return by_day.rename(ratio="quantile").select(*results.RETRANSMISSION_RATIO)
 
 
@@ -368,9 +338,9 @@ def _published_retransmissions(tables: Tables, parameters: Parameters, tests: ir
 
 
 def client_speeds(tables: Tables, parameters: Parameters) -> ir.Table:
-    """Speeds of the clients that came often both before and after the change (`results.CLIENT_SPEEDS`).
+    """Speeds of clients with many tests both before and after the change (`results.CLIENT_SPEEDS`).
 
-    Asks for the days of the change's periods, whatever the days of ``tables`` are.
+    Reads the days of the change's periods, not those of ``tables``.
 
     Raises:
         ValueError: the parameters name no change.
@@ -386,23 +356,23 @@ def client_speeds(tables: Tables, parameters: Parameters) -> ir.Table:
         tests = tests.filter(tests.remote_address.notnull())
         periods.append(tests.mutate(client=tests.remote_address, period=ibis.literal(name)))
     tests = periods[0].union(periods[1])
-    by = ["metro", "site", "machine"] if _published(parameters) else ["metro", "site"]
+    by = ["metro", "site", "machine"] if parameters.is_published else ["metro", "site"]
     clients = tests.group_by(*by, "client", "period").agg(
         tests=tests.count(),
         mean_bps=tests.speed_bps.mean(),
         max_bps=tests.speed_bps.max(),
         sd_bps=tests.speed_bps.std(how="sample"),
     )
-    if _published(parameters):
-        clients = _often(clients, change.more_tests_than, "metro")
+    if parameters.is_published:
+        clients = _frequent(clients, change.more_tests_than, "metro")
         # The report drops clients without a standard deviation.
         clients = clients.filter(clients.tests > 1)
     else:
-        clients = _often(clients, change.more_tests_than, "metro", "site").mutate(machine=ibis.null("string"))
+        clients = _frequent(clients, change.more_tests_than, "metro", "site").mutate(machine=ibis.null("string"))
     return clients.select(*results.CLIENT_SPEEDS)
 
 
-def _often(clients: ir.Table, more_than: int, *within: str) -> ir.Table:
+def _frequent(clients: ir.Table, more_than: int, *within: str) -> ir.Table:
     """Rows of clients that have more than so many tests in each period, counted within a metro or a site."""
     clients = clients.mutate(tests_within=clients.tests.sum().over(group_by=[*within, "client", "period"]))
     clients = clients.mutate(
@@ -418,7 +388,7 @@ def _often(clients: ir.Table, more_than: int, *within: str) -> ir.Table:
 
 def contacts(tables: Tables, parameters: Parameters) -> ir.Table:
     """Which tests were exposed to discards (`results.CONTACTS`)."""
-    published = _published(parameters)
+    published = parameters.is_published
     metros = parameters.contact.metros or parameters.metros
     tests = _downloads(tables.ndt, parameters, metros, all_clients=published)
     samples = _samples(tables.counters_around, parameters, "discards.tx", metros=metros)
@@ -432,7 +402,7 @@ def contacts(tables: Tables, parameters: Parameters) -> ir.Table:
 def contact_days(tables: Tables, parameters: Parameters) -> ir.Table:
     """Tests of each class by day (`results.CONTACT_DAYS`)."""
     tests = contacts(tables, parameters)
-    return tests.group_by("metro", "site", "day", "class").agg(tests=tests.count())
+    return tests.group_by(*_SITE_DAY, "class").agg(tests=tests.count())
 
 
 # The tables together
@@ -478,7 +448,7 @@ def compute(
         if name == "contact_days" and "contacts" in found:
             found[name] = _counted(found["contacts"])
         elif name in wanted:
-            found[name] = _compute(backend, parameters, name, progress or _silent)
+            found[name] = _compute(backend, parameters, name, progress or (lambda *_: None))
     return {name: frame for name, frame in found.items() if name in wanted}
 
 
@@ -486,12 +456,8 @@ def _counted(contacts: pl.DataFrame) -> pl.DataFrame:
     """As `contact_days`, of contacts that are there already."""
     import polars as pl
 
-    by = ["metro", "site", "day", "class"]
+    by = [*_SITE_DAY, "class"]
     return contacts.group_by(by).agg(pl.len().cast(pl.Int64()).alias("tests")).sort(by)
-
-
-def _silent(table: str, done: int, of: int) -> None:
-    del table, done, of
 
 
 def _compute(backend: Backend, parameters: Parameters, name: str, progress: Progress) -> pl.DataFrame:

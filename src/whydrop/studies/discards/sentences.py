@@ -111,7 +111,7 @@ def summary(results: Results) -> list[str]:
 def answer(results: Results) -> list[str]:
     """The answer to the study's question: whether clients' speeds changed when the switches' discards did."""
     change = results.parameters.change
-    if change is None or results.parameters.definitions == "published":
+    if change is None or results.parameters.is_published:
         return verdict(results)
     by_site = (*_discards_by_site(_discards_of(results, change)), *_speeds_by_site(_means(results), change))
     return [*verdict(results), *by_site, *largest_differ(results)]
@@ -122,7 +122,7 @@ def verdict(results: Results) -> list[str]:
     change = results.parameters.change
     if change is None:
         return []
-    if results.parameters.definitions == "published":
+    if results.parameters.is_published:
         return list(_published_answer(results.tables["comparisons"], change))
     failed = results.facts.get("failed", {})
     if "discard_ratio" in failed:
@@ -149,7 +149,7 @@ def caveats(results: Results) -> list[str]:
     """Caveats on the numbers, where they matter to the answer."""
     tables, change = results.tables, results.parameters.change
     lines: list[str] = []
-    if change is not None and results.parameters.definitions == "corrected":
+    if change is not None and not results.parameters.is_published:
         lines += _placebo(tables["placebo_comparisons"], tables["comparisons"])
         lines += _controls(tables["discard_changes"], change)
         lines += _tests_per_client(tables["client_speeds"])
@@ -180,7 +180,7 @@ def exposure(results: Results) -> list[str]:
     total, exposed, unknown = sum(counts.values()), counts.get("non-zero", 0), counts.get("unknown", 0)
     if not total:
         return []
-    is_published = parameters.definitions == "published"
+    is_published = parameters.is_published
     metros = listed(parameters.contact.metros)
     line = _say(
         "exposure", total=total, exposed=exposed, exposed_share=exposed / total, unknown=unknown,
@@ -326,7 +326,7 @@ def _discards(frame: pl.DataFrame, parameters: Parameters) -> list[str]:
     top = sites.row(0, named=True)
     if not top["discards"]:
         return [_say("no-discards-at-all", sites=sites.height)]
-    kept = "the days that the published definition keeps" if parameters.definitions == "published" else "all its days"
+    kept = "the days that the published definition keeps" if parameters.is_published else "all its days"
     sums = {name: int(sites[name].sum()) for name in ("with", "days")}
     without = _names(sites.filter(pl.col("discards") == 0)["site"])
     return [_say("discards", top, **sums, most=per_million(top["ratio"]), kept=kept, without=without)]
@@ -335,7 +335,7 @@ def _discards(frame: pl.DataFrame, parameters: Parameters) -> list[str]:
 def _retransmissions(again: pl.DataFrame, discards: pl.DataFrame, parameters: Parameters) -> list[str]:
     own = again.filter(pl.col("segments") > 0).group_by("site").agg(pl.col("retransmitted", "segments").sum())
     # As published, a median of clients' largest ratios must not be compared with a ratio of sums.
-    if parameters.definitions == "published" or own.is_empty():
+    if parameters.is_published or own.is_empty():
         return []
     dropped = discards.filter(pl.col("packets") > 0).group_by("site").agg(pl.col("discards", "packets").sum())
     both = own.join(dropped.filter(pl.col("discards") > 0), on="site")

@@ -94,7 +94,7 @@ def run(
 def placebos(parameters: Parameters) -> list[Parameters]:
     """The same study of earlier pairs of periods, as long and as far apart, up to the one before the change."""
     change = parameters.change
-    if change is None or parameters.definitions == "published":
+    if change is None or parameters.is_published:
         return []
     apart: timedelta = change.after.first - change.before.first
     found = []
