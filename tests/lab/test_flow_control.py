@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.measure.host import flow_control
+from whydrop.measure.host import ethtool
 
 BUS = Path("/sys/bus/netdevsim")
 NUMBER = "77"
@@ -39,10 +39,10 @@ def test_settings_and_pause_frames_are_those_of_ethtool(simulated: str) -> None:
     told = json.loads(
         subprocess.run(["ethtool", "--json", "-I", "-a", simulated], check=True, capture_output=True).stdout
     )
-    found = flow_control.read(simulated)
+    found = ethtool.flow_control(simulated)
     assert (found["receive"], found["transmit"]) == (told[0]["rx"], told[0]["tx"]) == (True, False)
     counted = told[0]["statistics"]
-    assert (found[flow_control.RECEIVED], found[flow_control.SENT]) == (
+    assert (found[ethtool.RECEIVED], found[ethtool.SENT]) == (
         counted["rx_pause_frames"],
         counted["tx_pause_frames"],
     )
@@ -50,4 +50,4 @@ def test_settings_and_pause_frames_are_those_of_ethtool(simulated: str) -> None:
 
 def test_an_interface_without_flow_control_says_so() -> None:
     with pytest.raises(OSError, match="not supported"):
-        flow_control.read("lo")
+        ethtool.flow_control("lo")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -230,3 +231,17 @@ def _depth(value: Any) -> int:
         level = [item for items in inside for item in items]
         depth += 1
     return depth
+
+
+def looked_up(host: str, ip_version: int | None, port: int | None = None) -> tuple[int, Any]:
+    """The address family of a host, and its address as sockets take it.
+
+    Raises:
+        EngineError: its name has no address.
+    """
+    family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(ip_version or 0, socket.AF_UNSPEC)
+    try:
+        found, _, _, _, address = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)[0]
+    except OSError as reason:
+        raise EngineError(f"{host}: cannot find the address of this host: {reason.strerror}") from None
+    return found, address

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop.measure.engine import EngineError
+from whydrop.measure.engine import EngineError, looked_up
 from whydrop.measure.far_hosts import FarHost
+from whydrop.measure.host import CounterSampler, gather, interfaces, with_after
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners import Runner
 
 if TYPE_CHECKING:
-    from whydrop.measure.host import CounterSampler
     from whydrop.measure.plan import Settings
     from whydrop.recording.redaction import Redactor
 
@@ -66,19 +65,12 @@ def resolved(plan: Plan, hosts: Sequence[FarHost], known: Mapping[str, str]) -> 
         name = flow.host
         if name is None or name in known or name in found:
             continue
-        family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(flow.ip_version or 0, socket.AF_UNSPEC)
-        try:
-            places = socket.getaddrinfo(addresses.get(name, name), None, family, socket.SOCK_DGRAM)
-        except OSError as reason:
-            raise EngineError(f"{name}: cannot find the address of this host: {reason.strerror}") from None
-        found[name] = str(places[0][4][0])
+        found[name] = str(looked_up(addresses.get(name, name), flow.ip_version)[1][0])
     return found
 
 
 def described(address: str) -> str:
     """This host's metadata as JSON, for a client at ``address`` (the far end's ``describe``)."""
-    from whydrop.measure.host import gather
-
     return json.dumps(gather([_unmapped(address)]))
 
 
@@ -106,21 +98,15 @@ class HostContext:
 
     def before(self) -> dict[str, Any]:
         """Gather this host's metadata, with its queues' statistics, before the test."""
-        from whydrop.measure.host import gather
-
         self._before = gather(sorted(set(self.addresses.values())))
         return self._before
 
     def after(self) -> dict[str, Any]:
         """The same metadata with what changed by the test beside it."""
-        from whydrop.measure.host import with_after
-
         return with_after(self._before, sorted(set(self.addresses.values())))
 
     def start_counters(self) -> None:
         """Begin to sample the counters of the interfaces that the test uses."""
-        from whydrop.measure.host import CounterSampler, interfaces
-
         if self._sample:
             self._sampler = CounterSampler(interfaces(self._before), self._plan.step_s)
             self._sampler.start()

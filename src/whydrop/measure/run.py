@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
 from whydrop.measure import host_context, local_ends
-from whydrop.measure.clocks import Clocks, Known
+from whydrop.measure.clocks import Clocks
 from whydrop.measure.end_limits import EndLimits, several
-from whydrop.measure.engine import Ended, Engine, EngineError
+from whydrop.measure.engine import Engine, EngineError
 from whydrop.measure.plan import Plan, Settings
 from whydrop.measure.runners import Runner
 from whydrop.measure.tally import Failure, Tally, count
@@ -23,6 +23,8 @@ from whydrop.recording.errors import RecordingError
 from whydrop.recording.writer import RecordingWriter, folder_for
 from whydrop.runtime.cancelling import Cancellation, Deferred, deferred
 from whydrop.text.quantities import long_duration
+
+Result = TypeVar("Result")
 
 # Samples are durable at least this often; a killed run loses no more.
 _FLUSH_EVERY_S = 0.5
@@ -133,8 +135,7 @@ class _Run:
         for runner in running:
             runner.stop()
         for runner in running:
-            with self._all_the_same():
-                runner.finish(0.5)
+            self._try(runner.finish, 0.5)
 
     def _check(self) -> None:
         local_ends.check(self.plan.flows, {host.name: host.address or host.name for host in self.settings.hosts})
@@ -176,8 +177,8 @@ class _Run:
         return RecordingWriter(folder, self.context.redacted(metadata), fallback=self.settings.fallback)
 
     def _measure(self, signals: Deferred) -> Finished:
-        with signals.ending_block(), self._all_the_same():
-            self._watch(self._start(), signals)
+        with signals.ending_block():
+            self._try(self._watch, signals)
         try:
             # After Ctrl-C everything measured is written; only a second Ctrl-C leaves the rest in the journal.
             with signals.allowed(repeated=True):
@@ -207,8 +208,9 @@ class _Run:
             runner.start(start_ns)
         return start_ns
 
-    def _watch(self, start_ns: int, signals: Deferred) -> None:
-        """Take what is measured until all flows have ended, or should have."""
+    def _watch(self, signals: Deferred) -> None:
+        """Begin, and take what is measured until all flows have ended, or should have."""
+        start_ns = self._start()
         flows = [tally.flow for tally in self.tallies.values()]
         endless = any(flow.duration_s is None for flow in flows)
         last_s = max([self.plan.total_s, *(flow.start_s for flow in flows)], default=0.0)
@@ -231,66 +233,55 @@ class _Run:
                 )
                 return
 
-    @contextmanager
-    def _all_the_same(self) -> Iterator[None]:
-        """Keep an exception until the end, so that what fails in here keeps nothing else from being done."""
+    def _try(self, step: Callable[..., Result], *given: Any) -> Result | None:
+        """Do something; what fails of it is raised at the end, and keeps nothing else from being done."""
         try:
-            yield
+            return step(*given)
         except KeyboardInterrupt:
             raise
         except BaseException as reason:
             self.problem = self.problem or reason
+            return None
 
     def _take(self) -> dict[str, pl.DataFrame]:
         """Everything measured since the last call, counted and handed to the writer."""
-        found: dict[str, list[pl.DataFrame]] = {}
-        endings: list[Ended] = []
-        facts: dict[int, dict[str, str]] = {}
-        with self._all_the_same():
-            batches, endings, facts = self.engine.drain()
-            found = {name: [frame] for name, frame in batches.items()}
+        frames_of, endings, facts = self._try(self.engine.drain) or ({}, [], {})
+        found = {name: [frame] for name, frame in frames_of.items()}
         for runner in self.runners.values():
-            with self._all_the_same():
-                for name, frame in runner.drain().items():
-                    found.setdefault(name, []).append(frame)
+            for name, frame in (self._try(runner.drain) or {}).items():
+                found.setdefault(name, []).append(frame)
         for ended in endings:
             if ended.flow in self.tallies:
                 self.tallies[ended.flow].end(ended.status, ended.message)
         for flow, known in facts.items():
             if flow in self.tallies:
                 self.tallies[flow].facts.update(known)
-        frames: dict[str, pl.DataFrame] = {}
-        for name, batches_of in found.items():
-            with self._all_the_same():
-                frames[name] = pl.concat([tables.conform(name, one) for one in batches_of])
-        with self._all_the_same():
-            count(self.tallies, frames)
-        with self._all_the_same():
-            self.end_limits.count(frames)
-        with self._all_the_same():
-            frames.update(self.context.counters())
-        with self._all_the_same():
-            self.clocks.note(self.engine.clocks_used(), {name: frame.height for name, frame in frames.items()})
+        whole = {name: self._try(_joined, name, parts) for name, parts in found.items()}
+        frames = {name: frame for name, frame in whole.items() if frame is not None}
+        self._try(count, self.tallies, frames)
+        self._try(self.end_limits.count, frames)
+        frames.update(self._try(self.context.counters) or {})
+        self._try(
+            lambda: self.clocks.note(self.engine.clocks_used(), {name: frame.height for name, frame in frames.items()})
+        )
         for name, frame in frames.items():
-            with self._all_the_same():
-                self.writer.append(name, self.context.redacted_rows(frame))
+            self._try(self._write, name, frame)
         return frames
+
+    def _write(self, table: str, frame: pl.DataFrame) -> None:
+        self.writer.append(table, self.context.redacted_rows(frame))
 
     def _finish(self, interrupted: bool, signals: Deferred) -> Finished:
         """End what runs, and write what was measured, as far as nothing else failed too."""
         self._end_flows(early=interrupted or self.problem is not None, signals=signals)
-        with self._all_the_same():
-            self._take()
+        self._try(self._take)
         interrupted = interrupted or signals.received
         for tally in self.tallies.values():
             tally.settle(interrupted=interrupted or self.problem is not None)
         failures = [found for tally in self.tallies.values() if (found := tally.failure()) is not None]
-        with self._all_the_same():
-            self._write_flows()
-        with self._all_the_same():
-            self.warnings += self.end_limits.warnings()
-        with self._all_the_same():
-            self._write_metadata(failures)
+        self._try(self._write_flows)
+        self.warnings += self._try(self.end_limits.warnings) or []
+        self._try(self._write_metadata, failures)
         failed = bool(failures) or self.problem is not None
         status = "interrupted" if interrupted else "failed" if failed else "complete"
         folder = self.writer.finish(status, self._by_one_clock())
@@ -299,21 +290,17 @@ class _Run:
         return Finished(folder, status, failures, self.warnings)
 
     def _end_flows(self, *, early: bool, signals: Deferred) -> None:
-        with self._all_the_same():
-            self.say("finishing")
+        self._try(self.say, "finishing")
         if early:
             self.engine.stop()
             for runner in self.runners.values():
                 runner.stop()
         for number, runner in self.runners.items():
-            with self._all_the_same():
-                outcome = runner.finish(0.5 if early or signals.received else 5.0)
+            if outcome := self._try(runner.finish, 0.5 if early or signals.received else 5.0):
                 self.tallies[number].facts.update(outcome.facts)
                 self.tallies[number].end(outcome.status, outcome.message)
-        with self._all_the_same():
-            self.engine.finish()
-        with self._all_the_same():
-            self.context.stop_counters()
+        self._try(self.engine.finish)
+        self._try(self.context.stop_counters)
 
     def _write_metadata(self, failures: list[Failure]) -> None:
         far = self.engine.far_ends()
@@ -325,11 +312,11 @@ class _Run:
         what = [str(one) for one in failures]
         if self.problem is not None:
             what.append(f"an error ended the test: {self.problem!r}")
-        with self._all_the_same():
-            self.troubles = self.engine.troubles()
-            # First, since everything else measured in that time depends on it.
-            told = ((tally.flow.name, tally.facts) for tally in self.tallies.values())
-            self.warnings[:0] = [*troubles.in_words(self.troubles), *troubles.withheld_in_words(told)]
+        self.troubles = self._try(self.engine.troubles) or []
+        facts = [(tally.flow.name, tally.facts) for tally in self.tallies.values()]
+        in_words = [*troubles.in_words(self.troubles), *(self._try(troubles.withheld_in_words, facts) or [])]
+        # First, since everything else measured in that time depends on it.
+        self.warnings[:0] = in_words
         self.writer.update(self.context.redacted({"failures": what, "warnings": list(self.warnings)}))
         ends = {"local": self.context.after(), **far}
         for trouble in self.troubles:
@@ -338,10 +325,7 @@ class _Run:
 
     def _by_one_clock(self) -> Callable[[str, pl.DataFrame], pl.DataFrame]:
         """The correction of times by the clocks as finally known, in place of the one made while the test ran."""
-        final: dict[int, list[Known]] = {}
-        with self._all_the_same():
-            final = self.engine.clocks()
-
+        final = self._try(self.engine.clocks) or {}
         probes = {number: tally for number, tally in self.tallies.items() if tally.flow.kind == "probe"}
         fates = troubles.Fates(
             self.troubles,
@@ -350,11 +334,10 @@ class _Run:
         )
 
         def corrected(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-            with self._all_the_same():
-                frame = self.clocks.corrected(table, frame, final)
-            with self._all_the_same():
-                return fates.told(frame) if table == "probes" else frame
-            return frame
+            by_one_clock = self._try(self.clocks.corrected, table, frame, final)
+            frame = frame if by_one_clock is None else by_one_clock
+            told = self._try(fates.told, frame) if table == "probes" else None
+            return frame if told is None else told
 
         return corrected
 
@@ -365,5 +348,8 @@ class _Run:
             for number, tally in self.tallies.items()
         ]
         if rows:
-            frame = pl.DataFrame(rows, schema=tables.FLOWS)
-            self.writer.append("flows", self.context.redacted_rows(frame))
+            self._write("flows", pl.DataFrame(rows, schema=tables.FLOWS))
+
+
+def _joined(table: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat([tables.conform(table, part) for part in parts])

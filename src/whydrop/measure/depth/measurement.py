@@ -13,14 +13,13 @@ from typing import Any, Literal
 
 import polars as pl
 
-from whydrop.measure.depth.counting import CountedTrains
-from whydrop.measure.depth.probing import ProbedTrains
+from whydrop.measure.depth.programs import CountedTrains, ProbedTrains
 from whydrop.measure.depth.responder import ResponderTrains, UnusableRoundError
 from whydrop.measure.depth.result import Depth, depth
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Budget, Caps, Direction, Round
 from whydrop.measure.depth.searching import SIZES, CountingSearch, Search
 from whydrop.measure.depth.trains import Trains
-from whydrop.measure.engine import EngineError
+from whydrop.measure.engine import EngineError, looked_up
 from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.host import gather
 from whydrop.measure.plan import Plan
@@ -248,11 +247,7 @@ def _path_to(wanted: Wanted) -> tuple[int, int]:
         EngineError: its name has no address.
     """
     name = wanted.host.address or wanted.host.name
-    family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(wanted.ip_version or 0, socket.AF_UNSPEC)
-    try:
-        found, _, _, _, address = socket.getaddrinfo(name, 9, family, socket.SOCK_DGRAM)[0]
-    except OSError as reason:
-        raise EngineError(f"{name}: cannot find the address of this host: {reason.strerror}") from None
+    found, address = looked_up(name, wanted.ip_version, 9)
     version = 6 if found == socket.AF_INET6 else 4
     with socket.socket(found, socket.SOCK_DGRAM) as probe:
         try:

@@ -68,7 +68,21 @@ class Seen:
 
 
 @dataclass
-class Search:
+class _Sizes:
+    """The two sizes of packets, IP bytes, the most that is sent of them, and how many rounds of each there were."""
+
+    large: int
+    rate_cap_bps: float | None = None
+    _rounds: dict[int, int] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def small(self) -> int:
+        """The size of small packets, IP bytes."""
+        return self.large // SIZES
+
+
+@dataclass
+class Search(_Sizes):
     """The state of a search.
 
     Attributes:
@@ -78,19 +92,11 @@ class Search:
         beyond: by this factor bursts are longer than it took to lose a packet, for losses that find the queue full.
     """
 
-    large: int
-    rate_cap_bps: float | None = None
     first_packets: int = 50
     first_bursts: int = 4
     beyond: float = 1.25
     seen: dict[int, Seen] = field(default_factory=dict)
-    _rounds: dict[int, int] = field(default_factory=dict)
     _stepped: bool = False
-
-    @property
-    def small(self) -> int:
-        """The size of small packets, IP bytes."""
-        return self.large // SIZES
 
     def first(self) -> Round:
         """The round that shows the rates."""
@@ -166,16 +172,13 @@ class Search:
 
 
 @dataclass
-class CountingSearch:
+class CountingSearch(_Sizes):
     """Longer trains until some packets are lost, then long ones of both sizes, a little faster than what drops drains.
 
     Attributes:
-        large, small: the two sizes, IP bytes.
         long_s: how long a train must last to show a rate.
     """
 
-    large: int
-    rate_cap_bps: float | None = None
     long_s: float = 4.3
     line_bps: float | None = None
     longest: int = 0
@@ -185,13 +188,7 @@ class CountingSearch:
     # A rate near which it may drain, until a train at some rate above it has lost packets.
     guess_bps: float = 0.0
     paced: bool = False
-    _rounds: dict[int, int] = field(default_factory=dict)
     _probes: int = 0
-
-    @property
-    def small(self) -> int:
-        """The size of small packets, IP bytes."""
-        return self.large // SIZES
 
     def first(self) -> Round:
         """A train that fills a shallow queue."""

@@ -1,8 +1,9 @@
-"""A driver's account of its interface, by the ioctls of ethtool(8), without that program."""
+"""A driver's account of its interface, by the ioctls and the netlink of ethtool(8), without that program."""
 
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import fcntl
 import socket
@@ -10,6 +11,8 @@ import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+from whydrop.runtime.rtnetlink import Netlink, attribute, attributes, unsigned
 
 # linux/sockios.h, linux/ethtool.h
 _SIOCETHTOOL = 0x8946
@@ -124,3 +127,59 @@ def _or_none(ask: Callable[[], Any]) -> Any:
 
 def _text(data: bytes) -> str:
     return data.split(b"\0", 1)[0].decode(errors="replace").strip()
+
+
+# Ethernet flow control (IEEE 802.3, annex 31B), which ethtool asks for by netlink (linux/ethtool_netlink.h). Drivers
+# count pause frames since Linux 5.10.
+RECEIVED, SENT = "pause_frames_received", "pause_frames_sent"
+PAUSES = (RECEIVED, SENT)
+
+_GENERIC, _CONTROL, _GET_FAMILY = 16, 16, 3  # linux/genetlink.h
+_FAMILY_ID, _FAMILY_NAME = 1, 2
+_COMMAND = struct.Struct("=BBH")
+_PAUSE_GET = 21
+_HEADER, _AUTONEGOTIATE, _RECEIVE, _TRANSMIT, _STATISTICS = 1, 2, 3, 4, 5
+_INTERFACE, _FLAGS, _WITH_STATISTICS = 2, 3, 1 << 2
+_SENT, _RECEIVED = 2, 3
+
+
+def flow_control(interface: str) -> dict[str, bool | int]:
+    """Settings, and counters where the driver has them.
+
+    Returns:
+        ``autonegotiate``, ``receive`` (pause frames that arrive hold this host) and ``transmit`` (it sends some), and
+        ``pause_frames_received`` and ``pause_frames_sent`` since the driver began to count.
+
+    Raises:
+        OSError: the driver knows no flow control, or the kernel is too old.
+    """
+    with contextlib.closing(Netlink(_GENERIC)) as netlink:
+        name = attribute(_FAMILY_NAME, b"ethtool\0")
+        family = netlink.ask(_CONTROL, _COMMAND.pack(_GET_FAMILY, 1, 0) + name)
+        number = unsigned(attributes(family[0][_COMMAND.size :]).get(_FAMILY_ID)) if family else None
+        if number is None:
+            raise OSError("the kernel has no ethtool by netlink")
+        asked = attribute(_INTERFACE, interface.encode() + b"\0") + attribute(
+            _FLAGS, struct.pack("=I", _WITH_STATISTICS)
+        )
+        answers = netlink.ask(number, _COMMAND.pack(_PAUSE_GET, 1, 0) + attribute(_HEADER | 0x8000, asked))
+    if not answers:
+        raise OSError("the kernel reports no flow control")
+    return parsed(answers[0][_COMMAND.size :])
+
+
+def parsed(data: bytes) -> dict[str, bool | int]:
+    """The attributes of the kernel's answer; see :func:`flow_control`.
+
+    >>> parsed(attribute(3, b"\\1") + attribute(4, b"\\0") + attribute(5, attribute(3, (7).to_bytes(8, "little"))))
+    {'receive': True, 'transmit': False, 'pause_frames_received': 7}
+    """
+    found = attributes(data)
+    names = {_AUTONEGOTIATE: "autonegotiate", _RECEIVE: "receive", _TRANSMIT: "transmit"}
+    told: dict[str, bool | int] = {name: bool(unsigned(found[kind])) for kind, name in names.items() if kind in found}
+    counted = attributes(found.get(_STATISTICS, b""))
+    for kind, name in ((_RECEIVED, RECEIVED), (_SENT, SENT)):
+        value = unsigned(counted.get(kind))
+        if value is not None:
+            told[name] = value
+    return told

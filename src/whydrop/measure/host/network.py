@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whydrop.measure.host import flow_control, qdiscs
+from whydrop.measure.host import ethtool, qdiscs
 from whydrop.measure.host.ethtool import Ethtool
 from whydrop.measure.host.items import Items, line_or_none, whole_number
 from whydrop.runtime import rtnetlink
@@ -104,7 +104,7 @@ def _interface(items: Items, links: dict[int, tuple[str, Attributes]], index: in
     own.add("byte_queue_limits", lambda: _byte_queue_limits(folder))
     own.found |= own.found.pop("link", {})
     _ask_driver(own, name)
-    own.add("flow_control", lambda: flow_control.read(name))
+    own.add("flow_control", lambda: ethtool.flow_control(name))
     queues = own.try_("qdiscs", lambda: _qdiscs(index))
     own.found |= queues or {}
     items.missing += [f"{name}: {words}" for words in own.missing]

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from whydrop.measure.host import flow_control, qdiscs
+from whydrop.measure.host import ethtool, qdiscs
 from whydrop.measure.host.ethtool import Ethtool
 from whydrop.measure.host.items import line_or_none
 from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
@@ -163,11 +163,11 @@ class Pauses(CounterSource):
         """Pause frames received and sent; interfaces without such counters are absent."""
         for name in list(self._interfaces):
             try:
-                found = flow_control.read(name)
+                found = ethtool.flow_control(name)
             except OSError:
                 self._interfaces.remove(name)
                 continue
-            for counter in flow_control.COUNTERS:
+            for counter in ethtool.PAUSES:
                 if counter in found:
                     yield "interface", name, counter, float(found[counter]), True
 

@@ -56,9 +56,6 @@ class _Throughput(ProgramRunner):
             return f"{self.name} has one size for send and receive buffers (-w); two were given"
         return None
 
-    def _takes_whole_seconds(self) -> bool:
-        return self.flow.duration_s is None or float(self.flow.duration_s).is_integer()
-
 
 class Iperf3Runner(_Throughput):
     """A TCP or UDP flow of iperf3: up, down (``-R``), or both at once (``--bidir``).
@@ -71,6 +68,7 @@ class Iperf3Runner(_Throughput):
     """
 
     name = "iperf3"
+    takes_whole_seconds = True
 
     def command(self) -> list[str]:
         """Its client."""
@@ -115,10 +113,6 @@ class Iperf3Runner(_Throughput):
         if self._json():
             return Iperf3Json(self.number, sends=sends)
         return Iperf3Text(self.number, streams=self._streams(), sends=sends, udp=self.flow.kind == "udp")
-
-    def ends_itself(self) -> bool:
-        """True unless it would have to end within a second."""
-        return self._takes_whole_seconds()
 
     def secrets(self) -> Sequence[str]:
         """The password; it goes through the environment, where other users do not see it."""
@@ -205,6 +199,7 @@ class NetperfRunner(_Throughput):
     """TCP_STREAM, TCP_MAERTS (downwards), or UDP_RR, with mean round trips in ms as values."""
 
     name = "netperf"
+    takes_whole_seconds = True
 
     def command(self) -> list[str]:
         """With interim results, an exact clock of them (the minus), and key=value output."""
@@ -233,10 +228,6 @@ class NetperfRunner(_Throughput):
     def complaint(self) -> str | None:
         """It takes what it is asked for."""
         return None
-
-    def ends_itself(self) -> bool:
-        """True unless it would have to end within a second."""
-        return self._takes_whole_seconds()
 
     def parser(self) -> Parser:
         """Of interim results."""

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.runners import Outcome, Runner
-from whydrop.measure.runners.rows import Rows
+from whydrop.measure.runners import Outcome, Rows, Runner
 from whydrop.measure.runners.support import SUPPORT, bracketed
 from whydrop.runtime.masking import masked
 from whydrop.runtime.user_files import validating

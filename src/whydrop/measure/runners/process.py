@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
@@ -33,7 +32,8 @@ PATIENCE_S = 2.0
 _ORPHANS_PATIENCE_S = 0.5
 # From SIGKILL to the end of a program that may be killed.
 _DEAD_WITHIN_S = 1.0
-_TICK_S = 0.25
+# From a call of `stop` or `kill` to its effect.
+_TICK_S = 0.1
 _READ_BYTES = 1 << 16
 
 _log = logging.getLogger(__name__)
@@ -159,32 +159,17 @@ class Process:
         self._environment = {**os.environ, "LC_ALL": "C", "PYTHONUNBUFFERED": "1", **(environment or {})}
         self._splitters = {"out": Splitter(), "err": Splitter(4 * LONGEST_MESSAGE_CHARACTERS)}
         self._words = {name: deque[str](maxlen=LAST_WORDS) for name in self._splitters}
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
         self._stopping = threading.Event()
         self._killing = threading.Event()
 
     def stop(self) -> None:
         """Ask the program to end; it is killed when it takes longer than :data:`PATIENCE_S`."""
         self._stopping.set()
-        self._wake()
 
     def kill(self) -> None:
         """End it now."""
         self._killing.set()
-        self._wake()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._wake_write, b"x")
-
-    def close(self) -> None:
-        """Give the pipe back that wakes :meth:`run`; to be called after it."""
-        write, self._wake_write = self._wake_write, -1
-        for descriptor in (self._wake_read, write):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        self._stopping.set()
 
     def run(self, at_ns: int, deadline_ns: int | None = None, over_ns: int | None = None) -> End:
         """Start it at ``at_ns`` (``time.monotonic_ns``) and see it to its end.
@@ -198,7 +183,7 @@ class Process:
         delay_s = (at_ns - time.monotonic_ns()) / 1e9
         if delay_s > 0:
             self._stopping.wait(delay_s)
-        if self._stopping.is_set() or self._killing.is_set():
+        if self._stopping.is_set():
             return self.end
         if shutil.which(self.command[0]) is None:
             self.end.problem = f"{self.command[0]} could not be started: there is no such program"
@@ -233,8 +218,7 @@ class Process:
             assert process.stderr is not None
             selector.register(process.stdout, selectors.EVENT_READ, "out")
             selector.register(process.stderr, selectors.EVENT_READ, "err")
-            selector.register(self._wake_read, selectors.EVENT_READ, "wake")
-            while len(selector.get_map()) > 1:
+            while selector.get_map():
                 now_ns = time.monotonic_ns()
                 self._keep_times(process, times, now_ns)
                 if times.given_up(now_ns):
@@ -264,10 +248,6 @@ class Process:
 
     def _read_some(self, selector: selectors.BaseSelector, wait_s: float) -> None:
         for key, _ in selector.select(wait_s):
-            if key.data == "wake":
-                with contextlib.suppress(OSError):
-                    os.read(self._wake_read, 4096)
-                continue
             data = os.read(key.fd, _READ_BYTES)
             if not data:
                 selector.unregister(key.fileobj)

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.runners import Outcome, Runner
+from whydrop.measure.runners import Outcome, Rows, Runner
 from whydrop.measure.runners.parsing.base import Parser
 from whydrop.measure.runners.process import PATIENCE_S, End, Process
-from whydrop.measure.runners.rows import Rows
 from whydrop.measure.runners.support import SUPPORT, Support
 from whydrop.runtime.masking import masked, masked_command
 
@@ -32,6 +31,7 @@ class ProgramRunner(Runner):
 
     stop_signal: signal.Signals = signal.SIGINT
     grace_s: ClassVar[float] = GRACE_S
+    takes_whole_seconds: ClassVar[bool] = False
     # Exit statuses of a program that did what it should.
     good_statuses: ClassVar[frozenset[int]] = frozenset({0})
 
@@ -78,7 +78,8 @@ class ProgramRunner(Runner):
 
     def ends_itself(self) -> bool:
         """True if the program knows when its time is over; if not, it is asked to end then."""
-        return True
+        duration_s = self.flow.duration_s
+        return not self.takes_whole_seconds or duration_s is None or float(duration_s).is_integer()
 
     def advice(self, message: str) -> str:
         """``message`` of the program, with where it went, and what to do about it where we know."""
@@ -162,8 +163,6 @@ class ProgramRunner(Runner):
             _log.exception("runner %s of flow %s", self.name, self.flow.name)
             self._broken = f"reading the output of {self.name} failed: {reason!r}"
             self._end = self._process.end
-        finally:
-            self._process.close()
         try:
             with self._lock:
                 self.ended(self._end)

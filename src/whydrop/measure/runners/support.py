@@ -23,7 +23,7 @@ class Support:
         runner: module and class.
         kinds: of flows, each with the directions that it can measure.
         honours: the fields of a planned flow that it acts on, beyond those of every flow.
-        options: its own, by name, in a few words each.
+        options: names of its own.
         program: its name; ``None`` for code of our own.
         package: where the program comes from.
         version: arguments with which the program prints its version.
@@ -34,7 +34,7 @@ class Support:
     runner: tuple[str, str]
     kinds: Mapping[str, tuple[str, ...]]
     honours: frozenset[str]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
     program: str | None = None
     package: str = ""
     version: tuple[str, ...] = ()
@@ -114,18 +114,18 @@ SUPPORT: dict[str, Support] = {
         runner=("clients", "Iperf3Runner"),
         kinds={"tcp": _ANY_WAY, "udp": _ANY_WAY},
         honours=_THROUGHPUT | _LEAVING | {"congestion_control", "rate_bps", "pacing_rate_bps", "payload_bytes"},
-        options={
-            "parallel": "equal connections in one test, counted together (-P)",
-            "mss_bytes": "largest segment (-M)",
-            "no_delay": "without Nagle's algorithm (-N)",
-            "zero_copy": "sendfile (-Z)",
-            "flow_label": "of IPv6 (-L)",
-            "json": "exact numbers and round-trip times, but only at the end (iperf3 before 3.17)",
-            "server_output": "what the server counted, with the option json (--get-server-output)",
-            "username": "of a server with authentication",
-            "password": "of that user",
-            "public_key": "file of that server's RSA key",
-        },
+        options=(
+            "parallel",
+            "mss_bytes",
+            "no_delay",
+            "zero_copy",
+            "flow_label",
+            "json",
+            "server_output",
+            "username",
+            "password",
+            "public_key",
+        ),
         program="iperf3",
         package="Debian: apt-get install iperf3; or https://software.es.net/iperf/",
         version=("--version",),
@@ -144,10 +144,7 @@ SUPPORT: dict[str, Support] = {
         runner=("clients", "NuttcpRunner"),
         kinds={"tcp": _ONE_WAY, "udp": _ONE_WAY},
         honours=_THROUGHPUT | {"rate_bps", "payload_bytes"},
-        options={
-            "data_port": "of the data connection, 5001 if not given (-p); flows at once need different ones",
-            "mss_bytes": "largest segment (-M)",
-        },
+        options=("data_port", "mss_bytes"),
         program="nuttcp",
         package="Debian: apt-get install nuttcp; or https://nuttcp.net/",
         version=("-V",),
@@ -163,7 +160,7 @@ SUPPORT: dict[str, Support] = {
         runner=("clients", "NetperfRunner"),
         kinds={"tcp": _ONE_WAY, "probe": ("both",)},
         honours=_THROUGHPUT | {"local_address", "congestion_control"},
-        options={"data_port": "of the data connection, any if not given (-- -P)"},
+        options=("data_port",),
         program="netperf",
         package="Debian: apt-get install netperf (non-free); or https://github.com/HewlettPackard/netperf",
         version=("-V",),
@@ -178,7 +175,7 @@ SUPPORT: dict[str, Support] = {
         runner=("irtt", "IrttRunner"),
         kinds={"probe": ("both",)},
         honours=_PINGS | {"port", "local_address"},
-        options={"hmac": "key that the server asks for (--hmac)", "timer": "how irtt waits (--timer)"},
+        options=("hmac", "timer"),
         program="irtt",
         package="Debian: apt-get install irtt; or https://github.com/heistp/irtt",
         version=("version",),
@@ -212,28 +209,14 @@ SUPPORT: dict[str, Support] = {
         runner=("http", "HttpRunner"),
         kinds={"http": ("down", "both")},
         honours=_TIMED | _LEAVING | {"port", "timeout_s"},
-        options={
-            "urls": "addresses to fetch, all of them in each round",
-            "url_list": "a file, or an address, that has one address a line",
-            "workers": "fetches at once (4)",
-            "reuse_connections": "keep connections open between fetches (true)",
-            "verify": "check certificates (true)",
-            "most_bytes": "of one answer, the rest is not read (1e9)",
-            "headers": "to send along",
-        },
+        options=("urls", "url_list", "workers", "reuse_connections", "verify", "most_bytes", "headers"),
         needs_host=False,
     ),
     "command": Support(
         runner=("command", "CommandRunner"),
         kinds={"value": _ANY_WAY, "tcp": _ONE_WAY, "udp": _ONE_WAY, **_ICMP},
         honours=_TIMED | {"port", "timeout_s"},
-        options={
-            "command": "the program and its arguments; {host}, {port}, {duration_s}, {interval_s} are filled in",
-            "parser": "how its output is read (docs/runners.md)",
-            "environment": "variables that it gets",
-            "secrets": "secrets that are left out of the recording",
-            "stop_signal": "that ends it: INT (the default), TERM, HUP or QUIT",
-        },
+        options=("command", "parser", "environment", "secrets", "stop_signal"),
         needs_host=False,
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from whydrop.measure.runners.rows import Rows
+from whydrop.measure.runners import Rows
 
 NS_PER_S = 1_000_000_000
 # Bounds that a program rounds to hundredths of seconds meet all the same.
