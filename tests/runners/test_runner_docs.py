@@ -29,6 +29,6 @@ def test_the_examples_of_the_page_are_right() -> None:
     tests = [tomllib.loads(re.sub(r"^    ", "", block, flags=re.MULTILINE)) for block in blocks if "[[flows]]" in block]
     assert len(tests) == 2
     for flow in (flow for test in tests for flow in test["flows"]):
-        assert flow["options"].keys() <= SUPPORT[flow["runner"]].options.keys()
+        assert flow["options"].keys() <= set(SUPPORT[flow["runner"]].options)
         if "parser" in flow["options"]:
             Declaration.model_validate(flow["options"]["parser"])

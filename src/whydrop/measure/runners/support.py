@@ -96,6 +96,7 @@ _LEAVING = frozenset({"local_address", "interface"})
 _TIMED = frozenset({"host", "ip_version", "duration_s", "interval_s"})
 _PINGS = _TIMED | {"dscp", "packet_payload_bytes", "timeout_s"}
 _THROUGHPUT = _TIMED | {"port", "dscp", "send_buffer_bytes", "receive_buffer_bytes", "packet_payload_bytes"}
+_TUNING = ("parallel", "mss_bytes", "no_delay", "zero_copy", "flow_label")
 _ONE_WAY, _ANY_WAY = ("up", "down"), ("up", "down", "both")
 _ICMP = {"icmp": ("both",), "probe": ("both",)}
 _PING_ADVICE = {
@@ -114,18 +115,7 @@ SUPPORT: dict[str, Support] = {
         runner=("clients", "Iperf3Runner"),
         kinds={"tcp": _ANY_WAY, "udp": _ANY_WAY},
         honours=_THROUGHPUT | _LEAVING | {"congestion_control", "rate_bps", "pacing_rate_bps", "payload_bytes"},
-        options=(
-            "parallel",
-            "mss_bytes",
-            "no_delay",
-            "zero_copy",
-            "flow_label",
-            "json",
-            "server_output",
-            "username",
-            "password",
-            "public_key",
-        ),
+        options=(*_TUNING, "json", "server_output", "username", "password", "public_key"),
         program="iperf3",
         package="Debian: apt-get install iperf3; or https://software.es.net/iperf/",
         version=("--version",),
