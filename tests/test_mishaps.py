@@ -69,7 +69,7 @@ def test_a_recording_given_for_a_capture_is_called_one_and_show_named(
 def test_a_test_without_hosts_says_how_to_name_one(run: Run) -> None:
     done = run("run", "rrul")
     assert done.returncode == 2
-    assert "name each by --to, such as --to server.example" in done.stderr
+    assert "name each with --to, such as --to server.example" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["compare", "stats", "plot", "tests"])
@@ -151,4 +151,4 @@ def test_a_picture_of_an_unknown_kind_is_refused_rather_than_called_what_it_is_n
 def test_a_name_that_is_like_no_test_is_answered_in_whole_sentences(run: Run) -> None:
     done = run("tests", "zzzzzzzz")
     assert done.returncode == 2
-    assert "`whydrop tests` lists them. A file of your own is named by its path" in done.stderr
+    assert "`whydrop tests` lists them. If you mean a file, give its path" in done.stderr

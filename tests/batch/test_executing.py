@@ -504,7 +504,7 @@ def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run
     ("text", "arguments", "words"),
     [
         ('[batch.b]\ntest = "rrrul"\nhosts = "h"\n', [], "did you mean rrul"),
-        ('[batch.b]\ntest = "rrul"\n', [], "takes 1 host, and 0 are given"),
+        ('[batch.b]\ntest = "rrul"\n', [], "needs 1 host, but none is given"),
         ('[batch.b]\ntest = "nup"\nhosts = "h"\nset.flows = "x"\n', [], "expected a whole number"),
         ('[batch.b]\ntest = "nup"\nhosts = "h:port"\n', [], "expected a host, or HOST:PORT"),
         ('[batch.b]\nabstract = true\ntest = "nup"\n', [], "every batch of the file is abstract or disabled"),

@@ -76,7 +76,7 @@ def test_study_alone_lists_the_studies() -> None:
 
     found = CliRunner().invoke(whydrop, ["study"])
     assert found.exit_code == 2
-    assert "discards  Find whether packets" in found.output
+    assert "discards  Find whether discards" in found.output
     assert "tcp       Find what limits" in found.output
 
 
@@ -211,7 +211,7 @@ def test_without_tests_the_switches_figures_are_made(small_fleet: SmallFleet, tm
     [
         ('metros=["ams"]', "no counters of switches of metro 'ams' (there are 'dfw', 'lga')"),
         ("days={first=2020-01-01,last=2020-02-01}",
-         "no counters of switches of days 2020-01-01 to 2020-02-01 (there are days 2018-02-01 to 2018-02-06)"),
+         "no counters of switches of days 2020-01-01 to 2020-02-01 (it has days 2018-02-01 to 2018-02-06)"),
         ('port="downlink"', "no counters of switches of port 'downlink' (there are 'uplink')"),
     ],
 )  # fmt: skip

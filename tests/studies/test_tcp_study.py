@@ -214,7 +214,7 @@ def test_the_study_prints_the_answer_and_a_row_for_each_site(store):
     assert done.exit_code == 0, done.output
     assert "Limits of 13 connections" in done.stdout
     assert "ams01" in done.stdout
-    assert "Connections without a site, which are in no group of that kind: 1." in " ".join(done.stdout.split())
+    assert "1 of the connections have no site: no group by site includes them." in " ".join(done.stdout.split())
 
 
 def test_json_has_the_tables_but_those_of_networks(store):

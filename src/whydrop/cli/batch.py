@@ -53,7 +53,11 @@ _choosing = options.together(
 )  # fmt: skip
 
 
-@command.command("plan", epilog="Example: whydrop batch plan queues.toml --commands")
+@command.command(
+    "plan",
+    short_help="Show the runs and how long they take.",
+    epilog="Example: whydrop batch plan queues.toml --commands",
+)
 @_choosing
 @click.option("--commands", "with_commands", is_flag=True, help="Also show the commands of each run.")
 @options.as_json
@@ -66,7 +70,7 @@ def plan(files: tuple[Path, ...], with_commands: bool, as_json: bool, **given: A
         ending.show(_document(prepared, with_commands=with_commands))
 
 
-@command.command("run", epilog=EXAMPLES)
+@command.command("run", short_help="Run the batches of a file.", epilog=EXAMPLES)
 @_choosing
 @click.option("--resume", is_flag=True, help="Continue where an interrupted call stopped.")
 @click.option("--restart", is_flag=True, help="Start again, although an earlier call did not finish.")
@@ -93,7 +97,11 @@ def run(files: tuple[Path, ...], resume: bool, restart: bool, **given: Any) -> i
     return _report(summary, prepared[0])
 
 
-@command.command("convert", epilog="Example: whydrop batch convert old.batch -o queues.toml")
+@command.command(
+    "convert",
+    short_help="Convert a batch file of Flent to TOML.",
+    epilog="Example: whydrop batch convert old.batch -o queues.toml",
+)
 @click.argument("file", type=options.FILE)
 @options.output_file("File to write.  [default: standard output]")
 def convert(file: Path, output: Path | None) -> None:

@@ -89,7 +89,7 @@ def _formats(default: tuple[str, ...]) -> options.Decorator:
     return click.option("-f", "--format", "formats", multiple=True, callback=_listed, metavar="LIST", help=words)
 
 
-@command.command("discards", epilog=EXAMPLES)
+@command.command("discards", short_help="Find whether discards of switches slow downloads down.", epilog=EXAMPLES)
 @_store
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
 @_formats(_DEFAULT)
@@ -157,7 +157,7 @@ def example() -> None:
     click.echo(parameter_files.example(), nl=False)
 
 
-@command.command("tcp", epilog=TCP_EXAMPLES)
+@command.command("tcp", short_help="Find what limits TCP connections.", epilog=TCP_EXAMPLES)
 @click.argument("store", metavar="STORE")
 @click.option("--first", type=_DAY, metavar="DAY", help="First UTC day, such as 2019-05-01.  [default: the store's]")
 @click.option("--last", type=_DAY, metavar="DAY", help="Last UTC day.  [default: the store's]")

@@ -242,7 +242,7 @@ def flows(pair: Pair) -> Table:
     }
     return Table.of(
         "Flows between the captures", columns, pair.flows, weight=lambda one: (float(one.lost), float(one.matched)),
-        order="those with most losses and packets first",
+        order="those with most losses and packets are listed first",
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ BYTE_BASES = {
 
 # Rows that a terminal shows.
 _MOST = 12
-_ORDER = "those with most losses and bytes first"
+_ORDER = "those with most losses and bytes are listed first"
 _ELSEWHERE = "--json and --report list all"
 
 
@@ -126,7 +126,7 @@ def datagrams(found: Explained) -> Table:
     rows = [_Datagram(flow, stream) for flow in (udp or {"flows": ()})["flows"] for stream in flow["rtp"] or [None]]
     shown = Table.of(
         "UDP flows", columns, rows, weight=lambda row: (float(row.is_judged), row.flow["ip_bytes"]),
-        order="those with known loss or delay, and the largest, first", notes=[_unjudged(udp)] if udp else [],
+        order="those with known loss or delay are first, then the largest", notes=[_unjudged(udp)] if udp else [],
         most=_MOST, elsewhere=_ELSEWHERE,
     )  # fmt: skip
     return shown.without_empty_columns()
@@ -188,8 +188,8 @@ def _unjudged(known: Mapping[str, Any]) -> str:
     if not packets:
         return ""
     return (
-        f"Loss and delay are unknown for {quantities.percent(packets / known['packets'])} of the UDP packets "
-        f"({quantities.percent(size / known['ip_bytes'])} of their bytes): they carry no sequence numbers or "
+        f"Loss and delay are unknown for {quantities.share(packets / known['packets'])} of the UDP packets "
+        f"({quantities.share(size / known['ip_bytes'])} of their bytes), because they carry no sequence numbers or "
         "acknowledgments in the clear. A second capture, at the other end, shows them."
     )
 

@@ -44,6 +44,7 @@ def derived(v: Values) -> Derived:
         "rejected": _plural(v["messages"], v["what"]) if "what" in v and "messages" in v else "",
         "all_accepted": v.get("accepted") == v.get("connections"),
         "one_answer": v.get("answered") == 1,
+        "partly_late": v.get("late", 0) < v.get("requests", 0),
         "no_route": v.get("router_is_sender"),
     }
 
@@ -137,8 +138,8 @@ HEADLINES: Phrases = {
         {named}]: it replied with an error of its own.
     requests-repeated: {repeated} of {requests_asked} to {responder}[ and {other_responders|other server}] had to be
         repeated before an answer came: {lost_attempts|request}, or the answers, were lost.
-    requests-answered-late: {responder}[ and {other_responders|other server}] answered {late} of
-        {requests_asked}[names? for {named}] late, after up to {longest_wait_s}.
+    requests-answered-late: {responder}[ and {other_responders|other server}] answered [partly_late?{late} of
+        ]{requests_asked}[names? for {named}] late, after up to {longest_wait_s}.
     datagrams-repeated: {responder}[ and {other_responders|other endpoint}] did not answer: the same datagram was sent
         {attempts|time} over {waited_s}, at growing intervals, without a reply.
     datagrams-unreachable: {responder}[ and {other_responders|other endpoint}] cannot be reached: [by_host?{sides}

@@ -119,7 +119,7 @@ def _find(name: str) -> tuple[Path, str | None]:
     if wanted in variants:
         return variants[wanted]
     hint = suggestion(name, names(), "`whydrop tests` lists them.")
-    raise UnknownTestError(f"no test is called {name!r}{hint} A file of your own is named by its path: ./{name}.toml")
+    raise UnknownTestError(f"no test is called {name!r}{hint} If you mean a file, give its path: ./{name}.toml")
 
 
 def _folded(name: str) -> str:

@@ -141,8 +141,8 @@ def _host_mistakes(test: Test, hosts: Sequence[str]) -> Iterator[str]:
     wanted = f"{low} or more hosts" if high is None else f"{low} to {high} hosts"
     if low == high:
         wanted = quantities.plural(low, "host")
-    given = f"{len(hosts)} {'is' if len(hosts) == 1 else 'are'} given"
-    yield f"{test.name} takes {wanted}, and {given}: name each by --to, such as --to server.example"
+    given = f"{len(hosts) or 'none'} {'are' if len(hosts) > 1 else 'is'} given"
+    yield f"{test.name} needs {wanted}, but {given}: name each with --to, such as --to server.example"
 
 
 def _by_name(test: Test, given: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:

@@ -278,9 +278,10 @@ def _induced(streams: Sequence[_Stream], loaded: Measured) -> Measured:
     is_idle = [len(one.idle) >= _FEWEST_IDLE for one in streams]
     bases = [float(np.median(one.idle)) if idle else one.smallest for one, idle in zip(streams, is_idle, strict=True)]
     samples = np.concatenate([one.values - base for one, base in zip(streams, bases, strict=True)])
-    basis, before = "over the smallest round-trip time, as there was too little idle time before the load", None
+    basis = "compared with the smallest round-trip time, because there was too little idle time before the load"
+    before = None
     if all(is_idle):
-        basis = "over the median of the idle time before the load"
+        basis = "compared with the median of the idle time before the load"
         first = min(int(one.idle_steps.min()) for one in streams)
         idle = [quantile_of(one.idle, np.asarray(one.idle_steps - first, dtype=float), 0.5) for one in streams]
         means = [means_in(one.idle_steps - first, one.idle, -first) for one in streams]

@@ -172,13 +172,13 @@ def _there_is(backend: Backend, rows: Any, column: str) -> str:
     """A phrase on what the rows have instead."""
     if column == "day":
         ends = backend.run(rows.aggregate(first=rows.day.min(), last=rows.day.max()))
-        return f"there are days {ends['first'][0]} to {ends['last'][0]}"
+        return f"it has days {ends['first'][0]} to {ends['last'][0]}"
     found = backend.run(rows.select(column).distinct().order_by(column).limit(_MOST_NAMES + 1))
     if found[column].null_count() == found.height:
-        return f"they name no {column}"
+        return f"its rows name no {column}"
     names = [repr(value) if value is not None else "none" for value in found[column]]
     more = ", ..." if len(names) > _MOST_NAMES else ""
-    return f"there are {', '.join(names[:_MOST_NAMES])}{more}"
+    return f"it has {', '.join(names[:_MOST_NAMES])}{more}"
 
 
 _TABLES = ("counters", "ndt")

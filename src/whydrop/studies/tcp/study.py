@@ -97,7 +97,7 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     for column, what in (("site", "site"), ("network", "client's address"), ("day", "day")):
         lacking = frame[column].null_count()
         if lacking:
-            notes.append(f"Connections without a {what}, which are in no group of that kind: {count(lacking)}.")
+            notes.append(f"{count(lacking)} of the connections have no {what}: no group by {what} includes them.")
     short = int((frame["span_ns"] < analysis.LEAST_SPAN_NS).sum())
     if short:
         what = "of less than a second, which have no throughput: it would be slow start's"
