@@ -209,10 +209,10 @@ def test_without_tests_the_switches_figures_are_made(small_fleet: SmallFleet, tm
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ('metros=["ams"]', "no counters of switches of metro 'ams' (there are 'dfw', 'lga')"),
+        ('metros=["ams"]', "no counters of switches of metro 'ams' (it has 'dfw', 'lga')"),
         ("days={first=2020-01-01,last=2020-02-01}",
          "no counters of switches of days 2020-01-01 to 2020-02-01 (it has days 2018-02-01 to 2018-02-06)"),
-        ('port="downlink"', "no counters of switches of port 'downlink' (there are 'uplink')"),
+        ('port="downlink"', "no counters of switches of port 'downlink' (it has 'uplink')"),
     ],
 )  # fmt: skip
 def test_what_the_store_lacks_is_named_beside_what_it_has(small_fleet: SmallFleet, setting: str, reason: str) -> None:
