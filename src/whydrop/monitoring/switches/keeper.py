@@ -14,14 +14,13 @@ import contextlib
 import datetime
 import fcntl
 import os
-import queue
 import re
 import sqlite3
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -66,15 +65,6 @@ class _Poll:
     def bytes(self) -> int:
         """Of memory."""
         return int(self.samples.estimated_size()) + _POLL_BYTES + _SAMPLE_BYTES * len(self.disco)
-
-
-@dataclass(frozen=True)
-class _Order:
-    """An order to the thread that writes."""
-
-    now_ns: int | None  # wall clock, by which hours are over; None: no hour is
-    last: bool = False
-    done: threading.Event = field(default_factory=threading.Event)
 
 
 class Keeper:
@@ -128,7 +118,8 @@ class Keeper:
         self._bytes = self._lost = 0
         self._troubles: dict[str, str] = {}
         self._flush_s = flush_s
-        self._orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
+        self._writing = threading.Lock()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="whydrop keeper", daemon=True)
         self._thread.start()
 
@@ -188,7 +179,12 @@ class Keeper:
         Args:
             now_ns: wall clock, by which hours are over; ``None``: no hour is.
         """
-        self._ordered(_Order(now_ns))
+        with self._writing:
+            try:
+                self._write(now_ns)
+            except BaseException as reason:
+                # polars reports an unexpected state of its Rust code as a panic, which is no Exception.
+                self._report(str(self._pending.path), _why(reason), "The collector tries again within a minute")
 
     def close(self) -> None:
         """Put everything into the store, the current hour too, and end.
@@ -198,7 +194,7 @@ class Keeper:
         """
         if not self._thread.is_alive():
             return
-        self._ordered(_Order(self._clock.wall_ns(), last=True))
+        self._over.set()
         self._thread.join()
         self._pending.close()
         os.close(self._lock)
@@ -213,37 +209,23 @@ class Keeper:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ordered(self, order: _Order) -> None:
-        self._orders.put(order)
-        order.done.wait()
-
     def _work(self) -> None:
-        while True:
-            try:
-                order = self._orders.get(timeout=self._flush_s)
-            except queue.Empty:
-                order = _Order(self._clock.wall_ns())
-            try:
-                self._carry_out(order)
-            except BaseException as reason:
-                # polars reports an unexpected state of its Rust code as a panic, which is no Exception.
-                self._report(str(self._pending.path), _why(reason), "The collector tries again within a minute")
-            order.done.set()
-            if order.last:
-                return
+        while not self._over.wait(self._flush_s):
+            self.flush(self._clock.wall_ns())
+        self.flush(self._clock.wall_ns())
 
-    def _carry_out(self, order: _Order) -> None:
-        path = self._pending.path
-        gone = self._restore_folder(order.last)
+    def _write(self, now_ns: int | None) -> None:
+        path, last = self._pending.path, self._over.is_set()
+        gone = self._restore_folder(last)
         trouble = gone or self._write_polls()
-        wait = "" if order.last else f"New polls wait in memory, up to {self._memory_bytes // 2**20} MiB"
+        wait = "" if last else f"New polls wait in memory, up to {self._memory_bytes // 2**20} MiB"
         self._report(str(path), trouble, wait)
         if gone:
             return
-        wait = f"Its rows wait in {path}" + ("; the next start of the collector writes them" if order.last else "")
-        self._report(self._store.files.shown, self._write_parts(order), wait)
+        wait = f"Its rows wait in {path}" + ("; the next start of the collector writes them" if last else "")
+        self._report(self._store.files.shown, self._write_parts(now_ns, last), wait)
         if self._disco:
-            self._report(str(self._disco.folder), self._write_disco_files(self._disco, order), wait)
+            self._report(str(self._disco.folder), self._write_disco_files(self._disco, now_ns, last), wait)
         with contextlib.suppress(sqlite3.Error):
             self._pending.settle()
 
@@ -346,13 +328,13 @@ class Keeper:
         name = f"{hour:02d}-{self._label}" + (f"+{part.number}" if part.number > 1 else "")
         return (datetime.date(1970, 1, 1) + datetime.timedelta(days=day)).isoformat(), name
 
-    def _write_parts(self, order: _Order) -> str:
+    def _write_parts(self, now_ns: int | None, last: bool) -> str:
         """Put hours that are over into the store, and parts that are full; return what prevents it."""
         trouble = ""
         for part in self._pending.parts():
-            over = order.now_ns is not None and (part.hour + 1) * HOUR_NS + _GRACE_NS <= order.now_ns
+            over = now_ns is not None and (part.hour + 1) * HOUR_NS + _GRACE_NS <= now_ns
             finished = over or part.rows >= self._rows_of_part
-            if not finished and not order.last:
+            if not finished and not last:
                 continue
             try:
                 rows, lost = self._pending.rows(part)
@@ -367,18 +349,18 @@ class Keeper:
                 trouble = _why(reason)
         return trouble
 
-    def _write_disco_files(self, disco: DiscoFiles, order: _Order) -> str:
+    def _write_disco_files(self, disco: DiscoFiles, now_ns: int | None, last: bool) -> str:
         """Write the files of DISCO that are over; return what prevents it."""
         trouble = ""
         for file in self._pending.disco_files():
-            if not order.last and not (order.now_ns is not None and file.is_over(order.now_ns)):
+            if not last and not (now_ns is not None and file.is_over(now_ns)):
                 continue
             try:
                 disco.write(file.hostname, self._pending.disco_samples(file))
                 self._pending.forget_disco(file)
             except Exception as reason:
                 trouble = _why(reason)
-                if not order.last and order.now_ns and file.is_over(order.now_ns - _DISCO_PATIENCE_NS):
+                if not last and now_ns and file.is_over(now_ns - _DISCO_PATIENCE_NS):
                     lost = len(list(self._pending.disco_samples(file)))
                     self._pending.forget_disco(file)
                     self._say(f"{disco.folder}: {lost} samples that waited for a day are lost to DISCO's files")
