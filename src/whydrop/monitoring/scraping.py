@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -119,7 +119,7 @@ class ExporterError(Error):
 
 
 class Serving:
-    """Serves the metrics that :meth:`families` yields at ``http://ADDRESS:PORT/metrics``, in a thread of its own.
+    """Serves the metrics that :meth:`collect` yields at ``http://ADDRESS:PORT/metrics``, in a thread of its own.
 
     Attributes:
         address: that it listens at.
@@ -127,7 +127,7 @@ class Serving:
     """
 
     def __init__(self, address: str, port: int) -> None:
-        """Listen; what :meth:`families` reads must be there before.
+        """Listen; what :meth:`collect` reads must be there before.
 
         Args:
             address: of this machine; ``127.0.0.1`` lets only itself ask.
@@ -139,7 +139,7 @@ class Serving:
         from prometheus_client import CollectorRegistry
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collector(self.families))
+        registry.register(self)
         try:
             self._server = listen(address, port, registry)
         except (OSError, OverflowError) as reason:
@@ -152,7 +152,7 @@ class Serving:
         self.address: str = address
         self.port: int = self._server.server_address[1]
 
-    def families(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Metric]:
         """Yield the metrics at this moment."""
         raise NotImplementedError
 
@@ -167,13 +167,3 @@ class Serving:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Collector:
-    """The collector that the registry asks."""
-
-    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return self._families()

@@ -89,7 +89,7 @@ class WatchExporter(scraping.Serving):
             return False
         return True
 
-    def families(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Metric]:
         """The metrics at this moment."""
         with self._guard:
             totals, limits, dropped, after_drop = Counter(self._totals), self._limits, self._dropped, self._after_drop

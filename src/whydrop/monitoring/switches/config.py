@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,12 @@ _NOT_POSSIBLE = {
         ("security_level", "level"),
         "is not needed: auth alone signs messages, auth and priv also encrypt them",
     ),
+}
+
+# Keys that only one version of SNMP has.
+_KEYS_OF = {
+    "v2c": ("community_file", "community_env"),
+    "v3": ("user", "auth", "auth_file", "auth_env", "priv", "priv_file", "priv_env"),
 }
 
 
@@ -137,13 +142,14 @@ class _Reader:
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
 
+    def _problem(self, place: Place, message: str) -> Problem:
+        return Problem(str(self.path), nearest_line(self.lines, place), written_path(place), message)
+
     def wrong(self, place: Place, message: str) -> None:
-        line = nearest_line(self.lines, place)
-        self.problems.append(Problem(str(self.path), line, written_path(place), message))
+        self.problems.append(self._problem(place, message))
 
     def warn(self, place: Place, message: str) -> None:
-        line = nearest_line(self.lines, place)
-        self.warnings.append(str(Problem(str(self.path), line, written_path(place), message)))
+        self.warnings.append(str(self._problem(place, message)))
 
     def stop_if_wrong(self) -> None:
         if self.problems:
@@ -178,8 +184,6 @@ class _Reader:
     def resolved(self, model: schema.File) -> Config:
         custom = self._custom(model)
         switches = tuple(self._switch(model, number, custom) for number in range(len(model.switch)))
-        self._distinct(model)
-        self._all_used(model, custom)
         host = model.host or socket.gethostname()
         disco = None
         if model.disco is not None:
@@ -200,181 +204,148 @@ class _Reader:
         return self.path.parent / Path(os.path.expandvars(text)).expanduser()
 
     def _custom(self, model: schema.File) -> tuple[Counter, ...]:
-        names: set[str] = set()
+        used = {name for entry in (model.defaults, *model.switch) for name in entry.counters or ()}
         for number, entry in enumerate(model.counter):
-            if entry.name in names:
-                self.wrong(("counter", number, "name"), f"{entry.name!r} is defined twice")
-            names.add(entry.name)
+            place = ("counter", number, "name")
+            if entry.name in {other.name for other in model.counter[:number]}:
+                self.wrong(place, f"{entry.name!r} is defined twice")
+            if entry.name not in used:
+                self.wrong(place, f'no switch counts {entry.name!r}; add it to counters = ["default", "{entry.name}"]')
         return tuple(Counter(entry.name, entry.oid, entry.bits, entry.suffix) for entry in model.counter)
 
-    def _distinct(self, model: schema.File) -> None:
-        seen: set[str] = set()
-        for number, entry in enumerate(model.switch):
-            if entry.name in seen:
-                self.wrong(
-                    ("switch", number, "name"), f"{entry.name!r} is also the name of an earlier switch; choose another"
-                )
-            seen.add(entry.name)
-
-    def _all_used(self, model: schema.File, custom: tuple[Counter, ...]) -> None:
-        used = {name for entry in (model.defaults, *model.switch) for name in entry.counters or ()}
-        for number, counter in enumerate(custom):
-            if counter.name not in used:
-                self.wrong(
-                    ("counter", number, "name"),
-                    f'no switch counts {counter.name!r}; add it to counters = ["default", "{counter.name}"]',
-                )
-
     def _switch(self, model: schema.File, number: int, custom: tuple[Counter, ...]) -> Switch | None:
-        entry, place = model.switch[number], ("switch", number)
-        merged = _Merged(model.defaults, entry)
+        merged = _Merged(model.defaults, model.switch[number], ("switch", number))
         before = len(self.problems)
-        account = self._account(merged, place)
-        timeout_s, retries = self._patience(merged, model.interval_s, place)
-        ports = self._ports(merged, place)
-        counters = self._counters(merged, place, custom)
-        site = merged.value("site")
-        if site is None:
-            self.wrong((*place, "site"), "is missing; give the site of the switch, here or in [defaults]")
+        if merged.name in {other.name for other in model.switch[:number]}:
+            self.wrong(merged.place("name"), f"{merged.name!r} is also the name of an earlier switch; choose another")
+        account = self._community(merged) if self._version(merged) == "v2c" else self._user(merged)
+        timeout_s, retries = self._patience(merged, model.interval_s)
+        counters = self._counters(merged, custom)
+        for key, expected in (
+            ("site", "give the site of the switch, here or in [defaults]"),
+            ("ports", 'expected "all", or a list such as [{ name = "uplink", alias = "uplink*" }]'),
+        ):
+            if getattr(merged, key) is None:
+                self.wrong((*merged.table, key), f"is missing; {expected}")
         if len(self.problems) > before or account is None:
             return None
         return Switch(
-            name=entry.name,
-            site=site,
-            metro=merged.value("metro") or site,
-            address=entry.address,
-            port=merged.value("port") or DEFAULT_UDP_PORT,
+            name=merged.name,
+            site=merged.site,
+            metro=merged.metro or merged.site,
+            address=merged.address,
+            port=merged.port or DEFAULT_UDP_PORT,
             account=account,
             timeout_s=timeout_s,
             retries=retries,
-            ports=ports,
+            ports=tuple(merged.ports),
             counters=counters,
         )
 
-    def _patience(self, merged: _Merged, interval_s: int, place: Place) -> tuple[float, int]:
+    def _patience(self, merged: _Merged, interval_s: int) -> tuple[float, int]:
         """Timeout and retries: together shorter than the interval, so a dead switch does not block its next poll."""
-        retries = merged.value("retries")
-        retries = DEFAULT_RETRIES if retries is None else int(retries)
-        timeout_s = merged.value("timeout_s")
+        retries = DEFAULT_RETRIES if merged.retries is None else int(merged.retries)
+        timeout_s = merged.timeout_s
         if timeout_s is None:
             return min(LONGEST_DEFAULT_TIMEOUT_S, interval_s / 2 / (retries + 1)), retries
         if timeout_s * (retries + 1) >= interval_s:
-            key = "timeout_s"
             self.wrong(
-                merged.place(key, place),
+                merged.place("timeout_s"),
                 f"{retries + 1} tries of {timeout_s:g} s do not fit into the interval of {interval_s} s; "
                 f"expected a timeout of less than {interval_s / (retries + 1):g} s",
             )
         return float(timeout_s), retries
 
-    def _ports(self, merged: _Merged, place: Place) -> tuple[PortEntry, ...]:
-        entries = merged.value("ports")
-        if entries is None:
-            self.wrong(
-                (*place, "ports"),
-                'is missing; expected "all", or a list such as [{ name = "uplink", alias = "uplink*" }]',
-            )
-            return ()
-        return tuple(entries)
-
-    def _counters(self, merged: _Merged, place: Place, custom: tuple[Counter, ...]) -> tuple[Counter, ...]:
+    def _counters(self, merged: _Merged, custom: tuple[Counter, ...]) -> tuple[Counter, ...]:
         found: dict[str, Counter] = {}
-        for number, name in enumerate(merged.value("counters") or ["default"]):
+        for number, name in enumerate(merged.counters or ["default"]):
             counters = oids.named(name, custom)
             if not counters:
                 known = oids.known_names(custom)
                 like = nearest(name, known)
                 hint = f"did you mean {like!r}?" if like else f"expected one of {', '.join(known)}, or a [[counter]]"
-                self.wrong((*merged.place("counters", place), number), f"there is no counter {name!r}; {hint}")
+                self.wrong((*merged.place("counters"), number), f"there is no counter {name!r}; {hint}")
             found.update({counter.name: counter for counter in counters})
         return tuple(found.values())
 
-    def _account(self, merged: _Merged, place: Place) -> Community | User | None:
-        version = merged.value("version") or ("v3" if merged.value("user") else "v2c")
-        if version == "v2c":
-            for key in ("user", "auth", "auth_file", "auth_env", "priv", "priv_file", "priv_env"):
-                if merged.own(key) is not None:
-                    self.wrong(merged.place(key, place), 'belongs to version = "v3"; this switch has "v2c"')
-            community = self._secret("community", merged, place, "the community")
-            return Community(community) if community is not None else None
-        return self._user(merged, place)
+    def _version(self, merged: _Merged) -> str:
+        """The version of SNMP, of which the other one's keys are refused."""
+        version: str = merged.version or ("v3" if merged.user else "v2c")
+        other = "v3" if version == "v2c" else "v2c"
+        for key in _KEYS_OF[other]:
+            if merged.is_own(key):
+                self.wrong(merged.place(key), f'belongs to version = "{other}"; this switch has "{version}"')
+        return version
 
-    def _user(self, merged: _Merged, place: Place) -> User | None:
-        for key in ("community_file", "community_env"):
-            if merged.own(key) is not None:
-                self.wrong(merged.place(key, place), 'belongs to version = "v2c"; this switch has "v3"')
-        name, auth, priv = merged.value("user"), merged.value("auth"), merged.value("priv")
+    def _community(self, merged: _Merged) -> Community | None:
+        community = self._secret("community", merged, "the community")
+        return Community(community) if community is not None else None
+
+    def _user(self, merged: _Merged) -> User | None:
+        name, auth, priv = merged.user, merged.auth, merged.priv
         for key, value, example in (("user", name, "a name"), ("auth", auth, "a protocol, such as SHA-256")):
             if value is None:
-                self.wrong((*place, key), f"is missing; version v3 expects {example}")
-        auth_passphrase = self._passphrase("auth", merged, place)
+                self.wrong((*merged.table, key), f"is missing; version v3 expects {example}")
+        auth_passphrase = self._passphrase("auth", merged)
         priv_passphrase = None
         if priv is not None:
-            priv_passphrase = self._passphrase("priv", merged, place)
-        elif merged.value("priv_file") or merged.value("priv_env"):
-            self.wrong((*place, "priv"), "is missing; expected the protocol of the key, such as AES-128")
+            priv_passphrase = self._passphrase("priv", merged)
+        elif merged.priv_file or merged.priv_env:
+            self.wrong((*merged.table, "priv"), "is missing; expected the protocol of the key, such as AES-128")
         if name is None or auth is None or auth_passphrase is None or (priv is not None and priv_passphrase is None):
             return None
         return User(name, auth, auth_passphrase, priv, priv_passphrase)
 
-    def _passphrase(self, key: str, merged: _Merged, place: Place) -> Secret | None:
-        secret = self._secret(key, merged, place, "the passphrase")
+    def _passphrase(self, key: str, merged: _Merged) -> Secret | None:
+        secret = self._secret(key, merged, "the passphrase")
         if secret is not None and len(secret.reveal()) < SHORTEST_PASSPHRASE:
             self.wrong(
-                merged.place(merged.secret_key(key), place),
+                merged.place_of_secret(key),
                 f"the passphrase has fewer than {SHORTEST_PASSPHRASE} characters, which no agent accepts (RFC 3414)",
             )
         return secret
 
-    def _secret(self, key: str, merged: _Merged, place: Place, what: str) -> Secret | None:
+    def _secret(self, key: str, merged: _Merged, what: str) -> Secret | None:
         file, variable = merged.secret(key)
         if (file is None) == (variable is None):
             said = "are both given" if file else "are both missing"
-            self.wrong((*place, f"{key}_file"), f"and {key}_env {said}; give one of them, with {what}")
+            self.wrong((*merged.table, f"{key}_file"), f"and {key}_env {said}; give one of them, with {what}")
             return None
-        where = merged.place(merged.secret_key(key), place)
+        place = merged.place_of_secret(key)
         try:
             if variable is not None:
                 return secrets.from_environment(variable)
             assert file is not None
             secret, warning = secrets.from_file(self._path(file))
         except SecretError as reason:
-            self.wrong(where, str(reason))
+            self.wrong(place, str(reason))
             return None
         if warning is not None:
-            self.warn(where, warning)
+            self.warn(place, warning)
         return secret
 
 
 class _Merged:
-    """A switch's keys over those of ``[defaults]``."""
+    """A switch's keys over those of ``[defaults]``, as attributes."""
 
-    def __init__(self, defaults: schema.Common, entry: schema.SwitchEntry) -> None:
-        self.defaults = defaults
-        self.entry = entry
+    def __init__(self, defaults: schema.Common, entry: schema.SwitchEntry, table: Place) -> None:
+        self.defaults, self.entry, self.table = defaults, entry, table
 
-    def own(self, key: str) -> Any:
-        return getattr(self.entry, key)
+    def __getattr__(self, key: str) -> Any:
+        return getattr(self.entry if self.is_own(key) else self.defaults, key)
 
-    def value(self, key: str) -> Any:
-        own = self.own(key)
-        return getattr(self.defaults, key) if own is None else own
+    def is_own(self, key: str) -> bool:
+        return getattr(self.entry, key) is not None
 
-    def place(self, key: str, place: Place) -> Place:
+    def place(self, key: str) -> Place:
         """The place of a key in the file."""
-        return (*place, key) if self.own(key) is not None else ("defaults", key)
+        return (*self.table, key) if self.is_own(key) else ("defaults", key)
 
     def secret(self, key: str) -> tuple[str | None, str | None]:
         """File and variable of a secret: the switch's own, or those of the defaults."""
-        for model in self._models():
-            file, variable = getattr(model, f"{key}_file"), getattr(model, f"{key}_env")
-            if file is not None or variable is not None:
-                return file, variable
-        return None, None
+        own = self.is_own(f"{key}_file") or self.is_own(f"{key}_env")
+        model = self.entry if own else self.defaults
+        return getattr(model, f"{key}_file"), getattr(model, f"{key}_env")
 
-    def secret_key(self, key: str) -> str:
-        return f"{key}_file" if self.secret(key)[0] is not None else f"{key}_env"
-
-    def _models(self) -> Iterator[schema.Common]:
-        yield self.entry
-        yield self.defaults
+    def place_of_secret(self, key: str) -> Place:
+        return self.place(f"{key}_env" if self.secret(key)[0] is None else f"{key}_file")

@@ -87,7 +87,7 @@ class Exporter(scraping.Serving):
         if reading.status == "ok":
             self._answered_ns[where] = time.monotonic_ns()
 
-    def families(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Metric]:
         """Yield the metrics at this moment."""
         with self._guard:
             totals, resets, polls = dict(self._totals), dict(self._resets), dict(self._polls)

@@ -306,40 +306,33 @@ class SwitchSession:
         raise problem
 
     def _problem(self, reason: Exception) -> AskingError:
-        tries = self._switch.retries + 1
+        tries, user = self._switch.retries + 1, self._account_name
         often = f"in {tries} tries of {self._switch.timeout_s:g} s" if tries > 1 else f"in {self._switch.timeout_s:g} s"
-        if isinstance(reason, TimeoutError) and "refused" in str(reason.__cause__ or reason):
-            return AskingError("refused", f"{self._where}: no SNMP agent listens there (connection refused)")
-        if isinstance(reason, TimeoutError) and self._user is None:
-            return AskingError(
-                "timeout",
-                f"{self._where}: no answer {often}; the switch is down, the community is wrong, or a firewall drops "
-                "SNMP",
-            )
-        if isinstance(reason, TimeoutError) and self._greeted:
-            return AskingError(
-                "timeout",
-                f"{self._where}: the agent is there, but does not answer user {self._account_name} {often}; "
-                "check the passphrase and protocol for privacy (priv)",
-            )
-        if isinstance(reason, TimeoutError):
-            return AskingError(
-                "timeout", f"{self._where}: no answer {often}; the switch is down or a firewall drops SNMP"
-            )
-        if isinstance(reason, SnmpAuthError) and self._user is None:
-            return AskingError(
-                "refused", f"{self._where}: the switch does not allow this community to read (authorizationError)"
-            )
-        if isinstance(reason, SnmpAuthError):
-            return AskingError(
-                "refused",
-                f"{self._where}: refuses user {self._account_name}: check the name, passphrase and protocol (auth)",
-            )
-        if isinstance(reason, _NameError):
-            return AskingError("error", f"{self._where}: the name cannot be resolved: {reason}")
-        if isinstance(reason, SnmpDecodeError):
-            return AskingError("error", f"{self._where}: the answer is damaged: {reason}")
-        return AskingError("error", f"{self._where}: {reason}")
+        match reason:
+            case TimeoutError() if "refused" in str(reason.__cause__ or reason):
+                status, why = "refused", "no SNMP agent listens there (connection refused)"
+            case TimeoutError() if self._user is None:
+                status = "timeout"
+                why = f"no answer {often}; the switch is down, the community is wrong, or a firewall drops SNMP"
+            case TimeoutError() if self._greeted:
+                status = "timeout"
+                why = (
+                    f"the agent is there, but does not answer user {user} {often}; "
+                    "check the passphrase and protocol for privacy (priv)"
+                )
+            case TimeoutError():
+                status, why = "timeout", f"no answer {often}; the switch is down or a firewall drops SNMP"
+            case SnmpAuthError() if self._user is None:
+                status, why = "refused", "the switch does not allow this community to read (authorizationError)"
+            case SnmpAuthError():
+                status, why = "refused", f"refuses user {user}: check the name, passphrase and protocol (auth)"
+            case _NameError():
+                status, why = "error", f"the name cannot be resolved: {reason}"
+            case SnmpDecodeError():
+                status, why = "error", f"the answer is damaged: {reason}"
+            case _:
+                status, why = "error", str(reason)
+        return AskingError(status, f"{self._where}: {why}")
 
     @property
     def _account_name(self) -> str:
