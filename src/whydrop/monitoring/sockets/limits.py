@@ -107,28 +107,19 @@ def _limit() -> pl.Expr:
     by_rate = pl.col("congestion_control").is_in(_BY_RATE).fill_null(False)
     # A threshold that was never set is null: the connection is still in its first slow start.
     slow_start = pl.col("congestion_window_packets") < pl.col("slow_start_threshold_packets").fill_null(1 << 31)
-    return (
-        pl.when(pl.col("_elapsed_ns") == 0)
-        .then(pl.lit(IDLE))
-        .when(pl.col("_busy").is_null())
-        .then(pl.lit(UNKNOWN))
-        .when(pl.col("_window") > _MOST)
-        .then(pl.lit(RECEIVE_WINDOW))
-        .when(pl.col("_buffer") > _MOST)
-        .then(pl.lit(SEND_BUFFER))
-        .when((pl.col("_busy") < _MOST) & (pl.col("_received") > pl.col("_sent")))
-        .then(pl.lit(RECEIVING))
-        .when((pl.col("_busy") < _MOST) & (pl.col("_sent") == 0))
-        .then(pl.lit(IDLE))
-        .when(pl.col("_busy") < _MOST)
-        .then(pl.lit(APPLICATION))
-        .when(pl.col("congestion_state").is_in(["recovery", "loss"]))
-        .then(pl.lit(LOSS_RECOVERY))
-        .when(by_rate & ~full)
-        .then(pl.lit(PACING))
-        .when(~by_rate & slow_start)
-        .then(pl.lit(SLOW_START))
-        .when(full | pl.col("pacing_rate_bps").is_null())
-        .then(pl.lit(CONGESTION_WINDOW))
-        .otherwise(pl.lit(PACING))
+    little = pl.col("_busy") < _MOST
+    # The first that applies; one that is null does not.
+    limits = (
+        (pl.col("_elapsed_ns") == 0, IDLE),
+        (pl.col("_busy").is_null(), UNKNOWN),
+        (pl.col("_window") > _MOST, RECEIVE_WINDOW),
+        (pl.col("_buffer") > _MOST, SEND_BUFFER),
+        (little & (pl.col("_received") > pl.col("_sent")), RECEIVING),
+        (little & (pl.col("_sent") == 0), IDLE),
+        (little, APPLICATION),
+        (pl.col("congestion_state").is_in(["recovery", "loss"]), LOSS_RECOVERY),
+        (by_rate & ~full, PACING),
+        (~by_rate & slow_start, SLOW_START),
+        (full | pl.col("pacing_rate_bps").is_null(), CONGESTION_WINDOW),
     )
+    return pl.coalesce(*(pl.when(applies).then(pl.lit(limit)) for applies, limit in limits), pl.lit(PACING))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from whydrop.monitoring.switches.delivery import Delivery
@@ -23,6 +23,7 @@ T = TypeVar("T")
 _PATIENCE_S = 5.0
 
 _STILL_BUSY = "skipped: the previous poll (or the search for ports) was still running"
+_STOPPED = "the collector was stopped before the answer arrived"
 _HELD_UP = "skipped: the collector was not running in time (a busy host, a stopped process, a suspended machine)"
 
 
@@ -142,11 +143,10 @@ class Collector:
         try:
             return await source.read(due_ns)
         except asyncio.CancelledError:
-            return _stopped(source, due_ns)
+            return replace(source.missed(due_ns, _STOPPED), status="error")
         except Exception as reason:
             # A bug in one switch's source must not end the polls of the others.
-            failed = source.missed(due_ns, f"{type(reason).__name__}: {reason}")
-            return Reading(failed.switch, failed.site, failed.metro, due_ns, None, None, "error", failed.message)
+            return replace(source.missed(due_ns, f"{type(reason).__name__}: {reason}"), status="error")
 
     def _flush(self, worker: _Worker) -> None:
         skipped, worker.skipped = worker.skipped, []
@@ -187,11 +187,6 @@ async def _first_of(
     awaited.cancel()
     await asyncio.gather(awaited, return_exceptions=True)
     return None
-
-
-def _stopped(source: SnmpSource, due_ns: int) -> Reading:
-    failed = source.missed(due_ns, "the collector was stopped before the answer arrived")
-    return Reading(failed.switch, failed.site, failed.metro, due_ns, None, None, "error", failed.message)
 
 
 def _stepped(tick: Tick, next_due_ns: int, now_ns: int) -> str:

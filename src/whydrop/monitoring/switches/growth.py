@@ -16,7 +16,7 @@ A growth that stays unknown is null, never a guess and never zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from whydrop.monitoring.switches.elapsed import SECOND_NS, Between, Moment, between, moment
@@ -58,39 +58,49 @@ class _Last:
     higher: _Last | None = None  # the reading before it fell a little, as counters of some switches do
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A counter read twice."""
+@dataclass(slots=True, eq=False)
+class _Row:
+    """A counter as it is read now, and what its row says."""
 
-    place: int  # of its row
     port: Port
     counter: Counter
-    last: _Last
-    now: int
+    total: int
+    span_ns: int | None = None
+    value: int | None = None
+    quality: str = "ok"
+    believed: bool = True
 
     @property
     def key(self) -> tuple[str, str | None, str]:
         """Its identity from reading to reading."""
         return self.port.name, self.port.machine, self.counter.name
 
-    @property
-    def before(self) -> int:
-        """The total at the last reading."""
-        return self.last.total
+    def found(self, since: Between, value: int | None, quality: str) -> None:
+        """Take the growth and its quality."""
+        self.span_ns, self.value = since.span_ns, value
+        self.quality = "+".join(part for part in ("gap" if since.gap else "", quality) if part) or "ok"
 
-    @property
-    def doubted(self) -> bool:
-        """True if it cannot have grown to its last total."""
-        return self.last.doubted
+
+@dataclass(slots=True, eq=False)
+class _Pair(_Row):
+    """A counter that was read before."""
+
+    last: _Last = field(kw_only=True)
 
     @property
     def modulus(self) -> int:
         """The value at which it wraps. An answer of more than 32 bits shows that the counter has more."""
-        return 2**32 if self.counter.bits == 32 and max(self.before, self.now) < 2**32 else 2**64
+        return 2**32 if self.counter.bits == 32 and max(self.last.total, self.total) < 2**32 else 2**64
 
+    @property
     def growth(self) -> int:
         """The growth, if it wrapped at most once."""
-        return (self.now - self.before) % self.modulus
+        return (self.total - self.last.total) % self.modulus
+
+    @property
+    def fell(self) -> bool:
+        """True if its total is smaller than the last one."""
+        return self.total < self.last.total
 
 
 class Counting:
@@ -127,14 +137,13 @@ class Counting:
         for (port, counter), total in reading.values.items():
             if not 0 <= total < 2**64:
                 continue
-            key, oid = (port.name, port.machine, counter.name), counter.oid + counter.suffix
-            row = _Row(port, counter, total)
-            before = last.get(key)
-            last[key] = _Last(port.index, oid, total, now, port.ifname)
+            row, oid = _Row(port, counter, total), counter.oid + counter.suffix
+            before = last.get(row.key)
+            last[row.key] = _Last(port.index, oid, total, now, port.ifname)
             if before is not None and before.higher is not None and total >= before.higher.total:
                 before = before.higher
             if before is not None and _is_of(before, port, oid):
-                pair = _Pair(len(rows), port, counter, before, total)
+                row = pair = _Pair(port, counter, total, last=before)
                 together.setdefault((port.name, port.machine, before.at.number), (before.at, []))[1].append(pair)
             elif before is not None and not before.at.earlier_run:
                 row.found(between(before.at, now, self._interval_ns), None, "reset")
@@ -143,15 +152,15 @@ class Counting:
             since = between(at, now, self._interval_ns)
             if at.earlier_run and since.elapsed_ns is None:
                 continue  # It is not proven that they went on: they count as read for the first time.
-            went_back = [pair for pair in pairs if _went_back_a_little(pair, since)]
-            for pair in went_back:
-                # As if it had no answer: the next reading gives the growth since the one before.
-                last[pair.key] = replace(last[pair.key], higher=pair.last)
-                rows[pair.place].believed = False
-            rest = [pair for pair in pairs if pair not in went_back] if went_back else pairs
+            for pair in pairs:
+                pair.believed = not _went_back_a_little(pair, since)
+                if not pair.believed:
+                    # As if it had no answer: the next reading gives the growth since the one before.
+                    last[pair.key] = replace(last[pair.key], higher=pair.last)
+            rest = [pair for pair in pairs if pair.believed]
             anothers = _are_anothers(rest, since)
             for pair, (value, quality) in zip(rest, _judged(rest, since), strict=True):
-                rows[pair.place].found(since, value, quality)
+                pair.found(since, value, quality)
                 if not anothers and _leapt(pair, since):
                     last[pair.key] = replace(last[pair.key], doubted=True)
         return _frame(reading, now.at_ns, [row for row in rows if row.believed])
@@ -162,24 +171,6 @@ class Counting:
         if known is None or known.asked_at != reading.asked_at:
             return {}
         return {key: _Last(index, oid, total, known.at) for key, (index, oid, total) in known.counters.items()}
-
-
-class _Row:
-    """The fields that differ between the rows of a reading."""
-
-    __slots__ = ("believed", "counter", "port", "quality", "span_ns", "total", "value")
-
-    def __init__(self, port: Port, counter: Counter, total: int) -> None:
-        self.port, self.counter, self.total = port, counter, total
-        self.span_ns: int | None = None
-        self.value: int | None = None
-        self.quality = "ok"
-        self.believed = True
-
-    def found(self, since: Between, value: int | None, quality: str) -> None:
-        """Take the growth and its quality."""
-        self.span_ns, self.value = since.span_ns, value
-        self.quality = "+".join(part for part in ("gap" if since.gap else "", quality) if part) or "ok"
 
 
 def _is_of(before: _Last, port: Port, oid: str) -> bool:
@@ -197,7 +188,7 @@ def _judged(pairs: Sequence[_Pair], since: Between) -> list[tuple[int | None, st
     if _are_anothers(pairs, since):
         return [(None, "reset") for _ in pairs]
     wraps = since.restarted is False or went_on
-    fell = [pair.now < pair.before and not (wraps and _may_have_wrapped(pair, since)) for pair in pairs]
+    fell = [pair.fell and not (wraps and _may_have_wrapped(pair, since)) for pair in pairs]
     if not went_on and any(_shows_a_reset(pair, since) for pair, one in zip(pairs, fell, strict=True) if one):
         return [(None, "reset") for _ in pairs]
     return [
@@ -209,7 +200,7 @@ def _judged(pairs: Sequence[_Pair], since: Between) -> list[tuple[int | None, st
 def _growth(pair: _Pair, since: Between) -> tuple[int | None, str]:
     if pair.modulus == 2**32 and _may_have_filled_often(pair, since):
         return None, "wrap"
-    return pair.growth(), "wrap" if pair.now < pair.before else ""
+    return pair.growth, "wrap" if pair.fell else ""
 
 
 def _surely_went_on(pair: _Pair, since: Between) -> bool:
@@ -218,18 +209,18 @@ def _surely_went_on(pair: _Pair, since: Between) -> bool:
     Only counters that the port's speed limits can show that: a port may have more frames to send, and discard, than it
     can send.
     """
-    if not pair.counter.name.startswith("octets.") or pair.now < pair.before:
+    if not pair.counter.name.startswith("octets.") or pair.fell:
         return False
     most = _most(pair, since, _LAG_NS)
-    return most is not None and pair.growth() <= most < pair.now
+    return most is not None and pair.growth <= most < pair.total
 
 
 def _may_have_wrapped(pair: _Pair, since: Between) -> bool:
     """True if the port's speed allows a wrap; at an unknown speed it is not assumed."""
-    if pair.doubted:
+    if pair.last.doubted:
         return False
     most = _most(pair, since, _LAG_NS)
-    return most is not None and pair.growth() <= most
+    return most is not None and pair.growth <= most
 
 
 def _went_back_a_little(pair: _Pair, since: Between) -> bool:
@@ -237,14 +228,14 @@ def _went_back_a_little(pair: _Pair, since: Between) -> bool:
 
     Some switches add up counters from parts that are not read at the same instant; such sums fall by one or two.
     """
-    if pair.now >= pair.before or since.restarted is not False or pair.doubted or pair.last.higher is not None:
+    if not pair.fell or since.restarted is not False or pair.last.doubted or pair.last.higher is not None:
         return False
     least = _least_bits(pair.counter)
     from_zero = _most(pair, since, _LAG_NS, pair.port.speed_bps or _IMPOSSIBLE_SPEED_BPS)
-    if least is None or from_zero is None or pair.now <= from_zero or _may_have_wrapped(pair, since):
+    if least is None or from_zero is None or pair.total <= from_zero or _may_have_wrapped(pair, since):
         return False
     little = (pair.port.speed_bps or _MODEST_SPEED_BPS) / least * _LAG_NS / SECOND_NS
-    return pair.before - pair.now <= little
+    return pair.last.total - pair.total <= little
 
 
 def _shows_a_reset(pair: _Pair, since: Between) -> bool:
@@ -253,7 +244,7 @@ def _shows_a_reset(pair: _Pair, since: Between) -> bool:
     A user-defined counter may be a gauge, which may fall at any time. And 32 bits that fell at an unknown speed may
     have wrapped, unless not even sysUpTime shows that the switch went on.
     """
-    if _least_bits(pair.counter) is None or pair.doubted:
+    if _least_bits(pair.counter) is None or pair.last.doubted:
         return False
     return pair.modulus > 2**32 or bool(pair.port.speed_bps) or since.restarted is None
 
@@ -261,12 +252,12 @@ def _shows_a_reset(pair: _Pair, since: Between) -> bool:
 def _leapt(pair: _Pair, since: Between) -> bool:
     """True if it rose by more than any port can count: the total was set, or misread."""
     most = _most(pair, since, _LAG_NS, _IMPOSSIBLE_SPEED_BPS)
-    return most is not None and pair.now - pair.before > most
+    return most is not None and pair.total - pair.last.total > most
 
 
 def _are_anothers(pairs: Sequence[_Pair], since: Between) -> bool:
     """True if several counters rose by more than the port can carry. A single one may have been set, or misread."""
-    rises = [(pair.port, pair.counter, pair.now - pair.before) for pair in pairs]
+    rises = [(pair.port, pair.counter, pair.total - pair.last.total) for pair in pairs]
     return sum(is_beyond_line_rate(*rise, since.elapsed_ns) for rise in rises) > 1
 
 

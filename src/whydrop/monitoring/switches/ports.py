@@ -14,6 +14,7 @@ from whydrop.monitoring.switches.sessions import AskingError, SwitchSession, Val
 from whydrop.text import quantities
 
 _LONGEST_TEXT = 255  # DisplayString (RFC 2579)
+_LACKING, _STOPPED = "the switch lacks the 64-bit counter", "the 64-bit counter stands still"
 _UNKNOWN_SPEED_BPS = 2**32 - 1  # ifSpeed of a port that is too fast for its 32 bits (RFC 2863)
 
 
@@ -226,14 +227,10 @@ async def _counted(
     order = {port: number for number, port in enumerate(ports)}
     asked = dict(sorted(both.items(), key=lambda item: order[item[1][0]]))
     stopped = {(port.name, counter.name) for port, counter in (wanted[oid] for oid in dead)}
-    notes = [
-        *_narrow_notes([pair for pair in narrow.values() if (pair[0].name, pair[1].name) not in stopped], interval_s),
-        *_narrow_notes(
-            [pair for pair in narrow.values() if (pair[0].name, pair[1].name) in stopped],
-            interval_s,
-            "the 64-bit counter stands still",
-        ),
-    ]
+    by_reason: dict[str, list[tuple[Port, Counter]]] = {_LACKING: [], _STOPPED: []}
+    for port, counter in narrow.values():
+        by_reason[_STOPPED if (port.name, counter.name) in stopped else _LACKING].append((port, counter))
+    notes = [note for why, pairs in by_reason.items() for note in _narrow_notes(pairs, interval_s, why)]
     return asked, [*notes, *_absent_notes(absent, len(ports))]
 
 
@@ -273,9 +270,7 @@ def twin_of(port: Port, counter: Counter) -> str | None:
     return None if narrow is None else oids.of_port(narrow, port.index)
 
 
-def _narrow_notes(
-    narrow: Iterable[tuple[Port, Counter]], interval_s: float, why: str = "the switch lacks the 64-bit counter"
-) -> list[str]:
+def _narrow_notes(narrow: Iterable[tuple[Port, Counter]], interval_s: float, why: str) -> list[str]:
     notes = []
     for name, ports in _by_counter(narrow):
         note = f"{name} of {_ports(ports)} has only 32 bits ({why})"
@@ -292,11 +287,13 @@ def _absent_notes(absent: Iterable[tuple[Port, Counter]], count: int) -> list[st
     grouped: dict[tuple[Port, ...], list[str]] = {}
     for name, ports in _by_counter(absent):
         grouped.setdefault(tuple(ports), []).append(name)
-    return [
-        f"{'no port' if len(ports) == count else _ports(ports) + ' does not'}"
-        f"{' has' if len(ports) == count else ' have'} {', '.join(names)}"
-        for ports, names in grouped.items()
-    ]
+    notes = []
+    for ports, names in grouped.items():
+        lack = (
+            f"{_ports(ports)} {'does' if len(ports) == 1 else 'do'} not have" if len(ports) < count else "no port has"
+        )
+        notes.append(f"{lack} {', '.join(names)}")
+    return notes
 
 
 def _by_counter(pairs: Iterable[tuple[Port, Counter]]) -> list[tuple[str, list[Port]]]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whydrop.monitoring.switches import oids
 from whydrop.monitoring.switches.config import Switch
@@ -286,11 +286,9 @@ class SnmpSource:
         self._last = moment(reading, self._polls)
 
     def _failed(self, due_ns: int, start_ns: int, status: str, message: str) -> Reading:
-        end_ns = self._clock.wall_ns()
-        return Reading(
-            self.name, self.switch.site, self.switch.metro, due_ns, start_ns, end_ns, status, message,
-            steady_ns=self._clock.steady_ns(),
-        )  # fmt: skip
+        end_ns, steady_ns = self._clock.wall_ns(), self._clock.steady_ns()
+        missed = self.missed(due_ns, message)
+        return replace(missed, status=status, start_ns=start_ns, end_ns=end_ns, steady_ns=steady_ns)
 
 
 def _differs(before: Found, now: Found) -> bool:
