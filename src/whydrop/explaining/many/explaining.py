@@ -120,11 +120,12 @@ def explain_into(
             todo.append(path)
     # The largest first, so that no processor is left alone with it at the end.
     todo.sort(key=lambda path: -sizes[path][0])
-    batch = _Batch(store)
+    batch, taken = _Batch(store), set[str]()
     explain = explain or (lambda these, those: explained(these, those, workers=workers, limits=limits))
     try:
         with closing(explain(todo, known)) as outcomes:  # type: ignore[type-var]
-            for outcome in map(_Copies().once, outcomes):
+            for ready in outcomes:
+                outcome = _once(ready, taken)
                 tally.take(outcome, sizes.get(outcome.path, (0, 0))[0])
                 batch.add(outcome)
                 if progress is not None:
@@ -136,21 +137,15 @@ def explain_into(
     return tally
 
 
-class _Copies:
-    """The captures explained in this run: executors of a cluster do not know of each other's captures."""
-
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
-
-    def once(self, outcome: Outcome) -> Outcome:
-        """An outcome; of a copy of what was explained before, that it is known."""
-        if "captures" not in outcome.frames:
-            return outcome
-        capture = outcome.frames["captures"]["capture"][0]
-        if capture in self.taken:
-            return Outcome(outcome.path, "known", retries=outcome.retries)
-        self.taken.add(capture)
+def _once(outcome: Outcome, taken: set[str]) -> Outcome:
+    """The outcome; of a copy, that it is known: executors of a cluster do not know of each other's captures."""
+    if "captures" not in outcome.frames:
         return outcome
+    capture = outcome.frames["captures"]["capture"][0]
+    if capture in taken:
+        return Outcome(outcome.path, "known", retries=outcome.retries)
+    taken.add(capture)
+    return outcome
 
 
 def _size(path: Path) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,12 @@ from whydrop.store import capture_tables, tables
 Frames = dict[str, pl.DataFrame]
 
 
-@dataclass(frozen=True)
-class File:
-    """A capture's file, and which program explained it: what all rows have in common."""
+def of_file(path: Path, status: os.stat_result, digest: str) -> dict[str, Any]:
+    """A capture's file, and which program explained it; ``digest`` is the SHA-256 of its content."""
+    from whydrop._core import __version__
 
-    capture: str  # SHA-256
-    whydrop: str  # version
-    path: str
-    file_bytes: int
-    modified_ns: int
-
-    @classmethod
-    def at(cls, path: Path, status: os.stat_result, digest: str) -> File:
-        """A file as this version of whydrop explains it; ``digest`` is the SHA-256 of its content."""
-        from whydrop._core import __version__
-
-        return cls(digest, __version__, printed(path), status.st_size, status.st_mtime_ns)
+    which = {"capture": digest, "whydrop": __version__}
+    return {**which, "path": printed(path), "file_bytes": status.st_size, "modified_ns": status.st_mtime_ns}
 
 
 def printed(path: Path) -> str:
@@ -44,16 +33,16 @@ def _encodable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def of_document(file: File, document: Mapping[str, Any]) -> Frames:
+def of_document(file: Mapping[str, Any], document: Mapping[str, Any]) -> Frames:
     """The rows of a capture that was analysed, in all tables."""
-    which = {"capture": file.capture, "whydrop": file.whydrop}
+    which = {name: file[name] for name in ("capture", "whydrop")}
     first = document["captures"][0]
     time_ns = nanoseconds(first["first"])
     headline = document["verdicts"][0] if document["verdicts"] else {}
     # Small connections that are too many to be listed count too.
     small = first.get("small_connections", {"flows": 0, "lost": 0})
     capture = {
-        **asdict(file),
+        **file,
         "time_ns": time_ns,
         "last_ns": nanoseconds(first["last"]),
         "status": "truncated" if first["truncated"] else "analysed",
@@ -75,9 +64,9 @@ def of_document(file: File, document: Mapping[str, Any]) -> Frames:
     }
 
 
-def of_failure(file: File, message: str) -> Frames:
+def of_failure(file: Mapping[str, Any], message: str) -> Frames:
     """The row of a capture that could not be analysed."""
-    row = {**asdict(file), "status": "failed", "message": _encodable(message), "notes": "[]"}
+    row = {**file, "status": "failed", "message": _encodable(message), "notes": "[]"}
     return {"captures": _frame("captures", [row])}
 
 

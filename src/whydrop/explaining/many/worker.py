@@ -103,7 +103,7 @@ def _one(pipe: Connection, task: Task, memory_bytes: int | None) -> None:
     pipe.send(("hashed", digest))
     if not pipe.recv():
         return
-    file = rows.File.at(task.path, status, digest)
+    file = rows.of_file(task.path, status, digest)
     try:
         with _within(memory_bytes):
             document = completing.document(explain([task.path], tables=False).document())

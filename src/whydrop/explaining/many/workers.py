@@ -200,7 +200,7 @@ class _Pool:
             digest = one.digest or worker.sha256(task.path)
         except OSError as reason:
             return Outcome(task.path, "unreadable", message=f"{rows.printed(task.path)}: {reason.strerror or reason}")
-        file = rows.File.at(task.path, status, digest)
+        file = rows.of_file(task.path, status, digest)
         return Outcome(task.path, "failed", rows.of_failure(file, why), why, task.attempt)
 
     def _end_overdue(self) -> None:

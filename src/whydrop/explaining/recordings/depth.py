@@ -63,7 +63,7 @@ def verdict(recording: Recording) -> dict[str, Any]:
         "detail": None,
         "confidence": 0.0 if found is None else found.confidence,
         "place": wording.place(place),
-        "flows": [row["name"] for row in _rounds(recording)],
+        "flows": [row["name"] for row in rounds(recording)],
         "start_s": None,
         "end_s": None,
         "lost": 0 if found is None else found.lost,
@@ -85,35 +85,18 @@ def verdict(recording: Recording) -> dict[str, Any]:
     }
 
 
-def about(recording: Recording) -> dict[str, Any]:
-    """The recording's entry of the document.
+def kept(recording: Recording) -> dict[str, Any] | None:
+    """The result as the recording's entry of the document has it.
 
     Raises:
         RecordingError: what it keeps is no result of a depth.
     """
-    metadata, found = recording.metadata, found_in(recording)
-    first_ns = metadata["started_ns"] or 0
-    last_ns = metadata["ended_ns"] or first_ns
-    return {
-        "path": str(recording.path),
-        "test": metadata["name"],
-        "title": metadata["title"],
-        "status": recording.status,
-        "first": first_ns / 1e9,
-        "last": last_ns / 1e9,
-        "load_start": None,
-        "load_end": None,
-        "flows": [
-            {"flow": row["name"], "direction": row["direction"], "kind": row["kind"], "host": row["host"] or None}
-            for row in _rounds(recording)
-        ],
-        "probes": [],
-        "notes": list(recording.notes),
-        "depth": None if found is None else {**found.document(), "whole_rounds": _whole_rounds(recording)},
-    }
+    found = found_in(recording)
+    return None if found is None else {**found.document(), "whole_rounds": _whole_rounds(recording)}
 
 
-def _rounds(recording: Recording) -> list[dict[str, Any]]:
+def rounds(recording: Recording) -> list[dict[str, Any]]:
+    """Its flows, one for each round of bursts."""
     return recording.table("flows").to_dicts()
 
 
@@ -121,13 +104,13 @@ def _whole_rounds(recording: Recording) -> int:
     """The rounds behind the result. The last round may have packets that are not in the result."""
     told = recording.metadata.get("depth") or {}
     whole = told.get("whole_rounds")
-    if isinstance(whole, int) and 0 <= whole <= len(_rounds(recording)):
+    if isinstance(whole, int) and 0 <= whole <= len(rounds(recording)):
         return whole
-    return sum(row["status"] == "complete" for row in _rounds(recording)) if told else 0
+    return sum(row["status"] == "complete" for row in rounds(recording)) if told else 0
 
 
 def _direction(recording: Recording) -> str:
-    return next((str(row["direction"]) for row in _rounds(recording)), "up")
+    return next((str(row["direction"]) for row in rounds(recording)), "up")
 
 
 def _counts(recording: Recording, found: Depth | None) -> list[str]:

@@ -128,7 +128,11 @@ def _document(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str
 
 def _of_depth(recording: Recording, captured: Analysis | None) -> RecordingAnalysis:
     """The result of the bursts first: they were sent to measure that, and captures show no more of them."""
-    about, measured = depth.about(recording), depth.verdict(recording)
+    first_ns = recording.metadata["started_ns"] or 0
+    rounds = depth.rounds(recording)
+    flows = [_flow(row["name"], row["direction"], row["kind"], row["host"]) for row in rounds]
+    about = _entry(recording, (first_ns, recording.metadata["ended_ns"] or first_ns), flows)
+    about["depth"], measured = depth.kept(recording), depth.verdict(recording)
     if captured is None:
         return RecordingAnalysis(_document(about, [measured]))
     seen = captured.document()
@@ -152,28 +156,16 @@ def _span(measured: list[Scene]) -> tuple[int, int]:
 
 
 def _about(recording: Recording, measured: list[Scene], notes: list[str]) -> dict[str, Any]:
-    first_ns, last_ns = _span(measured)
     loads = [scene.spans for scene in measured if scene.flows]
+    flows = [
+        {**_flow(flow.name, flow.direction, flow.kind, flow.host), **senders.of_flow(scene, flow.name)}
+        for scene in measured
+        for flow in scene.flows
+    ]
     return {
-        "path": str(recording.path),
-        "test": recording.metadata["name"],
-        "title": recording.metadata["title"],
-        "status": recording.status,
-        "first": first_ns / 1e9,
-        "last": last_ns / 1e9,
+        **_entry(recording, _span(measured), flows),
         "load_start": min(span.start_ns for span in loads) / 1e9 if loads else None,
         "load_end": max(span.end_ns for span in loads) / 1e9 if loads else None,
-        "flows": [
-            {
-                "flow": flow.name,
-                "direction": flow.direction,
-                "kind": flow.kind,
-                "host": flow.host or None,
-                **senders.of_flow(scene, flow.name),
-            }
-            for scene in measured
-            for flow in scene.flows
-        ],
         "probes": [
             {"stream": stream.name, "host": stream.host or None, "sent": len(stream.times_ns)}
             for scene in measured
@@ -181,3 +173,24 @@ def _about(recording: Recording, measured: list[Scene], notes: list[str]) -> dic
         ],
         "notes": [*recording.notes, *notes],
     }
+
+
+def _entry(recording: Recording, span_ns: tuple[int, int], flows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The recording's entry of the document."""
+    return {
+        "path": str(recording.path),
+        "test": recording.metadata["name"],
+        "title": recording.metadata["title"],
+        "status": recording.status,
+        "first": span_ns[0] / 1e9,
+        "last": span_ns[1] / 1e9,
+        "load_start": None,
+        "load_end": None,
+        "flows": flows,
+        "probes": [],
+        "notes": list(recording.notes),
+    }
+
+
+def _flow(name: str, direction: str, kind: str, host: str | None) -> dict[str, Any]:
+    return {"flow": name, "direction": direction, "kind": kind, "host": host or None}

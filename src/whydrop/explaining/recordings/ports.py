@@ -93,7 +93,7 @@ def findings(port: Port, side: Side) -> list[Finding]:
     """The findings of the counters of the port about one side."""
     found = _coincidence(port, [flow for load in side.loads for flow in load.flows])
     fact = Fact.of("port-not-known-then", port=port.name) if found is None else Fact("port-discards", found)
-    unknown = Finding(side.subject, side.place, "unknown", 0.0, facts=(fact,), source="switch")
+    unknown = side.finding("unknown", 0.0, facts=(fact,), source="switch")
     if found is None or not found["with_both"] or found["chance"] > COMING_TOGETHER:
         return [unknown]
     # A port that discards has a full queue (ifOutDiscards, RFC 2863). Where the flows' packets wait

@@ -94,4 +94,4 @@ def _background(side: Side) -> Finding:
         lacking.append(Fact("no-delay-known"))
     if not side.tells_loss:
         lacking.append(Fact("losses-not-told"))
-    return Finding(side.subject, side.place, "unknown", 0.0, lost=side.lost, facts=(*facts(side), *lacking))
+    return side.finding("unknown", 0.0, lost=side.lost, facts=(*facts(side), *lacking))

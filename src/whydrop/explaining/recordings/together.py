@@ -187,9 +187,7 @@ def _way(flows: Iterable[str], far: frozenset[str]) -> str | None:
 def _findings(side: Side, verdict: Json, source: str, counts: tuple[Fact, ...] = ()) -> list[Finding]:
     """A capture's findings on a side, and what it rules out, as findings that compete with the recording's."""
     sure = min(_SUREST, max(1 - _SUREST, verdict["confidence"]))
-    named = Finding(
-        side.subject,
-        side.place,
+    named = side.finding(
         verdict["cause"],
         0.0 if verdict["cause"] == "unknown" else math.log(sure / (1 - sure)),
         detail=verdict["detail"],
@@ -201,7 +199,7 @@ def _findings(side: Side, verdict: Json, source: str, counts: tuple[Fact, ...] =
         source=source,
     )
     against = [
-        Finding(side.subject, side.place, one["cause"], 0.0, veto=_fact(one["fact"]), source=source)
+        side.finding(one["cause"], 0.0, veto=_fact(one["fact"]), source=source)
         for one in verdict["against"]
         if one["cause"] != "unknown" and one["fact"] is not None
     ]

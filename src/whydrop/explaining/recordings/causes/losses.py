@@ -46,9 +46,7 @@ def _random(side: Side) -> Finding | None:
         idle_share=losses.idle_lost / losses.idle_sent if losses.idle_sent else None,
         share=losses.lost / losses.sent if losses.sent else None,
     )
-    return Finding(
-        side.subject,
-        side.place,
+    return side.finding(
         "random-loss",
         likelihood.bounded(nats),
         lost=side.lost if side.loads else total,
@@ -87,9 +85,7 @@ def _policed(side: Side) -> Finding | None:
         return None
     veto = _not_ruled_out(side)
     nats = likelihood.bounded(-without_load(losses))
-    return Finding(
-        side.subject,
-        side.place,
+    return side.finding(
         "policer",
         nats,
         veto=veto,

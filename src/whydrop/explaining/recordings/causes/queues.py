@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,34 +50,22 @@ def _full_queue(scene: Scene, side: Side) -> Finding | None:
     cause = ("deep-queue" if dropped or not side.tells_loss else "shaper") if side.is_deep else "shallow-queue"
     own = []
     if waiting.low_s > side.floor_s:
-        own.append(Fact.of("queue-never-empties", low_s=waiting.low_s, share=side_share(side)))
+        own.append(Fact.of("queue-never-empties", low_s=waiting.low_s, share=side.share_waiting))
     else:
-        own.append(Fact.of("queue-empties", share=1.0 - side_share(side)))
+        own.append(Fact.of("queue-empties", share=1.0 - side.share_waiting))
     if side.direction == "both":
         own.append(Fact("direction-unknown"))
-    return Finding(
-        side.subject,
-        side.place,
+    return side.finding(
         cause,
-        _beyond_floor(side),
+        waiting.nats_beyond(side.floor_s),
         detail="bufferbloat" if side.is_deep else None,
         veto=_held_low(side) or (_managed_is_possible(scene, side) if side.is_deep else _short_is_not_sure(side)),
         lost=side.lost,
         explained=_under_load(side),
-        limited_share=side_share(side),
+        limited_share=side.share_waiting,
         quantities=_quantities(side),
         facts=(*facts(side), *own),
     )
-
-
-def side_share(side: Side) -> float:
-    """The share of the load in which a queue stands."""
-    return side.waiting.share_above(side.floor_s) if side.waiting is not None else 0.0
-
-
-def _beyond_floor(side: Side) -> float:
-    """For a wait longer than any without a queue."""
-    return side.waiting.nats_beyond(side.floor_s) if side.waiting is not None else 0.0
 
 
 def _quantities(side: Side) -> dict[str, Quantity]:
@@ -220,28 +207,21 @@ class _Sign:
 
 def _managed(scene: Scene, side: Side) -> Finding | None:
     """Active queue management: marks, a queue for each flow, or drops that hold the delay low."""
-    looks: tuple[Callable[[], _Sign | None], ...] = (
-        lambda: _marks(side),
-        lambda: _isolation(scene, side),
-        lambda: _spared(scene, side),
-        lambda: _control(side),
-    )
-    signs = [sign for look in looks if (sign := look()) is not None and sign.nats > 0]
+    looks = (_marks(side), _isolation(scene, side), _spared(scene, side), _control(side))
+    signs = [sign for sign in looks if sign is not None and sign.nats > 0]
     veto = _waits_unmanaged(side)
     if not signs:
         # also for the other producers of this side
-        return None if veto is None else Finding(side.subject, side.place, "aqm", 0.0, veto=veto)
+        return None if veto is None else side.finding("aqm", 0.0, veto=veto)
     leading = max(signs, key=lambda sign: sign.nats)
-    return Finding(
-        side.subject,
-        side.place,
+    return side.finding(
         "aqm",
         likelihood.bounded(math.fsum(sign.nats for sign in signs)),
         detail=leading.detail,
         veto=veto,
         lost=side.lost,
         explained=_under_load(side),
-        limited_share=side_share(side),
+        limited_share=side.share_waiting,
         quantities={**_quantities(side), **{k: v for sign in signs for k, v in sign.quantities.items()}},
         facts=(*(sign.fact for sign in signs), *facts(side)),
     )
@@ -340,7 +320,7 @@ def _control(side: Side) -> _Sign | None:
     if side.direction == "both":
         # Of the round trip alone it is not known which of two queues was long, and which dropped.
         return None
-    nats = _beyond_floor(side)
+    nats = side.waiting.nats_beyond(side.floor_s)
     if not _loss_based(side):
         # Flows that keep the queue short by themselves may lose packets to chance: only if these follow the load.
         nats = min(nats, -losses.without_load(side.losses) if side.losses is not None else 0.0)
@@ -357,5 +337,5 @@ def _nothing(side: Side) -> Finding | None:
     nats = 0.5 * math.log(max(1.0, idle * loaded / (idle + loaded)))
     small = Fact.of("delay-stays-low", high_s=max(0.0, waiting.induced.high), limit_s=side.deep_s)
     quantities = {name: one for name, one in _quantities(side).items() if name in ("induced_delay_s", "base_rtt_s")}
-    finding = Finding(side.subject, side.place, "none", nats, quantities=quantities, facts=(small, *facts(side)))
+    finding = side.finding("none", nats, quantities=quantities, facts=(small, *facts(side)))
     return finding if side.tells_loss else replace(finding, facts=(*finding.facts, Fact("losses-not-told")))

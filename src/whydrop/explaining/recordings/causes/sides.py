@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from whydrop.explaining.recordings import likelihood
-from whydrop.explaining.recordings.findings import Fact, Place, Quantity, Subject
+from whydrop.explaining.recordings.findings import Fact, Finding, Place, Quantity, Subject
 from whydrop.explaining.recordings.measures.delays import Delay, Shift, mean_of
 from whydrop.explaining.recordings.measures.loads import Load
 from whydrop.explaining.recordings.measures.losses import Losses
@@ -42,6 +43,15 @@ class Side:
     def place(self) -> Place:
         """On the path, in this direction."""
         return Place("path", self.direction)
+
+    def finding(self, cause: str, nats: float, **more: Any) -> Finding:
+        """A finding about its flows, in its direction of the path."""
+        return Finding(self.subject, self.place, cause, nats, **more)
+
+    @property
+    def share_waiting(self) -> float:
+        """The share of the load in which a queue stands."""
+        return self.waiting.share_above(self.floor_s) if self.waiting is not None else 0.0
 
     @property
     def base_s(self) -> float | None:
