@@ -1,32 +1,17 @@
-"""The producer: a recording in, findings out."""
+"""The producer: what was measured of a recording in, findings out."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from whydrop.explaining.recordings import ports
 from whydrop.explaining.recordings.causes import hosts, interruptions, losses, queues, senders, sharing
 from whydrop.explaining.recordings.causes.sides import Side, facts, sides
 from whydrop.explaining.recordings.findings import Fact, Finding
-from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.ports import Port
 from whydrop.explaining.recordings.thresholds import MECHANISMS
-
-if TYPE_CHECKING:
-    from whydrop.recording.recording import Recording
-
-
-def produce(recording: Recording) -> list[Finding]:
-    """All findings of a recording; of each side at least the background with what was measured.
-
-    Raises:
-        RecordingError: a table of it cannot be read.
-    """
-    scene = scenes.measure(recording)
-    return [] if scene is None else of_scene(scene)
 
 
 def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:

@@ -18,9 +18,7 @@ from whydrop.explaining.recordings.causes.queues import DOUBTS
 from whydrop.explaining.recordings.causes.sides import Side, sides
 from whydrop.explaining.recordings.findings import Fact, Finding, Quantity, in_order, reduce
 from whydrop.explaining.recordings.producing import of_scene
-from whydrop.explaining.recordings.wording import in_words, phrase
-from whydrop.explaining.wording import phrase as phrase_of_captures
-from whydrop.explaining.words.recorded_facts import FACTS
+from whydrop.explaining.recordings.wording import in_words
 
 if TYPE_CHECKING:
     from whydrop.explaining.recordings.measures.scene import Scene
@@ -215,7 +213,7 @@ def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str, tested: 
 
     A flow that both name is named as the recording does, in the order of the captures.
     """
-    told = in_words(verdict, _phrase)
+    told = in_words(verdict)
     if head is None:
         return told
     seen = completing.verdict(head[1])
@@ -228,10 +226,3 @@ def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str, tested: 
     if verdict["sources"][:1] == [source]:
         told |= {name: seen[name] for name in ("sentence", "advice")}
     return told
-
-
-def _phrase(fact: Mapping[str, Any]) -> str:
-    """A fact in the words of the room that its code is of."""
-    if fact["code"] in FACTS:
-        return phrase(fact)
-    return phrase_of_captures(fact) or ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from whydrop.explaining import wording
 from whydrop.explaining.words import recorded_verdicts
 from whydrop.explaining.words.recorded_facts import FACTS, derived, flows_of, where
 from whydrop.text.phrases import fill
@@ -15,16 +16,15 @@ _LEAST_NATS = 0.1
 
 
 def phrase(fact: Mapping[str, Any]) -> str:
-    """A fact in words; one of an unknown code as its code and numbers.
+    """A fact of a recording, or of captures of the same test, in words; empty for one that is for machines only.
 
     >>> phrase({"code": "no-load", "values": {}})
     'the test made no load: the behaviour of queues is not known'
     """
     known = FACTS.get(fact["code"])
-    if known is not None:
-        return fill(known, {**fact["values"], **derived(fact["values"])})
-    numbers = ", ".join(f"{name} {value}" for name, value in fact["values"].items())
-    return f"{fact['code'].replace('-', ' ')}{': ' if numbers else ''}{numbers}"
+    if known is None:
+        return wording.phrase(fact) or ""
+    return fill(known, {**fact["values"], **derived(fact["values"])})
 
 
 def place(at: Mapping[str, Any] | None, *, of_connections: bool = False) -> str | None:
@@ -55,19 +55,8 @@ def against(runner_up: Mapping[str, Any]) -> str:
     return f"it makes the measurements {times(nats)} less likely" if nats > _LEAST_NATS else "it explains no more"
 
 
-def in_words(
-    verdict: dict[str, Any],
-    phrase: Callable[[Mapping[str, Any]], str] = phrase,
-    *,
-    of_connections: bool = False,
-) -> dict[str, Any]:
-    """The verdict, complete.
-
-    Args:
-        verdict: as the reducer gave it.
-        phrase: puts a fact into words, those that have none into an empty string.
-        of_connections: it is on a connection of a host, and not on flows of a test.
-    """
+def in_words(verdict: dict[str, Any], *, of_connections: bool = False) -> dict[str, Any]:
+    """The verdict, complete, as the reducer gave it; on a connection of a host, or else on flows of a test."""
     reasons = (
         {"cause": one["cause"], "why": against(one) if one["veto"] is None else phrase(one["veto"])}
         for one in verdict["against"]

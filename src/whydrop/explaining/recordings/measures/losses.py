@@ -37,13 +37,6 @@ class Losses:
     cells_sent: Values
     steps_lost: Values
 
-    @property
-    def share(self) -> float:
-        """The share lost under load; of a test without load that of all."""
-        if self.sent:
-            return self.lost / self.sent
-        return self.idle_lost / self.idle_sent if self.idle_sent else 0.0
-
 
 def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Losses | None:
     """The losses of one direction; ``None`` where no stream counts them."""
