@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from whydrop.act import guard, reverting, state
 from whydrop.act.changes import CannotChangeError, Change
@@ -39,17 +39,15 @@ class Lease:
         """
         with deferred(), state.opened() as book:
             self._check(book)
-            netlink = Netlink()
-            try:
+            with closing(Netlink()) as netlink:
                 if not Snapshot.take(netlink, self.change.before.index).same_as(self.change.before):
                     raise LostError(f"{self.change.interface}: another program has changed its queues in the meantime")
-                for step in self.change.steps:
-                    self._send(netlink, step.request, step.command)
-            except CannotChangeError:
-                reverting.restore(self._entry)
-                raise
-            finally:
-                netlink.close()
+                try:
+                    for step in self.change.steps:
+                        self._send(netlink, step.request, step.command)
+                except CannotChangeError:
+                    reverting.restore(self._entry)
+                    raise
 
     def use(self, change: Change) -> None:
         """Apply another change of the same kind, such as another rate, instead. Raises as :meth:`on`."""
@@ -89,7 +87,7 @@ class Lease:
     @staticmethod
     def _send(netlink: Netlink, request: Request, command: str) -> None:
         try:
-            netlink.change(request.kind, request.flags, request.body)
+            request.send(netlink)
         except OSError as reason:
             hint = ""
             if reason.errno in (errno.EPERM, errno.EACCES):

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from whydrop.act.rehearsal import can_be_recreated, rehearsed
-from whydrop.act.snapshot import Piece, Request, Snapshot
+from whydrop.act.snapshot import Piece, Request, Snapshot, can_be_recreated, rehearsed
 from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import (
     IFLA_TXQLEN,

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,6 @@ import polars as pl
 
 from whydrop import _core
 from whydrop.act import planning, proving
-from whydrop.act.capturing import captured
 from whydrop.act.changes import CannotChangeError, Change
 from whydrop.act.meter import Meter, metrics, read
 from whydrop.act.pacing import Route
@@ -20,6 +24,7 @@ from whydrop.act.planning import Bottleneck
 from whydrop.explaining import completing
 from whydrop.explaining.recordings import document as explained
 from whydrop.recording.recording import Recording
+from whydrop.runtime import process_groups
 from whydrop.text import quantities
 
 # A queue of this host in which packets wait for this share of the delay is where the delay is.
@@ -34,6 +39,11 @@ _LEAST_PRICE = 0.005
 _TARGET_S = 0.005
 # Idle time before and after the load, for the path without load.
 _IDLE_S = 3.0
+
+# Headers with all options, and no payload.
+_SNAPLEN_BYTES = 128
+_STARTS_WITHIN_S = 10.0
+_ENDS_WITHIN_S = 5.0
 
 _REASONS = {
     "random-loss": "packets are lost at random, with load and without: a lower or smoother rate loses the same "
@@ -157,7 +167,7 @@ def measured(meter: Meter, route: Route) -> Evidence:
         whydrop.act.meter.NoMeasurementError, EngineError: it cannot be measured.
     """
     file = meter.output / "capture.pcap"
-    with captured(route.interface, str(route.addresses[0]), file) as problems:
+    with _captured(route.interface, str(route.addresses[0]), file) as problems:
         finished = meter.loaded("as it is", delay_s=_IDLE_S)
     recording = Recording.open(finished.folder)
     seen = None
@@ -171,6 +181,40 @@ def measured(meter: Meter, route: Route) -> Evidence:
             problems.append(str(reason))
     document = completing.document(explained.of_recording(recording, seen).document())
     return Evidence(finished.folder, document, metrics(recording), tuple(problems), read(recording).min_rtt_s)
+
+
+@contextmanager
+def _captured(interface: str, address: str, file: Path) -> Iterator[list[str]]:
+    """Capture the headers of TCP to and from an address with tcpdump, if there is one.
+
+    The list that is given has a line for each thing that could not be done.
+    """
+    problems: list[str] = []
+    program = shutil.which("tcpdump", path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if program is None:
+        problems.append("no capture was made: tcpdump is not installed")
+        yield problems
+        return
+    options = f"-i {interface} -s {_SNAPLEN_BYTES} -U --immediate-mode -Z root -w".split()
+    process = subprocess.Popen(
+        [program, *options, str(file), "tcp", "and", "host", address],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        until = time.monotonic() + _STARTS_WITHIN_S
+        while not file.exists() and not process_groups.has_ended(process.pid) and time.monotonic() < until:
+            time.sleep(0.02)
+        yield problems
+    finally:
+        process_groups.signal_group(process.pid, signal.SIGTERM)
+        process_groups.end(process.pid, _ENDS_WITHIN_S)
+        _, said = process.communicate()
+        if not file.exists() or file.stat().st_size == 0:
+            lines = said.decode(errors="replace").strip().splitlines()
+            problems.append(f"no capture: tcpdump printed: {lines[-1] if lines else 'nothing'}")
 
 
 def of_capture(path: Path) -> Evidence:

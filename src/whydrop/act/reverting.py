@@ -46,7 +46,7 @@ def restore(entry: Entry) -> None:
         refused: OSError | None = None
         for request in entry.requests():
             try:
-                netlink.change(request.kind, request.flags, request.body)
+                request.send(netlink)
             except OSError as reason:
                 if reason.errno not in _NOTHING_THERE:
                     refused = reason

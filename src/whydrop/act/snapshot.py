@@ -6,8 +6,12 @@ Queues for what arrives (``ingress``, ``clsact``) are not looked at, as nothing 
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +71,9 @@ _HTB_INIT = 2
 # Of handles: the upper half is that of the discipline, 0xffff that of what arrives.
 _INGRESS = 0xFFFF0000
 
+_CLONE_NEWNET = 0x40000000
+_LOOPBACK = 1
+
 
 @dataclass(frozen=True)
 class Request:
@@ -80,6 +87,14 @@ class Request:
         """The same for another interface."""
         family, one, other, _, *rest = TCMSG.unpack_from(self.body)
         return Request(self.kind, self.flags, TCMSG.pack(family, one, other, index, *rest) + self.body[TCMSG.size :])
+
+    def send(self, netlink: Netlink) -> None:
+        """Have the change made.
+
+        Raises:
+            OSError: the kernel refuses it.
+        """
+        netlink.change(self.kind, self.flags, self.body)
 
     def as_json(self) -> list[Any]:
         """For the state file."""
@@ -277,3 +292,55 @@ class Snapshot:
         """From the state file."""
         lists = [tuple(Piece(bytes.fromhex(one)) for one in value[name]) for name in ("qdiscs", "classes", "filters")]
         return cls(int(value["index"]), int(value["queue_length"]), *lists)
+
+
+# --- trying a change where it disturbs no traffic: on the loopback interface of an empty network namespace ---
+
+
+def rehearsed(requests: Sequence[Request]) -> Snapshot:
+    """Make these changes to an empty interface, and return how it looks then.
+
+    Raises:
+        OSError: the kernel refuses one of them, or such a namespace (which takes CAP_SYS_ADMIN).
+    """
+    outcome: list[Snapshot | BaseException] = []
+
+    def work() -> None:
+        try:
+            # Of this thread alone; the namespace goes with it.
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.unshare(_CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            with closing(Netlink()) as netlink:
+                for request in requests:
+                    request.of(_LOOPBACK).send(netlink)
+                outcome.append(Snapshot.take(netlink, _LOOPBACK))
+        except BaseException as reason:
+            outcome.append(reason)
+
+    thread = threading.Thread(target=work, name="rehearsal")
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def can_be_recreated(snapshot: Snapshot) -> bool:
+    """True if the kernel makes the same queues from everything that it reports about these.
+
+    Not so for disciplines with settings that the kernel does not report (RED's table of averages), and for filters with
+    actions: their counters and times cannot be set.
+
+    Raises:
+        OSError: it cannot be tried.
+    """
+    if not all(one.can_be_compared for one in snapshot.filters):
+        return False
+    try:
+        made = rehearsed(snapshot.requests())
+    except PermissionError:
+        raise
+    except OSError:
+        return False
+    return made.settings() == snapshot.settings()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from whydrop.explaining import sources as explained_sources
 from whydrop.explaining.explained import Explained
-from whydrop.runtime import markup
 
 if TYPE_CHECKING:
     import altair
 
+    from whydrop.explaining.document import Verdict
     from whydrop.recording.recording import Recording
 
 
@@ -158,10 +158,18 @@ class Explanation(Explained):
         return target
 
     def _repr_html_(self) -> str:
-        rows = [
-            (one.cause, f"{one.confidence:.0%}", one.lost, one.sentence, "; ".join(one.advice)) for one in self.verdicts
-        ]
-        return markup.table(["cause", "confidence", "packets lost", "verdict", "advice"], rows)
+        from whydrop.show import html
+        from whydrop.show.document import Column, Columns, Table
+        from whydrop.text.quantities import count, percent
+
+        columns: Columns[Verdict] = {
+            Column("Cause"): lambda one: one.cause,
+            Column("Confidence", number=True): lambda one: percent(one.confidence),
+            Column("Packets lost", number=True): lambda one: count(one.lost),
+            Column("Verdict"): lambda one: one.sentence,
+            Column("Advice"): lambda one: "; ".join(one.advice),
+        }
+        return html.fragment(Table.of("", columns, self.verdicts))
 
     def __repr__(self) -> str:
         headline = self.verdicts[0].sentence if self.verdicts else "no verdict"

@@ -14,7 +14,6 @@ import click
 from whydrop.cli import ending, options, quantities, usage
 from whydrop.cli.command import Command
 from whydrop.cli.progress import working
-from whydrop.cli.recordings import all_opened, reading
 
 if TYPE_CHECKING:
     from whydrop.show.figure import Figure
@@ -131,30 +130,22 @@ def command(
     of_store = given["table"] is not None or any((path / _STORE).is_file() for path in recordings)
     in_grids = of_store or bool(given["figure_by"] or given["panel_by"])
     _refuse_contradictions(given, of_store=of_store, in_grids=in_grids)
-    from whydrop.recording.errors import RecordingError
+    from whydrop.api.recordings import opened
     from whydrop.recording.metrics.reducing import UnknownReducer
     from whydrop.show.plots import building, catalogue
     from whydrop.show.plots.options import PlotOptions
 
-    errors: tuple[type[BaseException], ...] = (RecordingError, OSError, ValueError)
-    if of_store:
-        # Only stores need an engine, and importing one takes a while.
-        from whydrop.store.engines import BackendError
-
-        errors = (*errors, BackendError)
     try:
         with working("Drawing"):
             if of_store:
                 figures = _of_store(recordings, given)
             else:
-                figures = building.figures(wanted, all_opened(recordings), _picked(PlotOptions, given))
+                figures = building.figures(wanted, opened(recordings), _picked(PlotOptions, given))
         names = [figure.key for figure in figures]
         for figure, path in zip(figures, _paths(recordings, names, kind, output, named=in_grids), strict=True):
             _write(figure.titled(title), path, kind, legend=not no_legend, size=size)
     except (catalogue.PlotError, UnknownReducer) as reason:
         raise click.UsageError(ending.printable(str(reason))) from None
-    except errors as reason:
-        sys.exit(ending.status(reason))
 
 
 def _picked(kind: type[Options], given: Mapping[str, Any]) -> Options:
@@ -192,11 +183,10 @@ def _of_store(paths: Sequence[Path], given: Mapping[str, Any]) -> list[Figure]:
 @_RECORDINGS
 def list_(recordings: tuple[Path, ...]) -> None:
     """List the plots that these recordings have."""
+    from whydrop.api.recordings import opened
     from whydrop.show.plots import building
 
-    with reading():
-        _print_list(building.available(all_opened(recordings)))
-        sys.stdout.flush()
+    _print_list(building.available(opened(recordings)))
 
 
 def _format_of(output: Path | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from whydrop.recording.errors import RecordingError
 from whydrop.recording.grid import Grid, computed_plans, computed_series
 from whydrop.recording.series import Series, Sources, Tables, sources
 from whydrop.recording.writer import RecordingWriter, latest_flows
-from whydrop.runtime import markup
 
 if TYPE_CHECKING:
     from whydrop import Explanation, Plot
@@ -96,7 +96,8 @@ class Recording:
     def _repr_html_(self) -> str:
         shown = [("test", self.metadata["name"]), ("title", self.metadata["title"]), ("status", self.status)]
         rows = [*shown, ("series", len(self.series())), *(("note", note) for note in self.notes)]
-        return markup.table(["", str(self.path)], [row for row in rows if row[1] not in ("", None)])
+        cells = (f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows if value)
+        return f"<table><caption>{escape(str(self.path))}</caption>{''.join(cells)}</table>"
 
     @property
     def status(self) -> str:

@@ -94,6 +94,11 @@ def page_of_figures(figures: Sequence[Figure], *, legend: bool = True) -> str:
     return page(Document(heading, (Section(heading, (shown,), key="figures"),), source=first.subtitle))
 
 
+def fragment(part: Part) -> str:
+    """One part for a notebook, without the sheets and scripts of a page."""
+    return _element(part, 2)
+
+
 def _policy(scripts: Sequence[str]) -> str:
     """The page may run its own scripts and styles and nothing else: text from outside can load nothing."""
     digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
