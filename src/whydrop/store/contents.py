@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,7 @@ class Contents:
 def of_table(reader: Reader, table: str) -> Contents:
     """Rows, bytes, days, span and sites of a table. Parts that are damaged are left out and noted."""
     found = Contents(table)
-    of_days = snapshot.by_day(reader, table, lambda there: _of_parts(reader, table, there))
-    for of in chain.from_iterable(of_days):
+    for of in chain.from_iterable(snapshot.by_day(reader, table, lambda there: list(_of_parts(reader, table, there)))):
         found.parts += 1
         found.rows += of.rows
         found.bytes += of.bytes
@@ -43,25 +43,20 @@ def of_table(reader: Reader, table: str) -> Contents:
     return found
 
 
-def _of_parts(reader: Reader, table: str, there: dict[str, int]) -> list[Contents]:
-    found = []
+def _of_parts(reader: Reader, table: str, there: dict[str, int]) -> Iterator[Contents]:
     for name, size in there.items():
         try:
-            found.append(_of_part(reader, table, name, size))
+            footer = reader.footer(name)
+            sites = _sites(reader, name, footer) if "site" in footer.schema.names else set()
         except PartGoneError:
             raise
         except DamagedPartError as reason:
             reader.damaged(name, reason.damage)
-    return found
-
-
-def _of_part(reader: Reader, table: str, name: str, size: int) -> Contents:
-    footer = reader.footer(name)
-    sites = _sites(reader, name, footer) if "site" in footer.schema.names else set()
-    bounds = _bounds(footer, tables.TIME[table])
-    first_ns = min((low for low, _ in bounds), default=None)
-    last_ns = max((high for _, high in bounds), default=None)
-    return Contents(table, 1, footer.num_rows, size, {parts.day_of(name)}, first_ns, last_ns, sites)
+            continue
+        bounds = _bounds(footer, tables.TIME[table])
+        first_ns = min((low for low, _ in bounds), default=None)
+        last_ns = max((high for _, high in bounds), default=None)
+        yield Contents(table, 1, footer.num_rows, size, {parts.day_of(name)}, first_ns, last_ns, sites)
 
 
 def _bounds(footer: parquet.FileMetaData, column: str) -> list[tuple[Any, Any]]:

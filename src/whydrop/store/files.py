@@ -86,18 +86,14 @@ class Files:
 
         Hidden ones are left out; a folder that is missing has none.
         """
-        found = {name: size for name, size in self._all(folder) if name.endswith(suffix) and "/." not in f"/{name}"}
-        return dict(sorted(found.items()))
+        infos = self._infos(folder, recursive=True)
+        sizes = {info.path[len(self.root) :].lstrip("/"): info.size for info in infos if info.is_file}
+        return {name: sizes[name] for name in sorted(sizes) if name.endswith(suffix) and "/." not in f"/{name}"}
 
     def names(self, folder: str) -> list[str]:
         """The files and folders in a folder, hidden ones left out."""
         found = (info.base_name for info in self._infos(folder, recursive=False))
         return sorted(name for name in found if not name.startswith("."))
-
-    def _all(self, folder: str) -> Iterator[tuple[str, int]]:
-        for info in self._infos(folder, recursive=True):
-            if info.is_file:
-                yield info.path[len(self.root) :].lstrip("/"), info.size
 
     def _infos(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
         from pyarrow import fs

@@ -36,15 +36,12 @@ def sound(
     """
     asked = None if days is None else sorted(set(days))
     while True:
-        there = {name: size for name, size in listed(reader, table, asked).items() if _chosen(name, wanted)}
+        there = listed(reader, table, asked).items()
+        chosen = [(name, size) for name, size in there if wanted is None or wanted(parts.day_of(name))]
         try:
-            return {name: size for name, size in there.items() if reader.is_sound(table, name, size)}
+            return {name: size for name, size in chosen if reader.is_sound(table, name, size)}
         except PartGoneError:
             continue
-
-
-def _chosen(name: str, wanted: Callable[[str], bool] | None) -> bool:
-    return wanted is None or wanted(parts.day_of(name))
 
 
 def listed(reader: Reader, table: str, days: Iterable[str] | None = None) -> _Sizes:
@@ -90,13 +87,10 @@ def _steady(files: Files, table: str, days: Iterable[str] | None) -> tuple[_Size
     while True:
         found = _listing(files, table, days)
         (there, staged), (was_there, was_staged) = found, before
-        if staged == was_staged and was_there.keys() <= there.keys() and _compacted(there) == _compacted(was_there):
+        new = there.keys() - was_there.keys()
+        if staged == was_staged and was_there.keys() <= there.keys() and not any(map(parts.is_compacted, new)):
             return found
         before = found
-
-
-def _compacted(there: _Sizes) -> set[str]:
-    return {name for name in there if parts.is_compacted(name)}
 
 
 def _listing(files: Files, table: str, days: Iterable[str] | None) -> tuple[_Sizes, _Sizes]:
@@ -122,15 +116,16 @@ def by_day(reader: Reader, table: str, work: Callable[[_Sizes], T], days: Iterab
     of_days: dict[str, _Sizes] = {}
     for name, size in sound(reader, table, days).items():
         of_days.setdefault(parts.day_of(name), {})[name] = size
-    return [_of_day(reader, table, day, there, work) for day, there in of_days.items()]
-
-
-def _of_day(reader: Reader, table: str, day: str, there: _Sizes, work: Callable[[_Sizes], T]) -> T:
-    while True:
-        try:
-            return work(there)
-        except PartGoneError:
-            there = sound(reader, table, [day])
+    found = []
+    for day, listed_parts in of_days.items():
+        there = listed_parts
+        while True:
+            try:
+                found.append(work(there))
+                break
+            except PartGoneError:
+                there = sound(reader, table, [day])
+    return found
 
 
 def collected(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
+from whydrop.formats.archives.names import rfc3339_ns
 from whydrop.formats.files import nanoseconds, number
 from whydrop.recording.errors import RecordingError
 
@@ -15,6 +14,7 @@ NEWEST = 4
 
 # 2005: before there was netperf-wrapper.
 _FIRST_NS = 1_104_537_600 * 1_000_000_000
+_HOUR_NS = 3600 * 1_000_000_000
 
 Row = dict[str, Any]
 
@@ -129,10 +129,9 @@ def _convert_units(file: FlentFile) -> None:
         elif name == "HTTP latency":
             _change(rows, "val", lambda value: value * 1000.0)
         elif rows and "stations" in rows[0]:
-            _difference_stations(rows)
+            _difference(_stations(rows), ("airtime_tx", "airtime_rx"))
         elif rows and ("dropped" in rows[0] or "ecn_mark" in rows[0]):
-            _difference(rows, "dropped")
-            _difference(rows, "ecn_mark")
+            _difference((("", row) for row in rows), ("dropped", "ecn_mark"))
     for entry in file.series_metadata.values():
         mean = number(entry.get("MEAN_VALUE"))
         if entry.get("UNITS") == "bits/s" and mean is not None:
@@ -146,26 +145,23 @@ def _change(rows: list[Row], key: str, change: Callable[[float], float | None], 
             row[key] = change(value)
 
 
-def _difference(rows: list[Row], key: str) -> None:
-    """Counters since some start become counts since the row before; the first is 0."""
-    before: float | None = None
-    for row in rows:
-        value = number(row.get(key))
-        if value is not None:
-            row[key] = 0.0 if before is None else value - before
-            before = value
-
-
-def _difference_stations(rows: list[Row]) -> None:
+def _difference(rows: Iterable[tuple[str, Row]], keys: Sequence[str]) -> None:
+    """Counters since some start become counts since the row before of the same station; the first is 0."""
     before: dict[tuple[str, str], float] = {}
+    for station, row in rows:
+        for key in keys:
+            value = number(row.get(key))
+            if value is not None:
+                row[key] = value - before.get((station, key), value)
+                before[station, key] = value
+
+
+def _stations(rows: list[Row]) -> Iterator[tuple[str, Row]]:
     for row in rows:
         stations = row.get("stations")
         for station, entry in stations.items() if isinstance(stations, dict) else ():
-            for key in ("airtime_tx", "airtime_rx"):
-                value = number(entry.get(key)) if isinstance(entry, dict) else None
-                if value is not None:
-                    entry[key] = value - before.get((station, key), value)
-                    before[station, key] = value
+            if isinstance(entry, dict):
+                yield station, entry
 
 
 def _find_start(file: FlentFile) -> None:
@@ -189,15 +185,9 @@ def parse_time(text: Any, near_ns: int | None) -> int | None:
     >>> parse_time("2015-07-13T11:22:41", 1436779361_582027000)
     1436779361000000000
     """
-    match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(Z?)", str(text or ""))
-    if match is None:
-        return None
-    try:
-        moment = datetime(*(int(part) for part in match.groups()[:6]), tzinfo=UTC)  # type: ignore[arg-type, misc]
-    except ValueError:
-        return None
-    instant_ns = int(moment.timestamp()) * 1_000_000_000 + int((match[7] or "").ljust(6, "0")) * 1000
-    if match[8] or near_ns is None:
+    written = str(text or "")
+    is_utc = written.endswith("Z")
+    instant_ns = rfc3339_ns(written if is_utc else f"{written}Z")
+    if instant_ns is None or is_utc or near_ns is None:
         return instant_ns
-    hour_ns = 3600 * 1_000_000_000
-    return instant_ns + round((near_ns - instant_ns) / hour_ns) * hour_ns
+    return instant_ns + round((near_ns - instant_ns) / _HOUR_NS) * _HOUR_NS
