@@ -285,13 +285,12 @@ def _narrow_notes(narrow: Iterable[tuple[Port, Counter]], interval_s: float, why
 
 def _absent_notes(absent: Iterable[tuple[Port, Counter]], count: int) -> list[str]:
     grouped: dict[tuple[Port, ...], list[str]] = {}
-    for name, ports in _by_counter(absent):
-        grouped.setdefault(tuple(ports), []).append(name)
+    for name, lacking in _by_counter(absent):
+        grouped.setdefault(tuple(lacking), []).append(name)
     notes = []
     for ports, names in grouped.items():
-        lack = (
-            f"{_ports(ports)} {'does' if len(ports) == 1 else 'do'} not have" if len(ports) < count else "no port has"
-        )
+        verb = "does" if len(ports) == 1 else "do"
+        lack = "no port has" if len(ports) == count else f"{_ports(ports)} {verb} not have"
         notes.append(f"{lack} {', '.join(names)}")
     return notes
 
