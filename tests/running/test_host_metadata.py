@@ -22,13 +22,13 @@ import recordings
 from patience import wait_until
 from whydrop.measure.host import CounterSampler, gather, interfaces, qdiscs, with_after
 from whydrop.measure.host.sources import (
-    ByteQueueLimits,
-    NetworkTables,
-    Pressure,
-    Processors,
-    Softnet,
-    Stack,
-    Wireless,
+    byte_queue_limits,
+    network_tables,
+    pressure,
+    processors,
+    softnet,
+    stack,
+    wireless,
 )
 from whydrop.measure.host.system import SYSCTLS
 from whydrop.recording.redaction import HIDDEN, Redactor, redacted
@@ -359,13 +359,13 @@ def test_counters_of_the_stack_that_stay_as_they_are_are_left_out() -> None:
 
 def test_counters_in_files_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  100 0 50 800 0 10 40 0 0 0\ncpu0 100 0 50 800 0 10 40 0 0 0\nintr 1 2\n")
-    found = {(thing, counter): value for _, thing, counter, value, _ in Processors(tmp_path).read()}
+    found = {(thing, counter): value for _, thing, counter, value, _ in processors(tmp_path)}
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
     assert found["cpu0", "busy_s"] == pytest.approx(200 * tick_s)
     assert found["cpu0", "softirq_s"] == pytest.approx(40 * tick_s)
     (tmp_path / "netstat").write_text("TcpExt: A TCPTimeouts B\nTcpExt: 1 42 3\n")
     (tmp_path / "snmp").write_text("Tcp: RetransSegs X\nTcp: 7 8\n")
-    found = {(thing, counter): value for _, thing, counter, value, _ in Stack(tmp_path).read()}
+    found = {(thing, counter): value for _, thing, counter, value, _ in stack(tmp_path)}
     assert found == {("TcpExt", "TCPTimeouts"): 42.0, ("Tcp", "RetransSegs"): 7.0}
 
 
@@ -398,20 +398,20 @@ def test_of_all_interfaces_only_counters_of_trouble_that_move_are_kept() -> None
 def test_receive_queues_tables_and_pressure_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:
     line = "00c9ca8a 00000003 0000000f 0 0 0 0 0 0 0 00000002 0 00000005 0 0"
     (tmp_path / "softnet_stat").write_text(f"{line}\n")
-    found = {(thing, counter): value for _, thing, counter, value, _ in Softnet(tmp_path).read()}
+    found = {(thing, counter): value for _, thing, counter, value, _ in softnet(tmp_path)}
     assert found["cpu5", "dropped_packets"] == 3
     assert (found["cpu5", "time_squeezed"], found["cpu5", "flow_limit_dropped_packets"]) == (15, 2)
     (tmp_path / "stat").mkdir()
     (tmp_path / "stat/nf_conntrack").write_text("entries insert_failed drop early_drop\n2 1 a 0\n2 1 1 0\n")
     (tmp_path / "netfilter").mkdir()
     (tmp_path / "netfilter/nf_conntrack_count").write_text("12\n")
-    tables = {(thing, counter): value for _, thing, counter, value, _ in NetworkTables(tmp_path, tmp_path).read()}
+    tables = {(thing, counter): value for _, thing, counter, value, _ in network_tables(tmp_path, tmp_path)}
     assert tables == {
         ("nf_conntrack", "drop"): 11.0, ("nf_conntrack", "early_drop"): 0.0, ("nf_conntrack", "insert_failed"): 2.0,
         ("nf_conntrack", "entries"): 12.0,
     }  # fmt: skip
     (tmp_path / "memory").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\n")
-    assert list(Pressure(tmp_path).read()) == [("pressure", "memory", "some_s", 2.5, True)]
+    assert list(pressure(tmp_path)) == [("pressure", "memory", "some_s", 2.5, True)]
 
 
 def test_wireless_links_and_byte_queue_limits_are_read_where_there_are_any(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_wireless_links_and_byte_queue_limits_are_read_where_there_are_any(tmp_p
     station = tmp_path / "sys/kernel/debug/ieee80211/phy0/netdev:wlan0/stations/02:00:00:00:00:01"
     station.mkdir(parents=True)
     (station / "airtime").write_text("RX: 123 us\nTX: 456 us\nWeight: 256\n")
-    found = {(thing, counter): value for _, thing, counter, value, _ in Wireless(["wlan0"], tmp_path).read()}
+    found = {(thing, counter): value for _, thing, counter, value, _ in wireless(["wlan0"], tmp_path)}
     assert found["wlan0", "signal_dbm"] == -56.0
     assert (found["wlan0", "excessive_retries"], found["wlan0", "missed_beacons"]) == (3.0, 2.0)
     assert found["wlan0 02:00:00:00:00:01", "send_airtime_us"] == 456.0
@@ -432,7 +432,7 @@ def test_wireless_links_and_byte_queue_limits_are_read_where_there_are_any(tmp_p
     limits.mkdir(parents=True)
     (limits / "limit").write_text("3028\n")
     (limits / "inflight").write_text("1514\n")
-    found = [(thing, counter, value) for _, thing, counter, value, _ in ByteQueueLimits(["eth0"], tmp_path).read()]
+    found = [(thing, counter, value) for _, thing, counter, value, _ in byte_queue_limits(["eth0"], tmp_path)]
     assert found == [("eth0 tx-0", "limit_bytes", 3028.0), ("eth0 tx-0", "inflight_bytes", 1514.0)]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -37,7 +38,7 @@ class CounterSampler:
         interfaces: Sequence[str] | str | None,
         step_s: float,
         host: str = LOCAL,
-        further: Sequence[CounterSource] = (),
+        further: Mapping[str, CounterSource] | None = None,
     ) -> None:
         """A sampler that does not run yet; reads the network namespace of the thread that calls :meth:`start`.
 
@@ -46,7 +47,7 @@ class CounterSampler:
                 (`sources.tells_of_trouble`), and of them only what changes, so that it may run for days.
             step_s: from one sample to the next.
             host: for the column of that name.
-            further: sources beside those of every host.
+            further: sources beside those of every host, by name.
         """
         self.notes: list[str] = []
         self._interfaces = [interfaces] if isinstance(interfaces, str) else interfaces
@@ -55,17 +56,17 @@ class CounterSampler:
         self._rows: list[Row] = []
         # When each counter that is kept only where it changes was read last, its value, and whether it was kept.
         self._before: dict[tuple[str, str, str], tuple[int, float, bool]] = {}
-        self._failures: dict[int, int] = {}
+        self._failures: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._sources: list[CounterSource] = []
-        self._further = further
+        self._sources: dict[str, CounterSource] = {}
+        self._further = further or {}
 
     def start(self) -> None:
         """Take the first sample, and go on in a thread."""
         self._sources, missing = all_sources(self._interfaces)
-        self._sources += self._further
+        self._sources |= self._further
         self.notes += missing
         self._sample()
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
@@ -83,10 +84,6 @@ class CounterSampler:
         if self._thread is not None:
             self._thread.join(timeout=5.0)
             self._thread = None
-        # Also where the first sample failed, and no thread was begun.
-        sources, self._sources = self._sources, []
-        for source in sources:
-            source.close()
 
     def _run(self) -> None:
         began = time.monotonic()
@@ -98,24 +95,21 @@ class CounterSampler:
         self._sample()
 
     def _sample(self) -> None:
-        for number, source in enumerate(self._sources):
-            if self._failures.get(number, 0) >= _MOST_FAILURES:
+        for name, source in self._sources.items():
+            if self._failures[name] >= _MOST_FAILURES:
                 continue
             # One stamp a source: reading one takes microseconds, reading all of them may take a millisecond.
             time_ns = now_ns()
             try:
-                readings = list(source.read())
-                self._failures[number] = 0
+                readings = list(source())
+                self._failures[name] = 0
             except (OSError, ValueError, IndexError) as reason:
-                self._fail(number, source, reason)
+                self._failures[name] += 1
+                if self._failures[name] == _MOST_FAILURES:
+                    self.notes.append(f"counters of {name} ended: {reason}")
                 continue
             self._keep(time_ns, readings)
         self._keep(now_ns(), [("sampler", "whydrop", "busy_s", time.thread_time(), True)])
-
-    def _fail(self, number: int, source: CounterSource, reason: Exception) -> None:
-        self._failures[number] = self._failures.get(number, 0) + 1
-        if self._failures[number] == _MOST_FAILURES:
-            self.notes.append(f"counters of {type(source).__name__} ended: {reason}")
 
     def _keep(self, time_ns: int, readings: list[Reading]) -> None:
         rows: list[Row] = []

@@ -6,13 +6,14 @@ import errno
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from whydrop import _core
 from whydrop.measure.host import CounterSampler
-from whydrop.measure.host.sources import CounterSource, Reading
+from whydrop.measure.host.sources import Reading
 from whydrop.recording.tables import COUNTERS
 
 # The methods of watching drops, the most informative first; `auto` takes the first that the kernel allows.
@@ -82,7 +83,7 @@ class Host:
         if self._drops != OFF:
             self._begin_drops()
         if self._every_s > 0:
-            sources = () if self._monitor is None else (_Monitored(self._monitor),)
+            sources = {} if self._monitor is None else {"drops": partial(_monitored, self._monitor)}
             self._counters = CounterSampler(None, self._every_s, further=sources)
             self._counters.start()
 
@@ -138,18 +139,12 @@ def _in_words(reason: OSError) -> str:
     return f"{reason.strerror or reason}{advice}"
 
 
-class _Monitored(CounterSource):
-    """Counters of the drop monitor itself: drops that it could not count, and its CPU time."""
-
-    def __init__(self, monitor: _core.DropMonitor) -> None:
-        self._monitor = monitor
-
-    def read(self) -> Iterator[Reading]:
-        """The counters, since the watch began."""
-        standing = self._monitor.standing()
-        yield "drops", "monitor", "lost_events", float(standing["lost"]), True
-        yield "drops", "monitor", "not_looked_at_packets", float(standing["not_looked_at"]), True
-        yield "drops", "monitor", "busy_s", standing["cpu_ns"] / 1e9, True
+def _monitored(monitor: _core.DropMonitor) -> Iterator[Reading]:
+    """Counters of the drop monitor itself since the watch began: drops that it could not count, and its CPU time."""
+    standing = monitor.standing()
+    yield "drops", "monitor", "lost_events", float(standing["lost"]), True
+    yield "drops", "monitor", "not_looked_at_packets", float(standing["not_looked_at"]), True
+    yield "drops", "monitor", "busy_s", standing["cpu_ns"] / 1e9, True
 
 
 def datagram_counters(frame: pl.DataFrame) -> pl.DataFrame:
