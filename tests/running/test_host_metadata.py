@@ -488,12 +488,12 @@ def test_pseudonyms_are_the_same_everywhere_and_leave_the_rest_readable() -> Non
 def test_tables_are_redacted_with_the_pseudonyms_of_the_metadata() -> None:
     redactor = Redactor()
     metadata = redactor.metadata(recordings.metadata())
-    flows = redactor.rows("flows", recordings.tables()["flows"])
+    flows = redactor.rows(recordings.tables()["flows"])
     assert flows["host"].unique().to_list() == metadata["test"]["hosts"]
     assert "192.0.2.7" not in flows["address"].to_list()
     assert flows["name"].to_list() == recordings.tables()["flows"]["name"].to_list()
     far = pl.DataFrame({"flow": [1], "facts": [json.dumps({"host": "other.example", "password": "x"})]})
-    assert json.loads(redactor.rows("flows", far)["facts"][0]) == {"host": "host-3", "password": HIDDEN}
+    assert json.loads(redactor.rows(far)["facts"][0]) == {"host": "host-3", "password": HIDDEN}
 
 
 def test_a_time_or_a_version_is_no_address() -> None:
