@@ -25,8 +25,8 @@ from whydrop.show.html import page_of_figures
 from whydrop.show.plots import building, catalogue
 from whydrop.show.plots.options import PlotOptions
 from whydrop.store.engines import open_backend
+from whydrop.studies.discards import document as study_document
 from whydrop.studies.discards import figures as study_figures
-from whydrop.studies.discards import report as study_report
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_browser]
 
@@ -203,7 +203,7 @@ def test_grids_of_recordings_are_drawn_zoomed_and_have_the_numbers_of_their_csv(
 def test_every_figure_of_the_study_is_drawn_zoomed_and_has_the_numbers_of_its_csv(
     browser: Any, tmp_path: Path, definitions: str
 ) -> None:
-    study_report.write(results(definitions), tmp_path, ["html", "csv"])
+    study_document.write(results(definitions), tmp_path, ["html", "csv"])
     opened = Opened(browser, tmp_path / "report.html")
     seen = opened.page.evaluate(READ)
     assert list(seen) == list(study_figures.specs(definitions))

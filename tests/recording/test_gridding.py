@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 import flent_environment
 from recording.conftest import Flent
-from whydrop.recording import gridding
-from whydrop.recording.gridding import compute
+from whydrop.recording import grid
+from whydrop.recording.grid import compute
 
 NAN = math.nan
 
 
 def on_grid(samples: list[tuple[float, float]], step_s: float, count: int) -> list[float | None]:
     times, values = (np.array(column, dtype=float) for column in zip(*samples, strict=True)) if samples else ([], [])
-    found = gridding.interpolate(np.asarray(times), np.asarray(values), step_s, count)
+    found = grid.interpolate(np.asarray(times), np.asarray(values), step_s, count)
     return [None if math.isnan(value) else float(value) for value in found]
 
 
@@ -57,14 +57,14 @@ def test_no_samples_and_samples_in_disorder_are_no_trouble() -> None:
 
 def test_a_clock_that_jumped_by_years_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="a clock must have jumped"):
-        gridding.steps(3e8, 0.2)
+        grid.steps(3e8, 0.2)
 
 
 def test_losses_are_the_mean_of_the_probes_of_each_step() -> None:
     times = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     values = np.array([0.0, 100.0, 0.0, 0.0, NAN, 100.0])
-    assert gridding.mean_in_steps(times, values, 0.4, 4)[:3].tolist() == [50.0, 0.0, 100.0]
-    assert math.isnan(gridding.mean_in_steps(times, values, 0.4, 4)[3])
+    assert grid.mean_in_steps(times, values, 0.4, 4)[:3].tolist() == [50.0, 0.0, 100.0]
+    assert math.isnan(grid.mean_in_steps(times, values, 0.4, 4)[3])
 
 
 # The grid of Flent 2.3.0: its aggregator is given samples instead of runners that measure.
@@ -106,7 +106,7 @@ def test_flent_puts_any_samples_on_the_same_grid(flent: Flent) -> None:
     for (samples, step_s), expected in zip(tasks, json.loads(done.stdout), strict=True):
         times, values = (np.array(column) for column in zip(*samples, strict=True))
         span_s = times[-1] - times[0]
-        found = gridding.interpolate(times - times[0], values, step_s, math.ceil(span_s / step_s))
+        found = grid.interpolate(times - times[0], values, step_s, math.ceil(span_s / step_s))
         theirs = np.array([NAN if value is None else value for value in expected])
         assert found.size == theirs.size
         np.testing.assert_allclose(found, theirs, rtol=1e-6, atol=1e-5, equal_nan=True)
@@ -121,7 +121,7 @@ def test_values_on_the_grid_are_never_outside_those_measured(samples: list[tuple
     values = [value for _, value in samples]
     low, high = min(values), max(values)
     tolerance = 1e-6 * max(1.0, abs(low), abs(high))
-    for value in on_grid(samples, step_s, gridding.steps(50.0, step_s)):
+    for value in on_grid(samples, step_s, grid.steps(50.0, step_s)):
         assert value is None or low - tolerance <= value <= high + tolerance
 
 
@@ -130,7 +130,7 @@ def test_five_minutes_at_50_ms_of_12_series_are_put_on_the_grid_in_a_hundredth_o
     series = [(np.sort(random.uniform(0, 310, 6200)), random.normal(size=6200)) for _ in range(12)]
     began = time.process_time()
     for times, values in series:
-        gridding.interpolate(times, values, 0.05, 6200)
+        grid.interpolate(times, values, 0.05, 6200)
     assert time.process_time() - began < 0.15
 
 
@@ -182,10 +182,10 @@ def test_the_environment_of_flent_is_where_make_clean_removes_it() -> None:
 
 def test_nothing_is_interpolated_across_an_edge() -> None:
     times_s, values = np.array([0.1, 0.9, 1.3, 2.1]), np.array([1.0, 1.0, 9.0, 9.0])
-    crossed = gridding.apart(gridding.interpolate, times_s, values, 0.5, 5)
+    crossed = grid.apart(grid.interpolate, times_s, values, 0.5, 5)
     assert crossed[2] == pytest.approx(3.0)
-    kept = gridding.apart(gridding.interpolate, times_s, values, 0.5, 5, edges_s=(1.2,))
+    kept = grid.apart(grid.interpolate, times_s, values, 0.5, 5, edges_s=(1.2,))
     # At 1.0 s only the sample before it is left, of the value of the step before: nothing, as behind a last one.
     assert kept == pytest.approx([1.0, 1.0, np.nan, 9.0, 9.0], nan_ok=True)
-    averaged = gridding.apart(gridding.mean_in_steps, times_s, values, 0.5, 5, edges_s=(1.2,))
+    averaged = grid.apart(grid.mean_in_steps, times_s, values, 0.5, 5, edges_s=(1.2,))
     assert averaged == pytest.approx([1.0, 1.0, np.nan, np.nan, 9.0], nan_ok=True)

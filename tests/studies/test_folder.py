@@ -10,12 +10,13 @@ import pytest
 
 from studies.made_results import results
 from whydrop.runtime import durable
-from whydrop.studies.discards import report
+from whydrop.studies.discards import document
 from whydrop.studies.discards.results import TABLES
+from whydrop.studies.discards.study import Results
 from whydrop.studies.study_files import Folder
 
 
-def only(*tables: str) -> report.Results:
+def only(*tables: str) -> Results:
     """Results of which these tables alone have rows."""
     return results(**{name: [] for name in TABLES if name not in tables})
 
@@ -41,9 +42,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_study_in_other_formats_leaves_only_its_own_files(tmp_path: Path) -> None:
-    report.write(only("contact_days"), tmp_path, ["svg", "csv"])
+    document.write(only("contact_days"), tmp_path, ["svg", "csv"])
     second = Folder(tmp_path)
-    made = report.write(only("contact_days"), second, ["parquet"])
+    made = document.write(only("contact_days"), second, ["parquet"])
     assert files(tmp_path) == {path.relative_to(tmp_path).as_posix() for path in made}
     assert not (tmp_path / "figures").exists()
     assert {"figures/contact_days.svg", "tables/plot.csv"} < set(second.removed)
@@ -52,9 +53,9 @@ def test_a_study_in_other_formats_leaves_only_its_own_files(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("quick")
 def test_a_figure_that_has_no_rows_any_more_is_not_there_any_more(tmp_path: Path) -> None:
-    report.write(only("contact_days", "utilisation"), tmp_path, ["svg"])
+    document.write(only("contact_days", "utilisation"), tmp_path, ["svg"])
     assert (tmp_path / "figures" / "utilisation.svg").exists()
-    report.write(only("contact_days"), tmp_path, ["svg"])
+    document.write(only("contact_days"), tmp_path, ["svg"])
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["contact_days.svg"]
 
 

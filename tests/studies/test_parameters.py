@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whydrop.runtime.user_files.problems import FileError
-from whydrop.studies.discards import parameter_files
+from whydrop.studies.discards import parameters
 from whydrop.studies.discards.parameters import Parameters
 
 
@@ -22,12 +22,12 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 def _mistakes(path: Path | None, settings: tuple[str, ...] = ()) -> list[str]:
     with pytest.raises(FileError) as found:
-        parameter_files.read(path, settings)
+        parameters.read(path, settings)
     return str(found.value).splitlines()
 
 
 def test_the_example_holds_the_defaults(tmp_path: Path) -> None:
-    assert parameter_files.read(_file(tmp_path, parameter_files.example())) == Parameters()
+    assert parameters.read(_file(tmp_path, parameters.example())) == Parameters()
 
 
 def test_the_example_names_every_key(tmp_path: Path) -> None:
@@ -43,13 +43,11 @@ def test_the_example_names_every_key(tmp_path: Path) -> None:
         return found
 
     for key in keys(Parameters):
-        assert key in parameter_files.example(), key
+        assert key in parameters.example(), key
 
 
 def test_a_file_says_what_it_changes_and_nothing_else(tmp_path: Path) -> None:
-    found = parameter_files.read(
-        _file(tmp_path, "metros = []\n[change]\nafter = {first = 2018-04-01, last = 2018-04-15}\n")
-    )
+    found = parameters.read(_file(tmp_path, "metros = []\n[change]\nafter = {first = 2018-04-01, last = 2018-04-15}\n"))
     assert found.metros == ()
     assert found.change is not None
     assert found.change.after.first == date(2018, 4, 1)
@@ -58,9 +56,9 @@ def test_a_file_says_what_it_changes_and_nothing_else(tmp_path: Path) -> None:
 
 def test_as_published_means_the_published_limit_unless_the_file_says_another(tmp_path: Path) -> None:
     published = ('definitions="published"',)
-    assert parameter_files.read(None, published).tests.most_duration_s == 600
-    assert parameter_files.read(_file(tmp_path, parameter_files.example()), published).tests.most_duration_s == 600
-    assert parameter_files.read(_file(tmp_path, "[tests]\nmost_duration_s = 60"), published).tests.most_duration_s == 60
+    assert parameters.read(None, published).tests.most_duration_s == 600
+    assert parameters.read(_file(tmp_path, parameters.example()), published).tests.most_duration_s == 600
+    assert parameters.read(_file(tmp_path, "[tests]\nmost_duration_s = 60"), published).tests.most_duration_s == 60
 
 
 def test_every_mistake_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
@@ -104,20 +102,20 @@ def test_a_wrong_setting_is_reported_as_such(setting: str, message: str, tmp_pat
 @pytest.mark.parametrize("end", ["days.last=9999-12-31", "change.before.first=0001-01-01", "days.first=1969-12-31"])
 def test_days_that_no_store_can_hold_are_refused(end: str) -> None:
     with pytest.raises(FileError, match="expected days from 1970-01-01 to 2261-12-31"):
-        parameter_files.read(None, (end,))
+        parameters.read(None, (end,))
 
 
 def test_settings_win_over_the_file(tmp_path: Path) -> None:
     path = _file(tmp_path, 'title = "file"\nseed = 3\n')
-    found = parameter_files.read(path, ("title=Mine, with spaces", "days.last=2018-01-01", 'metros=["ams"]'))
+    found = parameters.read(path, ("title=Mine, with spaces", "days.last=2018-01-01", 'metros=["ams"]'))
     assert (found.title, found.seed, found.days.last, found.metros) == (
         "Mine, with spaces", 3, date(2018, 1, 1), ("ams",),
     )  # fmt: skip
 
 
 def test_a_study_can_do_without_a_change(tmp_path: Path) -> None:
-    assert parameter_files.read(_file(tmp_path, "change = false")).change is None
-    assert parameter_files.read(None, ("change=false",)).change is None
+    assert parameters.read(_file(tmp_path, "change = false")).change is None
+    assert parameters.read(None, ("change=false",)).change is None
 
 
 def test_a_file_that_is_missing_or_no_toml_is_reported_in_one_line(tmp_path: Path) -> None:
@@ -130,6 +128,6 @@ def test_a_file_that_is_missing_or_no_toml_is_reported_in_one_line(tmp_path: Pat
 @given(st.text(max_size=60))
 def test_no_setting_ends_in_anything_but_parameters_or_a_reported_mistake(setting: str) -> None:
     try:
-        assert isinstance(parameter_files.read(None, (setting,)), Parameters)
+        assert isinstance(parameters.read(None, (setting,)), Parameters)
     except FileError as reason:
         assert reason.problems  # noqa: PT017 (either end is right)

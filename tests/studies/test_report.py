@@ -17,7 +17,7 @@ from plain_text import plain
 from studies.made_results import results
 from whydrop.show import html
 from whydrop.show.html import SCRIPTS, asset
-from whydrop.studies.discards import document, figures, report, sentences
+from whydrop.studies.discards import document, figures, sentences
 from whydrop.studies.discards.results import TABLES
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ HOSTILE = '<script>alert(1)</script>"&\x1b[2J\0]]>'
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study") / "report"
-    report.write(results(), folder, ["html", "parquet", "csv"])
+    document.write(results(), folder, ["html", "parquet", "csv"])
     return folder
 
 
@@ -61,7 +61,7 @@ class _Seen(HTMLParser):
 
 @pytest.mark.exhaustive
 def test_every_figure_is_there_in_every_format(tmp_path: Path) -> None:
-    report.write(results(), tmp_path)
+    document.write(results(), tmp_path)
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         f"{name}.{kind}" for name in figures.specs("corrected") for kind in ("png", "svg", "pdf")
     }
@@ -82,14 +82,14 @@ def test_the_parameters_are_kept_beside_the_figures(written: Path) -> None:
 
 
 def test_only_what_was_asked_for_is_written_and_named(tmp_path: Path) -> None:
-    made = report.write(only("contact_days"), tmp_path, ["svg", "csv"])
+    made = document.write(only("contact_days"), tmp_path, ["svg", "csv"])
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(made)
     assert {path.suffix for path in made} == {".svg", ".csv", ".json"}
 
 
 def test_a_format_that_is_not_known_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no format 'docx': expected some of png, svg"):
-        report.write(results(), tmp_path / "new", ["csv", "docx"])
+        document.write(results(), tmp_path / "new", ["csv", "docx"])
     assert not (tmp_path / "new").exists()
 
 
@@ -99,7 +99,7 @@ def test_tables_are_kept_when_a_picture_fails(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr("whydrop.show.writing.rendered", full)
     with pytest.raises(OSError, match="No space"):
-        report.write(only("contact_days"), tmp_path, ["parquet", "html", "png"])
+        document.write(only("contact_days"), tmp_path, ["parquet", "html", "png"])
     assert (tmp_path / "tables" / "contact_days.parquet").exists()
     assert (tmp_path / "report.html").exists()
     assert not list(tmp_path.rglob("*.part"))
@@ -157,7 +157,7 @@ def test_names_from_a_store_are_text_and_never_markup(tmp_path: Path) -> None:
 def test_a_figure_without_rows_has_no_picture_and_says_why(tmp_path: Path) -> None:
     empty = only("contact_days")
     empty.facts["missing"] = {"utilisation": "the store holds no counters"}
-    made = report.write(empty, tmp_path, ["svg", "html"])
+    made = document.write(empty, tmp_path, ["svg", "html"])
     assert [path.name for path in made if path.suffix == ".svg"] == ["contact_days.svg"]
     assert "no picture, because the store holds no counters." in _Seen((tmp_path / "report.html").read_text()).text
 

@@ -20,10 +20,10 @@ from whydrop.show import text_layout
 from whydrop.show.document import Document
 from whydrop.store.engines import open_backend
 from whydrop.store.store import Store
-from whydrop.studies.discards import changes, diagnosis, parameter_files, queries, report, results, study
+from whydrop.studies.discards import changes, diagnosis, parameters, queries, results, study
 from whydrop.studies.discards import document as documents
 from whydrop.studies.discards.parameters import Parameters
-from whydrop.studies.study_files import Folder
+from whydrop.studies.study_files import Folder, write_table
 
 from .conftest import SmallFleet
 
@@ -217,7 +217,7 @@ def test_without_tests_the_switches_figures_are_made(small_fleet: SmallFleet, tm
 )  # fmt: skip
 def test_what_the_store_lacks_is_named_beside_what_it_has(small_fleet: SmallFleet, setting: str, reason: str) -> None:
     with open_backend(small_fleet.store) as backend:
-        found = diagnosis.why_empty(backend, parameter_files.read(None, (*CHOICE[1::2], setting)), "utilisation")
+        found = diagnosis.why_empty(backend, parameters.read(None, (*CHOICE[1::2], setting)), "utilisation")
     assert found == f"the store holds {reason}"
 
 
@@ -327,11 +327,11 @@ def test_what_was_computed_before_an_interruption_is_kept(
 
     def keep(name: str, frame: pl.DataFrame) -> None:
         kept[name] = frame
-        report.write_table(Folder(tmp_path), name, frame, "parquet")
+        write_table(Folder(tmp_path), name, frame, "parquet")
 
-    parameters = parameter_files.read(None, CHOICE[1::2])
+    chosen = parameters.read(None, CHOICE[1::2])
     with open_backend(small_fleet.store) as backend, pytest.raises(KeyboardInterrupt):
-        study.run(backend, parameters, keep=keep)
+        study.run(backend, chosen, keep=keep)
     assert list(kept) == ["utilisation", "download_speed", "discard_ratio"]
     assert pl.read_parquet(tmp_path / "tables" / "discard_ratio.parquet").equals(kept["discard_ratio"])
 

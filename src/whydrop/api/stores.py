@@ -200,10 +200,10 @@ def study(
         whydrop.Error: the parameters have mistakes, or the engine cannot open the store.
     """
     from whydrop.store.engines import open_backend
-    from whydrop.studies.discards import parameter_files
+    from whydrop.studies.discards.parameters import read
     from whydrop.studies.discards.study import run
 
-    chosen = parameter_files.read(
+    chosen = read(
         None if parameters is None else Path(parameters),
         [*settings, *(['definitions="published"'] if as_published else [])],
     )

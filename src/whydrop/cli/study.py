@@ -152,9 +152,9 @@ def watch(**given: Any) -> int:
 )
 def example() -> None:
     """Print a commented parameter file for `--parameters`."""
-    from whydrop.studies.discards import parameter_files
+    from whydrop.studies.discards import parameters
 
-    click.echo(parameter_files.example(), nl=False)
+    click.echo(parameters.example(), nl=False)
 
 
 @command.command("tcp", short_help="Find what limits TCP connections.", epilog=TCP_EXAMPLES)
@@ -183,13 +183,13 @@ def tcp(first: datetime | None, last: datetime | None, sites: tuple[str, ...], *
 
 def _parameters(given: dict[str, Any]) -> Parameters:
     """Check the store and its engine, and read the parameters."""
-    from whydrop.studies.discards import parameter_files
+    from whydrop.studies.discards import parameters
 
     if given["store"] is None and not given["backend"].startswith("bigquery"):
         raise click.UsageError("Missing argument 'STORE'.")
     _check_engine(given["backend"], given["mapping"])
     settings = [*given["settings"], *(['definitions="published"'] if given["as_published"] else [])]
-    return parameter_files.read(given["file"], settings)
+    return parameters.read(given["file"], settings)
 
 
 def _check_engine(backend: str, mapping: Path | None = None) -> None:

@@ -34,7 +34,8 @@ _MOST_FILES = 6
 def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tuple[str, ...]) -> int:
     """Compute the study of discards, and print it or write it into a folder; returns the exit status."""
     from whydrop.show.document import Document, Text
-    from whydrop.studies.discards import document, report, sentences
+    from whydrop.studies import study_files
+    from whydrop.studies.discards import document, sentences
 
     folder = _folder(given["output"], wanted.model_dump(mode="json"))
     # Each table is written as soon as it is computed, as a later one may fail.
@@ -42,11 +43,11 @@ def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tupl
 
     def keep(name: str, frame: pl.DataFrame) -> None:
         if folder is not None and kind is not None:
-            report.write_table(folder, name, frame, kind)
+            study_files.write_table(folder, name, frame, kind)
 
     with _opened(given, folder) as (backend, advance):
         results = _computed(backend, wanted, advance, keep=keep)
-        files = 0 if folder is None else len(report.write(results, folder, formats, _writing(advance)))
+        files = 0 if folder is None else len(document.write(results, folder, formats, _writing(advance)))
     if given["as_json"]:
         ending.write_json(_discards_as_json(results))
     elif folder is not None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from whydrop.recording import document, gridding, table_files, tables
+from whydrop.recording import document, table_files, tables
 from whydrop.recording.errors import RecordingError
-from whydrop.recording.grid import Grid, computed_plans, computed_series
+from whydrop.recording.grid import Grid, computed_plans, computed_series, steps
 from whydrop.recording.series import Series, Sources, Tables, sources
 from whydrop.recording.writer import RecordingWriter, latest_flows
 
@@ -347,7 +347,7 @@ class Recording:
         if imported is not None and imported.height:
             span_s = max(span_s, float(imported["time_s"][-1]) + self.step_s)
         try:
-            return gridding.steps(max(0.0, span_s), step_s)
+            return steps(max(0.0, span_s), step_s)
         except ValueError as reason:
             raise RecordingError(f"{self.path}: {reason}") from None
 

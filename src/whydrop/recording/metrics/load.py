@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.recording import gridding
 from whydrop.recording.errors import RecordingError
+from whydrop.recording.grid import MOST_STEPS
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -85,7 +85,7 @@ class Steps:
         """
         step_ns = max(1, round(recording.step_s * 1e9))
         count = max(1, -(-(span.end_ns - span.start_ns) // step_ns))
-        if count > gridding.MOST_STEPS:
+        if count > MOST_STEPS:
             raise RecordingError(f"{recording.path}: {count} steps under load: a clock must have jumped")
         return cls(span.start_ns, step_ns, count)
 

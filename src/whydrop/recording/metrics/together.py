@@ -21,8 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.recording import gridding
-from whydrop.recording.grid import planned_flows, planned_span
+from whydrop.recording.grid import FARTHEST_STEPS, planned_flows, planned_span
 from whydrop.text.phrases import listed
 from whydrop.text.quantities import duration
 
@@ -115,7 +114,7 @@ class Columns:
         unknown = np.isnan(self.complete)
         seen = np.isfinite(self.measured).any(axis=1)
         known = int((seen & ~unknown.any(axis=1)).sum())
-        if int(seen.sum()) - known <= gridding.FARTHEST_STEPS:
+        if int(seen.sum()) - known <= FARTHEST_STEPS:
             return ""
         lacking = np.count_nonzero(unknown[seen], axis=0)
         worst = int(np.argmax(lacking))

@@ -181,13 +181,13 @@ def _of_goodput(series: Series) -> bool:
 
 
 def _computed(source: Source, spec: SeriesSpec, series: Sequence[Series]) -> list[Item]:
-    from whydrop.recording import gridding
+    from whydrop.recording.grid import compute
 
     assert spec.compute is not None
     edges = _edges(source, spec, of_past=series[0].quantity == "goodput")
     grid = source.recording.grid(*(one.name for one in series), edges_ns=edges)
     values = grid.drop("time_s").to_numpy().astype(float)
-    made = gridding.compute(spec.compute, values, _expected(values))
+    made = compute(spec.compute, values, _expected(values))
     known = ~np.isnan(made)
     silent = tuple(one.name for one, column in zip(series, values.T, strict=True) if np.isnan(column).all())
     units = {one.units for one in series}

@@ -1,15 +1,18 @@
-"""The study of discards as a document: the answer, tables by site, figures; for a page also coverage and parameters."""
+"""The study of discards as a document (the answer, tables by site, figures) and as files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from whydrop.recording.comparing.metadata_difference import flattened
+from whydrop.show import html
 from whydrop.show.document import Column, Document, Folded, Items, Part, Section, Table, Text, parts
+from whydrop.studies import study_files
 from whydrop.studies.discards import figures, sentences
 from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
 from whydrop.text import quantities
@@ -58,6 +61,26 @@ def page(results: Results, laid_out: Mapping[str, Figure]) -> Document:
     footer = f"Made by whydrop {_core.__version__}. Days and times are UTC."
     caveats = (*sentences.caveats(results), *results.notes)
     return Document(results.parameters.title, shown, _source(results), caveats, footer)
+
+
+def write(
+    results: Results,
+    folder: Path | study_files.Folder,
+    formats: Collection[str] = study_files.FORMATS,
+    progress: study_files.Progress | None = None,
+) -> list[Path]:
+    """Write the study into a folder (`study_files.write`), with the table ``plot``, which all figures draw.
+
+    Figures without any row have no picture; the page says why.
+    """
+    laid_out = figures.facets(results)
+    contents = study_files.Contents(
+        {"parameters": results.parameters.model_dump(mode="json"), "notes": results.notes, "facts": results.facts},
+        {**results.tables, "plot": figures.plot_frame(results)},
+        {name: figure for name, figure in laid_out.items() if figures.rows(figure)},
+        lambda: html.page(page(results, laid_out)),
+    )
+    return study_files.write(contents, folder, formats, progress)
 
 
 def _source(results: Results) -> str:

@@ -1,14 +1,14 @@
 """Which ports of switches newly discard too much, and whether bursts shorter than a sample are why.
 
 A port exceeds when, over the window that ends now, its discards are more than ``watch.ratio`` of its packets and at
-least ``watch.least_discards``. It is *new* where it was not reported before, by the state that is kept from one look to
-the next; without such a state, where it did not exceed in the window before. It is *ongoing* until a window with
-samples shows that it no longer exceeds: a switch that fell silent has not recovered.
+least ``watch.least_discards``. It is *new* if it was not reported before, by the state that is kept from one look to
+the next; without a state, if it did not exceed in the window before. It is *ongoing* until a window with samples shows
+that it no longer exceeds: a switch without samples has not recovered.
 
-A discard in a sample with a low mean utilisation was a microburst's: the queue overflowed although the port was idle
-for most of the sample. Utilisation needs the port's speed, which stores do not hold. It comes from the parameters, else
-it is the smallest usual speed above the highest rate of a day: a 10 Gbit/s port that never saw more than 0.8 Gbit/s is
-taken for 1 Gbit/s, which makes utilisation look higher, and microbursts fewer, than they were.
+A discard in a sample with a low mean utilisation is due to a microburst: the queue overflowed although the port was
+idle for most of the sample. Utilisation needs the port's speed, which stores do not record. It comes from the
+parameters; otherwise it is the smallest usual speed above the highest rate of a day: a 10 Gbit/s port that never
+carried more than 0.8 Gbit/s counts as 1 Gbit/s, which overestimates utilisation and underestimates microbursts.
 """
 
 from __future__ import annotations
@@ -79,22 +79,20 @@ def look(backend: Backend, parameters: Parameters, now_ns: int, reported: Mappin
     watch = parameters.watch
     window_ns = round(watch.window_s * _SECOND)
     series = _series(backend, now_ns, window_ns)
-    discards = _one_of_shared(series.filter(pl.col("kind") == "discards"), parameters.port)
-    seen = {_key(row) for row in discards.iter_rows(named=True) if row["samples"]}
-    silent = [_key(row) for row in discards.iter_rows(named=True) if not row["samples"]]
+    discards = _one_of_shared(series.filter(kind="discards"), parameters.port)
     suspects = discards.filter(pl.col("discards") >= watch.least_discards)
-    speeds = _speeds(series, watch)
-    rows: list[dict[str, Any]] = []
-    unjudged = {_key(row) for row in suspects.iter_rows(named=True)}
-    if not suspects.is_empty():
+    seen, silent = (_keys(discards.filter(which)) for which in (pl.col("samples") > 0, pl.col("samples") == 0))
+    unjudged, rows = _keys(suspects), []
+    if unjudged:
         samples = _samples(backend, suspects, now_ns - 2 * window_ns, now_ns)
-        for (_, *_), own in samples.group_by(_KEY, maintain_order=True):
-            rows += _judged(own, now_ns - window_ns, watch, speeds, reported)
-            if not own.filter(pl.col("end_ns") > now_ns - window_ns).is_empty():
-                unjudged.discard(_key(own.row(0, named=True)))
+        samples = samples.join(_speeds(series, watch), on=_KEY[:4], how="left", nulls_equal=True)
+        ports = _summed(samples, now_ns - window_ns, watch.low_utilisation)
+        unjudged -= _keys(ports.filter(pl.col("samples") > 0))
+        ports = ports.with_columns(exceeded_before=_exceeds(watch, "_before")).filter(_exceeds(watch))
+        rows = [_alert(row, reported) for row in ports.iter_rows(named=True)]
     rows.sort(key=lambda row: (row["state"] != "new", -row["ratio"]))
     kept = {_key(row): int(row["since_ns"]) for row in rows}
-    # Of ports without samples nothing is known: what was said of them stands.
+    # Ports without samples keep their state.
     kept |= {key: since for key, since in (reported or {}).items() if key not in seen or key in unjudged}
     return Look(
         now_ns,
@@ -125,6 +123,10 @@ def _order(key: Key) -> tuple[str, ...]:
 
 def _key(row: Mapping[str, Any]) -> Key:
     return row["site"], row["switch"], row["machine"], row["port"], row["direction"]
+
+
+def _keys(frame: pl.DataFrame) -> set[Key]:
+    return {_key(row) for row in frame.iter_rows(named=True)}
 
 
 def _series(backend: Backend, now_ns: int, window_ns: int) -> pl.DataFrame:
@@ -169,20 +171,18 @@ def _one_of_shared(series: pl.DataFrame, shared: str) -> pl.DataFrame:
     return pl.concat([alone, best])
 
 
-def _speeds(series: pl.DataFrame, watch: Watch) -> dict[tuple[str | None, ...], tuple[float, str]]:
-    """The speed of each port in bit/s, and where it comes from; ports of unknown speed are left out."""
-    found: dict[tuple[str | None, ...], tuple[float, str]] = {}
-    highest = series.filter(pl.col("kind") == "octets").group_by(_KEY[:4]).agg(pl.col("highest_bps").max())
+def _speeds(series: pl.DataFrame, watch: Watch) -> pl.DataFrame:
+    """The speed of each port in bit/s, and where it comes from; null if unknown."""
+    rows: list[tuple[Any, ...]] = []
+    highest = series.filter(kind="octets").group_by(_KEY[:4]).agg(pl.col("highest_bps").max())
     for *place, rate in highest.iter_rows():
-        named = watch.port_speed_bps.get(place[3] or "")
-        if named is not None:
-            found[tuple(place)] = (named, "parameters")
-        elif rate is not None:
+        speed, source = watch.port_speed_bps.get(place[3] or ""), "parameters"
+        if speed is None and rate is not None:
             # Frames' preambles and gaps are not among the octets, so that a full port stays below its speed.
-            usual = next((speed for speed in USUAL_SPEEDS_BPS if speed >= rate), None)
-            if usual is not None:
-                found[tuple(place)] = (usual, "rates")
-    return found
+            speed, source = next((usual for usual in USUAL_SPEEDS_BPS if usual >= rate), None), "rates"
+        rows.append((*place, speed, None if speed is None else source))
+    schema = {**dict.fromkeys(_KEY[:4], pl.String()), "speed_bps": pl.Float64(), "speed_from": pl.String()}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def _samples(backend: Backend, ports: pl.DataFrame, first_ns: int, last_ns: int) -> pl.DataFrame:
@@ -211,67 +211,48 @@ def _samples(backend: Backend, ports: pl.DataFrame, first_ns: int, last_ns: int)
     return polls.filter(pl.col("has_discards") & pl.col("has_unicast")).sort(*_KEY, "end_ns", nulls_last=True)
 
 
-def _judged(
-    samples: pl.DataFrame,
-    since_ns: int,
-    watch: Watch,
-    speeds: Mapping[tuple[str | None, ...], tuple[float, str]],
-    reported: Mapping[Key, int] | None,
-) -> list[dict[str, Any]]:
-    """A row of ALERTS if the port exceeds in its window, else none."""
-    window = samples.filter(pl.col("end_ns") > since_ns)
-    before = samples.filter(pl.col("end_ns") <= since_ns)
-    ratio, discards, packets = _ratio(window)
-    if not _exceeds(ratio, discards, watch):
-        return []
-    assert ratio is not None
-    ratio_before, discards_before, _ = _ratio(before)
-    key = _key(window.row(0, named=True))
-    earlier = reported.get(key) if reported is not None else None
-    if reported is None and _exceeds(ratio_before, discards_before, watch):
-        earlier = _first_discard(before)
-    speed, speed_from = speeds.get(key[:4], (None, None))
-    return [
-        {
-            **dict(zip(_KEY, key, strict=True)),
-            "state": "new" if earlier is None else "ongoing",
-            "since_ns": _first_discard(window) if earlier is None else earlier,
-            "ratio": ratio,
-            "ratio_before": ratio_before,
-            "discards": discards,
-            "packets": packets,
-            **_bursts(window, speed, watch.low_utilisation),
-            "speed_bps": speed,
-            "speed_from": speed_from,
-        }
+def _summed(samples: pl.DataFrame, since_ns: int, low: float) -> pl.DataFrame:
+    """One row for each port: sums of its window and of the one before, and how idle it was when it discarded."""
+    inside = pl.col("end_ns") > since_ns
+    discards, packets = pl.col("discards"), pl.sum_horizontal(_PACKETS)
+    begin = pl.col("end_ns") - pl.col("span_ns").fill_null(0)
+    used = pl.col("octets") * (8.0 * _SECOND) / pl.col("span_ns") / pl.col("speed_bps")
+    known = inside & pl.col("has_octets") & (pl.col("span_ns") > 0) & (discards > 0) & pl.col("speed_bps").is_not_null()
+    sums = [
+        part
+        for end, which in (("", inside), ("_before", ~inside))
+        for part in (
+            discards.filter(which).sum().alias(f"discards{end}"),
+            packets.filter(which).sum().alias(f"packets{end}"),
+            begin.filter(which & (discards > 0)).first().alias(f"since{end}"),
+        )
     ]
+    ports = samples.group_by(_KEY, maintain_order=True).agg(
+        *sums,
+        pl.col("speed_bps", "speed_from").first(),
+        samples=inside.sum(),
+        in_quiet_bins=pl.when(known.any()).then(discards.filter(known & (used < low)).sum()),
+        median_utilisation_at_discards=used.filter(known).median(),
+    )
+    return ports.with_columns(
+        pl.when(pl.col(f"packets{end}") > 0)
+        .then(pl.col(f"discards{end}") / pl.col(f"packets{end}"))
+        .alias(f"ratio{end}")
+        for end in ("", "_before")
+    )
 
 
-def _ratio(samples: pl.DataFrame) -> tuple[float | None, float, float]:
-    discards = float(samples["discards"].sum())
-    packets = float(sum(samples[kind].sum() for kind in _PACKETS))
-    return (discards / packets if packets > 0 else None), discards, packets
+def _exceeds(watch: Watch, end: str = "") -> pl.Expr:
+    return (pl.col(f"ratio{end}") > watch.ratio) & (pl.col(f"discards{end}") >= watch.least_discards)
 
 
-def _exceeds(ratio: float | None, discards: float, watch: Watch) -> bool:
-    return ratio is not None and ratio > watch.ratio and discards >= watch.least_discards
-
-
-def _first_discard(samples: pl.DataFrame) -> int:
-    first = samples.filter(pl.col("discards") > 0).row(0, named=True)
-    return int(first["end_ns"]) - int(first["span_ns"] or 0)
-
-
-def _bursts(window: pl.DataFrame, speed_bps: float | None, low: float) -> dict[str, float | None]:
-    """How many of the discards fell into samples that were mostly idle."""
-    known = window.filter(pl.col("has_octets") & (pl.col("span_ns") > 0) & (pl.col("discards") > 0))
-    if speed_bps is None or known.is_empty():
-        return {"in_quiet_bins": None, "median_utilisation_at_discards": None}
-    used = known.with_columns(used=pl.col("octets") * (8.0 * _SECOND) / pl.col("span_ns") / speed_bps)
-    return {
-        "in_quiet_bins": float(used.filter(pl.col("used") < low)["discards"].sum()),
-        "median_utilisation_at_discards": float(used["used"].median()),  # type: ignore[arg-type]
-    }
+def _alert(row: dict[str, Any], reported: Mapping[Key, int] | None) -> dict[str, Any]:
+    """A row of ALERTS."""
+    earlier = None if reported is None else reported.get(_key(row))
+    if reported is None and row["exceeded_before"]:
+        earlier = row["since_before"]
+    state = {"state": "new", "since_ns": row["since"]} if earlier is None else {"state": "ongoing", "since_ns": earlier}
+    return {name: value for name, value in (row | state).items() if name in results.ALERTS}
 
 
 def named(key: Iterable[str | None]) -> str:
