@@ -236,7 +236,7 @@ def choose(evidence: Evidence, route: Route) -> Remedy | NoRemedy:
     bottleneck = planning.from_verdict(verdict)
     if bottleneck is None:
         return NoRemedy(
-            "the cause is not certain enough to choose a fix; `whydrop pace` tries whether pacing helps"
+            "the cause is not certain enough to choose a fix; `whydrop pace` tests whether pacing helps"
             if verdict["cause"] == "unknown"
             else "the verdict gives no rate to pace at: `whydrop pace` searches for one"
         )

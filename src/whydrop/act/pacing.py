@@ -198,8 +198,8 @@ def searched(
     first = readings[0]
     rate = found.best.rate_bps * first.frame_bytes / first.mss_bytes
     why = (
-        f"of {len(found.tried)} measurements, paced at this rate brought {quantities.rate(found.best.goodput_bps)}; "
-        f"unpaced {quantities.rate(found.unpaced.goodput_bps)}"
+        f"of {len(found.tried)} measurements, the best was at this rate: {quantities.rate(found.best.goodput_bps)}; "
+        f"without pacing {quantities.rate(found.unpaced.goodput_bps)}"
     )
     likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
     return Plan(rate, burst_for(rate), why, found, likely, first.min_rtt_s, first.mss_bytes)

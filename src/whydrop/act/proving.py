@@ -192,7 +192,7 @@ def prove(
             runs[kind].append(metrics(Recording.open(folders[-1])))
     found = [_effect(key, runs["without"], runs["with"]) for key in (aim, *beside)]
     if found[0] is None:
-        raise NoMeasurementError(f"{METRICS[aim].name}: not known of every run (recordings: {folders[0].parent})")
+        raise NoMeasurementError(f"{METRICS[aim].name}: not known for every run (recordings: {folders[0].parent})")
     return Proof(aim, tuple(one for one in found if one is not None), tuple(order), tuple(folders))
 
 

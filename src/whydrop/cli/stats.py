@@ -39,7 +39,7 @@ Rows = list[dict[str, Any]]
 @click.command("stats", cls=Command, epilog=EXAMPLES)
 @options.recordings
 @click.option("--series", "patterns", multiple=True, metavar="PATTERN",
-              help="Only series with such a name: 'Ping*'; '*::*' for all. Repeatable.")  # fmt: skip
+              help="Show series that match, such as 'Ping*'; '*::*' shows all. Repeatable.")  # fmt: skip
 @click.option("--whole", is_flag=True, help="Use the whole recording.  [default: the time under load]")
 @options.text_or_csv
 @options.as_json
