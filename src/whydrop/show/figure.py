@@ -90,63 +90,6 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One pair of axes with its layers, from back to front.
-
-    Attributes:
-        x: the horizontal axis.
-        y: the vertical axis.
-        layers: from back to front; rare ones are drawn above the others all the same.
-        title: above it.
-        name: in exported numbers, where it differs from the title.
-        zoom: panels in which this is the same are zoomed together; empty: this one alone.
-        legend: what the names in the legend share.
-        order: names in the order of the legend; those that are not in it come by importance.
-    """
-
-    x: Axis
-    y: Axis
-    layers: tuple[Layer, ...]
-    title: str = ""
-    name: str = ""
-    zoom: str = ""
-    legend: str = ""
-    order: tuple[str, ...] = ()
-
-    def listed(self) -> list[Layer]:
-        """The layers that a legend lists: rare events first, then what lies in front, limits last.
-
-        Of one name the first is what stands for it; what only repeats its numbers comes after it.
-        """
-        places = {name: place for place, name in enumerate(self.order)}
-
-        def importance(layer: Layer) -> tuple[int, bool, bool, bool]:
-            return places.get(layer.name, len(places)), layer.mark == "rule", layer.helper, not layer.rare
-
-        return sorted((layer for layer in self.layers[::-1] if layer.name), key=importance)
-
-    def x_ends(self) -> Ends:
-        """The ends of the horizontal axis as it is drawn."""
-        if self.x.ends is not None:
-            return self.x.ends
-        low, high = span(layer.data[name] for layer in self._stretching() for name in ("x", "x2") if name in layer.data)
-        return (low / 1.05, high * 1.05) if self.x.scale == "log" and low > 0 else padded((low, high), _BESIDE)
-
-    def y_ends(self) -> Ends:
-        """The ends of the vertical axis as it is drawn; zero included where it belongs."""
-        if self.y.ends is not None:
-            return self.y.ends
-        low, high = span(layer.data[name] for layer in self._stretching() for name in ("y", "y2") if name in layer.data)
-        if self.y.from_zero == "never":
-            return padded((low, high), _ABOVE)
-        below, above = padded((min(0.0, low), high), _ABOVE)
-        return (0.0 if low >= 0 else below), above
-
-    def _stretching(self) -> Iterable[Layer]:
-        return (layer for layer in self.layers if layer.stretch)
-
-
-@dataclass(frozen=True)
 class Counts:
     """Rows or samples of a figure, and why some of them are not where their numbers say, or not seen at all.
 
@@ -204,6 +147,67 @@ class Counts:
         drawn = "; ".join([f"Drawn: {quantities.count(max(0, self.rows - self.hidden))}{share} {what}", *parts])
         lacking = f" Sums and means lack {listed(self.silent)}, which yielded no data." if self.silent else ""
         return f"{drawn}.{lacking}"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with its layers, from back to front.
+
+    Attributes:
+        x: the horizontal axis.
+        y: the vertical axis.
+        layers: from back to front; rare ones are drawn above the others all the same.
+        title: above it.
+        name: in exported numbers, where it differs from the title.
+        zoom: panels in which this is the same are zoomed together; empty: this one alone.
+        legend: what the names in the legend share.
+        order: names in the order of the legend; those that are not in it come by importance.
+        left_out: the counts of its rows, where these are counted.
+        notes: what else must be known of it.
+    """
+
+    x: Axis
+    y: Axis
+    layers: tuple[Layer, ...]
+    title: str = ""
+    name: str = ""
+    zoom: str = ""
+    legend: str = ""
+    order: tuple[str, ...] = ()
+    left_out: Counts = Counts()
+    notes: tuple[str, ...] = ()
+
+    def listed(self) -> list[Layer]:
+        """The layers that a legend lists: rare events first, then what lies in front, limits last.
+
+        Of one name the first is what stands for it; what only repeats its numbers comes after it.
+        """
+        places = {name: place for place, name in enumerate(self.order)}
+
+        def importance(layer: Layer) -> tuple[int, bool, bool, bool]:
+            return places.get(layer.name, len(places)), layer.mark == "rule", layer.helper, not layer.rare
+
+        return sorted((layer for layer in self.layers[::-1] if layer.name), key=importance)
+
+    def x_ends(self) -> Ends:
+        """The ends of the horizontal axis as it is drawn."""
+        if self.x.ends is not None:
+            return self.x.ends
+        low, high = span(layer.data[name] for layer in self._stretching() for name in ("x", "x2") if name in layer.data)
+        return (low / 1.05, high * 1.05) if self.x.scale == "log" and low > 0 else padded((low, high), _BESIDE)
+
+    def y_ends(self) -> Ends:
+        """The ends of the vertical axis as it is drawn; zero included where it belongs."""
+        if self.y.ends is not None:
+            return self.y.ends
+        low, high = span(layer.data[name] for layer in self._stretching() for name in ("y", "y2") if name in layer.data)
+        if self.y.from_zero == "never":
+            return padded((low, high), _ABOVE)
+        below, above = padded((min(0.0, low), high), _ABOVE)
+        return (0.0 if low >= 0 else below), above
+
+    def _stretching(self) -> Iterable[Layer]:
+        return (layer for layer in self.layers if layer.stretch)
 
 
 @dataclass(frozen=True)

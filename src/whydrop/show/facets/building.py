@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -62,13 +62,11 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
     styles, one_legend = marks.of_panels(spec, {title: own for title, (_, own) in split.items()})
     scales = _scales(spec, data, [name for name, _ in split.values()])
     zoom = "time" if spec.x.scale == "time" or spec.wide else key if spec.share in ("both", "x") else ""
-    counted = Counts()
     made = []
     for title, (panel, own) in split.items():
         x, y = scales[panel]
         part = data.filter(pl.col("panel").eq(panel) & pl.col("group").is_in(own))
         placed, counts = _placed(part, x, y)
-        counted += counts
         of_groups = [
             Group(group, printable(words.labels.get((panel, group)) or _label(spec, group)), styles[title][group],
                   placed.filter(pl.col("group") == group), _front(spec, group))
@@ -77,7 +75,7 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
         listed = [group for group in of_groups if group.rows.height]
         made.append(
             Panel(x, y, _layers(spec, listed, x, y), title=printable(title), name=panel, zoom=zoom,
-                  order=tuple(group.label for group in listed))
+                  order=tuple(group.label for group in listed), left_out=counts)
         )  # fmt: skip
     what = "bins" if spec.kind == "density" else "points"
     return Figure(
@@ -87,7 +85,7 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
         subtitle=printable(words.subtitle),
         panels=tuple(made),
         columns=_wide_columns(len(made)) if spec.wide else None,
-        left_out=words.counts or replace(counted, because=spec.missing, what=what),
+        left_out=words.counts or sum((panel.left_out for panel in made), Counts(because=spec.missing, what=what)),
         notes=tuple(map(printable, words.notes)),
         share=spec.share,
         one_legend=one_legend and not words.labels,

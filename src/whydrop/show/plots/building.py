@@ -114,14 +114,8 @@ def build(
         NothingToDraw: the recordings have none of its series; the message says which were looked for.
     """
     sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
-    panels: list[Panel] = []
-    left_out = Counts()
-    notes: list[str] = []
-    for spec in catalogue.panels(plot):
-        for made, out, said in _panels(plot, options.applied(spec), sources, options):
-            panels.append(made)
-            left_out += out
-            notes += said
+    specs = catalogue.panels(plot)
+    panels = [made for spec in specs for made in _panels(plot, options.applied(spec), sources, options)]
     if not panels:
         raise NothingToDraw(_nothing(name, plot, recordings, options))
     columns = plot.columns
@@ -140,31 +134,25 @@ def build(
         subtitle=_subtitle(sources),
         panels=tuple(panels),
         columns=columns,
-        notes=tuple(dict.fromkeys([*notes, *_states(sources)])),
-        left_out=replace(left_out, what="samples"),
+        notes=tuple(dict.fromkeys([*(note for panel in panels for note in panel.notes), *_states(sources)])),
+        left_out=sum((panel.left_out for panel in panels), Counts(what="samples")),
     )
 
 
-Made = tuple[Panel, Counts, Sequence[str]]
-
-
-def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Made]:
-    combine = options.combine or plot.combine
-    keys = options.group_by or plot.group_by
-    if combine is None and keys and len(sources) > 1:
-        combine = combining.usual(plot.kind)
+def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Panel]:
+    options = options.on(plot)
+    if options.combine is None and options.group_by and len(sources) > 1:
+        options = replace(options, combine=combining.usual(plot.kind))
     if plot.kind == "stacked":
-        return stacked.panels(spec, sources, options.choice, absolute_time=options.absolute_time)
+        return stacked.panels(spec, sources, options)
     if plot.kind in ("ellipse", "scatter", "qq"):
-        return comparing_pairs.panels(plot, spec, sources, options.choice, combine, keys)
-    if combine is not None or plot.kind in ("line", "matrix"):
-        return combining.panels(plot, spec, sources, options.choice, combine or "groups", keys)
-    items = [
-        item for one in spec.series for source in sources for item in chosen(source, one, options.choice, cut=plot.cut)
-    ]
+        return comparing_pairs.panels(plot, spec, sources, options)
+    if options.combine is not None or plot.kind in ("line", "matrix"):
+        return combining.panels(plot, spec, sources, options)
+    items = [item for one in spec.series for source in sources for item in chosen(source, one, options)]
     if spec.first_s is not None:
         items = _beginning(items, spec.first_s)
-    made: list[Made] = []
+    made: list[Panel] = []
     for own, own_items in _by_units(spec, items):
         if plot.kind == "time-series":
             made += _over_time(own, own_items, options)
@@ -173,20 +161,18 @@ def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options:
     return made
 
 
-def _over_time(spec: PanelSpec, items: Sequence[Item], options: PlotOptions) -> list[Made]:
+def _over_time(spec: PanelSpec, items: Sequence[Item], options: PlotOptions) -> list[Panel]:
     recordings = list(dict.fromkeys(item.source.label for item in items))
     if not options.paired or len(recordings) < 2:
-        panel, left_out = time_series.drawn(spec, items, absolute_time=options.absolute_time)
-        return [(panel, left_out, ())]
-    made: list[Made] = []
+        return [time_series.drawn(spec, items, absolute_time=options.absolute_time)]
+    made: list[Panel] = []
     for recording in recordings:
         own = [item for item in items if item.source.label == recording]
-        panel, left_out = time_series.drawn(spec, own, absolute_time=options.absolute_time)
-        title = f"{panel.title}: {recording}" if panel.title else recording
-        made.append((replace(panel, title=title), left_out, ()))
-    known = [panel.y.ends for panel, _, _ in made if panel.y.ends is not None]
+        panel = time_series.drawn(spec, own, absolute_time=options.absolute_time)
+        made.append(replace(panel, title=f"{panel.title}: {recording}" if panel.title else recording))
+    known = [panel.y.ends for panel in made if panel.y.ends is not None]
     same = min(low for low, _ in known), max(high for _, high in known)
-    return [(time_series.with_ends(panel, same), left_out, notes) for panel, left_out, notes in made]
+    return [time_series.with_ends(panel, same) for panel in made]
 
 
 def _beginning(items: Sequence[Item], first_s: float) -> list[Item]:

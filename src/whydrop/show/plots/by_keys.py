@@ -37,15 +37,11 @@ def figures(name: str, plot: PlotSpec, recordings: Sequence[Recording], options:
             f"{' and '.join(_KINDS)}, such as ping and ping_cdf"
         )
     sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
+    options = replace(options, cut=options.on(plot).cut)
     made: list[Figure] = []
     for spec in catalogue.panels(plot):
         wanted = options.applied(spec)
-        items = [
-            item
-            for one in wanted.series
-            for source in sources
-            for item in chosen(source, one, options.choice, cut=plot.cut)
-        ]
+        items = [item for one in wanted.series for source in sources for item in chosen(source, one, options)]
         for unit in dict.fromkeys(item.units for item in items):
             made += _of_unit(name, plot, wanted, [item for item in items if item.units == unit], options)
     if not made:
@@ -94,15 +90,13 @@ def _of_unit(name: str, plot: PlotSpec, spec: PanelSpec, items: Sequence[Item], 
 
 def _figure(plot: PlotSpec, spec: PanelSpec, panels: dict[str, list[Item]], groups: Sequence[str]) -> Figure:
     """The panels in order; a group has the same colour in all."""
-    made, left_out = [], Counts()
+    made = []
     for title in sorted(panels, key=labels.natural):
         own, items = spec.model_copy(update={"title": title}), panels[title]
         if plot.kind == "cdf":
-            panel, out, _ = distributions.drawn("cdf", own, list(map(_sample, items)), groups=groups)
+            made.append(distributions.drawn("cdf", own, list(map(_sample, items)), groups=groups))
         else:
-            panel, out = time_series.drawn(own, items, groups=groups)
-        made.append(panel)
-        left_out += out
+            made.append(time_series.drawn(own, items, groups=groups))
     over_time = plot.kind == "time-series"
     columns = (1 if len(made) <= 4 else 2 if len(made) <= 12 else 3) if over_time else None
     several = sum(len({item.source.label for item in items}) for items in panels.values())
@@ -112,7 +106,7 @@ def _figure(plot: PlotSpec, spec: PanelSpec, panels: dict[str, list[Item]], grou
         subtitle="",
         panels=tuple(time_series.on_one_axis(made) if over_time else made),
         columns=columns,
-        left_out=replace(left_out, what="samples"),
+        left_out=sum((panel.left_out for panel in made), Counts(what="samples")),
         share="both",
         one_legend=several > len(groups),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from whydrop.recording import derived
 from whydrop.recording.metrics.load import Window, window
 from whydrop.show.figure import Counts
+from whydrop.show.plots.options import AS_THE_PLOT_SAYS, PlotOptions
 from whydrop.show.plots.schema import SeriesSpec
 
 if TYPE_CHECKING:
@@ -70,25 +70,9 @@ class Item:
         return self.times_s[np.isnan(self.values)] if self.probes else np.array([])
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The user's choice of series, whatever the plot says."""
-
-    filters: tuple[str, ...] = ()
-    cut: bool | None = None
-
-    def wanted(self, name: str) -> bool:
-        """True if a name matches any of the patterns, and none of those with an exclamation mark before them."""
-        refused = [pattern[1:] for pattern in self.filters if pattern.startswith("!")]
-        accepted = [pattern for pattern in self.filters if not pattern.startswith("!")]
-        if any(fnmatchcase(name, pattern) for pattern in refused):
-            return False
-        return not accepted or any(fnmatchcase(name, pattern) for pattern in accepted)
-
-
-def chosen(source: Source, spec: SeriesSpec, choice: Choice = Choice(), *, cut: bool = False) -> list[Item]:
+def chosen(source: Source, spec: SeriesSpec, options: PlotOptions) -> list[Item]:
     """The series of a recording that a specification means, with their samples."""
-    series = matching(source.recording, spec, choice)
+    series = matching(source.recording, spec, options)
     if not series:
         return []
     preferred = [one for one in series if one.name in spec.prefer]
@@ -97,17 +81,17 @@ def chosen(source: Source, spec: SeriesSpec, choice: Choice = Choice(), *, cut: 
     # A sum that the recording calls unknown, as a flow has no values, is made of the others, and that is said.
     if spec.compute is not None and others and not any(len(item.values) for item in items):
         items = _computed(source, spec, others)
-    if choice.cut if choice.cut is not None else cut:
+    if options.cut:
         items = [within_load(item) for item in items]
     return [item for item in items if len(item.values)]
 
 
-def matching(recording: Recording, spec: SeriesSpec, choice: Choice = Choice()) -> list[Series]:
+def matching(recording: Recording, spec: SeriesSpec, options: PlotOptions = AS_THE_PLOT_SAYS) -> list[Series]:
     """The series that a specification means, in the order of the test."""
     directions = _directions(recording) if spec.direction else {}
     found = []
     for series in recording.series(*spec.match, *spec.prefer):
-        if not choice.wanted(series.name):
+        if not options.takes(series.name):
             continue
         if series.name in spec.prefer:
             found.append(series)

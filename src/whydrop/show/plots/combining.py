@@ -14,14 +14,13 @@ from whydrop.recording.metrics.reducing import Reduction, reduce
 from whydrop.show import labels
 from whydrop.show.figure import Counts, NothingToDraw, Panel
 from whydrop.show.plots import distributions, time_series
-from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
+from whydrop.show.plots.choosing import Item, Source, Values, chosen
 from whydrop.show.plots.distributions import Sample
+from whydrop.show.plots.options import PlotOptions
 from whydrop.show.plots.schema import Combiner, Kind, PanelSpec, PlotSpec, SeriesSpec
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
-
-Made = tuple[Panel, Counts, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,18 @@ def usual(kind: Kind) -> Combiner:
     return "groups-concat" if kind == "cdf" else "groups"
 
 
-def panels(
-    plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], choice: Choice, combine: Combiner, keys: Sequence[str]
-) -> list[Made]:
+def panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Panel]:
     """The panels of one specification, one for each unit."""
+    keys, combine = options.group_by, options.combine or "groups"
     groups = grouped(sources, keys, combine)
     note = _note(groups, keys)
     if plot.kind == "time-series":
-        items = _points(groups, spec, choice, plot.cut)
-        made: list[Made] = []
-        for unit in dict.fromkeys(item.units for item in items):
-            panel, left_out = time_series.drawn(spec, [item for item in items if item.units == unit])
-            made.append((panel, left_out, note))
-        return made
-    samples = _samples(plot, spec, groups, choice, combine)
-    found: list[Made] = []
+        items = _points(groups, spec, options)
+        units = dict.fromkeys(item.units for item in items)
+        drawn = [time_series.drawn(spec, [item for item in items if item.units == unit]) for unit in units]
+        return [replace(panel, notes=(*panel.notes, note)) for panel in drawn]
+    samples = _samples(spec, groups, options, combine)
+    found: list[Panel] = []
     # Two keys take both places, that of the rows and that of the colours: each series needs a panel of its own.
     apart = list(dict.fromkeys(sample.series for sample in samples)) if combine == "both" else [None]
     for series in apart:
@@ -69,8 +65,8 @@ def panels(
                 continue
             title = spec.title if series is None or len(apart) == 1 else f"{spec.title} {series}".strip()
             own_spec = spec.model_copy(update={"title": title, "x": spec.x or " and ".join(keys[:1])})
-            panel, left_out, said = distributions.drawn(plot.kind, own_spec, own)
-            found.append((panel, left_out, [*said, *note]))
+            panel = distributions.drawn(plot.kind, own_spec, own)
+            found.append(replace(panel, notes=(*panel.notes, note)))
     return found
 
 
@@ -100,14 +96,14 @@ def started(recording: Recording) -> str:
         return ""
 
 
-def _note(groups: Sequence[Group], keys: Sequence[str]) -> list[str]:
+def _note(groups: Sequence[Group], keys: Sequence[str]) -> str:
     by = f" by {' and '.join(keys)}" if keys else ""
     sizes = ", ".join(f"{labels.shortened(group.name, 40)}: {len(group.sources)}" for group in groups[:8])
     more = f" and {len(groups) - 8} more" if len(groups) > 8 else ""
-    return [f"Recordings in each group{by}: {sizes}{more}."]
+    return f"Recordings in each group{by}: {sizes}{more}."
 
 
-def _points(groups: Sequence[Group], spec: PanelSpec, choice: Choice, cut: bool) -> list[Item]:
+def _points(groups: Sequence[Group], spec: PanelSpec, options: PlotOptions) -> list[Item]:
     """At each step, one value of a group's recordings; the group stands where a recording would."""
     items = []
     for group in groups:
@@ -115,7 +111,7 @@ def _points(groups: Sequence[Group], spec: PanelSpec, choice: Choice, cut: bool)
         for one in spec.series:
             found: dict[str, list[Item]] = {}
             for source in group.sources:
-                for item in chosen(source, one, choice, cut=cut):
+                for item in chosen(source, one, options):
                     found.setdefault(item.name, []).append(item)
             items += [_averaged(stand_in, several) for several in found.values()]
     return items
@@ -156,9 +152,7 @@ def _of_points(name: str, column: Values) -> float:
     return float("nan") if value is None else value
 
 
-def _samples(
-    plot: PlotSpec, spec: PanelSpec, groups: Sequence[Group], choice: Choice, combine: Combiner
-) -> list[Sample]:
+def _samples(spec: PanelSpec, groups: Sequence[Group], options: PlotOptions, combine: Combiner) -> list[Sample]:
     concatenated = combine.endswith("concat")
     names: dict[str, str | None] = {}
     found: list[tuple[Group, str, str, Values, Counts]] = []
@@ -166,7 +160,7 @@ def _samples(
         for group in groups:
             series: dict[str, list[Item]] = {}
             for source in group.sources:
-                for item in chosen(source, one, choice, cut=plot.cut):
+                for item in chosen(source, one, options):
                     series.setdefault(one.label or item.name, []).append(item)
             for name, items in series.items():
                 values = _taken_together(items) if concatenated else _reduced(one, items)

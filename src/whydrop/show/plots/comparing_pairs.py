@@ -13,10 +13,11 @@ import polars as pl
 from whydrop.recording import derived
 from whydrop.recording.metrics.reducing import reduce
 from whydrop.show import labels
-from whydrop.show.figure import Counts, Layer, NothingToDraw, Panel
+from whydrop.show.figure import Counts, Layer, Panel
 from whydrop.show.plots import axes, combining
-from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen, matching, summed
-from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec, SeriesSpec
+from whydrop.show.plots.choosing import Item, Source, Values, chosen, matching, summed
+from whydrop.show.plots.options import PlotOptions
+from whydrop.show.plots.schema import PanelSpec, PlotSpec, SeriesSpec
 from whydrop.show.plots.traces import INK, panel, trace
 from whydrop.show.theme import CYCLE
 from whydrop.text.quantities import count
@@ -24,26 +25,23 @@ from whydrop.text.quantities import count
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording, Series
 
-Made = tuple[Panel, Counts, Sequence[str]]
-
 _AROUND = 100
 ELLIPSE_NOTE = "Ellipses: one standard deviation around the mean (two-dimensional, along the principal axes)."
 
 
-def panels(
-    plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], choice: Choice, combine: Combiner | None,
-    keys: Sequence[str],
-) -> list[Made]:  # fmt: skip
+def panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Panel]:
     """The panel of one specification; none where a recording lacks what is compared."""
     if plot.kind == "qq":
-        return _quantiles(spec, sources, choice, plot.cut)
-    groups = combining.grouped(sources, keys, combine) if combine else [
-        combining.Group(source.label, (source,)) for source in sources
-    ]  # fmt: skip
+        return _quantiles(spec, sources, options)
+    if options.combine:
+        groups = combining.grouped(sources, options.group_by, options.combine)
+    else:
+        groups = [combining.Group(source.label, (source,)) for source in sources]
+    apart = len(groups) == 1 and options.combine is None and plot.kind == "scatter"
     clouds: list[Cloud] = []
     for group in groups:
-        found = [one for source in group.sources for one in _clouds(plot, spec, source, choice, combine is not None)]
-        clouds += _together(found, group.name, apart=len(groups) == 1 and combine is None and plot.kind == "scatter")
+        found = [one for source in group.sources for one in _clouds(plot, spec, source, options)]
+        clouds += _together(found, group.name, apart=apart)
     return [_drawn(plot, spec, clouds)] if clouds else []
 
 
@@ -86,12 +84,12 @@ def _together(clouds: Sequence[Cloud], name: str, *, apart: bool) -> list[Cloud]
     return [Cloud(name, x, y, clouds[0].units, left_out, sum(one.steps for one in clouds))]
 
 
-def _clouds(plot: PlotSpec, spec: PanelSpec, source: Source, choice: Choice, reduced: bool) -> list[Cloud]:
+def _clouds(plot: PlotSpec, spec: PanelSpec, source: Source, options: PlotOptions) -> list[Cloud]:
     """The values of the first two series at the same steps, by flow; or of each the number that it is reduced to."""
-    first, second = (chosen(source, one, choice, cut=plot.cut) for one in spec.series[:2])
+    first, second = (chosen(source, one, options) for one in spec.series[:2])
     if not first or not second:
         return []
-    if reduced:
+    if options.combine:
         values = [reduce(item.spec.reduce or "mean", combining.of_item(item)) for item in (first[0], second[0])]
         if values[0] is None or values[1] is None:
             return []
@@ -151,7 +149,7 @@ def _at_same_steps(x: Item, y: Item) -> pl.DataFrame:
     return frames[0].join(frames[1], on="step").sort("step")
 
 
-def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Made:
+def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Panel:
     x_name, y_name = (labels_of(one.label, one.match) for one in spec.series[:2])
     traces: list[Layer] = []
     left_out = Counts()
@@ -183,11 +181,10 @@ def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Made:
     if plot.kind == "scatter":
         seen = [pl.Series(one.x).is_between(*x_ends) & pl.Series(one.y).is_between(*y_ends) for one in clouds]
         left_out = replace(left_out, beyond=sum(int((~one).sum()) for one in seen))
-    made = panel(
-        spec.title, axes.title(spec.x or x_name, units[0]), axes.title(spec.y or y_name, units[1]), tuple(traces),
-        x_ends=x_ends, y_ends=y_ends,
+    return panel(
+        spec.title, axes.title(spec.x or x_name, units[0]), axes.title(spec.y or y_name, units[1]), traces,
+        x_ends=x_ends, y_ends=y_ends, left_out=left_out, notes=_notes(plot, spec, clouds),
     )  # fmt: skip
-    return made, left_out, _notes(plot, spec, clouds)
 
 
 def _notes(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> list[str]:
@@ -219,9 +216,9 @@ def _ellipse(x: Values, y: Values) -> pl.DataFrame | None:
     return pl.DataFrame({"x": curve[0] + x.mean(), "y": curve[1] + y.mean(), "order": np.arange(_AROUND)})
 
 
-def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: bool) -> list[Made]:
+def _quantiles(spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Panel]:
     """Quantiles of each recording against those of the first; of one alone, against a normal distribution's."""
-    items = [item for source in sources for item in chosen(source, spec.series[0], choice, cut=cut)[:1]]
+    items = [item for source in sources for item in chosen(source, spec.series[0], options)[:1]]
     items = [item for item in items if (~np.isnan(item.values)).sum() >= 2]
     if not items:
         return []
@@ -253,10 +250,9 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: 
     made = panel(
         spec.title or labels_of(spec.series[0].label, spec.series[0].match),
         axes.title(labels.shortened(x_title, 60), units), axes.title(labels.shortened(y_title, 60), units),
-        tuple(traces), x_ends=x_ends, y_ends=y_ends,
+        traces, x_ends=x_ends, y_ends=y_ends, left_out=sum((item.left_out for item in items), Counts()),
     )  # fmt: skip
-    left_out = sum((item.left_out for item in items), Counts())
-    return [(made, left_out, ())]
+    return [made]
 
 
 def _sorted(item: Item) -> Values:
@@ -273,6 +269,3 @@ def _same_length(x: Values, y: Values) -> tuple[Values, Values]:
 def _against(item: Item, x: Values, y: Values, colour: int) -> Layer:
     data = pl.DataFrame({"x": x, "y": y})
     return trace(item.source.label, item.of, "points", data, colour)
-
-
-__all__ = ["NothingToDraw", "panels"]

@@ -30,6 +30,8 @@ _BLUES = ((0xCF, 0xE1, 0xF2), (0x5B, 0xA3, 0xCF), (0x0A, 0x4A, 0x90))
 _DARK = 0.55
 BOX_NOTE = "Boxes: quartiles and median; whiskers: 5th to 95th percentile; dots: the lowest and the highest value."
 FEW_NOTE = "Each dot is one value; the bar is their mean."
+LINE_NOTE = "Points: mean; whiskers: one standard deviation to both sides."
+MATRIX_NOTE = "Cells: the mean over the recordings of a row; the darker, the larger."
 BAR_NOTE = "Bars: mean; whiskers: one standard deviation to both sides."
 
 
@@ -67,25 +69,29 @@ def of_items(items: Sequence[Item]) -> list[Sample]:
     return found
 
 
-def drawn(
-    kind: Kind, spec: PanelSpec, samples: Sequence[Sample], *, groups: Sequence[str] = ()
-) -> tuple[Panel, Counts, list[str]]:
+def _distinct(samples: Sequence[Sample], name: str) -> list[str]:
+    return list(dict.fromkeys(getattr(sample, name) for sample in samples))
+
+
+def drawn(kind: Kind, spec: PanelSpec, samples: Sequence[Sample], *, groups: Sequence[str] = ()) -> Panel:
     """One panel of samples that all have the same unit; ``groups`` are those of a cdf in order of colour."""
-    if kind == "cdf":
-        return _cdf(spec, samples, groups)
-    if kind == "histogram":
-        return _histogram(spec, samples)
-    if kind == "matrix":
-        return _matrix(spec, samples)
-    if kind == "line":
-        return _line(spec, samples)
-    return _rows(kind, spec, samples)
+    match kind:
+        case "cdf":
+            return _cdf(spec, samples, groups)
+        case "histogram":
+            return _histogram(spec, samples)
+        case "matrix":
+            return _matrix(spec, samples)
+        case "line":
+            return _line(spec, samples)
+        case _:
+            return _rows(kind, spec, samples)
 
 
-def _cdf(spec: PanelSpec, samples: Sequence[Sample], groups: Sequence[str]) -> tuple[Panel, Counts, list[str]]:
+def _cdf(spec: PanelSpec, samples: Sequence[Sample], groups: Sequence[str]) -> Panel:
     x_ends = _along(spec, samples)
-    groups = list(groups or dict.fromkeys(sample.group for sample in samples))
-    categories = list(dict.fromkeys(sample.category for sample in samples))
+    groups = list(groups or _distinct(samples, "group"))
+    categories = _distinct(samples, "category")
     traces, left_out = [], Counts()
     for number, sample in enumerate(samples):
         both = len(groups) > 1 and len(categories) > 1
@@ -98,11 +104,10 @@ def _cdf(spec: PanelSpec, samples: Sequence[Sample], groups: Sequence[str]) -> t
         dash = categories.index(sample.category) if both else 0
         traces.append(trace(label, sample.of, "line", _steps(sample.values), colour, dash))
         left_out += replace(sample.left_out, beyond=axes.beyond(sample.values, x_ends))
-    made = panel(
-        spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", tuple(traces),
-        x_ends=x_ends, y_ends=(0.0, 101.0), x_log=spec.log,
+    return panel(
+        spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", traces,
+        x_ends=x_ends, y_ends=(0.0, 101.0), x_log=spec.log, left_out=left_out,
     )  # fmt: skip
-    return made, left_out, []
 
 
 def _along(spec: PanelSpec, samples: Sequence[Sample]) -> Ends:
@@ -128,11 +133,11 @@ def _steps(values: Values) -> pl.DataFrame:
     return pl.DataFrame({"x": np.repeat(x, 2), "y": np.column_stack((np.concatenate(([0.0], y[:-1])), y)).ravel()})
 
 
-def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
+def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
     """Shares of samples in even bins, the same for all."""
     x_ends = _along(spec, samples)
     edges = _bins(np.concatenate([sample.values for sample in samples]))
-    groups = list(dict.fromkeys(sample.group for sample in samples))
+    groups = _distinct(samples, "group")
     traces, left_out, highest = [], Counts(), 0.0
     for number, sample in enumerate(samples):
         shares = np.histogram(sample.values, edges)[0] / len(sample.values) * 100
@@ -145,11 +150,10 @@ def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Count
             corners = {"x": np.repeat(edges, 2), "y": np.concatenate(([0.0], np.repeat(shares, 2), [0.0]))}
             traces.append(trace(label, sample.of, "line", pl.DataFrame(corners), number))
         left_out += replace(sample.left_out, beyond=axes.beyond(sample.values, x_ends))
-    made = panel(
-        spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", tuple(traces),
-        x_ends=x_ends, y_ends=(0.0, highest * 1.05), x_log=spec.log,
+    return panel(
+        spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", traces,
+        x_ends=x_ends, y_ends=(0.0, highest * 1.05), x_log=spec.log, left_out=left_out,
     )  # fmt: skip
-    return made, left_out, []
 
 
 def _bins(values: Values) -> Values:
@@ -164,10 +168,10 @@ def _bins(values: Values) -> Values:
     return np.asarray(low + width * np.arange(int((high - low) / width) + 2))
 
 
-def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
+def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
     """Boxes or bars, one below the other, so that long names can be read."""
-    categories = list(dict.fromkeys(sample.category for sample in samples))
-    groups = list(dict.fromkeys(sample.group for sample in samples))
+    categories = _distinct(samples, "category")
+    groups = _distinct(samples, "group")
     lone = len(groups) == 1
     ends = axes.ends([_extent(kind, sample.values) for sample in samples], _based(kind, spec), samples[0].units)
     slot = 0.8 / len(groups)
@@ -187,12 +191,11 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
         seen = _extent(kind, sample.values) if kind == "bar" else sample.values
         left_out += replace(sample.left_out, beyond=axes.beyond(seen, ends))
     words = tuple((-float(number), category) for number, category in enumerate(categories))
-    made = panel(
-        spec.title, axes.title(spec.y, samples[0].units), "", traces,
-        x_ends=ends, y_ends=(-len(categories) + 0.5, 0.5), x_log=spec.log, y_words=words,
-    )  # fmt: skip
     note = BAR_NOTE if kind == "bar" else FEW_NOTE if few else BOX_NOTE
-    return made, left_out, [note]
+    return panel(
+        spec.title, axes.title(spec.y, samples[0].units), "", traces, x_ends=ends,
+        y_ends=(-len(categories) + 0.5, 0.5), x_log=spec.log, y_words=words, left_out=left_out, notes=[note],
+    )  # fmt: skip
 
 
 def _based(kind: Kind, spec: PanelSpec) -> PanelSpec:
@@ -245,14 +248,14 @@ def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> 
     ]
 
 
-def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
+def _line(spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
     """Means over groups that stand in a row: by number where their names are numbers."""
-    categories = list(dict.fromkeys(sample.category for sample in samples))
+    categories = _distinct(samples, "category")
     numbers = [_number(category) for category in categories]
     known = [number for number in numbers if number is not None]
     numeric = len(known) == len(categories)
     places = dict(zip(categories, known if numeric else map(float, range(len(categories))), strict=True))
-    lines = list(dict.fromkeys(sample.group for sample in samples))
+    lines = _distinct(samples, "group")
     traces: list[Layer] = []
     for number, line in enumerate(lines):
         own = sorted((one for one in samples if one.group == line), key=lambda one: places[one.category])
@@ -264,20 +267,16 @@ def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, li
         traces.append(trace(line, of, "line", data, number))
         traces.append(trace(line, of, "points", data, number, helper=True, rare=True))
         traces.append(trace(line, of, "spans", spread, number, helper=True))
-    ends = axes.ends(
-        [np.array([*one.data["y"], *one.data["y2"]]) for one in traces if one.mark == "spans"],
-        spec,
-        samples[0].units,
-    )
+    reaches = [one.data[name].to_numpy() for one in traces if one.mark == "spans" for name in ("y", "y2")]
+    ends = axes.ends(reaches, spec, samples[0].units)
     words = tuple((place, category) for category, place in places.items())
     reach = list(places.values())
     room = (max(reach) - min(reach)) * 0.05 or 0.5
-    made = panel(
-        spec.title, spec.x, axes.title(spec.y, samples[0].units), tuple(traces),
+    return panel(
+        spec.title, spec.x, axes.title(spec.y, samples[0].units), traces,
         x_ends=(min(reach) - room, max(reach) + room), y_ends=ends, y_log=spec.log, x_words=words,
+        left_out=sum((sample.left_out for sample in samples), Counts()), notes=[LINE_NOTE],
     )  # fmt: skip
-    left_out = sum((sample.left_out for sample in samples), Counts())
-    return made, left_out, ["Points: mean; whiskers: one standard deviation to both sides."]
 
 
 def _number(text: str) -> float | None:
@@ -287,10 +286,10 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, list[str]]:
+def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
     """Means as numbers on shaded cells: recordings or groups down, series across."""
-    across = list(dict.fromkeys(sample.category for sample in samples))
-    down = list(dict.fromkeys(sample.group for sample in samples))
+    across = _distinct(samples, "category")
+    down = _distinct(samples, "group")
     means = np.array([float(sample.values.mean()) for sample in samples])
     shares = (means - means.min()) / (np.ptp(means) or 1.0)
     traces: list[Layer] = []
@@ -301,14 +300,13 @@ def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, Counts, 
         shade, ink = _shade(share), "#ffffff" if share > _DARK else theme.INK
         traces.append(replace(trace("", sample.of, "cells", cell, 0), style=Style(shade, shade)))
         traces.append(replace(trace("", sample.of, "text", text, INK, helper=True), style=Style(ink, ink)))
-    made = panel(
-        axes.title(spec.title or spec.y, samples[0].units), "", "", tuple(traces),
+    return panel(
+        axes.title(spec.title or spec.y, samples[0].units), "", "", traces,
         x_ends=(-0.5, len(across) - 0.5), y_ends=(-len(down) + 0.5, 0.5),
         x_words=tuple((float(number), name) for number, name in enumerate(across)),
         y_words=tuple((-float(number), name) for number, name in enumerate(down)),
+        left_out=sum((sample.left_out for sample in samples), Counts()), notes=[MATRIX_NOTE],
     )  # fmt: skip
-    left_out = sum((sample.left_out for sample in samples), Counts())
-    return made, left_out, ["Cells: the mean over the recordings of a row; the darker, the larger."]
 
 
 def _shade(share: float) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from whydrop.show.plots.choosing import Choice
-
 if TYPE_CHECKING:
-    from whydrop.show.plots.schema import Combiner, PanelSpec
+    from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,22 @@ class PlotOptions:
     panel_by: Sequence[str] = ()
     figure_by: Sequence[str] = ()
 
-    @property
-    def choice(self) -> Choice:
-        """Those that concern the series."""
-        return Choice(tuple(self.filters), self.cut)
+    def on(self, plot: PlotSpec) -> PlotOptions:
+        """The options with what the plot says in place of those that are not given."""
+        return replace(
+            self,
+            cut=plot.cut if self.cut is None else self.cut,
+            combine=self.combine or plot.combine,
+            group_by=self.group_by or plot.group_by,
+        )
+
+    def takes(self, name: str) -> bool:
+        """True if a name matches any of the patterns, and none of those with an exclamation mark before them."""
+        refused = [pattern[1:] for pattern in self.filters if pattern.startswith("!")]
+        accepted = [pattern for pattern in self.filters if not pattern.startswith("!")]
+        if any(fnmatchcase(name, pattern) for pattern in refused):
+            return False
+        return not accepted or any(fnmatchcase(name, pattern) for pattern in accepted)
 
     def applied(self, panel: PanelSpec) -> PanelSpec:
         """A panel's specification with the options in it.

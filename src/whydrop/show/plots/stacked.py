@@ -16,12 +16,11 @@ from whydrop.recording import derived
 from whydrop.show import labels
 from whydrop.show.figure import Counts, Layer, Panel
 from whydrop.show.plots import axes
-from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
+from whydrop.show.plots.choosing import Item, Source, Values, chosen
+from whydrop.show.plots.options import PlotOptions
 from whydrop.show.plots.schema import PanelSpec
 from whydrop.show.plots.traces import TIME, panel, trace
 from whydrop.text.quantities import count
-
-Made = tuple[Panel, Counts, Sequence[str]]
 
 # Steps of a long recording: as many as a picture can show.
 _MOST_STEPS = 300
@@ -29,11 +28,11 @@ _MOST_STEPS = 300
 _MOST_PANELS = 6
 
 
-def panels(spec: PanelSpec, sources: Sequence[Source], choice: Choice, *, absolute_time: bool) -> list[Made]:
+def panels(spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Panel]:
     """A panel for each flow, those in which most grew first where they are too many; one of what is of no flow."""
     found: list[tuple[float, str, list[Item]]] = []
     for source in sources:
-        items = [item for one in spec.series for item in chosen(source, one, choice) if len(item.values) > 1]
+        items = [item for one in spec.series for item in chosen(source, one, options) if len(item.values) > 1]
         for flow in dict.fromkeys(item.flow for item in items):
             own = [item for item in items if item.flow == flow]
             named = "" if flow is None else own[0].name.partition("::")[0]
@@ -42,9 +41,10 @@ def panels(spec: PanelSpec, sources: Sequence[Source], choice: Choice, *, absolu
     most = sorted(range(len(found)), key=lambda number: -found[number][0])[:_MOST_PANELS]
     # Those that only ever waited are shown where all did.
     most = [number for number in most if found[number][0] > 0] or most
-    notes = [f"Not shown: {count(len(found) - len(most))} more."] if len(found) > len(most) else []
+    notes = (f"Not shown: {count(len(found) - len(most))} more.",) if len(found) > len(most) else ()
     # In the order of the recording.
-    return [(*_drawn(spec, found[number][1], found[number][2], absolute_time), notes) for number in sorted(most)]
+    shown = [found[number] for number in sorted(most)]
+    return [replace(_drawn(spec, title, own, options.absolute_time), notes=notes) for _, title, own in shown]
 
 
 def _weight(spec: PanelSpec, items: Sequence[Item]) -> float:
@@ -53,7 +53,7 @@ def _weight(spec: PanelSpec, items: Sequence[Item]) -> float:
     return sum(float(_grown(item).sum()) for item in counted)
 
 
-def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bool) -> tuple[Panel, Counts]:
+def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bool) -> Panel:
     edges = _edges(items)
     items = _evened(items)
     shares = items[0].units == "ms"
@@ -73,12 +73,12 @@ def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bo
         layer = trace(name, (item.name, item.source.label, units), "band", data, colour)
         layers.append(replace(layer, numbers=pl.DataFrame({"x": edges[:-1] + origin_s, "y": height})))
         base = base + height
-    made = panel(
+    return panel(
         title or spec.title, "Time of day (UTC)" if absolute_time else TIME, axes.title(spec.y, units), layers[::-1],
         x_ends=None if absolute_time else (float(edges[0]), float(edges[-1])),
         y_ends=(0.0, 100.0) if shares else (0.0, float(base.max()) * 1.05 or 1.0), x_time=absolute_time,
+        left_out=sum((item.left_out for item in items), Counts()),
     )  # fmt: skip
-    return made, sum((item.left_out for item in items), Counts())
 
 
 def _edges(items: Sequence[Item]) -> Values:

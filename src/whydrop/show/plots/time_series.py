@@ -27,9 +27,7 @@ _WINDOWS = 300
 _FATES = {"lost-up": "lost upstream", "lost-down": "lost downstream"}
 
 
-def drawn(
-    spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False, groups: Sequence[str] = ()
-) -> tuple[Panel, Counts]:
+def drawn(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False, groups: Sequence[str] = ()) -> Panel:
     """One panel of items that all have the same unit; ``groups`` are the recordings (or groups) in order of colour."""
     averages = [smoothed(item, _window(item)) for item in items if item.spec.role == "emphasis"]
     plain = [
@@ -46,9 +44,8 @@ def drawn(
         traces += _lost(items, y_ends, counted=not groups)
     if absolute_time:
         traces = [_at_absolute_time(one, items) for one in traces]
-    left_out = sum((_left_out(item, y_ends) for item in items if item.spec.role != "emphasis"), Counts())
-    if not plain:
-        left_out = sum((_left_out(item, y_ends) for item in averages), Counts())
+    counted = [item for item in items if item.spec.role != "emphasis"] or averages
+    left_out = sum((_left_out(item, y_ends) for item in counted), Counts())
     left_out = sum((Counts(silent=item.left_out.silent) for item in averages), left_out)
     made = panel(
         spec.title,
@@ -60,9 +57,10 @@ def drawn(
         y_log=spec.log,
         x_time=absolute_time,
         legend=shared,
+        left_out=left_out,
     )
     # What ends early is no part of the time that the panels below each other share.
-    return (made if spec.first_s is None else replace(made, zoom="")), left_out
+    return made if spec.first_s is None else replace(made, zoom="")
 
 
 def _window(item: Item) -> int:

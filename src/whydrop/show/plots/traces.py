@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 
 from whydrop.show import figure
-from whydrop.show.figure import Axis, Ends, Layer, Panel
+from whydrop.show.figure import Axis, Counts, Ends, Layer, Panel
 from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
 
 # As the numbers of a plot call them; the figure's own are fewer.
@@ -102,6 +102,8 @@ def panel(
     x_words: tuple[tuple[float, str], ...] = (),
     y_words: tuple[tuple[float, str], ...] = (),
     legend: str = "",
+    left_out: Counts | None = None,
+    notes: Sequence[str] = (),
 ) -> Panel:
     """One pair of axes; ``x_words`` and ``y_words`` are words at places of an axis of categories."""
     rows = {round(float(y), 6) for one in traces if not one.helper for y in one.data["y"]} if y_words else ()
@@ -117,6 +119,8 @@ def panel(
         zoom="time" if x_time or x_title == TIME else "",
         legend=legend,
         order=tuple(dict.fromkeys(one.name for one in order)),
+        left_out=left_out or Counts(),
+        notes=tuple(notes),
     )
 
 
