@@ -31,7 +31,7 @@ def test_every_mistake_in_settings_is_reported_at_once() -> None:
                                                       ("rtt_fair", 3, "4 hosts"), ("rtt_fair_var", 0, "1 or more"),
                                                       ("udp_flood", 3, "1 host")])  # fmt: skip
 def test_too_few_or_too_many_hosts_are_refused(test: str, hosts: int, words: str) -> None:
-    with pytest.raises(SettingError, match=f"takes {words}"):
+    with pytest.raises(SettingError, match=f"needs {words}"):
         resolve(test, [f"h{number}" for number in range(hosts)])
 
 
