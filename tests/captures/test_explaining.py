@@ -19,7 +19,7 @@ import pytest
 
 import whydrop
 from whydrop.explaining.many import explaining, finding, worker
-from whydrop.explaining.many.rows import File, of_document
+from whydrop.explaining.many.rows import of_document, of_file
 from whydrop.explaining.many.workers import CostLimits, Outcome, explained
 from whydrop.store.store import Store
 
@@ -166,7 +166,7 @@ def test_a_capture_of_the_year_300000_has_no_time(tmp_path: Path) -> None:
     plain = EXAMPLES / "policed-download.pcap.zst"
     document = whydrop.explain(plain).document
     document["captures"][0] |= {"first": 9.3e9, "last": 9.4e12}
-    frames = of_document(File.at(plain, plain.stat(), "0" * 64), document)
+    frames = of_document(of_file(plain, plain.stat(), "0" * 64), document)
     assert frames["captures"].select("time_ns", "last_ns").row(0) == (None, None)
     assert frames["captures"]["packets"][0] > 0
     assert set(frames["verdicts"]["time_ns"]) == {None}
@@ -175,9 +175,9 @@ def test_a_capture_of_the_year_300000_has_no_time(tmp_path: Path) -> None:
 def test_small_connections_that_are_summed_up_count_in_the_row_of_the_capture() -> None:
     plain = EXAMPLES / "policed-download.pcap.zst"
     document = whydrop.explain(plain).document
-    listed = of_document(File.at(plain, plain.stat(), "0" * 64), document)["captures"].row(0, named=True)
+    listed = of_document(of_file(plain, plain.stat(), "0" * 64), document)["captures"].row(0, named=True)
     document["captures"][0]["small_connections"] = {"flows": 5000, "lost": 3}
-    both = of_document(File.at(plain, plain.stat(), "0" * 64), document)["captures"].row(0, named=True)
+    both = of_document(of_file(plain, plain.stat(), "0" * 64), document)["captures"].row(0, named=True)
     assert (both["flows"], both["lost"]) == (listed["flows"] + 5000, listed["lost"] + 3)
 
 

@@ -55,6 +55,7 @@ def _derived(values: Values) -> dict[str, Any]:
         policers.with_clumps,
         hosts.with_limiter_part,
         connections.with_both_signs,
+        connections.with_responders,
         captures.with_numbers,
         queues.with_interval,
         datagrams.derived,

@@ -37,21 +37,24 @@ def fill(phrase: Phrase, values: Values) -> str:
 
 
 def table(text: str) -> dict[str, str]:
-    """Templates by code, from lines ``code: template``; deeper lines go on, and comments begin with ``#``.
+    """Templates by code, from lines ``code: template`` or ``code, code: template``.
 
-    >>> table("lost: {lost|packet}\\n    lost")
-    {'lost': '{lost|packet} lost'}
+    Deeper lines go on, and comments begin with ``#``.
+
+    >>> table("lost, gone: {lost|packet}\\n    lost")
+    {'lost': '{lost|packet} lost', 'gone': '{lost|packet} lost'}
     """
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     indent = min(len(line) - len(line.lstrip()) for line in lines)
     found: dict[str, str] = {}
-    code = ""
+    codes: list[str] = []
     for line in lines:
         if line[indent] == " ":
-            found[code] += f" {line.strip()}"
+            found |= {code: f"{found[code]} {line.strip()}" for code in codes}
         else:
-            code, _, template = line.strip().partition(": ")
-            found[code] = template
+            names, _, template = line.strip().partition(": ")
+            codes = names.split(", ")
+            found |= dict.fromkeys(codes, template)
     return found
 
 

@@ -32,9 +32,6 @@ MOSTLY_CLOSED = 0.1
 
 BESIDES = "[; this does not explain {lost_besides|loss}]"
 
-# The host that answers, or should, and how many more do so.
-RESPONDERS = "{responder}[ and {other_responders|other endpoint}]"
-
 
 def kbit(rate_bps: float) -> str:
     """A rate a little below a limit, as tc reads it."""

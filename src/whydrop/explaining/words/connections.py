@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whydrop.explaining.words.common import RESPONDERS, Advice, Derived, Phrases, Values
-from whydrop.text.phrases import table
+from whydrop.explaining.words.common import Advice, Derived, Phrases, Values
+from whydrop.text.phrases import fill, table
 
 
 def _request_unanswered(v: Values) -> str:
-    took = RESPONDERS + " acknowledged {connections|request} and sent no answer"
+    took = "{all_endpoints} acknowledged {connections|request} and sent no answer"
     if v["by_nobody"] == v["connections"]:
         return took + " in the {longest_s} until the capture ended."
     if v["by_asked"] == v["connections"]:
@@ -17,9 +17,9 @@ def _request_unanswered(v: Values) -> str:
 
 
 def _reset_after_close(v: Values) -> str:
-    who = RESPONDERS if v["by_responder"] == v["connections"] else "One side"
+    who = "{all_endpoints}" if v["by_responder"] == v["connections"] else "One side"
     if not v["by_responder"]:
-        who = "The client of " + RESPONDERS
+        who = "The client of {all_endpoints}"
     return (
         who + " closed {connections|connection} while data still arrived, and answered {data_bytes} of it with a reset."
     )
@@ -49,24 +49,19 @@ def _reset_fields(v: Values) -> str:
 
 HEADLINES: Phrases = {
     **table("""
-    syns-unanswered: {responder}[ and {other_responders|other endpoint}] never answered: {connections|attempt} to
-        connect got no reply. The host is down, or a filter drops the packets.
-    syns-refused: {responder}[ and {other_responders|other endpoint}] refused {connections|connection}: nothing
-        listens there, or a firewall rejects them.
-    set-up-repeated: {responder}[ and {other_responders|other endpoint}] answered {connections|connection} only after
-        the SYN was retransmitted: set-up took {longest_s} longer.
-    request-reset: {responder}[ and {other_responders|other endpoint}] acknowledged {connections|request} and answered
-        with a reset: no data came back.
-    reset-when-idle: {responder}[ and {other_responders|other endpoint}] ended {connections|connection} with a reset
-        after {idle_s} without a packet.
-    reset-mid-stream: A reset ended {connections|transfer} with {responder}[ and {other_responders|other endpoint}] in
-        the middle of a stream.
-    reset-under-way: A reset ended {connections|connection} with {responder}[ and {other_responders|other endpoint}]
-        while data was in flight.
-    reset-by-middlebox: A device on the path reset {connections|connection} with {responder}[ and
-        {other_responders|other endpoint}], in the name of a host that sent no reset.
-    forgotten-when-idle: {connections|connection} with {responder}[ and {other_responders|other endpoint}] did not
-        survive a pause of {idle_s}: a device on the path, or the other end, had dropped the connection's state.
+    syns-unanswered: {all_endpoints} never answered: {connections|attempt} to connect got no reply. The host is down, or
+        a filter drops the packets.
+    syns-refused: {all_endpoints} refused {connections|connection}: nothing listens there, or a firewall rejects them.
+    set-up-repeated: {all_endpoints} answered {connections|connection} only after the SYN was retransmitted: set-up took
+        {longest_s} longer.
+    request-reset: {all_endpoints} acknowledged {connections|request} and answered with a reset: no data came back.
+    reset-when-idle: {all_endpoints} ended {connections|connection} with a reset after {idle_s} without a packet.
+    reset-mid-stream: A reset ended {connections|transfer} with {all_endpoints} in the middle of a stream.
+    reset-under-way: A reset ended {connections|connection} with {all_endpoints} while data was in flight.
+    reset-by-middlebox: A device on the path reset {connections|connection} with {all_endpoints}, in the name of a host
+        that sent no reset.
+    forgotten-when-idle: {connections|connection} with {all_endpoints} did not survive a pause of {idle_s}: a device on
+        the path, or the other end, had dropped the connection's state.
     """),
     "data-unanswered": lambda v: (
         "The other end closed and then fell silent: data in {connections|connection} was retransmitted repeatedly "
@@ -92,8 +87,8 @@ EVIDENCE: Phrases = {
     reset-when-idle: all data was acknowledged, and neither side had closed
     reset-mid-stream: the last segments before the reset were of full size, and neither side had closed: the stream was
         not finished
-    reset-after-close: a host that has closed answers further data with a reset (RFC 9293, section 3.10.4);
-        {data_bytes} were not acknowledged
+    reset-after-close: a host that has closed answers further data with a reset (RFC 9293, section 3.10.4); {data_bytes}
+        were not acknowledged
     reset-by-middlebox: of the resets, [other_distance?{other_distance} have another hop count than the packets of the
         host that they name][both?, and ][went_on?after {went_on} that host went on as if it had sent none]
     syns-rejected: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
@@ -110,6 +105,17 @@ EVIDENCE: Phrases = {
 def with_both_signs(v: Values) -> Derived:
     """The values of ``reset-by-middlebox`` with whether it shows both of its signs."""
     return {"both": v.get("other_distance") and v.get("went_on")}
+
+
+_RESPONDERS = {"all_endpoints": "endpoint", "all_servers": "server", "all_hosts": "host"}
+
+
+def with_responders(v: Values) -> Derived:
+    """The host that answers, or should, and how many more do so."""
+    if "responder" not in v:
+        return {}
+    template = "{responder}[ and {other_responders|other NOUN}]"
+    return {name: fill(template.replace("NOUN", noun), v) for name, noun in _RESPONDERS.items()}
 
 
 def _idle_timeout(v: Values) -> Derived:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from whydrop.explaining.words.common import Advice, Derived, Phrases, Values
 from whydrop.text.phrases import table
 
-_OTHERS = "{responder}[ and {other_responders|other endpoint}]"
-_SERVER = "{responder}[ and {other_responders|other server}]"
 _NAMES = "[names? for {named}]"
 _TRIED = "[tried?, in {attempts|attempt} over {waited_s}]"
 
@@ -64,7 +62,7 @@ def _requests_unanswered(v: Values) -> str:
         reason = "Answers came from {stranger} instead, and a client accepts none from there"
     elif v["attempts"] == v["unanswered"] > 2:
         reason = "The server is down, a filter drops requests or answers, or the capture does not hold the answers"
-    return _SERVER + f" {verb} {{requests_asked}}" + _NAMES + _TRIED + f". {reason}."
+    return f"{{all_servers}} {verb} {{requests_asked}}{_NAMES}{_TRIED}. {reason}."
 
 
 # Who reports an error: the host itself, its sender, or a router on the path.
@@ -74,11 +72,11 @@ _REPORTER = "[by_host?{sides} itself|{router}, on the path,]"
 def _rejected(v: Values) -> str:
     if v.get("router_is_responder") and v.get("error") == "port-unreachable":
         return (
-            _OTHERS + " is closed: {rejected} came back as ICMP port unreachable. Nothing listens there, or a filter "
-            "rejects them."
+            "{all_endpoints} is closed: {rejected} came back as ICMP port unreachable. Nothing listens there, or a "
+            "filter rejects them."
         )
     who = "{responder}" if v.get("router_is_responder") else _REPORTER
-    return who + " rejected {rejected} to " + _OTHERS + " by ICMP: {why}."
+    return who + " rejected {rejected} to {all_endpoints} by ICMP: {why}."
 
 
 def _pings_lost(v: Values) -> str:
@@ -128,45 +126,39 @@ def _kinds(v: Values) -> str:
 
 HEADLINES: Phrases = {
     **table("""
-    requests-unanswered-in-part: {responder}[ and {other_responders|other server}] did not answer {unanswered} of
-        {requests_asked}[names? for {named}].
-    answers-not-captured: The capture holds no answers: {requests_asked} to {responder}[ and {other_responders|other
-        server}] were not repeated, so they were most likely answered on another path.
-    requests-refused: {responder}[ and {other_responders|other server}] refused {refused_asked}[names? for {named}]:
-        it does not serve this client.
-    requests-failed: {responder}[ and {other_responders|other server}] could not answer {failed_asked}[names? for
-        {named}]: it replied with an error of its own.
-    requests-repeated: {repeated} of {requests_asked} to {responder}[ and {other_responders|other server}] had to be
-        repeated before an answer came: {lost_attempts|request}, or the answers, were lost.
-    requests-answered-late: {responder}[ and {other_responders|other server}] answered [partly_late?{late} of
-        ]{requests_asked}[names? for {named}] late, after up to {longest_wait_s}.
-    datagrams-repeated: {responder}[ and {other_responders|other endpoint}] did not answer: the same datagram was sent
-        {attempts|time} over {waited_s}, at growing intervals, without a reply.
-    datagrams-unreachable: {responder}[ and {other_responders|other endpoint}] cannot be reached: [by_host?{sides}
-        itself|{router}, on the path,] reported by ICMP that {why}.
-    datagrams-looped: Packets to {responder}[ and {other_responders|other endpoint}] loop: their hop limit ran out at
-        {router}, although it was large enough for any path.
-    datagrams-not-reassembled: {router} could not reassemble {messages|packet}: fragments of the data that {sender}
-        sent were lost.
-    pings-unanswered: {responder}[ and {other_responders|other host}] answered none of {sent|echo request}: the host
-        is down or not reachable, or a filter drops them.
+    requests-unanswered-in-part: {all_servers} did not answer {unanswered} of {requests_asked}[names? for {named}].
+    answers-not-captured: The capture holds no answers: {requests_asked} to {all_servers} were not repeated, so they
+        were most likely answered on another path.
+    requests-refused: {all_servers} refused {refused_asked}[names? for {named}]: it does not serve this client.
+    requests-failed: {all_servers} could not answer {failed_asked}[names? for {named}]: it replied with an error of its
+        own.
+    requests-repeated: {repeated} of {requests_asked} to {all_servers} had to be repeated before an answer came:
+        {lost_attempts|request}, or the answers, were lost.
+    requests-answered-late: {all_servers} answered [partly_late?{late} of ]{requests_asked}[names? for {named}] late,
+        after up to {longest_wait_s}.
+    datagrams-repeated: {all_endpoints} did not answer: the same datagram was sent {attempts|time} over {waited_s}, at
+        growing intervals, without a reply.
+    datagrams-unreachable: {all_endpoints} cannot be reached: [by_host?{sides} itself|{router}, on the path,] reported
+        by ICMP that {why}.
+    datagrams-looped, syns-looped: Packets to {all_endpoints} loop: their hop limit ran out at {router}, although it was
+        large enough for any path.
+    datagrams-not-reassembled: {router} could not reassemble {messages|packet}: fragments of the data that {sender} sent
+        were lost.
+    pings-unanswered: {all_hosts} answered none of {sent|echo request}: the host is down or not reachable, or a filter
+        drops them.
     pings-delayed: Echo replies of {responder} took up to {spread_s} longer than the fastest ({shortest_s}): they were
         delayed in a queue or a radio that this traffic does not load.
-    syns-rejected: [router_is_responder?{responder}[ and {other_responders|other endpoint}] rejected
-        {connections|attempt} to connect by an ICMP error: [is_closed?nothing listens there|a filter there forbids
-        it].|[router?{router}, a filter on the path, rejected {connections|attempt} to connect to {responder}[ and
-        {other_responders|other endpoint}] by an ICMP error.|{responder}[ and {other_responders|other endpoint}]
-        cannot be connected to: an ICMP error rejected {connections|attempt}.]]
-    syns-unreachable: {responder}[ and {other_responders|other endpoint}] cannot be connected to: [by_host?{sides}
-        itself|{router}, on the path,] reported by ICMP that {why}.
-    syns-looped: Packets to {responder}[ and {other_responders|other endpoint}] loop: their hop limit ran out at
-        {router}, although it was large enough for any path.
+    syns-rejected: [router_is_responder?{all_endpoints} rejected {connections|attempt} to connect by an ICMP error:
+        [is_closed?nothing listens there|a filter there forbids it].|[router?{router}, a filter on the path, rejected
+        {connections|attempt} to connect to {all_endpoints} by an ICMP error.|{all_endpoints} cannot be connected to: an
+        ICMP error rejected {connections|attempt}.]]
+    syns-unreachable: {all_endpoints} cannot be connected to: [by_host?{sides} itself|{router}, on the path,] reported
+        by ICMP that {why}.
     syn-taken-for-old: {responder} mistook {connections|SYN} from a reused port for a packet of the earlier connection,
         because it still had that connection's state: [all_accepted?the new connection was set up {lasted_s} late|the
         new connection was not set up].
-    tls-alert: [by_server?{responder}[ and {other_responders|other server}] ended the TLS handshake of
-        {connections|connection}|The client ended the TLS handshake of {connections|connection} with {responder}[ and
-        {other_responders|other server}]]: {description}.
+    tls-alert: [by_server?{all_servers} ended the TLS handshake of {connections|connection}|The client ended the TLS
+        handshake of {connections|connection} with {all_servers}]: {description}.
     nothing-readable: No packet can be analysed: none of {packets|packet} could be read as TCP, UDP or ICMP.
     rtp-lost: {lost} of {expected_packets|RTP packet} never arrived; the capture was made behind the loss and does not
         show what dropped them.
@@ -180,30 +172,24 @@ HEADLINES: Phrases = {
 
 EVIDENCE: Phrases = {
     **table("""
-    requests-unanswered: {requests_asked}, {attempts|attempt}, {answered} answered
-    requests-unanswered-in-part: {requests_asked}, {attempts|attempt}, {answered} answered
+    requests-unanswered, requests-unanswered-in-part, requests-refused, requests-failed: {requests_asked},
+        {attempts|attempt}, {answered} answered
     answers-not-captured: {requests_asked}, {attempts|attempt}, {answered} answered
-    requests-refused: {requests_asked}, {attempts|attempt}, {answered} answered
-    requests-failed: {requests_asked}, {attempts|attempt}, {answered} answered
-    requests-repeated: {requests_asked}, {attempts|attempt}, {answered} answered; {waited_s} spent on the repeated
-        ones
+    requests-repeated: {requests_asked}, {attempts|attempt}, {answered} answered; {waited_s} spent on the repeated ones
     requests-answered-late: {requests_asked}, {attempts|attempt}, {answered} answered; {waited_s} spent on the late
         answers
     answers-from-elsewhere: {answers|answer} came from {stranger} instead: a client accepts none from another address
         than it asked
-    fastest-answer: [one_answer?a single answer does not show whether the server or the path was slow|the fastest
-        answer came after {shortest_wait_s}]
+    fastest-answer: [one_answer?a single answer does not show whether the server or the path was slow|the fastest answer
+        came after {shortest_wait_s}]
     datagrams-repeated: {attempts|datagram} with the same content, and none from that host
-    datagrams-rejected: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
-    datagrams-unreachable: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
-    datagrams-looped: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
-    datagrams-not-reassembled: {router} sent {messages|ICMP error} ({error_words}) about packets of {sender}
+    datagrams-rejected, datagrams-unreachable, datagrams-looped, datagrams-not-reassembled: {router} sent {messages|ICMP
+        error} ({error_words}) about packets of {sender}
     datagrams-marked: {marked} of {packets|UDP packet} of those flows came with the congestion mark (CE)
     pings-unanswered: {sent|echo request} in {lasted_s}
     pings-lost: the longest run without a reply: {longest_run}[; {missing|number} missing among the captured requests]
     pings-delayed: {answered|echo reply}; one in twenty took that much longer
-    syns-unreachable: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
-    syns-looped: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
+    syns-unreachable, syns-looped: {syns|SYN}, answered by an ICMP error instead of a SYN/ACK
     syn-taken-for-old: the SYN was answered by the acknowledgment of an earlier connection, which was then reset;
         {syns|SYN} were sent
     tls-alert: a fatal alert in clear text, sent by the [by_server?server|client]
