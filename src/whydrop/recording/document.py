@@ -118,7 +118,6 @@ def check(metadata: Any, where: str) -> dict[str, Any]:
 
 
 def _named(kind: Any) -> str:
-    """The types of a key in words."""
     return " or ".join("null" if one is type(None) else one.__name__ for one in get_args(kind) or (kind,))
 
 

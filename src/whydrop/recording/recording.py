@@ -352,7 +352,6 @@ class Recording:
             raise RecordingError(f"{self.path}: {reason}") from None
 
     def _first_and_last(self) -> tuple[int, int]:
-        """The times of the first and the last sample."""
         if self._span is None:
             columns = [column for name, of_table in _TIMES.items() for column in self.columns(name, *of_table)]
             lows = [low for low in (column.min() for column in columns) if isinstance(low, int)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.text.quantities import count, duration
+from whydrop.text.quantities import duration, plural
 
 # Kernels count what a receive buffer lost with 32 bits.
 _MOST_COUNTED = 1 << 32
@@ -96,10 +96,10 @@ def in_one_sentence(host: str | None, pauses: int, paused_s: float, lost: int) -
     """
     did = []
     if pauses:
-        times = "" if pauses == 1 else f" in {count(pauses)} pauses"
+        times = "" if pauses == 1 else f" in {plural(pauses, 'pause')}"
         did.append(f"stood still for {duration(paused_s)}{times}")
     if lost:
-        did.append(f"dropped {count(lost)} datagram{'' if lost == 1 else 's'}, as its receive buffer was full")
+        did.append(f"dropped {plural(lost, 'datagram')}, as its receive buffer was full")
     who = "this host" if host is None else f"the responder {host}"
     return f"{who} {' and '.join(did)}: the path did not cause this"
 
@@ -114,10 +114,8 @@ def withheld_in_words(flows: Iterable[tuple[str, Any]]) -> list[str]:
     for name, told in flows:
         many = told.get("answers_withheld_by_responders_limits") if isinstance(told, Mapping) else None
         if isinstance(many, str) and many.isdecimal() and len(many) < 19:
-            probes = f"{count(int(many))} probe{'' if int(many) == 1 else 's'}"
-            found.append(
-                f"the responder's limits left {probes} of {name} without an answer: the path did not lose them"
-            )
+            probes = f"{plural(int(many), 'probe')} of {name}"
+            found.append(f"the responder's limits left {probes} without an answer: the path did not lose them")
     return found
 
 

@@ -240,7 +240,6 @@ def _judged(row: Row, p: float | None) -> Row:
 
 
 def _notes(sides: Sequence[Side]) -> list[str]:
-    """Notes on how far the findings reach."""
     notes = []
     if any(len(side.recordings) < GROUP_FROM for side in sides):
         notes.append(

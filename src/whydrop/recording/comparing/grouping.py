@@ -70,10 +70,8 @@ def grouped(
         if two and len(keys) != 2:
             values = _halves(recording, label)
         else:
-            all_of_them = [batches[number] if key == "batch" else _value(recording, label, key) for key in keys] or [
-                without_serial(label)
-            ]
-            values = (all_of_them[0], all_of_them[1]) if two else (", ".join(all_of_them), "")
+            parts = [batches[number] if key == "batch" else _value(recording, label, key) for key in keys]
+            values = (parts[0], parts[1]) if two else (", ".join(parts) or without_serial(label), "")
         found.setdefault(values, []).append(number)
     return [Group(first, tuple(members), second) for (first, second), members in found.items()]
 

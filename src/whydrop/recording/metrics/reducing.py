@@ -49,7 +49,6 @@ def _total(of: Reduction) -> float:
 
 
 def _mean_with_zeros(of: Reduction) -> float:
-    """The mean with steps without a value counted as zero."""
     if of.times_s is None or not len(of.times_s):
         return float(of.values.mean())
     steps = max(len(of.values), round(float(of.times_s[-1] - of.times_s[0]) / of.step_s) + 1)
@@ -57,7 +56,6 @@ def _mean_with_zeros(of: Reduction) -> float:
 
 
 def _loss(of: Reduction) -> float | None:
-    """Lost probes in per cent of all."""
     every = len(of.values) + of.lost
     return 100 * of.lost / every if every else None
 

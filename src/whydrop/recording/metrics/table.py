@@ -29,30 +29,21 @@ METRICS: dict[str, type[pl.DataType]] = {
 
 def of_metrics(label: str, recording: Recording) -> Rows:
     """The metrics that recordings are compared by, responsiveness, and each flow's share of the goodput."""
+    rows = [
+        _row(label, key, one.metric.name, one.metric.units, one.value, one.basis)
+        for key, one in measure(recording).items()
+    ]
     rpm = responsiveness(recording)
-    responsive: dict[str, Any] = {
-        "recording": label,
-        "metric": "responsiveness",
-        "name": "Responsiveness under load, round trips a minute",
-        "units": "RPM",
-        "value": rpm,
-        "note": "from probes outside the load's connections (tcp_f of draft-ietf-ippm-responsiveness)",
-    }
-    return (
-        [
-            {
-                "recording": label,
-                "metric": key,
-                "name": found.metric.name,
-                "units": found.metric.units,
-                "value": found.value if math.isfinite(found.value) else None,
-                "note": found.basis,
-            }
-            for key, found in measure(recording).items()
-        ]
-        + ([responsive] if rpm is not None else [])
-        + _shares(label, recording)
-    )
+    if rpm is not None:
+        name = "Responsiveness under load, round trips a minute"
+        note = "of probes beside the load (tcp_f of draft-ietf-ippm-responsiveness); no requests inside of it"
+        rows.append(_row(label, "responsiveness", name, "RPM", rpm, note))
+    return rows + _shares(label, recording)
+
+
+def _row(label: str, metric: str, name: str, units: str, value: float | None, note: str) -> dict[str, Any]:
+    known = value if value is not None and math.isfinite(value) else None
+    return dict(zip(METRICS, (label, metric, name, units, known, note), strict=True))
 
 
 def _shares(label: str, recording: Recording) -> Rows:
@@ -60,23 +51,14 @@ def _shares(label: str, recording: Recording) -> Rows:
     rows: Rows = []
     for direction in together.DIRECTIONS:
         flows = together.members(recording, direction)
-        means = {}
-        for name in flows.present:
-            values = finite(recording.samples(name)["value"].to_numpy())
-            means[name] = float(sum(values) / len(values))
+        means = {name: float(finite(recording.samples(name)["value"].to_numpy()).mean()) for name in flows.present}
         total = sum(means.values())
         if len(means) + len(flows.absent) > 1 and total > 0:
-            rows += [
-                {
-                    "recording": label,
-                    "metric": f"share-{direction}:{name}",
-                    "name": f"Share of the goodput {direction}: {name}",
-                    "units": "%",
-                    "value": None if flows.absent else 100 * mean / total,
-                    "note": f"not known; {flows.words_of_absent()}" if flows.absent else flows.words(),
-                }
-                for name, mean in means.items()
-            ]
+            note = f"not known; {flows.words_of_absent()}" if flows.absent else flows.words()
+            for name, mean in means.items():
+                share = None if flows.absent else 100 * mean / total
+                title = f"Share of the goodput {direction}: {name}"
+                rows.append(_row(label, f"share-{direction}:{name}", title, "%", share, note))
     return rows
 
 

@@ -51,8 +51,7 @@ def plot_frame(results: Results) -> pl.DataFrame:
     corrected. Rows that cannot be drawn are there with null.
     """
     definitions = results.parameters.definitions
-    given = _filled(results.tables)
-    given["contact_days"] = _with_zeros(given["contact_days"], definitions)
+    given = {**results.tables, "contact_days": _with_zeros(results.tables["contact_days"], definitions)}
     found = tables.frame(specs(definitions), given)
     return found.select(pl.col(name).cast(kind) for name, kind in contract.PLOT.items())
 
@@ -80,11 +79,6 @@ def rows(figure: Figure) -> int:
     """How many rows a figure is made of, those that cannot be drawn included."""
     assert isinstance(figure.left_out, Counts)
     return figure.left_out.rows
-
-
-def _filled(given: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """The study's tables; one that could not be made is empty."""
-    return {name: given.get(name, pl.DataFrame(schema=schema)) for name, schema in contract.TABLES.items()}
 
 
 def _with_zeros(contact_days: pl.DataFrame, definitions: str) -> pl.DataFrame:
@@ -117,9 +111,7 @@ def _words(name: str, spec: FacetSpec, results: Results) -> building.Words:
 def _sites(given: Mapping[str, pl.DataFrame]) -> dict[str, list[str]]:
     """The sites of each metro in any table, so that a site looks the same in figures 1 to 5."""
     names = ("utilisation", "download_speed", "discard_ratio", "retransmission_ratio")
-    parts = [given[name].select("metro", "site").drop_nulls() for name in names if name in given]
-    if not parts:
-        return {}
+    parts = [given[name].select("metro", "site").drop_nulls() for name in names]
     found: dict[str, list[str]] = {}
     for metro, site in pl.concat(parts).unique().iter_rows():
         found.setdefault(metro, []).append(site)
@@ -129,14 +121,14 @@ def _sites(given: Mapping[str, pl.DataFrame]) -> dict[str, list[str]]:
 def _periods(results: Results) -> str:
     change = results.parameters.change
     if change is None:
-        return "No change of configuration is named in the parameters."
+        return "The parameters name no change of configuration."
     before, after = change.before, change.after
     return f"before: {before.first} to {before.last}; after: {after.first} to {after.last}; both ends included"
 
 
 def _p_values(results: Results, statistic: str) -> dict[tuple[str, str], str]:
     """The legend of each site's panel: how many clients, and the p-value of the Kolmogorov–Smirnov test."""
-    rows = _filled(results.tables)["comparisons"].filter(pl.col("statistic") == statistic)
+    rows = results.tables["comparisons"].filter(pl.col("statistic") == statistic)
     labels = {}
     for row in rows.iter_rows(named=True):
         p = p_equals(row["ks_p"])

@@ -350,7 +350,6 @@ def _retransmissions(again: pl.DataFrame, discards: pl.DataFrame, parameters: Pa
 
 
 def _placebo(placebos: pl.DataFrame, comparisons: pl.DataFrame) -> list[str]:
-    """How much speeds vary without a change."""
     if comparisons.is_empty():
         return []
     own = comparisons.filter(pl.col("statistic") == "mean")["own_change"].drop_nulls()
@@ -412,7 +411,6 @@ def _names(sites: Iterable[str | None]) -> str:
 
 
 def _interval(row: Row, write: quantities.Writer | None = None) -> str | None:
-    """The 95 % interval of a ratio."""
     if row["ratio_low"] is None:
         return None
     return quantities.interval(write or _two_digits, row["ratio_low"], row["ratio_high"])

@@ -129,7 +129,6 @@ class _Work:
         self._done += 1
 
     def _within_step(self, name: str, done: int, of: int) -> None:
-        """How far the engine is with a table."""
         if self._progress is not None and of:
             self._progress(COMPUTED[name], self._done - 1 + done / of, self.steps)
 
@@ -140,14 +139,10 @@ class _Work:
             self._keep(name, frame)
 
     def compute(self, name: str) -> None:
-        """One of the engine's tables."""
-        from whydrop.studies.discards import queries
-
+        """Compute one of the engine's tables."""
         self.step(COMPUTED[name])
-        try:
-            frame = queries.compute(self.backend, self.parameters, self._within_step, only=(name,))[name]
-        except Exception as reason:
-            self.failed[name] = _one_line(reason)
+        frame = self._computed(name, self.parameters, name)
+        if frame is None:
             return
         self.put(name, frame)
         if frame.is_empty():
@@ -155,24 +150,31 @@ class _Work:
 
     def compare_placebos(self, earlier: list[Parameters]) -> None:
         """Compare speeds where nothing was changed; ends where the history does."""
-        from whydrop.studies.discards import inference, queries
+        from whydrop.studies.discards import inference
 
         self.step(_PLACEBO)
         found = []
         for shifted in earlier:
             assert shifted.change is not None
-            try:
-                speeds = queries.compute(self.backend, shifted, only=("client_speeds",))["client_speeds"]
-            except Exception as reason:
-                self.failed["placebo_comparisons"] = _one_line(reason)
+            speeds = self._computed("client_speeds", shifted, "placebo_comparisons")
+            if speeds is None or speeds.is_empty():
                 break
-            if speeds.is_empty():
-                break
-            days = (str(days.first) for days in (shifted.change.before, shifted.change.after))
-            columns = [pl.lit(day).alias(name) for name, day in zip(("before_first", "after_first"), days, strict=True)]
-            found.append(inference.comparisons(speeds, shifted).select(*columns, pl.all()))
+            before, after = (pl.lit(str(days.first)) for days in (shifted.change.before, shifted.change.after))
+            compared = inference.comparisons(speeds, shifted)
+            found.append(compared.select(before.alias("before_first"), after.alias("after_first"), pl.all()))
         if found:
             self.put("placebo_comparisons", pl.concat(found))
+
+    def _computed(self, name: str, parameters: Parameters, kept_as: str) -> pl.DataFrame | None:
+        """A table by the engine; ``None`` if it fails, which the table ``kept_as`` then has as its reason."""
+        from whydrop.studies.discards import queries
+
+        progress = self._within_step if name == kept_as else None
+        try:
+            return queries.compute(self.backend, parameters, progress, only=(name,))[name]
+        except Exception as reason:
+            self.failed[kept_as] = _one_line(reason)
+            return None
 
     def look_for_machines(self) -> None:
         """Say which sites the published definitions leave out."""

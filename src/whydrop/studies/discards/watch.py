@@ -247,7 +247,6 @@ def _exceeds(watch: Watch, end: str = "") -> pl.Expr:
 
 
 def _alert(row: dict[str, Any], reported: Mapping[Key, int] | None) -> dict[str, Any]:
-    """A row of ALERTS."""
     earlier = None if reported is None else reported.get(_key(row))
     if reported is None and row["exceeded_before"]:
         earlier = row["since_before"]

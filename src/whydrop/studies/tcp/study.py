@@ -92,7 +92,6 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
-    """Notes on what the numbers do not rest on."""
     notes = []
     for column, what in (("site", "site"), ("network", "client's address"), ("day", "day")):
         lacking = frame[column].null_count()
