@@ -8,32 +8,34 @@ from __future__ import annotations
 
 import io
 import zlib
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 16
 
 
-class Stream(Protocol):
-    """Bytes in order, up to the end or the damage."""
+class Stream:
+    """Bytes in order, up to the end or the damage.
 
-    @property
-    def damage(self) -> str | None:
-        """Of this stream, or of the one that it unpacks; known once it has ended."""
+    Attributes:
+        damage: of this stream, or of the one that it unpacks; known once it has ended.
+    """
+
+    damage: str | None = None
 
     def read(self, size: int) -> bytes:
         """Between 1 and ``size`` bytes; none at the end."""
+        raise NotImplementedError
 
 
-class Plain:
+class Plain(Stream):
     """A file, or bytes, as they are."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.damage: str | None = None
         self._file = file
 
     def read(self, size: int) -> bytes:
-        """Between 1 and ``size`` bytes; none at the end."""
+        """See :meth:`Stream.read`."""
         try:
             return self._file.read(size)
         except OSError as reason:
@@ -41,11 +43,10 @@ class Plain:
             return b""
 
 
-class Gunzip:
+class Gunzip(Stream):
     """A gzip stream unpacked, all its members one after the other (RFC 1952, section 2.2)."""
 
-    def __init__(self, source: Stream) -> None:
-        self.damage: str | None = None
+    def __init__(self, source: Stream | Buffered) -> None:
         self._source = source
         self._inflate = zlib.decompressobj(wbits=31)
         self._input = b""
@@ -53,7 +54,7 @@ class Gunzip:
         self._ended = False
 
     def read(self, size: int) -> bytes:
-        """Between 1 and ``size`` bytes; none at the end."""
+        """See :meth:`Stream.read`."""
         while not self._ended:
             if not self._input and not self._refill():
                 self._end(self._source.damage or f"gzip's data end too early, after {self._taken} bytes")
@@ -116,7 +117,7 @@ def _before_the_damage(inflate: Any, data: bytes, size: int) -> tuple[bytes, int
     return bytes(out), len(data)
 
 
-class Unzstd:
+class Unzstd(Stream):
     """A zstd stream unpacked (RFC 8878), all its frames.
 
     Blocks (up to 128 KiB unpacked) are all or nothing: the content of a damaged one is lost.
@@ -127,7 +128,6 @@ class Unzstd:
     _PATIENCE = ((_CHUNK, _CHUNK), (64, 512), (64, 1))
 
     def __init__(self, source: IO[bytes]) -> None:
-        self.damage: str | None = None
         self._source = source
         self._start = source.tell()
         self._given = 0
@@ -137,7 +137,7 @@ class Unzstd:
         self._reader = self._opened()
 
     def read(self, size: int) -> bytes:
-        """Between 1 and ``size`` bytes; none at the end."""
+        """See :meth:`Stream.read`."""
         while not self._ended:
             try:
                 out: bytes = self._reader.read(min(size, self._PATIENCE[self._attempt][1]))

@@ -10,6 +10,7 @@ from whydrop.formats.archives.columns import LARGEST, scaled, tcp_rows
 from whydrop.formats.archives.companions import Companion
 from whydrop.formats.archives.names import Host, host, ndt_file, plain
 from whydrop.formats.archives.web100 import COUNTER32, Snaplog
+from whydrop.store.tables import NDT
 
 # Columns of ``tcp`` and the variables that they are. Round-trip times are in ms, the SndLimTimes in µs (whatever the
 # specification says: their sum is the connection's duration in µs).
@@ -150,13 +151,8 @@ def ndt_row(
     named = host(companion.server) if companion and companion.server else None
     server = named or of
     duration = end["elapsed_ns"]
-    same = (
-        "test_id", "machine", "site", "kernel", "local_address", "local_port", "remote_address", "remote_port",
-        "acked_bytes", "received_bytes", "sent_segments", "retransmitted_segments", "retransmitted_bytes",
-        "receiver_limited_ns", "congestion_limited_ns", "sender_limited_ns", "congestion_signals", "timeouts",
-        "min_rtt_ns",
-    )  # fmt: skip
-    return {key: end[key] for key in same} | {
+    # All columns of that name, and further ones.
+    return {key: end[key] for key in NDT if key in end} | {
         "time_ns": test.time_ns if test else log.log_time_s * 10**9,
         "start_ns": end["time_ns"] - duration if duration is not None and end["time_ns"] is not None else None,
         "end_ns": end["time_ns"],

@@ -6,12 +6,17 @@ each column. `packaged` is M-Lab's.
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from whydrop.runtime.user_files.lines import nearest_line
+from whydrop.runtime.user_files.problems import FileError, Problem, written_path
+from whydrop.runtime.user_files.validating import parse, validate
 from whydrop.store.errors import StoreError
 from whydrop.store.tables import KEYS, TABLES, TIME
 
@@ -21,13 +26,20 @@ _FIRST, _LAST = date(1970, 1, 1), date(2262, 4, 11)  # the days of int64 nanosec
 _TYPES = {"Int64": "INT64", "Float64": "FLOAT64", "String": "STRING", "Boolean": "BOOL"}
 
 
-@dataclass(frozen=True)
-class SelectedRows:
+class SelectedRows(BaseModel):
     """Rows for one table: ``SELECT columns FROM source WHERE condition``."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str = Field(alias="from")
+    condition: str = Field("TRUE", alias="where")
     columns: dict[str, str]
-    source: str
-    condition: str
+
+
+_Sources = Annotated[list[SelectedRows], Field(min_length=1)]
+_Tables = create_model(  # type: ignore[call-overload]
+    "_Tables", __config__=ConfigDict(extra="forbid"), **dict.fromkeys(TABLES, (_Sources | None, None))
+)
 
 
 @dataclass(frozen=True)
@@ -71,43 +83,31 @@ def read(path: Path) -> Mapping:
     """Read a mapping.
 
     Raises:
-        StoreError: the file cannot be read, or says something that a mapping does not have; the message names the key.
+        StoreError: the file cannot be read, or says something that a mapping does not have: every mistake with its line
+            and key.
     """
     try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
-    except OSError as reason:
-        raise StoreError(f"{path}: {reason.strerror}") from reason
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
-        raise StoreError(f"{path}: no TOML: {reason}") from reason
-    unknown = [table for table in content if table not in TABLES]
-    if unknown:
-        raise StoreError(f"{path}: {unknown[0]}: a store has no such table; expected [[{']], [['.join(TABLES)}]]")
-    return Mapping(path, {table: _sources(path, table, found) for table, found in content.items()})
+        raw, lines = parse(path, str(path))
+        tables, mistakes = validate(_Tables, raw)
+        sources = {table: found for table, found in tables or () if found is not None}
+        mistakes += _wrong_columns(sources)
+        if mistakes:
+            raise FileError(
+                Problem(str(path), nearest_line(lines, place), written_path(place), message)
+                for place, message in mistakes
+            )
+    except FileError as reason:
+        raise StoreError(str(reason)) from reason
+    return Mapping(path, sources)
 
 
-def _sources(path: Path, table: str, found: Any) -> list[SelectedRows]:
-    if not isinstance(found, list) or not found:
-        raise StoreError(f"{path}: {table}: expected [[{table}]], one or several")
-    return [_source(path, f"[[{table}]] number {number}", table, given) for number, given in enumerate(found, 1)]
-
-
-def _source(path: Path, where: str, table: str, given: Any) -> SelectedRows:
-    if not isinstance(given, dict):
-        raise StoreError(f"{path}: {where}: expected from, where and columns")
-    unknown = [key for key in given if key not in ("from", "where", "columns")]
-    if unknown:
-        raise StoreError(f"{path}: {where}: {unknown[0]} is not known; expected from, where and columns")
-    source, condition, columns = given.get("from"), given.get("where", "TRUE"), given.get("columns")
-    if not isinstance(source, str) or not isinstance(condition, str):
-        raise StoreError(f"{path}: {where}: from and where: expected SQL, as text")
-    if not isinstance(columns, dict):
-        raise StoreError(f"{path}: {where}: columns: expected an expression for each column")
-    for column, expression in columns.items():
-        if column not in TABLES[table]:
-            raise StoreError(f"{path}: {where}: columns.{column}: table {table} has no such column")
-        if not isinstance(expression, str):
-            raise StoreError(f"{path}: {where}: columns.{column}: expected SQL, as text")
-    if TIME[table] not in columns:
-        raise StoreError(f"{path}: {where}: columns.{TIME[table]}: is missing; each row's day comes of it")
-    return SelectedRows(columns, source, condition)
+def _wrong_columns(sources: dict[str, list[SelectedRows]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Mistakes in the columns of each source, by place."""
+    for table, found in sources.items():
+        for number, source in enumerate(found):
+            place = (table, number, "columns")
+            for column in source.columns:
+                if column not in TABLES[table]:
+                    yield (*place, column), f"table {table} has no such column"
+            if TIME[table] not in source.columns:
+                yield place, f"{TIME[table]} is missing; each row's day comes of it"
