@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from whydrop.recording.metrics.reducing import REDUCERS
-from whydrop.show.plots.schema import COMBINERS, KINDS, PanelSpec, PlotSpec, SeriesSpec
+from whydrop.show.plots import COMBINERS
+from whydrop.show.plots.schema import KINDS, PanelSpec, PlotSpec, SeriesSpec
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "plots.md").read_text()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from whydrop.api.recordings import Source
     from whydrop.show.figure import Figure
-    from whydrop.show.plots.schema import Combiner
+    from whydrop.show.plots import Combiner
 
 
 class Plot:

@@ -14,6 +14,8 @@ import click
 from whydrop.cli import ending, options, quantities, usage
 from whydrop.cli.command import Command
 from whydrop.cli.progress import working
+from whydrop.show.plots import COMBINERS
+from whydrop.show.writing import FORMATS
 
 if TYPE_CHECKING:
     from whydrop.show.figure import Figure
@@ -25,11 +27,6 @@ _STORE = "whydrop-store.json"
 _STORE_ONLY = {"x": "--x", "y": "--y", "kind": "--kind"}
 # Options with which other plots combine recordings; grids use panels instead.
 _NOT_IN_GRIDS = {"combine": "--combine", "reduce": "--reduce", "paired": "--paired", "absolute_time": "--absolute-time"}
-
-FORMATS = ("png", "svg", "pdf", "html", "csv", "json")
-COMBINERS = (
-    "groups", "groups-points", "groups-concat", "series", "both", "batch", "batch-concat", "batch-series",
-)  # fmt: skip
 
 EXAMPLES = """
 \b

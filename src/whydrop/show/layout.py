@@ -68,6 +68,11 @@ def _columns(figure: Figure, width: int) -> int:
     return max(1, min(wanted, count, room))
 
 
+def below_each_other(panels: int) -> int:
+    """Columns of panels over time, which stand below each other as long as they fit."""
+    return 1 if panels <= 4 else 2 if panels <= 12 else 3
+
+
 def _longest_name(figure: Figure) -> int:
     """The width of the widest entry of a legend: a panel that is narrower would be pulled apart by it."""
     names = [min(LONGEST_NAME, len(layer.name)) for panel in figure.panels for layer in panel.layers]

@@ -12,8 +12,10 @@ from whydrop.show import figure
 from whydrop.show.facets import marks
 from whydrop.show.facets.marks import DAY_S, Group, bar_step, outer_edges
 from whydrop.show.facets.schema import Axis, FacetSpec
+from whydrop.show.facets.schema import Group as Fixed
 from whydrop.show.figure import Counts, Ends, Figure, Layer, Panel
 from whydrop.show.labels import natural
+from whydrop.show.layout import below_each_other
 from whydrop.show.printable import printable
 
 # The band below a logarithmic axis in which zeros stand, as a share of the axis.
@@ -62,16 +64,18 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
     styles, one_legend = marks.of_panels(spec, {title: own for title, (_, own) in split.items()})
     scales = _scales(spec, data, [name for name, _ in split.values()])
     zoom = "time" if spec.x.scale == "time" or spec.wide else key if spec.share in ("both", "x") else ""
+    fixed = {group.name: group for group in spec.groups}
     made = []
     for title, (panel, own) in split.items():
         x, y = scales[panel]
         part = data.filter(pl.col("panel").eq(panel) & pl.col("group").is_in(own))
         placed, counts = _placed(part, x, y)
-        of_groups = [
-            Group(group, printable(words.labels.get((panel, group)) or _label(spec, group)), styles[title][group],
-                  placed.filter(pl.col("group") == group), _front(spec, group))
-            for group in own
-        ]  # fmt: skip
+        of_groups = []
+        for group in own:
+            as_said = fixed.get(group, Fixed(name=group))
+            label = printable(words.labels.get((panel, group)) or as_said.label or group)
+            rows = placed.filter(pl.col("group") == group)
+            of_groups.append(Group(group, label, styles[title][group], rows, as_said.front))
         listed = [group for group in of_groups if group.rows.height]
         made.append(
             Panel(x, y, _layers(spec, listed, x, y), title=printable(title), name=panel, zoom=zoom,
@@ -84,7 +88,7 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
         title=printable(spec.title),
         subtitle=printable(words.subtitle),
         panels=tuple(made),
-        columns=_wide_columns(len(made)) if spec.wide else None,
+        columns=below_each_other(len(made)) if spec.wide else None,
         left_out=words.counts or sum((panel.left_out for panel in made), Counts(because=spec.missing, what=what)),
         notes=tuple(map(printable, words.notes)),
         share=spec.share,
@@ -98,11 +102,6 @@ def _layers(spec: FacetSpec, groups: Sequence[Group], x: figure.Axis, y: figure.
     lines = spec.kind in ("line", "density")
     in_depth = sorted(groups, key=lambda group: (group.front, 0 if lines else -group.rows.height))
     return tuple(layer for group in in_depth for layer in marks.layers(spec, group, groups, x, y))
-
-
-def _wide_columns(panels: int) -> int:
-    """Series over time stand below each other, as long as they fit."""
-    return 1 if panels <= 4 else 2 if panels <= 12 else 3
 
 
 def _completed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -133,36 +132,26 @@ def _group_names(spec: FacetSpec, data: pl.DataFrame, panel: str, words: Words) 
 
 def _split(spec: FacetSpec, groups: Mapping[str, list[str]]) -> dict[str, tuple[str, list[str]]]:
     """Panels with more groups than an eye distinguishes, as several with fewer: title, then panel and its groups."""
-    limit = marks.most(spec)
     made: dict[str, tuple[str, list[str]]] = {}
     for panel, own in groups.items():
-        heads = list(dict.fromkeys(marks.parts(name)[0] if spec.look != "group" else name for name in own))
-        count = max(1, math.ceil(len(heads) / limit))
-        size = math.ceil(len(heads) / count) if heads else 0
+        heads = {name: name if spec.look == "group" else marks.parts(name)[0] for name in own}
+        order = list(dict.fromkeys(heads.values()))
+        count = max(1, math.ceil(len(order) / marks.most(spec)))
+        size = math.ceil(len(order) / count)
         for number in range(count):
-            chosen = set(heads[number * size : (number + 1) * size])
-            part = [name for name in own if (marks.parts(name)[0] if spec.look != "group" else name) in chosen]
+            chosen = order[number * size : (number + 1) * size]
             title = panel if count == 1 else f"{panel} ({number + 1} of {count})"
-            made[title] = (panel, part)
+            made[title] = (panel, [name for name in own if heads[name] in chosen])
     return made
-
-
-def _front(spec: FacetSpec, group: str) -> bool:
-    return any(one.front for one in spec.groups if one.name == group)
-
-
-def _label(spec: FacetSpec, group: str) -> str:
-    return next((one.label for one in spec.groups if one.name == group and one.label), group)
 
 
 def _scales(spec: FacetSpec, data: pl.DataFrame, panels: Iterable[str]) -> dict[str, tuple[figure.Axis, figure.Axis]]:
     """The axes of each panel: of all panels together where they are shared."""
-    whole = {"x": _scale(spec.x, data, "x", spec), "y": _scale(spec.y, data, "y", spec)}
+    shared = {"x": spec.share in ("both", "x"), "y": spec.share in ("both", "y")}
     made = {}
     for panel in panels:
         own = data.filter(pl.col("panel") == panel)
-        x = whole["x"] if spec.share in ("both", "x") else _scale(spec.x, own, "x", spec)
-        y = whole["y"] if spec.share in ("both", "y") else _scale(spec.y, own, "y", spec)
+        x, y = (_scale(getattr(spec, name), data if shared[name] else own, name, spec) for name in ("x", "y"))
         made[panel] = (x, y)
     return made
 

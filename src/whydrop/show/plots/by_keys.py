@@ -11,6 +11,7 @@ import numpy as np
 from whydrop.recording.comparing import grouping
 from whydrop.show import labels
 from whydrop.show.figure import Counts, Figure, NothingToDraw
+from whydrop.show.layout import below_each_other
 from whydrop.show.plots import axes, catalogue, distributions, time_series
 from whydrop.show.plots.choosing import Item, Source, chosen
 from whydrop.show.plots.distributions import Sample
@@ -98,14 +99,13 @@ def _figure(plot: PlotSpec, spec: PanelSpec, panels: dict[str, list[Item]], grou
         else:
             made.append(time_series.drawn(own, items, groups=groups))
     over_time = plot.kind == "time-series"
-    columns = (1 if len(made) <= 4 else 2 if len(made) <= 12 else 3) if over_time else None
     several = sum(len({item.source.label for item in items}) for items in panels.values())
     return Figure(
         key="",
         title="",
         subtitle="",
         panels=tuple(time_series.on_one_axis(made) if over_time else made),
-        columns=columns,
+        columns=below_each_other(len(made)) if over_time else None,
         left_out=sum((panel.left_out for panel in made), Counts(what="samples")),
         share="both",
         one_legend=several > len(groups),

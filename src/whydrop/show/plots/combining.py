@@ -13,11 +13,11 @@ from whydrop.recording.comparing import grouping
 from whydrop.recording.metrics.reducing import Reduction, reduce
 from whydrop.show import labels
 from whydrop.show.figure import Counts, NothingToDraw, Panel
-from whydrop.show.plots import distributions, time_series
+from whydrop.show.plots import Combiner, distributions, time_series
 from whydrop.show.plots.choosing import Item, Source, Values, chosen
 from whydrop.show.plots.distributions import Sample
 from whydrop.show.plots.options import PlotOptions
-from whydrop.show.plots.schema import Combiner, Kind, PanelSpec, PlotSpec, SeriesSpec
+from whydrop.show.plots.schema import Kind, PanelSpec, PlotSpec, SeriesSpec
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
+    from whydrop.show.plots import Combiner
+    from whydrop.show.plots.schema import PanelSpec, PlotSpec
 
 
 @dataclass(frozen=True)

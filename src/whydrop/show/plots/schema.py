@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-KINDS = ("time-series", "stacked", "cdf", "histogram", "box", "bar", "line", "ellipse", "qq", "scatter", "matrix")
+from whydrop.show.plots import Combiner
+
 Kind = Literal["time-series", "stacked", "cdf", "histogram", "box", "bar", "line", "ellipse", "qq", "scatter", "matrix"]
-
-COMBINERS = (
-    "groups",
-    "groups-points",
-    "groups-concat",
-    "series",
-    "both",
-    "batch",
-    "batch-concat",
-    "batch-series",
-)
-Combiner = Literal[
-    "groups", "groups-points", "groups-concat", "series", "both", "batch", "batch-concat", "batch-series"
-]
-
+KINDS: tuple[str, ...] = get_args(Kind)
 Compute = Literal["mean", "sum", "fairness", "difference-from-min"]
 Role = Literal["line", "emphasis", "points", "events"]
 
