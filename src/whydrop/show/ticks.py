@@ -108,10 +108,8 @@ def times(ends: tuple[float, float], most: int) -> list[Tick]:
     span = high - low
     for step in _STEPS_S:
         if span / step <= most:
-            first = math.ceil(low / step) * step
-            places = (
-                [first + number * step for number in range(int((high - first) // step) + 1)] if first <= high else []
-            )
+            first = math.ceil(low / step)
+            places = [number * step for number in range(first, math.floor(high / step) + 1) if number * step >= low]
             pattern = "%Y-%m-%d" if step >= _DAY_S else "%Y-%m-%d %H:%M" if span > _DAY_S else "%H:%M:%S"
             return [(float(place), f"{_instant(place):{pattern}}") for place in places]
     months = next((step for step in _STEPS_MONTHS if span / (step * _MONTH_S) <= most), _STEPS_MONTHS[-1])
