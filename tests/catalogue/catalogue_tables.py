@@ -17,7 +17,7 @@ from whydrop.measure.batch import schema as batch
 from whydrop.measure.tests import schema as tests
 from whydrop.measure.tests.expressions import FUNCTIONS
 from whydrop.measure.tests.parsed_file import IN_FLOWS, VARIABLES
-from whydrop.measure.tests.settings import common
+from whydrop.measure.tests.schema import common
 from whydrop.runtime.user_files.quantities import CODE_POINTS
 
 DOCS = Path(__file__).parents[2] / "docs"

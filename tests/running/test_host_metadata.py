@@ -21,7 +21,7 @@ import pytest
 import recordings
 from patience import wait_until
 from whydrop.measure.host import CounterSampler, gather, interfaces, qdiscs, with_after
-from whydrop.measure.host.sources import (
+from whydrop.measure.host.counters import (
     byte_queue_limits,
     network_tables,
     pressure,

@@ -17,7 +17,7 @@ from whydrop.errors import Mistake
 from whydrop.measure.batch.batch_file import Table, Tables, lineage
 from whydrop.measure.batch.variables import VariableError, expand, expand_all
 from whydrop.measure.tests.expressions import written
-from whydrop.measure.tests.settings import common
+from whydrop.measure.tests.schema import common
 from whydrop.runtime.user_files import quantities
 from whydrop.runtime.user_files.problems import FileError, Problem
 from whydrop.runtime.user_files.spelling import suggestion

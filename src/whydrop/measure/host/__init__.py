@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from whydrop.measure.host.counters import CounterSampler
 from whydrop.measure.host.items import Items
-from whydrop.measure.host.sampling import CounterSampler
 
 __all__ = ["CounterSampler", "gather", "interfaces", "with_after"]
 

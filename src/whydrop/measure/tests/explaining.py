@@ -12,8 +12,7 @@ from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.tests.expressions import written
 from whydrop.measure.tests.loading import Test, load, names
 from whydrop.measure.tests.resolving import example_parameters, resolve
-from whydrop.measure.tests.schema import FAMILIES, Parameter
-from whydrop.measure.tests.settings import common
+from whydrop.measure.tests.schema import FAMILIES, Parameter, common
 from whydrop.runtime.user_files.quantities import CODE_POINTS
 from whydrop.text import quantities
 from whydrop.text.phrases import fill

@@ -12,8 +12,7 @@ from typing import Any
 
 from whydrop.errors import Mistake
 from whydrop.measure.tests.parsed_file import ReadFile, each_of_flows, read, unknown_names
-from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile
-from whydrop.measure.tests.settings import coerced, common
+from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile, coerced, common
 from whydrop.runtime.user_files.problems import FileError, Problem
 from whydrop.runtime.user_files.spelling import suggestion
 

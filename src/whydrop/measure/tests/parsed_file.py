@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from whydrop.measure.tests.expressions import ExpressionError, UnknownNameError, names_in
-from whydrop.measure.tests.schema import Parameter, TestFile
-from whydrop.measure.tests.settings import coerced, common
+from whydrop.measure.tests.schema import Parameter, TestFile, coerced, common
 from whydrop.runtime.user_files import lines as toml_lines
 from whydrop.runtime.user_files import validating
 from whydrop.runtime.user_files.problems import Problem, written_path

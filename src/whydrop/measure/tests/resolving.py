@@ -19,8 +19,7 @@ from whydrop.measure.tests.expressions import ExpressionError, Template, expand
 from whydrop.measure.tests.fallbacks import SettingError
 from whydrop.measure.tests.loading import Placed, Test, load, load_file
 from whydrop.measure.tests.planned import CannotBeError, planned
-from whydrop.measure.tests.schema import Change, Flow, FlowSettings, Parameter, Series
-from whydrop.measure.tests.settings import coerced
+from whydrop.measure.tests.schema import Change, Flow, FlowSettings, Parameter, Series, coerced
 from whydrop.runtime.user_files.problems import FileError, Problem
 from whydrop.runtime.user_files.spelling import suggestion
 from whydrop.text import quantities

@@ -13,7 +13,7 @@ import polars as pl
 
 from whydrop import _core
 from whydrop.measure.host import CounterSampler
-from whydrop.measure.host.sources import Reading
+from whydrop.measure.host.counters import Reading
 from whydrop.recording.tables import COUNTERS
 
 # The methods of watching drops, the most informative first; `auto` takes the first that the kernel allows.
