@@ -159,9 +159,7 @@ class Engine:
 
     def troubles(self) -> list[Trouble]:
         """Times in which an end itself stood still, or in which its receive buffer was full."""
-        if self._test is None:
-            return []
-        return [Trouble(*one) for one in self._test.troubles()]
+        return [] if self._test is None else [Trouble(*one) for one in self._test.troubles()]
 
     def addresses(self) -> dict[int, str]:
         """The address that each flow goes to: a host may be reached by both versions of IP."""

@@ -14,14 +14,11 @@ from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.host import CounterSampler, gather, interfaces, with_after
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners import Runner
+from whydrop.measure.runners.support import SUPPORT
 
 if TYPE_CHECKING:
     from whydrop.measure.plan import Settings
     from whydrop.recording.redaction import Redactor
-
-
-# Programs that talk to a server of their own kind at a port that can be chosen.
-_WITH_PORT = ("iperf3", "nuttcp", "netperf", "irtt")
 
 
 def runners(flows: Mapping[int, PlannedFlow], hosts: Sequence[FarHost]) -> dict[int, Runner]:
@@ -49,7 +46,8 @@ def _placed(flow: PlannedFlow, far: FarHost | None) -> PlannedFlow:
     """The flow with its host's address, and the port if one was given for all of that host."""
     if far is None:
         return flow
-    port = flow.port or (far.port if flow.runner in _WITH_PORT else None)
+    support = SUPPORT.get(flow.runner)
+    port = flow.port or (far.port if support is not None and support.port is not None else None)
     return dataclasses.replace(flow, host=far.address or flow.host, port=port)
 
 

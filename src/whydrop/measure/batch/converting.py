@@ -196,27 +196,21 @@ class _Conversion:
         """Flent's tests ignore unknown parameters; those of whydrop refuse them without this option."""
         chain = self._lineage("batch", name)
         test = {key: value for section in chain for key, value in section.items()}.get("test_name", "")
-        if "test_name" not in self.sections["batch", name] or test not in names():
-            return
-        arguments = [table.get("set", {}) for table in tables.get("argument", {}).values()]
-        batches = [table.get("set", {}) for table in tables["batch"].values()]
-        strange = {key for settings in [*arguments, *batches] for key in settings} - _parameters_of([test])
-        if strange:
-            tables["batch"][name]["lenient"] = True
+        if "test_name" in self.sections["batch", name] and test in names():
+            every = [*tables.get("argument", {}).values(), *tables["batch"].values()]
+            if {key for table in every for key in table.get("set", {})} - _parameters_of([test]):
+                tables["batch"][name]["lenient"] = True
 
     def _lineage(self, kind: str, name: str) -> list[dict[str, str]]:
         """A section and those that it inherits from, nearest last."""
-        found: list[dict[str, str]] = []
-        pending, seen = [name], set()
+        found: dict[str, dict[str, str]] = {}
+        pending = [name]
         while pending:
             one = pending.pop()
-            if one in seen:
-                continue
-            seen.add(one)
-            section = self.sections[kind, one]
-            found.insert(0, section)
-            pending += [parent.strip().lower() for parent in section.get("inherits", "").split(",") if parent.strip()]
-        return found
+            if one not in found:
+                section = found[one] = self.sections[kind, one]
+                pending += _names(section.get("inherits", ""))
+        return list(found.values())[::-1]
 
     def _matching(self, patterns: str) -> list[str]:
         known = [section for kind, section in self.sections if kind == "argument"]
@@ -230,34 +224,28 @@ class _Conversion:
         variables: dict[str, Any] = {}
         for key, value in options.items():
             if key == "inherits":
-                table["inherits"] = self._inherited(kind, name, value)
+                table[key] = self._inherited(kind, name, value)
             elif key in _TEXTS:
                 table[_TEXTS[key]] = self._typed(_TEXTS[key], value)
-            elif key in ("hosts", "host"):
-                table["hosts"] = [self._text(host) for host in _split(value)]
+            elif key in ("hosts", "host", "commands"):
+                table["commands" if key == "commands" else "hosts"] = self._texts(value)
             elif key in ("test_parameters", "test_parameter"):
                 parameters |= self._test_parameters(name, value, variables)
                 table["replace_set"] = True
             elif key in _PARAMETERS:
                 parameters |= self._parameter(key, value)
-            elif key == "commands":
-                table["commands"] = [self._text(command) for command in _split(value)]
             elif key.startswith("for_"):
                 self._axis(kind, name, table, key, value)
             elif key in ("abstract", "disabled", "enabled"):
                 self._switch(kind, name, table, key, value)
             else:
                 self._variable(name, variables, key, value)
-        if "replace_set" in table and not self._sets_elsewhere(kind, name):
-            del table["replace_set"]
-        if parameters:
-            table["set"] = parameters
-        if variables:
-            table["variables"] = variables
-        return table
+        if not self._sets_elsewhere(kind, name):
+            table.pop("replace_set", None)
+        return table | {key: part for key, part in (("set", parameters), ("variables", variables)) if part}
 
     def _inherited(self, kind: str, name: str, value: str) -> list[str]:
-        parents = [parent.strip().lower() for parent in value.split(",") if parent.strip()]
+        parents = _names(value)
         for parent in parents:
             if (kind, parent) not in self.sections:
                 raise ConversionError(f"[{kind}::{name}] inherits from {parent!r}, which is not there")
@@ -303,20 +291,18 @@ class _Conversion:
     def _test_parameters(self, name: str, value: str, variables: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for part in _split(value, ";"):
-            key, equals, setting = part.partition("=")
-            key = key.strip().lower()
+            key, equals, setting = (word.strip() for word in part.partition("="))
+            key = key.lower()
+            ours = _RENAMED.get(key, key)
             if not equals:
                 self._note(name, "test_parameters", f"{part!r} is not KEY=VALUE; left out")
-                continue
-            ours = _RENAMED.get(key, key)
-            if ours is None:
+            elif ours is None:
                 self._note(name, f"test_parameters {key}", "has no counterpart; left out")
-                continue
-            if ours not in self.parameters:
+            elif ours not in self.parameters:
                 self._note(name, f"test_parameters {key}", "no test here takes it; kept as a variable")
-                variables[key] = self._text(setting.strip())
-                continue
-            found[ours] = self._marking(setting.strip()) if "marking" in ours else self._text(setting.strip())
+                variables[key] = self._text(setting)
+            else:
+                found[ours] = self._marking(setting) if "marking" in ours else self._text(setting)
         return found
 
     def _marking(self, value: str) -> str:
@@ -351,7 +337,7 @@ class _Conversion:
             elif key in ("essential", "kill", "disabled", "enabled"):
                 self._switch(kind, name, table, key, value)
             elif key == "extra_commands":
-                table["also"] = [self._text(command) for command in _split(value)]
+                table["also"] = self._texts(value)
             else:
                 table.setdefault("variables", {})[key] = self._text(value)
         return table
@@ -364,6 +350,9 @@ class _Conversion:
         return re.sub(
             r"(?<!\$)\$\{([^{}]+)\}", lambda match: f"${{{_VARIABLES.get(match[1].lower(), match[1])}}}", kept
         )
+
+    def _texts(self, value: str) -> list[str]:
+        return [self._text(part) for part in _split(value)]
 
     def _typed(self, key: str, value: str) -> Any:
         """A number where the option is one and says one."""
@@ -385,11 +374,14 @@ class _Conversion:
         """Flent loses what a parent inherits where the parent stands below its child; ours does not."""
         place = {key: number for number, key in enumerate(self.sections)}
         for (kind, name), options in self.sections.items():
-            for parent in _split(options.get("inherits", "")):
-                key = (kind, parent.strip().lower())
-                if place.get(key, -1) > place[kind, name] and "inherits" in self.sections[key]:
-                    what = f"{parent.strip()} stands below and inherits itself; Flent would lose what that inherits"
+            for parent in _names(options.get("inherits", "")):
+                if place.get((kind, parent), -1) > place[kind, name] and "inherits" in self.sections[kind, parent]:
+                    what = f"{parent} stands below and inherits itself; Flent would lose what that inherits"
                     self._note(name, "inherits", what)
+
+
+def _names(value: str) -> list[str]:
+    return [name.strip().lower() for name in value.split(",") if name.strip()]
 
 
 def _named(section: dict[str, str]) -> set[str]:

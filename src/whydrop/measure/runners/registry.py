@@ -51,16 +51,13 @@ def runner_for(flow: PlannedFlow, number: int) -> Runner:
 
 def available() -> list[Available]:
     """All runners, with the versions of the programs that are installed."""
+    from whydrop.measure.runners.program import version_of
+
     found = []
     for name, support in SUPPORT.items():
-        if support.program is None:
-            found.append(Available(name, support, "", None))
-        elif shutil.which(support.program) is None:
-            found.append(Available(name, support, "", support.package))
-        else:
-            from whydrop.measure.runners.program import version_of
-
-            found.append(Available(name, support, version_of(support.program, *support.version), None))
+        is_there = support.program is None or shutil.which(support.program) is not None
+        version = version_of(support.program, *support.version) if support.program and is_there else ""
+        found.append(Available(name, support, version, None if is_there else support.package))
     return found
 
 
