@@ -147,6 +147,15 @@ def number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def finite(value: Any) -> float | None:
+    """A finite number of a document; ``None`` for anything else.
+
+    >>> finite(2), finite(True), finite("2"), finite(10**400)
+    (2.0, None, None, None)
+    """
+    return number(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
 def plain(value: Any) -> Any:
     """``value`` as JSON has it: keys as text, no number that JSON does not know, the rest in words."""
     if isinstance(value, dict):

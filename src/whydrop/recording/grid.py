@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from whydrop.recording import document
 from whydrop.recording.series import SampledSeries, Series
 from whydrop.text.quantities import duration, long_duration, plural
 
@@ -315,7 +316,7 @@ class Grid:
         span = planned_span(planned)
         if span is not None:
             return span
-        start_s = _number(planned.get("start_s")) or 0.0
+        start_s = document.finite(planned.get("start_s")) or 0.0
         return start_s, float(seen_s[-1]) if seen_s.size else start_s
 
 
@@ -331,10 +332,10 @@ def planned_flows(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def planned_span(flow: Mapping[str, Any]) -> tuple[float, float] | None:
     """From when to when a flow of a plan runs, in seconds after the start; ``None`` where no end is planned."""
-    length_s = _number(flow.get("duration_s"))
+    length_s = document.finite(flow.get("duration_s"))
     if length_s is None:
         return None
-    start_s = _number(flow.get("start_s")) or 0.0
+    start_s = document.finite(flow.get("start_s")) or 0.0
     return start_s, start_s + length_s
 
 
@@ -351,7 +352,3 @@ def computed_plans(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def computed_series(plan: Mapping[str, Any]) -> Series:
     """The name and units of a computed series."""
     return Series(plan["name"], None, "computed", str(plan["by"]), str(plan.get("units") or ""))
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -138,7 +138,7 @@ class Summary:
             return self._mean_of_computed(series)
         if series.key or series.flow is None:
             return None
-        told = _number(self._facts.get(series.flow, {}).get("mean_value"))
+        told = document.finite(self._facts.get(series.flow, {}).get("mean_value"))
         if told is not None:
             return told
         return self._goodput(series.flow) if series.quantity == "goodput" else None
@@ -163,7 +163,7 @@ class Summary:
         plan = computed_plans(self.recording.metadata["test"]).get(series.name)
         if plan is None:
             return None
-        told = _number(plan.get("mean_value"))
+        told = document.finite(plan.get("mean_value"))
         if told is not None:
             return told
         patterns = [str(pattern) for pattern in plan.get("of") or ()]
@@ -372,17 +372,6 @@ def _loss_of_stream(name: str, rows: pl.DataFrame) -> Loss | None:
         return None
     lost, received = int(told["lost"].sum()), int(told["packets"].sum())
     return Loss(name, lost + received, lost)
-
-
-def _number(value: Any) -> float | None:
-    """A finite number from a file."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
 
 
 def _whole(value: Any) -> int | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from whydrop.show.document import Column, Document, Items, Section, Table, parts
+from whydrop.show.document import Document, Items, Section, Table, parts
 from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
 from whydrop.studies.tcp import sentences
 from whydrop.text import quantities
@@ -58,30 +58,22 @@ def document(results: Results, figures: Mapping[str, Figure] | None = None) -> D
     return Document(sentences.TITLE, shown, source, tuple(results.notes) if is_page else (), footer)
 
 
-def _sites(results: Results) -> Table:
+def _sites(results: Results) -> Table | None:
     """One row for each site: its connections, the medians, and the shares of what limits them."""
-    limits = results.tables["limits"].filter(pl.col("by") == "site")
-    spread = results.tables["distributions"].filter(pl.col("by") == "site")
-    medians = {(row["group"], row["quantity"]): row["p50"] for row in spread.iter_rows(named=True)}
-    shares = {(row["group"], row["limiter"]): row["share"] for row in limits.iter_rows(named=True)}
-    counts = dict(limits.group_by("group").agg(pl.col("connections").sum()).iter_rows())
-    columns: dict[Column, Callable[[str], str]] = {
-        Column("Site"): str,
-        Column("Connections", True, 2): lambda site: quantities.count(counts[site]),
-    }
+    limits, spread = (results.tables[name].filter(by="site") for name in ("limits", "distributions"))
+    shares = limits.pivot("limiter", index="group", values="share").fill_null(0.0)
+    medians = spread.pivot("quantity", index="group", values="p50")
+    counts = limits.group_by("group").agg(pl.col("connections").sum())
+    found = counts.join(medians, on="group", how="left").join(shares, on="group").sort("group")
+    columns = [
+        FrameColumn("Site", ("group",), str),
+        FrameColumn("Connections", ("connections",), quantities.count, 2),
+    ]
     for name, title in sentences.QUANTITIES.items():
-        columns[Column(title.capitalize(), True, 1)] = partial(_median, medians, name)
-    for limiter in sentences.order(limits["limiter"].unique().to_list()):
-        columns[Column(limiter.capitalize(), number=True)] = partial(_share_of, shares, limiter)
-    return Table.of("Sites", columns, sorted(counts), most=40, elsewhere="--output DIR writes all of them")
-
-
-def _median(medians: Mapping[tuple[str, str], float], quantity: str, site: str) -> str:
-    return sentences.value(quantity, medians.get((site, quantity)))
-
-
-def _share_of(shares: Mapping[tuple[str, str], float], limiter: str, site: str) -> str:
-    return quantities.percent(shares.get((site, limiter), 0.0))
+        columns.append(FrameColumn(title.capitalize(), (name,), partial(sentences.value, name), 1))
+    for limiter in sentences.order(shares.columns):
+        columns.append(FrameColumn(limiter.capitalize(), (limiter,), quantities.percent))
+    return table_of("Sites", found, columns)
 
 
 def _tables(results: Results) -> list[Table | None]:
@@ -102,9 +94,7 @@ def _largest(limits: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def _distribution(frame: pl.DataFrame, quantity: str) -> Table | None:
-    def write(number: float) -> str:
-        return sentences.value(quantity, number)
-
+    write = partial(sentences.value, quantity)
     columns = (
         FrameColumn("Site", ("group",), str),
         FrameColumn("Connections", ("connections",), quantities.count),
