@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -20,7 +21,7 @@ PATIENCE_S = 30.0
 AT_ONCE = 8
 
 
-class Server(WSGIServer):
+class Server(ThreadingMixIn, WSGIServer):
     """Answers a few requests at a time, each in a daemon thread.
 
     Attributes:
@@ -29,6 +30,7 @@ class Server(WSGIServer):
 
     patience_s = PATIENCE_S
     request_queue_size = 64
+    daemon_threads = True
 
     def __init__(self, *arguments: Any) -> None:
         self._room = threading.Semaphore(AT_ONCE)
@@ -40,22 +42,20 @@ class Server(WSGIServer):
             self.shutdown_request(request)
             return
         try:
-            threading.Thread(target=self._answer, args=(request, client_address), daemon=True).start()
+            super().process_request(request, client_address)
         except RuntimeError:  # no more threads
             self._room.release()
             self.shutdown_request(request)
 
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that disconnected."""
-
-    def _answer(self, request: Any, client_address: Any) -> None:
-        try:
-            self.finish_request(request, client_address)
-        except Exception:
-            self.handle_error(request, client_address)
-        finally:
-            self.shutdown_request(request)
-            self._room.release()
 
 
 class _ServerOfIPv6(Server):
