@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def score(folder: Path, row: Row) -> tuple[list[bool], dict[str, bool]]:
-    """Whether each transfer is right, and whether each known parameter of the policer is inside its interval."""
+    """True for each transfer that is right, and for each known parameter of the policer inside its interval."""
     found = whydrop.explain(folder / row["file"])
     is_policed = row["kind"].startswith("policer")
     rights = []
