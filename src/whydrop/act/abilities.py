@@ -20,6 +20,7 @@ _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_ADMIN": 21, "C
 # linux/netlink.h, linux/sock_diag.h
 _NETLINK_SOCK_DIAG = 4
 
+_AS_ROOT = "sudo whydrop ..."
 _QUEUES = {"htb": "pace, fix", "fq_codel": "fix", "cake": "fix", "fq": "pacing of BBR and SO_MAX_PACING_RATE"}
 
 
@@ -53,51 +54,48 @@ def doctor(folder: str | os.PathLike[str] = ".") -> list[Ability]:
     return [*_privileges(), *_kernel(), *_programs(), *_folders(Path(folder))]
 
 
+def _ability(group: str, name: str, present: bool, used_for: str, remedy: str = "", found: str = "") -> Ability:
+    return Ability(group, name, present, found, used_for, "" if present else remedy)
+
+
 def _privileges() -> Iterator[Ability]:
     held = _effective_capabilities()
-    again = "sudo whydrop ..."
     for names, used_for in (
         (("CAP_NET_ADMIN",), "pace, fix: change queues"),
         (("CAP_NET_RAW",), "fix: capture with tcpdump; run --interface before Linux 5.7"),
         (("CAP_BPF", "CAP_PERFMON"), "watch: packets that this host drops, with their reasons"),
     ):
         present = set(names) <= held or ("CAP_SYS_ADMIN" in held and "CAP_BPF" in names)
-        yield Ability("privileges", " and ".join(names), present, "", used_for, "" if present else again)
-    is_root = os.geteuid() == 0
-    yield Ability("privileges", "root", is_root, "", "watch: processes of other users", "" if is_root else again)
+        yield _ability("privileges", " and ".join(names), present, used_for, _AS_ROOT)
+    yield _ability("privileges", "root", os.geteuid() == 0, "watch: processes of other users", _AS_ROOT)
 
 
 def _effective_capabilities() -> set[str]:
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        bits = int(next(line for line in lines if line.startswith("CapEff:")).split()[1], 16)
-    except (OSError, StopIteration, ValueError):
-        return set()
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", _read("/proc/self/status"), re.MULTILINE)
+    bits = int(found[1], 16) if found else 0
     return {name for name, bit in _CAPABILITIES.items() if bits >> bit & 1}
 
 
 def _kernel() -> Iterator[Ability]:
-    is_linux = platform.system() == "Linux"
-    yield Ability("kernel", "Linux", is_linux, platform.release(), "watch, pace, fix, TCP_INFO of run", "")
-    present = _has_sock_diag()
-    yield Ability("kernel", "sock_diag", present, "", "watch", "" if present else "sudo modprobe tcp_diag")
+    is_linux, release = platform.system() == "Linux", platform.release()
+    yield _ability("kernel", "Linux", is_linux, "watch, pace, fix, TCP_INFO of run", found=release)
+    yield _ability("kernel", "sock_diag", _has_sock_diag(), "watch", "sudo modprobe tcp_diag")
     known = _read("/proc/sys/net/ipv4/tcp_available_congestion_control").split()
-    yield Ability("kernel", "congestion controls", bool(known), ", ".join(known), "run --set cc_algos=...", "")
+    yield _ability("kernel", "congestion controls", bool(known), "run --set cc_algos=...", found=", ".join(known))
     if "bbr" not in known:
         present = _has_module("tcp_bbr")
-        remedy = "sudo modprobe tcp_bbr"
-        yield Ability("kernel", "BBR", present, "a module" if present else "", "run, fix", remedy)
+        # A module that is not loaded.
+        yield Ability("kernel", "BBR", present, "a module" if present else "", "run, fix", "sudo modprobe tcp_bbr")
     for queue, used_for in _QUEUES.items():
         present = _has_module(f"sch_{queue}")
         found = "" if present else f"not in this kernel (CONFIG_NET_SCH_{queue.upper()})"
-        yield Ability("kernel", f"qdisc {queue}", present, found, used_for, "" if present else _modules_package())
+        yield _ability("kernel", f"qdisc {queue}", present, used_for, _modules_package(), found)
     present = Path("/sys/kernel/btf/vmlinux").exists()
-    yield Ability("kernel", "BTF (eBPF programs)", present, "", "watch --drops program", "")
-    present = _may_read("/sys/kernel/tracing/events/skb/kfree_skb/format")
+    yield _ability("kernel", "BTF (eBPF programs)", present, "watch --drops program")
+    present = os.access("/sys/kernel/tracing/events/skb/kfree_skb/format", os.R_OK)
     remedy = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
-    yield Ability("kernel", "tracepoint skb:kfree_skb", present, "", "watch --drops", "" if present else remedy)
-    present = Path("/proc/self/ns/net").exists()
-    yield Ability("kernel", "network namespaces", present, "", "the lab of the tests", "")
+    yield _ability("kernel", "tracepoint skb:kfree_skb", present, "watch --drops", remedy)
+    yield _ability("kernel", "network namespaces", Path("/proc/self/ns/net").exists(), "the lab of the tests")
 
 
 def _has_sock_diag() -> bool:
@@ -151,10 +149,6 @@ def _folders(folder: Path) -> Iterator[Ability]:
     ):
         present = os.access(place, os.W_OK)
         yield Ability("folders", str(place), present, "writable" if present else "", used_for, "")
-
-
-def _may_read(path: str) -> bool:
-    return os.access(path, os.R_OK)
 
 
 def _read(path: str | Path) -> str:

@@ -39,14 +39,14 @@ Examples:
 @click.command("explain", cls=Command, epilog=EXAMPLES)
 @click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=options.ANY_PATH)
 @click.option("--flow", "flow_filter", metavar="TEXT", help="Show only flows with TEXT in their name, such as :443.")
-@click.option("--filter", "display_filter", metavar="FILTER",
+@click.option("--filter", metavar="FILTER",
               help="Analyse only packets that match, such as 'tcp.port == 443'.")  # fmt: skip
 @click.option(
     "--from", "begin", type=MOMENT, metavar="TIME", help="Analyse from TIME: 2.5 (seconds), or 2026-11-27T12:00Z."
 )
 @click.option("--to", "end", type=MOMENT, metavar="TIME", help="Analyse up to TIME.")
 @click.option("--sequence", is_flag=True, help="The files are one capture in pieces (tcpdump -C), in any order.")
-@click.option("--switch-port", "switch", nargs=2, metavar="STORE SWITCH/PORT",
+@click.option("--switch-port", nargs=2, metavar="STORE SWITCH/PORT",
               help="For a recording: use the counters of this port of its path.")  # fmt: skip
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
@@ -60,19 +60,16 @@ def command(
     folder: Path | None,
     picture: str | None,
     flow_filter: str | None,
-    sequence: bool,
-    switch: tuple[str, str] | None,
-    display_filter: str | None,
-    begin: float | None,
-    end: float | None,
+    **selection: Any,
 ) -> int:
     """Explain why packets in captures, or in the recording of a test, were dropped or delayed."""
-    _check_usage(report, folder, picture)
+    if picture is not None and folder is None:
+        raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
+    if report is not None:
+        usage.folder_exists("--report", report)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
     try:
-        tables = report is not None or folder is not None
-        selection = {"filter": display_filter, "begin": begin, "end": end}
-        found = explained(captures, tables=tables, sequence=sequence, switch_port=switch, **selection)
+        found = explained(captures, tables=report is not None or folder is not None, **selection)
         if flow_filter is not None:
             found = _only(found, flow_filter)
         if as_json:
@@ -87,20 +84,13 @@ def command(
     return 0
 
 
-def explained(
-    sources: Sequence[Path],
-    *,
-    tables: bool,
-    sequence: bool = False,
-    switch_port: tuple[str, str] | None = None,
-    **selection: Any,
-) -> Explanation:
+def explained(sources: Sequence[Path], **options: Any) -> Explanation:
     """Explain captures, a recording or both; sources that do not go together end the program with status 2."""
     from whydrop import Explanation
     from whydrop.explaining.sources import SourceError
 
     try:
-        return Explanation(analysed(sources, sequence=sequence, switch_port=switch_port, tables=tables, **selection))
+        return Explanation(analysed(sources, **options))
     except SourceError as reason:
         said = ending.printable(str(reason)).replace("sequence=True", "--sequence")
         raise click.UsageError(f"{said[0].upper()}{said[1:]}.") from None
@@ -113,13 +103,6 @@ def _check_only_captures(paths: Sequence[Path], options: dict[str, Any]) -> None
         if value is not None and any(map(is_measured, paths)):
             plots = "; `whydrop plot` draws recordings" if option == "--charts" else ""
             raise click.UsageError(f"{option} is for captures, not for a recording{plots}.")
-
-
-def _check_usage(report: Path | None, folder: Path | None, picture: str | None) -> None:
-    if picture is not None and folder is None:
-        raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
-    if report is not None:
-        usage.folder_exists("--report", report)
 
 
 def _only(found: Explanation, flow_filter: str) -> Explanation:

@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from whydrop.runtime.long_calls import Call
 
 
-def analysed(
-    sources: Sequence[str | PathLike[str]],
-    *,
-    sequence: bool = False,
-    switch_port: tuple[str, str] | None = None,
-    tables: bool,
-    **selection: Any,
-) -> Analysis:
+def analysed(sources: Sequence[str | PathLike[str]], **options: Any) -> Analysis:
     """Analyse the sources of an explanation; on a terminal with progress, where it takes long.
+
+    ``options`` are those of :func:`whydrop.explaining.sources.analyse`.
 
     In ``tcpdump -w - | whydrop explain -`` Ctrl-C reaches both programs: tcpdump ends, and with it the input. So where
     standard input is read, the first Ctrl-C lets the rest of it be read and explained.
@@ -34,12 +29,7 @@ def analysed(
     """
     from whydrop.explaining.sources import analyse
 
-    return _watched(
-        sources,
-        lambda **watch: analyse(
-            sources, sequence=sequence, switch_port=switch_port, tables=tables, **selection, **watch
-        ),
-    )
+    return _watched(sources, lambda **watch: analyse(sources, **options, **watch))
 
 
 def match_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> Analysis:
