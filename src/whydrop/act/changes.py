@@ -132,6 +132,10 @@ def least_burst_bytes(rate_bps: float) -> int:
     return max(1600, round(rate_bps / 8 * _LATE_S))
 
 
+# The steps of a change, the messages that undo it, the handle that is ours, and notes.
+_Parts = tuple[Sequence[Step], Sequence[Request], int, Sequence[str]]
+
+
 def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool = False) -> Change:
     """Pace the packets to one host, and leave all others as they are.
 
@@ -149,13 +153,22 @@ def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool 
         CannotChangeError: it would have to touch what somebody configured, or could not put it back exactly.
     """
     root = snapshot.root
-    if root is not None and root.kind == "htb" and root.handle and not replace_root:
-        return _beside(interface, snapshot, root, pace)
-    if root is not None and root.handle and not replace_root:
+    if root is None or not root.handle or replace_root:
+        parts = _as_root(interface, snapshot, root, pace)
+    elif root.kind == "htb":
+        parts = _beside(interface, snapshot, root, pace)
+    else:
         raise CannotChangeError(
             f"{interface}: {root.kind} {handle(root.handle)} is configured at its root, and whydrop does not "
             "change it. --replace-root puts it beneath a queue of whydrop, and restores it afterwards"
         )
+    to, rate = ", ".join(map(str, pace.addresses)), quantities.rate(pace.rate_bps)
+    words = f"packets to {to} leave {interface} at {rate}, at most {quantities.exact_size(pace.burst_bytes)} at once"
+    return replace(_change(interface, words, snapshot, *parts), addresses=pace.addresses)
+
+
+def _as_root(interface: str, snapshot: Snapshot, root: Piece | None, pace: Pace) -> _Parts:
+    """HTB as the root; what was configured there continues beneath it."""
     ours = _free_handle(snapshot, 3)
     default, paced_class, second = ours | 1, ours | 2, 1 << 16
     undo = [_deleted(RTM_DELQDISC, ours, ROOT)]
@@ -179,10 +192,10 @@ def paced(interface: str, snapshot: Snapshot, pace: Pace, *, replace_root: bool 
     if not snapshot.queue_length:
         undo.append(_queue_length(snapshot.index, 0))
     steps += _class_steps(interface, ours, paced_class, ours + 2 * second, pace, _PREFERENCE)
-    return _complete(interface, snapshot, pace, steps, undo, ours, notes)
+    return steps, undo, ours, notes
 
 
-def _beside(interface: str, snapshot: Snapshot, root: Piece, pace: Pace) -> Change:
+def _beside(interface: str, snapshot: Snapshot, root: Piece, pace: Pace) -> _Parts:
     """One more class in a configured HTB."""
     major = root.handle >> 16
     used = {one.handle & 0xFFFF for one in snapshot.classes if one.handle >> 16 == major}
@@ -200,22 +213,7 @@ def _beside(interface: str, snapshot: Snapshot, root: Piece, pace: Pace) -> Chan
     undo.append(_deleted(RTM_DELTCLASS, paced_class, root.handle))
     steps = _class_steps(interface, root.handle, paced_class, leaf, pace, preference)
     notes = [f"packets to the host pass {handle(paced_class)} and no longer the classes of {handle(root.handle)}"]
-    return _complete(interface, snapshot, pace, steps, undo, paced_class, notes)
-
-
-def _complete(
-    interface: str,
-    snapshot: Snapshot,
-    pace: Pace,
-    steps: Sequence[Step],
-    undo: Sequence[Request],
-    owns: int,
-    notes: Sequence[str],
-) -> Change:
-    to = ", ".join(map(str, pace.addresses))
-    rate, burst = quantities.rate(pace.rate_bps), quantities.exact_size(pace.burst_bytes)
-    words = f"packets to {to} leave {interface} at {rate}, at most {burst} at once"
-    return replace(_change(interface, words, snapshot, steps, undo, owns, notes), addresses=pace.addresses)
+    return steps, undo, paced_class, notes
 
 
 def _change(

@@ -138,6 +138,25 @@ def burst_for(rate_bps: float, holds_bytes: float | None = None) -> int:
     return least if holds_bytes is None else max(1600, min(least, round(holds_bytes * _OF_BURST)))
 
 
+_TICKETS = {
+    "policer": "A policer at {rate} on the path drops what exceeds it.{takes} {Over} one TCP flow (RFC 5681) needs a "
+    "burst (CBS) of {bucket} to fill it. Please raise the policer's burst to that, or replace it by a shaper at {rate} "
+    "with a queue of {product}.",
+    "shaper": "A shaper at {rate} delays what exceeds it.{takes} Please put a managed queue (CoDel, RFC 8289, or "
+    "FQ-CoDel, RFC 8290) before it, or limit its queue to {product}, the bandwidth-delay product {over}.",
+    "long queue": "A queue that drains at {rate} holds {holds}, a queueing delay of {delay}. {Over} a TCP flow needs "
+    "{product}. Please limit it to that, or put a managed queue (FQ-CoDel, RFC 8290) in its place.",
+    "unknown": "A hop on the path drops packets in bursts; paced at {rate}, all arrive. If it is a queue, one TCP flow "
+    "needs a buffer of {product} {over} (the bandwidth-delay product); if it is a policer, a burst (CBS) of {bucket}. "
+    "Please look for a port with a buffer of a few packets, or for a policer with a small burst; `whydrop depth` shows "
+    "which it is.",
+    "queue": "A queue that drains at {rate} overflows.{takes} {Over} one TCP flow needs {product} (the bandwidth-delay "
+    "product){missing}; n flows need that over the square root of n. Please raise the buffer of that port (shared or "
+    "dynamic buffers, where the switch has them), or let flow control (IEEE 802.3x) pause the sender where a faster "
+    "port feeds a slower one.",
+}
+
+
 def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 1448.0) -> str:
     """Advice for the operator of the bottleneck, with numbers; text to paste into a ticket.
 
@@ -146,40 +165,18 @@ def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 
     Keslassy and N. McKeown, "Sizing router buffers", 2004).
     """
     rate, holds = bottleneck.rate_bps.value, bottleneck.holds_bytes
-    product = rate / 8 * rtt_s
-    takes = "" if holds is None else f" It takes {size(holds)} at once."
-    path = f"over a path with a round trip of {duration(rtt_s)}"
-    if bottleneck.kind == "policer":
-        needed = sawtooth_burst_bytes(rate, rtt_s, mss_bytes)
-        return (
-            f"A policer at {rate_text(rate)} on the path drops what exceeds it.{takes} {path.capitalize()} one TCP "
-            f"flow (RFC 5681) needs a burst (CBS) of {size(needed)} to fill it. Please raise the policer's "
-            f"burst to that, or replace it by a shaper at {rate_text(rate)} with a queue of {size(product)}."
-        )
-    if bottleneck.kind == "shaper":
-        return (
-            f"A shaper at {rate_text(rate)} delays what exceeds it.{takes} Please put a managed queue (CoDel, RFC "
-            f"8289, or FQ-CoDel, RFC 8290) before it, or limit its queue to {size(product)}, the bandwidth-delay "
-            f"product {path}."
-        )
-    if holds is not None and holds > 2 * product:
-        return (
-            f"A queue that drains at {rate_text(rate)} holds {size(holds)}, a queueing delay of "
-            f"{duration(holds * 8 / rate)}. {path.capitalize()} a TCP flow needs {size(product)}. Please "
-            f"limit it to that, or put a managed queue (FQ-CoDel, RFC 8290) in its place."
-        )
-    if bottleneck.kind == "unknown":
-        bucket = size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
-        return (
-            f"A hop on the path drops packets in bursts; paced at {rate_text(rate)}, all arrive. If it is a "
-            f"queue, one TCP flow needs a buffer of {size(product)} {path} (the bandwidth-delay product); if it "
-            f"is a policer, a burst (CBS) of {bucket}. Please look for a port with a buffer of a few packets, or for a "
-            f"policer with a small burst; `whydrop depth` shows which it is."
-        )
-    missing = "" if holds is None else f"; {size(max(0.0, product - holds))} are missing"
-    return (
-        f"A queue that drains at {rate_text(rate)} overflows.{takes} {path.capitalize()} one TCP flow needs "
-        f"{size(product)} (the bandwidth-delay product){missing}; n flows need that over the square root of n. "
-        f"Please raise the buffer of that port (shared or dynamic buffers, where the switch has them), or let flow "
-        f"control (IEEE 802.3x) pause the sender where a faster port feeds a slower one."
+    product, round_trip = rate / 8 * rtt_s, f"a path with a round trip of {duration(rtt_s)}"
+    kind: str = bottleneck.kind
+    if kind in ("queue", "unknown") and holds is not None and holds > 2 * product:
+        kind = "long queue"
+    return _TICKETS[kind].format(
+        rate=rate_text(rate),
+        takes="" if holds is None else f" It takes {size(holds)} at once.",
+        over=f"over {round_trip}",
+        Over=f"Over {round_trip}",
+        product=size(product),
+        bucket=size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes)),
+        holds=size(holds or 0.0),
+        delay=duration((holds or 0.0) * 8 / rate),
+        missing="" if holds is None else f"; {size(max(0.0, product - holds))} are missing",
     )

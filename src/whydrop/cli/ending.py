@@ -31,11 +31,11 @@ def write_document(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def write_json(value: Any, indent: int | None = None) -> None:
-    """Print a value as JSON."""
+def write_json(value: Any, indent: int | None = None, **options: Any) -> None:
+    """Print a value as JSON; ``options`` are of :func:`json.dumps`."""
     import json
 
-    write_document(json.dumps(value, ensure_ascii=False, indent=indent))
+    write_document(json.dumps(value, ensure_ascii=False, indent=indent, **options))
 
 
 def show(document: Document, **layout: int) -> None:

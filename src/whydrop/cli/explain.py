@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, options, usage
+from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import analysed
 from whydrop.cli.quantities import MOMENT
@@ -66,7 +66,7 @@ def command(
     if picture is not None and folder is None:
         raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
     if report is not None:
-        usage.folder_exists("--report", report)
+        options.folder_exists("--report", report)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
     try:
         found = explained(captures, tables=report is not None or folder is not None, **selection)

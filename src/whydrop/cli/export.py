@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import whydrop
-from whydrop.cli import ending, options, usage
+from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(recording: Path, kind: Format, output: Path | None, raw: bool, redac
         _print(recording, kind, raw, redact)
         return
     if output is not None:
-        usage.folder_exists("--output", output)
+        options.folder_exists("--output", output)
     try:
         written = whydrop.export(recording, kind, output, raw=raw, redact=redact, overwrite=force)
     except FileExistsError as reason:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from whydrop.cli import ending, options, usage
+from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import match_pair
 from whydrop.errors import Error
@@ -49,7 +49,7 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> in
 
 
 def _check_usage(first: Path, second: Path, output: Path | None) -> None:
-    usage.different_files((first, second))
+    options.different_files((first, second))
     if output is None:
         return
     from whydrop.explaining.matching import check_suffix
@@ -58,7 +58,7 @@ def _check_usage(first: Path, second: Path, output: Path | None) -> None:
         check_suffix(output)
     except ValueError as reason:
         raise click.UsageError(f"-o: {ending.printable(str(reason))}") from None
-    usage.folder_exists("-o", output)
+    options.folder_exists("-o", output)
     for capture in (first, second):
-        if usage.same_file(output, capture):
+        if options.same_file(output, capture):
             raise click.UsageError(f"-o: {ending.printable(str(output))!r} is one of the captures; name another file.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ def command(recording: Path, key: str | None, as_json: bool) -> None:
     """Show the metadata of a recording, or one KEY of it: test, hosts, kernels, settings, interfaces, queues."""
     found = whydrop.metadata(recording, key)
     if as_json:
-        ending.write_document(json.dumps(found, ensure_ascii=False, indent=2, sort_keys=True))
+        ending.write_json(found, indent=2, sort_keys=True)
         return
     for line in _lines(found, "") if isinstance(found, (dict, list)) else [_word(found)]:
         print(ending.printable(line))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from whydrop.cli import ending, options, quantities, usage
+from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 from whydrop.cli.progress import working
 from whydrop.show.plots import COMBINERS
@@ -123,7 +123,7 @@ def command(
     """Draw recordings: one, or many overlaid, side by side, or combined by their metadata (docs/plots.md)."""
     kind = file_format or _format_of(output)
     if output is not None and str(output) != "-":
-        usage.folder_exists("--output", output)
+        options.folder_exists("--output", output)
     of_store = given["table"] is not None or any((path / _STORE).is_file() for path in recordings)
     in_grids = of_store or bool(given["figure_by"] or given["panel_by"])
     _refuse_contradictions(given, of_store=of_store, in_grids=in_grids)

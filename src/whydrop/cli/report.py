@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from whydrop.cli import ending, options, usage
+from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 from whydrop.cli.explain import explained
 
@@ -27,7 +27,7 @@ def command(recordings: tuple[Path, ...], output: Path | None) -> None:
     if output is not None:
         if len(recordings) > 1:
             raise click.UsageError("--output names one page: give one recording, or leave it out.")
-        usage.folder_exists("--output", output)
+        options.folder_exists("--output", output)
     for path in recordings:
         page = explained([path], tables=True).write_report(output or _page(path))
         print(f"Report: {ending.printable(str(page))}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import whydrop
 from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 from whydrop.errors import Error
@@ -111,18 +112,9 @@ def _run(plan: Plan, settings: Settings, interval_s: float | None, *, quiet: boo
 
 def _draw(finished: Finished, path: Path) -> Path | None:
     """Draw the test's own plot; a plot that fails is a warning, as the measurement is complete."""
-    from whydrop.recording.recording import Recording
-    from whydrop.runtime import durable
-    from whydrop.show.figure import NothingToDraw
-    from whydrop.show.plots import building, catalogue
-    from whydrop.show.writing import rendered
-
     try:
-        opened = [Recording.open(finished.folder)]
-        name = building.default(opened)
-        figure = building.build(name, catalogue.find(name), opened)
-        durable.write_bytes(path, rendered(figure, path.suffix.removeprefix(".")))
-    except (NothingToDraw, catalogue.PlotError, OSError) as reason:
+        whydrop.plot(finished.folder)[0].write(path)
+    except (Error, OSError) as reason:
         finished.warnings.append(f"no picture: {ending.one_line(reason)}")
         return None
     return path
@@ -162,8 +154,6 @@ def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
 
 def _verdict(recording: Recording) -> str | None:
     """The headline of the explanation, in a sentence; ``None`` where there is none."""
-    import whydrop
-
     try:
         verdicts = whydrop.explain(recording, tables=False).verdicts
     except (Error, OSError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, options, usage
+from whydrop.cli import ending, options
 from whydrop.cli.command import Command, Group
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def tests(kind: str, **given: Any) -> int:
 
     parameters = _parameters(given)
     if given["output"] is not None:
-        usage.folder_exists("--output", given["output"])
+        options.folder_exists("--output", given["output"])
     elif kind == "parquet" and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for a terminal: give --output FILE, or pipe it.")
     return study_run.list_tests(given, parameters, kind)
