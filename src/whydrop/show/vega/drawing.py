@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +73,6 @@ ZERO_LINE = {"type": "rule", "color": GREY, "strokeDash": [3, 3], "strokeWidth":
 
 FORMATS = ("png", "svg", "pdf")
 
-# Pictures that are drawn at once.
-_AT_ONCE = 2
-
 # The width of a letter of a title, of a panel's title, and of words at an axis.
 _TITLE_LETTER, _PANEL_LETTER, _AXIS_LETTER = 8.6, 7.2, 6.6
 # Unseen numbers keep the height of seen ones, so that the titles of a row of panels stand at one height.
@@ -95,15 +91,12 @@ def write_all(figures: Iterable[Figure], folder: Path, kind: str) -> list[Path]:
     if kind not in FORMATS:
         raise ValueError(f"no picture format {kind!r}; there are {', '.join(FORMATS)}")
     folder.mkdir(parents=True, exist_ok=True)
-
-    def write(figure: Figure) -> Path:
+    written = []
+    for figure in figures:
         path = folder / f"{figure.key}.{kind}"
         durable.write_bytes(path, rendered(figure, kind))
-        return path
-
-    # The library does not hold Python's lock: one picture is turned into pixels while the next is laid out.
-    with ThreadPoolExecutor(_AT_ONCE) as several:
-        return list(several.map(write, figures))
+        written.append(path)
+    return written
 
 
 def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
