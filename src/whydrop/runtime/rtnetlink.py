@@ -9,6 +9,7 @@ byte: so messages can be had as they came. Attributes of unknown types are passe
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import os
 import socket
 import struct
@@ -74,7 +75,10 @@ class Route:
 
 
 class Netlink:
-    """A socket to ask the kernel; of the network namespace of the thread that makes it."""
+    """A socket to ask the kernel; of the network namespace of the thread that makes it.
+
+    A question raises OSError where the kernel does not answer, and a change where the kernel refuses it.
+    """
 
     def __init__(self, protocol: int = _NETLINK_ROUTE) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
@@ -87,29 +91,17 @@ class Netlink:
         self._socket.close()
 
     def qdiscs(self, interface: int = 0) -> list[TrafficObject]:
-        """The queueing disciplines of an interface, by its index; 0: of all.
-
-        Raises:
-            OSError: the kernel does not answer.
-        """
+        """The queueing disciplines of an interface, by its index; 0: of all."""
         objects = map(_traffic_object, self.dump(RTM_GETQDISC, TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
         return [found for found in objects if found and (not interface or found.interface == interface)]
 
     def classes(self, interface: int) -> list[TrafficObject]:
-        """The classes of an interface.
-
-        Raises:
-            OSError: the kernel does not answer.
-        """
+        """The classes of an interface."""
         objects = map(_traffic_object, self.dump(RTM_GETTCLASS, TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
         return [found for found in objects if found]
 
     def links(self) -> dict[int, tuple[str, Attributes]]:
-        """Names and attributes of all interfaces, by index.
-
-        Raises:
-            OSError: the kernel does not answer.
-        """
+        """Names and attributes of all interfaces, by index."""
         found = {}
         for payload in self.dump(RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0, 0)):
             if len(payload) >= _IFINFO.size:
@@ -118,11 +110,7 @@ class Netlink:
         return found
 
     def addresses(self) -> list[tuple[int, str]]:
-        """Index of the interface and address with the length of its prefix, of all addresses.
-
-        Raises:
-            OSError: the kernel does not answer.
-        """
+        """Index of the interface and address with the length of its prefix, of all addresses."""
         found = []
         for payload in self.dump(RTM_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0)):
             _, prefix_bits, _, _, interface = _IFADDRMSG.unpack_from(payload)
@@ -133,11 +121,7 @@ class Netlink:
         return found
 
     def default_routes(self, family: int) -> list[Route]:
-        """The default routes of the main table.
-
-        Raises:
-            OSError: the kernel does not answer.
-        """
+        """The default routes of the main table."""
         found = []
         for payload in self.dump(RTM_GETROUTE, _RTMSG.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
             _, prefix_bits, _, _, table, _, _, kind, _ = _RTMSG.unpack_from(payload)
@@ -157,38 +141,22 @@ class Netlink:
         return _route(self.ask(RTM_GETROUTE, body + attribute(_RTA_DST, destination.packed))[0])
 
     def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
-        """The payloads of the messages that answer a question, as they came.
-
-        Raises:
-            OSError: the kernel does not answer.
-        """
+        """The payloads of the messages that answer a question, as they came."""
         for message, payload in self._answers(kind, _REQUEST_DUMP, body):
             if message == _DONE:
                 return
             yield payload
 
     def change(self, kind: int, flags: int, body: bytes) -> None:
-        """Have something made, changed or removed, and wait for the kernel's word.
+        """Have something made, changed or removed, and wait for the kernel's word."""
+        self.ask(kind, body, flags)
 
-        Raises:
-            OSError: it refuses.
-        """
-        for message, _ in self._answers(kind, _REQUEST_ACK | flags, body):
-            if message == _ERROR:
-                return
-
-    def ask(self, kind: int, body: bytes) -> list[bytes]:
-        """The payloads of the messages that answer a question about one thing.
-
-        Raises:
-            OSError: the kernel does not answer, or does not know.
-        """
-        found = []
-        for message, payload in self._answers(kind, _REQUEST_ACK, body):
-            if message == _ERROR:
-                break
-            found.append(payload)
-        return found
+    def ask(self, kind: int, body: bytes, flags: int = 0) -> list[bytes]:
+        """The payloads of the messages that answer a question about one thing."""
+        answers = itertools.takewhile(
+            lambda answer: answer[0] != _ERROR, self._answers(kind, _REQUEST_ACK | flags, body)
+        )
+        return [payload for _, payload in answers]
 
     def _answers(self, kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
         self._sequence += 1
