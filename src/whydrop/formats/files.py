@@ -28,6 +28,7 @@ _OPENERS: tuple[tuple[bytes, Any], ...] = (
 
 _END_OF_INT64 = 2.0**63
 
+# Zstd and lz4, which none of the expected files is compressed with.
 _COMPRESSED_CAPTURES = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
 
 
@@ -50,7 +51,7 @@ def parsed(content: bytes, path: Path) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as reason:
-        if _is_capture(content):
+        if content.startswith(OF_CAPTURES + _COMPRESSED_CAPTURES):
             raise RecordingError(f"{path}: a capture of packets, no recording: try `whydrop explain`") from None
         raise RecordingError(
             f"{path}: no recording and no JSON ({reason}). Expected a folder NAME.recording, a file of Flent or "
@@ -86,12 +87,6 @@ def _opened(path: Path) -> IO[bytes]:
     opener = next((opener for magic, opener in _OPENERS if head.startswith(magic)), open)
     opened: IO[bytes] = opener(path, "rb")
     return opened
-
-
-def _is_capture(content: bytes) -> bool:
-    """True if it begins as pcap and pcapng do; or compressed with zstd or lz4, as
-    captures are and none of the files that are expected here is."""
-    return content.startswith(OF_CAPTURES + _COMPRESSED_CAPTURES)
 
 
 def nanoseconds(seconds: Any) -> int | None:

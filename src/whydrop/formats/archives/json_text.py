@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 _MOST_TEXT = 256
@@ -43,28 +44,36 @@ def text(value: object) -> str | None:
 
 
 def _before(text: str) -> Any:
-    """The beginning of a document, cut behind its last whole value, and closed. Lists keep whole elements only."""
+    """The whole part of a document that is cut off. Lists keep whole elements only."""
+    try:
+        return json.loads(closed(text, lambda open_at: "]" not in open_at[:-1]))
+    except (ValueError, RecursionError):
+        return None
+
+
+def closed(text: str, is_whole: Callable[[list[str]], bool]) -> str:
+    """The beginning of a document, cut behind its last whole value, and closed; empty where there is none.
+
+    Args:
+        text: the document, as far as it goes.
+        is_whole: decides whether a value in the objects and lists that are open is whole, by their closing brackets.
+    """
     open_at: list[str] = []
-    list_depth = 0  # of the outermost list that is open, with what it is in; 0: none
-    cut, closing = 0, ""
+    found = 0, ""
     for token in _TOKEN.finditer(text):
         sign, end = token[0], token.end()
         if sign in "{[":
             # Whole as far as it goes, but an object's value: closed at once, it is an empty one.
             open_at.append(_CLOSING[sign])
-            list_depth = list_depth or (len(open_at) if sign == "[" else 0)
         elif sign in "}]":
             if not open_at or open_at.pop() != sign:
                 break
-            list_depth = list_depth if list_depth <= len(open_at) else 0
         elif sign == ",":
             end = token.start()
         else:
             continue
-        if not list_depth or len(open_at) == list_depth:
+        if is_whole(open_at):
             # What is open at the cut: whatever closes it makes a new cut.
-            cut, closing = end, "".join(reversed(open_at))
-    try:
-        return json.loads(text[:cut] + closing) if cut else None
-    except (ValueError, RecursionError):
-        return None
+            found = end, "".join(reversed(open_at))
+    cut, closing = found
+    return text[:cut] + closing

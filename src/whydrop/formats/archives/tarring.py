@@ -55,7 +55,7 @@ def entries(stream: Buffered) -> Iterator[Entry | Gap]:
         offset = stream.offset
         block = stream.read(_BLOCK)
         if len(block) < _BLOCK:
-            yield Gap(_ended(stream, offset, "the archive has no end mark: members may be missing"))
+            yield Gap(stream.damage or f"at offset {offset}: the archive has no end mark: members may be missing")
             return
         if not any(block):
             if _padding(stream):
@@ -81,10 +81,6 @@ def entries(stream: Buffered) -> Iterator[Entry | Gap]:
         if header.kind in _FILES:
             yield entry
         stream.skip(end - stream.offset)
-
-
-def _ended(stream: Buffered, offset: int, otherwise: str) -> str:
-    return stream.damage or f"at offset {offset}: {otherwise}"
 
 
 def _padded(size: int) -> int:

@@ -1,8 +1,8 @@
 """A recording as a file of Flent (format version 4), which Flent 2.3 opens, plots and summarises.
 
-What was imported from Flent goes back as it came: its own metadata, its grid, its raw values. Of our own recordings
-the series of the flows and the computed ones become results on the grid, the rows of the tables raw values, and the
-metadata get Flent's keys; everything else of a recording stands under ``WHYDROP``.
+A recording that was imported from Flent is written with its original metadata, grid and raw values. Of other
+recordings, the series of flows and the computed series become results on the grid, rows of the tables become raw
+values, and the metadata get Flent's keys; the recording's own metadata stand under ``WHYDROP``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def as_document(recording: Recording) -> dict[str, Any]:
 
 
 def _without_raw_values(recording: Recording) -> list[str]:
-    """Series that an imported file had raw values of, but none at all."""
+    """Series for which an imported file has an empty list of raw values."""
     names = (recording.metadata["imported"] or {}).get("without_raw_values")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
@@ -107,7 +107,7 @@ def _metadata(recording: Recording, series: list[Series], x_values: list[float])
 
 
 def _as_it_was(recording: Recording, original: dict[str, Any], x_values: list[float]) -> dict[str, Any]:
-    """Imported metadata; times in UTC, as they are from version 3 on, and nothing missing that Flent insists on."""
+    """Imported metadata, with times in UTC (as from version 3 on) and every key that Flent requires."""
     found = dict(original)
     found.pop("NETPERF_WRAPPER_VERSION", None)
     found.setdefault("FLENT_VERSION", recording.metadata["imported"].get("written_by"))
@@ -118,16 +118,12 @@ def _as_it_was(recording: Recording, original: dict[str, Any], x_values: list[fl
         asked_ns = recording.metadata["imported"].get("asked_ns")
         found["TIME"] = _time(asked_ns if isinstance(asked_ns, int) else recording.started_ns)
     if isinstance(found.get("BATCH_TIME"), str) and not found["BATCH_TIME"].endswith("Z"):
-        found["BATCH_TIME"] = _with_fraction(found["BATCH_TIME"]) + "Z"
+        found["BATCH_TIME"] += "Z" if "." in found["BATCH_TIME"] else ".000000Z"
     found.setdefault("TITLE", "")
     found.setdefault("STEP_SIZE", recording.step_s)
     if found.get("TOTAL_LENGTH") is None:
         found["TOTAL_LENGTH"] = max(x_values, default=0.0)
     return found
-
-
-def _with_fraction(time: str) -> str:
-    return time if "." in time else f"{time}.000000"
 
 
 def _under_flents_keys(recording: Recording, x_values: list[float]) -> dict[str, Any]:
@@ -213,10 +209,9 @@ def _text(value: Any) -> Any:
 
 
 def _name_for(recording: Recording) -> tuple[str, str]:
-    """A name that Flent knows, and the recording's own where that is another.
+    """The name of a test that Flent knows, and the recording's own name where it is another.
 
-    A test that Flent has not goes under the name of one of its tests that measures alike, so that it finds plots for
-    it; the series are those of the recording all the same.
+    A test that is unknown to Flent gets the name of a similar one, so that Flent finds plots for it.
     """
     name = str(recording.metadata["name"])
     if name in _NAMES.split():

@@ -9,8 +9,7 @@ from whydrop.formats.files import number, rounded
 from whydrop.formats.flent.upgrade import FlentFile, parse_time
 from whydrop.formats.flent.values import Values
 
-# Of what computed series are made, by the beginnings of the names that Flent's tests give them. The file itself does
-# not say it.
+# The series from which computed ones are made, by the first words of the names in Flent's tests: files lack this.
 _MADE_OF = (
     ("TCP upload", ("TCP upload*",)),
     ("TCP download", ("TCP download*",)),
@@ -72,9 +71,9 @@ def _test(file: FlentFile, values: Values) -> dict[str, Any]:
 
 
 def _step(file: FlentFile) -> float:
-    told = number(file.original.get("STEP_SIZE"))
-    if told:
-        return told
+    step_s = number(file.original.get("STEP_SIZE"))
+    if step_s:
+        return step_s
     steps = [later - earlier for earlier, later in zip(file.x_values, file.x_values[1:], strict=False)]
     return steps[0] if steps and steps[0] > 0 else 0.2
 
@@ -82,18 +81,15 @@ def _step(file: FlentFile) -> float:
 def _computed(file: FlentFile, name: str, by: str) -> dict[str, Any]:
     units = "" if by == "fairness" else _units(file, name)
     mean = number(file.series_metadata.get(name, {}).get("MEAN_VALUE"))
-    found = {"name": name, "by": by, "of": list(_made_of(name)), "units": units}
+    made_of = next((of for beginning, of in _MADE_OF if name.startswith(beginning)), ())
+    found = {"name": name, "by": by, "of": list(made_of), "units": units}
     return found if mean is None else {**found, "mean_value": mean}
 
 
-def _made_of(name: str) -> tuple[str, ...]:
-    return next((of for beginning, of in _MADE_OF if name.startswith(beginning)), ())
-
-
 def _units(file: FlentFile, name: str) -> str:
-    told = file.series_metadata.get(name, {}).get("UNITS")
-    if isinstance(told, str):
-        return told.replace("Mbits/s", "Mbit/s")
+    units = file.series_metadata.get(name, {}).get("UNITS")
+    if isinstance(units, str):
+        return units.replace("Mbits/s", "Mbit/s")
     return "ms" if name.startswith("Ping") else "Mbit/s" if name.startswith(("TCP", "UDP")) else ""
 
 
@@ -119,7 +115,7 @@ def _hosts(original: dict[str, Any]) -> dict[str, Any]:
 
 
 def host(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Flent's metadata of one host, in the words of ``record.metadata``."""
+    """Flent's metadata of one host, under the keys of a recording's."""
     found: dict[str, Any] = {
         "kernel": {"name": metadata.get("KERNEL_NAME"), "release": metadata.get("KERNEL_RELEASE")},
         "sysctls": metadata.get("SYSCTLS") or {},

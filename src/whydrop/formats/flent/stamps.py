@@ -1,8 +1,8 @@
-"""Raw values with times that contradict the grid of their own file: the clock was set, or is another one.
+"""Raw values with timestamps that contradict the grid of their own file: the clock was set, or is another one.
 
-Flent puts every series on its grid while the test runs; a raw time stamp is whatever the tool's clock said. Where the
-two are far apart the grid holds: the stamps are put right by it where that can be done, else the grid's values stand
-for the raw ones.
+Flent puts every series on its grid while the test runs; a raw timestamp comes from the tool's clock. Where the two are
+far apart, the grid is used: timestamps are corrected to it where possible; otherwise the grid's values replace the raw
+ones.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ _MOST_APART = 0.1
 _BACK_S = 3.0
 
 
-def put_right(file: FlentFile) -> None:
-    """Let the grid decide where raw values are of another time; say so in the file's notes."""
+def correct_stamps(file: FlentFile) -> None:
+    """Correct or replace raw values that contradict the grid, with a note in the file's notes."""
     if file.start_ns is None:
         return
     restamped: list[str] = []
     replaced: list[str] = []
     for name, rows in file.raw.items():
-        told = [x for x, value in zip(file.x_values, file.results.get(name, ()), strict=False) if value is not None]
+        on_grid = [x for x, value in zip(file.x_values, file.results.get(name, ()), strict=False) if value is not None]
         times = _since_start(rows, file.start_ns)
-        if not told or not times or _agree(times, told):
+        if not on_grid or not times or _agree(times, on_grid):
             continue
-        righted = _righted(times, told)
-        if len(times) == len(rows) and _agree(righted, told):
+        corrected = _corrected(times, on_grid)
+        if len(times) == len(rows) and _agree(corrected, on_grid):
             file.raw[name] = [
-                {**row, "t": (file.start_ns + round(time * _NS)) / _NS} for row, time in zip(rows, righted, strict=True)
+                {**row, "t": (file.start_ns + round(time * _NS)) / _NS}
+                for row, time in zip(rows, corrected, strict=True)
             ]
             restamped.append(name)
         else:
@@ -60,14 +61,14 @@ def _since_start(rows: Sequence[Row], start_ns: int) -> list[float]:
     return [(time - start_ns) / _NS for time in times if time is not None]
 
 
-def _agree(times: Sequence[float], told: Sequence[float]) -> bool:
+def _agree(times: Sequence[float], on_grid: Sequence[float]) -> bool:
     """True if raw values (s since the start, as they came) are of the times at which the grid has values."""
     if any(after < before - _BACK_S for before, after in pairwise(times)):
         return False
-    outside = sum(not told[0] - _NEAR_S <= time <= told[-1] + _NEAR_S for time in times)
+    outside = sum(not on_grid[0] - _NEAR_S <= time <= on_grid[-1] + _NEAR_S for time in times)
     ordered = sorted(times)
-    alone = sum(not _is_near(x, ordered) for x in told)
-    return outside <= _MOST_APART * len(times) and alone <= _MOST_APART * len(told)
+    alone = sum(not _is_near(x, ordered) for x in on_grid)
+    return outside <= _MOST_APART * len(times) and alone <= _MOST_APART * len(on_grid)
 
 
 def _is_near(x: float, ordered: Sequence[float]) -> bool:
@@ -75,17 +76,17 @@ def _is_near(x: float, ordered: Sequence[float]) -> bool:
     return place < len(ordered) and ordered[place] <= x + _NEAR_S
 
 
-def _righted(times: Sequence[float], told: Sequence[float]) -> list[float]:
+def _corrected(times: Sequence[float], on_grid: Sequence[float]) -> list[float]:
     """Times as a clock would have had them that begins with the grid and was never set."""
     steps = [after - before for before, after in pairwise(times)]
     usual = median(steps) if steps else 0.0
-    shift = 0.0 if abs(times[0] - told[0]) <= _NEAR_S else told[0] - times[0]
-    righted = [times[0] + shift]
+    shift = 0.0 if abs(times[0] - on_grid[0]) <= _NEAR_S else on_grid[0] - times[0]
+    corrected = [times[0] + shift]
     for time, step in zip(times[1:], steps, strict=True):
         if step < -_BACK_S or step > _NEAR_S:
             shift += usual - step
-        righted.append(time + shift)
-    return righted
+        corrected.append(time + shift)
+    return corrected
 
 
 def _from_grid(file: FlentFile, name: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Older versions of Flent's file brought to the present one (4), and a check of what every version must have."""
+"""Files of older versions of Flent's format converted to the present one (4), and checked."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _stations(rows: list[Row]) -> Iterator[tuple[str, Row]]:
 
 
 def _find_start(file: FlentFile) -> None:
-    """The time of the grid's zero: T0 or, in old files, TIME; they may be in an unknown zone of time."""
+    """The time at which the grid begins: T0 or, in old files, TIME; either may be in an unknown time zone."""
     times = [nanoseconds(row.get("t")) for rows in file.raw.values() for row in rows]
     # Stamps of a clock that began with the host say nothing of the time of day.
     earliest = min((time for time in times if time is not None and time >= _FIRST_NS), default=None)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from whydrop.formats.archives.json_text import closed
 from whydrop.formats.iperf3.ends import as_object
 
 Object = dict[str, Any]
@@ -34,8 +35,6 @@ _NO_NUMBER = re.compile(
 # What other programs put before each line: no sign of JSON, up to the first.
 _PREFIX = re.compile(r'(?m)^[^{}"\n]{0,99}?[^{}"\s][^{}"\n]{0,99}?[\t ](?=[ \t]*(?:[{}"]|\][\s,}\]]*$))')
 _JSON_LINE = re.compile(r'(?m)^[ \t]*[{}"\]]')
-
-_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],]")
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
@@ -114,7 +113,8 @@ def _values(text: str) -> Iterator[tuple[Object, list[str]]]:
         notes = []
         if value is None:
             notes = [CUT_OFF if until == len(text) or line_end < 0 else _PASSED_OVER]
-            value, _ = _decoded(_closed(part), 0)
+            # Up to an interval, or a part of the end: deeper lie single numbers, and half of an interval is none.
+            value, _ = _decoded(closed(part, lambda open_at: 0 < len(open_at) <= 2), 0)
         yield ({"event": "", **(value or {})} if is_event else value or {}), notes
 
 
@@ -136,24 +136,6 @@ _DECODER = json.JSONDecoder(parse_int=_integer)
 
 def _null(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else "null"
-
-
-def _closed(text: str) -> str:
-    """A document that is cut off, up to the last of its parts that is whole: an interval, or a part of the end."""
-    open_: list[str] = []
-    kept, closing = 1, "}"
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        if sign in "{[":
-            open_.append("}" if sign == "{" else "]")
-            continue
-        if sign in "}]" and open_:
-            open_.pop()
-        # Deeper lie single numbers of one interval: half of an interval is none.
-        if sign in "}]," and 0 < len(open_) <= 2:
-            kept = token.start() if sign == "," else token.end()
-            closing = "".join(reversed(open_))
-    return text[:kept] + closing
 
 
 def _add_event(content: Object, event: Object) -> None:
