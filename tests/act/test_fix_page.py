@@ -49,7 +49,7 @@ def test_a_fix_that_was_tried_stands_with_what_was_expected_and_what_came() -> N
 def test_where_nothing_is_tried_the_page_says_why() -> None:
     found = Fixed(evidence(), NoRemedy("losses are random"), None)
     page = html.page(of_fix("server.example", found, "Nothing was changed."))
-    assert "Nothing is tried: losses are random." in page
+    assert "No fix is tried: losses are random." in page
     assert 'id="runs"' not in page
 
 

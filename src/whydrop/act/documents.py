@@ -155,7 +155,7 @@ def _verdict(evidence: Evidence) -> Section:
 
 def _fix(remedy: Remedy | NoRemedy) -> Iterator[Part]:
     if isinstance(remedy, NoRemedy):
-        yield Text(f"Nothing is tried: {remedy.why}.")
+        yield Text(f"No fix is tried: {remedy.why}.")
         return
     yield Text(f"{capital(remedy.words)}.")
     yield Text(f"Expected: {remedy.expected}.")

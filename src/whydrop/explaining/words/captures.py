@@ -36,9 +36,9 @@ def _missed_by_captures(v: Values) -> str:
 def _copies_from(v: Values) -> str:
     further = "[is_further?, {hops_further|hop} further]"
     if not v["first"] and not v["copy"]:
-        return "{copies|copy} of packets at the same point" + further
+        return "{copies|copy} of packets, from the same capture point as the first ones" + further
     first, copy = (v[name] or "unnamed" for name in ("first", "copy"))
-    return f"{{copies|copy}} of packets that came first at another point ({first}): {copy}" + further
+    return f"{{copies|copy}} of packets, from another capture point ({copy}) than the first ones ({first})" + further
 
 
 HEADLINES: Phrases = {

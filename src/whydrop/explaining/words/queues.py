@@ -132,8 +132,8 @@ def _shaper(v: Values) -> Derived:
 ADVICE: Advice = {
     ("shallow-queue", None): (
         "[missing_bytes?The queue has room for {limit_bytes}. To keep the link busy, one flow needs room for its "
-        "bandwidth-delay product of {product_bytes} ({drain_rate_bps} x {base_rtt_s}), {missing_bytes} more. For n "
-        "flows, divide the product by the square root of n (Appenzeller et al. 2004).]",
+        "bandwidth-delay product of {product_bytes} ({drain_rate_bps} x {base_rtt_s}), {missing_bytes} more than it "
+        "has. For n flows, divide the product by the square root of n (Appenzeller et al. 2004).]",
         "Bursts overflow the queue. Pace at {paced_bps} or below (DEV is the sender's interface):",
         "$ tc qdisc replace dev DEV root fq maxrate {kbit}",
     ),
@@ -151,7 +151,7 @@ ADVICE: Advice = {
     ("shaper", None): (
         "[is_on_return_path?Find the other traffic on the return path: acknowledgments queue behind it (RFC 3449). "
         "Manage its queue on the router's interface DEV towards the sender, just below the link's rate:|The path is "
-        "shaped to {rate_bps}: more needs another contract or another path. To avoid the delay in the shaper's queue, "
+        "shaped to {rate_bps}: a higher rate needs another contract or path. To avoid the delay in the shaper's queue, "
         "pace below it:]",
         "[is_on_return_path?$ tc qdisc replace dev DEV root cake bandwidth RATE ack-filter|$ tc qdisc replace dev DEV "
         "root fq maxrate {kbit}]",

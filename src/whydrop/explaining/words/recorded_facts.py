@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whydrop.text.phrases import table
-from whydrop.text.quantities import duration, interval, percent, plural, rate, signed, size
+from whydrop.text.quantities import duration, interval, plural, rate, share, signed, size
 
 if TYPE_CHECKING:
     from whydrop.text.phrases import Phrase
@@ -72,10 +72,10 @@ def _change(v: Values) -> str:
 
 
 def _limited_by(v: Values) -> str:
-    shares = ", ".join(f"{LIMITS[name]} {percent(part)}" for name, part in zip(v["limits"], v["shares"], strict=True))
+    shares = ", ".join(f"{LIMITS[name]} for {share(part)}" for name, part in zip(v["limits"], v["shares"], strict=True))
     return (
-        "[by=kernel?the sender's kernel and its samples|the samples] show what limited {flow} during {span_s}: "
-        f"{shares}[queued_s?; while the path's rate was the limit, its packets were queued for {{queued_s}}]"
+        f"[by=kernel?the sender's kernel and its samples|the samples] show what limited {flow} during {span_s}: "
+        f"{shares} of the time[queued_s?; while the path's rate was the limit, its packets were queued for {queued_s}]"
     )
 
 

@@ -78,10 +78,10 @@ def packets_of(recording: Recording, series: str, load: Window | None = None) ->
         told = _told(recording, series, load)
         return [] if told is None else [told]
     if rows["up_ns"].is_null().all() and rows["down_ns"].is_null().all():
-        return [_of_round_trips(rows, "where a stream has no one-way delays")]
+        return [_of_round_trips(rows, "for a stream without one-way delays")]
     if recording.table("clocks").is_empty():
         # Without the offset of the far clock they mean nothing.
-        return [_of_round_trips(rows, "as the offset of the clocks is not known")]
+        return [_of_round_trips(rows, "because the offset of the clocks is not known")]
     return [
         _of_one_way(rows, direction, column)
         for direction, column in (("up", "up_ns"), ("down", "down_ns"))
