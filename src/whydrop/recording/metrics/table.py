@@ -36,7 +36,7 @@ def of_metrics(label: str, recording: Recording) -> Rows:
     rpm = responsiveness(recording)
     if rpm is not None:
         name = "Responsiveness under load, round trips a minute"
-        note = "of probes beside the load (tcp_f of draft-ietf-ippm-responsiveness); no requests inside of it"
+        note = "from probes outside the load's connections (tcp_f of draft-ietf-ippm-responsiveness)"
         rows.append(_row(label, "responsiveness", name, "RPM", rpm, note))
     return rows + _shares(label, recording)
 
