@@ -21,7 +21,7 @@ from whydrop.text import quantities
 # Fewer samples than this are the beginning of a flow.
 _FEWEST_SAMPLES = 5
 _INTERVAL = ("start_ns", "end_ns", "payload_bytes")
-_SAMPLE = (
+_SAMPLE = [
     "unacked_packets",
     "sacked_packets",
     "lost_packets",
@@ -33,7 +33,7 @@ _SAMPLE = (
     "send_buffer_bytes",
     "srtt_ns",
     "min_rtt_ns",
-)
+]
 
 
 @dataclass

@@ -73,16 +73,10 @@ class Tally:
         flow = self.flow
         return {
             "flow": self.number,
-            "name": flow.name,
-            "kind": flow.kind,
-            "direction": flow.direction,
-            "runner": flow.runner,
-            "host": flow.host,
+            **{key: getattr(flow, key) for key in ("name", "kind", "direction", "runner", "host", "dscp", "units")},
             "address": address,
             "ip_version": flow.ip_version or version_of(address or ""),
-            "dscp": flow.dscp,
             "congestion_control": self.facts.get("congestion_control", flow.congestion_control),
-            "units": flow.units,
             "start_ns": self.first_ns,
             "end_ns": self.last_ns,
             "payload_bytes": self.payload_bytes if flow.kind in ("tcp", "udp") else None,

@@ -67,61 +67,38 @@ _OPTIONS = {
 
 # Statistics of one discipline: the layout, and for each field its name, with "+" where it counts up.
 _XSTATS = {
-    "fq_codel": (
-        "=10I",
-        """
-            - largest_packet_bytes dropped_overlimit_packets+ ecn_marked_packets+ new_flows+ new_flows_waiting
-            old_flows_waiting ce_threshold_marked_packets+ memory_used_bytes dropped_overmemory_packets+
-        """,
-    ),
-    "codel": (
-        "=4Ii4I",
-        """
-            largest_packet_bytes count last_count delay_us drop_next_us dropped_overlimit_packets+
-            ecn_marked_packets+ dropping ce_threshold_marked_packets+
-        """,
-    ),
-    "pie": (
-        "=Q8I",
-        """
-            probability_raw delay_ms dequeue_rate_raw - enqueued_packets+ dropped_early_packets+
-            dropped_overlimit_packets+ largest_queue_packets ecn_marked_packets+
-        """,
-    ),
-    "fq_pie": (
-        "=9I",
-        """
-            enqueued_packets+ dropped_early_packets+ dropped_overlimit_packets+ dropped_overmemory_packets+
-            ecn_marked_packets+ new_flows+ new_flows_waiting old_flows_waiting memory_used_bytes
-        """,
-    ),
-    "red": (
-        "=4I",
-        """
-            dropped_early_packets+ dropped_overlimit_packets+ dropped_other_packets+ ecn_marked_packets+
-        """,
-    ),
-    "choke": (
-        "=5I",
-        """
-            dropped_early_packets+ dropped_overlimit_packets+ dropped_other_packets+ ecn_marked_packets+
-            dropped_matched_packets+
-        """,
-    ),
-    "fq": (
-        "=7Qq4I",
-        """
-            flows_collected+ high_priority_packets+ tcp_retransmitted_packets+ throttled_packets+
-            dropped_flow_limit_packets+ too_long_packets+ allocation_errors+ - flows inactive_flows
-            throttled_flows unthrottle_latency_ns
-        """,
-    ),
+    "fq_codel": """
+        =10I - largest_packet_bytes dropped_overlimit_packets+ ecn_marked_packets+ new_flows+ new_flows_waiting
+        old_flows_waiting ce_threshold_marked_packets+ memory_used_bytes dropped_overmemory_packets+
+    """,
+    "codel": """
+        =4Ii4I largest_packet_bytes count last_count delay_us drop_next_us dropped_overlimit_packets+
+        ecn_marked_packets+ dropping ce_threshold_marked_packets+
+    """,
+    "pie": """
+        =Q8I probability_raw delay_ms dequeue_rate_raw - enqueued_packets+ dropped_early_packets+
+        dropped_overlimit_packets+ largest_queue_packets ecn_marked_packets+
+    """,
+    "fq_pie": """
+        =9I enqueued_packets+ dropped_early_packets+ dropped_overlimit_packets+ dropped_overmemory_packets+
+        ecn_marked_packets+ new_flows+ new_flows_waiting old_flows_waiting memory_used_bytes
+    """,
+    "red": "=4I dropped_early_packets+ dropped_overlimit_packets+ dropped_other_packets+ ecn_marked_packets+",
+    "choke": """
+        =5I dropped_early_packets+ dropped_overlimit_packets+ dropped_other_packets+ ecn_marked_packets+
+        dropped_matched_packets+
+    """,
+    "fq": """
+        =7Qq4I flows_collected+ high_priority_packets+ tcp_retransmitted_packets+ throttled_packets+
+        dropped_flow_limit_packets+ too_long_packets+ allocation_errors+ - flows inactive_flows throttled_flows
+        unthrottle_latency_ns
+    """,
 }
 
 # Of every discipline, by the kind of statistics.
 _OF_ALL = {
-    1: ("=QI", "sent_bytes+ sent_packets+"),
-    3: ("=5I", "backlog_packets backlog_bytes dropped_packets+ requeues+ overlimits+"),
+    1: "=QI sent_bytes+ sent_packets+",
+    3: "=5I backlog_packets backlog_bytes dropped_packets+ requeues+ overlimits+",
 }
 
 # Of cake, by the places of attributes, and of each of its tins.
@@ -138,22 +115,23 @@ def counters(qdisc: TrafficObject) -> list[Counter]:
     """Every statistic of a discipline or class."""
     stats = attributes(qdisc.attributes.get(TCA_STATS2, b""))
     found: list[Counter] = []
-    for kind, (layout, fields) in _OF_ALL.items():
-        if len(data := stats.get(kind, b"")) >= struct.calcsize(layout):
-            found += _named(fields, struct.unpack_from(layout, data))
+    for kind, layout in _OF_ALL.items():
+        found += _unpacked(layout, stats.get(kind, b""))
     return found + _own(qdisc.kind, stats.get(_STATS_APP) or qdisc.attributes.get(TCA_XSTATS) or b"")
 
 
 def _own(kind: str, data: bytes) -> list[Counter]:
     if kind == "cake":
         return _cake(attributes(data))
-    layout, fields = _XSTATS.get(kind, ("", ""))
-    if not layout or len(data) < struct.calcsize(layout):
-        return []
-    values = struct.unpack_from(layout, data)
-    if kind == "fq_codel" and values[0] != 0:
+    if kind == "fq_codel" and data[:4] != bytes(4):
         return []  # of a class of it, with another layout
-    return _named(fields, values)
+    return _unpacked(_XSTATS.get(kind, "="), data)
+
+
+def _unpacked(layout: str, data: bytes) -> list[Counter]:
+    """The statistics in data of a layout, which names each field; none of data that are too short for it."""
+    form, *names = layout.split()
+    return _named(" ".join(names), struct.unpack_from(form, data)) if len(data) >= struct.calcsize(form) else []
 
 
 def _named(fields: str, values: Iterable[float | None], prefix: str = "") -> list[Counter]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from whydrop.measure.runners.parsing.base import Parser, ns
 from whydrop.measure.runners.parsing.echoes import FpingParser, PingParser
 from whydrop.measure.runners.parsing.iperf3 import Iperf3Json, Iperf3Text
-from whydrop.measure.runners.parsing.netperf import NetperfParser
+from whydrop.measure.runners.parsing.netperf import FACTS, NetperfParser
 from whydrop.measure.runners.parsing.nuttcp import NuttcpParser
 from whydrop.measure.runners.program import ProgramRunner
 
@@ -21,12 +21,7 @@ _PING_PAYLOAD_BYTES, _MOST_PING_PAYLOAD_BYTES = 56, 65_507
 _FOREVER = 100_000_000
 _IPERF3_STREAMS_JSON_SINCE = (3, 17)
 _IPERF3_CONNECTS_WITHIN_MS = 10_000
-# What netperf prints at the end (netperf manual, "Omni output selectors").
-_NETPERF_TOTALS = (
-    "THROUGHPUT,THROUGHPUT_UNITS,LOCAL_CONG_CONTROL,REMOTE_CONG_CONTROL,TRANSPORT_MSS,LOCAL_TRANSPORT_RETRANS,"
-    "REMOTE_TRANSPORT_RETRANS,LOCAL_SOCKET_TOS,REMOTE_SOCKET_TOS,ELAPSED_TIME,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,"
-    "REMOTE_BYTES_SENT,REMOTE_BYTES_RECVD"
-)
+_NETPERF_TOTALS = ",".join(name for name in FACTS if not name.endswith("LATENCY"))
 
 
 def given(*options: tuple[str, object]) -> list[str]:

@@ -59,13 +59,10 @@ def document(test: Test) -> dict[str, Any]:
     """A test as data."""
     plan = example_plan(test)
     return {
-        "name": test.name,
-        "title": test.title,
-        "family": test.family,
-        "variant_of": test.variant_of,
-        "source": test.source,
-        "description": test.description,
-        "shows": test.shows,
+        **{
+            key: getattr(test, key)
+            for key in ("name", "title", "family", "variant_of", "source", "description", "shows")
+        },
         "hosts": {"minimum": test.hosts.minimum, "maximum": test.hosts.maximum},
         "parameters": {
             name: parameter.model_dump(exclude={"items"} if parameter.type != "list" else None)
@@ -75,9 +72,7 @@ def document(test: Test) -> dict[str, Any]:
         "total_s": plan.total_s,
         "flows": [flow.settings() for flow in plan.flows],
         "computed": [dataclasses.asdict(series) for series in plan.computed],
-        "plots": test.plots,
-        "default_plot": test.default_plot,
-        "example": test.example,
+        **{key: getattr(test, key) for key in ("plots", "default_plot", "example")},
     }
 
 

@@ -22,7 +22,8 @@ _BITS_PER_S = {
     "MBytes/s": 8.0 * 2**20,
     "GBytes/s": 8.0 * 2**30,
 }
-_FACTS = {
+# What it prints at the end (netperf manual, "Omni output selectors"), and the facts of it.
+FACTS = {
     "LOCAL_CONG_CONTROL": "near_congestion_control",
     "REMOTE_CONG_CONTROL": "far_congestion_control",
     "TRANSPORT_MSS": "mss_bytes",
@@ -109,8 +110,8 @@ class NetperfParser(Parser):
             self.not_understood(text)
 
     def _total(self, key: str, value: str) -> None:
-        if key in _FACTS:
+        if key in FACTS:
             found = number(value)
-            self.facts[_FACTS[key]] = (
+            self.facts[FACTS[key]] = (
                 value.strip().strip('"') if found is None else int(found) if found.is_integer() else found
             )
