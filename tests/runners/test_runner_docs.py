@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from whydrop.measure.runners.parsing.declared import Declaration
-from whydrop.measure.runners.support import SUPPORT
+from whydrop.measure.runners.registry import SUPPORT
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "runners.md").read_text("utf-8")

@@ -12,8 +12,7 @@ from runner_fixtures import flow
 
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners.parsing.declared import Declaration, DeclaredParser
-from whydrop.measure.runners.registry import available, check_together, runner_for, spread_ports
-from whydrop.measure.runners.support import SUPPORT
+from whydrop.measure.runners.registry import SUPPORT, available, check_together, runner_for, spread_ports
 
 S = 1_000_000_000
 GOOD: dict[str, dict[str, Any]] = {

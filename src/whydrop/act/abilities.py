@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whydrop.measure.runners import registry
-from whydrop.measure.runners.program import version_of
+from whydrop.measure.runners.registry import version_of
 
 # linux/capability.h
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}

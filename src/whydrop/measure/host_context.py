@@ -14,7 +14,7 @@ from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.host import CounterSampler, gather, interfaces, with_after
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners import Runner
-from whydrop.measure.runners.support import SUPPORT
+from whydrop.measure.runners.registry import SUPPORT
 
 if TYPE_CHECKING:
     from whydrop.measure.plan import Settings

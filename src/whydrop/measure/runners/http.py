@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Outcome, Rows, Runner
-from whydrop.measure.runners.support import SUPPORT, bracketed
+from whydrop.measure.runners.registry import SUPPORT, bracketed
 from whydrop.runtime.masking import masked
 from whydrop.runtime.user_files import validating
 from whydrop.runtime.user_files.problems import written_path

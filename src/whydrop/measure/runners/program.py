@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-import re
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -16,12 +13,11 @@ from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Outcome, Rows, Runner
 from whydrop.measure.runners.parsing.base import Parser
 from whydrop.measure.runners.process import PATIENCE_S, End, Process
-from whydrop.measure.runners.support import SUPPORT, Support
+from whydrop.measure.runners.registry import SUPPORT, Support, version_of
 from whydrop.runtime.masking import masked, masked_command
 
 # After the time that a flow should take, before its program is stopped: connecting and saying good-bye take time too.
 GRACE_S = 15.0
-_VERSION_WITHIN_S = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -227,25 +223,3 @@ class ProgramRunner(Runner):
         with self._lock:
             facts |= self._parser.facts
         return {key: value for key, value in facts.items() if value is not None}
-
-
-@functools.lru_cache(maxsize=64)
-def version_of(program: str, *arguments: str) -> str:
-    """The first line that has a number in what ``program ARGUMENTS`` prints; empty where there is none.
-
-    >>> version_of("no such program")
-    ''
-    """
-    try:
-        said = subprocess.run(
-            [program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_VERSION_WITHIN_S,
-            check=False,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return ""
-    lines = said.stdout[:4096].decode(errors="replace").splitlines()
-    return next((line.strip()[:120] for line in lines if re.search(r"\d", line)), "")

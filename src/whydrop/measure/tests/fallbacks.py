@@ -76,7 +76,7 @@ def unsuited(flow: PlannedFlow) -> str | None:
         if flow.kind in ENGINE_KINDS:
             return None
         return f"flow {flow.name!r}: the engine measures {', '.join(ENGINE_KINDS)}, not {flow.kind}"
-    from whydrop.measure.runners.support import SUPPORT
+    from whydrop.measure.runners.registry import SUPPORT
 
     return SUPPORT[flow.runner].complaint(flow)
 
