@@ -74,8 +74,9 @@ def _change(v: Values) -> str:
 def _limited_by(v: Values) -> str:
     shares = ", ".join(f"{LIMITS[name]} for {share(part)}" for name, part in zip(v["limits"], v["shares"], strict=True))
     return (
-        f"[by=kernel?the sender's kernel and its samples|the samples] show what limited {flow} during {span_s}: "
-        f"{shares} of the time[queued_s?; while the path's rate was the limit, its packets were queued for {queued_s}]"
+        "[by=kernel?the sender's kernel and its samples|the samples] show what limited {flow} during {span_s}: "
+        f"{shares} of the time"
+        "[queued_s?; while the path's rate was the limit, its packets were queued for {queued_s}]"
     )
 
 
