@@ -170,10 +170,9 @@ def _explained(results: Results) -> Iterable[Part]:
         margin = quantities.significant(1 + parameters.change.equivalence_margin)
         level = quantities.significant(parameters.change.significance, 1)
         yield Text(
-            f"Speeds count as the same if their ratio lies within 1/{margin} and {margin} with certainty. "
-            f"P-values are compared with {level}, adjusted by Holm over all rows. An undecided comparison is not one "
-            "without a difference. A question mark: no placebo could be computed, so sites may differ as much by "
-            "themselves.",
+            f"Speeds are the same if the interval of their ratio lies within 1/{margin} and {margin}. P-values are "
+            f"compared with {level}, adjusted by Holm over all rows. Undecided does not mean that there is no "
+            "difference. A question mark: no placebo could be computed, so speeds may vary as much without a change.",
             "quiet",
         )
 

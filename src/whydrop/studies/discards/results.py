@@ -23,7 +23,7 @@ import polars as pl
 
 Schema = dict[str, pl.DataType]
 
-# Behind a conclusion about speeds that no placebos were there to hold against.
+# Behind a conclusion about speeds without placebos to compare with.
 UNSURE = "?"
 
 _I64, _F64, _TEXT = pl.Int64(), pl.Float64(), pl.String()
@@ -79,14 +79,14 @@ COMPARISONS: Schema = {
     # Corrected only, from clients' paired differences: median ratio after / before, its interval (95 %, bootstrap),
     # the signed-rank test, and its p adjusted by Holm over all rows
     "ratio": _F64, "ratio_low": _F64, "ratio_high": _F64, "paired_p": _F64, "adjusted_paired_p": _F64,
-    # Corrected, where enough placebos are there: by how much a site's median changes when nothing was changed (one
-    # standard deviation, as a ratio, beyond what chance among its clients explains), and p of no change but for that.
-    # Then the intervals are as much wider, and adjusted_paired_p is of the larger of the two p.
+    # Corrected, with enough placebos: the variation of a site's median without a change (one standard deviation, as a
+    # ratio, in excess of sampling error), and p of no change beyond it. The intervals are then wider by it, and
+    # adjusted_paired_p is of the larger of the two p.
     "own_change": _F64, "placebo_p": _F64,
     # The interval at 1 - 2 x significance that the test of equivalence uses (TOST)
     "equivalence_low": _F64, "equivalence_high": _F64,
     # slower, faster, same (equivalent within the margin), undecided; slower?, faster? and same? (UNSURE) where
-    # placebo_p is null, so that it may be what the site does by itself. Published: rejected, fail to reject
+    # placebo_p is null, so that speeds may vary as much without a change. Published: rejected, fail to reject
     "conclusion": _TEXT,
     "detectable_ratio": _F64,  # the smallest ratio above 1 that these many clients would show with power 0.8
 }  # fmt: skip
