@@ -119,22 +119,18 @@ def _named(given: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
 
 def _files(folder: Path, found: Found) -> Iterator[Path]:
     """Regular files below a folder, in order; links to folders are not followed: they may lead in circles."""
-    try:
-        with os.scandir(folder) as entries:
-            ordered = sorted(entries, key=lambda entry: entry.name)
-    except OSError as reason:
-        found.unreadable.append(f"{folder}: {reason.strerror or reason}")
-        return
-    for entry in ordered:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry.path), found)
-        elif _is_file(entry):
-            yield Path(entry.path)
+
+    def unreadable(reason: OSError) -> None:
+        found.unreadable.append(f"{reason.filename}: {reason.strerror or reason}")
+
+    for inside, folders, names in os.walk(folder, onerror=unreadable):
+        folders.sort()
+        yield from filter(_is_file, (Path(inside, name) for name in sorted(names)))
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _is_file(path: Path) -> bool:
     """True if it is a regular file, or a link that leads nowhere, of which the user is to hear."""
     try:
-        return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))  # noqa: PTH110 (no loop)
+        return path.is_file() or (path.is_symlink() and not path.exists())
     except OSError:
         return True

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib import metadata
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from whydrop.explaining import completing
-from whydrop.explaining.recordings import connections, depth, ports, step_down, together
+from whydrop.explaining.recordings import depth, ports, step_down, together
 from whydrop.explaining.recordings.causes import senders
 from whydrop.explaining.recordings.findings import in_order, reduce
 from whydrop.explaining.recordings.measures import scene as scenes
+from whydrop.explaining.recordings.measures.series import COLUMNS
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.thresholds import MOST_CONNECTIONS
 from whydrop.explaining.recordings.wording import in_words
+from whydrop.recording.document import json_object
 from whydrop.recording.errors import RecordingError
+from whydrop.recording.recording import Recording
 
 if TYPE_CHECKING:
     from whydrop.explaining.explained import Analysis, ArrowTable
     from whydrop.explaining.recordings.measures.scene import Scene
-    from whydrop.recording.recording import Recording
 
 SCHEMA = 2
 
@@ -80,8 +85,8 @@ def of_recording(
     """
     if depth.is_of_depth(recording):
         return _of_depth(recording, captured)
-    apart, notes = connections.apart(recording)
-    measured = [scene for part in apart if (scene := scenes.measure(part)) is not None]
+    parts, notes = _apart(recording)
+    measured = [scene for part in parts if (scene := scenes.measure(part)) is not None]
     if (host := scenes.of_host(recording)) is not None:
         measured.append(host)
     if not measured:
@@ -104,12 +109,55 @@ def of_recording(
         step_down.said_of(found["verdicts"], recording.metadata)
         return RecordingAnalysis({**seen, **found}, captured)
     verdicts = in_order(
-        in_words(verdict, of_connections=connections.are_in(recording))
+        in_words(verdict, of_connections=_of_connections(recording))
         for scene in measured
         for verdict in reduce(of_scene(scene, port))
     )
     step_down.said_of(verdicts, recording.metadata)
     return RecordingAnalysis(_document(about, verdicts))
+
+
+# What a recording of connections is called: one that was watched, or imported.
+_NAMES = ("watch", "connections")
+
+
+def _of_connections(recording: Recording) -> bool:
+    """True if a recording is of a host's connections, and not of a test."""
+    return recording.metadata["name"] in _NAMES
+
+
+def _apart(recording: Recording) -> tuple[Iterator[Recording], list[str]]:
+    """A recording for each connection that carried something, or the test as it is; and what a reader should know.
+
+    Of many connections those that carried most are taken.
+    """
+    if not _of_connections(recording):
+        return iter([recording]), []
+    flows = recording.table("flows")
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in flows.filter(pl.col("kind") == "tcp").iter_rows(named=True):
+        own = json_object(row["facts"]).get("cookie")
+        groups.setdefault((own, row["host"]) if own is not None else row["flow"], []).append(row)
+    carried = sorted(groups.values(), key=lambda rows: -sum(row["payload_bytes"] or 0 for row in rows))
+    notes = []
+    if len(carried) > MOST_CONNECTIONS:
+        notes.append(
+            f"{len(carried)} connections: the {MOST_CONNECTIONS} that carried most are explained; "
+            "`whydrop watch` and `whydrop import` can choose others"
+        )
+        carried = carried[:MOST_CONNECTIONS]
+    return _each(recording, flows, carried), notes
+
+
+def _each(recording: Recording, flows: pl.DataFrame, groups: list[list[dict[str, Any]]]) -> Iterator[Recording]:
+    for group in groups:
+        numbers = [row["flow"] for row in group]
+        tables = {
+            name: pl.concat([recording.of_flow(name, number, *columns) for number in numbers])
+            for name, columns in COLUMNS.items()
+        }
+        own = flows.filter(pl.col("flow").is_in(numbers))
+        yield Recording(recording.path, recording.metadata, {"flows": own, **tables})
 
 
 def _document(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from whydrop.explaining.recordings.findings import Fact, Finding, Place, Subject
 from whydrop.explaining.recordings.thresholds import MOST_NATS
+from whydrop.recording.document import json_object
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -102,7 +102,7 @@ def _finding(
         facts.append(Fact.of("local-stall", packets=stood))
     if lost_events:
         facts.append(Fact.of("drops-not-counted", count=lost_events))
-    if known and any(json.loads(told[name]["facts"] or "{}").get("older") for name in names):
+    if known and any(json_object(told[name]["facts"]).get("older") for name in names):
         facts.append(Fact("watched-too-late"))
     return Finding(
         # Of a subject of its own: what else befell the flows is another question.

@@ -126,7 +126,7 @@ def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Delay | None:
     parts = [(times, delays - base) for (times, delays), base in zip(usable, bases, strict=True)]
     idle = np.concatenate([above[spans.idle(times)] for times, above in parts])
     loaded = np.concatenate([above[spans.loaded(times)] for times, above in parts])
-    steps = _mean_over([spans.means(times, above) for times, above in parts])
+    steps = mean_over([spans.means(times, above) for times, above in parts])
     random = np.random.default_rng(resampling.SEED)
     during = _median(steps, random)
     idle_steps = _in_turn(parts, spans)
@@ -154,8 +154,8 @@ def _covers(spans: Spans, stream: Stream, kept: NDArray[np.bool_]) -> bool:
     return len(np.unique(blocks)) >= _COVERED * _BLOCKS
 
 
-def _mean_over(rows: Sequence[Values]) -> Values:
-    """The mean over the streams at each step; NaN where none has a sample."""
+def mean_over(rows: Sequence[Values]) -> Values:
+    """The mean over streams, or flows, at each step; NaN where none has a sample."""
     stacked = np.vstack(rows)
     counts = np.isfinite(stacked).sum(axis=0)
     sums = np.nansum(stacked, axis=0)

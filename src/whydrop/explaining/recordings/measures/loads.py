@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whydrop.explaining.recordings.measures.delays import Shift, mean_of
+from whydrop.explaining.recordings.measures.delays import Shift, mean_of, mean_over
 from whydrop.explaining.recordings.measures.outages import Outage
 from whydrop.explaining.recordings.measures.series import Flow, Values
 from whydrop.explaining.recordings.measures.spans import Spans
@@ -187,6 +187,4 @@ def _queue(flows: Sequence[Flow], spans: Spans) -> Values:
         least = _least_rtt_s(flow)
         if math.isfinite(least):
             rows.append(spans.means(flow.counted.times_ns, flow.counted["srtt_ns"] / 1e9 - least))
-    stacked = np.vstack(rows)
-    counts = np.isfinite(stacked).sum(axis=0)
-    return np.asarray(np.where(counts > 0, np.nansum(stacked, axis=0) / np.maximum(counts, 1), np.nan))
+    return mean_over(rows)

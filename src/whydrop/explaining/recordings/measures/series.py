@@ -251,9 +251,9 @@ def _with_missing(stream: Stream, sequence: pl.Series) -> Stream:
     times_ns = np.interp(every, numbers, stream.times_ns.astype(float) - stream.times_ns[0]).astype(np.int64)
     lost = np.ones(len(every))
     lost[place] = 0.0
-    delays = {way: spread(values) for way, values in stream.delays_s.items()}
+    delays_s = {way: spread(values) for way, values in stream.delays_s.items()}
     directions = np.full(len(every), "", dtype=np.str_)
-    return Stream(stream.name, stream.host, stream.dscp, times_ns + stream.times_ns[0], delays, lost, directions)
+    return replace(stream, times_ns=times_ns + stream.times_ns[0], delays_s=delays_s, lost=lost, directions=directions)
 
 
 def flows(recording: Recording) -> list[Flow]:
@@ -267,11 +267,9 @@ def flows(recording: Recording) -> list[Flow]:
         own = _counted(recording.of_flow("tcp_info", row["flow"], *COLUMNS["tcp_info"]))
         rows = recording.of_flow("intervals", row["flow"], *COLUMNS["intervals"])
         carried = _intervals(rows)
-        told = document.json_object(row["facts"]) if row["facts"] else {}
-        told = told.get("flent", told) if isinstance(told, dict) else {}
+        facts, settings = document.json_object(row["facts"]), document.json_object(row["settings"])
+        told = facts.get("flent", facts)
         told = told if isinstance(told, dict) else {}
-        settings = document.json_object(row["settings"]) if row["settings"] else {}
-        settings = settings if isinstance(settings, dict) else {}
         found.append(
             Flow(
                 str(row["name"]),
