@@ -6,15 +6,14 @@ use whydrop_verdict::{Cause, Fact, fact};
 use crate::conditions::Condition;
 use crate::document::{Document, Verdict};
 
-/// Causes that need no times.
-const PROVED_BY_CONTENTS: [Cause; 9] = [
+/// Causes that need no times. Copies do: they are equal to a packet shortly before, as retransmissions are later.
+const PROVED_BY_CONTENTS: [Cause; 8] = [
     Cause::Refused,
     Cause::Reset,
     Cause::Mtu,
     Cause::WindowScaling,
     Cause::Sack,
     Cause::Ecn,
-    Cause::Duplicate,
     Cause::Checksum,
     Cause::CaptureLoss,
 ];
