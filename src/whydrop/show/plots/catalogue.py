@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -31,7 +30,7 @@ def catalogue() -> dict[str, PlotSpec]:
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".toml"):
             continue
-        found = parsed(file.read_text(encoding="utf-8"), file.name)
+        found = _parsed(file.read_text(encoding="utf-8"), file.name)
         for name in found:
             if name in where:
                 raise PlotError(f"{file.name}: [{name}] is already in {where[name]}")
@@ -52,7 +51,7 @@ def read_file(path: Path) -> dict[str, PlotSpec]:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as reason:
         raise PlotError(f"{path}: not UTF-8 at byte {reason.start}; a plot's file is TOML") from None
-    own = parsed(text, str(path))
+    own = _parsed(text, str(path))
     if not own:
         raise PlotError(f"{path}: no plots in it; expected a table for each, such as [my_plot]")
     known = {name: plot.model_dump(exclude_unset=True) for name, plot in catalogue().items()}
@@ -82,7 +81,7 @@ def panels(plot: PlotSpec) -> tuple[PanelSpec, ...]:
     return (*own, *stacked)
 
 
-def parsed(text: str, where: str) -> Tables:
+def _parsed(text: str, where: str) -> Tables:
     """The tables of a catalogue.
 
     Raises:
@@ -106,9 +105,7 @@ def _validated(name: str, tables: Tables, where: dict[str, str]) -> PlotSpec:
     try:
         return PlotSpec.model_validate(inherited)
     except ValidationError as reason:
-        raise PlotError(
-            problems(reason, where[name], name, {**PlotSpec.model_fields, **PanelSpec.model_fields})
-        ) from None
+        raise PlotError("; ".join(_problem(where[name], name, error) for error in reason.errors())) from None
 
 
 def _inherited(name: str, tables: Tables, where: dict[str, str], heirs: tuple[str, ...]) -> dict[str, Any]:
@@ -131,16 +128,12 @@ def _inherited(name: str, tables: Tables, where: dict[str, str], heirs: tuple[st
     return merged
 
 
-def problems(reason: ValidationError, where: str, name: str, fields: Iterable[str]) -> str:
-    """The mistakes in a catalogue, each with its key; ``fields`` are the keys that there are."""
-    return "; ".join(_problem(where, name, error, fields) for error in reason.errors())
-
-
-def _problem(where: str, name: str, error: Any, fields: Iterable[str]) -> str:
+def _problem(where: str, name: str, error: Any) -> str:
+    """A mistake in a catalogue, with its key."""
     key = name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        message = f"no such key{_nearest(str(error['loc'][-1]), fields)}"
+        message = f"no such key{_nearest(str(error['loc'][-1]), {**PlotSpec.model_fields, **PanelSpec.model_fields})}"
     elif error["type"] != "missing":
         message += f", got {error['input']!r:.60}"
     return f"{where}: {key}: {message}"

@@ -125,7 +125,9 @@ def _edges(source: Source, spec: SeriesSpec, *, of_past: bool) -> tuple[int, ...
 
 def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
     recording = source.recording
-    edges = _edges(source, spec, of_past=series.quantity == "goodput" or _of_goodput(series))
+    # A computed series is of goodputs by its units.
+    of_goodputs = series.kind == "computed" and series.units == "Mbit/s"
+    edges = _edges(source, spec, of_past=series.quantity == "goodput" or of_goodputs)
     if edges and series.kind == "computed":
         grid = recording.grid(series.name, edges_ns=edges)
         times_s, values = grid["time_s"].to_numpy().round(9), grid[series.name].cast(float).to_numpy().astype(float)
@@ -157,11 +159,6 @@ def summed(times_s: Values, values: Values, every_s: float) -> tuple[Values, Val
     known = ~np.isnan(values)
     steps, places = np.unique(np.floor(times_s[known] / every_s), return_inverse=True)
     return steps * every_s, np.bincount(places, values[known], len(steps)).astype(float)
-
-
-def _of_goodput(series: Series) -> bool:
-    """True if a computed series is of goodputs, by its units."""
-    return series.kind == "computed" and series.units == "Mbit/s"
 
 
 def _computed(source: Source, spec: SeriesSpec, series: Sequence[Series]) -> list[Item]:

@@ -113,12 +113,8 @@ def _cloud(spec: PanelSpec, source: Source, x: Item, y: Item) -> Cloud | None:
                 return None
             grown = _growth(source.recording, counter, max(x.step_s, y.step_s))
             same = same.join(grown, on="step").filter((pl.col("growth") > 0) == grows)
-    name = labels.shortened(_flow_name(x))
+    name = labels.shortened(x.name.partition("::")[0])
     return Cloud(name, same["x"].to_numpy(), same["y"].to_numpy(), (x.units, y.units), x.left_out, steps)
-
-
-def _flow_name(item: Item) -> str:
-    return item.name.partition("::")[0]
 
 
 def _counter_of(recording: Recording, names: Sequence[str], flow: int | None) -> Series | None:
@@ -150,7 +146,7 @@ def _at_same_steps(x: Item, y: Item) -> pl.DataFrame:
 
 
 def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Panel:
-    x_name, y_name = (labels_of(one.label, one.match) for one in spec.series[:2])
+    x_name, y_name = (one.label or one.match[0] for one in spec.series[:2])
     traces: list[Layer] = []
     left_out = Counts()
     drawn_x, drawn_y = [], []
@@ -165,7 +161,8 @@ def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Panel:
             traces.append(trace(label, of, "points", points, number))
         else:
             shape = _ellipse(x, y)
-            traces.append(trace(label, of, "points", _centre(x, y), number, rare=True))
+            centre = pl.DataFrame({"x": [float(x.mean())], "y": [float(y.mean())]})
+            traces.append(trace(label, of, "points", centre, number, rare=True))
             if shape is not None:
                 traces.append(trace("", of, "outline", shape, number))
                 drawn_x.append(shape["x"].to_numpy())
@@ -194,15 +191,6 @@ def _notes(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> list[str
         shown, steps = sum(len(one.x) for one in clouds), sum(one.steps for one in clouds)
         return [f"{count(shown)} of {count(steps)} steps are shown."]
     return []
-
-
-def labels_of(label: str | None, patterns: Sequence[str]) -> str:
-    """The words for a quantity."""
-    return label or patterns[0]
-
-
-def _centre(x: Values, y: Values) -> pl.DataFrame:
-    return pl.DataFrame({"x": [float(x.mean())], "y": [float(y.mean())]})
 
 
 def _ellipse(x: Values, y: Values) -> pl.DataFrame | None:
@@ -248,7 +236,7 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], options: PlotOptions)
         traces.insert(0, trace("same distribution", ("", "", ""), "line", diagonal, INK, 1, helper=True))
     units = first.units
     made = panel(
-        spec.title or labels_of(spec.series[0].label, spec.series[0].match),
+        spec.title or spec.series[0].label or spec.series[0].match[0],
         axes.title(labels.shortened(x_title, 60), units), axes.title(labels.shortened(y_title, 60), units),
         traces, x_ends=x_ends, y_ends=y_ends, left_out=sum((item.left_out for item in items), Counts()),
     )  # fmt: skip
