@@ -123,8 +123,8 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
         (fact("window-open", window_share=0.0), "the receive window was never full"),
         (
             fact("nothing-lost-in-flight", busy_s=2.0, round_trips=1, window_share=0.0, lost_besides=1),
-            "in the 2.00 s in which data was in flight (1 round trip), 1 lost packet; the receive window was never "
-            "full",
+            "in the 2.00 s in which data was in flight (1 round trip), 1 packet did not arrive; the receive window was "
+            "never full",
         ),
         (
             fact("fits-some-bucket", lost=3, runs=1),

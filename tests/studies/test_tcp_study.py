@@ -212,7 +212,7 @@ def run(*words: str) -> Any:
 def test_the_study_prints_the_answer_and_a_row_for_each_site(store):
     done = run(str(store))
     assert done.exit_code == 0, done.output
-    assert "Limits of 13 connections" in done.stdout
+    assert "most of the time, of 13 connections" in done.stdout
     assert "ams01" in done.stdout
     assert "1 of the connections have no site: no group by site includes them." in " ".join(done.stdout.split())
 

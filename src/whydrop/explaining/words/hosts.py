@@ -104,7 +104,7 @@ EVIDENCE: Phrases = {
     """),
     "nothing-lost-in-flight": lambda v: (
         "in the {busy_s} in which data was in flight[ ({round_trips|round trip})], "
-        "[lost_besides?{lost_besides|lost packet}|nothing was lost]; "
+        "[lost_besides?{lost_besides|packet} did not arrive|nothing was lost]; "
         + (
             "the scale of the receive window is unknown"
             if v["window_share"] is None

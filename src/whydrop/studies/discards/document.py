@@ -165,7 +165,7 @@ def _explained(results: Results) -> Iterable[Part]:
     """How conclusions are drawn; or that there are none."""
     parameters = results.parameters
     if not any(_conclusions(results)):
-        yield Text("None: no change was named, or the tables behind them have no rows.")
+        yield Text("None: the parameters name no change, or the tables that conclusions need have no rows.")
     elif parameters.change is not None and not parameters.is_published:
         margin = quantities.significant(1 + parameters.change.equivalence_margin)
         level = quantities.significant(parameters.change.significance, 1)

@@ -25,9 +25,9 @@ _SENTENCES = table(
     """
     empty: The store has no statistics of TCP connections of these days and sites.
     unknown: The limits of {connections|connection}, {days}, are unknown: no kernel reported them.
-    limits: Limits of {connections|connection}, {days}, for most of their time: {parts}.
+    limits: The limit that applied for most of the time, of {connections|connection}, {days}: {parts}.
     median: Median {quantity}: {middle} ([interval?95 % interval {interval}|too few clients for an interval]); from
-        {p5} to {p95} in nine of ten.
+        {p5} to {p95} for nine in ten connections.
     site: At {group}, {limiter} limits {share} of connections; of all connections, {usual_share}.
     change: {site}: the median {quantity} of the later days is {conclusion}, {ratio} ({interval}) times that of the
         earlier days.
