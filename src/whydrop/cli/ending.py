@@ -23,19 +23,13 @@ INTERRUPTED = 128 + 2  # as a shell reports SIGINT
 _IS_RECORDING = "a recording of a test, not a capture of packets: try `whydrop show`"
 
 
-def write_document(text: str) -> None:
-    """Print a JSON document in UTF-8 (RFC 8259), whatever the locale."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.buffer.write(b"\n")
-    sys.stdout.buffer.flush()
-
-
 def write_json(value: Any, indent: int | None = None, **options: Any) -> None:
-    """Print a value as JSON; ``options`` are of :func:`json.dumps`."""
+    """Print a value as JSON in UTF-8 (RFC 8259), whatever the locale; ``options`` are of :func:`json.dumps`."""
     import json
 
-    write_document(json.dumps(value, ensure_ascii=False, indent=indent, **options))
+    sys.stdout.flush()
+    sys.stdout.buffer.write(json.dumps(value, ensure_ascii=False, indent=indent, **options).encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def show(document: Document, **layout: int) -> None:
