@@ -84,7 +84,7 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("--title", help="Title; '' for none.  [default: the plot's own]")
 @click.option("--no-legend", is_flag=True, help="Draw no legend.")
 @click.option("--filter", "filters", multiple=True, metavar="PATTERN",
-              help="Draw series such as 'TCP*', not '!TCP*'. For a store: rows, site=dfw*. Repeatable.")  # fmt: skip
+              help="Draw 'TCP*' series, or leave out '!TCP*'; rows of a store: 'site=dfw*'. Repeatable.")  # fmt: skip
 @click.option("--zoom", type=_Zoom(), help="End the value axis at these percentiles, such as 5:95; none: show all.")
 @click.option("--log", is_flag=True, help="Draw a logarithmic value axis.")
 @click.option("--cut/--no-cut", default=None, help="Leave out the idle time around the load.")

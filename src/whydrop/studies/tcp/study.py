@@ -99,9 +99,10 @@ def _notes(frame: pl.DataFrame) -> list[str]:
             notes.append(f"{count(lacking)} of the connections have no {what}: no group by {what} includes them.")
     short = int((frame["span_ns"] < analysis.LEAST_SPAN_NS).sum())
     if short:
-        what = "of less than a second, which have no throughput: it would be slow start's"
-        notes.append(f"Connections {what}: {count(short)}.")
+        why = "their throughput is not computed, because it would be that of slow start"
+        notes.append(f"{count(short)} of the connections lasted less than a second: {why}.")
     few = int((frame["segments"] < analysis.LEAST_SEGMENTS).sum())
     if few:
-        notes.append(f"Connections of up to ten segments, which have no share of retransmitted ones: {count(few)}.")
+        what = "their share of retransmitted segments is not computed"
+        notes.append(f"{count(few)} of the connections have no more than ten segments: {what}.")
     return notes
