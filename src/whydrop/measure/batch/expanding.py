@@ -7,6 +7,7 @@ import math
 import random
 import re
 import socket
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -122,11 +123,8 @@ def expand_runs(tables: Tables, wanted: Wanted) -> list[Run]:
             raise BatchError(f"more than {_MOST_RUNS} runs in all; choose some batches with --batch")
     if problems:
         raise FileError(problems)
-    seen: set[str] = set()
-    for run in runs:
-        if run.key in seen:
-            raise BatchError(f"two runs are the same: {run.key}")
-        seen.add(run.key)
+    if twice := [key for key, count in Counter(run.key for run in runs).items() if count > 1]:
+        raise BatchError(f"two runs are the same: {twice[0]}")
     return runs
 
 

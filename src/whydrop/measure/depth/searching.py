@@ -96,7 +96,6 @@ class Search(_Sizes):
     first_bursts: int = 4
     beyond: float = 1.25
     seen: dict[int, Seen] = field(default_factory=dict)
-    _stepped: bool = False
 
     def first(self) -> Round:
         """The round that shows the rates."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import glob
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -334,10 +334,7 @@ def _series(patterns: list[str], without: list[str], flows: list[str]) -> list[s
 
 
 def _no_twice(test: Test, flows: Sequence[PlannedFlow], computed: Sequence[Computed]) -> None:
-    seen: set[str] = set()
-    for name in [*(flow.name for flow in flows), *(series.name for series in computed)]:
-        if name in seen:
-            raise SettingError(
-                [f"{test.name} has two flows or series called {name!r}: give hosts, labels or numbers that differ"]
-            )
-        seen.add(name)
+    names = Counter([*(flow.name for flow in flows), *(series.name for series in computed)])
+    if twice := [name for name, count in names.items() if count > 1]:
+        what = f"two flows or series called {twice[0]!r}"
+        raise SettingError([f"{test.name} has {what}: give hosts, labels or numbers that differ"])
