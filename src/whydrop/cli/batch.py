@@ -43,7 +43,7 @@ _choosing = options.together(
     click.option("-b", "--batch", "batches", multiple=True, metavar="NAME",
                  help="Run only batches that match NAME, such as 'rrul*'. Repeatable."),
     options.settings(
-        "overrides", "Set a key or variable of every batch; set.NAME: of its test. Repeatable.", "KEY=VALUE"
+        "overrides", "Set a key or variable of every batch, or set.NAME of its test. Repeatable.", "KEY=VALUE"
     ),
     click.option("--repetitions", type=quantities.Whole(1), metavar="N",
                  help="Repetitions of each run.  [default: the file's]"),

@@ -85,7 +85,7 @@ def import_(place: str, files: tuple[Path, ...], as_json: bool, **given: Any) ->
               help="Longest time for one capture.  [default: 10 min]")  # fmt: skip
 @click.option("--memory-limit", "memory_bytes", type=quantities.SIZE, metavar="SIZE",
               help="Largest memory of one process.  [default: its share of 90 % of all]")  # fmt: skip
-@click.option("--retry-failed", is_flag=True, help="Analyse captures that failed before again.")
+@click.option("--retry-failed", is_flag=True, help="Also analyse captures that failed before.")
 @options.as_json
 def explain(place: str, captures: tuple[Path, ...], as_json: bool, **given: Any) -> int:
     """Explain many captures, also of folders and @FILE lists, each by itself, into a store (docs/many-captures.md)."""

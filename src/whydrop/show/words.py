@@ -15,7 +15,7 @@ _CAUSES = {
     "deep-queue": ("Deep queue", "a long buffer: delay grows, then it overflows"),
     "shaper": ("Shaper", "a rate limiter that delays what exceeds its rate"),
     "aqm": ("Active queue management", "a buffer that drops or marks early to keep delay low"),
-    "random-loss": ("Random loss", "losses as by chance, as on a bad link"),
+    "random-loss": ("Random loss", "losses that occur by chance, as on a bad link"),
     "reordering": ("Reordering", "packets overtook each other on the path"),
     "receiver-window": ("Receive window", "the receiver allowed no more bytes in flight"),
     "sender": ("Sender", "the sending host limited the flow: its application, its send buffer or its pacing"),
