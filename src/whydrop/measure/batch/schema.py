@@ -47,7 +47,8 @@ class Settings(Table):
 
     inherits: Texts = Field(
         default_factory=list,
-        description="Tables of the same kind to inherit from; later ones override earlier ones, and this table overrides them all.",
+        description="Tables of the same kind to inherit from; later ones override earlier ones, and this table "
+        "overrides them all.",
     )
     test: str | None = Field(default=None, description="Test: a name, or the path of a file, relative to this file.")
     run: CommandLine = Field(default=None, description="Command to run in the place of a test.")
