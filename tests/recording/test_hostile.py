@@ -161,3 +161,14 @@ def test_damage_inside_json_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as refusal:
         importing.open_recording(_written(tmp_path, content))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_may_have_the_name_of_a_pattern(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "run [1]*?.recording"
+    recordings.rrul(tmp_path / "a").path.rename(folder)
+    assert run("show", str(folder)).stdout.startswith("rrul")
+
+
+def test_an_unknown_format_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'xml'.*flent"):
+        whydrop.export(recordings.rrul(tmp_path / "a"), "xml")  # type: ignore[arg-type]

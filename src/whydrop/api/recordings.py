@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     import polars as pl
@@ -202,11 +202,14 @@ def export(
         The path that was written.
 
     Raises:
+        ValueError: there is no such format.
         FileExistsError: the file is there already.
         whydrop.Error: the recording cannot be read or written.
     """
     from whydrop.formats import exporting
 
+    if format not in get_args(Format):
+        raise ValueError(f"format: {format!r}: expected {', '.join(get_args(Format))}")
     (found,) = opened([recording])
     target = exporting.beside(found, format) if output is None else Path(output)
     if target.exists() and not overwrite:

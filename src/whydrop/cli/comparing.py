@@ -108,13 +108,15 @@ def _foot(found: Comparison) -> list[str]:
 def number(value: float) -> str:
     """A value with three significant digits, or a dash where there is none.
 
-    >>> number(1234.5), number(0.0123), number(float("nan"))
-    ('1234', '0.0123', '–')
+    >>> number(-0.0123), number(float("nan"))
+    ('−0.0123', '–')
     """
     if not math.isfinite(value):
         return "–"
     # Rounding errors of equal values are no difference.
-    return significant(value) if abs(value) > _ROUNDING else "0"
+    if abs(value) <= _ROUNDING:
+        return "0"
+    return significant(value) if value > 0 else quantities.signed(significant, value)
 
 
 def signed(value: float) -> str:

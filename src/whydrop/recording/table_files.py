@@ -252,10 +252,13 @@ def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[st
     try:
         if not path.exists():
             return tables.empty(name).select(wanted)
-        present = list(pl.read_parquet_schema(path))
+        # The name of a folder may look like a pattern: "run [1].recording".
+        rows = pl.scan_parquet(path, glob=False)
+        present = rows.collect_schema().names()
         known = [column for column in present if column in schema]
         # At least one column, for the number of rows.
-        frame = pl.read_parquet(path, columns=[column for column in known if column in wanted] or known[:1])
+        chosen = [column for column in known if column in wanted] or known[:1]
+        frame = rows.select(chosen).collect()
     except (OSError, pl.exceptions.PolarsError) as reason:
         raise RecordingError(f"{path}: damaged, or not a Parquet file: {_first_line(reason)}") from reason
     except BaseException as reason:

@@ -363,4 +363,4 @@ def _rows_since(store: Path, since_ns: int) -> Iterator[pl.LazyFrame]:
         # The name of a collector's part begins with its hour; that of a compacted part does not.
         hour = path.name[:2] if _PART.fullmatch(path.name) else "24"
         if f"{path.parent.name} {hour}" >= since:
-            yield pl.scan_parquet(path, hive_partitioning=False).filter(pl.col("end_ns") > since_ns)
+            yield pl.scan_parquet(path, glob=False, hive_partitioning=False).filter(pl.col("end_ns") > since_ns)

@@ -422,7 +422,8 @@ def _speech(recording: Recording, span: Window) -> list[Measured]:
     if not values:
         return []
     value = float(np.mean(values))
-    basis = "; ".join(dict.fromkeys(bases))
+    # In one order, for the same words in all recordings, whatever the order of their streams.
+    basis = "; ".join(sorted(set(bases)))
     silent = any(np.isnan(one.delay_ms).all() for one in leads)
     if silent or len({len(column) for one in leads for column in (one.lost, one.delay_ms, one.variation_ms)}) > 1:
         # Silence has nothing to resample. Streams of different paces have no common steps: each would need blocks
