@@ -45,8 +45,8 @@ def test_samples_that_name_no_machine_are_said_to_be_missing(tmp_path: Path) -> 
         "the corrected definitions take every machine's."
     ]
     assert found.facts["missing"]["utilisation"] == (
-        "the store holds no counters of switches of machine 'mlab1', the only one that counts as published (they name "
-        "no machine)"
+        "the store holds no counters of switches of machine 'mlab1', the only one that counts as published (its rows "
+        "name no machine)"
     )
 
 
