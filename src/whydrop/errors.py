@@ -16,6 +16,14 @@ class Error(Exception):
     exit_status = 1
 
 
+class UnknownNameError(Error, KeyError):
+    """A name that is not known here; the message lists those that are."""
+
+    def __str__(self) -> str:
+        """The message; that of a KeyError would be in quotes."""
+        return str(self.args[0]) if self.args else ""
+
+
 class Mistake(Error, ValueError):  # noqa: N818 (it is the user's, not a fault)
     """A mistake in the command line or in a file of the user; the message may have several, one a line."""
 

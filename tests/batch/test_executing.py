@@ -507,7 +507,7 @@ def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run
         ('[batch.b]\ntest = "rrul"\n', [], "needs 1 host, but none is given"),
         ('[batch.b]\ntest = "nup"\nhosts = "h"\nset.flows = "x"\n', [], "expected a whole number"),
         ('[batch.b]\ntest = "nup"\nhosts = "h:port"\n', [], "expected a host, or HOST:PORT"),
-        ('[batch.b]\nabstract = true\ntest = "nup"\n', [], "every batch of the file is abstract or disabled"),
+        ('[batch.b]\nabstract = true\ntest = "nup"\n', [], "the file has none, or all are abstract or disabled"),
         (PROGRAM, ["--resume", "--restart"], "not both"),
         (PROGRAM, ["--resume", "--seed", "3"], "leave out the other options"),
         (PROGRAM, ["--set", "x"], "expected KEY=VALUE"),

@@ -107,7 +107,7 @@ class Explanation(Explained):
                 headline verdict.
 
         Raises:
-            KeyError: there is no chart of this name.
+            UnknownNameError: there is no chart of this name.
             ValueError: no flow matches, or the chart has nothing to draw (its message says why).
 
         >>> import whydrop

@@ -8,6 +8,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from whydrop.errors import Mistake
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -209,7 +211,7 @@ def export(
     from whydrop.formats import exporting
 
     if format not in get_args(Format):
-        raise ValueError(f"format: {format!r}: expected {', '.join(get_args(Format))}")
+        raise Mistake(f"format: {format!r}: expected {', '.join(get_args(Format))}")
     (found,) = opened([recording])
     target = exporting.beside(found, format) if output is None else Path(output)
     if target.exists() and not overwrite:

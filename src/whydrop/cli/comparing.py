@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whydrop.recording import document
 from whydrop.show.document import Column, Columns, Document, Look, Section, Table, Text, known, parts
 from whydrop.text import quantities
-from whydrop.text.quantities import NO_BREAK, significant
+from whydrop.text.quantities import NO_BREAK, plural, significant
 
 if TYPE_CHECKING:
     from whydrop.recording.comparing.comparison import Comparison, Row
@@ -50,10 +50,9 @@ def summary(found: Comparison) -> list[str]:
             lines.append(f"{against}: {'; '.join(_finding(row) for row in established)}.")
         elif rows:
             small = sum(row.verdict == "too small to matter" for row in rows)
-            lines.append(
-                f"{against}: no difference is established. Of {len(rows)} metrics, the differences of {small} are too "
-                f"small to matter, and those of {len(rows) - small} are not resolved."
-            )
+            counts = (("too small to matter", small), ("not resolved", len(rows) - small))
+            parts = [f"in {plural(count, 'metric')} it is {verdict}" for verdict, count in counts if count]
+            lines.append(f"{against}: no difference is established; {', '.join(parts)}.")
     return lines
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from whydrop.errors import UnknownNameError
 from whydrop.explaining import completing
 from whydrop.explaining.document import Capture, Flow, Transfer, Verdict
 from whydrop.explaining.pair import Pair
@@ -171,7 +172,7 @@ class Explained:
         nothing passed in the same direction before.
 
         Raises:
-            KeyError: there is no table of this name.
+            UnknownNameError: there is no table of this name.
 
         >>> import whydrop
         >>> found = whydrop.explain("examples/policed-download.pcap.zst")
@@ -182,7 +183,7 @@ class Explained:
         known = TABLES if self.pair is None else TABLES + PAIR_TABLES
         if name not in known:
             hint = " (crossings takes two captures of one path)" if name in PAIR_TABLES else ""
-            raise KeyError(f"no table {name!r}; there are {', '.join(known)}{hint}")
+            raise UnknownNameError(f"no table {name!r}; there are {', '.join(known)}{hint}")
         if name not in self._frames:
             self._frames[name] = self._frame(name)
         return self._frames[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whydrop.errors import Mistake
 from whydrop.show.figure import Figure
 
 FORMATS = ("png", "svg", "pdf", "html", "csv", "json")
@@ -20,7 +21,7 @@ def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int,
         ValueError: there is no such format.
     """
     if kind not in FORMATS:
-        raise ValueError(f"no format {kind!r}; expected one of {', '.join(FORMATS)}")
+        raise Mistake(f"no format {kind!r}; expected one of {', '.join(FORMATS)}")
     if kind in ("csv", "json"):
         from whydrop.show import figure_numbers
 

@@ -72,7 +72,7 @@ def prepare(files: Sequence[Path], output: Path, choice: Wanted, *, resume: bool
     notes = [f"{name} has changed since the batch began" for name in _changed(tables, state)]
     runs = _ordered(expand_runs(tables, Wanted(**state.wanted, time=state.time)), state)
     if not runs:
-        raise BatchError("no batch to run: every batch of the file is abstract or disabled")
+        raise BatchError("no batch to run: the file has none, or all are abstract or disabled")
     notes += [f"run {key} is no longer in the file; left out" for key in sorted(known - {run.key for run in runs})]
     return Prepared(runs, times_s(runs), state, path, notes)
 

@@ -15,6 +15,7 @@ from whydrop.errors import Mistake
 # Where systemd mounts control groups of version 2, alone or beside those of version 1.
 _CGROUP_ROOTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _MOST_CGROUPS = 256
+_HIGHEST_PORT = 65_535
 
 
 class WantedError(Mistake):
@@ -58,8 +59,12 @@ def wanted(
     """Check and resolve a selection.
 
     Raises:
-        WantedError: a destination is no address and no name, a process does not exist, or neither does a control group.
+        WantedError: a port is none, a destination is no address and no name, or a process or a control group does not
+            exist.
     """
+    for port in ports:
+        if not 0 < port <= _HIGHEST_PORT:
+            raise WantedError(f"--port {port}: expected a port, 1 to {_HIGHEST_PORT}")
     for pid in pids:
         if not Path(f"/proc/{pid}").exists():
             raise WantedError(f"--pid {pid}: there is no such process; `pgrep -a NAME` lists process numbers")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from whydrop.errors import UnknownNameError
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.selection import matcher, no_such_flow
 from whydrop.show.charts import crossings, flow_charts, models, transit
@@ -46,14 +47,14 @@ def figure(found: Explained, name: str, flow: int) -> Figure:
     """One chart of one flow, or of all packets between two captures.
 
     Raises:
-        KeyError: there is no chart of this name.
+        UnknownNameError: there is no chart of this name.
         NothingToDraw: the tables hold nothing for it; the message says why.
     """
     if name in CHARTS:
         return CHARTS[name](Scene.of(found, flow))
     of_two = PAIR_FLOW_CHARTS | PATH_CHARTS
     if name not in of_two:
-        raise KeyError(f"no chart {name!r}; there are {', '.join([*CHARTS, *of_two])}")
+        raise UnknownNameError(f"no chart {name!r}; there are {', '.join([*CHARTS, *of_two])}")
     return of_two[name](PairScene.of(found, flow))
 
 
