@@ -144,7 +144,7 @@ def test_an_unknown_table_is_refused_with_the_tables_there_are(policed: Explanat
 
 def test_names_that_are_not_known_are_errors_for_the_user(policed: Explanation):
     for ask in (policed.table, policed.chart):
-        with pytest.raises(whydrop.Error, match="^no (table|chart) 'nonsense'; there are "):
+        with pytest.raises(whydrop.Error, match=r"^no (table|chart) 'nonsense'; there are "):
             ask("nonsense")
     with pytest.raises(whydrop.Error, match="expected a port, 1 to 65535"):
         whydrop.watch(ports=[99_999])

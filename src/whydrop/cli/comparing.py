@@ -81,7 +81,7 @@ def _metrics(rows: Sequence[Row]) -> Table | None:
         Column("95 % interval", True, 1): cell(_interval),
         Column("Effect", False, 4): cell(effect_words),
         Column("Finding"): cell(lambda row: row.verdict + {True: ", better", False: ", worse", None: ""}[row.better]),
-        Column("p (Holm)", True, 5): cell(lambda row: known(row.p, _p)),
+        Column("p (Holm)", True, 5): cell(lambda row: known(row.p, quantities.p_value)),
     }
     return Table.of("Metrics", columns, rows)
 
@@ -89,7 +89,7 @@ def _metrics(rows: Sequence[Row]) -> Table | None:
 def _metadata(found: Comparison) -> Table:
     columns = (Column("Key"), *(Column(_short(side.label)) for side in found.sides))
     rows = tuple((one.key, *(_short(value) if value else "–" for value in one.values)) for one in found.metadata)
-    elsewhere = "--format json has all of them"
+    elsewhere = "--json lists all"
     return Table("Differences of the metadata", columns, rows, most=_MOST_KEYS, elsewhere=elsewhere)
 
 
@@ -142,10 +142,6 @@ def effect_words(row: Row) -> str:
         # A loss that is rare for statistics is much for TCP.
         word = "small"
     return f"{word} ({name}{NO_BREAK}{shown})"
-
-
-def _p(p: float) -> str:
-    return f"<{NO_BREAK}0.001" if p < 0.001 else significant(p, 2)
 
 
 def _short(text: str) -> str:
