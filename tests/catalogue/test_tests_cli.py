@@ -36,7 +36,7 @@ def test_a_test_is_explained_with_its_flows_parameters_plots_and_an_example(run_
 
 @pytest.mark.slow
 def test_flows_that_differ_in_their_number_only_share_a_row(run_here) -> None:
-    assert "TCP upload BE::1 to 1000 (1\xa0000 flows)" in run_here("tests", "tcp_upload_1000").stdout
+    assert "TCP upload BE::1 to 1000 (1 000 flows)" in run_here("tests", "tcp_upload_1000").stdout
 
 
 def test_a_test_is_data_on_request(run_here) -> None:
