@@ -35,7 +35,7 @@ pub(super) fn find(datagrams: &Datagrams, seen: &Seen) -> Vec<Condition> {
         .into_iter()
         .map(|(one, others)| one.condition(others));
     let partly = pings().filter(|pings| pings.answered > 0);
-    let partly = partly.flat_map(|pings| [lost(pings), delayed(pings, seen)]);
+    let partly = partly.flat_map(|pings| [lost(pings, seen), delayed(pings, seen)]);
     silent.chain(partly.flatten()).collect()
 }
 
@@ -112,7 +112,7 @@ fn pattern(outcomes: &[bool]) -> Pattern {
 }
 
 /// The verdict on requests of which some got no reply.
-fn lost(pings: &Pings) -> Option<Condition> {
+fn lost(pings: &Pings, seen: &Seen) -> Option<Condition> {
     let lost = pings.unanswered().saturating_add(pings.missing);
     if lost == 0 {
         return None;
@@ -124,7 +124,9 @@ fn lost(pings: &Pings) -> Option<Condition> {
     let is_one_run =
         pattern.longest >= FEWEST_OF_AN_OUTAGE && 5 * pattern.longest as u64 >= 4 * lost;
     let silence_s = pattern.longest as f64 * pace_s;
-    let is_random = lost >= FEWEST_LOST
+    // A queue that the connections of this capture filled may have dropped them.
+    let is_random = !seen.is_loaded
+        && lost >= FEWEST_LOST
         && (pattern.clumps >= FEWEST_CLUMPS || pings.missing >= FEWEST_LOST)
         && pings.sent >= FEWEST_SENT
         && pace_s >= SLOW_PACE_S

@@ -217,6 +217,29 @@ fn lost_echo_requests_are_judged_by_their_pattern() {
 }
 
 #[test]
+fn echo_requests_lost_beside_bulk_data_are_no_random_loss() {
+    let mut talk = Talk::new();
+    for number in 0..40 {
+        talk.echo(
+            f64::from(number),
+            number,
+            ![3, 9, 10, 22, 31].contains(&number),
+        );
+    }
+    let datagrams = talk.tracker.finish();
+    let causes = |is_loaded| {
+        let seen = Seen {
+            is_loaded,
+            ..Seen::of(&datagrams, &Tracked::default())
+        };
+        let found = pings::find(&datagrams, &seen);
+        found.into_iter().map(|one| one.cause).collect::<Vec<_>>()
+    };
+    assert_eq!(causes(false), [Cause::RandomLoss]);
+    assert_eq!(causes(true), [Cause::Unknown]);
+}
+
+#[test]
 fn marks_come_from_a_queue_only_if_the_sender_sets_other_code_points() {
     let of = |ecn: fn(u16) -> u8| {
         let mut talk = Talk::new();
