@@ -37,9 +37,7 @@ def transfers(found: Explained) -> Table:
         Column("Lost", True, 1): lambda one: quantities.count(one.lost),
         Column("Goodput", True, 4): lambda one: known(one.goodput_bps, quantities.rate),
         Column("Cause", False, 2): lambda one: words.cause_title(one.cause),
-        Column("Confidence", True, 8): lambda one: (
-            "–" if one.cause == "unknown" else quantities.percent(one.confidence)
-        ),
+        Column("Confidence", True, 8): _confidence,
     }
     return Table.of(
         "Transfers", columns, found.transfers, weight=lambda one: (one.lost, one.payload_bytes),
