@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.cli.comparing import effect_words
 from whydrop.recording.comparing import comparison
 from whydrop.recording.comparing.comparison import Comparison, Row, Side, compare
 from whydrop.recording.comparing.grouping import grouped
@@ -22,6 +21,7 @@ from whydrop.recording.metrics.definitions import measure
 from whydrop.recording.recording import Recording
 from whydrop.recording.statistics import resampling
 from whydrop.recording.statistics.differences import cohens_h
+from whydrop.show.comparison import effect_words
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.cli import comparing
 from whydrop.recording.comparing.comparison import Side, compare
 from whydrop.recording.metrics.definitions import measure
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.statistics import resampling
+from whydrop.show import comparison as comparing
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -35,8 +35,8 @@ def command(
 ) -> None:
     """Compare the metadata and metrics of recordings, or of groups of them, with those of the first."""
     from whydrop.api.recordings import compare, opened
-    from whydrop.cli import comparing
     from whydrop.recording.comparing.grouping import CannotGroup
+    from whydrop.show import comparison as comparing
     from whydrop.show import terminal
 
     found = opened(recordings)

@@ -84,7 +84,7 @@ def document(found: Statistics, *, whole: bool) -> Document:
 
 
 def _metrics_table(metrics: Rows, labels: list[str]) -> Table:
-    from whydrop.cli.comparing import number
+    from whydrop.show.comparison import number
     from whydrop.show.document import Column, Table, known
 
     values = {(row["recording"], row["metric"]): row["value"] for row in metrics}
@@ -99,7 +99,7 @@ def _metrics_table(metrics: Rows, labels: list[str]) -> Table:
 
 
 def _series_table(title: str, series: Rows) -> Table:
-    from whydrop.cli.comparing import number
+    from whydrop.show.comparison import number
     from whydrop.show.document import Column, Table
 
     statistics = (Column(HEADS.get(one, one), True, RANKS.index(one)) for one in SHOWN)
