@@ -38,6 +38,7 @@ check: setup ## formatting, lints, types, the direction of imports, docstrings a
 	$(RUN)/python tools/arrows.py
 	$(RUN)/python tools/docstrings.py
 	$(RUN)/python tools/words.py
+	npm run check --prefix frontend --silent
 	. tools/lib.sh && cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 format: setup ## format the code of both languages
@@ -66,4 +67,4 @@ fuzz-packets: setup ## explain mutated captures for SECONDS_EACH (60) seconds
 	$(RUN)/python tools/fuzz_packets.py --seed $$RANDOM --cases 1000000 --seconds $${SECONDS_EACH:-60} examples
 
 clean: ## remove what the targets made, except .venv
-	rm -rf build dist target src/whydrop/_core*.so .venv/.extension-built
+	rm -rf build dist target src/whydrop/_core*.so .venv/.extension-built src/whydrop/show/assets frontend/node_modules

@@ -1,19 +1,20 @@
-"""Figures as JSON for the page's script: thinned to a budget, columns packed as base64.
+"""Figures for the script of a page: thinned to a budget, columns packed as base64 in JSON, or as bytes behind it.
 
 A layer that fits is embedded whole, so that zooming in shows every mark. Where all layers together exceed the budget,
-the larger ones are thinned to a finer resolution than any screen has; rare events are never thinned.
+the larger ones are thinned to a finer resolution than any screen has; rare events are never thinned. A page with a
+server behind it is given fewer points, and those of a window when its reader zooms.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import sys
-from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from whydrop.show import ticks
@@ -29,6 +30,11 @@ BUDGET_POINTS = 330_000
 _COARSEST, _FINEST = 1_000, 64_000
 _MICROSECONDS_IN_INT32 = 2_147.0
 
+_FORMATS = {"f8": "<f8", "f4": "<f4", "us": "<i4"}
+
+# Puts the bytes of a column somewhere, and says where.
+Put = Callable[[bytes], dict[str, Any]]
+
 
 def data(parts: Mapping[str, Sequence[Choice]], *, exact: bool = True, legend: bool = True) -> dict[str, Any]:
     """The data that the page's script draws, as JSON values.
@@ -38,20 +44,77 @@ def data(parts: Mapping[str, Sequence[Choice]], *, exact: bool = True, legend: b
         exact: keep every digit of y; of millions of packets a tenth of a millionth is enough.
         legend: whether there are legends.
     """
-    printable = {
-        part: [Choice([one.printable() for one in choice.figures], choice.name, choice.focus) for choice in choices]
-        for part, choices in parts.items()
-    }
+    printable = {part: list(map(_printable, choices)) for part, choices in parts.items()}
     thinned = _thinned([one for choices in printable.values() for choice in choices for one in choice.figures])
-    packing = _Packing(thinned, exact, legend)
+    return _data(printable, _Packing(thinned, exact, legend, _in_text))
+
+
+def binary(part: str, choice: Choice, columns: int, window: Ends | None = None) -> bytes:
+    """Figures as bytes: the length of a JSON document (32 bits, little endian), the document, and its columns.
+
+    The document is that of :func:`data`, but a column has its place ``at`` behind the document, in bytes from its end
+    on, and its number of bytes. Both are aligned to 8 bytes.
+
+    Args:
+        part: the section of the page.
+        choice: its figures.
+        columns: the resolution of a panel over its axis, or over the window.
+        window: seconds of time: panels over time have only what lies in it.
+    """
+    figures = [one.printable() for one in choice.figures]
+    if window is not None:
+        figures = [replace(one, panels=tuple(_within(panel, window) for panel in one.panels)) for one in figures]
+    thinned = {id(panel): _thin(panel, columns) for figure in figures for panel in figure.panels}
+    blocks: list[bytes] = []
+    size = 0
+
+    def put(content: bytes) -> dict[str, Any]:
+        nonlocal size
+        found = {"at": size, "length": len(content)}
+        padded = content + bytes(-len(content) % 8)
+        blocks.append(padded)
+        size += len(padded)
+        return found
+
+    made = _data({part: [Choice(figures, choice.name, choice.focus)]}, _Packing(thinned, True, True, put))
+    head = json.dumps(made, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    head += b" " * (-(len(head) + 4) % 8)
+    return b"".join((struct.pack("<I", len(head)), head, *blocks))
+
+
+def _printable(choice: Choice) -> Choice:
+    return Choice([one.printable() for one in choice.figures], choice.name, choice.focus)
+
+
+def _data(parts: Mapping[str, Sequence[Choice]], packing: _Packing) -> dict[str, Any]:
     made = {
         part: [
             {"name": choice.name, "focus": choice.focus, "figures": list(map(packing.figure, choice.figures))}
             for choice in choices
         ]
-        for part, choices in printable.items()
+        for part, choices in parts.items()
     }
     return {"styles": [{**asdict(style), "hollow": style.hollow} for style in packing.styles], "parts": made}
+
+
+def _within(panel: Panel, window: Ends) -> Panel:
+    """A panel over time with only the rows of a window, and one more at each side for the lines."""
+    if panel.zoom != "time":
+        return panel
+    layers = tuple(replace(layer, data=_rows_within(layer, window)) for layer in panel.layers)
+    return replace(panel, x=replace(panel.x, ends=window), layers=layers)
+
+
+def _rows_within(layer: Layer, window: Ends) -> pl.DataFrame:
+    rows = layer.data
+    if "x" not in rows.columns or layer.mark in ("outline", "rule"):
+        return rows
+    low, high = window
+    last = "x2" if "x2" in rows.columns else "x"
+    seen = rows.select((pl.col("x") <= high) & (pl.col(last) >= low)).to_series().to_numpy()
+    if layer.mark in ("line", "step", "band"):
+        seen = seen | np.append(seen[1:], False) | np.append(False, seen[:-1])
+    return rows.filter(pl.Series(seen))
 
 
 def script(values: Mapping[str, Any]) -> str:
@@ -101,6 +164,7 @@ class _Packing:
     thinned: Mapping[int, Sequence[Layer]]
     exact: bool
     legend: bool
+    put: Put
     styles: dict[Style, int] = field(default_factory=dict)
 
     def figure(self, figure: Figure) -> dict[str, Any]:
@@ -150,8 +214,21 @@ class _Packing:
             "rows": layer.data.height,
             "shown": rows.height,
             **({"text": rows["text"].to_list()} if "text" in rows.columns else {}),
-            **{name: _packed(rows[name], exactly) for name in columns},
+            **{name: self._column(rows[name], exactly) for name in columns},
         }
+
+    def _column(self, column: pl.Series, exactly: bool) -> dict[str, Any]:
+        """A column: whole microseconds for x where they fit 32 bits, 32-bit floats for y; else 64-bit floats.
+
+        What is missing, as where a line breaks, is not a number.
+        """
+        values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        kind = "f8"
+        if not exactly and not column.name.startswith("x"):
+            kind = "f4"
+        elif not exactly and np.abs(values).max(initial=0.0) < _MICROSECONDS_IN_INT32:
+            kind, values = "us", np.rint(values * 1e6)
+        return {"kind": kind, **self.put(values.astype(_FORMATS[kind]).tobytes())}
 
 
 def _axis(axis: Axis, ends: Ends) -> dict[str, Any]:
@@ -166,23 +243,5 @@ def _axis(axis: Axis, ends: Ends) -> dict[str, Any]:
     }
 
 
-def _packed(column: pl.Series, exactly: bool) -> dict[str, Any]:
-    """A column as base64: whole microseconds for x where they fit 32 bits, 32-bit floats for y; else 64-bit floats.
-
-    What is missing, as where a line breaks, is not a number.
-    """
-    values = column.cast(pl.Float64).fill_null(float("nan")).to_list()
-    if exactly:
-        return _encoded("f8", array("d", values))
-    if not column.name.startswith("x"):
-        return _encoded("f4", array("f", values))
-    furthest = max((abs(value) for value in values), default=0.0)
-    if furthest < _MICROSECONDS_IN_INT32:
-        return _encoded("us", array("i", [round(value * 1e6) for value in values]))
-    return _encoded("f8", array("d", values))
-
-
-def _encoded(kind: str, values: array[Any]) -> dict[str, Any]:
-    if sys.byteorder == "big":
-        values.byteswap()
-    return {"kind": kind, "data": base64.b64encode(values.tobytes()).decode("ascii")}
+def _in_text(content: bytes) -> dict[str, Any]:
+    return {"data": base64.b64encode(content).decode("ascii")}

@@ -29,14 +29,8 @@ from whydrop.show.figure import Figure
 from whydrop.show.printable import one_line
 from whydrop.text import quantities
 
-SCRIPTS = (
-    "uplot/uPlot.iife.min.js",
-    "report/data.js",
-    "report/marks.js",
-    "report/chart.js",
-    "report/page.js",
-)
-_SHEETS = ("uplot/uPlot.min.css", "report/report.css")
+SCRIPTS = ("report.js",)
+_SHEETS = ("report.css",)
 NOSCRIPT = "The figures need JavaScript; all words and tables do not."
 # Rows of a table in a page; a capture may hold millions of flows.
 _LONGEST_TABLE = 500
@@ -58,7 +52,7 @@ def page(document: Document, *, exact: bool = True) -> str:
         exact: keep every digit of the figures' numbers.
     """
     scripts = [asset(name) for name in SCRIPTS]
-    drawn = {key: figures for key, figures in _figures_of(document.parts, "figures") if figures.choices}
+    drawn = dict(figures_of(document))
     legend = all(figures.legend for figures in drawn.values())
     parts = {key: figures.choices for key, figures in drawn.items()}
     values = [embedding.script(embedding.data(parts, exact=exact, legend=legend))] if parts else []
@@ -66,7 +60,7 @@ def page(document: Document, *, exact: bool = True) -> str:
         [
             "<!doctype html>",
             '<html lang="en">',
-            f"<!-- This page includes uPlot:\n{asset('uplot/LICENSE')}-->",
+            f"<!-- This page includes uPlot:\n{asset('LICENSE.uplot')}-->",
             "<head>",
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -84,6 +78,16 @@ def page(document: Document, *, exact: bool = True) -> str:
             "",
         ]
     )
+
+
+def inside(document: Document) -> str:
+    """A document as the inside of another page, which draws the figures."""
+    return "\n".join(_body(document))
+
+
+def figures_of(document: Document) -> Iterator[tuple[str, Figures]]:
+    """The figures of a document by the key of the section that holds them, which is its identifier in a page."""
+    return ((key, figures) for key, figures in _figures_of(document.parts, "figures") if figures.choices)
 
 
 def page_of_figures(figures: Sequence[Figure], *, legend: bool = True) -> str:
@@ -118,7 +122,6 @@ def _text(value: Cell) -> str:
 
 
 def _figures_of(parts: Iterable[Part], key: str) -> Iterator[tuple[str, Figures]]:
-    """The figures of a document by the key of the section that holds them."""
     for part in parts:
         if isinstance(part, Figures):
             yield key, part

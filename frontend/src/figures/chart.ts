@@ -1,0 +1,204 @@
+// One pair of axes: uPlot gives axes, zoom and cursor; the layers are drawn into it, each with its own x.
+
+import uPlot from "uplot";
+import { axisOf, heightOf, warpOf } from "./axis";
+import { rangeOfY, type Ends, type Layer, type Panel, type Style } from "./figure";
+import { drawLayer, type Scale } from "./marks";
+import { nearest, wordsOf } from "./nearest";
+import { colourOf, cssColour } from "./theme";
+
+export interface Chart {
+  panel: Panel;
+  readonly all: Ends;
+  readonly window: Ends;
+  setWindow: (low: number, high: number) => void;
+  redraw: () => void;
+  destroy: () => void;
+}
+
+// Called with every new window of x that the reader chooses.
+export type OnZoom = (chart: Chart, low: number, high: number) => void;
+
+export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Style[], onZoom: OnZoom): Chart {
+  const size = (): { width: number; height: number } => ({
+    width: place.clientWidth,
+    height: heightOf(panel, place.clientWidth),
+  });
+  const state = { window: panel.x.ends };
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  const plot = new uPlot(
+    {
+      ...size(),
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC"),
+      scales: {
+        x: { time: panel.x.scale === "time", distr: panel.x.scale === "log" ? 3 : 1, range: () => state.window },
+        y: { distr: panel.y.scale === "log" ? 3 : 1, range: () => rangeOfY(panel, ...state.window) },
+      },
+      series: [{}, { show: true, paths: () => null, points: { show: false } }],
+      axes: [axisOf(panel.x, place, false, size().height), axisOf(panel.y, place, true, size().height)],
+      legend: { show: false },
+      padding: [10, 14, 0, 4],
+      cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
+      hooks: {
+        draw: [(drawn) => drawPanel(drawn, panel, styles)],
+        setSelect: [(drawn) => zoomToSelection(drawn, (low, high) => onZoom(chart, low, high))],
+        setCursor: [(drawn) => showNearest(drawn, panel, styles, tip)],
+      },
+    },
+    [panel.x.ends, [0, 1]],
+    place,
+  );
+  plot.over.append(tip);
+  plot.over.addEventListener("dblclick", () => onZoom(chart, ...panel.x.ends));
+  plot.over.addEventListener("mouseleave", () => {
+    tip.hidden = true;
+  });
+  panByTouch(plot, (low, high) => onZoom(chart, low, high));
+  const observer = new ResizeObserver(() => plot.setSize(size()));
+  observer.observe(place);
+  const chart: Chart = {
+    panel,
+    get all() {
+      return panel.x.ends;
+    },
+    get window() {
+      return state.window;
+    },
+    setWindow: (low, high) => {
+      state.window = clamped(panel, low, high);
+      plot.setData([state.window, [0, 1]], true);
+    },
+    redraw: () => plot.redraw(true, true),
+    destroy: () => {
+      observer.disconnect();
+      plot.destroy();
+    },
+  };
+  return chart;
+}
+
+// A window within the axis, and no closer than a microsecond or a millionth of the whole: beyond that numbers lose digits.
+function clamped(panel: Panel, low: number, high: number): Ends {
+  const [warp, unwarp] = warpOf(panel.x);
+  const [least, greatest] = [warp(panel.x.ends[0]), warp(panel.x.ends[1])];
+  const [from, to] = [warp(low), warp(high)];
+  const closest = Math.max(1e-6, (greatest - least) * 1e-6);
+  const span = Math.min(Math.max(to - from, closest), greatest - least);
+  const start = Math.min(Math.max((from + to - span) / 2, least), greatest - span);
+  return [unwarp(start), unwarp(start + span)];
+}
+
+function zoomToSelection(plot: uPlot, zoom: (low: number, high: number) => void): void {
+  const { left, width } = plot.select;
+  if (width < 4) return;
+  const [low, high] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  zoom(low, high);
+}
+
+// A finger that moves sideways moves the window of a zoomed chart; up and down it scrolls the page.
+function panByTouch(plot: uPlot, onMove: (low: number, high: number) => void): void {
+  let from: { at: number; low: number; high: number } | null = null;
+  plot.over.style.touchAction = "pan-y";
+  plot.over.addEventListener("pointerdown", (event) => {
+    const { min, max } = plot.scales["x"] ?? {};
+    if (event.pointerType === "touch" && min !== undefined && max !== undefined) {
+      from = { at: event.clientX, low: min, high: max };
+    }
+  });
+  plot.over.addEventListener("pointermove", (event) => {
+    if (from === null) return;
+    const moved = ((from.at - event.clientX) / plot.over.clientWidth) * (from.high - from.low);
+    onMove(from.low + moved, from.high + moved);
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    plot.over.addEventListener(end, () => {
+      from = null;
+    });
+  }
+}
+
+// The mapping from values to canvas pixels, without a call into uPlot for each point.
+function scaleOf(plot: uPlot): Scale {
+  const { left, top, width, height } = plot.bbox;
+  const { min: low = 0, max: high = 1, distr: across } = plot.scales["x"] ?? {};
+  const { min: bottom = 0, max: up = 1, distr: along } = plot.scales["y"] ?? {};
+  const shareAcross = shareBetween(low, high, across === 3);
+  const shareAlong = shareBetween(bottom, up, along === 3);
+  return {
+    x: (value) => left + shareAcross(value) * width,
+    y: (value) => top + (1 - shareAlong(value)) * height,
+    left,
+    right: left + width,
+    top,
+    foot: top + height,
+    low,
+    high,
+    ratio: window.devicePixelRatio || 1,
+  };
+}
+
+// Where a value lies between two ends, as a share.
+function shareBetween(from: number, to: number, isLog: boolean): (value: number) => number {
+  return isLog ? (value) => Math.log(value / from) / Math.log(to / from) : (value) => (value - from) / (to - from);
+}
+
+function drawPanel(plot: uPlot, panel: Panel, styles: readonly Style[]): void {
+  const { ctx, bbox } = plot;
+  const scale = scaleOf(plot);
+  drawZeros(ctx, panel, scale);
+  for (const layer of panel.layers) {
+    const style = styles[layer.style];
+    if (!layer.visible || !style) continue;
+    // Rare marks on the base line are seen whole, so their clip is a little wider than the axes.
+    const room = layer.rare ? 6 * scale.ratio : 0;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left - room, bbox.top - room, bbox.width + 2 * room, bbox.height + 2 * room);
+    ctx.clip();
+    drawLayer(ctx, layer, style, colourOf(style), scale);
+    ctx.restore();
+  }
+  if (panel.layers.length === 0) drawNoData(ctx, scale);
+}
+
+function drawNoData(ctx: CanvasRenderingContext2D, scale: Scale): void {
+  ctx.save();
+  ctx.fillStyle = cssColour("--soft");
+  ctx.font = `${12 * scale.ratio}px system-ui, sans-serif`;
+  ctx.textAlign = "center";
+  ctx.fillText("no data", (scale.left + scale.right) / 2, (scale.top + scale.foot) / 2);
+  ctx.restore();
+}
+
+const PLAIN: Style = { light: "", dark: "", shape: "dot", size: 1, width: 0.8, dash: [3, 3], opacity: 1, hollow: false };
+
+// Where a logarithmic axis ends and its zeros begin.
+function drawZeros(ctx: CanvasRenderingContext2D, panel: Panel, scale: Scale): void {
+  for (const name of ["x", "y"] as const) {
+    const { zeros } = panel[name];
+    if (!zeros) continue;
+    const rule: Layer = {
+      name: "", style: 0, mark: "rule", rare: false, helper: true, counted: false, stretch: false, rows: 1, shown: 1,
+      visible: true, reach: 0, [name]: [zeros[1]],
+    };
+    drawLayer(ctx, rule, PLAIN, cssColour("--soft"), scale);
+  }
+}
+
+function showNearest(plot: uPlot, panel: Panel, styles: readonly Style[], tip: HTMLElement): void {
+  const best = nearest(plot, panel);
+  tip.hidden = best === null;
+  if (best === null) return;
+  tip.textContent = wordsOf(panel, best);
+  const style = styles[best.layer.style];
+  if (style) tip.style.borderColor = colourOf(style);
+  const [x, y] = [plot.valToPos(best.at, "x"), plot.valToPos(best.value, "y")];
+  const { clientWidth: width, clientHeight: height } = plot.over;
+  const toLeft = x > width / 2;
+  tip.style.left = toLeft ? "" : `${x + 12}px`;
+  tip.style.right = toLeft ? `${width - x + 12}px` : "";
+  tip.style.top = `${Math.max(0, Math.min(y - 14, height - 40))}px`;
+}
