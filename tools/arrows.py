@@ -35,6 +35,7 @@ ROOMS = (
     "studies",
     "act",
     "api",
+    "web",
     "cli",
     "__main__",
 )

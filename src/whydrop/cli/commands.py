@@ -45,6 +45,7 @@ GROUPS = {
         "store": ("whydrop.cli.store", "Show, fill and compact a store."),
         "study": ("whydrop.cli.study", "Answer a question from a store."),
     },
+    "Page": {"web": ("whydrop.cli.web", "Open captures and recordings in a browser.")},
     "This host": {
         "doctor": ("whydrop.cli.doctor", "Show what whydrop can do on this host."),
         "completion": ("whydrop.cli.completion", "Print a completion script for a shell."),

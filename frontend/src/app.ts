@@ -1,0 +1,14 @@
+// The page of `whydrop web`: each view begins with what its address says.
+
+import { browse } from "./app/browse";
+import { compare } from "./app/compare";
+import { open } from "./app/open";
+import { run } from "./app/run";
+import "uplot/dist/uPlot.min.css";
+import "./page.css";
+import "./app/app.css";
+
+const VIEWS: Record<string, (view: HTMLElement) => void> = { browse, compare, open, run };
+
+const view = document.getElementById("view");
+if (view) VIEWS[document.body.dataset["view"] ?? ""]?.(view);

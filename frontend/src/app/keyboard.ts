@@ -1,0 +1,40 @@
+// Keys of a view, and the list of them on "?".
+
+import { element } from "../figures/element";
+
+export interface Key {
+  key: string;
+  words: string;
+  act: () => void;
+}
+
+// Keys act while no field of a form has the focus; Escape leaves one.
+export function keys(listed: readonly Key[]): void {
+  const every: readonly Key[] = [...listed, { key: "?", words: "Show or hide this list", act: () => toggle(every) }];
+  document.addEventListener("keydown", (event) => {
+    const target = event.target as HTMLElement;
+    const isField = target.matches("input:not([type=checkbox]), select, textarea");
+    if (isField) {
+      if (event.key === "Escape") target.blur();
+      return;
+    }
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const found = every.find(({ key }) => key === event.key);
+    if (!found) return;
+    event.preventDefault();
+    found.act();
+  });
+}
+
+function toggle(every: readonly Key[]): void {
+  const open = document.querySelector<HTMLDialogElement>("dialog.keys");
+  if (open) {
+    open.close();
+    return;
+  }
+  const rows = every.map(({ key, words }) => element("div", {}, element("dt", {}, element("kbd", {}, key)), element("dd", {}, words)));
+  const dialog = element("dialog", { class: "keys", "aria-label": "Keys" }, element("h2", {}, "Keys"), element("dl", { class: "lines" }, ...rows));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,77 @@
+// Figures that the server holds: coarse at first, and finer for the window that the reader looks at.
+
+import { decode, unpacked, type Choice, type Data, type Style } from "../figures/figure";
+import { showChoice, type Shown } from "../figures/figures";
+import { askBytes, query, type Values } from "./server";
+
+// The window changes often while the reader zooms: the last one is asked for.
+const REFINE_MS = 60;
+
+export class Remote {
+  private shown: Shown | undefined;
+  private styles: readonly Style[] = [];
+  private options: Values = {};
+  private asked = 0;
+  private timer = 0;
+
+  // `part` names the figures in the answers of the address.
+  constructor(
+    private readonly section: HTMLElement,
+    private readonly address: string,
+    private readonly part: string,
+  ) {}
+
+  async show(options: Values): Promise<void> {
+    this.options = options;
+    this.asked += 1;
+    const mine = this.asked;
+    const { data, bytes } = await this.figures({});
+    const [packed] = data.parts[this.part] ?? [];
+    if (!packed || mine !== this.asked) return;
+    this.shown?.close();
+    this.styles = data.styles;
+    this.shown = showChoice(this.section, decode(packed, bytes), this.styles, (low, high) => this.refine(low, high));
+  }
+
+  zoom(how: string): void {
+    this.shown?.zoom(how);
+  }
+
+  redraw(): void {
+    this.shown?.redraw();
+  }
+
+  private refine(low: number, high: number): void {
+    clearTimeout(this.timer);
+    const layers = this.shown?.choice.figures.flatMap((figure) => figure.panels.flatMap((panel) => panel.layers)) ?? [];
+    if (!layers.some((layer) => layer.shown < layer.rows)) return;
+    this.timer = window.setTimeout(() => void this.finer(low, high), REFINE_MS);
+  }
+
+  private async finer(low: number, high: number): Promise<void> {
+    this.asked += 1;
+    const mine = this.asked;
+    const { data, bytes } = await this.figures({ low, high });
+    const [packed] = data.parts[this.part] ?? [];
+    if (!packed || !this.shown || mine !== this.asked) return;
+    takeOver(this.shown.choice, decode(packed, bytes));
+    this.shown.redraw();
+  }
+
+  private async figures(window: { low?: number; high?: number }): Promise<{ data: Data; bytes: ArrayBuffer }> {
+    const columns = Math.max(10, Math.round(2 * this.section.clientWidth * devicePixelRatio));
+    return unpacked(await askBytes(`${this.address}${query({ ...this.options, columns, ...window })}`));
+  }
+}
+
+// Puts the columns of finer figures in place of those shown; what the reader switched off stays so.
+function takeOver(shown: Choice, finer: Choice): void {
+  shown.figures.forEach((figure, number) => figure.panels.forEach((panel, at) => {
+    if (panel.zoom !== "time") return;
+    panel.layers.forEach((layer, row) => {
+      const found = finer.figures[number]?.panels[at]?.layers[row];
+      // How many rows there are in all is known of the whole only.
+      if (found) Object.assign(layer, found, { visible: layer.visible, rows: layer.rows });
+    });
+  }));
+}

@@ -1,0 +1,1 @@
+"""The page of whydrop in a browser: a server on this host, thin over the public functions."""

@@ -1,0 +1,74 @@
+"""The application: pages and the API, with what answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+import whydrop
+from whydrop.web import pages
+from whydrop.web.access import Guard
+from whydrop.web.endpoints import openapi
+from whydrop.web.handlers.analyses import AnalysisHandlers
+from whydrop.web.handlers.comparisons import ComparisonHandlers
+from whydrop.web.handlers.library import LibraryHandlers
+from whydrop.web.handlers.runs import RunHandlers
+from whydrop.web.handlers.streams import Streams
+from whydrop.web.site import Settings, Site
+
+# Each answers for one subject.
+_HANDLERS = (LibraryHandlers, AnalysisHandlers, ComparisonHandlers, RunHandlers)
+
+
+def application(settings: Settings) -> Guard:
+    """The application, which opens its folders when it starts."""
+    routes: list[Route] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            site = Site(settings, tasks)
+            app.router.routes.extend(_routes(site))
+            tasks.start_soon(site.keep_up)
+            try:
+                yield
+            finally:
+                await site.jobs.end_all()
+                tasks.cancel_scope.cancel()
+        site.library.close()
+
+    return Guard(Starlette(routes=routes, lifespan=lifespan), settings.access, open_paths=["/health"])
+
+
+def _routes(site: Site) -> list[Route]:
+    endpoints = [endpoint for one in _HANDLERS for endpoint in one(site).endpoints()]
+    described = openapi(endpoints, whydrop.__version__)
+
+    async def health(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def api(_request: Request) -> Response:
+        return JSONResponse(described)
+
+    async def first(_request: Request) -> Response:
+        return RedirectResponse("/browse", 303)
+
+    async def view(request: Request) -> Response:
+        return HTMLResponse(pages.view(request.url.path.strip("/")))
+
+    async def asset(request: Request) -> Response:
+        return pages.asset(request.path_params["name"])
+
+    return [
+        *(one.route() for one in endpoints),
+        Route("/", first), Route("/health", health), Route("/api", api),
+        *Streams(site).routes(),
+        *(Route(f"/{name}", view) for name in pages.VIEWS),
+        Route("/assets/{name}", asset),
+    ]  # fmt: skip

@@ -1,0 +1,185 @@
+"""Endpoints of the API as data: each checks its arguments by a model, and all of them make the OpenAPI document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from whydrop.errors import Error
+from whydrop.web.library.library import NotInLibraryError
+from whydrop.web.workers import WorkerError
+
+# Bodies of the API are a few words; uploads.py takes files.
+_LONGEST_BODY = 1 << 20
+
+Given = TypeVar("Given", bound=BaseModel)
+
+
+class Nothing(BaseModel):
+    """No arguments."""
+
+
+class Problem(BaseModel):
+    """Why a request failed, and what to do."""
+
+    error: str
+
+
+class RequestError(Error):
+    """A request that cannot be answered."""
+
+    def __init__(self, words: str, status: int = 400) -> None:
+        """With the HTTP status of the answer."""
+        super().__init__(words)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Endpoint(Generic[Given]):
+    """One method of one path.
+
+    Attributes:
+        method: of HTTP.
+        path: with names in braces, which are arguments too.
+        given: the model of all arguments: those of the path, the query, and the body's JSON.
+        returns: the model of the answer, or ``bytes`` with their media type in ``media``.
+        call: does it; it returns an instance of ``returns``, or a response.
+        summary: one line.
+        media: the media type of an answer that is not JSON.
+    """
+
+    method: str
+    path: str
+    given: type[Given]
+    returns: type[BaseModel] | type[bytes]
+    call: Callable[[Given], Awaitable[BaseModel | Response]]
+    summary: str
+    media: str = "application/json"
+
+    def route(self) -> Route:
+        """The endpoint as Starlette has it."""
+        return Route(self.path, self._answer, methods=[self.method])
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            found = await self.call(await self._arguments(request))
+        except ValidationError as reason:
+            return _problem(400, "; ".join(_in_words(one) for one in reason.errors()))
+        except RequestError as reason:
+            return _problem(reason.status, str(reason))
+        except NotInLibraryError as reason:
+            return _problem(404, str(reason))
+        except WorkerError as reason:
+            return _problem(422, str(reason))
+        except (Error, ValueError, OSError) as reason:
+            return _problem(400, str(reason))
+        return found if isinstance(found, Response) else Response(found.model_dump_json(), media_type=self.media)
+
+    async def _arguments(self, request: Request) -> Given:
+        fields = self.given.model_fields
+        values: dict[str, Any] = {}
+        for name in request.query_params:
+            is_list = name in fields and "list" in str(fields[name].annotation)
+            values[name] = request.query_params.getlist(name) if is_list else request.query_params[name]
+        if self.method not in ("GET", "DELETE"):
+            values |= await _body(request)
+        return self.given.model_validate({**values, **request.path_params})
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > _LONGEST_BODY:
+            raise RequestError(f"the body is longer than {_LONGEST_BODY} bytes", 413)
+    try:
+        found = json.loads(raw or b"{}")
+    except (ValueError, RecursionError) as reason:
+        raise RequestError(f"the body is no JSON: {reason}") from None
+    if not isinstance(found, dict):
+        raise RequestError("the body is no JSON object")
+    return found
+
+
+def _problem(status: int, words: str) -> JSONResponse:
+    return JSONResponse({"error": words}, status)
+
+
+def _in_words(one: Mapping[str, Any]) -> str:
+    return f"{'.'.join(map(str, one['loc'])) or 'the request'}: {one['msg']}"
+
+
+def openapi(endpoints: Sequence[Endpoint[Any]], version: str) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of endpoints."""
+    schemas: dict[str, Any] = {}
+    paths: dict[str, dict[str, Any]] = {}
+    for one in endpoints:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "whydrop", "version": version},
+        "paths": paths,
+        "components": {"schemas": dict(sorted(schemas.items()))},
+    }
+
+
+def _operation(one: Endpoint[Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    given = _schema(one.given, schemas, keep=False)
+    required, in_path = (
+        set(given.get("required", ())),
+        {name for name in one.given.model_fields if f"{{{name}}}" in one.path},
+    )
+    in_query = set(one.given.model_fields) - in_path if one.method in ("GET", "DELETE") else set()
+    properties = given.get("properties", {})
+    operation: dict[str, Any] = {
+        "summary": one.summary,
+        "parameters": [
+            {
+                "name": name,
+                "in": "path" if name in in_path else "query",
+                "required": name in in_path or name in required,
+                "schema": properties[name],
+            }
+            for name in one.given.model_fields
+            if name in in_path | in_query
+        ],
+        "responses": {
+            "200": {"description": "The answer.", "content": {one.media: {"schema": _answer_schema(one, schemas)}}},
+            "default": {
+                "description": "Why it failed.",
+                "content": {"application/json": {"schema": _reference(Problem, schemas)}},
+            },
+        },
+    }
+    body = {name: of for name, of in properties.items() if name not in in_path | in_query}
+    if body:
+        schema = {"type": "object", "properties": body, "required": sorted(required & body.keys())}
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return operation
+
+
+def _answer_schema(one: Endpoint[Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    if issubclass(one.returns, BaseModel):
+        return _reference(one.returns, schemas)
+    return {"type": "string", "format": "binary"}
+
+
+def _reference(model: type[BaseModel], schemas: dict[str, Any]) -> dict[str, Any]:
+    _schema(model, schemas, keep=True)
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
+def _schema(model: type[BaseModel], schemas: dict[str, Any], *, keep: bool) -> dict[str, Any]:
+    """The JSON schema of a model; those of models within it, and its own if kept, are put into ``schemas``."""
+    found = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= found.pop("$defs", {})
+    if keep:
+        schemas[model.__name__] = found
+    return found

@@ -1,0 +1,56 @@
+"""Uploads, and the events that pages follow; neither is JSON."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from whydrop.web import uploads
+from whydrop.web.endpoints import RequestError
+from whydrop.web.events import TooManyReadersError
+from whydrop.web.site import Site
+
+
+class Streams:
+    """Messages that are sent and received in pieces."""
+
+    def __init__(self, site: Site) -> None:
+        """Of a running server."""
+        self._site = site
+
+    async def upload(self, request: Request) -> Response:
+        """Keep a file, and give its entry."""
+        try:
+            path = await uploads.keep(
+                request.stream(), request.query_params.get("name", ""), self._site.settings.uploads
+            )
+            return JSONResponse({"id": await self._site.enter(path)})
+        except RequestError as reason:
+            return JSONResponse({"error": str(reason)}, reason.status)
+
+    async def stream(self, request: Request) -> Response:
+        """Server-sent events of some topics."""
+        topics = request.query_params.getlist("topic")
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        reading = self._site.events.read(topics, after)
+        try:
+            first = await anext(reading)
+        except TooManyReadersError:
+            return PlainTextResponse("too many pages are open\n", 503, {"Retry-After": "10"})
+
+        async def rest() -> AsyncIterator[str]:
+            yield first
+            async for one in reading:
+                yield one
+
+        return StreamingResponse(rest(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    def routes(self) -> list[Route]:
+        """Those outside the API's document."""
+        return [
+            Route("/api/events", self.stream),
+            Route("/api/uploads", self.upload, methods=["POST"]),
+        ]

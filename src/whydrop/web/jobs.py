@@ -1,0 +1,208 @@
+"""Jobs of the server: analyses and running tests, each a process, with a state that pages follow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+
+from whydrop.web.endpoints import RequestError
+from whydrop.web.events import Events
+from whydrop.web.work.analysis import Analysis
+from whydrop.web.work.comparison import Comparison
+from whydrop.web.work.running import Running
+from whydrop.web.workers import Work, Worker, WorkerError
+
+Kind = Literal["analysis", "comparison", "run"]
+
+# Jobs of a kind that are open at a time: analyses hold packets in memory, and tests disturb each other.
+_MOST: dict[Kind, int] = {"analysis": 4, "comparison": 4, "run": 4}
+# Ended runs that are still listed.
+_MOST_ENDED = 50
+
+_ENDED = ("complete", "interrupted", "failed")
+
+
+@dataclass
+class Job:
+    """Work in a process.
+
+    Attributes:
+        id: names it in links.
+        kind: of work.
+        worker: the process.
+        about: what was asked for, as values of JSON.
+        state: ``running``, ``ready`` or ``failed``; of a run as its events have it.
+        progress: the last values that the work reported.
+        problem: why it failed.
+    """
+
+    id: str
+    kind: Kind
+    worker: Worker
+    about: dict[str, Any]
+    state: str = "running"
+    progress: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+    def status(self) -> dict[str, Any]:
+        """Its state for the page, as values of JSON."""
+        return {
+            "id": self.id, "kind": self.kind, "about": self.about, "state": self.state, "progress": self.progress,
+            "problem": self.problem,
+        }  # fmt: skip
+
+
+class Jobs:
+    """All jobs of a server."""
+
+    def __init__(self, events: Events, tasks: anyio.abc.TaskGroup, enter: Callable[[Path], Awaitable[str]]) -> None:
+        """None yet.
+
+        Args:
+            events: that pages follow.
+            tasks: runs what waits for jobs.
+            enter: lists a new recording in the library, and gives its identifier there.
+        """
+        self._events = events
+        self._tasks = tasks
+        self._enter = enter
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+
+    def all(self, kind: Kind) -> list[Job]:
+        """Jobs of a kind, the one used last first."""
+        return [job for job in reversed(self._jobs.values()) if job.kind == kind]
+
+    def find(self, own: str, kind: Kind) -> Job:
+        """A job by its identifier.
+
+        Raises:
+            RequestError: there is none of this kind.
+        """
+        job = self._jobs.get(own)
+        if job is None or job.kind != kind:
+            raise RequestError(f"this {kind} is closed: start it again", 404)
+        self._jobs.move_to_end(own)
+        return job
+
+    async def end(self, own: str) -> None:
+        """End a job; a run keeps what it measured."""
+        job = self._jobs[own]
+        if job.kind != "run":
+            del self._jobs[own]
+            job.worker.kill()
+        elif job.state not in _ENDED:
+            await job.worker.ask("stop")
+
+    async def end_all(self) -> None:
+        """End all jobs: analyses at once, runs when their recordings are whole."""
+        async with anyio.create_task_group() as ending:
+            for job in self._jobs.values():
+                if job.kind != "run" or job.state in _ENDED:
+                    job.worker.kill()
+                else:
+                    ending.start_soon(job.worker.stop)
+
+    # --- analyses and comparisons ---
+
+    def explain(self, paths: Sequence[Path], **selection: Any) -> Job:
+        """The analysis of some sources: the one that is open, or a new one.
+
+        Args:
+            paths: captures, recordings.
+            selection: as of :func:`whydrop.explain`: ``filter``, ``begin``, ``end``.
+        """
+        return self._opened("analysis", paths, selection, Analysis, selection)
+
+    def compare(self, paths: Sequence[Path]) -> Job:
+        """The comparison of some recordings, or one recording: what is open, or a new one."""
+        return self._opened("comparison", paths, {}, Comparison)
+
+    def _opened(
+        self, kind: Kind, paths: Sequence[Path], about: dict[str, Any], make: Callable[..., Work], *arguments: Any
+    ) -> Job:
+        stamps = [[str(path), path.stat().st_mtime_ns] for path in paths]
+        own = hashlib.blake2s(json.dumps([kind, stamps, about]).encode(), digest_size=8).hexdigest()
+        found = self._jobs.get(own)
+        if found is None or found.state == "failed":
+            about = {"sources": [path.name for path in paths], **about}
+            found = self._start(own, kind, about, make, [str(path) for path in paths], *arguments)
+            self._tasks.start_soon(self._answered, found)
+        self._jobs.move_to_end(own)
+        return found
+
+    async def _answered(self, job: Job) -> None:
+        """Wait for the first answer, which comes when everything is analysed."""
+        try:
+            await job.worker.ask("page")
+            job.state = "ready"
+        except WorkerError as reason:
+            job.state, job.problem = "failed", str(reason)
+            job.worker.kill()
+        self._publish(job, {})
+
+    # --- runs ---
+
+    def run(self, test: str, to: Sequence[str], options: dict[str, Any]) -> Job:
+        """Start a test.
+
+        Raises:
+            RequestError: as many tests run as may.
+        """
+        running = [job for job in self.all("run") if job.state not in _ENDED]
+        if len(running) >= _MOST["run"]:
+            raise RequestError(f"{len(running)} tests are running: stop one first", 409)
+        about = {
+            "test": test,
+            "to": list(to),
+            **{name: options[name] for name in options.keys() - {"secret", "output"}},
+        }
+        return self._start(secrets.token_hex(8), "run", about, Running, test, list(to), options)
+
+    # --- all kinds ---
+
+    def _start(self, own: str, kind: Kind, about: dict[str, Any], make: Callable[..., Work], *arguments: Any) -> Job:
+        self._make_room(kind)
+        job = Job(own, kind, Worker(make, *arguments, on_event=lambda event: self._reported(job, event)), about)
+        self._jobs[own] = job
+        self._tasks.start_soon(self._listen, job)
+        return job
+
+    def _make_room(self, kind: Kind) -> None:
+        """Close what was used least recently, but no run that goes on."""
+        most = _MOST_ENDED if kind == "run" else _MOST[kind]
+        own = [job for job in self._jobs.values() if job.kind == kind]
+        closable = [job for job in own if kind != "run" or job.state in _ENDED]
+        for job in closable[: max(0, len(closable) - most + 1)]:
+            del self._jobs[job.id]
+            job.worker.kill()
+
+    async def _listen(self, job: Job) -> None:
+        await job.worker.listen()
+        if job.kind == "run" and job.state not in _ENDED:
+            job.state, job.problem = "failed", "the process of this test ended; its recording has what was measured"
+            self._publish(job, {})
+
+    def _reported(self, job: Job, event: dict[str, Any]) -> None:
+        """Take over what the work reports. Points of live charts are passed on, and not kept here."""
+        series = event.pop("series", {})
+        job.state, job.problem = event.pop("state", job.state), event.pop("problem", job.problem)
+        job.progress |= event
+        self._publish(job, series)
+        if "folder" in event:
+            self._tasks.start_soon(self._recorded, job, Path(event["folder"]))
+
+    async def _recorded(self, job: Job, folder: Path) -> None:
+        job.progress["entry"] = await self._enter(folder)
+        self._publish(job, {})
+
+    def _publish(self, job: Job, series: dict[str, Any]) -> None:
+        self._events.publish(f"jobs/{job.id}", {**job.status(), **({"series": series} if series else {})})

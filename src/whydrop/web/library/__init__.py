@@ -1,0 +1,1 @@
+"""The library: every recording, capture and store below the folders that a page may open, found by search."""

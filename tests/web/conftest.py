@@ -1,0 +1,62 @@
+"""A server of `whydrop web` as a process of its own, with some files to open."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from patience import wait_until
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        address: with the token, which lets its holder in.
+        folder: the files that it may open.
+        process: to be ended.
+    """
+
+    address: str
+    folder: Path
+    process: subprocess.Popen[str]
+
+    @property
+    def root(self) -> str:
+        """The address without the token and the last slash."""
+        return self.address.partition("/?")[0]
+
+    @property
+    def token(self) -> str:
+        return self.address.partition("token=")[2]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests of a file."""
+    folder = tmp_path_factory.mktemp("library")
+    for name in ("policed-download.pcap.zst", "shallow-queue.pcap.zst", "shallow-queue-far.pcap.zst"):
+        shutil.copy(EXAMPLES / name, folder)
+    log = folder.parent / "log"
+    with log.open("w") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "whydrop", "web", str(folder)], stderr=sink, stdout=sink, text=True
+        )
+    try:
+        wait_until(lambda: "token=" in log.read_text() or process.poll() is not None, "the server's start")
+        found = re.search(r"http://\S+", log.read_text())
+        assert found, log.read_text()
+        yield Server(found[0], folder, process)
+    finally:
+        process.terminate()
+        process.wait(20)
