@@ -14,7 +14,8 @@ from whydrop.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "python.md"
-NOT_FOR_PYTHON = {"completion"}
+# Completion is for a shell, the page for a browser.
+NOT_FOR_PYTHON = {"completion", "web"}
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def _loopback(ctx: click.Context, param: click.Parameter, value: str) -> tuple[s
     metavar="ADDRESS:PORT",
     show_default=True,
     callback=_loopback,
-    help="Where to listen: a loopback address, and a port, or 0 for any that is free.",
+    help="Loopback address and port.",
 )
 def command(folders: tuple[Path, ...], listen: tuple[str, int]) -> None:
     """Open captures and recordings of FOLDERs (here: the current one) in a browser."""
