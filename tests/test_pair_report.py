@@ -137,16 +137,3 @@ def test_the_cursor_shows_when_a_packet_left_and_how_long_it_took(browser: Any, 
     words = opened.page.inner_text("#figure-loss-burst .tip")
     assert words.startswith("packet that arrived: at ")
     assert " ms, for 0." in words
-
-
-@pytest.mark.needs_browser
-def test_a_line_that_began_before_the_window_is_still_drawn(browser: Any, written: Path):
-    opened = Opened(browser, written)
-    held = opened.page.evaluate(
-        """() => {
-          const layer = { mark: "slants", x: [0, 1, 2], x2: [10, 1.5, 2.5], y: [0, 0, 0] };
-          layer.reach = 10;
-          return whydrop.rowsWithin(layer, 5, 6);
-        }"""
-    )
-    assert held == [0, 3]
