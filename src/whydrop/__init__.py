@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from whydrop.explaining.matching import Matching, match
+    from whydrop.explaining.packets import Packets, packets
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
@@ -60,6 +61,7 @@ _HOMES = {
         "whydrop.errors": "Error",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
         "whydrop.explaining.matching": "Matching match",
+        "whydrop.explaining.packets": "Packets packets",
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
         "whydrop.measure.handle": "Run",
         "whydrop.measure.responding": "Responder",
@@ -84,6 +86,7 @@ __all__ = [
     "LeftOut",
     "Matching",
     "Model",
+    "Packets",
     "Pair",
     "PairFlow",
     "Parameter",
@@ -120,6 +123,7 @@ __all__ = [
     "pace_keep",
     "pace_revert",
     "pace_status",
+    "packets",
     "plot",
     "plot_names",
     "plot_table",

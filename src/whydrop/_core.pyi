@@ -43,6 +43,15 @@ def match_pair(
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Analysis: ...
+def packets(
+    paths: Sequence[str | PathLike[str]],
+    most: int,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    filter: str | None = None,
+    begin: float | None = None,
+    end: float | None = None,
+) -> tuple[Table, bool, list[str]]: ...
 def explain_bursts(
     lots: Sequence[int],
     bursts: Sequence[int],

@@ -132,7 +132,7 @@ impl From<Time> for Moment {
     }
 }
 
-fn selecting(
+pub fn selecting(
     filter: Option<&str>,
     begin: Option<Time>,
     end: Option<Time>,

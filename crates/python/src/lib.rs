@@ -8,6 +8,7 @@ mod columns;
 mod drops;
 mod errors;
 mod json;
+mod packets;
 mod progress;
 mod reduce;
 mod rows;
@@ -31,6 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analysis::match_pair, module)?)?;
     module.add_function(wrap_pyfunction!(bursts::explain_bursts, module)?)?;
     module.add_function(wrap_pyfunction!(bursts::explain_counted_trains, module)?)?;
+    module.add_function(wrap_pyfunction!(packets::packets, module)?)?;
     module.add_function(wrap_pyfunction!(json::dump, module)?)?;
     module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
     module.add_function(wrap_pyfunction!(reduce::reduce, module)?)?;
