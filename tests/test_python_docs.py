@@ -15,7 +15,7 @@ from whydrop.cli.commands import COMMANDS
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "python.md"
 # Completion is for a shell, the page for a browser.
-NOT_FOR_PYTHON = {"completion", "web"}
+NOT_FOR_PYTHON = {"completion", "mcp", "web"}
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ ROOMS = (
     "act",
     "api",
     "web",
+    "mcp",
     "cli",
     "__main__",
 )

@@ -47,10 +47,10 @@ def packets(
     paths: Sequence[str | PathLike[str]],
     most: int,
     *,
+    times_ns: set[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
     filter: str | None = None,
-    begin: float | None = None,
-    end: float | None = None,
+    span: tuple[float | None, float | None] = (None, None),
 ) -> tuple[Table, bool, list[str]]: ...
 def explain_bursts(
     lots: Sequence[int],

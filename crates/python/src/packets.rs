@@ -1,5 +1,6 @@
 //! The packets of a capture as a table, for people who look at them one by one.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,26 +19,28 @@ use crate::table::Table;
 /// Progress is reported after as many packets.
 const BETWEEN_REPORTS: u64 = 4096;
 
-/// Reads the packets that match the display filter and lie between `begin` and `end`, as for `explain`; at most `most`
-/// of them, the first. Returns them, whether there are more, and notes on damage.
+/// Reads the packets that match the display filter and lie in the span of time, as for `explain`; at most `most` of
+/// them, the first; if `times_ns` is given, only those captured at one of these times. Returns them, whether there
+/// are more, and notes on damage.
 #[pyfunction]
-#[pyo3(signature = (paths, most, *, progress = None, filter = None, begin = None, end = None))]
+#[pyo3(signature = (paths, most, *, times_ns = None, progress = None, filter = None, span = (None, None)))]
 pub fn packets(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     most: usize,
+    times_ns: Option<HashSet<i64>>,
     progress: Option<Py<PyAny>>,
     filter: Option<&str>,
-    begin: Option<Time>,
-    end: Option<Time>,
+    span: (Option<Time>, Option<Time>),
 ) -> PyResult<(Table, bool, Vec<String>)> {
     let open = OpenOptions {
         keep_duplicates: true,
-        ..analysis::selecting(filter, begin, end)?
+        ..analysis::selecting(filter, span.0, span.1)?
     };
+    let wanted = Wanted { most, times_ns };
     let watch = Watch::new(progress);
     let mut reporting = watch.clone();
-    let outcome = py.detach(|| contain(|| read(&paths, most, open, &mut reporting)));
+    let outcome = py.detach(|| contain(|| read(&paths, &wanted, open, &mut reporting)));
     if let Some(raised) = watch.raised() {
         return Err(raised);
     }
@@ -53,6 +56,11 @@ pub fn packets(
     Ok((Table::new(batch), found.has_more, found.notes))
 }
 
+struct Wanted {
+    most: usize,
+    times_ns: Option<HashSet<i64>>,
+}
+
 struct Found {
     rows: Rows,
     has_more: bool,
@@ -62,7 +70,7 @@ struct Found {
 /// `None` if Python asked to stop.
 fn read(
     paths: &[PathBuf],
-    most: usize,
+    wanted: &Wanted,
     open: OpenOptions,
     watch: &mut Watch,
 ) -> Result<Option<Found>, CaptureError> {
@@ -71,11 +79,17 @@ fn read(
     let mut has_more = false;
     let mut packets = 0;
     while let Some(packet) = capture.next_packet() {
-        if rows.len() == most {
+        let is_wanted = match &wanted.times_ns {
+            Some(times_ns) => times_ns.contains(&packet.time_ns),
+            None => true,
+        };
+        if is_wanted && rows.len() == wanted.most {
             has_more = true;
             break;
         }
-        rows.push(&packet);
+        if is_wanted {
+            rows.push(&packet);
+        }
         packets += 1;
         if packets % BETWEEN_REPORTS == 0
             && !watch.report(capture.bytes_done(), capture.bytes_total())

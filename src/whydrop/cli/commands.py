@@ -45,7 +45,10 @@ GROUPS = {
         "store": ("whydrop.cli.store", "Show, fill and compact a store."),
         "study": ("whydrop.cli.study", "Answer a question from a store."),
     },
-    "Page": {"web": ("whydrop.cli.web", "Open captures and recordings in a browser.")},
+    "Page": {
+        "web": ("whydrop.cli.web", "Open captures and recordings in a browser."),
+        "mcp": ("whydrop.cli.mcp", "Answer a language model (Model Context Protocol)."),
+    },
     "This host": {
         "doctor": ("whydrop.cli.doctor", "Show what whydrop can do on this host."),
         "completion": ("whydrop.cli.completion", "Print a completion script for a shell."),

@@ -71,7 +71,7 @@ def packets(
     if most < 0:
         raise Mistake(f"most={most}: expected a number of packets, 0 or more")
     table, has_more, notes = _core.packets(
-        [fspath(one) for one in capture], most, progress=progress, filter=filter, begin=begin, end=end
+        [fspath(one) for one in capture], most, progress=progress, filter=filter, span=(begin, end)
     )
     frame = polars.DataFrame(table)
     return Packets(frame.with_columns(_flag_words(frame["flags"])), has_more, notes)

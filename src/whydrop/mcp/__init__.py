@@ -1,0 +1,1 @@
+"""whydrop for programs that speak the Model Context Protocol: read-only, bounded, with packet numbers as citations."""
