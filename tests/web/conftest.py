@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,16 +42,13 @@ class Server:
         return self.address.partition("token=")[2]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for the tests of a file."""
-    folder = tmp_path_factory.mktemp("library")
-    for name in ("policed-download.pcap.zst", "shallow-queue.pcap.zst", "shallow-queue-far.pcap.zst"):
-        shutil.copy(EXAMPLES / name, folder)
-    log = folder.parent / "log"
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[Server]:
+    """A server of a folder, with further options of the command."""
+    log = folder.parent / f"{folder.name}.log"
     with log.open("w") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "whydrop", "web", str(folder)], stderr=sink, stdout=sink, text=True
+            [sys.executable, "-m", "whydrop", "web", str(folder), *options], stderr=sink, stdout=sink, text=True
         )
     try:
         wait_until(lambda: "token=" in log.read_text() or process.poll() is not None, "the server's start")
@@ -60,3 +58,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests of a file."""
+    folder = tmp_path_factory.mktemp("library")
+    for name in ("policed-download.pcap.zst", "shallow-queue.pcap.zst", "shallow-queue-far.pcap.zst"):
+        shutil.copy(EXAMPLES / name, folder)
+    with started(folder) as one:
+        yield one

@@ -80,3 +80,11 @@ async def test_a_process_that_dies_fails_its_question_only(tmp_path: Path, code:
         with pytest.raises(WorkerError, match=words):
             await worker.ask("end", code=code)
         assert await other.ask("add", a=1, b=1) == 2
+
+
+async def test_a_process_that_is_ended_answers_by_why(tmp_path: Path):
+    async with working(tmp_path / "kept") as worker:
+        assert await worker.ask("add", a=1, b=2) == 3
+        worker.kill(why="parameters:7: no such day")
+        with pytest.raises(WorkerError, match="no such day"):
+            await worker.ask("add", a=1, b=2)

@@ -4,7 +4,8 @@ import { element } from "../figures/element";
 import { controls } from "../figures/figures";
 import { onThemeChange } from "../figures/theme";
 import { Remote } from "./remote";
-import { ask, Failure, listen, query, type Job, type Values } from "./server";
+import { problemOf, ready } from "./document";
+import { ask, query, type Job, type Values } from "./server";
 
 interface Plot {
   name: string;
@@ -34,29 +35,15 @@ export function compare(view: HTMLElement): void {
   const words = element("p", { role: "status" }, "Reading…");
   view.replaceChildren(element("h1", {}, "Comparing"), words);
   const fail = (reason: unknown): void => {
-    view.replaceChildren(element("h1", {}, "Nothing to compare"), element("p", { class: "note", role: "alert" }, reason instanceof Error ? reason.message : String(reason)));
+    view.replaceChildren(element("h1", {}, "Nothing to compare"), problemOf(reason));
   };
   const begin = async (): Promise<void> => {
     const started = await ask<Job>("POST", "/api/comparisons", { source: sources });
-    await ready(started.id);
+    await ready(`/api/comparisons/${started.id}`, started, () => undefined);
     const page = await ask<Compared>("GET", `/api/comparisons/${started.id}/page`);
     show(view, started.id, page, given);
   };
   void begin().catch(fail);
-}
-
-// Waits until a job is ready.
-async function ready(id: string): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const judge = (job: Job): void => {
-      if (job.state === "running") return;
-      stop();
-      if (job.state === "failed") reject(new Failure(job.problem));
-      else resolve();
-    };
-    const stop = listen<Job>(`jobs/${id}`, judge);
-    ask<Job>("GET", `/api/comparisons/${id}`).then(judge, reject);
-  });
 }
 
 function show(view: HTMLElement, id: string, page: Compared, given: URLSearchParams): void {

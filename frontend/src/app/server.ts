@@ -23,7 +23,7 @@ export interface Found {
 
 export interface Job {
   id: string;
-  kind: "analysis" | "comparison" | "run";
+  kind: "analysis" | "comparison" | "run" | "study";
   about: Record<string, unknown>;
   state: string;
   progress: Record<string, unknown>;

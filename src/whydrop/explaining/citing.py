@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Sequence numbers of a TCP header are of 32 bits (RFC 9293).
 _WRAP = 1 << 32
-# Of each flow, segments that begin a frame: as many tell which number the flow's first byte has.
+# Of each flow, segments that begin a frame: as many show which number the flow's first byte has.
 _BEGINS = 64
 
 

@@ -1,4 +1,4 @@
-"""What each tool answers: plain values, bounded in size."""
+"""The answers of the tools: plain values, bounded in size."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Answers:
         return bounded({"files": [asdict(one) for one in self._folders.listed(containing)]})
 
     def open(self, path: str) -> Any:
-        """What a file holds."""
+        """The contents of a file."""
         found = self._folders.find(path)
         if is_store(found):
             return bounded({"kind": "store", "contents": Store.open(found).contents()})

@@ -1,4 +1,4 @@
-"""The folders whose files may be opened."""
+"""The folders in which files may be opened."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Folders:
         raise OutsideError(f"no file {path!r} in {listed}; the tool list_files shows what can be opened")
 
     def listed(self, containing: str = "") -> Iterator[Listed]:
-        """Captures, recordings and stores whose path contains a text; hidden folders are left out."""
+        """Captures, recordings and stores with a text in their path; hidden folders are left out."""
         for root in self._roots:
             for one in candidates(root):
                 path = str(root / one.path)

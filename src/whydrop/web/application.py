@@ -20,10 +20,11 @@ from whydrop.web.handlers.comparisons import ComparisonHandlers
 from whydrop.web.handlers.library import LibraryHandlers
 from whydrop.web.handlers.runs import RunHandlers
 from whydrop.web.handlers.streams import Streams
+from whydrop.web.handlers.studies import StudyHandlers
 from whydrop.web.site import Settings, Site
 
 # Each answers for one subject.
-_HANDLERS = (LibraryHandlers, AnalysisHandlers, ComparisonHandlers, RunHandlers)
+_HANDLERS = (LibraryHandlers, AnalysisHandlers, ComparisonHandlers, RunHandlers, StudyHandlers)
 
 
 def application(settings: Settings) -> Guard:

@@ -19,12 +19,13 @@ from whydrop.web.events import Events
 from whydrop.web.work.analysis import Analysis
 from whydrop.web.work.comparison import Comparison
 from whydrop.web.work.running import Running
+from whydrop.web.work.studying import Studying
 from whydrop.web.workers import Work, Worker, WorkerError
 
-Kind = Literal["analysis", "comparison", "run"]
+Kind = Literal["analysis", "comparison", "run", "study"]
 
 # Jobs of a kind that are open at a time: analyses hold packets in memory, and tests disturb each other.
-_MOST: dict[Kind, int] = {"analysis": 4, "comparison": 4, "run": 4}
+_MOST: dict[Kind, int] = {"analysis": 4, "comparison": 4, "run": 4, "study": 2}
 # Ended runs that are still listed.
 _MOST_ENDED = 50
 
@@ -126,11 +127,25 @@ class Jobs:
         """The comparison of some recordings, or one recording: what is open, or a new one."""
         return self._opened("comparison", paths, {}, Comparison)
 
+    def study(self, store: Path, about: dict[str, Any]) -> Job:
+        """The study of a store: the one that is open, or a new one.
+
+        Args:
+            store: its folder.
+            about: as of :class:`whydrop.web.work.studying.Studying`.
+        """
+        return self._opened("study", [store], about, Studying, about)
+
+    async def forget_study(self, store: Path, about: dict[str, Any]) -> None:
+        """End a study, if it is open, so that it is computed again."""
+        own = _identity("study", [store], about)
+        if own in self._jobs:
+            await self.end(own)
+
     def _opened(
         self, kind: Kind, paths: Sequence[Path], about: dict[str, Any], make: Callable[..., Work], *arguments: Any
     ) -> Job:
-        stamps = [[str(path), path.stat().st_mtime_ns] for path in paths]
-        own = hashlib.blake2s(json.dumps([kind, stamps, about]).encode(), digest_size=8).hexdigest()
+        own = _identity(kind, paths, about)
         found = self._jobs.get(own)
         if found is None or found.state == "failed":
             about = {"sources": [path.name for path in paths], **about}
@@ -146,7 +161,7 @@ class Jobs:
             job.state = "ready"
         except WorkerError as reason:
             job.state, job.problem = "failed", str(reason)
-            job.worker.kill()
+            job.worker.kill(why=job.problem)
         self._publish(job, {})
 
     # --- runs ---
@@ -206,3 +221,8 @@ class Jobs:
 
     def _publish(self, job: Job, series: dict[str, Any]) -> None:
         self._events.publish(f"jobs/{job.id}", {**job.status(), **({"series": series} if series else {})})
+
+
+def _identity(kind: Kind, paths: Sequence[Path], about: dict[str, Any]) -> str:
+    stamps = [[str(path), path.stat().st_mtime_ns] for path in paths]
+    return hashlib.blake2s(json.dumps([kind, stamps, about]).encode(), digest_size=8).hexdigest()

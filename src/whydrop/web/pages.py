@@ -14,6 +14,7 @@ VIEWS = {
     "open": ("Open", "The verdict on captures and recordings"),
     "compare": ("Compare", "Plots of recordings, and what differs between them"),
     "run": ("Run", "Start a test and watch it"),
+    "study": ("Study", "Questions to a store of switch counters and tests"),
 }
 
 _ASSETS = {"app.js": "text/javascript", "app.css": "text/css"}

@@ -62,6 +62,7 @@ class Worker:
         self._process.start()
         theirs.close()
         self._on_event = on_event
+        self._why = ""
         self._turn = anyio.Lock()
         self._answers: anyio.abc.ObjectReceiveStream[_Answer]
         self._send_answer, self._answers = anyio.create_memory_object_stream[_Answer](1)
@@ -102,13 +103,16 @@ class Worker:
                 await self.ask("close")
         self.kill()
 
-    def kill(self) -> None:
-        """End the process at once."""
+    def kill(self, why: str = "") -> None:
+        """End the process at once; ``why`` is what questions to it are then answered by."""
+        self._why = self._why or why
         with contextlib.suppress(ValueError):
             self._process.kill()
         self._ours.close()
 
     def _epitaph(self) -> str:
+        if self._why:
+            return self._why
         self._process.join(1)
         code = self._process.exitcode
         if code == -signal.SIGKILL:

@@ -154,15 +154,20 @@ def example() -> str:
     return Path(__file__).with_name("example.toml").read_text(encoding="utf-8")
 
 
-def read(path: Path | None, settings: Sequence[str] = ()) -> Parameters:
+def read(path: Path | None, settings: Sequence[str] = (), *, shown: str | None = None) -> Parameters:
     """Parameters from a file, if there is one, and from settings as ``change.significance=0.05``, which win.
+
+    Args:
+        path: of the file.
+        settings: that win over the file.
+        shown: the name of the file in errors; by default its path.
 
     Raises:
         FileError: with every mistake: file, line, key, and what was expected there.
     """
     raw: dict[str, Any] = {}
     where: dict[toml_lines.Path, int] = {}
-    name = str(path) if path is not None else _COMMAND_LINE
+    name = _COMMAND_LINE if path is None else shown or str(path)
     if path is not None:
         raw, where = validating.parse(path, name)
     set_here = [_set(raw, setting) for setting in settings]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from whydrop.show.document import Document, Figures
+from whydrop.show.document import Figures
+from whydrop.web.work.pages import Pages
 
 # Progress is for people.
 _PROGRESS_S = 0.2
@@ -39,21 +40,12 @@ class Analysis:
         return json.dumps(self._explained.document)
 
     def page(self) -> dict[str, Any]:
-        """The title, and the HTML of everything but the figures' data."""
-        from whydrop.show import html
-
-        document = self._document
-        return {"title": document.title, "html": html.inside(document), "choices": self.choices()}
+        """The document as the page shows it (:meth:`Pages.page`)."""
+        return self._pages.page()
 
     def figures(self, part: str, choice: int, columns: int, window: tuple[float, float] | None) -> bytes:
-        """The figures of a section of the page as its script reads them (:func:`whydrop.show.embedding.binary`)."""
-        from whydrop.show import embedding
-
-        return embedding.binary(part, self._figures[part].choices[choice], columns, window)
-
-    def choices(self) -> dict[str, list[str]]:
-        """The names of the sets of figures of each section."""
-        return {part: [choice.name for choice in figures.choices] for part, figures in self._figures.items()}
+        """The figures of a section of the page (:meth:`Pages.figures`)."""
+        return self._pages.figures(part, choice, columns, window)
 
     @cached_property
     def _recordings(self) -> list[Any]:
@@ -62,22 +54,16 @@ class Analysis:
         return [open_recording(one["path"]) for one in self._explained.recordings]
 
     @cached_property
-    def _document(self) -> Document:
+    def _pages(self) -> Pages:
         from whydrop.recording.metrics.summary import Summary
         from whydrop.show import explanation, recordings
 
         plots = [recordings.plots(recording) for recording in self._recordings]
         statistics = [part for one in self._recordings for part in recordings.statistics(Summary(one))]
-        return explanation.document(self._explained, self._figures_of_packets, plots, statistics)
+        return Pages(explanation.document(self._explained, self._figures_of_packets, plots, statistics))
 
     @cached_property
     def _figures_of_packets(self) -> dict[str, Figures]:
         from whydrop.show import report
 
         return report.figures(self._explained, None)
-
-    @cached_property
-    def _figures(self) -> dict[str, Figures]:
-        from whydrop.show import html
-
-        return dict(html.figures_of(self._document))
