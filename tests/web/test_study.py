@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 import small_stores
+from patience import wait_until
 from web.browsing import Page
 from web.conftest import Server, started
 
@@ -44,8 +45,14 @@ def client(fleet: Server) -> httpx.Client:
 
 
 def store_of(client: httpx.Client) -> str:
-    (entry,) = client.get("/api/library", params={"q": "kind=store"}).json()["entries"]
-    return str(entry["id"])
+    found: list[dict[str, Any]] = []
+
+    def is_listed() -> bool:
+        found[:] = client.get("/api/library", params={"q": "kind=store"}).json()["entries"]
+        return bool(found)
+
+    wait_until(is_listed, "the store's entry")
+    return str(found[0]["id"])
 
 
 def test_a_mistake_in_the_parameters_is_named_with_its_line(client: httpx.Client):
@@ -69,9 +76,12 @@ def test_a_question_asked_again_is_computed_again(client: httpx.Client):
 
 @pytest.mark.needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
-def test_parameters_are_changed_and_the_question_asked_again(browser: Any, fleet: Server, width: int):
+def test_parameters_are_changed_and_the_question_asked_again(
+    browser: Any, fleet: Server, client: httpx.Client, width: int
+):
     opened = Page(browser, fleet, width)
     page = opened.page
+    store_of(client)
     page.goto(f"{fleet.root}/study")
     page.wait_for_selector("#store")
     assert "<b>fleet</b>.store" in opened.text("#store")
@@ -81,6 +91,9 @@ def test_parameters_are_changed_and_the_question_asked_again(browser: Any, fleet
     page.keyboard.press("c")
     page.wait_for_selector("#answer h1, #answer h2")
     assert "Two weeks" in page.title()
+    page.locator("#figures .figure").first.scroll_into_view_if_needed()
+    page.wait_for_selector("#figures canvas")
+    assert not page.is_visible("progress")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert opened.serious() == []
     link = page.url

@@ -51,7 +51,7 @@ class Form {
     const given = new URLSearchParams(location.search);
     this.store = element("select", { id: "store" }, ...stores.map((one) => element("option", { value: one.id }, one.path)));
     this.question = element("select", { id: "question" }, ...QUESTIONS.map(([value, words]) => element("option", { value }, words)));
-    this.parameters = element("textarea", { id: "parameters", rows: 20, spellcheck: "false", wrap: "off" });
+    this.parameters = element("textarea", { id: "parameters", rows: 14, spellcheck: "false", wrap: "off" });
     const wanted = given.get("store");
     if (stores.some((one) => one.id === wanted)) this.store.value = wanted ?? "";
     if (QUESTIONS.some(([value]) => value === given.get("question"))) this.question.value = given.get("question") ?? "";
