@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
 from patience import wait_until
@@ -42,6 +43,12 @@ class Server:
         return self.address.partition("token=")[2]
 
 
+def has_looked(server: Server) -> bool:
+    """True once the library lists everything that was there at the start."""
+    headers = {"Authorization": f"Bearer {server.token}"}
+    return bool(httpx.get(f"{server.root}/api/library/status", headers=headers, timeout=60).json()["has_looked"])
+
+
 @contextmanager
 def started(folder: Path, *options: str) -> Iterator[Server]:
     """A server of a folder, with further options of the command."""
@@ -54,7 +61,9 @@ def started(folder: Path, *options: str) -> Iterator[Server]:
         wait_until(lambda: "token=" in log.read_text() or process.poll() is not None, "the server's start")
         found = re.search(r"http://\S+", log.read_text())
         assert found, log.read_text()
-        yield Server(found[0], folder, process)
+        server = Server(found[0], folder, process)
+        wait_until(lambda: has_looked(server), "the first look at the folder")
+        yield server
     finally:
         process.terminate()
         process.wait(20)

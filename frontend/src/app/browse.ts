@@ -84,7 +84,7 @@ export function browse(view: HTMLElement): void {
     history.replaceState(null, "", location.pathname + linkOf(state));
     try {
       const found = await ask<Found>("GET", `/api/library${query({
-        q: state.q, order: state.order, descending: state.descending, offset: state.page * PAGE, limit: PAGE, column: state.columns,
+        q: state.q, sort: [`${state.descending ? "-" : ""}${state.order}`], offset: state.page * PAGE, limit: PAGE, column: state.columns,
       })}`, undefined, running.signal);
       problem.hidden = true;
       draw(found);

@@ -17,14 +17,24 @@ from whydrop.web.access import Guard
 from whydrop.web.endpoints import openapi
 from whydrop.web.handlers.analyses import AnalysisHandlers
 from whydrop.web.handlers.comparisons import ComparisonHandlers
+from whydrop.web.handlers.contents import ContentHandlers
 from whydrop.web.handlers.library import LibraryHandlers
+from whydrop.web.handlers.marking import MarkingHandlers
 from whydrop.web.handlers.runs import RunHandlers
 from whydrop.web.handlers.streams import Streams
 from whydrop.web.handlers.studies import StudyHandlers
 from whydrop.web.site import Settings, Site
 
 # Each answers for one subject.
-_HANDLERS = (LibraryHandlers, AnalysisHandlers, ComparisonHandlers, RunHandlers, StudyHandlers)
+_HANDLERS = (
+    ContentHandlers,
+    MarkingHandlers,
+    LibraryHandlers,
+    AnalysisHandlers,
+    ComparisonHandlers,
+    RunHandlers,
+    StudyHandlers,
+)
 
 
 def application(settings: Settings) -> Guard:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
+from whydrop.errors import Error
 from whydrop.web.access import Access
+from whydrop.web.endpoints import RequestError
 from whydrop.web.events import Events
 from whydrop.web.jobs import Jobs
+from whydrop.web.keeping import Keeper
+from whydrop.web.library.database import Entry
+from whydrop.web.library.describing_pool import describe_one
 from whydrop.web.library.library import Library
-from whydrop.web.workers import processors
-
-# The folders are looked at as often: files come and go.
-_REFRESH_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -43,19 +44,44 @@ class Site:
         self.settings = settings
         self.library = Library(settings.folders)
         self.events = Events()
+        self.keeper = Keeper(self.library, self.events)
         self.jobs = Jobs(self.events, tasks, self.enter)
 
     async def keep_up(self) -> None:
         """Look at the folders now and then."""
-        with ProcessPoolExecutor(processors()) as pool:
-            while True:
-                found = await anyio.to_thread.run_sync(lambda: self.library.refresh(pool, None))
-                if found.added or found.changed or found.removed:
-                    self.events.publish("library", {"count": self.library.count()})
-                await anyio.sleep(_REFRESH_S)
+        await self.keeper.run()
 
     async def enter(self, path: Path) -> str:
         """List a new file or recording, and give its identifier."""
-        await anyio.to_thread.run_sync(self.library.refresh)
-        self.events.publish("library", {"count": self.library.count()})
-        return self.library.identify(path)
+        own = self.library.identify(path)
+        with contextlib.suppress(Error, OSError):
+            await self._list(path)
+        return own
+
+    async def accept(self, path: Path) -> str:
+        """List a file that was sent, and give its identifier.
+
+        Raises:
+            RequestError: it is nothing that can be opened; the file is removed.
+        """
+        try:
+            problem = (await self._list(path)).problem
+        except Error as reason:
+            problem = str(reason)
+        if not problem:
+            return self.library.identify(path)
+        await anyio.to_thread.run_sync(self._remove, path)
+        raise RequestError(f"{path.name}: {problem.removeprefix(f'{path.name}: ')}", 415)
+
+    def _remove(self, path: Path) -> None:
+        self.library.leave(path)
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+
+    async def _list(self, path: Path) -> Entry:
+        root = self.library.root_of(path)
+        described = await self.keeper.ask(describe_one, root, path)
+        entry = await anyio.to_thread.run_sync(self.library.enter, path, described)
+        await self.keeper.tell_soon()
+        return entry

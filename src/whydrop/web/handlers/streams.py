@@ -27,7 +27,7 @@ class Streams:
             path = await uploads.keep(
                 request.stream(), request.query_params.get("name", ""), self._site.settings.uploads
             )
-            return JSONResponse({"id": await self._site.enter(path)})
+            return JSONResponse({"id": await self._site.accept(path)})
         except RequestError as reason:
             return JSONResponse({"error": str(reason)}, reason.status)
 

@@ -1,4 +1,4 @@
-"""The index of one folder in SQLite, beside what it lists; notes and tags of its entries are in a file of their own.
+"""The index of one folder in SQLite; notes, tags and saved views are in a file of their own (marks.py).
 
 The index can be rebuilt at any time, notes and tags cannot: a damaged or older index is replaced.
 """
@@ -7,39 +7,61 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from whydrop.errors import Error
+from whydrop.web.library import marks
+from whydrop.web.library.conditions import OWN, condition
+from whydrop.web.library.conditions import marks as question_marks
 from whydrop.web.library.describing import Description, number
 from whydrop.web.library.finding import Candidate, Kind
-from whydrop.web.library.query import ALIASES, Term
+from whydrop.web.library.query import ALIASES, Node
 
 # Of the tables below: an index of another version is rebuilt.
-_VERSION = 1
+_VERSION = 2
 _INDEX = """
 CREATE TABLE entries (
-    id TEXT PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, size_bytes INTEGER NOT NULL,
-    changed_ns INTEGER NOT NULL, name TEXT NOT NULL, title TEXT NOT NULL, started_ns INTEGER, duration_s REAL,
-    status TEXT NOT NULL, problem TEXT NOT NULL, words TEXT NOT NULL
-) WITHOUT ROWID;
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, path TEXT NOT NULL, kind TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL, changed_ns INTEGER NOT NULL, name TEXT NOT NULL, title TEXT NOT NULL,
+    started_ns INTEGER, duration_s REAL, status TEXT NOT NULL, problem TEXT NOT NULL, words TEXT NOT NULL
+);
 CREATE INDEX entries_by_start ON entries (started_ns);
 CREATE TABLE keys (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE facts (
-    key INTEGER NOT NULL, id TEXT NOT NULL, value TEXT NOT NULL, number REAL, PRIMARY KEY (key, id)
+    key INTEGER NOT NULL, entry INTEGER NOT NULL, value TEXT NOT NULL, number REAL, PRIMARY KEY (key, entry)
 ) WITHOUT ROWID;
-CREATE INDEX facts_by_entry ON facts (id);
-"""
-_MARKS = """
-CREATE TABLE IF NOT EXISTS marks.marks (path TEXT PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX facts_by_entry ON facts (entry);
 """
 
-# Columns of entries that a search or an order may name as if they were metadata.
-_OWN = {
-    "name": "name", "title": "title", "path": "path", "kind": "kind", "status": "status", "problem": "problem",
-    "started": "started_ns / 1e9", "duration": "duration_s", "size": "size_bytes", "note": "coalesce(note, '')",
-}  # fmt: skip
+
+class MarksError(Error):
+    """Tags and notes cannot be kept; the message says why."""
+
+
+class ChangedMeanwhileError(Error):
+    """Tags and a note were changed by somebody else since they were read: nothing was written."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A key by which entries are ordered; those without a value are last in any case."""
+
+    key: str
+    descending: bool = False
+
+    @classmethod
+    def of(cls, written: str) -> Order:
+        """From its text: ``-`` before a key is the descending order.
+
+        >>> Order.of("-started")
+        Order(key='started', descending=True)
+        """
+        return cls(written.removeprefix("-"), written.startswith("-"))
 
 
 @dataclass(frozen=True)
@@ -50,6 +72,7 @@ class Entry:
         id: the same as long as its path is.
         path: below the folder of the library.
         kind: ``recording``, ``capture``, ``store``, or ``file`` of another tool.
+        revision: of the tags and the note; each change counts one further.
         values: those of the keys that were asked for, by key.
     """
 
@@ -66,7 +89,12 @@ class Entry:
     problem: str
     tags: tuple[str, ...]
     note: str
+    revision: int
     values: Mapping[str, str]
+
+
+# What an entry is ordered by: for each key, whether there is no value, its number, and its text.
+Place = tuple[tuple[bool, float, str], ...]
 
 
 def identity(root: Path, path: str) -> str:
@@ -77,42 +105,80 @@ def identity(root: Path, path: str) -> str:
 class Database:
     """The index of one folder. One thread at a time may use it."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
-        """Open, or make, the index of ``root`` in ``folder``.
+    def __init__(self, root: Path, folder: Path | None, kept: Path) -> None:
+        """Open, or make, the index of a folder.
+
+        Args:
+            root: the folder.
+            folder: where the index is; without one it is in memory.
+            kept: where tags, notes and views are kept.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: ``folder`` cannot be written.
+            sqlite3.OperationalError: another program holds the index.
         """
         self.root = root
-        folder.mkdir(parents=True, exist_ok=True)
-        self._index = folder / "index.sqlite"
+        self._folder = folder
+        self._kept = kept
+        self.notes: list[str] = []
+        self.is_keeping = folder == kept
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        self._open()
+
+    def _open(self) -> None:
         try:
-            self._connect(folder)
-        except sqlite3.DatabaseError:
+            self._connect()
+        except sqlite3.DatabaseError as reason:
+            if not marks.is_damage(reason):
+                raise
             self._remove()
-            self._connect(folder)
-
+            self._connect()
         self._keys: dict[str, int] = {}
-        self._keys_as_of = -1
+        self._counts: dict[str, int] = {}
+        self._keys_as_of = self._counts_as_of = -1
 
-    def _connect(self, folder: Path) -> None:
-        self._database = sqlite3.connect(self._index, check_same_thread=False, isolation_level=None)
+    def _connect(self) -> None:
+        file = ":memory:" if self._folder is None else str(self._folder / "index.sqlite")
+        self._database = sqlite3.connect(
+            file, check_same_thread=False, isolation_level=None, timeout=marks.BUSY_S, cached_statements=512
+        )
         run = self._database.execute
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")
-        run("ATTACH ? AS marks", [str(folder / "marks.sqlite")])
-        run(_MARKS)
         version = run("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _VERSION):
+            damage = sqlite3.DatabaseError("of another version")
+            damage.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+            raise damage
         if version == 0:
-            self._database.executescript(f"BEGIN; {_INDEX} PRAGMA user_version = {_VERSION}; COMMIT;")
-        elif version != _VERSION:
-            raise sqlite3.DatabaseError("of another version")
+            self._database.executescript(f"BEGIN IMMEDIATE; {_INDEX} PRAGMA user_version = {_VERSION}; COMMIT;")
+        self._attach()
+
+    def _attach(self) -> None:
+        run = self._database.execute
+        if self.is_keeping:
+            note = marks.prepare(self._kept)
+            self.notes += [note] if note else []
+            run("ATTACH ? AS marks", [str(self._kept / marks.FILE_NAME)])
+            return
+        run("ATTACH ':memory:' AS marks")
+        marks.make_tables(self._database, "marks.")
+        known, views = marks.read_only(self._kept)
+        self._database.executemany("INSERT INTO marks.marks (path, tags, note) VALUES (?, ?, ?)", known)
+        self._database.executemany("INSERT INTO marks.views VALUES (?, ?)", views)
+
+    def renew(self) -> None:
+        """Replace a damaged index by an empty one; tags and notes stay."""
+        self._remove()
+        self._open()
 
     def _remove(self) -> None:
         with contextlib.suppress(AttributeError, sqlite3.Error):
             self._database.close()
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{self._index}{suffix}").unlink(missing_ok=True)
+        if self._folder is not None:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self._folder / 'index.sqlite'}{suffix}").unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the files."""
@@ -129,12 +195,40 @@ class Database:
         """The number of entries."""
         return int(self._database.execute("SELECT count(*) FROM entries").fetchone()[0])
 
-    def metadata_keys(self) -> list[tuple[str, int]]:
+    def metadata_keys(self) -> dict[str, int]:
         """Keys of metadata, each with the number of entries that have it."""
-        rows = self._database.execute(
-            "SELECT name, count(*) FROM keys JOIN facts ON facts.key = keys.number GROUP BY name ORDER BY name"
+        if self._counts_as_of != self._database.total_changes:
+            rows = self._database.execute(
+                "SELECT name, count FROM (SELECT key, count(*) AS count FROM facts GROUP BY key) "
+                "JOIN keys ON key = keys.number ORDER BY name"
+            )
+            self._counts, self._counts_as_of = dict(rows), self._database.total_changes
+        return self._counts
+
+    def values(self, key: str, text: str, most: int) -> list[tuple[str, int]]:
+        """Values of a key that contain a text, the most frequent first, each with the number of its entries."""
+        like, limit = f"%{text}%", [most]
+        if key in ("tag", "tags"):
+            found: dict[str, int] = {}
+            for (tags,) in self._database.execute("SELECT tags FROM entries JOIN marks.marks USING (path)"):
+                for tag in filter(None, tags.split("\n")):
+                    found[tag] = found.get(tag, 0) + (text in tag.lower())
+            return sorted(((tag, count) for tag, count in found.items() if count), key=lambda one: -one[1])[:most]
+        if key in ("kind", "status", "name", "title"):
+            rows = self._database.execute(
+                f"SELECT {key}, count(*) FROM entries WHERE {key} LIKE ? AND {key} <> '' GROUP BY 1 ORDER BY 2 DESC, 1 "
+                "LIMIT ?",
+                [like, *limit],
+            )
+            return list(rows)
+        keys = self._keys_of(key)
+        return list(
+            self._database.execute(
+                f"SELECT value, count(*) FROM facts WHERE key IN ({question_marks(keys)}) AND value LIKE ? "
+                "GROUP BY value ORDER BY 2 DESC, 1 LIMIT ?",
+                [*keys, like, *limit],
+            )
         )
-        return [(name, count) for name, count in rows]
 
     # --- changes ---
 
@@ -147,32 +241,87 @@ class Database:
     def _put(self, candidate: Candidate, description: Description) -> None:
         own = identity(self.root, candidate.path)
         run, many = self._database.execute, self._database.executemany
-        run("DELETE FROM facts WHERE id = ?", [own])
+        self._remove_entry(own)
         words = "\n".join((candidate.path, description.name, description.title, description.problem)).lower()
-        run(
-            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [own, candidate.path, candidate.kind, candidate.size_bytes, candidate.changed_ns, description.name,
-             description.title, description.started_ns, description.duration_s, description.status,
-             description.problem, words],
-        )  # fmt: skip
-        facts = description.facts.items()
-        many("INSERT OR IGNORE INTO keys (name) VALUES (?)", [(key,) for key, _ in facts])
+        added = run(
+            "INSERT INTO entries (id, path, kind, size_bytes, changed_ns, name, title, started_ns, duration_s, status, "
+            "problem, words) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [own, _stored(candidate.path), candidate.kind, candidate.size_bytes, candidate.changed_ns,
+             _stored(description.name), _stored(description.title), description.started_ns, description.duration_s,
+             _stored(description.status), _stored(description.problem), _stored(words)],
+        ).lastrowid  # fmt: skip
+        facts = [(_stored(key), _stored(value)) for key, value in description.facts.items()]
+        numbers = self._numbers_of([key for key, _ in facts])
         many(
-            "INSERT INTO facts SELECT number, ?, ?, ? FROM keys WHERE name = ?",
-            [(own, value, number(value), key) for key, value in facts],
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
+            [(numbers[key], added, value, number(value)) for key, value in facts],
         )
+
+    def _numbers_of(self, keys: Sequence[str]) -> dict[str, int]:
+        """The numbers of keys, also of those that are new."""
+        found: dict[str, int] = {}
+        for key in keys:
+            row = self._database.execute("SELECT number FROM keys WHERE name = ?", [key]).fetchone()
+            new = None if row else self._database.execute("INSERT INTO keys (name) VALUES (?)", [key]).lastrowid
+            found[key] = row[0] if row else new or 0
+        return found
+
+    def _remove_entry(self, own: str) -> None:
+        row = self._database.execute("SELECT number FROM entries WHERE id = ?", [own]).fetchone()
+        if row:
+            self._database.execute("DELETE FROM facts WHERE entry = ?", row)
+            self._database.execute("DELETE FROM entries WHERE number = ?", row)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove entries; their notes and tags stay, as the files may come back."""
         with self._transaction():
             for path in paths:
-                own = identity(self.root, path)
-                self._database.execute("DELETE FROM facts WHERE id = ?", [own])
-                self._database.execute("DELETE FROM entries WHERE id = ?", [own])
+                self._remove_entry(identity(self.root, path))
 
-    def mark(self, path: str, tags: Sequence[str], note: str) -> None:
-        """Set the tags and the note of an entry."""
-        self._database.execute("INSERT OR REPLACE INTO marks.marks VALUES (?, ?, ?)", [path, "\n".join(tags), note])
+    def move_marks(self, moved: Mapping[str, str]) -> None:
+        """Give the tags and notes of files to those that they were moved to, unless these have their own."""
+        with self._transaction():
+            for old, new in moved.items():
+                self._database.execute(
+                    "INSERT OR IGNORE INTO marks.marks (path, tags, note, revision) "
+                    "SELECT ?, tags, note, revision FROM marks.marks WHERE path = ?",
+                    [_stored(new), _stored(old)],
+                )
+
+    def mark(self, path: str, tags: Sequence[str], note: str, revision: int | None = None) -> None:
+        """Set the tags and the note of an entry.
+
+        Args:
+            path: of the entry.
+            tags: all of them.
+            note: its text.
+            revision: that was read; ``None`` for whatever is there.
+
+        Raises:
+            ChangedMeanwhileError: somebody else changed them since.
+            MarksError: they cannot be kept.
+        """
+        self._require_keeping()
+        with self._transaction():
+            row = self._database.execute(
+                "SELECT revision, tags, note FROM marks.marks WHERE path = ?", [_stored(path)]
+            ).fetchone() or (0, "", "")
+            if revision is not None and revision != row[0] and (row[1], row[2]) != ("\n".join(tags), note):
+                raise ChangedMeanwhileError(
+                    f"{path}: its tags and its note were changed meanwhile, in another page: nothing was saved. Tags "
+                    f"are now: {', '.join(row[1].split(chr(10))) or 'none'}. The note is now: {row[2] or 'empty'}"
+                )
+            self._database.execute(
+                "INSERT OR REPLACE INTO marks.marks (path, tags, note, revision) VALUES (?, ?, ?, ?)",
+                [_stored(path), "\n".join(tags), note, row[0] + 1],
+            )
+
+    def _require_keeping(self) -> None:
+        if not self.is_keeping:
+            raise MarksError(
+                f"{self._kept}: cannot be written, so tags, notes and views of {self.root} cannot be kept. Allow "
+                "writing to it, or copy the folder"
+            )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -184,60 +333,83 @@ class Database:
             raise
         self._database.execute("COMMIT")
 
+    # --- views ---
+
+    def views(self) -> dict[str, dict[str, Any]]:
+        """Saved views by name."""
+        return {
+            name: json.loads(state) for name, state in self._database.execute("SELECT * FROM marks.views ORDER BY 1")
+        }
+
+    def keep_view(self, name: str, state: Mapping[str, Any] | None) -> None:
+        """Save a view, or remove it where there is no state.
+
+        Raises:
+            MarksError: it cannot be kept.
+        """
+        self._require_keeping()
+        if state is None:
+            self._database.execute("DELETE FROM marks.views WHERE name = ?", [name])
+        else:
+            self._database.execute("INSERT OR REPLACE INTO marks.views VALUES (?, ?)", [name, json.dumps(state)])
+
     # --- searches ---
 
     def search(
-        self,
-        terms: Sequence[Term],
-        *,
-        order: str = "started",
-        descending: bool = True,
-        most: int,
-        columns: Sequence[str],
-    ) -> tuple[int, list[tuple[tuple[bool, float, str], Entry]]]:
-        """The number of entries for which all terms hold, and the first ones, each with what it is ordered by.
+        self, node: Node, *, order: Sequence[Order], most: int, columns: Sequence[str]
+    ) -> tuple[int, list[tuple[Place, Entry]]]:
+        """The number of entries for which a condition holds, and the first ones, each with what it is ordered by.
 
         Args:
-            terms: the conditions.
-            order: a key of the metadata, or a column.
-            descending: greatest first; entries without a value are last in any case.
+            node: the condition.
+            order: the keys of the order, the first one first.
             most: the number of entries that are returned.
             columns: keys of the metadata that are wanted of each entry.
         """
-        conditions, values = self._conditions(terms)
-        where = f"FROM entries LEFT JOIN marks.marks USING (path) WHERE {conditions}"
+        text, values = condition(node, self._keys_of)
+        where = f"FROM entries LEFT JOIN marks.marks USING (path) WHERE {text}"
         count = int(self._database.execute(f"SELECT count(*) {where}", values).fetchone()[0])
         by, by_values = self._ordered_by(order)
-        direction = "DESC" if descending else "ASC"
+        placed = [
+            f"text_{at} IS NULL OR text_{at} = '', number_{at} {_direction(one)}, text_{at} {_direction(one)}"
+            for at, one in enumerate(order)
+        ]
         rows = self._database.execute(
-            f"SELECT {_COLUMNS}, {by} {where} "
-            f"ORDER BY by_text IS NULL, by_number {direction}, by_text {direction}, path LIMIT ?",
+            f"SELECT {', '.join((_COLUMNS, *by))} {where} ORDER BY {', '.join((*placed, 'path'))} LIMIT ?",
             [*by_values, *values, most],
         ).fetchall()
         found = self._values([row[0] for row in rows], columns)
-        return count, [
-            (
-                (row[-1] is None, row[-2] if row[-2] is not None else 0.0, row[-1] or ""),
-                _entry(row, found.get(row[0], {})),
-            )
-            for row in rows
-        ]
+        return count, [(_place(row[_WIDTH:]), _entry(row, found.get(row[0], {}))) for row in rows]
+
+    def identifiers(self, node: Node, most: int) -> list[str]:
+        """The identifiers of entries for which a condition holds."""
+        text, values = condition(node, self._keys_of)
+        rows = self._database.execute(
+            f"SELECT id FROM entries LEFT JOIN marks.marks USING (path) WHERE {text} ORDER BY path LIMIT ?",
+            [*values, most],
+        )
+        return [own for (own,) in rows]
 
     def find(self, own: str, columns: Sequence[str] = ()) -> Entry | None:
         """The entry with an identifier."""
         row = self._database.execute(
             f"SELECT {_COLUMNS} FROM entries LEFT JOIN marks.marks USING (path) WHERE id = ?", [own]
         ).fetchone()
-        return None if row is None else _entry(row, self._values([own], columns).get(own, {}))
+        return None if row is None else _entry(row, self._values([row[0]], columns).get(row[0], {}))
 
-    def _values(self, entries: Sequence[str], columns: Sequence[str]) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
+    def has_key(self, key: str) -> bool:
+        """True if an entry may have a value under this name."""
+        return key in OWN or bool(self._keys_of(key))
+
+    def _values(self, entries: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, str]]:
+        found: dict[int, dict[str, str]] = {}
         for column in columns:
             keys = self._keys_of(column)
             if not keys or not entries:
                 continue
             rows = self._database.execute(
-                f"SELECT id, value FROM facts WHERE key IN ({_marks(keys)}) AND id IN ({_marks(entries)})",
+                f"SELECT entry, value FROM facts WHERE key IN ({question_marks(keys)}) "
+                f"AND entry IN ({question_marks(entries)})",
                 [*keys, *entries],
             )
             for own, value in rows:
@@ -252,64 +424,47 @@ class Database:
         names = [key.lower(), *ALIASES.get(key.lower(), ())]
         exact = [self._keys[name] for name in names if name in self._keys]
         endings = tuple(f".{name}" for name in names)
-        return exact or [own for name, own in self._keys.items() if name.endswith(endings)]
+        # SQLite's values have a limit.
+        return (exact or [own for name, own in self._keys.items() if name.endswith(endings)])[:_MOST_KEYS]
 
-    def _ordered_by(self, order: str) -> tuple[str, list[object]]:
-        if order in _OWN:
-            return f"({_OWN[order]}) * 1.0 AS by_number, cast({_OWN[order]} AS TEXT) AS by_text", []
-        keys = self._keys_of(order)
-        one = f"(SELECT {{}} FROM facts WHERE key IN ({_marks(keys)}) AND facts.id = entries.id LIMIT 1)"
-        return f"{one.format('number')} AS by_number, {one.format('value')} AS by_text", [*keys, *keys]
-
-    def _conditions(self, terms: Sequence[Term]) -> tuple[str, list[object]]:
-        """The terms as one expression of SQL with its values."""
+    def _ordered_by(self, order: Sequence[Order]) -> tuple[list[str], list[object]]:
         written: list[str] = []
         values: list[object] = []
-        for term in terms:
-            text, own = self._condition(term)
-            written.append(f"{'NOT ' if term.negated else ''}({text})")
-            values += own
-        return " AND ".join(written) or "1", values
-
-    def _condition(self, term: Term) -> tuple[str, list[object]]:
-        contained = f"%{_escaped(term.text)}%"
-        if term.operator == "word":
-            of_each = (
-                f"{column} LIKE ? ESCAPE '!'" for column in ("words", "coalesce(tags, '')", "coalesce(note, '')")
-            )
-            return " OR ".join(of_each), [contained] * 3
-        if term.key in ("tag", "tags"):
-            return "instr(char(10) || lower(coalesce(tags, '')) || char(10), char(10) || ? || char(10))", [term.text]
-        if term.key in _OWN:
-            test, value = _comparison(term, _OWN[term.key], _OWN[term.key])
-            return f"coalesce({test}, 0)", [value]
-        test, value = _comparison(term, "value", "number")
-        keys = self._keys_of(term.key)
-        return f"id IN (SELECT id FROM facts WHERE key IN ({_marks(keys)}) AND {test})", [*keys, value]
+        for at, one in enumerate(order):
+            if one.key in OWN:
+                column = OWN[one.key]
+                written += [f"({column}) * 1.0 AS number_{at}", f"lower(cast({column} AS TEXT)) AS text_{at}"]
+                continue
+            keys = self._keys_of(one.key)
+            chosen = f"FROM facts WHERE key IN ({question_marks(keys)}) AND facts.entry = entries.number LIMIT 1"
+            written += [
+                f"(SELECT facts.number {chosen}) AS number_{at}",
+                f"(SELECT lower(value) {chosen}) AS text_{at}",
+            ]
+            values += [*keys, *keys]
+        return written, values
 
 
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
+_MOST_KEYS = 500
+_COLUMNS = """entries.number, id, path, kind, size_bytes, changed_ns, name, title, started_ns, duration_s, status,
+    problem, coalesce(tags, ''), coalesce(note, ''), coalesce(revision, 0)"""
+_WIDTH = 15
 
 
-_COLUMNS = """id, path, kind, size_bytes, changed_ns, name, title, started_ns, duration_s, status, problem,
-    coalesce(tags, '') AS tags, coalesce(note, '') AS note"""
+def _direction(order: Order) -> str:
+    return "DESC" if order.descending else "ASC"
 
 
-def _entry(row: Sequence[object], values: Mapping[str, str]) -> Entry:
-    *own, tags, note = row[:13]
-    return Entry(*own, tuple(str(tags).split("\n")) if tags else (), str(note), values)  # type: ignore[arg-type, call-arg]
+def _place(by: Sequence[Any]) -> Place:
+    pairs = zip(by[::2], by[1::2], strict=True)
+    return tuple((not text, float("-inf") if number is None else number, text or "") for number, text in pairs)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+def _entry(row: Sequence[Any], values: Mapping[str, str]) -> Entry:
+    *own, tags, note, revision = row[1:_WIDTH]
+    return Entry(*own, tuple(tags.split("\n")) if tags else (), note, revision, values)  # type: ignore[call-arg]
 
 
-def _comparison(term: Term, text: str, number: str) -> tuple[str, object]:
-    match term.operator:
-        case ":":
-            return f"{text} LIKE ? ESCAPE '!'", f"%{_escaped(term.text)}%"
-        case "=":
-            return f"lower({text}) = ?", term.text
-        case operator:
-            return f"{number} {operator} ?", term.number
+def _stored(text: str) -> str:
+    """Text that SQLite takes: JSON may have half a character."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import os
 import re
-from collections.abc import Mapping
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from whydrop.errors import Error
+from whydrop.formats import kinds
 from whydrop.recording.comparing.metadata_difference import flattened
-from whydrop.web.library.finding import Candidate
+from whydrop.web.library.finding import Candidate, is_named_test
 
 # Longer values are of no use in a search.
 _LONGEST = 300
@@ -19,6 +26,19 @@ _LEFT_OUT = re.compile(
     r"\.(sysctls|statistics|qdiscs|classes|addresses|routes|offloads|modules)[.\[]|^test\.(flows|plots|computed)"
 )
 _MOST_FACTS = 400
+# Larger files of other tools are opened, and not described: that would take minutes.
+_LARGEST_BYTES = 64 << 20
+
+# Keys of Flent's and iperf3's JSON, and of DISCO's telemetry; where two of them are, the file is theirs.
+_MARKS = (
+    b'"metadata"', b'"results"', b'"x_values"', b'"raw_values"', b'"start"', b'"intervals"', b'"iperf', b'"experiment"',
+    b'"metric"', b'"sample"', b'"connected"', b'"event"', b'"test_start"',
+)  # fmt: skip
+_FEWEST_MARKS = 2
+_HEAD = 1 << 16
+_OPENERS: Mapping[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file), b"BZh": bz2.BZ2File, b"\xfd7z": lzma.LZMAFile,
+}  # fmt: skip
 
 _NUMBER = re.compile(r"\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 
@@ -46,15 +66,59 @@ class Description:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def describe(root: Path, candidate: Candidate) -> Description:
-    """Describe an entry; one that cannot be read says why."""
+def describe(root: Path, candidate: Candidate) -> Description | None:
+    """Describe an entry; one that cannot be read says why. ``None`` if it is of no kind that is listed."""
     path = root / candidate.path
-    if candidate.kind in ("capture", "store"):
-        return Description(path.name)
     try:
+        if candidate.kind == "capture":
+            return _of_capture(path)
+        if candidate.kind == "store" or candidate.size_bytes > _LARGEST_BYTES:
+            return Description(path.name)
+        if candidate.kind == "file" and not _is_of_a_test(path):
+            return None
         return _of_metadata(metadata(root, candidate))
     except (Error, OSError, ValueError) as reason:
-        return Description(path.name, problem=str(reason).partition("\n")[0])
+        if not os.path.lexists(path):
+            return Description(path.name, problem="its name is no UTF-8, or it has just been removed")
+        return Description(path.name, problem=_without(str(reason).partition("\n")[0], path))
+
+
+def _without(words: str, path: Path) -> str:
+    """A sentence about a file without its path, which is shown beside it."""
+    return words.replace(f"{path}: ", "").replace(f"{path}/", "")
+
+
+def _of_capture(path: Path) -> Description:
+    """By its first packet, which also shows that it is one."""
+    import whydrop
+
+    times = whydrop.packets(path, most=1).table["time_ns"].to_list()
+    return Description(path.name, started_ns=times[0] if times else None)
+
+
+def _is_of_a_test(path: Path) -> bool:
+    """True if a file looks like a test of a known tool, or is called so; most other JSON is of something else."""
+    if is_named_test(path.name):
+        return True
+    if kinds.is_of_connections(path):
+        # An archive of whatever: only a look at all of it could show.
+        return not tarfile.is_tarfile(path)
+    plain = _head(path).replace(b"\0", b"")
+    return sum(mark in plain for mark in _MARKS) >= _FEWEST_MARKS
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        magic = file.read(3)
+        opener = next((opener for start, opener in _OPENERS.items() if magic.startswith(start)), None)
+        file.seek(0)
+        if opener is None:
+            return file.read(_HEAD)
+        with opener(file) as unpacked:
+            try:
+                return bytes(unpacked.read(_HEAD))
+            except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
+                return b""
 
 
 def number(text: str) -> float | None:
