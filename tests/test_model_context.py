@@ -56,6 +56,18 @@ def test_a_verdict_cites_lost_packets_by_the_numbers_of_their_frames():
     assert all(by_number[one["frame_number"]]["time_ns"] == one["time_ns"] for one in cited)
 
 
+def test_of_two_captures_the_frame_that_left_and_never_arrived_is_cited():
+    far = "policed-download-far.pcap.zst"
+    (verdict,) = asked("explain", paths=[CAPTURE, far])["verdicts"]
+    assert verdict["place"] == "between capture 1 and capture 2"
+    cited = verdict["lost_packets"]
+    assert len(cited) == 10
+    assert all(one["frame_number_2"] is None for one in cited)
+    frames = whydrop.packets(EXAMPLES / CAPTURE, most=100_000).table
+    sequences = dict(frames.select("frame_number", "sequence").rows())
+    assert all((one["sequence"] - sequences[one["frame_number_1"]]) % 1448 == 0 for one in cited)
+
+
 def test_segments_of_a_flow_have_the_numbers_of_the_frames_that_hold_them():
     answer = asked("segments", path=CAPTURE, flow=0, fate="lost", most=200)
     assert (len(answer["rows"]), answer["more_rows"]) == (96, 0)

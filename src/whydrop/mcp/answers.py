@@ -80,6 +80,7 @@ class Answers:
             {**_without(one, "models"), "lost_packets": self._cited(paths, found, one)} for one in document["verdicts"]
         ]
         return bounded({
+            "captures": [capture["path"] for capture in document["captures"]],
             "verdicts": verdicts,
             "notes": [note for capture in document["captures"] for note in capture["notes"]],
             "flows": len(document["flows"]),
@@ -150,12 +151,15 @@ class Answers:
         return whydrop.explain(*paths, progress=self._progress, filter=selection.filter, begin=begin_s, end=end_s)
 
     def _cited(self, paths: Sequence[str], found: whydrop.Explanation, verdict: dict[str, Any]) -> Any:
-        """The first lost packets of the flows of a verdict, of one capture."""
+        """The first lost packets of the flows of a verdict, with the numbers of their frames."""
         import polars as pl
 
-        if len(paths) != 1 or not found.flows or not verdict.get("lost"):
+        if not found.flows or not verdict.get("lost"):
             return []
-        numbers = [number for number, flow in enumerate(found.flows) if flow.flow in set(verdict["flows"])]
+        named = set(verdict["flows"])
+        if found.path_segments:
+            return _cited_of_pair(found, named)
+        numbers = [number for number, flow in enumerate(found.flows) if flow.flow in named]
         lost = found.table("segments").filter(pl.col("flow").is_in(numbers), pl.col("fate") == "lost").head(_CITED)
         return self._numbered(paths[0], found, lost)["flow", "frame_number", "time_ns", "sequence"].to_dicts()
 
@@ -165,3 +169,17 @@ class Answers:
 
 def _without(one: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in one.items() if name != key}
+
+
+def _cited_of_pair(found: whydrop.Explanation, named: set[str]) -> Any:
+    """Packets that left one capture and never reached the next: ``frame_number_1`` or ``frame_number_2`` is null."""
+    import polars as pl
+
+    of_hop = [
+        pl.col("flow").is_in([number for number, flow in enumerate(hop.flows) if flow.flow in named])
+        & (pl.col("hop") == place)
+        for place, hop in enumerate(found.path_segments)
+    ]
+    lost = found.table("crossings").filter(pl.col("crossing") == "lost", pl.any_horizontal(of_hop)).head(_CITED)
+    numbers = [(pl.col(f"number_{end}") + 1).alias(f"frame_number_{end}") for end in (1, 2)]
+    return lost.select("hop", "direction", "sent_ns", "sequence", *numbers).to_dicts()
