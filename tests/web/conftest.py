@@ -27,11 +27,13 @@ class Server:
         address: with the token, which lets its holder in.
         folder: the files that it may open.
         process: to be ended.
+        log: what it wrote.
     """
 
     address: str
     folder: Path
     process: subprocess.Popen[str]
+    log: Path
 
     @property
     def root(self) -> str:
@@ -69,11 +71,29 @@ def started(folder: Path, *options: str) -> Iterator[Server]:
         process.wait(20)
 
 
+@contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[Server]:
+    """A server of a folder; ``arguments`` are further ones of the command."""
+    log = folder.parent / f"{folder.name}.log"
+    with log.open("w") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "whydrop", "web", str(folder), *arguments], stderr=sink, stdout=sink, text=True
+        )
+    try:
+        wait_until(lambda: "token=" in log.read_text() or process.poll() is not None, "the server's start")
+        found = re.search(r"https?://\S+", log.read_text())
+        assert found, log.read_text()
+        yield Server(found[0], folder, process, log)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the tests of a file."""
     folder = tmp_path_factory.mktemp("library")
     for name in ("policed-download.pcap.zst", "shallow-queue.pcap.zst", "shallow-queue-far.pcap.zst"):
         shutil.copy(EXAMPLES / name, folder)
-    with started(folder) as one:
-        yield one
+    with running(folder) as started:
+        yield started

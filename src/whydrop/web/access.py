@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -40,7 +39,7 @@ class Access:
     Attributes:
         token: the secret in the address that the program prints; empty: everybody is let in (a proxy decides).
         hosts: ``Host`` headers that are answered, in lower case, with the port where it is not that of the scheme.
-        secure: whether the page is reached by https, so that its cookie must not travel otherwise.
+        secure: whether the page is reached by https: its cookie must not travel otherwise, and its origin is another.
         port: names the cookie: cookies of one host are shared by all its ports.
     """
 
@@ -68,8 +67,8 @@ class Access:
         """True if a request was made by a page of this server, or by no page at all."""
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
-        origin = headers.get("origin")
-        return origin is None or origin.lower().partition("://")[2] in self.hosts
+        origin, scheme = headers.get("origin"), "https" if self.secure else "http"
+        return origin is None or origin.lower() == f"{scheme}://{headers.get('host', '').lower()}"
 
     def is_holder(self, headers: Headers) -> bool:
         """True if a request has the cookie, or the token as a bearer's."""
@@ -78,11 +77,7 @@ class Access:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(given.strip()):
             return True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie_name)
-        except CookieError:
-            return False
-        return cookie is not None and _same(cookie.value, self._cookie)
+        return any(_same(value, self._cookie) for value in _cookies(headers, self.cookie_name))
 
     def is_token(self, given: str) -> bool:
         """True if this is the token."""
@@ -98,6 +93,15 @@ class Access:
             self.cookie_name, self._cookie, httponly=True, samesite="strict", secure=self.secure, path="/"
         )
         return answer
+
+
+def _cookies(headers: Headers, name: str) -> Iterator[str]:
+    """The values of a cookie. They are read plainly: whatever else a browser holds for this host is not looked at."""
+    for header in headers.getlist("cookie"):
+        for pair in header.split(";"):
+            own, _, value = pair.partition("=")
+            if own.strip() == name:
+                yield value.strip()
 
 
 def _same(given: str, wanted: str) -> bool:
@@ -125,6 +129,11 @@ class Guard:
     def _refused(self, scope: Scope) -> Response | None:
         """The answer to a request that is not let through."""
         access, headers, path = self._access, Headers(scope=scope), scope["path"]
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy before this server may have read the other one, and seen two requests here (request smuggling).
+            return _refusal(400, "The request has two lengths: Transfer-Encoding and Content-Length.", close=True)
+        if len(headers.getlist("host")) != 1:
+            return _refusal(400, "The request has no single Host header.", close=True)
         if not access.is_own_host(headers):
             return _refusal(
                 421, "This server does not have the name in the request's Host header. "
@@ -141,8 +150,8 @@ class Guard:
         return _refusal(401, "Open the address that `whydrop web` printed: it contains the token of this server.")
 
 
-def _refusal(status: int, words: str) -> Response:
-    return PlainTextResponse(f"{words}\n", status)
+def _refusal(status: int, words: str, *, close: bool = False) -> Response:
+    return PlainTextResponse(f"{words}\n", status, {"Connection": "close"} if close else None)
 
 
 def _with_headers(send: Send, path: str) -> Send:

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 import whydrop
-from whydrop.web import pages
+from whydrop.web import defects, pages
 from whydrop.web.access import Guard
 from whydrop.web.endpoints import openapi
 from whydrop.web.handlers.analyses import AnalysisHandlers
@@ -54,7 +54,11 @@ def application(settings: Settings) -> Guard:
                 tasks.cancel_scope.cancel()
         site.library.close()
 
-    return Guard(Starlette(routes=routes, lifespan=lifespan), settings.access, open_paths=["/health"])
+    async def defect(request: Request, reason: Exception) -> Response:
+        return defects.answer(request, reason)
+
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={Exception: defect})
+    return Guard(app, settings.access, open_paths=["/health"])
 
 
 def _routes(site: Site) -> list[Route]:

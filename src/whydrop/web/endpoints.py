@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
+import anyio
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from whydrop.errors import Error
+from whydrop.web import defects
 from whydrop.web.library.library import NotInLibraryError
+from whydrop.web.plain_values import unfit
 from whydrop.web.workers import WorkerError
 
 # Bodies of the API are a few words; uploads.py takes files.
 _LONGEST_BODY = 1 << 20
+_LONGEST_WORDS = 4000
+# A body of a few words that takes longer is delayed on purpose, or its connection is dead.
+_BODY_S = 30.0
 
 Given = TypeVar("Given", bound=BaseModel)
 
@@ -70,46 +77,79 @@ class Endpoint(Generic[Given]):
     async def _answer(self, request: Request) -> Response:
         try:
             found = await self.call(await self._arguments(request))
-        except ValidationError as reason:
-            return _problem(400, "; ".join(_in_words(one) for one in reason.errors()))
-        except RequestError as reason:
-            return _problem(reason.status, str(reason))
-        except NotInLibraryError as reason:
-            return _problem(404, str(reason))
-        except WorkerError as reason:
-            return _problem(422, str(reason))
-        except (Error, ValueError, OSError) as reason:
-            return _problem(400, str(reason))
-        return found if isinstance(found, Response) else Response(found.model_dump_json(), media_type=self.media)
+            return found if isinstance(found, Response) else Response(found.model_dump_json(), media_type=self.media)
+        except ClientDisconnect:
+            return _problem(400, "the connection ended before the request did")
+        except Exception as reason:
+            return _expected(reason) or defects.answer(request, reason)
 
     async def _arguments(self, request: Request) -> Given:
         fields = self.given.model_fields
         values: dict[str, Any] = {}
         for name in request.query_params:
-            is_list = name in fields and "list" in str(fields[name].annotation)
-            values[name] = request.query_params.getlist(name) if is_list else request.query_params[name]
+            several = name in fields and _is_list(fields[name].annotation)
+            values[name] = request.query_params.getlist(name) if several else request.query_params[name]
         if self.method not in ("GET", "DELETE"):
             values |= await _body(request)
-        return self.given.model_validate({**values, **request.path_params})
+        try:
+            given = self.given.model_validate({**values, **request.path_params})
+        except ValidationError as reason:
+            raise RequestError("; ".join(_in_words(one) for one in reason.errors())) from None
+        for name in fields:
+            if wrong := unfit(getattr(given, name)):
+                raise RequestError(f"{name}: {wrong}")
+        return given
+
+
+def _expected(reason: Exception) -> Response | None:
+    """The answer to an error that says in words what is wrong with a request; ``None`` for any other error."""
+    match reason:
+        case ValidationError() | UnicodeError():
+            # Not of the arguments, which were checked before.
+            return None
+        case RequestError():
+            return _problem(reason.status, str(reason))
+        case NotInLibraryError():
+            return _problem(404, str(reason))
+        case WorkerError():
+            return _problem(422, str(reason))
+        case Error() | ValueError() | OSError():
+            return _problem(400, str(reason))
+    return None
+
+
+def _is_list(annotation: Any) -> bool:
+    """True if a field takes a list: ``list[str]``, ``list[str] | None``, ``Annotated[list[str], ...]``."""
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType, Annotated):
+        return any(map(_is_list, get_args(annotation)))
+    found = origin or annotation
+    return isinstance(found, type) and issubclass(found, (list, tuple, set, frozenset))
 
 
 async def _body(request: Request) -> dict[str, Any]:
     raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > _LONGEST_BODY:
-            raise RequestError(f"the body is longer than {_LONGEST_BODY} bytes", 413)
+    with anyio.move_on_after(_BODY_S) as waited:
+        async for chunk in request.stream():
+            raw += chunk
+            if len(raw) > _LONGEST_BODY:
+                raise RequestError(f"the body is longer than {_LONGEST_BODY} bytes", 413)
+    if waited.cancelled_caught:
+        raise RequestError(f"the body did not come within {_BODY_S:g} s", 408)
     try:
         found = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as reason:
         raise RequestError(f"the body is no JSON: {reason}") from None
     if not isinstance(found, dict):
         raise RequestError("the body is no JSON object")
+    if wrong := unfit(found):
+        raise RequestError(f"the body: {wrong}")
     return found
 
 
 def _problem(status: int, words: str) -> JSONResponse:
-    return JSONResponse({"error": words}, status)
+    # What was asked for may be in it, at any length.
+    return JSONResponse({"error": words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"}, status)
 
 
 def _in_words(one: Mapping[str, Any]) -> str:

@@ -59,6 +59,8 @@ def serve(
     """
     import uvicorn
 
+    from whydrop.web import connections
+
     bound = _bound(listening)
     port = bound.getsockname()[1]
     token = secrets.token_urlsafe(18) if token is None else token
@@ -68,11 +70,11 @@ def serve(
     app = application(Settings([*folders, uploads], uploads, access))
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=3, lifespan="on",
-        ssl_certfile=listening.certificate, ssl_keyfile=listening.key, timeout_keep_alive=30,
-        h11_max_incomplete_event_size=64 * 1024,
+        ssl_certfile=listening.certificate, ssl_keyfile=listening.key, proxy_headers=False, **connections.limits(),
     )  # fmt: skip
     name = f"[{listening.address}]" if ":" in listening.address else listening.address
     started(f"{scheme}://{name}:{port}/" + (f"?token={token}" if token else ""))
+    connections.allow_files()
     uvicorn.Server(config).run(sockets=[bound])
 
 
