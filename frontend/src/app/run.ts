@@ -1,10 +1,10 @@
 // Starts a test, shows it while it runs, and leads to its verdict.
 
 import { element } from "../figures/element";
-import { onThemeChange } from "../figures/theme";
-import { Live, type Points } from "./live";
-import { ask, Failure, listen, query, type Job } from "./server";
+import { Following } from "./run/following";
+import { ask, query, type Job } from "./server";
 import { duration } from "./words";
+import "./run/run.css";
 
 interface Test {
   name: string;
@@ -18,14 +18,10 @@ interface Described {
   length_s?: number;
 }
 
-type Event = Job & { series?: Points };
-
-const ENDED = new Set(["complete", "interrupted", "failed"]);
-
 export function run(view: HTMLElement): void {
   const given = new URLSearchParams(location.search);
   const own = given.get("id");
-  if (own) follow(view, own);
+  if (own) void new Following(view, own).begin();
   else void choose(view, given).catch((reason: unknown) => complain(view, reason));
 }
 
@@ -75,47 +71,4 @@ async function choose(view: HTMLElement, given: URLSearchParams): Promise<void> 
     );
   });
   await describe();
-}
-
-function follow(view: HTMLElement, own: string): void {
-  const heading = element("h1", {}, "Running");
-  const words = element("p", { role: "status" });
-  const bar = element("progress", { max: 1 });
-  const stop = element("button", { type: "button" }, "Stop, and keep what was measured");
-  const live = new Live();
-  view.replaceChildren(heading, words, bar, stop, live.element);
-  onThemeChange(() => live.redraw());
-  stop.addEventListener("click", () => void ask("POST", `/api/runs/${own}/stop`).catch((reason: unknown) => complain(view, reason)));
-
-  const show = (job: Event): void => {
-    const { elapsed_s: elapsed, total_s: total } = job.progress as { elapsed_s?: number; total_s?: number };
-    heading.textContent = `${String(job.about["test"])} to ${(job.about["to"] as string[]).join(", ")}`;
-    words.textContent = elapsed && total ? `${job.state}: ${duration(Math.round(elapsed))} of ${duration(Math.round(total))}` : job.state;
-    if (elapsed && total) bar.value = elapsed / total;
-    if (job.series) live.add(job.series);
-    // A recording has its entry in the library a moment after its end.
-    if (ENDED.has(job.state) && (job.problem || job.progress["entry"])) ended(job);
-  };
-  const ended = (job: Event): void => {
-    stopListening();
-    stop.remove();
-    bar.remove();
-    const entry = job.progress["entry"];
-    if (job.problem) complain(view, new Failure(job.problem));
-    if (typeof entry === "string") {
-      const link = element("a", { class: "button", href: `/open${query({ source: [entry] })}` }, "Show the verdict and all plots");
-      words.after(element("p", {}, link));
-    }
-  };
-  let stopListening = (): void => undefined;
-  const begin = async (): Promise<void> => {
-    stopListening = listen<Event>(`jobs/${own}`, show, () => location.reload());
-    const [job, { series }] = await Promise.all([
-      ask<Job>("GET", `/api/runs/${own}`),
-      ask<{ series: Points }>("GET", `/api/runs/${own}/live`).catch(() => ({ series: {} })),
-    ]);
-    live.add(series);
-    show(job);
-  };
-  void begin().catch((reason: unknown) => complain(view, reason));
 }

@@ -31,7 +31,12 @@ export interface Job {
 }
 
 // The server says why it cannot; a server that does not answer is a problem, too.
-export class Failure extends Error {}
+export class Failure extends Error {
+  // The status of the answer, 0 without one; and what is wrong with single fields of what was sent.
+  constructor(message: string, readonly status = 0, readonly fields: Record<string, string> = {}) {
+    super(message);
+  }
+}
 
 export async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   return (await (await request(method, path, body, signal)).json()) as T;
@@ -55,7 +60,7 @@ async function request(method: string, path: string, body?: unknown, signal?: Ab
   }
   if (answer.ok) return answer;
   const text = await answer.text();
-  throw new Failure(problemIn(text) ?? text.trim() ?? answer.statusText);
+  throw new Failure((problemIn(text) ?? text.trim()) || answer.statusText, answer.status, fieldsIn(text));
 }
 
 function problemIn(text: string): string | null {
@@ -64,6 +69,15 @@ function problemIn(text: string): string | null {
     return typeof found.error === "string" ? found.error : null;
   } catch {
     return null;
+  }
+}
+
+function fieldsIn(text: string): Record<string, string> {
+  try {
+    const found = JSON.parse(text) as { fields?: unknown };
+    return typeof found.fields === "object" && found.fields !== null ? (found.fields as Record<string, string>) : {};
+  } catch {
+    return {};
   }
 }
 
@@ -79,13 +93,21 @@ export function query(values: Values): string {
   return text ? `?${text}` : "";
 }
 
-// Calls `onEvent` with the events of a topic until the returned function is called.
-export function listen<T>(topic: string, onEvent: (data: T) => void, onReset: () => void = () => undefined): () => void {
+// Calls `onEvent` with the events of a topic until the returned function is called; `onConnected` hears of a connection
+// that breaks, and of its return.
+export function listen<T>(
+  topic: string,
+  onEvent: (data: T) => void,
+  onReset: () => void = () => undefined,
+  onConnected: (isThere: boolean) => void = () => undefined,
+): () => void {
   const source = new EventSource(`/api/events${query({ topic })}`);
   source.addEventListener("message", (event: MessageEvent<string>) => {
     onEvent((JSON.parse(event.data) as { data: T }).data);
   });
   source.addEventListener("reset", onReset);
+  source.addEventListener("open", () => onConnected(true));
+  source.addEventListener("error", () => onConnected(false));
   return () => source.close();
 }
 

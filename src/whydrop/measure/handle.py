@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whydrop.measure.plan import Plan, Settings
@@ -51,6 +52,7 @@ class Run:
         self._elapsed_s: float | None = None
         self._finished: Finished | None = None
         self._problem: BaseException | None = None
+        self._folder: Path | None = None
         # Not a daemon: Python waits for it at exit, and the recording is whole.
         self._thread = threading.Thread(target=self._work, name=f"whydrop run {plan.test}")
         self._thread.start()
@@ -73,6 +75,14 @@ class Run:
     def running(self) -> bool:
         """True if it has not ended yet."""
         return self._thread.is_alive()
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which the recording is written; ``None`` before there is one.
+
+        Where its disk took no more, the recording is in another folder in the end: :meth:`wait` says in which.
+        """
+        return self._folder
 
     def wait(self, timeout_s: float | None = None) -> Finished:
         """Wait for the end.
@@ -101,13 +111,21 @@ class Run:
     def _work(self) -> None:
         try:
             self._finished = run(
-                self.plan, self._settings, say=self._say, tick=self._tick, cancellation=self._cancellation
+                self.plan,
+                self._settings,
+                say=self._say,
+                tick=self._tick,
+                cancellation=self._cancellation,
+                began=self._began,
             )
         except BaseException as reason:  # (raised in the thread that waits)
             self._problem = reason
         finally:
             self._say("ended")
             self._events.put(None)
+
+    def _began(self, folder: Path) -> None:
+        self._folder = folder
 
     def _say(self, state: str) -> None:
         self._state = state

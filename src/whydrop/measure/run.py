@@ -60,6 +60,7 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None] = lambda *_: None,
     cancellation: Cancellation | None = None,
+    began: Callable[[Path], None] = lambda _: None,
 ) -> Finished:
     """Run a plan and write its recording.
 
@@ -67,6 +68,7 @@ def run(
         say: called with the current step, for people.
         tick: called about twice a second with the seconds since the start, those in all, and the rows just measured.
         cancellation: ends the test as Ctrl-C does, from another thread.
+        began: called with the recording's folder once it exists.
 
     Raises:
         CancelledError: it was cancelled before anything was measured.
@@ -77,7 +79,7 @@ def run(
 
     Whatever else is raised, nothing runs any more then: what was measured is in the recording that its notes name.
     """
-    return _Run(plan, settings, say, tick, cancellation or Cancellation()).run()
+    return _Run(plan, settings, say, tick, cancellation or Cancellation(), began).run()
 
 
 class _Run:
@@ -88,9 +90,10 @@ class _Run:
         say: Callable[[str], None],
         tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None],
         cancellation: Cancellation,
+        began: Callable[[Path], None],
     ) -> None:
         self.plan, self.settings, self.say, self.tick = plan, settings, say, tick
-        self.cancellation = cancellation
+        self.cancellation, self.began = cancellation, began
         numbered = dict(enumerate(plan.flows))
         self.tallies = {number: Tally(number, flow) for number, flow in numbered.items()}
         ours = {number: flow for number, flow in numbered.items() if flow.runner == "engine"}
@@ -120,6 +123,7 @@ class _Run:
             self.cancellation.check()
             self.writer = self._begin_recording(local)
             self.let_go.callback(self.writer.close)
+            self.began(self.writer.folder)
             self.let_go.callback(self._end, signals, self._end_runners)
             return self._measure(signals)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,9 @@ from typing import Any, Literal
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
+from whydrop.runtime.masking import masked_options
 from whydrop.web.endpoints import RequestError
 from whydrop.web.events import Events
 from whydrop.web.work.analysis import Analysis
@@ -28,6 +31,8 @@ Kind = Literal["analysis", "comparison", "run", "study"]
 _MOST: dict[Kind, int] = {"analysis": 4, "comparison": 4, "run": 4, "study": 2}
 # Ended runs that are still listed.
 _MOST_ENDED = 50
+# The points of so many ended runs are kept for pages that open late.
+_MOST_HELD = 3
 
 _ENDED = ("complete", "interrupted", "failed")
 
@@ -166,21 +171,48 @@ class Jobs:
 
     # --- runs ---
 
-    def run(self, test: str, to: Sequence[str], options: dict[str, Any]) -> Job:
+    def run(self, test: str, to: Sequence[str], options: dict[str, Any], *, beside: bool = False) -> Job:
         """Start a test.
 
+        Args:
+            test: of the catalogue.
+            to: the far ends.
+            options: as of :func:`whydrop.start`.
+            beside: start it although another one runs.
+
         Raises:
-            RequestError: as many tests run as may.
+            RequestError: another one runs, or as many as may.
         """
         running = [job for job in self.all("run") if job.state not in _ENDED]
         if len(running) >= _MOST["run"]:
             raise RequestError(f"{len(running)} tests are running: stop one first", 409)
+        if running and not beside:
+            raise RequestError(
+                f"{_in_words(running[0])} is running, and two tests at once disturb each other: wait for its end, stop "
+                "it, or choose to run beside it",
+                409,
+            )
         about = {
             "test": test,
             "to": list(to),
-            **{name: options[name] for name in options.keys() - {"secret", "output"}},
+            "started_s": time.time(),
+            **{name: options[name] for name in options.keys() - {"secret", "output", "parameters"}},
+            "parameters": masked_options(options.get("parameters", {})),
         }
-        return self._start(secrets.token_hex(8), "run", about, Running, test, list(to), options)
+        job = self._start(secrets.token_hex(8), "run", about, Running, test, list(to), options)
+        self._tasks.start_soon(self._begun, job)
+        return job
+
+    async def _begun(self, job: Job) -> None:
+        """Wait until the test is started, or says why it cannot be."""
+        try:
+            await job.worker.ask("live")
+        except WorkerError as reason:
+            # The end of a process is said where its events are read: the last of them say where its recording is.
+            if job.worker.is_alive:
+                job.state, job.problem = "failed", str(reason)
+                self._publish(job, {})
+                job.worker.kill()
 
     # --- all kinds ---
 
@@ -203,8 +235,19 @@ class Jobs:
     async def _listen(self, job: Job) -> None:
         await job.worker.listen()
         if job.kind == "run" and job.state not in _ENDED:
-            job.state, job.problem = "failed", "the process of this test ended; its recording has what was measured"
-            self._publish(job, {})
+            await self._died(job)
+
+    async def _died(self, job: Job) -> None:
+        """Say what is left of a test when its process ended before it."""
+        epitaph = await anyio.to_thread.run_sync(job.worker.epitaph)
+        recording = Path(job.progress.get("recording", ""))
+        if "recording" in job.progress and recording.is_dir():
+            job.progress["entry"] = await self._enter(recording)
+            job.problem = f"{epitaph}. What was measured until then is in the recording {recording.name}."
+        else:
+            job.problem = f"{epitaph}. Nothing was measured: start the test again."
+        job.state = "failed"
+        self._publish(job, {})
 
     def _reported(self, job: Job, event: dict[str, Any]) -> None:
         """Take over what the work reports. Points of live charts are passed on, and not kept here."""
@@ -212,8 +255,18 @@ class Jobs:
         job.state, job.problem = event.pop("state", job.state), event.pop("problem", job.problem)
         job.progress |= event
         self._publish(job, series)
-        if "folder" in event:
-            self._tasks.start_soon(self._recorded, job, Path(event["folder"]))
+        if job.kind == "run" and job.state in _ENDED:
+            self._close_ended_runs()
+        folder = event.get("folder") or (job.progress.get("recording") if job.state == "failed" else None)
+        if folder is not None:
+            self._tasks.start_soon(self._recorded, job, Path(folder))
+
+    def _close_ended_runs(self) -> None:
+        """End the processes of older runs: they only hold the points of their charts, which the recordings have."""
+        for job in [job for job in reversed(self._jobs.values()) if job.kind == "run" and job.state in _ENDED][
+            _MOST_HELD:
+        ]:
+            job.worker.kill("the points of this run are no longer kept: its recording has them")
 
     async def _recorded(self, job: Job, folder: Path) -> None:
         job.progress["entry"] = await self._enter(folder)
@@ -226,3 +279,8 @@ class Jobs:
 def _identity(kind: Kind, paths: Sequence[Path], about: dict[str, Any]) -> str:
     stamps = [[str(path), path.stat().st_mtime_ns] for path in paths]
     return hashlib.blake2s(json.dumps([kind, stamps, about]).encode(), digest_size=8).hexdigest()
+
+
+def _in_words(job: Job) -> str:
+    to = ", ".join(job.about["to"])
+    return f"the test {job.about['test']}" + (f" to {to}" if to else "")

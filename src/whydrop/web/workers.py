@@ -91,7 +91,7 @@ class Worker:
                 self._ours.send((method, arguments))
                 answer = await self._answers.receive()
             except (OSError, anyio.EndOfStream):
-                raise WorkerError(self._epitaph()) from None
+                raise WorkerError(self.epitaph()) from None
         if answer.problem:
             raise WorkerError(answer.problem)
         return answer.value
@@ -110,7 +110,15 @@ class Worker:
             self._process.kill()
         self._ours.close()
 
-    def _epitaph(self) -> str:
+    @property
+    def is_alive(self) -> bool:
+        """True while the process runs."""
+        with contextlib.suppress(ValueError):
+            return self._process.is_alive()
+        return False
+
+    def epitaph(self) -> str:
+        """How the process ended, in words."""
         if self._why:
             return self._why
         self._process.join(1)

@@ -44,12 +44,18 @@ class RunOf(BaseModel):
     title: str = Field("", max_length=200)
     note: str = Field("", max_length=10_000)
     secret: str | None = Field(None, description="Of the responder; by default that of $WHYDROP_SECRET")
+    beside: bool = Field(False, description="Start it although another test runs; they disturb each other")
 
 
 class LiveAnswer(BaseModel):
-    """Points of a run so far: seconds since the Unix epoch, and Mbit/s (goodput/...) or ms (delay/...)."""
+    """Points of a run so far by CHART/NAME: seconds since the Unix epoch, and a value in the unit of the chart.
 
+    ``number`` is that of the last event with some of them; ``left_out`` series have no room in their charts.
+    """
+
+    number: int
     series: dict[str, list[tuple[float, float]]]
+    left_out: int
 
 
 class JobsAnswer(BaseModel):
@@ -75,10 +81,10 @@ class RunHandlers:
 
     async def run(self, given: RunOf) -> JobAnswer:
         """Start a test."""
-        options = given.model_dump(exclude={"test", "to"}, exclude_none=True) | {
+        options = given.model_dump(exclude={"test", "to", "beside"}, exclude_none=True) | {
             "output": str(self._site.settings.uploads)
         }
-        return JobAnswer.of(self._site.jobs.run(given.test, given.to, options))
+        return JobAnswer.of(self._site.jobs.run(given.test, given.to, options, beside=given.beside))
 
     async def runs(self, _given: Nothing) -> JobsAnswer:
         """All runs of this server."""

@@ -6,14 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import polars as pl
-
-# Points of each series that a page which opens late is given; beyond, every second one goes.
-_MOST_POINTS = 4_000
-# Probes come every few milliseconds: a chart has one point for the median of as long.
-_PROBE_STEP_NS = 200_000_000
-
-Points = dict[str, list[tuple[float, float]]]
+from whydrop.web.work.live_points import LivePoints
 
 
 class Running:
@@ -24,18 +17,18 @@ class Running:
         import whydrop
 
         self._emit = emit
-        self._points: Points = {}
         self._lock = threading.Lock()
+        # Of the last event: who has all points so far knows which events have none that are new.
+        self._number = 0
         self._run = whydrop.start(test, to, **options)
-        # As the recording numbers them, until its own table comes.
-        self._names = dict(enumerate(flow.name for flow in self._run.plan.flows))
+        self._live = LivePoints(self._run.plan.flows)
         self._thread = threading.Thread(target=self._follow, name="events of the run")
         self._thread.start()
 
     def live(self) -> dict[str, Any]:
-        """All points so far, by series."""
+        """All points so far, by series, and the number of the last event with some of them."""
         with self._lock:
-            return {"series": {name: list(points) for name, points in self._points.items()}}
+            return {"number": self._number, "series": self._live.all(), "left_out": self._live.left_out}
 
     def stop(self) -> None:
         """End the test early; what was measured is kept."""
@@ -48,39 +41,28 @@ class Running:
 
     def _follow(self) -> None:
         for event in self._run.events():
-            if "flows" in event.rows:
-                self._names |= dict(event.rows["flows"].select("flow", "name").rows())
-            points = live_points(event.rows, self._names)
-            with self._lock:
-                for name, new in points.items():
-                    kept = self._points.setdefault(name, [])
-                    kept += new
-                    if len(kept) > _MOST_POINTS:
-                        del kept[: _MOST_POINTS // 2 : 2]
-            self._emit({"state": event.state, "elapsed_s": event.elapsed_s, "total_s": event.total_s, "series": points})
+            self._say(event.rows, state=event.state, elapsed_s=event.elapsed_s, total_s=event.total_s)
         try:
             finished = self._run.wait()
         except Exception as reason:
-            self._emit({"state": "failed", "problem": str(reason) or type(reason).__name__})
+            self._emit({"state": "failed", "problem": str(reason) or type(reason).__name__, **self._recording()})
             return
         self._emit(
-            {"state": finished.status, "folder": str(finished.folder), "failures": list(map(str, finished.failures))}
+            {
+                "state": finished.status,
+                "folder": str(finished.folder),
+                "failures": list(map(str, finished.failures)),
+                "warnings": list(finished.warnings),
+            }
         )
 
+    def _say(self, rows: Mapping[str, Any], **values: Any) -> None:
+        with self._lock:
+            points = self._live.add(rows)
+            self._number += 1
+            values |= {"number": self._number, "left_out": self._live.left_out}
+        self._emit({**values, **self._recording(), "series": points})
 
-def live_points(rows: Mapping[str, pl.DataFrame], names: Mapping[int, str]) -> Points:
-    """Goodput in Mbit/s and round trips in ms of new rows: seconds since the Unix epoch, and the value."""
-    found: Points = {}
-    if "intervals" in rows:
-        shown = rows["intervals"].select("flow", time=pl.col("end_ns") / 1e9, value=pl.col("goodput_bps") / 1e6)
-        _add(found, shown, names, "goodput")
-    if "probes" in rows:
-        step = (pl.col("sent_ns") // _PROBE_STEP_NS) * _PROBE_STEP_NS
-        shown = rows["probes"].group_by("flow", time=step / 1e9).agg(value=pl.col("rtt_ns").median() / 1e6)
-        _add(found, shown, names, "delay")
-    return found
-
-
-def _add(found: Points, rows: pl.DataFrame, names: Mapping[int, str], kind: str) -> None:
-    for flow, time_s, value in rows.drop_nulls().sort("time").rows():
-        found.setdefault(f"{kind}/{names.get(flow, flow)}", []).append((time_s, round(value, 4)))
+    def _recording(self) -> dict[str, str]:
+        """Where the recording is, once there is one: the server finds it, should this process die."""
+        return {} if self._run.folder is None else {"recording": str(self._run.folder)}
