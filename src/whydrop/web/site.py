@@ -19,6 +19,7 @@ from whydrop.web.keeping import Keeper
 from whydrop.web.library.database import Entry
 from whydrop.web.library.describing_pool import describe_one
 from whydrop.web.library.library import Library
+from whydrop.web.uploads import Uploads
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Site:
     def __init__(self, settings: Settings, tasks: anyio.abc.TaskGroup) -> None:
         """Open the library; ``tasks`` runs what goes on between requests."""
         self.settings = settings
+        self.uploads = Uploads(settings.uploads)
         self.library = Library(settings.folders)
         self.events = Events()
         self.keeper = Keeper(self.library, self.events)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from whydrop.web import uploads
 from whydrop.web.endpoints import RequestError
 from whydrop.web.events import TooManyReadersError
 from whydrop.web.site import Site
@@ -23,13 +22,16 @@ class Streams:
 
     async def upload(self, request: Request) -> Response:
         """Keep a file, and give its entry."""
+        length = request.headers.get("content-length", "0")
         try:
-            path = await uploads.keep(
-                request.stream(), request.query_params.get("name", ""), self._site.settings.uploads
+            path = await self._site.uploads.keep(
+                request.stream(), request.query_params.get("name", ""), int(length) if length.isdecimal() else 0
             )
             return JSONResponse({"id": await self._site.accept(path)})
         except RequestError as reason:
             return JSONResponse({"error": str(reason)}, reason.status)
+        except ClientDisconnect:
+            return PlainTextResponse("the connection ended before the file did\n", 400)
 
     async def stream(self, request: Request) -> Response:
         """Server-sent events of some topics."""

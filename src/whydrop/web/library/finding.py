@@ -12,6 +12,7 @@ from typing import Literal
 from whydrop.explaining.many.finding import is_capture
 from whydrop.formats import kinds
 from whydrop.recording.document import FILE_NAME
+from whydrop.web.library.links import leads_out
 
 # ``other`` is not listed.
 Kind = Literal["recording", "capture", "store", "file", "other"]
@@ -76,7 +77,7 @@ def candidates(
         names = {entry.name for entry in entries}
         for marker, kind in _FOLDERS.items():
             if marker in names and folder:
-                yield from _stamped(root / folder / marker, folder, kind)
+                yield from _stamped(root, root / folder / marker, folder, kind)
         is_entered = not (folder and names & _FOLDERS.keys())
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
@@ -86,7 +87,7 @@ def candidates(
                 if is_entered:
                     waiting.append(path)
             elif entry.name not in _FOLDERS and is_entered:
-                yield from _file(entry, path, before, looked)
+                yield from _file(root, entry, path, before, looked)
 
 
 # The file that makes a folder one thing, and the kind of it.
@@ -98,18 +99,22 @@ def as_shown(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def _stamped(marker: Path, path: str, kind: Kind) -> Iterator[Candidate]:
+def _stamped(root: Path, marker: Path, path: str, kind: Kind) -> Iterator[Candidate]:
     try:
+        if marker.is_symlink() and leads_out(root, marker):
+            return
         found = marker.stat()
     except OSError:
         return
     yield Candidate(as_shown(path), kind, found.st_size, found.st_mtime_ns)
 
 
-def _file(entry: os.DirEntry[str], path: str, before: Mapping[str, Candidate], looked: Looked) -> Iterator[Candidate]:
+def _file(
+    root: Path, entry: os.DirEntry[str], path: str, before: Mapping[str, Candidate], looked: Looked
+) -> Iterator[Candidate]:
     shown = as_shown(path)
     try:
-        if not entry.is_file():
+        if not entry.is_file() or (entry.is_symlink() and leads_out(root, root / path)):
             return
         found = entry.stat()
     except OSError:
@@ -130,7 +135,7 @@ def candidate(root: Path, path: Path) -> Candidate | None:
     """One file or folder below a folder; ``None`` if it is of no kind that is listed."""
     shown = as_shown(str(path.relative_to(root)))
     for marker, kind in _FOLDERS.items():
-        for found in _stamped(path / marker, shown, kind):
+        for found in _stamped(root, path / marker, shown, kind):
             return found
     if not path.is_file():
         return None

@@ -18,6 +18,7 @@ from whydrop.web.library.database import Database, Entry, MarksError, Order, ide
 from whydrop.web.library.describing import metadata
 from whydrop.web.library.describing_pool import Described, DescribingPool, describe_all
 from whydrop.web.library.finding import Candidate, Looked, as_shown, candidates
+from whydrop.web.library.links import first_out, leads_out
 from whydrop.web.library.query import parsed, terms
 
 # Where the index of a folder is; the name hides it from what looks for recordings.
@@ -240,8 +241,10 @@ class Library:
         """
         database, entry = self._find(own)
         path = database.root / entry.path
-        if not path.exists() or not path.resolve().is_relative_to(database.root):
+        if leads_out(database.root, path):
             raise NotInLibraryError(f"{entry.path}: no longer in {database.root}")
+        if path.is_dir() and (link := first_out(database.root, path)):
+            raise NotInLibraryError(f"{entry.path}: {link.name} is a link out of {database.root}")
         return path
 
     def located(self, entries: Sequence[str]) -> list[tuple[Path, Candidate]]:

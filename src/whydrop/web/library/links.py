@@ -1,0 +1,25 @@
+"""Symbolic links out of a folder: who may write into it must not show files of the server's user to its readers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def leads_out(root: Path, path: Path) -> bool:
+    """True if a file or folder is not below ``root`` once all links are followed; ``root`` has none."""
+    try:
+        return not path.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):
+        # It leads nowhere, or round in a circle.
+        return True
+
+
+def first_out(root: Path, folder: Path) -> Path | None:
+    """The first link within a folder that leads out of ``root``; ``None`` if there is none."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink() and leads_out(root, path):
+                return path
+    return None
