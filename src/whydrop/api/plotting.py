@@ -83,6 +83,9 @@ def plot(
     name: str | None = None,
     filters: Sequence[str] = (),
     zoom: tuple[float, float] | tuple[()] | None = None,
+    limits: Sequence[tuple[float, float] | tuple[float, float, str]] = (),
+    window: tuple[float, float] | None = None,
+    from_zero: bool | None = None,
     log: bool = False,
     cut: bool | None = None,
     smooth: int | None = None,
@@ -94,7 +97,11 @@ def plot(
     group_by: Sequence[str] = (),
     panel_by: Sequence[str] = (),
     figure_by: Sequence[str] = (),
+    scale: Sequence[Source] = (),
+    baseline: Source | None = None,
+    ratio: bool = False,
     title: str | None = None,
+    note: str | None = None,
 ) -> list[Plot]:
     """Draw recordings: one, or many overlaid, side by side, or combined.
 
@@ -104,6 +111,10 @@ def plot(
             by default the plot of the test.
         filters: only series with names that match, as in a shell; with ``!`` before a pattern, all but those.
         zoom: percentiles at the ends of the axis of values, such as ``(5, 95)``; ``()``: everything is shown.
+        limits: ends of axes of values in their units, such as ``[(0, 100, "ms")]``; the unit may be left out where a
+            plot has one only.
+        window: ends of the axis of time, in seconds since the start.
+        from_zero: begin axes of values at zero where the values allow it, or not; by default as the plot says.
         log: make the axis of values logarithmic.
         cut: leave out the idle time before and after the load, or not; by default as the plot says.
         smooth: steps of a moving average.
@@ -115,7 +126,11 @@ def plot(
         group_by: keys of the metadata, or ``title``, ``name``, ``batch``.
         panel_by: one panel for each value of these keys; also ``series`` and ``recording``.
         figure_by: one plot for each value of these keys.
+        scale: recordings that the axes also fit, and that are not drawn.
+        baseline: a recording of which the series are taken from those of the same name, step by step.
+        ratio: divide by the series of the baseline instead.
         title: instead of the plot's own; an empty one leaves it out.
+        note: a text below the picture.
 
     Returns:
         One plot; several with ``figure_by``, or from a file with several.
@@ -128,14 +143,16 @@ def plot(
     >>> chart.write("ping.svg")  # doctest: +SKIP
     """
     from whydrop.show.plots import building
-    from whydrop.show.plots.options import PlotOptions
+    from whydrop.show.plots.options import Limits, PlotOptions
 
     options = PlotOptions(
-        filters=filters, zoom=zoom, log=log, cut=cut, smooth=smooth, smooth_across_load=smooth_across_load,
-        absolute_time=absolute_time, paired=paired, combine=combine, reduce=reduce, group_by=group_by,
-        panel_by=panel_by, figure_by=figure_by,
+        filters=filters, zoom=zoom, limits=[Limits(*ends) for ends in limits], window=window, from_zero=from_zero,
+        log=log, cut=cut, smooth=smooth, smooth_across_load=smooth_across_load, absolute_time=absolute_time,
+        paired=paired, combine=combine, reduce=reduce, group_by=group_by, panel_by=panel_by, figure_by=figure_by,
+        scale=opened(scale), baseline=None if baseline is None else opened([baseline])[0], ratio=ratio,
     )  # fmt: skip
-    return [Plot(figure.titled(title)) for figure in building.figures(name, opened(recordings), options)]
+    figures = building.figures(name, opened(recordings), options)
+    return [Plot(figure.titled(title).noted(note)) for figure in figures]
 
 
 def plot_names(*recordings: Source) -> list[str]:

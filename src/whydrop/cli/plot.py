@@ -19,6 +19,7 @@ from whydrop.show.writing import FORMATS
 
 if TYPE_CHECKING:
     from whydrop.show.figure import Figure
+    from whydrop.show.plots.options import PlotOptions
     from whydrop.show.plots.schema import PlotSpec
 
 Options = TypeVar("Options")
@@ -27,6 +28,10 @@ _STORE = "whydrop-store.json"
 _STORE_ONLY = {"x": "--x", "y": "--y", "kind": "--kind"}
 # Options with which other plots combine recordings; grids use panels instead.
 _NOT_IN_GRIDS = {"combine": "--combine", "reduce": "--reduce", "paired": "--paired", "absolute_time": "--absolute-time"}
+_RECORDINGS_ONLY = {
+    "limits": "--limits", "window": "--time", "from_zero": "--zero", "scale": "--scale", "baseline": "--baseline",
+    "ratio": "--ratio",
+}  # fmt: skip
 
 EXAMPLES = """
 \b
@@ -70,6 +75,23 @@ class _Zoom(click.ParamType):  # type: ignore[type-arg]  # older click has no ar
         return low, high
 
 
+class _Ends(click.ParamType):  # type: ignore[type-arg]  # older click has no argument
+    """Two numbers, and a unit behind them where ``with_unit`` says so."""
+
+    def __init__(self, metavar: str, example: str, *, with_unit: bool) -> None:
+        self.name, self._example, self._with_unit = metavar, example, with_unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        number = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+        found = re.fullmatch(rf"({number}):({number})\s*(.*)", str(value).strip())
+        if found is None or not float(found[1]) < float(found[2]) or (found[3] and not self._with_unit):
+            raise click.BadParameter(f"{value!r}: expected two rising numbers, such as {self._example}", ctx, param)
+        ends = float(found[1]), float(found[2])
+        return (*ends, found[3]) if self._with_unit else ends
+
+
 _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=options.ANY_PATH)
 
 
@@ -82,10 +104,16 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
               help=f"{', '.join(FORMATS)}.  [default: the suffix of --output]")  # fmt: skip
 @click.option("--size", type=_Size(), help="Size in pixels.")
 @click.option("--title", help="Title; '' for none.  [default: the plot's own]")
+@click.option("--note", metavar="TEXT", help="Text below the picture.")
 @click.option("--no-legend", is_flag=True, help="Draw no legend.")
 @click.option("--filter", "filters", multiple=True, metavar="PATTERN",
               help="Draw 'TCP*' series, or leave out '!TCP*'; rows of a store: 'site=dfw*'. Repeatable.")  # fmt: skip
 @click.option("--zoom", type=_Zoom(), help="End the value axis at these percentiles, such as 5:95; none: show all.")
+@click.option("--limits", type=_Ends("LOW:HIGH[UNIT]", "0:100ms", with_unit=True), multiple=True,
+              help="End value axes at these values, such as 0:100ms. Repeatable.")  # fmt: skip
+@click.option("--time", "window", type=_Ends("BEGIN:END", "10:20", with_unit=False),
+              help="End the axis of time at these seconds, such as 10:20.")  # fmt: skip
+@click.option("--zero/--no-zero", "from_zero", default=None, help="Begin value axes at zero where values allow it.")
 @click.option("--log", is_flag=True, help="Draw a logarithmic value axis.")
 @click.option("--cut/--no-cut", default=None, help="Leave out the idle time around the load.")
 @click.option(
@@ -102,6 +130,11 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("--combine", type=click.Choice(COMBINERS), metavar="HOW",
               help="Combine recordings: groups, series, both, batch or a list.")  # fmt: skip
 @click.option("--reduce", metavar="NAME", help="Reduce a series to one number: mean, median, pct99, mos, ...")
+@click.option("--scale", multiple=True, type=options.ANY_PATH, metavar="RECORDING",
+              help="Let the axes fit this recording too, without drawing it.")  # fmt: skip
+@click.option("--baseline", type=options.ANY_PATH, metavar="RECORDING",
+              help="Draw the difference to this recording, step by step.")  # fmt: skip
+@click.option("--ratio", is_flag=True, help="Divide by --baseline instead.")
 @click.option("--table", metavar="TABLE", help="For a store: the table to draw, such as counters, ndt or tcp.")
 @click.option("--x", metavar="COLUMN", help="For a store: column of the horizontal axis.  [default: time]")
 @click.option("--y", metavar="COLUMN", help="For a store: column of the vertical axis.  [default: value]")
@@ -117,6 +150,7 @@ def command(
     output: Path | None,
     size: tuple[int, int] | None,
     title: str | None,
+    note: str | None,
     no_legend: bool,
     **given: Any,
 ) -> None:
@@ -130,17 +164,16 @@ def command(
     from whydrop.api.recordings import opened
     from whydrop.recording.metrics.reducing import UnknownReducer
     from whydrop.show.plots import building, catalogue
-    from whydrop.show.plots.options import PlotOptions
 
     try:
         with working("Drawing"):
             if of_store:
                 figures = _of_store(recordings, given)
             else:
-                figures = building.figures(wanted, opened(recordings), _picked(PlotOptions, given))
+                figures = building.figures(wanted, opened(recordings), _plot_options(given))
         names = [figure.key for figure in figures]
         for figure, path in zip(figures, _paths(recordings, names, kind, output, named=in_grids), strict=True):
-            _write(figure.titled(title), path, kind, legend=not no_legend, size=size)
+            _write(figure.titled(title).noted(note), path, kind, legend=not no_legend, size=size)
     except (catalogue.PlotError, UnknownReducer) as reason:
         raise click.UsageError(ending.printable(str(reason))) from None
 
@@ -150,9 +183,24 @@ def _picked(kind: type[Options], given: Mapping[str, Any]) -> Options:
     return kind(**{one.name: given[one.name] for one in fields(kind)})  # type: ignore[arg-type]
 
 
+def _plot_options(given: Mapping[str, Any]) -> PlotOptions:
+    from whydrop.api.recordings import opened
+    from whydrop.show.plots.options import Limits, PlotOptions
+
+    baseline = given["baseline"]
+    read = {
+        "limits": [Limits(*ends) for ends in given["limits"]],
+        "scale": opened(given["scale"]),
+        "baseline": None if baseline is None else opened([baseline])[0],
+    }
+    return _picked(PlotOptions, {**given, **read})
+
+
 def _refuse_contradictions(given: Mapping[str, Any], *, of_store: bool, in_grids: bool) -> None:
     if not of_store and any(given[name] is not None for name in _STORE_ONLY):
         raise click.UsageError("--x, --y and --kind are for the rows of a store; give --table too.")
+    if of_store and (of_recordings := [option for name, option in _RECORDINGS_ONLY.items() if given[name]]):
+        raise click.UsageError(f"{of_recordings[0]} does not go with a store.")
     beside = [option for name, option in _NOT_IN_GRIDS.items() if given[name]]
     if in_grids and beside:
         what = "a store" if of_store else "--figure-by or --panel-by"

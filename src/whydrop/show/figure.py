@@ -246,6 +246,10 @@ class Figure:
         """The same with another title."""
         return self if title is None else replace(self, title=title)
 
+    def noted(self, note: str | None) -> Figure:
+        """The same with a note of the reader before the others."""
+        return replace(self, notes=(note, *self.notes)) if note else self
+
     def printable(self) -> Figure:
         """The same with control characters made visible in all words: they come from files.
 

@@ -47,15 +47,15 @@ def begins_at_zero(panel: PanelSpec, units: str) -> bool | None:
 
     Percentiles at its ends, fixed ends and a logarithmic axis leave no room for that.
     """
-    if panel.zoom is not None or panel.limits is not None or panel.log:
+    if panel.zoom is not None or panel.limits is not None or units in panel.limits_of or panel.log:
         return False
     return panel.from_zero if panel.from_zero is not None else True if units in _FROM_ZERO else None
 
 
 def ends(values: Sequence[Values], panel: PanelSpec, units: str) -> tuple[float, float]:
     """The ends of the axis of a panel's values, which are in these units."""
-    if panel.limits is not None:
-        return panel.limits
+    if (limits := panel.limits_of.get(units, panel.limits)) is not None:
+        return limits
     known = np.concatenate([array[np.isfinite(array)] for array in values]) if values else np.array([])
     if panel.log:
         known = known[known > 0]

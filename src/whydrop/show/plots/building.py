@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING
 
 from whydrop.show import labels
 from whydrop.show.figure import Counts, Figure, NothingToDraw, Panel
-from whydrop.show.plots import by_keys, catalogue, combining, comparing_pairs, distributions, stacked, time_series
-from whydrop.show.plots.choosing import Item, Source, chosen, matching
+from whydrop.show.plots import (
+    against,
+    by_keys,
+    catalogue,
+    combining,
+    comparing_pairs,
+    distributions,
+    limiting,
+    stacked,
+    time_series,
+)
+from whydrop.show.plots.choosing import Item, Source, matching
 from whydrop.show.plots.options import AS_THE_PLOT_SAYS, PlotOptions
 from whydrop.show.plots.schema import PanelSpec, PlotSpec, SeriesSpec
 
@@ -101,8 +111,10 @@ def figures(name: str | None, recordings: Sequence[Recording], options: PlotOpti
     """
     plots = wanted(name, recordings)
     if options.panel_by or options.figure_by:
-        return [one for found, plot in plots for one in by_keys.figures(found, plot, recordings, options)]
-    return [build(found, plot, recordings, options) for found, plot in plots]
+        made = [one for found, plot in plots for one in by_keys.figures(found, plot, recordings, options)]
+    else:
+        made = [build(found, plot, recordings, options) for found, plot in plots]
+    return [limiting.within(one, options.window) for one in made]
 
 
 def build(
@@ -113,8 +125,9 @@ def build(
     Raises:
         NothingToDraw: the recordings have none of its series; the message says which were looked for.
     """
+    against.check(name, plot.kind, options)
     sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
-    specs = catalogue.panels(plot)
+    specs = limiting.limited(name, plot.kind, catalogue.panels(plot), recordings, options)
     panels = [made for spec in specs for made in _panels(plot, options.applied(spec), sources, options)]
     if not panels:
         raise NothingToDraw(_nothing(name, plot, recordings, options))
@@ -134,7 +147,7 @@ def build(
         subtitle=_subtitle(sources),
         panels=tuple(panels),
         columns=columns,
-        notes=tuple(dict.fromkeys([*(note for panel in panels for note in panel.notes), *_states(sources)])),
+        notes=tuple(dict.fromkeys([*(note for panel in panels for note in panel.notes), *_notes(sources, options)])),
         left_out=sum((panel.left_out for panel in panels), Counts(what="samples")),
     )
 
@@ -149,13 +162,15 @@ def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options:
         return comparing_pairs.panels(plot, spec, sources, options)
     if options.combine is not None or plot.kind in ("line", "matrix"):
         return combining.panels(plot, spec, sources, options)
-    items = [item for one in spec.series for source in sources for item in chosen(source, one, options)]
+    items = against.selected(spec, sources, options)
+    others = against.selected(spec, [Source.of(one, "") for one in options.scale], options)
     if spec.first_s is not None:
-        items = _beginning(items, spec.first_s)
+        items, others = _beginning(items, spec.first_s), _beginning(others, spec.first_s)
     made: list[Panel] = []
-    for own, own_items in _by_units(spec, items):
+    for units, own_items in _by_units(spec, items):
+        own = limiting.widened(plot.kind, units, own_items, others) if others else units
         if plot.kind == "time-series":
-            made += _over_time(own, own_items, options)
+            made += [limiting.as_long(panel, others) for panel in _over_time(own, own_items, options)]
         else:
             made.append(distributions.drawn(plot.kind, own, distributions.of_items(own_items)))
     return made
@@ -210,6 +225,17 @@ def _subtitle(sources: Sequence[Source]) -> str:
     return f"{len(sources)} recordings" + (f" of {name}" if len(names) == 1 and name else "")
 
 
+def _notes(sources: Sequence[Source], options: PlotOptions) -> list[str]:
+    """Notes on the baseline, on recordings for the axes only, and on those that are not whole."""
+    notes = _states(sources)
+    if options.scale:
+        notes.append(f"The axes also fit {', '.join(one.path.name for one in options.scale)}, not drawn.")
+    if options.baseline is not None:
+        how = "Each value is divided by" if options.ratio else "Each value is less by"
+        notes.append(f"{how} the mean of {options.baseline.path.name} in the same step.")
+    return notes
+
+
 def _states(sources: Sequence[Source]) -> list[str]:
     """Notes on recordings that are not whole."""
     return [
@@ -227,6 +253,8 @@ def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], options
     what = "no step of this kind, of series" if rare else "no samples of series"
     where = str(recordings[0].path) if len(recordings) == 1 else f"none of the {len(recordings)} recordings"
     why = f" that --filter {' '.join(options.filters)} leaves" if options.filters else ""
+    if options.baseline is not None:
+        why += f", at the times of the same series of the baseline {options.baseline.path.name}"
     lacks = f". {plot.lacks}" if plot.lacks and absent else ""
     return f"{where}: nothing to draw for {name}: {what} {', '.join(named)}{why}{lacks}; see `whydrop plot list`"
 

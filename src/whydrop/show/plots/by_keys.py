@@ -12,8 +12,8 @@ from whydrop.recording.comparing import grouping
 from whydrop.show import labels
 from whydrop.show.figure import Counts, Figure, NothingToDraw
 from whydrop.show.layout import below_each_other
-from whydrop.show.plots import axes, catalogue, distributions, time_series
-from whydrop.show.plots.choosing import Item, Source, chosen
+from whydrop.show.plots import against, axes, catalogue, distributions, time_series
+from whydrop.show.plots.choosing import Item, Source
 from whydrop.show.plots.distributions import Sample
 
 if TYPE_CHECKING:
@@ -38,11 +38,14 @@ def figures(name: str, plot: PlotSpec, recordings: Sequence[Recording], options:
             f"{' and '.join(_KINDS)}, such as ping and ping_cdf"
         )
     sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
+    against.check(name, plot.kind, options)
+    if options.scale:
+        raise NothingToDraw("panels for each value share their axes: a recording for the axes does not go with them")
     options = replace(options, cut=options.on(plot).cut)
     made: list[Figure] = []
     for spec in catalogue.panels(plot):
         wanted = options.applied(spec)
-        items = [item for one in wanted.series for source in sources for item in chosen(source, one, options)]
+        items = against.selected(wanted, sources, options)
         for unit in dict.fromkeys(item.units for item in items):
             made += _of_unit(name, plot, wanted, [item for item in items if item.units == unit], options)
     if not made:

@@ -173,7 +173,7 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
     categories = _distinct(samples, "category")
     groups = _distinct(samples, "group")
     lone = len(groups) == 1
-    ends = axes.ends([_extent(kind, sample.values) for sample in samples], _based(kind, spec), samples[0].units)
+    ends = ends_of(kind, spec, [sample.values for sample in samples], samples[0].units)
     slot = 0.8 / len(groups)
     traces: list[Layer] = []
     left_out, few = Counts(), True
@@ -196,6 +196,14 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
         spec.title, axes.title(spec.y, samples[0].units), "", traces, x_ends=ends,
         y_ends=(-len(categories) + 0.5, 0.5), x_log=spec.log, y_words=words, left_out=left_out, notes=[note],
     )  # fmt: skip
+
+
+def ends_of(kind: Kind, spec: PanelSpec, values: Sequence[Values], units: str) -> Ends:
+    """The ends of the axis of values of curves, boxes or bars."""
+    if kind in ("cdf", "histogram"):
+        return along(spec, values, units)
+    known = [found for one in values if len(found := one[~np.isnan(one)])]
+    return axes.ends([_extent(kind, one) for one in known], _based(kind, spec), units)
 
 
 def _based(kind: Kind, spec: PanelSpec) -> PanelSpec:

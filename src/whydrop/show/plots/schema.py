@@ -64,6 +64,9 @@ class PanelSpec(_Strict):
     from_zero: bool | None = Field(None, description="start the value axis at zero, if the values allow it")
     log: bool = Field(False, description="draw a logarithmic value axis")
     limits: tuple[float, float] | None = Field(None, description="ends of the value axis, in its units")
+    limits_of: dict[str, tuple[float, float]] = Field(
+        default_factory=dict, description="ends of the value axis by its unit, instead of limits: {ms = [0, 100]}"
+    )
     lost: bool = Field(False, description="mark lost probes")
     first_s: float | None = Field(None, gt=0, description="draw only this many seconds from the start; default: all")
     steps_with: Names = Field((), description="scatter: only steps in which the first available counter of a flow grew")
@@ -71,7 +74,8 @@ class PanelSpec(_Strict):
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> PanelSpec:
-        for name, ends in (("zoom", self.zoom), ("limits", self.limits)):
+        of_units = ((f"limits_of.{unit}", ends) for unit, ends in self.limits_of.items())
+        for name, ends in (("zoom", self.zoom), ("limits", self.limits), *of_units):
             if ends is not None and not ends[0] < ends[1]:
                 raise ValueError(f"{name}: {ends[0]:g} is not below {ends[1]:g}")
         if self.zoom is not None and not (self.zoom[0] >= 0 and self.zoom[1] <= 100):
