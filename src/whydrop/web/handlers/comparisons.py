@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, NonNegativeInt
 from starlette.responses import Response
 
-from whydrop.web.endpoints import Endpoint
+from whydrop.show.plots.options import Limits
+from whydrop.web.endpoints import Endpoint, RequestError
 from whydrop.web.handlers.jobs import JobAnswer, OneJob
 from whydrop.web.site import Site
 
 _ONE = "/api/comparisons/{id}"
 _MEDIA = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "html": "text/html",
-    "json": "application/json",
+    "json": "application/json", "zip": "application/zip",
 }  # fmt: skip
+
+
+_NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][-+]?\d{1,2})?"
+_LIMITS = re.compile(rf"({_NUMBER}):({_NUMBER})\s*(.{{0,20}})")
+
+
+def _ends(name: str, text: str, within: tuple[float, float] = (-math.inf, math.inf)) -> tuple[float, float]:
+    """Two numbers that rise.
+
+    Raises:
+        RequestError: they do not.
+    """
+    low, high = (float(part) for part in text.split(":"))
+    if not within[0] <= low < high <= within[1]:
+        which = "two percentiles that rise, such as 5:95" if name == "zoom" else "two numbers that rise, such as 0:10"
+        raise RequestError(f"{name}: {text}: expected {which}")
+    return low, high
+
+
+def _limits(text: str) -> Limits:
+    """Ends of an axis with their unit.
+
+    Raises:
+        RequestError: the text is none.
+    """
+    found = _LIMITS.fullmatch(text.strip())
+    if found is None:
+        raise RequestError(f"limits: {text:.40}: expected two numbers that rise and a unit, such as 0:100 ms")
+    return Limits(*_ends("limits", f"{found[1]}:{found[2]}"), found[3])
 
 
 class Recordings(BaseModel):
     """Recordings to draw and to compare."""
 
-    source: list[str] = Field(min_length=1, max_length=100, description="Identifiers of entries")
+    source: list[str] = Field(min_length=1, max_length=1000, description="Identifiers of entries")
 
 
 class PlotOf(OneJob):
@@ -37,14 +69,41 @@ class PlotOf(OneJob):
     group_by: list[str] = Field(default_factory=list, max_length=5)
     panel_by: list[str] = Field(default_factory=list, max_length=3)
     smooth: int | None = Field(None, ge=0, le=10_000)
+    figure_by: list[str] = Field(default_factory=list, max_length=3)
+    smooth_across_load: bool = False
+    zoom: str | None = Field(None, pattern=rf"^(none|{_NUMBER}:{_NUMBER})$", description="5:95; none: all is shown")
+    limits: list[str] = Field(default_factory=list, max_length=8, description="0:100ms")
+    time: str | None = Field(None, pattern=rf"^{_NUMBER}:{_NUMBER}$", description="10:20, in seconds")
+    from_zero: bool | None = None
     log: bool = False
     paired: bool = False
     cut: bool | None = None
     absolute_time: bool = False
+    scale: list[NonNegativeInt] = Field(
+        default_factory=list, max_length=1000, description="Recordings for the axes only"
+    )
+    baseline: int | None = Field(None, ge=0, description="A recording that is taken from the others")
+    ratio: bool = False
+    legend: bool = True
+    title: str | None = Field(None, max_length=200, description="Instead of the plot's own")
+    note: str | None = Field(None, max_length=500, description="Below the picture")
 
     def options(self) -> dict[str, Any]:
         """Those of the plot."""
-        return self.model_dump(exclude={"id", "plot", "columns", "low", "high", "kind"}, exclude_none=True)
+        plain = (
+            "filters", "combine", "reduce", "group_by", "panel_by", "figure_by", "smooth", "smooth_across_load",
+            "from_zero", "log", "paired", "cut", "absolute_time", "scale", "baseline", "ratio",
+        )  # fmt: skip
+        found: dict[str, Any] = {name: getattr(self, name) for name in plain}
+        if self.zoom is not None:
+            found["zoom"] = () if self.zoom == "none" else _ends("zoom", self.zoom, within=(0, 100))
+        if self.time is not None:
+            found["window"] = _ends("time", self.time)
+        return found | {"limits": [_limits(one) for one in self.limits]}
+
+    def words(self) -> dict[str, Any]:
+        """Those of the reader."""
+        return {"title": self.title, "note": self.note, "legend": self.legend}
 
     def window(self) -> tuple[float, float] | None:
         """The window of time."""
@@ -88,17 +147,19 @@ class ComparisonHandlers:
         """A plot for the page's script."""
         worker = self._site.jobs.find(given.id, "comparison").worker
         found = await worker.ask(
-            "figures", plot=given.plot, options=given.options(), columns=given.columns, window=given.window()
-        )
+            "figures", plot=given.plot, options=given.options(), words=given.words(), columns=given.columns,
+            window=given.window(),
+        )  # fmt: skip
         return Response(found, media_type="application/octet-stream")
 
     async def picture(self, given: PictureOf) -> Response:
         """A plot as a file."""
         worker = self._site.jobs.find(given.id, "comparison").worker
-        found = await worker.ask("picture", plot=given.plot, options=given.options(), kind=given.kind)
-        name = f"{given.plot}.{given.kind}"
+        name, found = await worker.ask(
+            "picture", plot=given.plot, options=given.options(), words=given.words(), kind=given.kind
+        )
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(found, media_type=_MEDIA[given.kind], headers=headers)
+        return Response(found, media_type=_MEDIA[name.rpartition(".")[2]], headers=headers)
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
