@@ -52,26 +52,6 @@ def has_looked(server: Server) -> bool:
 
 
 @contextmanager
-def started(folder: Path, *options: str) -> Iterator[Server]:
-    """A server of a folder, with further options of the command."""
-    log = folder.parent / f"{folder.name}.log"
-    with log.open("w") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "whydrop", "web", str(folder), *options], stderr=sink, stdout=sink, text=True
-        )
-    try:
-        wait_until(lambda: "token=" in log.read_text() or process.poll() is not None, "the server's start")
-        found = re.search(r"http://\S+", log.read_text())
-        assert found, log.read_text()
-        server = Server(found[0], folder, process)
-        wait_until(lambda: has_looked(server), "the first look at the folder")
-        yield server
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-@contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[Server]:
     """A server of a folder; ``arguments`` are further ones of the command."""
     log = folder.parent / f"{folder.name}.log"
@@ -87,6 +67,14 @@ def running(folder: Path, *arguments: str) -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[Server]:
+    """A server that lists everything in its folder; with further options of the command."""
+    with running(folder, *options) as server:
+        wait_until(lambda: has_looked(server), "the first look at the folder")
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -99,3 +99,70 @@ def test_a_test_that_cannot_start_says_why_on_its_page(browser: Any, own: Server
     page.page.wait_for_selector("#to")
     assert page.page.input_value("#to") == "127.0.0.1:1"
     page.context.close()
+
+
+def test_a_test_is_set_up_checked_started_and_ended_by_keyboard_alone(browser: Any, own: Server):
+    secret = "a secret of the far end alone"
+    with whydrop.responder(secret=secret, addresses=["127.0.0.1"], port=0) as responder:
+        page = Page(browser, own)
+        page.page.goto(f"{own.root}/run?test=tcp_1up")
+        page.page.wait_for_selector(".plan td")
+        keyboard = page.page.keyboard
+        keyboard.press("f")
+        keyboard.type(f"127.0.0.1:{responder.port}")
+        keyboard.press("Tab")
+        keyboard.type("60 parsec")
+        keyboard.press("Tab")
+        keyboard.type(secret)
+        keyboard.press("Escape")
+        keyboard.press("r")
+        # The fault is beside its field, which has the focus.
+        page.page.wait_for_selector("#length[aria-invalid=true]:focus")
+        assert "20 ms" in page.text("#length-fault")
+        keyboard.press("Control+a")
+        keyboard.type("60 s")
+        page.page.wait_for_selector("h2:text('What will be sent')")
+        assert "127.0.0.1" in page.text(".plan table")
+        assert "Mbit/s" in page.text(".plan ul")
+        assert page.serious() == []
+        address = page.page.url
+        assert "length=60+s" in address
+        keyboard.press("Enter")
+        page.page.wait_for_selector(".live canvas")
+        keyboard.press("s")
+        page.page.wait_for_selector("a.open")
+        assert not page.page.query_selector("[role=alert]:not([hidden])")
+        # No address of the page, nor the server's log, ever had the secret.
+        assert all("alone" not in url for url in [address, *page.requests])
+        assert secret not in own.log.read_text()
+        page.context.close()
+
+
+def test_a_link_shows_the_same_form(browser: Any, own: Server):
+    page = Page(browser, own, 390)
+    page.page.goto(f"{own.root}/run?test=tcp_1up&to=far.example%3A99&p.delay_s=7&title=before&tags=wi-fi")
+    page.page.wait_for_selector("h2:text('What will be sent')")
+    assert page.page.input_value("#to") == "far.example:99"
+    assert page.page.input_value("#p-delay_s") == "7"
+    assert page.page.is_visible("#p-delay_s")
+    assert page.page.input_value("#title") == "before"
+    assert page.page.input_value("#tags") == "wi-fi"
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.serious() == []
+    page.context.close()
+
+
+def test_who_starts_a_second_test_is_told_that_they_disturb_each_other(browser: Any, own: Server, far: str):
+    first = run(client_of(own), far).raise_for_status().json()["id"]
+    page = Page(browser, own)
+    page.page.goto(f"{own.root}/run?test=tcp_1up&to={far}")
+    page.page.wait_for_selector("text=each changes what the other measures")
+    assert page.page.get_attribute(".note a", "href") == f"/run?id={first}"
+    page.page.wait_for_selector("h2:text('What will be sent')")
+    page.page.click("button.primary")
+    page.page.wait_for_selector("[role=alert]:text('disturb each other')")
+    page.page.check("#beside")
+    page.page.click("button.primary")
+    page.page.wait_for_selector(".live canvas")
+    assert len(client_of(own).get("/api/runs").json()["jobs"]) == 2
+    page.context.close()

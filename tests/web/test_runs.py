@@ -212,3 +212,26 @@ def is_alive(pid: int) -> bool:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
+
+
+def test_tags_are_those_of_the_recording_in_the_library(client: httpx.Client, far: str):
+    own = run(client, far, duration_s=0.5, tags=["wi-fi", "before"]).raise_for_status().json()["id"]
+    entry = ended(client, own)["progress"]["entry"]
+    assert client.get(f"/api/library/{entry}").json()["tags"] == ["before", "wi-fi"]
+
+
+def test_a_fault_of_a_run_names_its_fields_and_starts_nothing(client: httpx.Client, far: str):
+    before = len(client.get("/api/runs").json()["jobs"])
+    answer = run(client, far, parameters={"delay_s": "soon"})
+    assert answer.status_code == 400
+    assert answer.json()["fields"].keys() == {"delay_s"}
+    assert client.post("/api/runs", json={"test": "../x"}).json()["fields"].keys() == {"test"}
+    assert len(client.get("/api/runs").json()["jobs"]) == before
+
+
+def test_a_check_sends_nothing(client: httpx.Client):
+    checked = client.post("/api/runs/check", json={"test": "rrul", "to": ["192.0.2.1"]}).raise_for_status().json()
+    assert checked["total_s"] == 70
+    assert client.get("/api/runs").json()["jobs"] == [
+        job for job in client.get("/api/runs").json()["jobs"] if job["about"]["to"] != ["192.0.2.1"]
+    ]

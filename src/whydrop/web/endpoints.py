@@ -37,15 +37,17 @@ class Problem(BaseModel):
     """Why a request failed, and what to do."""
 
     error: str
+    fields: dict[str, str] = {}
 
 
 class RequestError(Error):
     """A request that cannot be answered."""
 
-    def __init__(self, words: str, status: int = 400) -> None:
-        """With the HTTP status of the answer."""
+    def __init__(self, words: str, status: int = 400, *, fields: Mapping[str, str] | None = None) -> None:
+        """With the HTTP status of the answer, and what is wrong with each field of what was sent."""
         super().__init__(words)
         self.status = status
+        self.fields = dict(fields or {})
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,11 @@ class Endpoint(Generic[Given]):
         try:
             given = self.given.model_validate({**values, **request.path_params})
         except ValidationError as reason:
-            raise RequestError("; ".join(_in_words(one) for one in reason.errors())) from None
+            wrongs = {".".join(map(str, one["loc"])): str(one["msg"]) for one in reason.errors()}
+            raise RequestError("; ".join(_in_words(one) for one in reason.errors()), fields=wrongs) from None
         for name in fields:
             if wrong := unfit(getattr(given, name)):
-                raise RequestError(f"{name}: {wrong}")
+                raise RequestError(f"{name}: {wrong}", fields={name: wrong})
         return given
 
 
@@ -108,7 +111,7 @@ def _expected(reason: Exception) -> Response | None:
             # Not of the arguments, which were checked before.
             return None
         case RequestError():
-            return _problem(reason.status, str(reason))
+            return _problem(reason.status, str(reason), reason.fields)
         case NotInLibraryError():
             return _problem(404, str(reason))
         case WorkerError():
@@ -147,9 +150,14 @@ async def _body(request: Request) -> dict[str, Any]:
     return found
 
 
-def _problem(status: int, words: str) -> JSONResponse:
+def _problem(status: int, words: str, fields: Mapping[str, str] | None = None) -> JSONResponse:
+    wrong = {name: _shortened(of) for name, of in (fields or {}).items()}
+    return JSONResponse({"error": _shortened(words), **({"fields": wrong} if wrong else {})}, status)
+
+
+def _shortened(words: str) -> str:
     # What was asked for may be in it, at any length.
-    return JSONResponse({"error": words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"}, status)
+    return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
 
 
 def _in_words(one: Mapping[str, Any]) -> str:

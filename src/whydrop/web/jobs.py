@@ -16,6 +16,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from whydrop.errors import Error
 from whydrop.runtime.masking import masked_options
 from whydrop.web.endpoints import RequestError
 from whydrop.web.events import Events
@@ -35,6 +36,8 @@ _MOST_ENDED = 50
 _MOST_HELD = 3
 
 _ENDED = ("complete", "interrupted", "failed")
+
+Enter = Callable[[Path, Sequence[str]], Awaitable[str]]
 
 
 @dataclass
@@ -70,13 +73,13 @@ class Job:
 class Jobs:
     """All jobs of a server."""
 
-    def __init__(self, events: Events, tasks: anyio.abc.TaskGroup, enter: Callable[[Path], Awaitable[str]]) -> None:
+    def __init__(self, events: Events, tasks: anyio.abc.TaskGroup, enter: Enter) -> None:
         """None yet.
 
         Args:
             events: that pages follow.
             tasks: runs what waits for jobs.
-            enter: lists a new recording in the library, and gives its identifier there.
+            enter: lists a new recording in the library with some tags, and gives its identifier there.
         """
         self._events = events
         self._tasks = tasks
@@ -171,13 +174,16 @@ class Jobs:
 
     # --- runs ---
 
-    def run(self, test: str, to: Sequence[str], options: dict[str, Any], *, beside: bool = False) -> Job:
+    def run(
+        self, test: str, to: Sequence[str], options: dict[str, Any], *, tags: Sequence[str] = (), beside: bool = False
+    ) -> Job:
         """Start a test.
 
         Args:
             test: of the catalogue.
             to: the far ends.
             options: as of :func:`whydrop.start`.
+            tags: of the recording in the library.
             beside: start it although another one runs.
 
         Raises:
@@ -196,6 +202,7 @@ class Jobs:
             "test": test,
             "to": list(to),
             "started_s": time.time(),
+            "tags": list(tags),
             **{name: options[name] for name in options.keys() - {"secret", "output", "parameters"}},
             "parameters": masked_options(options.get("parameters", {})),
         }
@@ -240,14 +247,13 @@ class Jobs:
     async def _died(self, job: Job) -> None:
         """Say what is left of a test when its process ended before it."""
         epitaph = await anyio.to_thread.run_sync(job.worker.epitaph)
-        recording = Path(job.progress.get("recording", ""))
+        job.state, recording = "failed", Path(job.progress.get("recording", ""))
         if "recording" in job.progress and recording.is_dir():
-            job.progress["entry"] = await self._enter(recording)
             job.problem = f"{epitaph}. What was measured until then is in the recording {recording.name}."
+            await self._recorded(job, recording)
         else:
             job.problem = f"{epitaph}. Nothing was measured: start the test again."
-        job.state = "failed"
-        self._publish(job, {})
+            self._publish(job, {})
 
     def _reported(self, job: Job, event: dict[str, Any]) -> None:
         """Take over what the work reports. Points of live charts are passed on, and not kept here."""
@@ -263,13 +269,18 @@ class Jobs:
 
     def _close_ended_runs(self) -> None:
         """End the processes of older runs: they only hold the points of their charts, which the recordings have."""
-        for job in [job for job in reversed(self._jobs.values()) if job.kind == "run" and job.state in _ENDED][
-            _MOST_HELD:
-        ]:
+        ended = [job for job in self.all("run") if job.state in _ENDED]
+        for job in ended[_MOST_HELD:]:
             job.worker.kill("the points of this run are no longer kept: its recording has them")
 
     async def _recorded(self, job: Job, folder: Path) -> None:
-        job.progress["entry"] = await self._enter(folder)
+        """List a recording; one that went elsewhere, since its disk was full, is no part of the library."""
+        try:
+            job.progress["entry"] = await self._enter(folder, job.about.get("tags", ()))
+        except (Error, OSError):
+            job.progress.pop("recording", None)
+            where = f"The recording is in {folder}, outside the folders of this page: move it into one of them."
+            job.problem = " ".join(filter(None, (job.problem, where)))
         self._publish(job, {})
 
     def _publish(self, job: Job, series: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from whydrop.web.jobs import Jobs
 from whydrop.web.keeping import Keeper
 from whydrop.web.library.database import Entry
 from whydrop.web.library.describing_pool import describe_one
-from whydrop.web.library.library import Library
+from whydrop.web.library.library import Library, Tagging
 from whydrop.web.uploads import Uploads
 
 
@@ -47,7 +47,7 @@ class Site:
         self.library = Library(settings.folders)
         self.events = Events()
         self.keeper = Keeper(self.library, self.events)
-        self.jobs = Jobs(self.events, tasks, self.enter)
+        self.jobs = Jobs(self.events, tasks, self.record)
 
     async def keep_up(self) -> None:
         """Look at the folders now and then."""
@@ -58,6 +58,14 @@ class Site:
         own = self.library.identify(path)
         with contextlib.suppress(Error, OSError):
             await self._list(path)
+        return own
+
+    async def record(self, path: Path, tags: Sequence[str]) -> str:
+        """List a new recording with some tags, and give its identifier."""
+        own = await self.enter(path)
+        if tags:
+            with contextlib.suppress(Error):
+                await anyio.to_thread.run_sync(self.library.tag, [own], Tagging(add=tuple(tags)))
         return own
 
     async def accept(self, path: Path) -> str:

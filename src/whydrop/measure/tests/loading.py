@@ -93,6 +93,15 @@ def load(name: str) -> Test:
     return _as_variant(test, path, variant) if variant else test
 
 
+def file_of(name: str) -> Path:
+    """The file of the test of this name; of a variant that of the test that it varies.
+
+    Raises:
+        UnknownTestError: the catalogue has no such test.
+    """
+    return _find(name)[0]
+
+
 def names(*, variants: bool = True) -> list[str]:
     """The names of the catalogue's tests in alphabetical order."""
     found = []
