@@ -38,7 +38,7 @@ class Server:
     @property
     def root(self) -> str:
         """The address without the token and the last slash."""
-        return self.address.partition("/?")[0]
+        return self.address.partition("?")[0].rstrip("/")
 
     @property
     def token(self) -> str:

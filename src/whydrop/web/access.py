@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
@@ -16,6 +17,8 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from whydrop.web.listening import Network
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -41,12 +44,14 @@ class Access:
         hosts: ``Host`` headers that are answered, in lower case, with the port where it is not that of the scheme.
         secure: whether the page is reached by https: its cookie must not travel otherwise, and its origin is another.
         port: names the cookie: cookies of one host are shared by all its ports.
+        proxies: only they are answered, if there are any, and only what they received by https.
     """
 
     token: str
     hosts: frozenset[str]
     secure: bool = False
     port: int = 0
+    proxies: tuple[Network, ...] = ()
     _cookie: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -57,11 +62,24 @@ class Access:
     @property
     def cookie_name(self) -> str:
         """The name of the cookie."""
-        return f"whydrop-{self.port}"
+        # The prefix keeps other names of the same domain from setting this cookie.
+        return f"__Host-whydrop-{self.port}" if self.secure else f"whydrop-{self.port}"
 
     def is_own_host(self, headers: Headers) -> bool:
         """True if a request is for a name that this server has."""
         return headers.get("host", "").lower() in self.hosts
+
+    def is_from_proxy(self, peer: str) -> bool:
+        """True if a request comes from one of the proxies, or if there are none."""
+        if not self.proxies:
+            return True
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return any(address in network for network in self.proxies)
 
     def is_own_origin(self, headers: Headers) -> bool:
         """True if a request was made by a page of this server, or by no page at all."""
@@ -134,6 +152,14 @@ class Guard:
             return _refusal(400, "The request has two lengths: Transfer-Encoding and Content-Length.", close=True)
         if len(headers.getlist("host")) != 1:
             return _refusal(400, "The request has no single Host header.", close=True)
+        peer, _ = scope.get("client") or ("", 0)
+        if not access.is_from_proxy(peer):
+            return _refusal(403, "This server answers its proxy only (--behind-proxy). Open the proxy's address.")
+        if access.proxies and headers.getlist("x-forwarded-proto") != ["https"]:
+            return _refusal(
+                400, "The proxy did not receive this request by https, or does not say so: it must set the header "
+                "X-Forwarded-Proto (docs/web.md).",
+            )  # fmt: skip
         if not access.is_own_host(headers):
             return _refusal(
                 421, "This server does not have the name in the request's Host header. "

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
-import socket
+import errno
+import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from whydrop.errors import Error
+from whydrop.web import tokens
 from whydrop.web.access import Access
 from whydrop.web.application import application
+from whydrop.web.listening import ListenError, Listening
 from whydrop.web.site import Settings
 
-
-class ListenError(Error):
-    """The server cannot listen as asked; the message says why."""
-
-
-@dataclass(frozen=True)
-class Listening:
-    """Where a server listens.
-
-    Attributes:
-        address: a name or an IP address.
-        port: 0 for any that is free.
-        host_names: further names of it, as behind a proxy, with a port where theirs is not 80 or 443.
-        certificate: of TLS, with ``key``; ``None`` without TLS.
-        key: of the certificate.
-    """
-
-    address: str = "127.0.0.1"
-    port: int = 0
-    host_names: tuple[str, ...] = ()
-    certificate: Path | None = None
-    key: Path | None = None
+# Of TLS 1.2; those of TLS 1.3 are all good.
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 def serve(
@@ -52,49 +32,37 @@ def serve(
         uploads: where files go that a page sends.
         listening: where.
         token: by default a random one.
-        started: called with the address that lets its holder in.
+        started: called with the address: with the token, if that is a random one.
 
     Raises:
-        ListenError: the address is not of this host, or its port is taken.
+        ListenError: it cannot listen there, or not safely, or has no folder for uploads.
     """
     import uvicorn
 
     from whydrop.web import connections
 
-    bound = _bound(listening)
+    listening.check()
+    bound = listening.bound()
     port = bound.getsockname()[1]
-    token = secrets.token_urlsafe(18) if token is None else token
-    scheme = "https" if listening.certificate else "http"
-    access = Access(token, _hosts(listening, port, scheme), scheme == "https", port)
-    uploads.mkdir(parents=True, exist_ok=True)
-    app = application(Settings([*folders, uploads], uploads, access))
+    access = Access(
+        tokens.new() if token is None else token, listening.hosts(port), listening.scheme == "https", port,
+        listening.networks(),
+    )  # fmt: skip
+    try:
+        uploads.mkdir(parents=True, exist_ok=True)
+        if not os.access(uploads, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        app = application(Settings([*folders, uploads], uploads.resolve(), access))
+    except OSError as reason:
+        raise ListenError(
+            f"{uploads}: {reason.strerror or reason}: files that pages send, and recordings of tests, go there; "
+            f"choose another folder with --uploads FOLDER"
+        ) from None
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=3, lifespan="on",
-        ssl_certfile=listening.certificate, ssl_keyfile=listening.key, proxy_headers=False, **connections.limits(),
+        ssl_certfile=listening.certificate, ssl_keyfile=listening.key, ssl_ciphers=_CIPHERS, proxy_headers=False,
+        **connections.limits(),
     )  # fmt: skip
-    name = f"[{listening.address}]" if ":" in listening.address else listening.address
-    started(f"{scheme}://{name}:{port}/" + (f"?token={token}" if token else ""))
+    started(listening.place(port) + ("" if token else f"?token={access.token}"))
     connections.allow_files()
     uvicorn.Server(config).run(sockets=[bound])
-
-
-def _bound(listening: Listening) -> socket.socket:
-    try:
-        return socket.create_server(
-            (listening.address, listening.port), family=socket.AF_INET6 if ":" in listening.address else socket.AF_INET
-        )
-    except OSError as reason:
-        place = f"{listening.address}, port {listening.port}"
-        raise ListenError(
-            f"cannot listen on {place}: {reason.strerror or reason}; try --listen with another port"
-        ) from None
-
-
-def _hosts(listening: Listening, port: int, scheme: str) -> frozenset[str]:
-    """The Host headers of the server: names of this host only by which no other site can be meant."""
-    own = {"127.0.0.1", "localhost", "[::1]"}
-    own.add(f"[{listening.address}]" if ":" in listening.address else listening.address)
-    hosts = {f"{name}:{port}" for name in own} | {name.lower() for name in listening.host_names}
-    if port == {"http": 80, "https": 443}[scheme]:
-        hosts |= own
-    return frozenset(hosts)
