@@ -1,207 +1,200 @@
 // The library: search, order, choose; what is chosen is opened or compared.
 
 import { element } from "../figures/element";
+import "./browse/browse.css";
+import { ColumnMenu, forgetKeys, isOfMetadata } from "./browse/columns";
+import { Details } from "./browse/details";
+import { Sending } from "./browse/sending";
+import { linkOf, sorted, stateOf, type State } from "./browse/state";
+import { Status, type LibraryStatus } from "./browse/status";
+import { SearchField } from "./browse/suggesting";
+import { Table } from "./browse/table";
+import { ViewMenu } from "./browse/views";
 import { keys } from "./keyboard";
 import { Selection } from "./selection";
-import { ask, Failure, listen, query, upload, type Entry, type Found } from "./server";
-import { duration, instant, plural, size } from "./words";
+import { ask, Failure, listen, query, type Entry, type Found } from "./server";
+import { count, plural } from "./words";
 
 const PAGE = 100;
-
-interface Column {
-  key: string;
-  title: string;
-  isNumber?: boolean;
-  write: (entry: Entry) => string;
-}
-
-const OWN: readonly Column[] = [
-  { key: "started", title: "Started (UTC)", write: (entry) => (entry.started_s === null ? "" : instant(entry.started_s)) },
-  { key: "name", title: "Test or file", write: (entry) => entry.name },
-  { key: "title", title: "Title", write: (entry) => entry.title },
-  { key: "duration", title: "Duration", isNumber: true, write: (entry) => (entry.duration_s === null ? "" : duration(entry.duration_s)) },
-  { key: "status", title: "Status", write: (entry) => entry.problem || entry.status },
-  { key: "size", title: "Size", isNumber: true, write: (entry) => (entry.kind === "capture" ? size(entry.size_bytes) : "") },
-  { key: "tags", title: "Tags", write: (entry) => entry.tags.join(", ") },
-];
-
-// Everything that a link reproduces.
-interface State {
-  q: string;
-  order: string;
-  descending: boolean;
-  page: number;
-  columns: string[];
-}
-
-function stateOf(search: string): State {
-  const given = new URLSearchParams(search);
-  return {
-    q: given.get("q") ?? "",
-    order: given.get("order") ?? "started",
-    descending: given.get("descending") !== "false",
-    page: Math.max(0, Number(given.get("page") ?? 0) || 0),
-    columns: given.getAll("column"),
-  };
-}
-
-function linkOf(state: State): string {
-  return query({
-    q: state.q,
-    order: state.order === "started" ? "" : state.order,
-    descending: state.descending ? "" : "false",
-    page: state.page || "",
-    column: state.columns,
-  });
-}
+// More than these are chosen by their identifiers only.
+const MOST_ENTRIES = 1000;
 
 export function browse(view: HTMLElement): void {
-  const state = stateOf(location.search);
-  const selection = new Selection(() => void show());
-  const search = element("input", {
-    type: "search", id: "search", placeholder: "cc:cubic rtt>50 title~before", "aria-label": "Search",
-    spellcheck: "false", autocomplete: "off",
-  });
-  search.value = state.q;
-  const status = element("p", { class: "small", role: "status" });
-  const problem = element("p", { class: "note", role: "alert", hidden: "" });
-  const table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Entries" });
-  const keyList = element("datalist", { id: "keys" });
-  const column = element("input", { list: "keys", placeholder: "Add a column", "aria-label": "Add a column of the metadata" });
-  const file = element("input", { type: "file", multiple: "", class: "visually-hidden", id: "file" });
-  const drop = element("label", { for: "file", class: "drop" }, "Drop captures or recordings here, or choose files");
-  view.replaceChildren(
-    element("h1", {}, "Recordings and captures"),
-    drop, file,
-    element("div", { class: "controls" }, search, column, keyList),
-    problem, selection.element, status, table,
-  );
+  new Browse(view);
+}
 
-  let running: AbortController | null = null;
-  const show = async (): Promise<void> => {
-    running?.abort();
-    running = new AbortController();
-    history.replaceState(null, "", location.pathname + linkOf(state));
+class Browse {
+  private readonly state: State = stateOf(location.search);
+  private readonly selection = new Selection({
+    onMarked: () => void this.show(),
+    onChosen: () => this.table.redrawChoice(),
+    onDetails: (entry) => this.open(entry),
+  });
+  private readonly table = new Table(this.selection, {
+    onSort: (key, isAdded) => this.change({ sort: sorted(this.state.sort, key, isAdded), page: 0 }),
+    onPage: (by) => this.turn(by),
+  });
+  private readonly search = new SearchField((q) => this.change({ q, page: 0 }), () => this.table.move(1));
+  private readonly columns = new ColumnMenu(this.state.columns, (columns) => this.change({ columns }));
+  private readonly views = new ViewMenu(this.state, ({ q, column, sort }) => {
+    this.change({ q, columns: [...column], sort: [...sort], page: 0 });
+    this.take();
+  });
+  private readonly details = new Details(this.state, { onPin: (key) => this.pin(key), onMove: () => this.remember(true) });
+  private readonly problem = element("p", { class: "note", role: "alert", hidden: "" });
+  private readonly sending = new Sending((words) => this.complain(words));
+  private readonly status = new Status();
+  private readonly found = element("p", { class: "small", role: "status" });
+  private pages = 1;
+  private running: AbortController | null = null;
+  private soon = 0;
+
+  constructor(view: HTMLElement) {
+    this.search.input.value = this.state.q;
+    view.replaceChildren(
+      element("h1", {}, "Recordings and captures"),
+      this.sending.file, this.sending.drop, this.sending.element,
+      element("div", { class: "controls" }, this.search.element, this.columns.element, this.views.element),
+      this.status.element, this.problem, this.details.element, this.found, this.table.element, this.selection.element,
+    );
+    this.listenForKeys();
+    window.addEventListener("popstate", () => {
+      Object.assign(this.state, stateOf(location.search));
+      this.take();
+      void this.show(false);
+    });
+    listen<LibraryStatus>("library", (status) => this.heard(status), () => this.showSoon());
+    void ask<LibraryStatus>("GET", "/api/library/status").then((status) => this.status.show(status), () => undefined);
+    void this.show(false);
+  }
+
+  // --- what the address says ---
+
+  private change(change: Partial<State>): void {
+    Object.assign(this.state, change);
+    void this.show();
+  }
+
+  private remember(isStep: boolean): void {
+    const address = location.pathname + linkOf(this.state);
+    if (isStep) history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
+  }
+
+  // The controls as the state says.
+  private take(): void {
+    this.search.input.value = this.state.q;
+    this.columns.show(this.state.columns);
+  }
+
+  private turn(by: number): void {
+    const page = Math.min(Math.max(this.state.page + by, 0), this.pages - 1);
+    if (page !== this.state.page) this.change({ page });
+  }
+
+  private pin(key: string): void {
+    const { columns } = this.state;
+    this.change({ columns: columns.includes(key) ? columns.filter((one) => one !== key) : [...columns, key] });
+    this.columns.show(this.state.columns);
+  }
+
+  private open(entry: Entry): void {
+    Object.assign(this.state, { entry: entry.id, table: "", row: 0 });
+    this.remember(true);
+    void this.details.show().then(() => {
+      this.details.element.scrollIntoView({ block: "nearest" });
+      this.details.element.focus();
+    });
+  }
+
+  // --- what is found ---
+
+  private async show(isRemembered = true): Promise<void> {
+    this.running?.abort();
+    const running = new AbortController();
+    this.running = running;
+    if (isRemembered) this.remember(false);
+    void this.details.show();
+    const { q, sort, page, columns } = this.state;
     try {
-      const found = await ask<Found>("GET", `/api/library${query({
-        q: state.q, sort: [`${state.descending ? "-" : ""}${state.order}`], offset: state.page * PAGE, limit: PAGE, column: state.columns,
-      })}`, undefined, running.signal);
-      problem.hidden = true;
-      draw(found);
+      const path = `/api/library${query({ q, sort, offset: page * PAGE, limit: PAGE, column: columns.filter(isOfMetadata) })}`;
+      const found = await ask<Found>("GET", path, undefined, running.signal);
+      this.problem.hidden = true;
+      this.draw(found);
     } catch (reason) {
-      if (!(reason instanceof Failure)) return;
-      problem.textContent = reason.message;
-      problem.hidden = false;
+      if (reason instanceof Failure) this.complain(reason.message);
+    } finally {
+      if (this.running === running) this.running = null;
     }
-  };
+  }
 
-  const draw = (found: Found): void => {
-    const columns = [...OWN, ...state.columns.map((key): Column => ({ key, title: key, write: (entry) => entry.values[key] ?? "" }))];
-    const pages = Math.max(1, Math.ceil(found.count / PAGE));
-    status.textContent = `${plural(found.count, "entry", "entries")}${pages > 1 ? `, page ${state.page + 1} of ${pages}` : ""}`;
-    const head = element("tr", {}, element("th", { scope: "col" }, element("span", { class: "visually-hidden" }, "Chosen")), ...columns.map(headOf));
-    const rows = found.entries.map((entry) => rowOf(entry, columns));
-    table.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)), pager(pages));
-  };
+  private draw(found: Found): void {
+    this.pages = Math.max(1, Math.ceil(found.count / PAGE));
+    const page = this.pages > 1 ? `, page ${count(this.state.page + 1)} of ${count(this.pages)}` : "";
+    const unknown = found.unknown_keys.map((key) => ` No entry has the key ${key}.`).join("");
+    const all = element("button", { type: "button", class: "plain link" }, `Choose all ${count(found.count)}`);
+    all.addEventListener("click", () => void this.chooseAll(found.count));
+    this.found.replaceChildren(`${plural(found.count, "entry", "entries")}${page}.${unknown} `, ...(found.count > 0 ? [all] : []));
+    this.table.draw(found.entries, this.state, this.pages);
+  }
 
-  const headOf = (column: Column): HTMLElement => {
-    const isOrder = state.order === column.key;
-    const button = element("button", { type: "button", class: "plain" }, `${column.title}${isOrder ? (state.descending ? " ▼" : " ▲") : ""}`);
-    button.addEventListener("click", () => {
-      state.descending = isOrder ? !state.descending : true;
-      state.order = column.key;
-      state.page = 0;
-      void show();
-    });
-    const sort = isOrder ? (state.descending ? "descending" : "ascending") : "none";
-    return element("th", { scope: "col", "aria-sort": sort, ...(column.isNumber ? { class: "number" } : {}) }, button);
-  };
-
-  const rowOf = (entry: Entry, columns: readonly Column[]): HTMLElement => {
-    const name = entry.title || entry.name || entry.path;
-    const box = element("input", { type: "checkbox", "aria-label": `Choose ${name}` });
-    box.checked = selection.has(entry);
-    box.addEventListener("change", () => selection.set(entry, box.checked));
-    const cells = columns.map((column) => {
-      const text = column.write(entry);
-      if (column.key !== "name") return element("td", column.isNumber ? { class: "number" } : {}, text);
-      const link = element("a", { href: `/open${query({ source: [entry.id] })}`, title: entry.path }, text || entry.path);
-      return element("th", { scope: "row" }, link);
-    });
-    return element("tr", entry.problem ? { class: "bad" } : {}, element("td", {}, box), ...cells);
-  };
-
-  const pager = (pages: number): HTMLElement => {
-    const bar = element("div", { class: "pager" });
-    for (const [label, page] of [["Previous", state.page - 1], ["Next", state.page + 1]] as const) {
-      const button = element("button", { type: "button" }, label);
-      button.disabled = page < 0 || page >= pages;
-      button.addEventListener("click", () => {
-        state.page = page;
-        void show();
-      });
-      if (pages > 1) bar.append(button);
-    }
-    return bar;
-  };
-
-  const take = async (files: Iterable<File>): Promise<void> => {
-    const ids: string[] = [];
+  private async chooseAll(many: number): Promise<void> {
+    const { q, sort } = this.state;
     try {
-      for (const one of files) {
-        ids.push(await upload(one, (share) => {
-          status.textContent = `Sending ${one.name}: ${Math.round(share * 100)} %`;
-        }));
-      }
-      if (ids.length > 0) location.href = `/open${query({ source: ids })}`;
+      if (many <= MOST_ENTRIES) {
+        const { entries } = await ask<Found>("GET", `/api/library${query({ q, sort, limit: MOST_ENTRIES })}`);
+        this.selection.setAll(entries, true);
+        this.table.redrawChoice();
+      } else this.selection.setIds((await ask<{ ids: string[] }>("GET", `/api/library/ids${query({ q })}`)).ids);
     } catch (reason) {
-      problem.textContent = reason instanceof Error ? reason.message : String(reason);
-      problem.hidden = false;
+      this.complain(reason instanceof Error ? reason.message : String(reason));
     }
-  };
+  }
 
-  search.addEventListener("input", () => {
-    state.q = search.value;
-    state.page = 0;
-    void show();
-  });
-  column.addEventListener("change", () => {
-    const key = column.value.trim();
-    column.value = "";
-    if (!key) return;
-    state.columns = state.columns.includes(key) ? state.columns.filter((one) => one !== key) : [...state.columns, key];
-    void show();
-  });
-  column.addEventListener("focus", () => {
-    void ask<{ keys: Record<string, number> }>("GET", "/api/library/keys").then(({ keys: known }) => {
-      keyList.replaceChildren(...Object.keys(known).map((key) => element("option", { value: key })));
-    });
-  }, { once: true });
-  const move = (by: number): void => {
-    const rows = [...table.querySelectorAll<HTMLElement>("tbody th a")];
-    const at = rows.indexOf(document.activeElement as HTMLElement);
-    rows[Math.min(Math.max(at + by, 0), rows.length - 1)]?.focus();
-  };
-  keys([
-    { key: "/", words: "Search", act: () => search.focus() },
-    { key: "j", words: "Next entry", act: () => move(1) },
-    { key: "k", words: "Previous entry", act: () => move(-1) },
-    { key: "x", words: "Choose the entry, or not", act: () => document.activeElement?.closest("tr")?.querySelector<HTMLElement>("input")?.click() },
-    { key: "e", words: "Explain the chosen entries", act: () => { if (selection.ids.length > 0) location.href = `/open${query({ source: selection.ids })}`; } },
-    { key: "c", words: "Compare the chosen recordings", act: () => { if (selection.ids.length > 0) location.href = `/compare${query({ source: selection.ids })}`; } },
-    { key: "u", words: "Choose none", act: () => { selection.clear(); void show(); } },
-  ]);
-  file.addEventListener("change", () => void take(file.files ?? []));
-  document.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    drop.classList.add("over");
-  });
-  document.addEventListener("dragleave", () => drop.classList.remove("over"));
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    drop.classList.remove("over");
-    void take(event.dataTransfer?.files ?? []);
-  });
-  listen("library", () => void show(), () => void show());
-  void show();
+  private heard(status: LibraryStatus): void {
+    this.status.show(status);
+    forgetKeys();
+    this.showSoon();
+  }
+
+  // While files are indexed, events come often: the table follows now and then.
+  private showSoon(): void {
+    if (this.soon) return;
+    this.soon = window.setTimeout(() => {
+      this.soon = 0;
+      if (this.running) this.showSoon();
+      else void this.show(false);
+    }, 600);
+  }
+
+  private complain(words: string): void {
+    this.problem.textContent = words;
+    this.problem.hidden = false;
+  }
+
+  // --- keys ---
+
+  private listenForKeys(): void {
+    const isHere = (): boolean => this.table.hasFocus;
+    const isInRow = (): boolean => this.table.isInRow;
+    const go = (address: string | null): void => {
+      if (address) location.href = address;
+    };
+    keys([
+      { key: "/", words: "Search; arrow down takes a suggestion, Enter goes to the table", act: () => this.search.input.focus() },
+      { key: "ArrowDown", words: "Next entry; with Shift, choose the entries on the way", act: (event) => this.table.move(1, event.shiftKey), when: isHere },
+      { key: "ArrowUp", words: "Previous entry; the same with Shift", act: (event) => this.table.move(-1, event.shiftKey), when: isHere },
+      { key: "j", words: "Next entry", act: () => this.table.move(1) },
+      { key: "k", words: "Previous entry", act: () => this.table.move(-1) },
+      { key: " ", words: "Choose the entry, or not", act: () => this.table.toggle(), when: isInRow },
+      { key: "x", words: "Choose the entry, or not", act: () => this.table.toggle() },
+      { key: "Enter", words: "Open the entry", act: () => this.table.openEntry(), when: () => this.table.isInRow && !(document.activeElement instanceof HTMLAnchorElement) },
+      { key: "i", words: "Details of the entry: its metadata, the tables of a store", act: () => { if (this.table.entry) this.open(this.table.entry); } },
+      { key: "n", words: "Next page", act: () => this.turn(1) },
+      { key: "p", words: "Previous page", act: () => this.turn(-1) },
+      { key: "e", words: "Explain the chosen entries", act: () => go(this.selection.explained) },
+      { key: "c", words: "Compare the chosen recordings", act: () => go(this.selection.compared) },
+      { key: "u", words: "Choose none", act: () => this.selection.clear() },
+    ]);
+  }
 }

@@ -5,8 +5,12 @@ import { element } from "../figures/element";
 export interface Key {
   key: string;
   words: string;
-  act: () => void;
+  act: (event: KeyboardEvent) => void;
+  // Where it does not hold, the browser does with the key what it always does.
+  when?: () => boolean;
 }
+
+const NAMES: Record<string, string> = { ArrowDown: "↓", ArrowUp: "↑", ArrowLeft: "←", ArrowRight: "→", " ": "Space" };
 
 // Keys act while no field of a form has the focus; Escape leaves one.
 export function keys(listed: readonly Key[]): void {
@@ -19,10 +23,10 @@ export function keys(listed: readonly Key[]): void {
       return;
     }
     if (event.ctrlKey || event.altKey || event.metaKey) return;
-    const found = every.find(({ key }) => key === event.key);
+    const found = every.find(({ key, when }) => key === event.key && (when?.() ?? true));
     if (!found) return;
     event.preventDefault();
-    found.act();
+    found.act(event);
   });
 }
 
@@ -32,7 +36,7 @@ function toggle(every: readonly Key[]): void {
     open.close();
     return;
   }
-  const rows = every.map(({ key, words }) => element("div", {}, element("dt", {}, element("kbd", {}, key)), element("dd", {}, words)));
+  const rows = every.map(({ key, words }) => element("div", {}, element("dt", {}, element("kbd", {}, NAMES[key] ?? key)), element("dd", {}, words)));
   const dialog = element("dialog", { class: "keys", "aria-label": "Keys" }, element("h2", {}, "Keys"), element("dl", { class: "lines" }, ...rows));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

@@ -13,12 +13,15 @@ export interface Entry {
   problem: string;
   tags: string[];
   note: string;
+  // Of the tags and the note: sent along with changes of them.
+  revision: number;
   values: Record<string, string>;
 }
 
 export interface Found {
   count: number;
   entries: Entry[];
+  unknown_keys: string[];
 }
 
 export interface Job {

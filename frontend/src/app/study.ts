@@ -21,7 +21,7 @@ export function study(view: HTMLElement): void {
 
 async function begin(view: HTMLElement): Promise<void> {
   const [{ entries }, defaults] = await Promise.all([
-    ask<Found>("GET", `/api/library${query({ q: "kind=store", limit: MOST_STORES, order: "name", descending: false })}`),
+    ask<Found>("GET", `/api/library${query({ q: "kind=store", limit: MOST_STORES, sort: ["name"] })}`),
     ask<{ discards: string }>("GET", "/api/studies/parameters"),
   ]);
   if (entries.length === 0) {
