@@ -38,7 +38,7 @@ class Page:
         # The policy of the page lets no other script in: it is added to the page by the browser itself.
         found = self.page.evaluate(f"async () => {{ {AXE.read_text()}; return await axe.run(document); }}")
         return [
-            f"{one['id']}: {one['nodes'][0]['html']}"
+            f"{one['id']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary')}"
             for one in found["violations"]
             if one["impact"] in ("serious", "critical")
         ]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import small_stores
-from whydrop.recording import document
 from web.browsing import Page
 from web.conftest import EXAMPLES, Server, started
+from whydrop.recording import document
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_browser]
 
@@ -51,7 +51,8 @@ def page(browser: Any, library: Server) -> Iterator[Page]:
     opened = Page(browser, library)
     opened.page.wait_for_selector("tbody tr >> nth=50")
     yield opened
-    assert opened.complaints == []
+    # While a search is typed, its beginnings may be none.
+    assert [one for one in opened.complaints if "400" not in one] == []
     opened.context.close()
 
 
@@ -70,7 +71,7 @@ def find(page: Page, search: str, count: int) -> None:
 def test_rows_are_chosen_by_keys_only_and_compared(page: Page):
     page.page.keyboard.press("/")
     page.page.keyboard.type("queue:cake rtt=50ms")
-    page.wait_for_rows(8)
+    page.wait_for_rows(9)
     for key in ("Escape", "Escape", "ArrowDown", "Space", "Shift+ArrowDown", "Shift+ArrowDown", "ArrowDown"):
         page.page.keyboard.press(key)
     assert page.page.locator("tbody input:checked").count() == 3
@@ -115,7 +116,6 @@ def test_a_search_that_is_wrong_says_where_and_an_unknown_key_is_named(page: Pag
     assert 'expected ")"' in page.text("[role=alert]:not([hidden])")
     page.page.fill("#search", "quue:cake")
     page.page.wait_for_selector("text=No entry has the key quue.")
-    page.complaints = [one for one in page.complaints if "400" not in one]
 
 
 def test_columns_and_an_order_by_two_keys_are_in_the_address(page: Page):
@@ -179,10 +179,10 @@ def test_what_two_pages_write_about_one_entry_is_not_lost(browser: Any, page: Pa
         one.wait_for_rows(1)
         one.page.click("tbody input")
     other.page.fill("#note", "from the other page")
-    other.page.click("text=Save")
+    other.page.click(".selection button:has-text('Save')")
     other.page.wait_for_selector("text=Saved.")
     page.page.fill("#note", "from this page")
-    page.page.click("text=Save")
+    page.page.click(".selection button:has-text('Save')")
     page.page.wait_for_selector('.marks [role=alert]:has-text("changed meanwhile")')
     assert "from the other page" in page.text(".marks [role=alert]")
     page.page.click("text=Put both together")

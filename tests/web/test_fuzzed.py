@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from patience import wait_until
 from recordings import rrul
-from web.conftest import EXAMPLES, Server, running
+from web.conftest import EXAMPLES, Server, started
 
 pytestmark = pytest.mark.slow
 
@@ -112,8 +112,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for name in ("policed-download.pcap.zst", "shallow-queue.pcap.zst"):
         shutil.copy(EXAMPLES / name, folder)
     rrul(folder / "recorded")
-    with running(folder) as started:
-        yield started
+    with started(folder) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,7 @@ class Browse {
   private pages = 1;
   private running: AbortController | null = null;
   private soon = 0;
+  private late = 0;
 
   constructor(view: HTMLElement) {
     this.search.input.value = this.state.q;
@@ -113,6 +114,7 @@ class Browse {
     this.running?.abort();
     const running = new AbortController();
     this.running = running;
+    window.clearTimeout(this.late);
     if (isRemembered) this.remember(false);
     void this.details.show();
     const { q, sort, page, columns } = this.state;
@@ -122,7 +124,8 @@ class Browse {
       this.problem.hidden = true;
       this.draw(found);
     } catch (reason) {
-      if (reason instanceof Failure) this.complain(reason.message);
+      // While a search is typed, its beginnings may be none: only what stays is a mistake.
+      if (reason instanceof Failure) this.late = window.setTimeout(() => this.complain(reason.message), reason.status === 400 ? 400 : 0);
     } finally {
       if (this.running === running) this.running = null;
     }

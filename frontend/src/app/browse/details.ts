@@ -123,7 +123,7 @@ export class Details {
   private leaf(key: string, name: string, value: string, indexed: Record<string, number>): HTMLElement {
     const line = element("div", { class: "leaf" }, element("span", { class: "name", title: key }, name), element("span", { class: "value" }, value || "–"));
     if (!(key in indexed)) return line;
-    const pin = element("button", { type: "button", "data-key": key, "aria-pressed": String(this.state.columns.includes(key)), "aria-label": `Column ${key}` }, "Pin");
+    const pin = element("button", { type: "button", "data-key": key, "aria-pressed": String(this.state.columns.includes(key)), "aria-label": `Pin ${key}` }, "Pin");
     pin.addEventListener("click", () => {
       this.acts.onPin(key);
       this.redrawPins();

@@ -54,15 +54,16 @@ export class SearchField {
 
   private async suggest(): Promise<void> {
     this.asking?.abort();
-    this.asking = new AbortController();
+    const asking = new AbortController();
+    this.asking = asking;
     const { value } = this.input;
     try {
       const path = `/api/library/suggestions${query({ q: value, at: this.input.selectionStart ?? value.length })}`;
-      const found = await ask<Suggested>("GET", path, undefined, this.asking.signal);
+      const found = await ask<Suggested>("GET", path, undefined, asking.signal);
       if (value === this.input.value && document.activeElement === this.input) this.show(found);
     } catch {
       // Suggestions are a help: the search itself says what is wrong.
-      this.close();
+      if (this.asking === asking) this.close();
     }
   }
 
