@@ -23,6 +23,7 @@ from whydrop.web.handlers.marking import MarkingHandlers
 from whydrop.web.handlers.runs import RunHandlers
 from whydrop.web.handlers.streams import Streams
 from whydrop.web.handlers.studies import StudyHandlers
+from whydrop.web.metrics import Metrics, Requests
 from whydrop.web.site import Settings, Site
 
 # Each answers for one subject.
@@ -37,7 +38,7 @@ _HANDLERS = (
 )
 
 
-def application(settings: Settings) -> Guard:
+def application(settings: Settings) -> Requests:
     """The application, which opens its folders when it starts."""
     routes: list[Route] = []
 
@@ -45,7 +46,7 @@ def application(settings: Settings) -> Guard:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             site = Site(settings, tasks)
-            app.router.routes.extend(_routes(site))
+            app.router.routes.extend([*_routes(site), Route("/metrics", Metrics(site, requests).answer)])
             tasks.start_soon(site.keep_up)
             try:
                 yield
@@ -58,7 +59,8 @@ def application(settings: Settings) -> Guard:
         return defects.answer(request, reason)
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={Exception: defect})
-    return Guard(app, settings.access, open_paths=["/health"])
+    requests = Requests(Guard(app, settings.access, open_paths=["/health"]))
+    return requests
 
 
 def _routes(site: Site) -> list[Route]:

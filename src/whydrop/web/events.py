@@ -49,6 +49,11 @@ class Events:
         self._readers = 0
         self._most_readers = most_readers
 
+    @property
+    def readers(self) -> int:
+        """The readers at this moment."""
+        return self._readers
+
     def publish(self, topic: str, data: Any) -> None:
         """Send an event to all who read its topic."""
         self._number += 1

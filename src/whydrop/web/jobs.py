@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +89,10 @@ class Jobs:
     def all(self, kind: Kind) -> list[Job]:
         """Jobs of a kind, the one used last first."""
         return [job for job in reversed(self._jobs.values()) if job.kind == kind]
+
+    def states(self) -> Counter[tuple[str, str]]:
+        """The number of jobs by kind and state."""
+        return Counter((job.kind, job.state) for job in self._jobs.values())
 
     def find(self, own: str, kind: Kind) -> Job:
         """A job by its identifier.

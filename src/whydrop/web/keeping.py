@@ -19,6 +19,7 @@ from whydrop.errors import Error
 from whydrop.web.events import Events
 from whydrop.web.library.describing_pool import DescribingPool
 from whydrop.web.library.library import Library
+from whydrop.web.parents import end_with_parent
 from whydrop.web.workers import WorkerError, processors
 
 # The folders are looked at as often, as files come and go; less often where a look takes long.
@@ -115,7 +116,7 @@ class Keeper:
             Error: as the function raises it.
         """
         if self._asked is None:
-            self._asked = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+            self._asked = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent)
         asked = self._asked
         try:
             return await anyio.to_thread.run_sync(

@@ -14,16 +14,19 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import anyio
 import anyio.to_thread
 
 from whydrop.errors import Error
+from whydrop.web.parents import end_with_parent
 
 # The server is no child of a terminal that its processes share: they are spawned, not forked from its threads.
 _CONTEXT = multiprocessing.get_context("spawn")
 _ENDING_S = 5.0
+# Longest time for a test to end, and its recording to be whole, when the server was killed.
+_KEEPING_S = 60.0
 
 Emit = Callable[[Any], None]
 
@@ -47,7 +50,15 @@ class _Answer:
 
 
 class Worker:
-    """A process with some work, seen from the server's event loop."""
+    """A process with some work, seen from the server's event loop.
+
+    Attributes:
+        started: processes of this server so far.
+        died: those of them that were not ended by it.
+    """
+
+    started: ClassVar[int] = 0
+    died: ClassVar[int] = 0
 
     def __init__(self, make: Callable[..., Work], *arguments: Any, on_event: Callable[[Any], None]) -> None:
         """Start the process, which calls ``make(emit, *arguments)`` first.
@@ -63,6 +74,8 @@ class Worker:
         theirs.close()
         self._on_event = on_event
         self._why = ""
+        self._is_wanted = True
+        Worker.started += 1
         self._turn = anyio.Lock()
         self._answers: anyio.abc.ObjectReceiveStream[_Answer]
         self._send_answer, self._answers = anyio.create_memory_object_stream[_Answer](1)
@@ -78,6 +91,7 @@ class Worker:
                 self._on_event(value)
             else:
                 await self._send_answer.send(value)
+        Worker.died += self._is_wanted
         self._send_answer.close()
 
     async def ask(self, method: str, **arguments: Any) -> Any:
@@ -98,6 +112,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Let the work end, and then its process."""
+        self._is_wanted = False
         with contextlib.suppress(WorkerError, ValueError):
             with anyio.move_on_after(_ENDING_S):
                 await self.ask("close")
@@ -105,7 +120,7 @@ class Worker:
 
     def kill(self, why: str = "") -> None:
         """End the process at once; ``why`` is what questions to it are then answered by."""
-        self._why = self._why or why
+        self._why, self._is_wanted = self._why or why, False
         with contextlib.suppress(ValueError):
             self._process.kill()
         self._ours.close()
@@ -132,6 +147,8 @@ def _serve(connection: Connection, make: Callable[..., Work], arguments: tuple[A
     """The process: makes the work, answers until the server closes the connection."""
     # Ctrl-C in the server's terminal is for the server, which then asks its processes to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What takes a while to be made, or to answer, does not see the end of the connection. A test keeps its recording.
+    end_with_parent(_KEEPING_S)
     sending = threading.Lock()
 
     def send(kind: str, value: Any) -> None:

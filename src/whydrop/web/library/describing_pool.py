@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from whydrop.web.library.describing import Description, describe
 from whydrop.web.library.finding import Candidate, candidate
+from whydrop.web.parents import end_with_parent
 
 Described = list[tuple[Candidate, Description | None]]
 
@@ -83,7 +84,7 @@ class DescribingPool:
         # The server has threads: its processes are spawned, not forked.
         context = multiprocessing.get_context("spawn")
         for _ in range(2):
-            self._pool = self._pool or ProcessPoolExecutor(self._processes, context)
+            self._pool = self._pool or ProcessPoolExecutor(self._processes, context, end_with_parent)
             with contextlib.suppress(BrokenProcessPool):
                 return self._pool.submit(describe_all, root, batch)
             self.close()
