@@ -16,6 +16,7 @@ from whydrop.web import defects, pages
 from whydrop.web.access import Guard
 from whydrop.web.endpoints import openapi
 from whydrop.web.handlers.analyses import AnalysisHandlers
+from whydrop.web.handlers.batches import BatchHandlers
 from whydrop.web.handlers.comparisons import ComparisonHandlers
 from whydrop.web.handlers.contents import ContentHandlers
 from whydrop.web.handlers.library import LibraryHandlers
@@ -34,6 +35,7 @@ _HANDLERS = (
     AnalysisHandlers,
     ComparisonHandlers,
     RunHandlers,
+    BatchHandlers,
     StudyHandlers,
 )
 

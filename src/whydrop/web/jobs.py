@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -21,21 +22,24 @@ from whydrop.runtime.masking import masked_options
 from whydrop.web.endpoints import RequestError
 from whydrop.web.events import Events
 from whydrop.web.work.analysis import Analysis
+from whydrop.web.work.batching import Batching
 from whydrop.web.work.comparison import Comparison
 from whydrop.web.work.running import Running
 from whydrop.web.work.studying import Studying
 from whydrop.web.workers import Work, Worker, WorkerError
 
-Kind = Literal["analysis", "comparison", "run", "study"]
+Kind = Literal["analysis", "comparison", "run", "batch", "study"]
 
 # Jobs of a kind that are open at a time: analyses hold packets in memory, and tests disturb each other.
-_MOST: dict[Kind, int] = {"analysis": 4, "comparison": 4, "run": 4, "study": 2}
+_MOST: dict[Kind, int] = {"analysis": 4, "comparison": 4, "run": 4, "batch": 1, "study": 2}
 # Ended runs that are still listed.
 _MOST_ENDED = 50
 # The points of so many ended runs are kept for pages that open late.
 _MOST_HELD = 3
 
 _ENDED = ("complete", "interrupted", "failed")
+# They measure, end with nothing lost, and are listed when they have ended.
+_MEASURING: tuple[Kind, ...] = ("run", "batch")
 
 Enter = Callable[[Path, Sequence[str]], Awaitable[str]]
 
@@ -109,7 +113,7 @@ class Jobs:
     async def end(self, own: str) -> None:
         """End a job; a run keeps what it measured."""
         job = self._jobs[own]
-        if job.kind != "run":
+        if job.kind not in _MEASURING:
             del self._jobs[own]
             job.worker.kill()
         elif job.state not in _ENDED:
@@ -119,7 +123,7 @@ class Jobs:
         """End all jobs: analyses at once, runs when their recordings are whole."""
         async with anyio.create_task_group() as ending:
             for job in self._jobs.values():
-                if job.kind != "run" or job.state in _ENDED:
+                if job.kind not in _MEASURING or job.state in _ENDED:
                     job.worker.kill()
                 else:
                     ending.start_soon(job.worker.stop)
@@ -193,15 +197,7 @@ class Jobs:
         Raises:
             RequestError: another one runs, or as many as may.
         """
-        running = [job for job in self.all("run") if job.state not in _ENDED]
-        if len(running) >= _MOST["run"]:
-            raise RequestError(f"{len(running)} tests are running: stop one first", 409)
-        if running and not beside:
-            raise RequestError(
-                f"{_in_words(running[0])} is running, and two tests at once disturb each other: wait for its end, stop "
-                "it, or choose to run beside it",
-                409,
-            )
+        self._require_room("run", beside=beside)
         about = {
             "test": test,
             "to": list(to),
@@ -213,6 +209,33 @@ class Jobs:
         job = self._start(secrets.token_hex(8), "run", about, Running, test, list(to), options)
         self._tasks.start_soon(self._begun, job)
         return job
+
+    def batch(self, file: Path, options: dict[str, Any], *, beside: bool = False) -> Job:
+        """Start a batch.
+
+        Args:
+            file: of the batch.
+            options: as of :func:`whydrop.batch`.
+            beside: start it although a test runs.
+
+        Raises:
+            RequestError: a test or a batch runs.
+        """
+        self._require_room("batch", beside=beside)
+        about = {"file": str(file), "started_s": time.time(), "resume": bool(options.get("resume"))}
+        return self._start(secrets.token_hex(8), "batch", about, Batching, str(file), options)
+
+    def _require_room(self, kind: Kind, *, beside: bool) -> None:
+        running = [job for one in _MEASURING for job in self.all(one) if job.state not in _ENDED]
+        own = [job for job in running if job.kind == kind]
+        if len(own) >= _MOST[kind]:
+            raise RequestError(f"{_in_words(own[0])} is running: stop it first, or wait for its end", 409)
+        if running and not beside:
+            raise RequestError(
+                f"{_in_words(running[0])} is running, and two tests at once disturb each other: wait for its end, stop "
+                "it, or choose to run beside it",
+                409,
+            )
 
     async def _begun(self, job: Job) -> None:
         """Wait until the test is started, or says why it cannot be."""
@@ -236,16 +259,16 @@ class Jobs:
 
     def _make_room(self, kind: Kind) -> None:
         """Close what was used least recently, but no run that goes on."""
-        most = _MOST_ENDED if kind == "run" else _MOST[kind]
+        most = _MOST_ENDED if kind in _MEASURING else _MOST[kind]
         own = [job for job in self._jobs.values() if job.kind == kind]
-        closable = [job for job in own if kind != "run" or job.state in _ENDED]
+        closable = [job for job in own if kind not in _MEASURING or job.state in _ENDED]
         for job in closable[: max(0, len(closable) - most + 1)]:
             del self._jobs[job.id]
             job.worker.kill()
 
     async def _listen(self, job: Job) -> None:
         await job.worker.listen()
-        if job.kind == "run" and job.state not in _ENDED:
+        if job.kind in _MEASURING and job.state not in _ENDED:
             await self._died(job)
 
     async def _died(self, job: Job) -> None:
@@ -255,6 +278,9 @@ class Jobs:
         if "recording" in job.progress and recording.is_dir():
             job.problem = f"{epitaph}. What was measured until then is in the recording {recording.name}."
             await self._recorded(job, recording)
+        elif job.kind == "batch":
+            job.problem = f"{epitaph}. Resume the batch: runs that are complete are not run again."
+            self._publish(job, {})
         else:
             job.problem = f"{epitaph}. Nothing was measured: start the test again."
             self._publish(job, {})
@@ -265,15 +291,17 @@ class Jobs:
         job.state, job.problem = event.pop("state", job.state), event.pop("problem", job.problem)
         job.progress |= event
         self._publish(job, series)
-        if job.kind == "run" and job.state in _ENDED:
-            self._close_ended_runs()
+        if job.kind in _MEASURING and job.state in _ENDED:
+            self._close_ended(job.kind)
+        if recording := event.get("recorded"):
+            self._tasks.start_soon(self._listed, Path(recording))
         folder = event.get("folder") or (job.progress.get("recording") if job.state == "failed" else None)
         if folder is not None:
             self._tasks.start_soon(self._recorded, job, Path(folder))
 
-    def _close_ended_runs(self) -> None:
+    def _close_ended(self, kind: Kind) -> None:
         """End the processes of older runs: they only hold the points of their charts, which the recordings have."""
-        ended = [job for job in self.all("run") if job.state in _ENDED]
+        ended = [job for job in self.all(kind) if job.state in _ENDED]
         for job in ended[_MOST_HELD:]:
             job.worker.kill("the points of this run are no longer kept: its recording has them")
 
@@ -287,6 +315,11 @@ class Jobs:
             job.problem = " ".join(filter(None, (job.problem, where)))
         self._publish(job, {})
 
+    async def _listed(self, folder: Path) -> None:
+        """List a recording of a batch; the library finds it later, too."""
+        with contextlib.suppress(Error, OSError):
+            await self._enter(folder, ())
+
     def _publish(self, job: Job, series: dict[str, Any]) -> None:
         self._events.publish(f"jobs/{job.id}", {**job.status(), **({"series": series} if series else {})})
 
@@ -297,5 +330,7 @@ def _identity(kind: Kind, paths: Sequence[Path], about: dict[str, Any]) -> str:
 
 
 def _in_words(job: Job) -> str:
+    if job.kind == "batch":
+        return f"the batch {Path(job.about['file']).name}"
     to = ", ".join(job.about["to"])
     return f"the test {job.about['test']}" + (f" to {to}" if to else "")
