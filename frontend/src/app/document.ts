@@ -4,13 +4,27 @@ import { element } from "../figures/element";
 import { controls } from "../figures/figures";
 import { onThemeChange } from "../figures/theme";
 import { copyOnClick } from "../copying";
-import { Remote } from "./remote";
-import { ask, Failure, listen, type Job } from "./server";
+import { Remote, type Additions } from "./remote";
+import { ask, Failure, listen, type Job, type Values } from "./server";
 
 export interface Page {
   title: string;
   html: string;
   choices: Record<string, string[]>;
+  packets?: string;
+}
+
+// What a view adds to a document.
+export interface Hooks {
+  additions?: Additions;
+  // Further options of the figures.
+  options?: () => Values;
+  // The names of the sets of figures of a section, where they are not those of the document; and the one to show first.
+  choices?: (part: string) => string[] | undefined;
+  first?: (part: string) => number;
+  onShown?: (remote: Remote, section: HTMLElement, choice: number) => void;
+  // Called with the document before its figures are drawn.
+  onPage?: (page: Page) => void | Promise<void>;
 }
 
 // Waits until a job is ready; `onProgress` is given what it reports meanwhile. `ended` lets the caller stop waiting.
@@ -34,7 +48,7 @@ export async function ready(address: string, job: Job, onProgress: (progress: Jo
 }
 
 // Shows the document at an address of the API in a place of the page.
-export async function showDocument(place: HTMLElement, address: string): Promise<void> {
+export async function showDocument(place: HTMLElement, address: string, hooks: Hooks = {}): Promise<Page> {
   const page = await ask<Page>("GET", `${address}/page`);
   document.title = `${page.title} – whydrop`;
   const template = document.createElement("template");
@@ -42,6 +56,7 @@ export async function showDocument(place: HTMLElement, address: string): Promise
   template.innerHTML = page.html;
   place.replaceChildren(template.content);
   copyOnClick(place);
+  await hooks.onPage?.(page);
   const drawn: (() => void)[] = [];
   const seen = new IntersectionObserver((found) => {
     for (const { target, isIntersecting } of found) {
@@ -49,15 +64,25 @@ export async function showDocument(place: HTMLElement, address: string): Promise
       seen.unobserve(target);
       const section = target.closest<HTMLElement>("section[id]:not(.figure)");
       if (!section) continue;
-      const remote = new Remote(section, `${address}/figures`, section.id);
-      const choose = (choice: number): void => void remote.show({ part: section.id, choice });
-      controls(section, page.choices[section.id] ?? [], choose, (how) => remote.zoom(how));
+      const remote = new Remote(section, `${address}/figures`, section.id, hooks.additions);
+      const choose = (choice: number): void => {
+        const options = { part: section.id, choice, ...hooks.options?.() };
+        remote.show(options).then(() => hooks.onShown?.(remote, section, choice), (reason: unknown) => {
+          section.querySelector(".figures")?.replaceChildren(problemOf(reason));
+        });
+      };
+      const names = hooks.choices?.(section.id) ?? page.choices[section.id] ?? [];
+      controls(section, names, choose, (how) => remote.zoom(how));
       drawn.push(() => remote.redraw());
-      choose(0);
+      const first = Math.max(0, hooks.first?.(section.id) ?? 0);
+      const select = section.querySelector("select");
+      if (select) select.value = String(first);
+      choose(first);
     }
   }, { rootMargin: "400px" });
   for (const holder of place.querySelectorAll(".figures")) seen.observe(holder);
   onThemeChange(() => drawn.forEach((redraw) => redraw()));
+  return page;
 }
 
 // The words of a failure, for the reader.

@@ -1,11 +1,20 @@
 // Figures that the server holds: coarse at first, and finer for the window that the reader looks at.
 
-import { decode, unpacked, type Choice, type Data, type Style } from "../figures/figure";
+import { decode, unpacked, type Choice, type Data, type Ends, type Style } from "../figures/figure";
 import { showChoice, type Shown } from "../figures/figures";
+import type { Pictures } from "../figures/saving";
 import { askBytes, query, type Values } from "./server";
 
 // The window changes often while the reader zooms: the last one is asked for.
 const REFINE_MS = 60;
+
+// What a view adds to figures.
+export interface Additions {
+  // Called with a new window of time, and when figures are shown first.
+  onWindow?: (remote: Remote) => void;
+  // Addresses of pictures, given the options of the figures that are shown.
+  pictures?: (options: Values) => Pictures;
+}
 
 export class Remote {
   private shown: Shown | undefined;
@@ -19,7 +28,27 @@ export class Remote {
     private readonly section: HTMLElement,
     private readonly address: string,
     private readonly part: string,
+    private readonly additions: Additions = {},
   ) {}
+
+  // The moment of time 0, and the window, of what is shown.
+  get origin(): number | null {
+    return this.shown?.choice.origin ?? null;
+  }
+
+  get window(): Ends | null {
+    return this.shown?.window ?? null;
+  }
+
+  get isWhole(): boolean {
+    return this.shown?.isWhole ?? true;
+  }
+
+  setWindow(window: Ends | null): void {
+    if (!this.shown) return;
+    this.shown.setWindow(window);
+    if (this.shown.window) this.refine(...this.shown.window);
+  }
 
   async show(options: Values): Promise<void> {
     this.options = options;
@@ -30,7 +59,11 @@ export class Remote {
     if (!packed || mine !== this.asked) return;
     this.shown?.close();
     this.styles = data.styles;
-    this.shown = showChoice(this.section, decode(packed, bytes), this.styles, (low, high) => this.refine(low, high));
+    const { pictures, onWindow } = this.additions;
+    this.shown = showChoice(this.section, decode(packed, bytes), this.styles, (low, high) => {
+      this.refine(low, high);
+      onWindow?.(this);
+    }, pictures?.(options));
   }
 
   zoom(how: string): void {

@@ -5,6 +5,8 @@ import { axisOf, heightOf, warpOf } from "./axis";
 import { rangeOfY, type Ends, type Layer, type Panel, type Style } from "./figure";
 import { drawLayer, type Scale } from "./marks";
 import { nearest, wordsOf } from "./nearest";
+import { writeAxes } from "./axis_svg";
+import type { SvgContext } from "./svg";
 import { colourOf, cssColour } from "./theme";
 
 export interface Chart {
@@ -14,6 +16,16 @@ export interface Chart {
   setWindow: (low: number, high: number) => void;
   redraw: () => void;
   destroy: () => void;
+  // What the chart shows, as pixels and as SVG.
+  readonly canvas: HTMLCanvasElement;
+  readonly size: { width: number; height: number };
+  writeInto: (svg: SvgContext, left: number, top: number) => void;
+}
+
+// True where a chart shows its whole axis; a window on a logarithmic axis is rounded on its way there and back.
+export function showsAll({ window: [low, high], all: [least, greatest] }: Pick<Chart, "window" | "all">): boolean {
+  const little = (greatest - least) * 1e-6;
+  return low <= least + little && high >= greatest - little;
 }
 
 // Called with every new window of x that the reader chooses.
@@ -42,7 +54,7 @@ export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Sty
       padding: [10, 14, 0, 4],
       cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
       hooks: {
-        draw: [(drawn) => drawPanel(drawn, panel, styles)],
+        draw: [(drawn) => drawPanel(drawn.ctx, scaleOf(drawn), panel, styles)],
         setSelect: [(drawn) => zoomToSelection(drawn, (low, high) => onZoom(chart, low, high))],
         setCursor: [(drawn) => showNearest(drawn, panel, styles, tip)],
       },
@@ -74,6 +86,21 @@ export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Sty
     destroy: () => {
       observer.disconnect();
       plot.destroy();
+    },
+    get canvas() {
+      return plot.ctx.canvas;
+    },
+    get size() {
+      return { width: plot.width, height: plot.height };
+    },
+    writeInto: (svg, left, top) => {
+      const ratio = 1 / (window.devicePixelRatio || 1);
+      const { left: across, top: down, width, height } = plot.bbox;
+      const frame = { left: left + across * ratio, top: top + down * ratio, width: width * ratio, height: height * ratio };
+      const scale = scaleOf(plot, frame, 1);
+      writeAxes(svg, plot, scale, left);
+      // It knows all of a canvas that the marks use.
+      drawPanel(svg as unknown as CanvasRenderingContext2D, scale, panel, styles);
     },
   };
   return chart;
@@ -121,8 +148,8 @@ function panByTouch(plot: uPlot, onMove: (low: number, high: number) => void): v
 }
 
 // The mapping from values to canvas pixels, without a call into uPlot for each point.
-function scaleOf(plot: uPlot): Scale {
-  const { left, top, width, height } = plot.bbox;
+function scaleOf(plot: uPlot, frame: uPlot.BBox = plot.bbox, ratio = window.devicePixelRatio || 1): Scale {
+  const { left, top, width, height } = frame;
   const { min: low = 0, max: high = 1, distr: across } = plot.scales["x"] ?? {};
   const { min: bottom = 0, max: up = 1, distr: along } = plot.scales["y"] ?? {};
   const shareAcross = shareBetween(low, high, across === 3);
@@ -136,7 +163,7 @@ function scaleOf(plot: uPlot): Scale {
     foot: top + height,
     low,
     high,
-    ratio: window.devicePixelRatio || 1,
+    ratio,
   };
 }
 
@@ -145,9 +172,7 @@ function shareBetween(from: number, to: number, isLog: boolean): (value: number)
   return isLog ? (value) => Math.log(value / from) / Math.log(to / from) : (value) => (value - from) / (to - from);
 }
 
-function drawPanel(plot: uPlot, panel: Panel, styles: readonly Style[]): void {
-  const { ctx, bbox } = plot;
-  const scale = scaleOf(plot);
+function drawPanel(ctx: CanvasRenderingContext2D, scale: Scale, panel: Panel, styles: readonly Style[]): void {
   drawZeros(ctx, panel, scale);
   for (const layer of panel.layers) {
     const style = styles[layer.style];
@@ -156,7 +181,7 @@ function drawPanel(plot: uPlot, panel: Panel, styles: readonly Style[]): void {
     const room = layer.rare ? 6 * scale.ratio : 0;
     ctx.save();
     ctx.beginPath();
-    ctx.rect(bbox.left - room, bbox.top - room, bbox.width + 2 * room, bbox.height + 2 * room);
+    ctx.rect(scale.left - room, scale.top - room, scale.right - scale.left + 2 * room, scale.foot - scale.top + 2 * room);
     ctx.clip();
     drawLayer(ctx, layer, style, colourOf(style), scale);
     ctx.restore();

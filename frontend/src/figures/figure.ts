@@ -85,6 +85,10 @@ export type Figure = FigureOf<Layer>;
 interface ChoiceOf<L> {
   name: string;
   focus: Ends | null;
+  // The moment that time 0 is, in seconds since the Unix epoch, where it is known.
+  origin?: number | null;
+  // Python that draws a figure again, by its key.
+  cells?: Record<string, string>;
   figures: FigureOf<L>[];
 }
 

@@ -1,14 +1,19 @@
 // The figures of one section of a page: their words, charts and legends, and one zoom for all panels over time.
 
 import { warpOf } from "./axis";
-import { makeChart, type Chart, type OnZoom } from "./chart";
+import { makeChart, showsAll, type Chart, type OnZoom } from "./chart";
 import { element } from "./element";
 import { decode, type Choice, type Ends, type Figure, type PackedChoice, type Panel, type Style } from "./figure";
 import { legendOf } from "./legend";
+import { saveMenu, type Pictures } from "./saving";
 
 export interface Shown {
   choice: Choice;
   zoom: (how: string) => void;
+  // The window of the charts over time, null where there are none; and moving them there, without a call of onWindow.
+  readonly window: Ends | null;
+  readonly isWhole: boolean;
+  setWindow: (window: Ends | null) => void;
   redraw: () => void;
   close: () => void;
 }
@@ -48,6 +53,7 @@ export type OnWindow = (low: number, high: number) => void;
 // Draws all figures of a choice; returns what the controls of its section act on.
 export function showChoice(
   section: HTMLElement, choice: Choice, styles: readonly Style[], onWindow: OnWindow = () => undefined,
+  pictures?: Pictures,
 ): Shown {
   const holder = section.querySelector<HTMLElement>(".figures") ?? section;
   const charts: Chart[] = [];
@@ -57,13 +63,25 @@ export function showChoice(
     for (const chart of zoom ? charts.filter((one) => one.panel.zoom === zoom) : [from]) chart.setWindow(low, high);
     if (zoom === "time") onWindow(...from.window);
   };
-  for (const figure of choice.figures) charts.push(...showFigure(holder, figure, styles, zoomTogether, keys));
+  for (const figure of choice.figures) {
+    const { place, own } = showFigure(holder, figure, styles, zoomTogether, keys);
+    charts.push(...own);
+    const menu = saveMenu({ figure, charts: own, styles, cell: choice.cells?.[figure.key] ?? "", pictures });
+    (place.querySelector("h3") ?? place.firstElementChild)?.before(menu);
+  }
   for (const focus of section.querySelectorAll<HTMLButtonElement>('[data-zoom="focus"]')) focus.disabled = !choice.focus;
   // The buttons act on time where anything is over time, else on whatever there is.
   const overTime = charts.filter((chart) => chart.panel.zoom === "time");
   const driven = overTime.length > 0 ? overTime : charts;
   return {
     choice,
+    get window() {
+      return overTime[0]?.window ?? null;
+    },
+    get isWhole() {
+      return overTime.every(showsAll);
+    },
+    setWindow: (window) => overTime.forEach((chart) => chart.setWindow(...(window ?? chart.all))),
     zoom: (how) => {
       driven.forEach((chart) => chart.setWindow(...nextWindow(chart, how, choice.focus)));
       if (overTime[0]) onWindow(...overTime[0].window);
@@ -108,7 +126,7 @@ export function nextWindow(chart: Pick<Chart, "panel" | "window" | "all">, how: 
 const NOTE = "Drawn from a part of the marks to keep this page small; every rare one, such as a lost packet, is there.";
 
 // One figure: its words, and a pair of axes, or several to be compared. A page may have a place and words for it.
-function showFigure(holder: HTMLElement, figure: Figure, styles: readonly Style[], onZoom: OnZoom, keys: (() => void)[]): Chart[] {
+function showFigure(holder: HTMLElement, figure: Figure, styles: readonly Style[], onZoom: OnZoom, keys: (() => void)[]): { place: HTMLElement; own: Chart[] } {
   const heading = holder.parentElement?.querySelector("h2")?.textContent ?? "";
   const place = document.getElementById(`figure-${figure.key}`) ?? holder.appendChild(placeOf(figure, heading));
   const panels = place.querySelector<HTMLElement>(".panels") ?? place;
@@ -120,13 +138,13 @@ function showFigure(holder: HTMLElement, figure: Figure, styles: readonly Style[
   const charts = shown.map(({ chart }) => chart);
   if (figure.legend) {
     panels.before(legendOf(figure.legend, charts, styles, keys, figure.title));
-    return charts;
+    return { place, own: charts };
   }
   for (const { chart, drawn } of shown) {
     const { legend, title } = chart.panel;
     if (legend.length > 0) drawn.before(legendOf(legend, [chart], styles, keys, title || figure.title));
   }
-  return charts;
+  return { place, own: charts };
 }
 
 function placeOf(figure: Figure, heading: string): HTMLElement {

@@ -175,14 +175,22 @@ const DRAWS: Record<Mark, Draw> = { points, line, outline: line, band, step, spa
 // The picture of a layer in the legend, on a canvas of its own.
 export function drawKey(canvas: HTMLCanvasElement, layer: Layer, style: Style, colour: string): void {
   const ratio = window.devicePixelRatio || 1;
-  const [width, height] = [26, 14];
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
+  canvas.width = KEY.width * ratio;
+  canvas.height = KEY.height * ratio;
   const ctx = canvas.getContext("2d");
-  if (!ctx) return;
-  const along = (value: number): number => value * ratio;
+  if (ctx) drawKeyInto(ctx, 0, 0, ratio, layer, style, colour);
+}
+
+export const KEY = { width: 26, height: 14 };
+
+// The same at a place of a larger picture.
+export function drawKeyInto(
+  ctx: Context, left: number, top: number, ratio: number, layer: Layer, style: Style, colour: string,
+): void {
+  const { width, height } = KEY;
   const scale: Scale = {
-    x: along, y: along, ratio, low: -1, high: width + 1, left: 0, right: width * ratio, top: 0, foot: height * ratio,
+    x: (value) => left + value * ratio, y: (value) => top + value * ratio, ratio, low: -1, high: width + 1, left,
+    right: left + width * ratio, top, foot: top + height * ratio,
   };
   drawLayer(ctx, keyOf(layer, width, height / 2), style, colour, scale);
 }

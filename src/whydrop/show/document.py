@@ -7,7 +7,7 @@ result to show makes a document of it, and lays out no text of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from whydrop.show.figure import Ends, Figure
@@ -98,6 +98,7 @@ class Table:
         notes: what to know about all rows, below the table.
         most: the number of rows that a terminal shows.
         elsewhere: where to find the rows that are not shown.
+        names: what the first column names, where a page may do something with it: ``flow``.
     """
 
     title: str
@@ -108,6 +109,7 @@ class Table:
     notes: tuple[str, ...] = ()
     most: int | None = None
     elsewhere: str = ""
+    names: str = ""
 
     @classmethod
     def of(
@@ -121,12 +123,14 @@ class Table:
         notes: Iterable[str] = (),
         most: int | None = None,
         elsewhere: str = "",
+        names: str = "",
     ) -> Table:
         """The table of these rows, by columns that each know how to write their cells."""
         rows = list(rows)
         cells = tuple(tuple(write(row) for write in columns.values()) for row in rows)
         weights = tuple(map(weight, rows)) if weight is not None else ()
-        return cls(title, tuple(columns), cells, weights, order, tuple(note for note in notes if note), most, elsewhere)
+        notes = tuple(note for note in notes if note)
+        return cls(title, tuple(columns), cells, weights, order, notes, most, elsewhere, names)
 
     def most_important(self, number: int | None) -> list[tuple[Cell, ...]]:
         """At most so many rows: the most important, which then come first."""
@@ -153,11 +157,16 @@ class Choice:
         figures: in their order.
         name: in the list of choices.
         focus: the window of time that is worth a look, in seconds.
+        origin_s: the moment that time 0 of the figures is, in seconds since the Unix epoch, where that is known:
+            figures of other sections can then show the same time.
+        cells: Python that draws a figure again, by the key of the figure, where that is possible.
     """
 
     figures: Sequence[Figure]
     name: str = ""
     focus: Ends | None = None
+    origin_s: float | None = None
+    cells: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def binary(part: str, choice: Choice, columns: int, window: Ends | None = None) 
     """
     figures = [one.printable() for one in choice.figures]
     if window is not None:
-        figures = [replace(one, panels=tuple(_within(panel, window) for panel in one.panels)) for one in figures]
+        figures = [within(one, window) for one in figures]
     thinned = {id(panel): _thin(panel, columns) for figure in figures for panel in figure.panels}
     blocks: list[bytes] = []
     size = 0
@@ -76,25 +76,36 @@ def binary(part: str, choice: Choice, columns: int, window: Ends | None = None) 
         size += len(padded)
         return found
 
-    made = _data({part: [Choice(figures, choice.name, choice.focus)]}, _Packing(thinned, True, True, put))
+    made = _data({part: [replace(choice, figures=figures)]}, _Packing(thinned, True, True, put))
     head = json.dumps(made, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     head += b" " * (-(len(head) + 4) % 8)
     return b"".join((struct.pack("<I", len(head)), head, *blocks))
 
 
 def _printable(choice: Choice) -> Choice:
-    return Choice([one.printable() for one in choice.figures], choice.name, choice.focus)
+    return replace(choice, figures=[one.printable() for one in choice.figures])
 
 
 def _data(parts: Mapping[str, Sequence[Choice]], packing: _Packing) -> dict[str, Any]:
     made = {
         part: [
-            {"name": choice.name, "focus": choice.focus, "figures": list(map(packing.figure, choice.figures))}
+            {
+                "name": choice.name,
+                "focus": choice.focus,
+                "origin": choice.origin_s,
+                "cells": choice.cells,
+                "figures": list(map(packing.figure, choice.figures)),
+            }
             for choice in choices
         ]
         for part, choices in parts.items()
     }
     return {"styles": [{**asdict(style), "hollow": style.hollow} for style in packing.styles], "parts": made}
+
+
+def within(figure: Figure, window: Ends) -> Figure:
+    """A figure whose panels over time show only a window of it, in seconds."""
+    return replace(figure, panels=tuple(_within(panel, window) for panel in figure.panels))
 
 
 def _within(panel: Panel, window: Ends) -> Panel:

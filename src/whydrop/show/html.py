@@ -211,7 +211,7 @@ def _items(part: Items) -> str:
 def _command(command: Command) -> str:
     shown = _text(command.text)
     return (
-        f'<div class="command"><pre><code>{shown}</code></pre>'
+        f'<div class="command"><pre tabindex="0"><code>{shown}</code></pre>'
         f'<button type="button" class="copy" aria-label="Copy the command: {shown}">Copy</button></div>'
     )
 
@@ -248,10 +248,11 @@ def _table(part: Table, rows: Sequence[Sequence[Cell]]) -> str:
             f"<td{_class(kind, _look(cell))}>{_text(cell)}</td>" for kind, cell in zip(kinds[1:], rest, strict=True)
         )
         body += f'<tr><th scope="row">{_text(first)}</th>{cells}</tr>'
+    names = f' data-of="{part.names}"' if part.names else ""
     wide = " wide" if len(part.columns) > 3 else ""
     return (
         f'<div class="scroll{wide}" tabindex="0" role="region" aria-label="{_text(part.title)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<table{names}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

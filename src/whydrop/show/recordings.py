@@ -12,6 +12,7 @@ from whydrop.recording import troubles
 from whydrop.recording.comparing.metadata_difference import flattened, is_noise
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.recording import Recording, Series
+from whydrop.show import cells
 from whydrop.show.document import (
     Choice,
     Column,
@@ -237,7 +238,8 @@ def plots(recording: Recording) -> Section:
         # A picture of rare steps has its series, and may have no such step.
         with contextlib.suppress(NothingToDraw):
             figures.append(building.build(name, catalogue.find(name), [recording]))
-    choices = (Choice(figures),) if figures else ()
+    again = cells.of_plots([str(recording.path)], [one.key for one in figures])
+    choices = (Choice(figures, cells=again),) if figures else ()
     return Section("Plots", parts(Figures(choices, "plots over time")), key="plots")
 
 

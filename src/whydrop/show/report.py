@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from whydrop.explaining.document import Flow
 from whydrop.explaining.explained import Explained
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import Recording
-from whydrop.show import charts, explanation, html, recordings
+from whydrop.show import cells, charts, explanation, html, recordings
 from whydrop.show.charts import pair_scene
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import Scene, heaviest, window_of
 from whydrop.show.document import Choice, Figures
-from whydrop.show.figure import Ends
 from whydrop.text import quantities
 
 # Connections with charts in a page.
@@ -37,29 +38,65 @@ def of_explained(found: Explained, *, flow: str | None = None, recorded: Sequenc
     return html.page(document, exact=not found.flows)
 
 
-def figures(found: Explained, flow: str | None) -> dict[str, Figures]:
-    """The figures by section: those of the top flows, and those of all packets between two captures."""
+def figures(found: Explained, flow: str | None, opening: str | None = None) -> dict[str, Figures]:
+    """The figures by section: those of the top flows, and those of all packets between two captures.
+
+    Args:
+        found: the explanation.
+        flow: (a part of) the name of the connection that the charts show first.
+        opening: Python that makes the explanation again; by default made of the files that it names.
+    """
     if not found.flows:
         return {}
+    opening = _opening(found) if opening is None else opening
     first = charts.choose_flow(found, flow)
     numbers = [first, *(number for number in charts.by_losses(found) if number != first)][:_MOST_FLOWS]
-    offered = tuple(choice for choice in (_flow(found, number) for number in numbers) if choice.figures)
-    path = charts.path_figures(found, first)
-    between = Choice(path, focus=_path_focus(found)) if path else None
+    offered = tuple(choice for choice in (of_flow(found, number, opening) for number in numbers) if choice.figures)
+    between = _between(found, first, opening)
     return {
         **({"pair": Figures((between,), "charts between the captures", focus=_FOCUS)} if between else {}),
         "charts": Figures(offered, "charts", choice="Connection", focus=_FOCUS),
     }
 
 
-def _flow(found: Explained, number: int) -> Choice:
-    flow = found.flows[number]
+def _opening(found: Explained) -> str:
+    """Python that explains the same files; nothing where they are not all there, or a part of them was left out."""
+    paths = [*(str(one["path"]) for one in found.recordings), *(one.path for one in found.captures)]
+    is_whole = all(Path(one).exists() for one in paths) and not any(one.left_out for one in found.captures)
+    return cells.explained(paths) if is_whole else ""
+
+
+def _between(found: Explained, first: int, opening: str) -> Choice | None:
+    """The charts of all packets between two captures."""
+    path = charts.path_figures(found, first)
+    if not path:
+        return None
+    scene = PairScene.of(found, first)
+    origin = scene.rows["sent_ns"].min()
+    return Choice(
+        path,
+        focus=window_of(scene.rows, pair_scene.lost(scene.rows)["t"], None),
+        origin_s=origin / 1e9 if isinstance(origin, int) else None,
+        cells=cells.of_charts(opening, [one.key for one in path], found.flows[first].flow),
+    )
+
+
+def name_of_flow(flow: Flow) -> str:
+    """The name of the charts of a flow."""
     losses = "1 packet lost" if flow.lost == 1 else f"{quantities.count(flow.lost)} packets lost"
+    return f"{flow.flow} – {losses}"
+
+
+def of_flow(found: Explained, number: int, opening: str) -> Choice:
+    """The charts of a flow; ``opening`` is Python that makes the explanation again."""
+    flow = found.flows[number]
     # The page zooms, so it needs no close-ups of its own.
     figures = [figure for figure in charts.flow_figures(found, number) if not figure.key.endswith("close-up")]
-    return Choice(figures, f"{flow.flow} – {losses}", heaviest(Scene.of(found, number)) if figures else None)
-
-
-def _path_focus(found: Explained) -> Ends | None:
-    scene = PairScene.of(found, charts.choose_flow(found))
-    return window_of(scene.rows, pair_scene.lost(scene.rows)["t"], None)
+    scene = Scene.of(found, number)
+    return Choice(
+        figures,
+        name_of_flow(flow),
+        heaviest(scene) if figures else None,
+        scene.origin_s,
+        cells.of_charts(opening, [one.key for one in figures], flow.flow),
+    )

@@ -41,7 +41,7 @@ def transfers(found: Explained) -> Table:
     }
     return Table.of(
         "Transfers", columns, found.transfers, weight=lambda one: (one.lost, one.payload_bytes),
-        order=_ORDER, most=_MOST, elsewhere=_ELSEWHERE,
+        order=_ORDER, most=_MOST, elsewhere=_ELSEWHERE, names="flow",
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def flows(found: Explained) -> Table:
     }
     return Table.of(
         "Flows", columns, found.flows, weight=lambda one: (one.lost, one.payload_bytes),
-        order=_ORDER, notes=_unlisted(found), most=_MOST, elsewhere=_ELSEWHERE,
+        order=_ORDER, notes=_unlisted(found), most=_MOST, elsewhere=_ELSEWHERE, names="flow",
     )  # fmt: skip
 
 

@@ -68,6 +68,17 @@ class Site:
                 await anyio.to_thread.run_sync(self.library.tag, [own], Tagging(add=tuple(tags)))
         return own
 
+    async def look_at(self, path: Path) -> str:
+        """List a file that a user named, and give its identifier; it stays as it is.
+
+        Raises:
+            RequestError: it is nothing that can be opened.
+        """
+        problem = (await self._list(path)).problem
+        if problem:
+            raise RequestError(f"{path.name}: {problem.removeprefix(f'{path.name}: ')}", 415)
+        return self.library.identify(path)
+
     async def accept(self, path: Path) -> str:
         """List a file that was sent, and give its identifier.
 

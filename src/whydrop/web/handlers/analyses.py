@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from whydrop.web.endpoints import Endpoint
 from whydrop.web.handlers.jobs import JobAnswer, OneJob
+from whydrop.web.jobs import Job
+from whydrop.web.library.typing_paths import typed
 from whydrop.web.site import Site
+from whydrop.web.uploads import harmless
 
 _ONE = "/api/analyses/{id}"
+# Beyond it nanoseconds do not fit 64 bits.
+_LATEST_S = 9.2e9
+MEDIA = {
+    "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "html": "text/html",
+    "json": "application/json",
+}  # fmt: skip
 
 
 class Sources(BaseModel):
@@ -23,22 +33,102 @@ class Sources(BaseModel):
     end: float | None = None
 
 
-class FiguresOf(OneJob):
-    """The figures of a section of an analysis."""
+Flows = Annotated[list[str], Field(max_length=50, description="Names of flows")]
+
+
+class Paths(BaseModel):
+    """Paths that a user typed."""
+
+    path: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(min_length=1, max_length=16)
+
+
+class PathsAnswer(BaseModel):
+    """The identifiers of entries."""
+
+    ids: list[str]
+
+
+class SetOf(OneJob):
+    """A set of figures of a section of an analysis."""
 
     part: str
     choice: int = Field(0, ge=0)
-    columns: int = Field(2000, ge=10, le=20_000, description="Resolution of a panel")
+    flow: Flows = Field(default_factory=list)
     low: float | None = Field(None, description="Of a window of time, in seconds")
     high: float | None = None
 
+    def chosen(self) -> dict[str, Any]:
+        """What the work asks for."""
+        window = None if self.low is None or self.high is None else (self.low, self.high)
+        return {"part": self.part, "choice": self.choice, "flows": self.flow, "window": window}
+
+
+class FiguresOf(SetOf):
+    """The figures of a section of an analysis."""
+
+    columns: int = Field(2000, ge=10, le=20_000, description="Resolution of a panel")
+
+
+class PictureOf(SetOf):
+    """A figure of an analysis as a file."""
+
+    figure: str = Field(pattern=r"^[\w.-]+$", description="Its key")
+    kind: Literal["png", "svg", "pdf", "csv", "json", "html"] = "png"
+
+
+class ChoicesOf(OneJob):
+    """Flows of an analysis, to have charts of them."""
+
+    flow: Flows
+
+
+class FileOf(OneJob):
+    """An analysis as a file."""
+
+    kind: Literal["json", "html"] = Field("json", description="As --json prints it, or as --report writes it")
+
+
+class WindowOf(OneJob):
+    """A window of time of an analysis."""
+
+    begin: float = Field(ge=0, le=_LATEST_S, description="Seconds since the Unix epoch")
+    end: float = Field(ge=0, le=_LATEST_S)
+    flow: Flows = Field(default_factory=list)
+    most: int = Field(500, ge=1, le=5000, description="Rows")
+
+    def window(self) -> dict[str, Any]:
+        """What the work asks for."""
+        return {"begin": self.begin, "end": self.end, "flows": self.flow, "most": self.most}
+
+
+class CrossingsOf(WindowOf):
+    """A window of time of an analysis of two captures."""
+
+    lost: bool = Field(False, description="Only packets that did not arrive")
+
 
 class PageAnswer(BaseModel):
-    """A document as HTML, and the names of the sets of figures by section."""
+    """A document as HTML, the names of the sets of figures by section, and which packets can be listed."""
 
     title: str
     html: str
     choices: dict[str, list[str]]
+    packets: str = Field("", description="packets, crossings, or nothing")
+
+
+class ChoicesAnswer(BaseModel):
+    """The names of sets of figures, and the display filter of their connections."""
+
+    choices: list[str]
+    filter: str
+
+
+class RowsAnswer(BaseModel):
+    """Packets, whether there are more, and commands that show the same."""
+
+    rows: list[dict[str, Any]]
+    has_more: bool
+    commands: list[str]
 
 
 class AnalysisHandlers:
@@ -47,6 +137,11 @@ class AnalysisHandlers:
     def __init__(self, site: Site) -> None:
         """Of a running server."""
         self._site = site
+
+    async def find_paths(self, given: Paths) -> PathsAnswer:
+        """List files by their paths."""
+        found = [typed(path, self._site.library.roots) for path in given.path]
+        return PathsAnswer(ids=[await self._site.look_at(path) for path in found])
 
     async def explain(self, given: Sources) -> JobAnswer:
         """Start an analysis, or find the one that is open."""
@@ -71,22 +166,58 @@ class AnalysisHandlers:
     async def figures(self, given: FiguresOf) -> Response:
         """The figures of a section."""
         worker = self._site.jobs.find(given.id, "analysis").worker
-        window = None if given.low is None or given.high is None else (given.low, given.high)
-        found = await worker.ask("figures", part=given.part, choice=given.choice, columns=given.columns, window=window)
+        found = await worker.ask("figures", columns=given.columns, **given.chosen())
         return Response(found, media_type="application/octet-stream")
 
-    async def document(self, given: OneJob) -> Response:
-        """The JSON document, as ``whydrop explain --json`` prints it."""
-        found = await self._site.jobs.find(given.id, "analysis").worker.ask("json")
-        return Response(found, media_type="application/json")
+    async def picture(self, given: PictureOf) -> Response:
+        """A figure as a file."""
+        job = self._site.jobs.find(given.id, "analysis")
+        found = await job.worker.ask("picture", key=given.figure, kind=given.kind, **given.chosen())
+        return _file(found, f"{_stem(job)}-{given.figure}", given.kind)
+
+    async def choices(self, given: ChoicesOf) -> ChoicesAnswer:
+        """The names of the charts of some flows."""
+        worker = self._site.jobs.find(given.id, "analysis").worker
+        return ChoicesAnswer(**await worker.ask("choices", flows=given.flow))
+
+    async def document(self, given: FileOf) -> Response:
+        """All of it as a file."""
+        job = self._site.jobs.find(given.id, "analysis")
+        return _file(await job.worker.ask("document", kind=given.kind), _stem(job), given.kind)
+
+    async def packets(self, given: WindowOf) -> RowsAnswer:
+        """The packets of a window of time."""
+        worker = self._site.jobs.find(given.id, "analysis").worker
+        return RowsAnswer(**await worker.ask("packets", **given.window()))
+
+    async def crossings(self, given: CrossingsOf) -> RowsAnswer:
+        """The packets between two captures in a window of time."""
+        worker = self._site.jobs.find(given.id, "analysis").worker
+        return RowsAnswer(**await worker.ask("crossings", lost=given.lost, **given.window()))
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
         return [
+            Endpoint("POST", "/api/paths", Paths, PathsAnswer, self.find_paths, "Find entries by their paths."),
             Endpoint("POST", "/api/analyses", Sources, JobAnswer, self.explain, "Explain entries."),
             Endpoint("GET", _ONE, OneJob, JobAnswer, self.analysis, "Its state."),
             Endpoint("DELETE", _ONE, OneJob, JobAnswer, self.close_analysis, "End it."),
             Endpoint("GET", f"{_ONE}/page", OneJob, PageAnswer, self.page, "Its document as HTML."),
             Endpoint("GET", f"{_ONE}/figures", FiguresOf, bytes, self.figures, "Figures of one section."),
-            Endpoint("GET", f"{_ONE}/document", OneJob, bytes, self.document, "Its JSON document."),
+            Endpoint("GET", f"{_ONE}/picture", PictureOf, bytes, self.picture, "A figure as a file."),
+            Endpoint("GET", f"{_ONE}/choices", ChoicesOf, ChoicesAnswer, self.choices, "Charts of some flows."),
+            Endpoint("GET", f"{_ONE}/document", FileOf, bytes, self.document, "All of it as JSON, or as a report."),
+            Endpoint("GET", f"{_ONE}/packets", WindowOf, RowsAnswer, self.packets, "Packets of a window of time."),
+            Endpoint("GET", f"{_ONE}/crossings", CrossingsOf, RowsAnswer, self.crossings, "Packets between captures."),
         ]
+
+
+def _stem(job: Job) -> str:
+    """The name of the first file, for files made of it."""
+    return str(job.about["sources"][0])
+
+
+def _file(content: bytes, name: str, kind: str) -> Response:
+    quoted = quote(f"{harmless(name)}.{kind}")
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quoted}"}
+    return Response(content, media_type=MEDIA[kind], headers=headers)

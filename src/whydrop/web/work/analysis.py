@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from whydrop.show.document import Figures
+from whydrop.show.document import Choice, Figures
 from whydrop.web.work.pages import Pages
+
+if TYPE_CHECKING:
+    import polars
+
+    from whydrop.explaining.document import Flow
+
+Window = tuple[float, float]
 
 # Progress is for people.
 _PROGRESS_S = 0.2
+# Sets of charts of flows that a reader chose; the charts of a flow hold its packets again.
+_MOST_CHOSEN = 8
 
 
 class Analysis:
@@ -21,9 +29,12 @@ class Analysis:
     def __init__(self, emit: Callable[[Any], None], sources: Sequence[str], selection: Mapping[str, Any]) -> None:
         """Explain the sources; :func:`whydrop.explain` describes them, and the selection of their packets."""
         import whydrop
+        from whydrop.show import cells
 
         self._emit = emit
         self._reported_s = 0.0
+        self._opening = cells.explained(sources, **selection)
+        self._chosen: dict[str, Choice] = {}
         self._explained = whydrop.explain(*sources, progress=self._progress, **selection)
 
     def _progress(self, done: int, of: int) -> None:
@@ -35,17 +46,82 @@ class Analysis:
     def close(self) -> None:
         """Nothing is to be kept."""
 
-    def json(self) -> str:
-        """The document of ``whydrop explain --json``."""
-        return json.dumps(self._explained.document)
+    def document(self, kind: str) -> bytes:
+        """All of it as a file: ``json`` as ``whydrop explain --json`` prints it, ``html`` as its report."""
+        if kind == "json":
+            return self._explained.json(pretty=True).encode()
+        from whydrop.show import report
+
+        return report.of_explained(self._explained, recorded=self._recordings).encode()
 
     def page(self) -> dict[str, Any]:
-        """The document as the page shows it (:meth:`Pages.page`)."""
-        return self._pages.page()
+        """The document as the page shows it (:meth:`Pages.page`), and what can be looked at beside it."""
+        files = [one.path for one in self._explained.captures]
+        packets = "crossings" if self._explained.pair is not None else "packets" if len(files) == 1 else ""
+        return {**self._pages.page(), "packets": packets}
 
-    def figures(self, part: str, choice: int, columns: int, window: tuple[float, float] | None) -> bytes:
-        """The figures of a section of the page (:meth:`Pages.figures`)."""
-        return self._pages.figures(part, choice, columns, window)
+    def figures(self, part: str, choice: int, columns: int, window: Window | None, flows: Sequence[str]) -> bytes:
+        """The figures of a section of the page as its script reads them (:func:`whydrop.show.embedding.binary`).
+
+        Args:
+            part: the section.
+            choice: a set of its figures.
+            columns: the resolution of a panel.
+            window: of time, in seconds.
+            flows: names of flows; the sets of ``charts`` are then those of these flows.
+        """
+        from whydrop.show import embedding
+
+        return embedding.binary(part, self._choice(part, choice, flows), columns, window)
+
+    def picture(
+        self, part: str, choice: int, key: str, kind: str, window: Window | None, flows: Sequence[str]
+    ) -> bytes:
+        """A figure as a file: one of ``whydrop.show.writing.FORMATS``.
+
+        Raises:
+            ValueError: there is no such figure.
+        """
+        from whydrop.show import embedding
+        from whydrop.show.writing import rendered
+
+        figures = {one.key: one for one in self._choice(part, choice, flows).figures}
+        if key not in figures:
+            raise ValueError(f"no figure {key!r}; there are {', '.join(figures)}")
+        figure = figures[key]
+        return rendered(figure if window is None else embedding.within(figure, window), kind)
+
+    def choices(self, flows: Sequence[str]) -> dict[str, Any]:
+        """The names of the sets of figures of some flows, and the display filter of their connections."""
+        from whydrop.explaining import windows
+        from whydrop.show import report
+
+        choices = [report.name_of_flow(self._flow(flow)) for flow in flows]
+        return {"choices": choices, "filter": windows.filter_of(flows) or ""}
+
+    def packets(self, begin: float, end: float, flows: Sequence[str], most: int) -> dict[str, Any]:
+        """The packets of a window of time with their fates (:func:`whydrop.explaining.windows.seen`)."""
+        from whydrop.explaining import windows
+
+        (capture,) = self._explained.captures
+        begin_ns, end_ns = _nanoseconds(begin), _nanoseconds(end)
+        rows, has_more = windows.seen(self._explained, capture.path, begin_ns, end_ns, flows=flows, most=most)
+        command = windows.tshark(capture.path, begin_ns, end_ns, flows)
+        return {"rows": _plain(rows), "has_more": has_more, "commands": [command]}
+
+    def crossings(self, begin: float, end: float, flows: Sequence[str], lost: bool, most: int) -> dict[str, Any]:
+        """The packets between two captures in a window of time (:func:`whydrop.explaining.windows.crossed`)."""
+        from whydrop.explaining import windows
+
+        begin_ns, end_ns = _nanoseconds(begin), _nanoseconds(end)
+        rows, has_more = windows.crossed(self._explained, begin_ns, end_ns, flows=flows, lost=lost, most=most)
+        commands = []
+        for number, capture in enumerate(self._explained.captures[:2], start=1):
+            # Each capture has its own clock.
+            times = rows[f"time_{number}_ns"].drop_nulls().to_list()
+            if times:
+                commands.append(windows.tshark(capture.path, min(times), max(times), flows))
+        return {"rows": _plain(rows), "has_more": has_more, "commands": commands}
 
     @cached_property
     def _recordings(self) -> list[Any]:
@@ -66,4 +142,38 @@ class Analysis:
     def _figures_of_packets(self) -> dict[str, Figures]:
         from whydrop.show import report
 
-        return report.figures(self._explained, None)
+        return report.figures(self._explained, None, self._opening)
+
+    def _choice(self, part: str, choice: int, flows: Sequence[str]) -> Choice:
+        if part == "charts" and choice < len(flows):
+            return self._of_flow(flows[choice])
+        return self._pages.choice(part, choice)
+
+    def _of_flow(self, name: str) -> Choice:
+        """The charts of a flow, which need not be among those that the page shows first."""
+        from whydrop.show import report
+
+        if name not in self._chosen:
+            number = self._explained.flows.index(self._flow(name))
+            while len(self._chosen) >= _MOST_CHOSEN:
+                del self._chosen[next(iter(self._chosen))]
+            self._chosen[name] = report.of_flow(self._explained, number, self._opening)
+        return self._chosen[name]
+
+    def _flow(self, name: str) -> Flow:
+        found = next((flow for flow in self._explained.flows if flow.flow == name), None)
+        if found is None:
+            raise ValueError(f"no flow {name!r} in these files: choose one of the table")
+        return found
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _plain(rows: polars.DataFrame) -> list[dict[str, Any]]:
+    """Rows as values of JSON: times as text, since a browser's numbers do not hold all their digits."""
+    import polars as pl
+
+    times = pl.selectors.by_name("time_ns", "sent_ns", "time_1_ns", "time_2_ns", require_all=False)
+    return rows.with_columns(times.cast(pl.String), pl.selectors.enum().cast(pl.String)).to_dicts()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from whydrop.show.document import Document, Figures
+from whydrop.show.document import Choice, Document, Figures
 
 
 class Pages:
@@ -30,11 +30,19 @@ class Pages:
         """
         from whydrop.show import embedding
 
+        return embedding.binary(part, self.choice(part, choice), columns, window)
+
+    def choice(self, part: str, choice: int) -> Choice:
+        """A set of figures of a section.
+
+        Raises:
+            ValueError: there is no such section, or no such set of figures in it.
+        """
         if part not in self._figures or choice >= len(self._figures[part].choices):
             raise ValueError(
                 f"no figures {part!r} with number {choice}; sections with figures: {', '.join(self._figures)}"
             )
-        return embedding.binary(part, self._figures[part].choices[choice], columns, window)
+        return self._figures[part].choices[choice]
 
     @cached_property
     def _figures(self) -> dict[str, Figures]:
