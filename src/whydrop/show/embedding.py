@@ -104,7 +104,7 @@ def _data(parts: Mapping[str, Sequence[Choice]], packing: _Packing) -> dict[str,
 
 
 def within(figure: Figure, window: Ends) -> Figure:
-    """A figure whose panels over time show only a window of it, in seconds."""
+    """A figure with only a window of time, in seconds, in its panels over time."""
     return replace(figure, panels=tuple(_within(panel, window) for panel in figure.panels))
 
 

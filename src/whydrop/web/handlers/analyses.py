@@ -58,7 +58,7 @@ class SetOf(OneJob):
     high: float | None = None
 
     def chosen(self) -> dict[str, Any]:
-        """What the work asks for."""
+        """Arguments of the work."""
         window = None if self.low is None or self.high is None else (self.low, self.high)
         return {"part": self.part, "choice": self.choice, "flows": self.flow, "window": window}
 
@@ -97,7 +97,7 @@ class WindowOf(OneJob):
     most: int = Field(500, ge=1, le=5000, description="Rows")
 
     def window(self) -> dict[str, Any]:
-        """What the work asks for."""
+        """Arguments of the work."""
         return {"begin": self.begin, "end": self.end, "flows": self.flow, "most": self.most}
 
 
