@@ -82,7 +82,7 @@ def page(document: Document, *, exact: bool = True) -> str:
 
 def inside(document: Document) -> str:
     """A document as the inside of another page, which draws the figures."""
-    return "\n".join(_body(document))
+    return "\n".join(_body(document, "div"))
 
 
 def figures_of(document: Document) -> Iterator[tuple[str, Figures]]:
@@ -132,10 +132,11 @@ def _figures_of(parts: Iterable[Part], key: str) -> Iterator[tuple[str, Figures]
 # --- the elements of a page ---
 
 
-def _body(document: Document) -> Iterator[str]:
+def _body(document: Document, frame: str = "main") -> Iterator[str]:
+    """The body of a page; ``frame`` is the element around the parts: a page has one ``main`` only."""
     notes = "".join(f'<p class="note">{_text(note)}</p>' for note in document.notes)
     yield f'<header><p class="brand">whydrop</p><p class="source">{_text(document.source)}</p>{notes}</header>'
-    yield "<main>"
+    yield f"<{frame}>"
     first, *others = document.parts or (Section(document.title, ()),)
     yield _element(first, 1)
     linked = [part for part in others if isinstance(part, Section) and part.key and part.title]
@@ -143,7 +144,7 @@ def _body(document: Document) -> Iterator[str]:
         links = "".join(f'<li><a href="#{part.key}">{_text(part.title)}</a></li>' for part in linked)
         yield f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
     yield from (_element(part, 2) for part in others)
-    yield "</main>"
+    yield f"</{frame}>"
     if document.footer:
         yield f"<footer><p>{_text(document.footer)}</p></footer>"
 
