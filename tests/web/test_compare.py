@@ -98,7 +98,7 @@ def test_words_of_the_reader_are_in_the_picture(client: httpx.Client, comparison
         ({"zoom": "5:500"}, "two percentiles"),
         ({"time": "3:1"}, "two numbers that rise"),
         ({"baseline": 4}, "recording 5 is not there: this comparison has 4"),
-        ({"scale": [0, 1, 2, 3]}, "choose one to be drawn"),
+        ({"sets": "xxxx"}, "choose one to be drawn"),
         ({"ratio": True}, "needs a baseline"),
         ({"reduce": "pct90"}, "did you mean 'pct9"),
         ({"group_by": "qdsc", "combine": "groups"}, "did you mean batch.variables.qdisc"),

@@ -39,6 +39,32 @@ def text(found: Comparison, *, with_metadata: bool) -> Document:
     return Document("Comparison", shown)
 
 
+def answer(found: Comparison) -> Document:
+    """What is established, with effects and intervals: the beginning of a page."""
+    first, *rest = summary(found) or ["There is nothing to compare."]
+    certain = [row for row in found.rows if row.verdict in ("established", "apart")]
+    several = len(found.sides) > 2
+    columns: Columns[Row] = {
+        **({Column("Recordings"): lambda row: _short(row.second)} if several else {}),
+        Column("Metric"): lambda row: row.metric.name,
+        Column("Difference", number=True): _difference,
+        Column("95 % interval", True): _interval,
+        Column("Effect"): effect_words,
+        Column("Finding"): lambda row: row.verdict + {True: ", better", False: ", worse", None: ""}[row.better],
+    }
+    table = Table.of("Established differences", columns, certain) if certain else None
+    return Document("Comparison", (Section(first, tuple(map(Text, rest))), *parts(table)))
+
+
+def details(found: Comparison) -> Document:
+    """All metrics, the differences of the metadata, and the methods: the grounds of the answer."""
+    return Document("Comparison", text(found, with_metadata=True).parts[1:])
+
+
+def _difference(row: Row) -> str:
+    return signed(row.difference.value) + (f"{NO_BREAK}{row.metric.units}" if row.metric.units else "")
+
+
 def summary(found: Comparison) -> list[str]:
     """One sentence for each pair of sides: the answer first."""
     lines = []

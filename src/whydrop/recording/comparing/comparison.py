@@ -97,20 +97,19 @@ def compare(sides: Sequence[Side], seed: int = SEED) -> Comparison:
                 continue
             rows.append(_compared(sides, number, one, other, estimated, random))
     adjusted = holm([row.difference.p for row in rows])
-    recordings = [recording for side in sides for recording in side.recordings]
     return Comparison(
         tuple(sides),
-        tuple(_common(sides, differences([recording.metadata for recording in recordings]))),
-        tuple(_judged(row, p) for row, p in zip(rows, adjusted, strict=True)),
+        tuple(differing(sides)),
+        tuple(judged(row, p) for row, p in zip(rows, adjusted, strict=True)),
         tuple(_notes(sides)),
         seed,
     )
 
 
-def _common(sides: Sequence[Side], found: Sequence[Different]) -> list[Different]:
-    """One value for each side; several different ones within a side are said to be so."""
+def differing(sides: Sequence[Side]) -> list[Different]:
+    """Metadata with one value for each side; several different ones within a side are said to be so."""
     made = []
-    for one in found:
+    for one in differences([recording.metadata for side in sides for recording in side.recordings]):
         values: list[str | None] = []
         place = 0
         for side in sides:
@@ -221,7 +220,8 @@ def _unresolved(one: Sequence[Measured], other: Sequence[Measured]) -> str:
     return "too few independent samples, because they change slowly compared with the length of the run: measure longer"
 
 
-def _judged(row: Row, p: float | None) -> Row:
+def judged(row: Row, p: float | None) -> Row:
+    """The row with its adjusted p, and what that means."""
     p = math.nan if p is None else p
     found = row.difference
     verdict: Verdict = "not resolved"

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, NonNegativeInt
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from whydrop.show.plots.options import Limits
@@ -17,7 +17,7 @@ from whydrop.web.site import Site
 _ONE = "/api/comparisons/{id}"
 _MEDIA = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "html": "text/html",
-    "json": "application/json", "zip": "application/zip",
+    "json": "application/json", "zip": "application/zip", "py": "text/x-python",
 }  # fmt: skip
 
 
@@ -50,6 +50,10 @@ def _limits(text: str) -> Limits:
     return Limits(*_ends("limits", f"{found[1]}:{found[2]}"), found[3])
 
 
+_SETS = r"^[abx-]{0,1000}$"
+_SETS_WORDS = "A letter for each recording: a or b, its set; x: for the axes only; -: none of these"
+
+
 class Recordings(BaseModel):
     """Recordings to draw and to compare."""
 
@@ -79,9 +83,7 @@ class PlotOf(OneJob):
     paired: bool = False
     cut: bool | None = None
     absolute_time: bool = False
-    scale: list[NonNegativeInt] = Field(
-        default_factory=list, max_length=1000, description="Recordings for the axes only"
-    )
+    sets: str = Field("", pattern=_SETS, description=_SETS_WORDS)
     baseline: int | None = Field(None, ge=0, description="A recording that is taken from the others")
     ratio: bool = False
     legend: bool = True
@@ -92,7 +94,7 @@ class PlotOf(OneJob):
         """Those of the plot."""
         plain = (
             "filters", "combine", "reduce", "group_by", "panel_by", "figure_by", "smooth", "smooth_across_load",
-            "from_zero", "log", "paired", "cut", "absolute_time", "scale", "baseline", "ratio",
+            "from_zero", "log", "paired", "cut", "absolute_time", "sets", "baseline", "ratio",
         )  # fmt: skip
         found: dict[str, Any] = {name: getattr(self, name) for name in plain}
         if self.zoom is not None:
@@ -113,14 +115,30 @@ class PlotOf(OneJob):
 class PictureOf(PlotOf):
     """A plot as a file."""
 
-    kind: Literal["png", "svg", "pdf", "csv", "json", "html"] = "png"
+    kind: Literal["png", "svg", "pdf", "csv", "json", "html", "py"] = "png"
+
+
+class WordsOf(OneJob):
+    """A comparison in words: of two sets, of groups, or of each recording with the first."""
+
+    sets: str = Field("", pattern=_SETS, description=_SETS_WORDS)
+    group_by: list[str] = Field(default_factory=list, max_length=5)
+    pair_by: list[str] = Field(default_factory=list, max_length=5, description="Keys that pairs of two sets agree in")
+
+
+class WordsAnswer(BaseModel):
+    """The answer and what stands behind it, as HTML."""
+
+    answer: str
+    details: str
 
 
 class ComparisonAnswer(BaseModel):
-    """A comparison as HTML, and the plots that its recordings have data for."""
+    """What there is to compare and to draw."""
 
     title: str
-    html: str
+    labels: list[str] = Field(description="The names of the recordings in pictures")
+    keys: list[str] = Field(description="Keys of the metadata that make groups")
     plots: list[dict[str, str]]
 
 
@@ -140,8 +158,14 @@ class ComparisonHandlers:
         return JobAnswer.of(self._site.jobs.find(given.id, "comparison"))
 
     async def compared(self, given: OneJob) -> ComparisonAnswer:
-        """The comparison in words, and the plots that there are."""
+        """The recordings, keys to group them by, and the plots that there are."""
         return ComparisonAnswer(**await self._site.jobs.find(given.id, "comparison").worker.ask("page"))
+
+    async def words(self, given: WordsOf) -> WordsAnswer:
+        """The comparison in words."""
+        worker = self._site.jobs.find(given.id, "comparison").worker
+        found = await worker.ask("words", sets=given.sets, group_by=given.group_by, pair_by=given.pair_by)
+        return WordsAnswer(**found)
 
     async def plot(self, given: PlotOf) -> Response:
         """A plot for the page's script."""
@@ -166,7 +190,8 @@ class ComparisonHandlers:
         return [
             Endpoint("POST", "/api/comparisons", Recordings, JobAnswer, self.compare, "Open recordings."),
             Endpoint("GET", _ONE, OneJob, JobAnswer, self.comparison, "Its state."),
-            Endpoint("GET", f"{_ONE}/page", OneJob, ComparisonAnswer, self.compared, "Its words as HTML."),
+            Endpoint("GET", f"{_ONE}/page", OneJob, ComparisonAnswer, self.compared, "What it holds."),
+            Endpoint("GET", f"{_ONE}/words", WordsOf, WordsAnswer, self.words, "Its words as HTML."),
             Endpoint("GET", f"{_ONE}/figures", PlotOf, bytes, self.plot, "A plot for the page."),
             Endpoint("GET", f"{_ONE}/picture", PictureOf, bytes, self.picture, "A plot as a file."),
         ]

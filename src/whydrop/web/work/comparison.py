@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whydrop.errors import Mistake
-from whydrop.show.document import Choice
+from whydrop.show.document import Choice, Document
 from whydrop.show.figure import Figure
 from whydrop.show.plots.options import PlotOptions
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
+
+
+# Sides of a comparison in words: each has a table of all metrics.
+_MOST_SIDES = 12
 
 
 class Comparison:
@@ -28,22 +35,68 @@ class Comparison:
         """Nothing is to be kept."""
 
     def page(self) -> dict[str, Any]:
-        """The comparison as HTML; of one recording, its statistics. And the plots that there are."""
-        from whydrop.show import html
+        """Names of the recordings as pictures have them, keys in which they differ, and the plots that there are."""
+        from whydrop.show import labels
 
-        return {"title": self._document.title, "html": html.inside(self._document), "plots": self._plots()}
+        names = labels.of_recordings(self._recordings)
+        title = names[0] if len(names) == 1 else f"{len(names)} recordings"
+        return {"title": title, "labels": names, "keys": self._keys(), "plots": self._plots()}
 
-    @cached_property
-    def _document(self) -> Any:
-        if len(self._recordings) == 1:
+    def _keys(self) -> list[str]:
+        """Keys of the metadata that make groups: those with several values, and some value more than once."""
+        from whydrop.recording.comparing.metadata_difference import differences
+
+        found = differences([one.metadata for one in self._recordings])
+        own = ("title", "name", "batch")
+        return [*own, *(one.key for one in found if one.key not in own and len(set(one.values)) < len(one.values))]
+
+    def words(self, sets: str, group_by: Sequence[str], pair_by: Sequence[str]) -> dict[str, str]:
+        """The comparison in words, as HTML: the answer, and the details; of one recording, its statistics.
+
+        Args:
+            sets: a letter for each recording: ``a`` or ``b``, ``x`` for the axes only, ``-`` for none of these.
+            group_by: keys of the metadata, where the sides are not sets.
+            pair_by: keys of the metadata by which recordings of the two sets are pairs.
+
+        Raises:
+            Mistake: they cannot be compared like this.
+        """
+        from whydrop.show import comparison, recordings
+
+        letters = _letters(sets, len(self._recordings))
+        shown = [one for one, letter in zip(self._recordings, letters, strict=True) if letter != "x"]
+        if len(shown) == 1:
             from whydrop.recording.metrics.summary import Summary
-            from whydrop.show import recordings
 
-            return recordings.document(Summary(self._recordings[0]))
-        import whydrop
-        from whydrop.show import comparison
+            return {"answer": "", "details": _html(recordings.document(Summary(shown[0])))}
+        found = self._compared(letters, shown, group_by, pair_by)
+        return {"answer": _html(comparison.answer(found)), "details": _html(comparison.details(found))}
 
-        return comparison.text(whydrop.compare(*self._recordings), with_metadata=True)
+    def _compared(
+        self, letters: str, shown: Sequence[Recording], group_by: Sequence[str], pair_by: Sequence[str]
+    ) -> Any:
+        from whydrop.recording.comparing import comparison, pairs
+        from whydrop.recording.comparing.grouping import Side, sides
+        from whydrop.show import labels
+
+        before, after = (
+            [one for one, letter in zip(self._recordings, letters, strict=True) if letter == own] for own in "ab"
+        )
+        if before and after:
+            two = Side("A", tuple(before)), Side("B", tuple(after))
+            if pair_by:
+                return pairs.paired(*two, labels.of_recordings([*before, *after]), pair_by)
+            return comparison.compare(two)
+        if before or after:
+            raise Mistake(f"set {'B' if before else 'A'} is empty: put a recording into it, or empty the other set too")
+        found = sides(shown, labels.of_recordings(shown), group_by)
+        if len(found) > _MOST_SIDES:
+            what = "groups" if group_by else "recordings"
+            raise Mistake(
+                f"{len(found)} {what} are too many to compare each with the first (at most {_MOST_SIDES}): put "
+                "recordings into sets A and B, or group them by a key"
+            )
+        return comparison.compare(found)
 
     def _plots(self) -> list[dict[str, Any]]:
         """Names and titles of the plots with something to draw, the usual one first."""
@@ -52,7 +105,11 @@ class Comparison:
         found = building.available(self._recordings)
         usual = building.default(self._recordings)
         names = [usual, *(name for name in found if name != usual)]
-        return [{"name": name, "title": found[name].title, "kind": found[name].kind} for name in names if name in found]
+        plots = {name: found[name] for name in names if name in found}
+        return [
+            {"name": name, "title": plot.title, "kind": plot.kind, "combine": plot.combine or ""}
+            for name, plot in plots.items()
+        ]
 
     def figures(
         self,
@@ -66,8 +123,8 @@ class Comparison:
 
         Args:
             plot: its name.
-            options: those of :class:`whydrop.show.plots.options.PlotOptions`, with places of recordings in ``scale``
-                and ``baseline``.
+            options: those of :class:`whydrop.show.plots.options.PlotOptions`, with the place of a recording in
+                ``baseline``, and ``sets`` as of :meth:`words`.
             words: ``title`` and ``note`` of the reader.
             columns: the resolution of a panel.
             window: of time, in seconds.
@@ -80,7 +137,9 @@ class Comparison:
         return embedding.binary("plot", Choice(self._drawn(plot, options, words)), columns, window)
 
     def picture(self, plot: str, options: Mapping[str, Any], words: Mapping[str, Any], kind: str) -> tuple[str, bytes]:
-        """A plot as a file: ``png``, ``svg``, ``pdf``, ``csv``, ``json`` or ``html``; a ZIP file of several pictures.
+        """A plot as a file: ``png``, ``svg``, ``pdf``, ``csv``, ``json``, ``html``; ``py`` is a cell of a notebook.
+
+        Several pictures are in a ZIP file.
 
         Args:
             plot: its name.
@@ -94,6 +153,8 @@ class Comparison:
         from whydrop.show import html
         from whydrop.show.writing import rendered
 
+        if kind == "py":
+            return f"{plot}.py", self._cell(plot, options, words).encode()
         figures, legend = self._drawn(plot, options, words), words["legend"]
         if len(figures) == 1:
             return f"{plot}.{kind}", rendered(figures[0], kind, legend=legend)
@@ -101,25 +162,79 @@ class Comparison:
             return f"{plot}.html", html.page_of_figures(figures, legend=legend).encode()
         return f"{plot}.zip", _zipped([(one.key, rendered(one, kind, legend=legend)) for one in figures], kind)
 
+    def _cell(self, plot: str, options: Mapping[str, Any], words: Mapping[str, Any]) -> str:
+        """The Python that draws the same picture."""
+        asked = {name: value for name, value in options.items() if value or name in ("cut", "from_zero")}
+        letters = _letters(asked.pop("sets", ""), len(self._recordings))
+        if "set" in (*asked.get("group_by", ()), *asked.get("panel_by", ()), *asked.get("figure_by", ())):
+            raise Mistake("sets of the page are not in the recordings, so no cell can group by them: group by a key")
+        where = [str(one.path.resolve()) for one in self._recordings]
+        if "baseline" in options and options["baseline"] is not None:
+            asked["baseline"] = where[options["baseline"]]
+        if "limits" in asked:
+            asked["limits"] = [(one.low, one.high, one.unit) for one in asked["limits"]]
+        asked |= {name: words[name] for name in ("title", "note") if words.get(name) is not None}
+        found = {
+            "drawn": [path for path, letter in zip(where, letters, strict=True) if letter != "x"],
+            "scale": [path for path, letter in zip(where, letters, strict=True) if letter == "x"],
+        }
+        return _call(plot, found, {name: value for name, value in asked.items() if value is not None})
+
     def _drawn(self, plot: str, options: Mapping[str, Any], words: Mapping[str, Any]) -> list[Figure]:
         """The pictures of a plot, of all recordings but those for the axes only."""
         from whydrop.show.plots import building
 
         asked = dict(options)
-        scale: Sequence[int] = asked.pop("scale", ())
+        letters = _letters(asked.pop("sets", ""), len(self._recordings))
+        scale = [one for one, letter in zip(self._recordings, letters, strict=True) if letter == "x"]
         baseline = asked.pop("baseline", None)
-        drawn = [one for place, one in enumerate(self._recordings) if place not in scale]
+        drawn = [_in_set(one, letter) for one, letter in zip(self._recordings, letters, strict=True) if letter != "x"]
         count = len(self._recordings)
-        if wrong := [place for place in (*scale, *([] if baseline is None else [baseline])) if place >= count]:
-            raise Mistake(f"recording {wrong[0] + 1} is not there: this comparison has {count}")
+        if baseline is not None and baseline >= count:
+            raise Mistake(f"recording {baseline + 1} is not there: this comparison has {count}")
         if not drawn:
             raise Mistake("every recording is there for the axes only: choose one to be drawn")
         read = PlotOptions(
             **asked,
-            scale=[self._recordings[place] for place in scale],
+            scale=scale,
             baseline=None if baseline is None else self._recordings[baseline],
         )
         return [one.titled(words.get("title")).noted(words.get("note")) for one in building.figures(plot, drawn, read)]
+
+
+def _call(plot: str, paths: Mapping[str, Sequence[str]], arguments: Mapping[str, Any]) -> str:
+    """A cell of a notebook that draws a plot."""
+    given = [*map(repr, paths["drawn"]), f"name={plot!r}"]
+    given += [f"{name}={value!r}" for name, value in arguments.items()]
+    if paths["scale"]:
+        given.append(f"scale={paths['scale']!r}")
+    inside = "".join(f"    {one},\n" for one in given)
+    return f"import whydrop\n\nwhydrop.plot(\n{inside})\n"
+
+
+def _html(document: Document) -> str:
+    """The parts of a document, in a page that has its own heading."""
+    from whydrop.show import html
+
+    return "\n".join(map(html.fragment, document.parts))
+
+
+def _letters(sets: str, count: int) -> str:
+    """One letter for each recording; those without one are in no set.
+
+    >>> _letters("ab", 4)
+    'ab--'
+    """
+    return sets[:count].ljust(count, "-")
+
+
+def _in_set(recording: Recording, letter: str) -> Recording:
+    """The recording with its set in the metadata, where groups can be made of it."""
+    if letter not in "ab":
+        return recording
+    made = copy.copy(recording)
+    made.metadata = {**recording.metadata, "set": letter.upper()}
+    return made
 
 
 def _zipped(contents: Sequence[tuple[str, bytes]], kind: str) -> bytes:

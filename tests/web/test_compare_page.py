@@ -1,0 +1,147 @@
+"""Tests of the view of comparisons in a real browser: sets, options, keys, and its address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from web.browsing import Page
+from web.conftest import Server
+from web.test_compare import client, four, ids
+
+__all__ = ["client", "four", "ids"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_browser]
+
+
+@pytest.fixture
+def page(browser: Any, four: Server) -> Iterator[Page]:
+    opened = Page(browser, four)
+    yield opened
+    assert opened.complaints == []
+    opened.context.close()
+
+
+def go(page: Page, server: Server, ids: list[str], query: str = "") -> None:
+    page.page.goto(f"{server.root}/compare?{'&'.join(f'source={one}' for one in ids)}{query}")
+    page.page.wait_for_selector("#plot-section .plot canvas")
+    page.page.wait_for_selector("#details h2")
+
+
+def test_two_sets_are_compared_in_words_and_drawn_as_groups(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids)
+    for place, letter in enumerate("aabb"):
+        page.page.select_option(f".sources tbody tr >> nth={place} >> select", letter)
+    page.page.wait_for_selector("#answer h2:has-text('B against A')")
+    assert "Round-trip time under load, median" in page.text("#answer table")
+    assert "95 % interval" in page.text("#answer table")
+    page.page.select_option("#plot", "ping_cdf")
+    page.page.select_option("#arrange", "sets")
+    page.page.wait_for_selector("#plot-section .legend button:has-text('B: ICMP')")
+    assert "sets=aabb" in page.page.url
+    address = page.page.url
+    page.page.goto(address)
+    page.page.wait_for_selector("#plot-section .legend button:has-text('B: ICMP')")
+    assert page.page.url == address
+
+
+def test_pairs_of_sets_are_by_keys(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids, "&sets=abab")
+    page.page.fill("#pair", "batch.variables.qdisc")
+    page.page.press("#pair", "Enter")
+    page.page.wait_for_selector("#details :text('2 pairs by batch.variables.qdisc')")
+    page.page.fill("#pair", "batch.variables.nothing")
+    page.page.press("#pair", "Enter")
+    page.page.wait_for_selector("#answer [role=alert]:has-text('no recording has the key')")
+    page.complaints = [one for one in page.complaints if "422" not in one]
+
+
+def test_an_empty_set_is_said(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids)
+    page.page.select_option(".sources tbody tr >> nth=0 >> select", "a")
+    page.page.wait_for_selector("#answer [role=status]:has-text('Set B is empty')")
+
+
+def test_a_recording_is_added_and_removed_and_options_are_set_by_keyboard_only(
+    page: Page, four: Server, ids: list[str]
+):
+    go(page, four, ids[:2])
+    keyboard = page.page.keyboard
+    keyboard.press("a")
+    keyboard.type('title:"fq run 1"')
+    page.page.wait_for_selector(".found-recordings button:has-text('fq run 1')")
+    keyboard.press("Tab")
+    keyboard.press("Enter")
+    page.page.wait_for_selector("h1:has-text('3 recordings compared')")
+    page.page.wait_for_selector("#plot-section .plot canvas")
+    before = page.page.input_value("#plot")
+    keyboard.press("n")
+    assert page.page.input_value("#plot") != before
+    keyboard.press("o")
+    page.page.wait_for_selector("#option-filters")
+    for _ in range(60):
+        keyboard.press("Tab")
+        if page.page.evaluate("document.activeElement.id") == "option-note":
+            break
+    keyboard.type("Second floor")
+    keyboard.press("Enter")
+    page.page.wait_for_selector("#plot-section .see:has-text('Second floor')")
+    assert "note=Second+floor" in page.page.url
+    keyboard.press("Escape")
+    keyboard.press("s")
+    assert page.page.evaluate("document.activeElement.textContent") == "PNG"
+    for _ in range(40):
+        keyboard.press("Shift+Tab")
+        if page.page.evaluate("document.activeElement.title") == "Remove":
+            break
+    keyboard.press("Enter")
+    page.page.wait_for_selector("h1:has-text('2 recordings compared')")
+    assert "note=Second+floor" in page.page.url
+
+
+def test_options_that_do_not_apply_are_hidden_and_not_in_the_address(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids, "&plot=ping&smooth=5&time=2:6")
+    assert page.page.is_visible("#option-smooth")
+    page.page.select_option("#plot", "ping_cdf")
+    page.page.wait_for_selector("#figure-ping_cdf")
+    assert not page.page.is_visible("#option-smooth")
+    assert "smooth" not in page.page.url
+    assert "time=" not in page.page.url
+
+
+def test_recordings_side_by_side_have_equal_axes_and_a_wrong_option_says_what_to_do(
+    page: Page, four: Server, ids: list[str]
+):
+    go(page, four, ids, "&plot=ping&arrange=paired&limits=0:300")
+    assert page.page.locator("#plot-section .panel").count() == 4
+    page.page.fill("#option-limits", "300:0")
+    page.page.press("#option-limits", "Enter")
+    page.page.wait_for_selector("#plot-section [role=alert]:has-text('two numbers that rise')")
+    page.complaints = [one for one in page.complaints if "400" not in one]
+
+
+def test_the_saved_cell_draws_the_same_picture(four: Server, client: httpx.Client, ids: list[str]):
+    own = client.post("/api/comparisons", json={"source": ids}).json()["id"]
+    asked = {"plot": "ping", "kind": "py", "sets": "---x", "limits": "0:300 ms", "baseline": 0, "note": "it's"}
+    cell = client.get(f"/api/comparisons/{own}/picture", params=asked).raise_for_status().text
+    found: dict[str, Any] = {}
+    exec(cell.replace("whydrop.plot(", "drawn = whydrop.plot("), found)
+    (drawn,) = found["drawn"]
+    assert "it's" in drawn.notes
+    assert any("The axes also fit 3.recording" in one for one in drawn.notes)
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("query", ["&sets=aabb&arrange=sets&plot=ping_cdf&note=x", "&plot=all&arrange=paired&log=true"])
+def test_the_view_fits_its_width_and_has_no_serious_barrier(
+    browser: Any, four: Server, ids: list[str], width: int, query: str
+):
+    opened = Page(browser, four, width)
+    go(opened, four, ids, query)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.serious() == []
+    assert opened.complaints == []
+    opened.context.close()
