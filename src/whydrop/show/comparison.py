@@ -40,7 +40,7 @@ def text(found: Comparison, *, with_metadata: bool) -> Document:
 
 
 def answer(found: Comparison) -> Document:
-    """What is established, with effects and intervals: the beginning of a page."""
+    """Established differences with effects and intervals: the beginning of a page."""
     first, *rest = summary(found) or ["There is nothing to compare."]
     certain = [row for row in found.rows if row.verdict in ("established", "apart")]
     several = len(found.sides) > 2

@@ -134,7 +134,7 @@ class WordsAnswer(BaseModel):
 
 
 class ComparisonAnswer(BaseModel):
-    """What there is to compare and to draw."""
+    """Recordings of a comparison, and the plots of them."""
 
     title: str
     labels: list[str] = Field(description="The names of the recordings in pictures")
