@@ -177,7 +177,7 @@ def of_pairs(first: Values, second: Values) -> Difference:
     value = float(apart.mean())
     method = "differences of pairs of recordings (Student's t)"
     error = float(apart.std(ddof=1) / math.sqrt(len(apart))) if len(apart) >= GROUP_FROM else math.nan
-    # Differences that are all the same, but for rounding, tell nothing of how much they vary.
+    # Differences that are all the same, but for rounding, show nothing of how much they vary.
     if not error > _ROUNDING * float(np.abs((first, second)).max()):
         return Difference(value, math.nan, math.nan, math.nan, method)
     return _by_student(value, error, len(apart) - 1, method)
