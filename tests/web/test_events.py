@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
@@ -19,7 +19,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def next_event(reading: AsyncIterator[str]) -> tuple[str, object]:
+async def next_event(reading: AsyncGenerator[str, None]) -> tuple[str, object]:
     """The identifier and the data of the next event that is none of the stream's own."""
     while True:
         with anyio.fail_after(5):
@@ -87,3 +87,53 @@ async def test_a_thousand_idle_readers_cost_no_event_and_one_too_many_is_refused
     await anext(reading)
     sent.publish("t", "still here")
     assert (await next_event(reading))[1] == "still here"
+
+
+async def test_an_event_is_encoded_once_whatever_the_number_of_its_readers(monkeypatch: pytest.MonkeyPatch):
+    encoded: list[object] = []
+    original = json.dumps
+
+    def counting(data: object, **options: object) -> str:
+        encoded.append(data)
+        return original(data, **options)  # type: ignore[arg-type]
+
+    sent = Events()
+    readers = [sent.read(["t"]) for _ in range(20)]
+    for reading in readers:
+        await anext(reading)
+    monkeypatch.setattr(events.json, "dumps", counting)
+    sent.publish("t", {"a": 1})
+    texts = [await anext(reading) for reading in readers]
+    assert encoded.count({"a": 1}) == 1
+    assert all(text is texts[0] for text in texts)
+
+
+async def test_a_number_that_json_has_not_is_null_and_ends_no_stream():
+    sent = Events()
+    reading = sent.read(["t"])
+    await anext(reading)
+    sent.publish("t", {"rates": [1.5, float("nan"), (float("inf"),)]})
+    assert (await next_event(reading))[1] == {"rates": [1.5, None, [None]]}
+
+
+async def test_long_events_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "_KEPT_CHARS", 1000)
+    sent = Events()
+    first = sent.mark()
+    for number in range(5):
+        sent.publish("t", [number, "x" * 400])
+    late = sent.mark()
+    sent.publish("t", 5)
+    assert (await next_event(sent.read(["t"], after=first)))[1] == "reset"
+    assert (await next_event(sent.read(["t"], after=late)))[1] == 5
+
+
+async def test_the_readers_of_a_topic_are_counted_until_they_go():
+    sent = Events()
+    readers = [sent.read(["watch"]), sent.read(["watch/connections", "jobs"]), sent.read(["library"])]
+    for reading in readers:
+        await anext(reading)
+    assert [sent.readers_of(topic) for topic in ("watch/connections", "watch", "jobs/7", "other")] == [2, 1, 1, 0]
+    for reading in readers:
+        await reading.aclose()
+    assert sent.readers_of("watch/connections") == 0

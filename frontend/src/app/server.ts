@@ -96,17 +96,18 @@ export function query(values: Values): string {
   return text ? `?${text}` : "";
 }
 
-// Calls `onEvent` with the events of a topic until the returned function is called; `onConnected` hears of a connection
-// that breaks, and of its return.
+// Calls `onEvent` with the events of a topic, or of several in one stream, until the returned function is called;
+// `onConnected` hears of a connection that breaks, and of its return.
 export function listen<T>(
-  topic: string,
-  onEvent: (data: T) => void,
+  topic: string | readonly string[],
+  onEvent: (data: T, topic: string) => void,
   onReset: () => void = () => undefined,
   onConnected: (isThere: boolean) => void = () => undefined,
 ): () => void {
   const source = new EventSource(`/api/events${query({ topic })}`);
   source.addEventListener("message", (event: MessageEvent<string>) => {
-    onEvent((JSON.parse(event.data) as { data: T }).data);
+    const { data, topic: about } = JSON.parse(event.data) as { data: T; topic: string };
+    onEvent(data, about);
   });
   source.addEventListener("reset", onReset);
   source.addEventListener("open", () => onConnected(true));

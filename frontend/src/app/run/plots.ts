@@ -1,4 +1,4 @@
-// The charts of a running test: each appears with its first point, and all show the same time.
+// Charts of what goes on, such as a running test: each appears with its first point, and all show the same time.
 
 import { makeChart, type Chart } from "../../figures/chart";
 import { element } from "../../figures/element";
@@ -7,7 +7,7 @@ import { legendOf } from "../../figures/legend";
 
 export type Points = Record<string, [number, number][]>;
 
-interface Kind {
+export interface Kind {
   title: string;
   unit: string;
   note?: string;
@@ -80,10 +80,12 @@ export class Plots {
   private zoomed: [number, number] | null = null;
   private isDue = false;
 
+  constructor(private readonly kinds: Readonly<Record<string, Kind>> = KINDS) {}
+
   add(series: Points): void {
     for (const [name, points] of Object.entries(series)) {
       const kind = name.slice(0, name.indexOf("/"));
-      if (!(kind in KINDS) || points.length === 0) continue;
+      if (!(kind in this.kinds) || points.length === 0) continue;
       put(this.layerOf(this.grown.get(kind) ?? this.grow(kind), name.slice(kind.length + 1)), points);
       for (const [time] of points) {
         this.startS = Math.min(this.startS, time);
@@ -96,7 +98,7 @@ export class Plots {
   // The last value of each series, for those who read and do not see.
   latest(): { chart: string; name: string; value: number; unit: string }[] {
     return [...this.grown].flatMap(([kind, { panel }]) => panel.layers.map((layer) => ({
-      chart: panel.title, name: layer.name, value: layer.y?.[layer.y.length - 1] ?? NaN, unit: KINDS[kind]?.unit ?? "",
+      chart: panel.title, name: layer.name, value: layer.y?.[layer.y.length - 1] ?? NaN, unit: this.kinds[kind]?.unit ?? "",
     })));
   }
 
@@ -111,7 +113,7 @@ export class Plots {
   }
 
   private grow(name: string): Grown {
-    const kind = KINDS[name] ?? { title: name, unit: "" };
+    const kind = this.kinds[name] ?? { title: name, unit: "" };
     const title = kind.unit ? `${kind.title} (${kind.unit})` : kind.title;
     const axis: Axis = { title: kind.unit, scale: "linear", ends: [0, 1], fixed: false, fromZero: name === "values" ? "never" : "always", words: [], zeros: null };
     const time: Axis = { ...axis, title: "Time (UTC)", scale: "time", fromZero: "never" };
@@ -120,7 +122,7 @@ export class Plots {
     const place = element("section", { class: "figure" }, element("h2", {}, title), ...(kind.note ? [element("p", { class: "small" }, kind.note)] : []), drawn);
     const made: Grown = { panel, place, drawn, chart: null };
     this.grown.set(name, made);
-    const order = Object.keys(KINDS).filter((one) => this.grown.has(one));
+    const order = Object.keys(this.kinds).filter((one) => this.grown.has(one));
     this.element.replaceChildren(...order.map((one) => this.grown.get(one)?.place ?? ""));
     return made;
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 
 from starlette.requests import ClientDisconnect, Request
@@ -44,9 +45,10 @@ class Streams:
             return PlainTextResponse("too many pages are open\n", 503, {"Retry-After": "10"})
 
         async def rest() -> AsyncIterator[str]:
-            yield first
-            async for one in reading:
-                yield one
+            async with contextlib.aclosing(reading):
+                yield first
+                async for one in reading:
+                    yield one
 
         return StreamingResponse(rest(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
