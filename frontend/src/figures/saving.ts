@@ -61,10 +61,11 @@ function zoomOf(charts: readonly Chart[]): Ends | null {
   return chart && !showsAll(chart) ? chart.window : null;
 }
 
-// The page's own name, then what the figure is.
+// The name of the page's file or, where it has none, its title; then what the figure is.
 function fileName(figure: Figure): string {
-  const of = document.title.replace(/ – whydrop$/, "").split(/[:;]/)[0] ?? "";
-  const words = [of.slice(0, 60), figure.key].filter((one) => one).join(" ");
+  const file = /([^/]+)\.html?$/.exec(decodeURI(location.pathname))?.[1];
+  const title = document.title.replace(/ – whydrop$/, "").slice(0, 60).replace(/ \S*$/, "");
+  const words = [file ?? title, figure.key].filter((one) => one).join(" ");
   return words.normalize("NFKD").replace(/[^\w.-]+/g, "-").replace(/^[-.]+|[-.]+$/g, "") || "figure";
 }
 
@@ -154,7 +155,8 @@ function laidOut({ figure, charts }: Saved): Sheet {
     parts.push({ top, chart });
     top += chart.size.height + 8;
   }
-  for (const words of [figure.see, ...figure.notes]) if (words) write(words, 13, 400, true);
+  const source = document.querySelector("header .source")?.textContent ?? "";
+  for (const words of [figure.see, ...figure.notes, source]) if (words) write(words, 13, 400, true);
   return { width, height: Math.ceil(top + MARGIN), parts };
 }
 
