@@ -18,7 +18,7 @@ from whydrop.web.jobs import Jobs
 from whydrop.web.keeping import Keeper
 from whydrop.web.library.database import Entry
 from whydrop.web.library.describing_pool import describe_one
-from whydrop.web.library.library import Library, Tagging
+from whydrop.web.library.library import Library, NotInLibraryError, Tagging
 from whydrop.web.uploads import Uploads
 
 
@@ -85,12 +85,16 @@ class Site:
         Raises:
             RequestError: it is nothing that can be opened; the file is removed.
         """
+        own, problem = self.library.identify(path), ""
         try:
             problem = (await self._list(path)).problem
-        except Error as reason:
+        except NotInLibraryError as reason:
             problem = str(reason)
+        except Error:
+            # Of the index, or of the disk: the file may be whole, and the next look lists it.
+            return own
         if not problem:
-            return self.library.identify(path)
+            return own
         await anyio.to_thread.run_sync(self._remove, path)
         raise RequestError(f"{path.name}: {problem.removeprefix(f'{path.name}: ')}", 415)
 

@@ -7,6 +7,7 @@ import gzip
 import lzma
 import os
 import re
+import struct
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -28,6 +29,10 @@ _LEFT_OUT = re.compile(
 _MOST_FACTS = 400
 # Larger files of other tools are opened, and not described: that would take minutes.
 _LARGEST_BYTES = 64 << 20
+_LARGEST_CAPTURE_BYTES = 256 << 20
+
+# Magic numbers of pcap.
+_MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 
 # Keys of Flent's and iperf3's JSON, and of DISCO's telemetry; where two of them are, the file is theirs.
 _MARKS = (
@@ -71,7 +76,7 @@ def describe(root: Path, candidate: Candidate) -> Description | None:
     path = root / candidate.path
     try:
         if candidate.kind == "capture":
-            return _of_capture(path)
+            return _of_large_capture(path) if candidate.size_bytes > _LARGEST_CAPTURE_BYTES else _of_capture(path)
         if candidate.kind == "store" or candidate.size_bytes > _LARGEST_BYTES:
             return Description(path.name)
         if candidate.kind == "file" and not _is_of_a_test(path):
@@ -94,6 +99,18 @@ def _of_capture(path: Path) -> Description:
 
     times = whydrop.packets(path, most=1).table["time_ns"].to_list()
     return Description(path.name, started_ns=times[0] if times else None)
+
+
+def _of_large_capture(path: Path) -> Description:
+    """By its first bytes: :func:`whydrop.packets` reads a file to its end."""
+    with path.open("rb") as file:
+        head = file.read(32)
+    for order in "<>":
+        magic, seconds, fraction = (struct.unpack_from(f"{order}I", head.ljust(32), at)[0] for at in (0, 24, 28))
+        if magic in (_MICROSECONDS, _NANOSECONDS):
+            nanoseconds = fraction * (1000 if magic == _MICROSECONDS else 1)
+            return Description(path.name, started_ns=seconds * 1_000_000_000 + nanoseconds)
+    return Description(path.name)
 
 
 def _is_of_a_test(path: Path) -> bool:
