@@ -222,7 +222,7 @@ class Library:
 
     def values(self, key: str, text: str = "", most: int = 20) -> dict[str, int]:
         """Values of a key that contain a text, the most frequent first, each with the number of its entries."""
-        found = _summed(self._each(lambda one: one.values(key, text, most)))
+        found = _summed(self._each(lambda one: one.values(key, as_shown(text), most)))
         return dict(sorted(found.items(), key=lambda one: (-one[1], one[0]))[:most])
 
     def entry(self, own: str, columns: Sequence[str] = ()) -> Entry:
@@ -311,7 +311,7 @@ class Library:
         """
         database, entry = self._find(own)
         with self._using(database):
-            database.mark(entry.path, _tags(tags), note.strip(), revision)
+            database.mark(entry.path, _tags(tags), as_shown(note.strip()), revision)
         return self.entry(own)
 
     def tag(self, entries: Iterable[str], tagging: Tagging) -> int:
@@ -331,7 +331,7 @@ class Library:
                 if entry is None:
                     continue
                 tags = sorted((set(entry.tags) | added) - removed)
-                note = "\n".join(filter(None, (entry.note, tagging.note.strip())))
+                note = "\n".join(filter(None, (entry.note, as_shown(tagging.note.strip()))))
                 if (tuple(tags), note) != (entry.tags, entry.note):
                     database.mark(entry.path, tags, note, entry.revision)
                     changed += 1
@@ -358,7 +358,7 @@ class Library:
             raise NotInLibraryError(f"{name[:40]!r}: there is no view of this name")
         for database in keeping:
             with self._using(database):
-                database.keep_view(name, state if database is keeping[0] else None)
+                database.keep_view(as_shown(name), state if database is keeping[0] else None)
 
     # --- changes ---
 
@@ -442,7 +442,7 @@ class Library:
 
 
 def _tags(given: Iterable[str]) -> list[str]:
-    return sorted({" ".join(tag.split()) for tag in given} - {""})
+    return sorted({" ".join(as_shown(tag).split()) for tag in given} - {""})
 
 
 def _other(one: Candidate) -> Candidate:

@@ -46,6 +46,9 @@ TOKEN = re.compile(
     re.VERBOSE,
 )
 
+# Halves of characters, which JSON may have and SQLite does not take.
+_HALVES = re.compile("[\ud800-\udfff]")
+
 
 class SearchError(Error, ValueError):
     """A search cannot be understood; the message names the place and what was expected there.
@@ -119,7 +122,7 @@ def parsed(search: str, now_s: float | None = None) -> Node:
     Raises:
         SearchError: a term has no value, a comparison no number or date, a parenthesis no other.
     """
-    return _Parser(search, now_s).whole()
+    return _Parser(_HALVES.sub("\ufffd", search), now_s).whole()
 
 
 def terms(node: Node) -> Iterator[Term]:
