@@ -180,7 +180,7 @@ def test_changes_of_many_keep_what_each_has(root: Path):
 def test_marks_follow_a_recording_that_is_moved(root: Path):
     library = opened(root)
     library.mark(identity(library, "a.recording"), ["kept"], "")
-    # Of two with the same size and time, neither could be told from the other.
+    # Of two with the same size and time, neither could be distinguished.
     os.utime(root / "a.recording" / document.FILE_NAME, ns=(1, 1))
     library.refresh()
     (root / "day").mkdir()
