@@ -179,7 +179,7 @@ def test_any_text_is_searched_or_refused_in_words(library: Library, search: str)
         event(f"refused at the end: {reason.at == len(search)}")
         return
     # What it does not hold for, its opposite does. A quotation that is not closed ends with the search.
-    closed = search + '"' * (search.count('"') % 2)
+    closed = search.rstrip() + '"' * (search.count('"') % 2)
     opposite = library.search(f"-({closed})" if search.strip() else "-name:", limit=1000)
     assert found_ones.count + opposite.count == len(ENTRIES)
 

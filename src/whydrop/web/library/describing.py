@@ -10,8 +10,9 @@ import re
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,9 +24,8 @@ from whydrop.web.library.finding import Candidate, is_named_test
 # Longer values are of no use in a search.
 _LONGEST = 300
 # Hosts have thousands of settings: they are compared, and not searched.
-_LEFT_OUT = re.compile(
-    r"\.(sysctls|statistics|qdiscs|classes|addresses|routes|offloads|modules)[.\[]|^test\.(flows|plots|computed)"
-)
+_LEFT_OUT = frozenset(("sysctls", "statistics", "qdiscs", "classes", "addresses", "routes", "offloads", "modules"))
+_OF_TESTS = frozenset(("flows", "plots", "computed"))
 _MOST_FACTS = 400
 # Larger files of other tools are opened, and not described: that would take minutes.
 _LARGEST_BYTES = 64 << 20
@@ -169,10 +169,7 @@ def metadata(root: Path, candidate: Candidate) -> dict[str, Any]:
 def _of_metadata(metadata: Mapping[str, Any]) -> Description:
     started_ns, test = metadata.get("started_ns"), metadata.get("test") or {}
     length_s = test.get("length_s")
-    facts: dict[str, str] = {}
-    for key, value in flattened(metadata).items():
-        if len(facts) < _MOST_FACTS and value not in (None, "") and not _LEFT_OUT.search(key):
-            facts[key] = str(value)[:_LONGEST]
+    facts = {key: str(value)[:_LONGEST] for key, value in islice(_facts(metadata), _MOST_FACTS)}
     return Description(
         name=str(metadata.get("name") or ""),
         title=str(metadata.get("title") or ""),
@@ -181,3 +178,26 @@ def _of_metadata(metadata: Mapping[str, Any]) -> Description:
         status=str(metadata.get("status") or ""),
         facts=facts,
     )
+
+
+def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Keys and values as those of ``flattened``, without the branches that are left out: most of the metadata."""
+    for key, value in metadata.items():
+        if not isinstance(value, (dict, list)):
+            if value not in (None, ""):
+                yield key, value
+            continue
+        kept = _pruned(value, _OF_TESTS if key == "test" else frozenset())
+        yield from ((name, leaf) for name, leaf in flattened({key: kept}).items() if leaf not in (None, ""))
+
+
+def _pruned(value: Any, left_out: frozenset[str] = frozenset()) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _pruned(child)
+            for key, child in value.items()
+            if key not in left_out and not (key in _LEFT_OUT and isinstance(child, (dict, list)))
+        }
+    if isinstance(value, list) and any(isinstance(child, (dict, list)) for child in value):
+        return [_pruned(child) for child in value]
+    return value
