@@ -156,3 +156,13 @@ def test_a_long_test_keeps_the_newest_points_and_half_of_the_old():
     assert 2000 < len(kept) <= 4000
     assert kept[-1][0] - kept[-2][0] == pytest.approx(0.2, abs=1e-3)
     assert kept == sorted(kept)
+
+
+def test_a_flow_that_reports_nothing_is_named_until_it_reports_again_or_should_have_ended():
+    live = LivePoints([PlannedFlow("up", "tcp", "up", start_s=2, duration_s=20), PlannedFlow("page", "http")])
+    assert live.silent(6.9) == []
+    assert live.silent(7.1) == ["up"]
+    live.add(table("intervals", interval(0, 7, 1e6)), 7.5)
+    assert live.silent(8) == []
+    assert live.silent(13) == ["up"]
+    assert live.silent(23) == []

@@ -12,6 +12,7 @@ interface Progress {
   total_s?: number;
   number?: number;
   left_out?: number;
+  silent?: string[];
   recording?: string;
   entry?: string;
   failures?: string[];
@@ -61,6 +62,7 @@ export class Following {
   private readonly problem = element("div", { class: "note", role: "alert", hidden: "" });
   private readonly lost = element("p", { class: "note", role: "alert", hidden: "" });
   private readonly end = element("div", { class: "outcome" });
+  private readonly silent = element("p", { class: "note", role: "status", hidden: "" });
   private readonly more = element("p", { class: "small", hidden: "" });
   private readonly latest = element("details", { class: "latest" }, element("summary", {}, "Latest values"));
   private plots = new Plots();
@@ -71,7 +73,7 @@ export class Following {
   private isOver = false;
 
   constructor(private readonly view: HTMLElement, private readonly own: string) {
-    this.view.replaceChildren(this.heading, this.words, this.bar, this.stopButton, this.lost, this.problem, this.end, this.more, this.latest, this.plots.element);
+    this.view.replaceChildren(this.heading, this.words, this.bar, this.stopButton, this.lost, this.problem, this.silent, this.end, this.more, this.latest, this.plots.element);
     this.stopButton.addEventListener("click", () => this.stop());
     this.latest.addEventListener("toggle", () => this.showLatest());
     onThemeChange(() => this.plots.redraw());
@@ -160,6 +162,11 @@ export class Following {
     this.words.textContent = stateInWords(job);
     const { elapsed_s: elapsed, total_s: total, left_out: left } = job.progress;
     if (elapsed && total) this.bar.value = Math.min(1, elapsed / total);
+    const { silent = [] } = job.progress;
+    this.silent.hidden = silent.length === 0 || ENDED.has(job.state);
+    // Said once, and not again with every event.
+    const words = `${silent.join(", ")}: nothing was measured for some seconds. The far end, its server or the path may be gone; at the end of the test this page says what failed.`;
+    if (!this.silent.hidden && this.silent.textContent !== words) this.silent.textContent = words;
     if (left) this.say(this.more, `${plural(left, "more series has", "more series have")} no room in the charts; the recording has all of them.`);
     // A recording has its entry in the library a moment after its end.
     if (ENDED.has(job.state) && (job.problem || job.progress.entry)) this.ended(job);

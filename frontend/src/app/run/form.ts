@@ -110,6 +110,10 @@ export class Form {
   }
 
   async begin(): Promise<void> {
+    this.to.value = this.given.getAll("to").join(" ");
+    for (const name of TEXTS) this.texts[name].value = this.given.get(name) ?? "";
+    this.naming.open = TEXTS.some((name) => name !== "length" && this.texts[name].value);
+    this.redact.checked = this.given.get("redact") === "yes";
     const { tests } = await ask<{ tests: Listed[] }>("GET", "/api/tests");
     const families = new Map<string, HTMLElement>();
     for (const test of tests) {
@@ -123,10 +127,6 @@ export class Form {
       this.fields["test"]?.complain(`There is no test called ${this.given.get("test") ?? ""}.`);
       this.test.value = "rrul";
     }
-    this.to.value = this.given.getAll("to").join(" ");
-    for (const name of TEXTS) this.texts[name].value = this.given.get(name) ?? "";
-    this.naming.open = TEXTS.some((name) => name !== "length" && this.texts[name].value);
-    this.redact.checked = this.given.get("redact") === "yes";
     this.test.addEventListener("change", () => void this.describe().catch((reason: unknown) => this.say(messageOf(reason))));
     await Promise.all([this.describe(), this.showRunning()]);
   }

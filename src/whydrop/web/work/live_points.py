@@ -43,6 +43,8 @@ _MOST_POINTS = 4_000
 # Values of a time are kept so long for what comes late.
 _KEPT_NS = 30_000_000_000
 _SECOND_NS = 1_000_000_000
+# A flow that reports nothing for so long, or for five of its intervals, is named.
+_PATIENCE_S = 5.0
 
 # A value and its weight: of what, or of how many.
 Value = tuple[float, float]
@@ -115,13 +117,26 @@ class LivePoints:
         self._losses = _Bins(_SECOND_NS, _share, _SECOND_NS)
         self._counted: dict[tuple[str, int], tuple[int, int]] = {}
         self._seen: set[str] = set()
+        self._heard_s: dict[int, float] = {}
 
     @property
     def left_out(self) -> int:
         """Series for which their charts have no room."""
         return len(self._left_out)
 
-    def add(self, rows: Mapping[str, pl.DataFrame]) -> Points:
+    def silent(self, elapsed_s: float) -> list[str]:
+        """Flows that should measure, and have reported nothing for some time."""
+        return [flow.name for number, flow in self._flows.items() if self._is_silent(number, flow, elapsed_s)]
+
+    def _is_silent(self, number: int, flow: PlannedFlow, elapsed_s: float) -> bool:
+        # How long a transfer of some bytes takes is unknown, and so is how long a page takes.
+        if flow.duration_s is None or flow.kind == "http":
+            return False
+        patience_s = max(_PATIENCE_S, 5 * max(flow.interval_s, flow.burst_every_s or 0, flow.off_s or 0))
+        since_s = max(flow.start_s, self._heard_s.get(number, 0.0))
+        return since_s + patience_s < elapsed_s < flow.start_s + flow.duration_s
+
+    def add(self, rows: Mapping[str, pl.DataFrame], elapsed_s: float | None = None) -> Points:
         """The points that new rows bring, or change.
 
         Sums, delays and losses of the last second wait for what is late. At the end of the test they have not come: the
@@ -131,6 +146,8 @@ class LivePoints:
         for table, take in self._tables().items():
             if table in rows:
                 take(rows[table], found)
+                if elapsed_s is not None:
+                    self._heard_s |= dict.fromkeys(rows[table]["flow"].unique(), elapsed_s)
         for bins in (self._sums, self._delays, self._losses):
             for series, points in bins.take().items():
                 if series.endswith(_UNKNOWN) and not self._is_seen(series, max(value for _, value in points)):

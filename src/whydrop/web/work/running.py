@@ -8,6 +8,9 @@ from typing import Any
 
 from whydrop.web.work.live_points import LivePoints
 
+# Flows that are named in one message.
+_MOST_NAMES = 10
+
 
 class Running:
     """A test of the catalogue, in this process."""
@@ -41,7 +44,7 @@ class Running:
 
     def _follow(self) -> None:
         for event in self._run.events():
-            self._say(event.rows, state=event.state, elapsed_s=event.elapsed_s, total_s=event.total_s)
+            self._say(event.rows, event.elapsed_s, state=event.state, total_s=event.total_s)
         try:
             finished = self._run.wait()
         except Exception as reason:
@@ -56,11 +59,14 @@ class Running:
             }
         )
 
-    def _say(self, rows: Mapping[str, Any], **values: Any) -> None:
+    def _say(self, rows: Mapping[str, Any], elapsed_s: float | None, **values: Any) -> None:
         with self._lock:
-            points = self._live.add(rows)
+            points = self._live.add(rows, elapsed_s)
             self._number += 1
-            values |= {"number": self._number, "left_out": self._live.left_out}
+            silent = self._live.silent(elapsed_s or 0.0)[:_MOST_NAMES]
+            values |= {
+                "elapsed_s": elapsed_s, "number": self._number, "left_out": self._live.left_out, "silent": silent,
+            }  # fmt: skip
         self._emit({**values, **self._recording(), "series": points})
 
     def _recording(self) -> dict[str, str]:
