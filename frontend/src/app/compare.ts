@@ -70,7 +70,7 @@ class Comparison {
   private readonly answer = element("div", { id: "answer", "aria-live": "polite" });
   private readonly details = element("div", { id: "details" });
   private readonly files = element("p", { class: "buttons" });
-  private readonly save = element("details", { class: "save" }, element("summary", {}, "Save the picture or its numbers"), this.files);
+  private readonly save = element("details", { class: "save-plot" }, element("summary", {}, "Save the picture or its numbers"), this.files);
   private readonly problem = element("p", { class: "note", role: "alert", hidden: "" });
   private readonly section = element("section", { id: "plot-section" });
   private readonly remote: Remote;
