@@ -13,7 +13,7 @@ describe("the state of the library", () => {
   it("comes back from its address", () => {
     const state: State = {
       q: 'rtt>50 "a b" &=#?', sort: ["-rtt", "title"], page: 3, columns: ["name", "hosts.local.kernel.release"], entry: "12ab",
-      table: "ndt", row: 50,
+      table: "ndt", row: 50, chosen: ["12ab", "34cd"],
     };
     expect(stateOf(linkOf(state))).toEqual(state);
   });

@@ -272,3 +272,28 @@ def test_everything_open_fits_its_width_and_has_no_serious_barrier(browser: Any,
     assert opened.serious() == []
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     opened.context.close()
+
+
+def test_what_is_chosen_is_in_the_address_and_chosen_again_by_it(page: Page):
+    find(page, "rtt=60ms", 17)
+    for row in (2, 4):
+        page.page.click(f"tbody tr:nth-child({row}) input")
+    page.page.wait_for_selector(".differences")
+    address = page.page.url
+    assert address.count("chosen=") == 2
+    page.page.goto(f"{address}&chosen=0123456789abcdef")
+    page.page.wait_for_selector('.selection h2:has-text("2 entries chosen")')
+    page.page.wait_for_selector("tbody tr:nth-child(4) input:checked")
+    page.page.keyboard.press("u")
+    page.page.wait_for_selector(".selection", state="hidden")
+    assert "chosen=" not in page.page.url
+    page.complaints = [one for one in page.complaints if "404" not in one]
+
+
+def test_a_menu_is_closed_by_escape_and_by_a_click_beside_it(page: Page):
+    for close in (lambda: page.page.keyboard.press("Escape"), lambda: page.page.click("h1")):
+        page.page.focus('summary:has-text("Views")')
+        page.page.keyboard.press("Enter")
+        page.page.wait_for_selector("#view-name")
+        close()
+        page.page.wait_for_selector("#view-name", state="hidden")

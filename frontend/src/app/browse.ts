@@ -27,7 +27,11 @@ class Browse {
   private readonly state: State = stateOf(location.search);
   private readonly selection = new Selection({
     onMarked: () => void this.show(),
-    onChosen: () => this.table.redrawChoice(),
+    onChosen: () => {
+      this.table.redrawChoice();
+      this.state.chosen = this.selection.ids;
+      this.remember(false);
+    },
     onDetails: (entry) => this.open(entry),
   });
   private readonly table = new Table(this.selection, {
@@ -66,10 +70,17 @@ class Browse {
     });
     listen<LibraryStatus>("library", (status) => this.heard(status), () => this.showSoon());
     void ask<LibraryStatus>("GET", "/api/library/status").then((status) => this.status.show(status), () => undefined);
-    void this.show(false);
+    void this.show(false).then(async () => this.chooseAgain());
   }
 
   // --- what the address says ---
+
+  // Chosen entries that are no longer there are left out.
+  private async chooseAgain(): Promise<void> {
+    const asked = this.state.chosen.map(async (id) => ask<Entry>("GET", `/api/library/${encodeURIComponent(id)}`));
+    const found = (await Promise.allSettled(asked)).filter((one) => one.status === "fulfilled").map((one) => one.value);
+    if (found.length > 0) this.selection.setAll(found, true);
+  }
 
   private change(change: Partial<State>): void {
     Object.assign(this.state, change);
@@ -147,7 +158,6 @@ class Browse {
       if (many <= MOST_ENTRIES) {
         const { entries } = await ask<Found>("GET", `/api/library${query({ q, sort, limit: MOST_ENTRIES })}`);
         this.selection.setAll(entries, true);
-        this.table.redrawChoice();
       } else this.selection.setIds((await ask<{ ids: string[] }>("GET", `/api/library/ids${query({ q })}`)).ids);
     } catch (reason) {
       this.complain(reason instanceof Error ? reason.message : String(reason));

@@ -37,6 +37,7 @@ export class Selection {
       else this.chosen.delete(entry.id);
     }
     void this.draw();
+    this.acts.onChosen();
   }
 
   setIds(ids: readonly string[]): void {

@@ -61,7 +61,7 @@ class Keeper:
                 await anyio.sleep(max(_REFRESH_S, (time.monotonic() - began_s) * (1 / _SHARE - 1)))
         finally:
             pool.close()
-            self._end_asked()
+            self.close()
 
     def _look(self, pool: DescribingPool) -> None:
         """Look once, in a thread; a full disk, or another program's lock, is reported and tried again."""
@@ -124,11 +124,12 @@ class Keeper:
             )
         except (BrokenProcessPool, NoAnswerError) as reason:
             if asked is self._asked:
-                self._end_asked()
+                self.close()
             did = "ended its process" if isinstance(reason, BrokenProcessPool) else "took too long"
             raise WorkerError(f"reading this {did}: the file is damaged, or too large for a look") from None
 
-    def _end_asked(self) -> None:
+    def close(self) -> None:
+        """End the process that answers requests."""
         pool, self._asked = self._asked, None
         if pool is not None:
             processes = list((pool._processes or {}).values())

@@ -3,6 +3,7 @@
 import { element } from "../../figures/element";
 import { ask, type Entry } from "../server";
 import { duration, instant, size } from "../words";
+import { menuOf } from "./menu";
 import { DEFAULT_COLUMNS } from "./state";
 
 export interface Column {
@@ -66,7 +67,7 @@ export class ColumnMenu {
     });
     const usual = element("button", { type: "button" }, "Usual columns");
     usual.addEventListener("click", () => this.change([...DEFAULT_COLUMNS]));
-    this.element = element("details", { class: "menu" }, element("summary", {}, "Columns"), element("div", {}, this.list, form, usual));
+    this.element = menuOf("Columns", this.list, form, usual);
     this.element.addEventListener("toggle", () => void this.fill());
     this.show(columns);
   }

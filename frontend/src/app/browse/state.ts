@@ -21,7 +21,12 @@ export interface State {
   entry: string;
   table: string;
   row: number;
+  // Identifiers of the chosen entries, where these are few.
+  chosen: string[];
 }
+
+// Of more, the address would be too long.
+export const MOST_CHOSEN = 50;
 
 export function stateOf(search: string): State {
   const given = new URLSearchParams(search);
@@ -35,6 +40,7 @@ export function stateOf(search: string): State {
     entry: given.get("entry") ?? "",
     table: given.get("table") ?? "",
     row: whole(given.get("row")),
+    chosen: [...new Set(given.getAll("chosen"))].slice(0, MOST_CHOSEN),
   };
 }
 
@@ -47,6 +53,7 @@ export function linkOf(state: State): string {
     entry: state.entry,
     table: state.table,
     row: state.row || "",
+    chosen: state.chosen.length <= MOST_CHOSEN ? state.chosen : [],
   });
 }
 

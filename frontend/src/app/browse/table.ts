@@ -97,7 +97,6 @@ export class Table {
 
   private choose(entries: readonly Entry[], isChosen: boolean): void {
     this.selection.setAll(entries, isChosen);
-    this.redrawChoice();
   }
 
   private links(): HTMLElement[] {

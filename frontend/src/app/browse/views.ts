@@ -2,6 +2,7 @@
 
 import { element } from "../../figures/element";
 import { ask } from "../server";
+import { menuOf } from "./menu";
 import { linkOf, type State, type View } from "./state";
 
 type Views = Record<string, View>;
@@ -22,7 +23,7 @@ export class ViewMenu {
       void this.keep(this.name.value.trim());
     });
     this.name.addEventListener("input", () => this.unask());
-    this.element = element("details", { class: "menu" }, element("summary", {}, "Views"), element("div", {}, this.list, form, this.problem));
+    this.element = menuOf("Views", this.list, form, this.problem);
     this.element.addEventListener("toggle", () => {
       if (this.element.open) void this.act(async () => this.show(await ask("GET", "/api/views")));
     });
@@ -35,7 +36,7 @@ export class ViewMenu {
   }
 
   private lineOf(name: string, view: View): HTMLElement {
-    const href = `/browse${linkOf({ ...this.state, q: view.q, columns: view.column, sort: view.sort, page: 0, entry: "", table: "", row: 0 })}`;
+    const href = `/browse${linkOf({ ...this.state, q: view.q, columns: view.column, sort: view.sort, page: 0, entry: "", table: "", row: 0, chosen: [] })}`;
     const link = element("a", { href, title: view.q }, name);
     link.addEventListener("click", (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
