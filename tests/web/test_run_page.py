@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import whydrop
-from web.conftest import Server, started
+from patience import wait_until
+from web.conftest import Server, has_looked, running, started
 from web.test_browser import Page
 from web.test_runs import client_of, measured_for, run
 
@@ -79,6 +82,37 @@ def test_a_page_that_loses_its_server_says_what_became_of_the_test(browser: Any,
     page.page.wait_for_selector("[role=alert]:text('does not answer')")
     assert recording in page.text(".note:not([hidden])")
     page.context.close()
+
+
+def test_a_page_reconnects_to_a_server_that_was_started_again_and_leads_to_the_recording(
+    browser: Any, tmp_path: Path, far: str
+):
+    folder, token = tmp_path / "library", tmp_path / "token"
+    folder.mkdir()
+    token.write_text("a-token-that-stays-the-same")
+    token.chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = ("--listen", f"127.0.0.1:{port}", "--token-file", str(token))
+    with running(folder, *options) as printed:
+        # The address that is printed does not have the token of a file.
+        first = replace(printed, address=printed.address.replace("TOKEN,", token.read_text()))
+        wait_until(lambda: has_looked(first), "the first look at the folder")
+        client = client_of(first)
+        job = run(client, far).raise_for_status().json()["id"]
+        recording = Path(measured_for(client, job, 2)["progress"]["recording"]).name
+        page = Page(browser, first)
+        page.page.goto(f"{first.root}/run?id={job}")
+        page.page.wait_for_selector(".live canvas")
+        first.process.kill()
+        first.process.wait()
+        page.page.wait_for_selector("[role=alert]:text('does not answer')")
+    with running(folder, *options):
+        page.page.wait_for_selector("text=no longer knows this run")
+        page.page.wait_for_selector(f"[role=alert]:text('{recording}')")
+        page.page.click("a.open")
+        page.page.wait_for_selector("#verdict h1")
+        page.context.close()
 
 
 def test_a_run_that_is_forgotten_leads_to_the_library(browser: Any, own: Server):

@@ -36,7 +36,8 @@ def own(tmp_path: Path) -> Iterator[Server]:
 
 
 def client_of(server: Server) -> httpx.Client:
-    return httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=PATIENCE_S)
+    headers = {"Authorization": f"Bearer {server.token}"}
+    return httpx.Client(base_url=server.root, headers=headers, timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -156,6 +157,17 @@ def test_a_server_that_is_killed_leaves_a_recording_that_is_whole_to_the_last_se
     opened = whydrop.open(str(recording))
     assert opened.status == "interrupted"
     assert last_second_of(recording) > progress["elapsed_s"] - 1
+
+
+def test_a_server_that_ends_lets_its_run_end_with_a_whole_recording(own: Server, far: str):
+    client = client_of(own)
+    job = run(client, far).raise_for_status().json()["id"]
+    progress = measured_for(client, job, 2)["progress"]
+    own.process.terminate()
+    own.process.wait()
+    opened = whydrop.open(progress["recording"])
+    assert opened.status == "interrupted"
+    assert last_second_of(Path(progress["recording"])) > progress["elapsed_s"] - 1
 
 
 def test_a_server_and_its_processes_that_are_killed_leave_all_but_the_last_second(own: Server, far: str):

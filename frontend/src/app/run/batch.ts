@@ -90,7 +90,7 @@ export class Batches {
     element("option", { value: "" }, "as the file says"), element("option", { value: "yes" }, "random"), element("option", { value: "no" }, "as they are in the file"));
   private readonly stopOnFailure = element("input", { type: "checkbox", id: "stop-on-failure" });
   private readonly beside = element("input", { type: "checkbox", id: "beside" });
-  private readonly plan = element("section", { "aria-live": "polite" });
+  private readonly plan = element("section", { "aria-label": "Plan" });
   private readonly buttons = element("p", { class: "links" });
   private readonly problem = note("alert");
   private readonly running = element("div", { class: "note", role: "status", hidden: "" });
@@ -207,7 +207,9 @@ export function progressInWords(job: BatchJob): string {
 
 export class BatchFollowing {
   private readonly heading = element("h1", {}, "Batch");
-  private readonly words = element("p", { role: "status", class: "state" });
+  private readonly words = element("p", { class: "state" });
+  // Read out by screen readers, which a count of seconds would never let finish.
+  private readonly said = element("p", { role: "status", class: "visually-hidden" });
   private readonly own = element("p", { class: "small state" });
   private readonly bar = element("progress", { max: 1, "aria-label": "Share of the runs that have ended" });
   private readonly after = element("button", { type: "button" }, "Stop after this run");
@@ -221,7 +223,7 @@ export class BatchFollowing {
   private stopListening = (): void => undefined;
 
   constructor(view: HTMLElement, private readonly id: string) {
-    view.replaceChildren(this.heading, this.words, this.bar, this.own, this.buttons, this.lost, this.problem, this.list);
+    view.replaceChildren(this.heading, this.words, this.said, this.bar, this.own, this.buttons, this.lost, this.problem, this.list);
     this.after.addEventListener("click", () => void this.stop(false));
     this.now.addEventListener("click", () => void this.stop(true));
     keys([
@@ -253,6 +255,9 @@ export class BatchFollowing {
     this.heading.textContent = nameOf(file);
     document.title = `${nameOf(file)}: ${progressInWords(job)} – whydrop`;
     this.words.textContent = progressInWords(job);
+    const { left_s: _, ...untimed } = job.progress;
+    const said = progressInWords({ ...job, progress: untimed });
+    if (this.said.textContent !== said) this.said.textContent = said;
     if (count) this.bar.value = (before + outcomes) / count;
     this.own.textContent = key && !ENDED.has(job.state) ? `${key}${title ? `: ${title}` : ""}${elapsed !== undefined && takes ? `, ${duration(Math.round(elapsed))} of about ${duration(Math.round(takes))}` : ""}` : "";
     if (outcomes > this.outcomes.length) void this.read();

@@ -56,7 +56,9 @@ export function behind(events: readonly RunJob[], number: number): RunJob[] {
 
 export class Following {
   private readonly heading = element("h1", {}, "Run");
-  private readonly words = element("p", { role: "status", class: "state" });
+  private readonly words = element("p", { class: "state" });
+  // Read out by screen readers, which a count of seconds would never let finish.
+  private readonly said = element("p", { role: "status", class: "visually-hidden" });
   private readonly bar = element("progress", { max: 1, "aria-label": "Share of the test that is done" });
   private readonly stopButton = element("button", { type: "button" }, "Stop, and keep what was measured");
   private readonly problem = element("div", { class: "note", role: "alert", hidden: "" });
@@ -73,7 +75,7 @@ export class Following {
   private isOver = false;
 
   constructor(private readonly view: HTMLElement, private readonly own: string) {
-    this.view.replaceChildren(this.heading, this.words, this.bar, this.stopButton, this.lost, this.problem, this.silent, this.end, this.more, this.latest, this.plots.element);
+    this.view.replaceChildren(this.heading, this.words, this.said, this.bar, this.stopButton, this.lost, this.problem, this.silent, this.end, this.more, this.latest, this.plots.element);
     this.stopButton.addEventListener("click", () => this.stop());
     this.latest.addEventListener("toggle", () => this.showLatest());
     onThemeChange(() => this.plots.redraw());
@@ -160,6 +162,8 @@ export class Following {
     this.heading.textContent = aboutInWords(job);
     document.title = `${aboutInWords(job)}: ${IN_WORDS[job.state] ?? job.state} – whydrop`;
     this.words.textContent = stateInWords(job);
+    const said = IN_WORDS[job.state] ?? job.state;
+    if (this.said.textContent !== said) this.said.textContent = said;
     const { elapsed_s: elapsed, total_s: total, left_out: left } = job.progress;
     if (elapsed && total) this.bar.value = Math.min(1, elapsed / total);
     const { silent = [] } = job.progress;

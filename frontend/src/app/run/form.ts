@@ -4,6 +4,7 @@ import { element } from "../../figures/element";
 import { keys } from "../keyboard";
 import { ask, Failure, query, type Job } from "../server";
 import { duration } from "../words";
+import { progressInWords, type BatchJob } from "./batch";
 import { aboutInWords, ENDED, messageOf, stateInWords, type RunJob } from "./following";
 import { Field, faultOf, fieldOf, type Parameter } from "./parameters";
 
@@ -61,7 +62,7 @@ export class Form {
   private readonly own = element("fieldset", { class: "parameters" });
   private readonly common = element("details", { class: "parameters" });
   private readonly naming = element("details", { class: "parameters" });
-  private readonly plan = element("section", { class: "plan", "aria-live": "polite", "aria-labelledby": "plan-title" });
+  private readonly plan = element("section", { class: "plan", "aria-labelledby": "plan-title" });
   private readonly running = element("div", { class: "note", role: "status", hidden: "" });
   private readonly problem = element("p", { class: "note", role: "alert", hidden: "" });
   private readonly start = element("button", { type: "submit", class: "primary" }, "Start");
@@ -267,10 +268,14 @@ export class Form {
 
   // Two tests at once disturb each other: who starts a second one is told, and asked.
   private async showRunning(): Promise<void> {
-    const { jobs } = await ask<{ jobs: RunJob[] }>("GET", "/api/runs");
+    const [{ jobs }, { jobs: batches }] = await Promise.all([
+      ask<{ jobs: RunJob[] }>("GET", "/api/runs"), ask<{ jobs: BatchJob[] }>("GET", "/api/batches"),
+    ]);
     const running = jobs.filter(({ state }) => !ENDED.has(state));
-    this.running.hidden = running.length === 0;
+    const inBatches = batches.filter(({ state }) => !ENDED.has(state));
+    this.running.hidden = running.length + inBatches.length === 0;
     this.running.replaceChildren(
+      ...inBatches.map((job) => element("p", {}, element("a", { href: `/run${query({ batch: job.id })}` }, "A batch"), ` is running. ${progressInWords(job)}`)),
       ...running.map((job) => element("p", {}, element("a", { href: `/run${query({ id: job.id })}` }, aboutInWords(job)), ` is running. ${stateInWords(job)}.`)),
       element("p", {}, "Two tests at once share the path, and each changes what the other measures."),
       element("p", {}, element("label", { for: "beside" }, this.beside, " Run beside it all the same")));
