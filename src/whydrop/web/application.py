@@ -67,7 +67,8 @@ def application(settings: Settings) -> Requests:
 
 def _routes(site: Site) -> list[Route]:
     endpoints = [endpoint for one in _HANDLERS for endpoint in one(site).endpoints()]
-    described = openapi(endpoints, whydrop.__version__)
+    streams = Streams(site)
+    described = openapi(endpoints, whydrop.__version__, streams.described())
 
     async def health(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -87,7 +88,7 @@ def _routes(site: Site) -> list[Route]:
     return [
         *(one.route() for one in endpoints),
         Route("/", first), Route("/health", health), Route("/api", api),
-        *Streams(site).routes(),
+        *streams.routes(),
         *(Route(f"/{name}", view) for name in pages.VIEWS),
         Route("/assets/{name}", asset),
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
@@ -164,17 +165,30 @@ def _in_words(one: Mapping[str, Any]) -> str:
     return f"{'.'.join(map(str, one['loc'])) or 'the request'}: {one['msg']}"
 
 
-def openapi(endpoints: Sequence[Endpoint[Any]], version: str) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of endpoints."""
+def openapi(
+    endpoints: Sequence[Endpoint[Any]], version: str, others: Mapping[str, dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of endpoints.
+
+    Args:
+        endpoints: of the API.
+        version: of the program.
+        others: operations by method and path that are no endpoints, as they send or receive pieces.
+    """
     schemas: dict[str, Any] = {}
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, Any]] = {path: dict(operations) for path, operations in (others or {}).items()}
+    _reference(Problem, schemas)
     for one in endpoints:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "whydrop", "version": version},
         "paths": paths,
-        "components": {"schemas": dict(sorted(schemas.items()))},
+        "security": [{"token": []}],
+        "components": {
+            "schemas": dict(sorted(schemas.items())),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "Of `whydrop web`."}},
+        },
     }
 
 
@@ -187,6 +201,7 @@ def _operation(one: Endpoint[Any], schemas: dict[str, Any]) -> dict[str, Any]:
     in_query = set(one.given.model_fields) - in_path if one.method in ("GET", "DELETE") else set()
     properties = given.get("properties", {})
     operation: dict[str, Any] = {
+        "operationId": "_".join(re.findall(r"\w+", f"{one.method.lower()} {one.path.removeprefix('/api/')}")),
         "summary": one.summary,
         "parameters": [
             {
@@ -199,7 +214,7 @@ def _operation(one: Endpoint[Any], schemas: dict[str, Any]) -> dict[str, Any]:
             if name in in_path | in_query
         ],
         "responses": {
-            "200": {"description": "The answer.", "content": {one.media: {"schema": _answer_schema(one, schemas)}}},
+            "200": {"description": "The answer.", "content": {_media(one): {"schema": _answer_schema(one, schemas)}}},
             "default": {
                 "description": "Why it failed.",
                 "content": {"application/json": {"schema": _reference(Problem, schemas)}},
@@ -211,6 +226,11 @@ def _operation(one: Endpoint[Any], schemas: dict[str, Any]) -> dict[str, Any]:
         schema = {"type": "object", "properties": body, "required": sorted(required & body.keys())}
         operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
     return operation
+
+
+def _media(one: Endpoint[Any]) -> str:
+    """The media type of an answer; bytes of several kinds say theirs when they are sent."""
+    return "*/*" if one.returns is bytes and one.media == "application/json" else one.media
 
 
 def _answer_schema(one: Endpoint[Any], schemas: dict[str, Any]) -> dict[str, Any]:

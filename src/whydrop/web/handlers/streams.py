@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -58,3 +59,45 @@ class Streams:
             Route("/api/events", self.stream),
             Route("/api/uploads", self.upload, methods=["POST"]),
         ]
+
+    def described(self) -> dict[str, dict[str, Any]]:
+        """Those for scripts as OpenAPI has them, by path and method."""
+        return {
+            "/api/events": {"get": _described("get_events", "Follow events.", _EVENTS, "text/event-stream", _TEXT)},
+            "/api/uploads": {
+                "post": {
+                    **_described("post_uploads", "Send a file, and get its entry.", _NAME, "application/json", _ENTRY),
+                    "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {}}}},
+                }
+            },
+        }
+
+
+_TEXT = {"type": "string"}
+_ENTRY = {"type": "object", "properties": {"id": _TEXT}, "required": ["id"]}
+_NAME = [{"name": "name", "in": "query", "schema": _TEXT, "description": "Of the file"}]
+_EVENTS = [
+    {
+        "name": "topic", "in": "query", "schema": {"type": "array", "items": _TEXT},
+        "description": "library, jobs, or jobs/ID; each with all that is below it",
+    },
+    {
+        "name": "after", "in": "query", "schema": _TEXT,
+        "description": "Identifier of the last event that was read; also as the header Last-Event-ID",
+    },
+]  # fmt: skip
+
+
+def _described(
+    own: str, summary: str, parameters: list[dict[str, Any]], media: str, schema: dict[str, Any]
+) -> dict[str, Any]:
+    problem = {"$ref": "#/components/schemas/Problem"}
+    return {
+        "operationId": own,
+        "summary": summary,
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "The answer.", "content": {media: {"schema": schema}}},
+            "default": {"description": "Why it failed.", "content": {"application/json": {"schema": problem}}},
+        },
+    }
