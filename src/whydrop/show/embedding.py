@@ -21,6 +21,7 @@ from whydrop.show import ticks
 from whydrop.show.document import Choice
 from whydrop.show.figure import Axis, Ends, Figure, Layer, Panel, ordered
 from whydrop.show.layout import laid_out, listed
+from whydrop.show.levels import Levels
 from whydrop.show.theme import Style
 from whydrop.show.thinning import thin
 
@@ -49,7 +50,7 @@ def data(parts: Mapping[str, Sequence[Choice]], *, exact: bool = True, legend: b
     return _data(printable, _Packing(thinned, exact, legend, _in_text))
 
 
-def binary(part: str, choice: Choice, columns: int, window: Ends | None = None) -> bytes:
+def binary(part: str, choice: Choice, columns: int, window: Ends | None = None, levels: Levels | None = None) -> bytes:
     """Figures as bytes: the length of a JSON document (32 bits, little endian), the document, and its columns.
 
     The document is that of :func:`data`, but a column has its place ``at`` behind the document, in bytes from its end
@@ -60,11 +61,17 @@ def binary(part: str, choice: Choice, columns: int, window: Ends | None = None) 
         choice: its figures.
         columns: the resolution of a panel over its axis, or over the window.
         window: seconds of time: panels over time have only what lies in it.
+        levels: coarse copies of the layers, where figures are asked for again and again.
     """
     figures = [one.printable() for one in choice.figures]
+    drawn = figures if levels is None else [levels.coarse(one, columns, window) for one in figures]
     if window is not None:
-        figures = [within(one, window) for one in figures]
-    thinned = {id(panel): _thin(panel, columns) for figure in figures for panel in figure.panels}
+        figures = drawn = [within(one, window) for one in drawn]
+    thinned = {
+        id(panel): _thin(panel, columns, own.layers)
+        for figure, coarse in zip(figures, drawn, strict=True)
+        for panel, own in zip(figure.panels, coarse.panels, strict=True)
+    }
     blocks: list[bytes] = []
     size = 0
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from whydrop.show.document import Choice, Figures
+from whydrop.show.levels import Levels
 from whydrop.web.work.pages import Pages
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Analysis:
         self._reported_s = 0.0
         self._opening = cells.explained(sources, **selection)
         self._chosen: dict[str, Choice] = {}
+        self._levels = Levels()
         self._explained = whydrop.explain(*sources, progress=self._progress, **selection)
 
     def _progress(self, done: int, of: int) -> None:
@@ -72,7 +74,7 @@ class Analysis:
         """
         from whydrop.show import embedding
 
-        return embedding.binary(part, self._choice(part, choice, flows), columns, window)
+        return embedding.binary(part, self._choice(part, choice, flows), columns, window, self._levels)
 
     def picture(
         self, part: str, choice: int, key: str, kind: str, window: Window | None, flows: Sequence[str]
