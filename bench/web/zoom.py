@@ -3,12 +3,14 @@
     .venv/bin/python bench/web/zoom.py --packets 5000000
 
 The capture is of one TCP flow at 1 Gbit/s with a few losses: all of its packets are in each chart, which is harder than
-many small flows. Times are those of the server alone, and of Chromium from the click to the finer picture.
+many small flows. Times are those of the server alone, and of Chromium from the click to the finer picture; beside each
+is the processor time of the server's processes, or of Chromium's, on which other load has less influence.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import statistics
@@ -86,8 +88,8 @@ def _stamp(rows: NDArray[Any], times_s: NDArray[np.float64]) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[str, str]]:
-    """A server of a folder: its address without a slash, and its token."""
+def served(folder: Path) -> Iterator[tuple[str, str, int]]:
+    """A server of a folder: its address without a slash, its token, and its process."""
     log = folder.parent / "log"
     with log.open("w") as sink:
         process = subprocess.Popen([sys.executable, "-m", "whydrop", "web", str(folder)], stderr=sink)
@@ -96,7 +98,7 @@ def served(folder: Path) -> Iterator[tuple[str, str]]:
                 if process.poll() is not None:
                     raise SystemExit(log.read_text())
                 time.sleep(0.05)
-            yield found[1], found[2]
+            yield found[1], found[2], process.pid
         finally:
             process.terminate()
             process.wait()
@@ -114,43 +116,77 @@ def main() -> None:
         capture = folder / f"flow-{given.packets}.pcap"
         if not capture.exists():
             write(capture, given.packets)
-        with served(folder) as (address, token):
-            measure(address, token, capture.name)
+        with served(folder) as (address, token, server):
+            measure(address, token, server, capture.name)
 
 
-def measure(address: str, token: str, name: str) -> None:
+def measure(address: str, token: str, server: int, name: str) -> None:
     """Print the times of the analysis, the first picture and the zooms."""
     client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=600)
     while not (entries := client.get("/api/library").raise_for_status().json()["entries"]):
         time.sleep(0.1)
     (source,) = (one["id"] for one in entries if one["path"] == name)
-    began = time.monotonic()
-    job = client.post("/api/analyses", json={"source": [source]}).raise_for_status().json()["id"]
-    client.get(f"/api/analyses/{job}/page").raise_for_status()
-    print(f"analysis and document          {time.monotonic() - began:8.2f} s")
+
+    def analysed() -> str:
+        job = client.post("/api/analyses", json={"source": [source]}).raise_for_status().json()["id"]
+        client.get(f"/api/analyses/{job}/page").raise_for_status()
+        return str(job)
+
+    spent: list[tuple[float, float]] = []
+    began, cpu = time.monotonic(), processor_s(server)
+    job = analysed()
+    show("analysis and document", [(time.monotonic() - began, processor_s(server) - cpu)])
     print("the server alone:")
-    first = timed(lambda: client.get(f"/api/analyses/{job}/figures", params={"part": "charts"}).raise_for_status())
-    print(f"  first picture                {first * 1e3:8.0f} ms")
+
+    def get(**window: float) -> None:
+        asked: dict[str, str | float] = {"part": "charts", "columns": 2300, **window}
+        client.get(f"/api/analyses/{job}/figures", params=asked).raise_for_status()
+
+    show("  first picture", [timed(get, lambda: processor_s(server))])
     duration_s = 29.0
     windows = [(duration_s * at, duration_s * (at + width)) for width in (0.3, 0.03, 0.003) for at in (0.1, 0.4, 0.6)]
-    times = [
-        timed(lambda ends=ends: client.get(
-            f"/api/analyses/{job}/figures", params={"part": "charts", "low": ends[0], "high": ends[1]}
-        ).raise_for_status())
-        for ends in windows
-    ]  # fmt: skip
-    print(f"  zoom, median and longest     {statistics.median(times) * 1e3:8.0f} ms {max(times) * 1e3:8.0f} ms")
-    in_browser(address, token, source)
+    for low, high in windows:
+        spent.append(timed(lambda low=low, high=high: get(low=low, high=high), lambda: processor_s(server)))
+    show("  zoom", spent)
+    in_browser(address, token, server, source)
 
 
-def timed(work: Any) -> float:
-    """The seconds that something takes."""
-    began = time.monotonic()
+def show(what: str, spent: list[tuple[float, float]]) -> None:
+    """Print the median and the longest of wall time and of processor time."""
+    columns = list(zip(*spent, strict=True))
+    words = [f"{statistics.median(one) * 1e3:7.0f} ms, longest {max(one) * 1e3:6.0f} ms" for one in columns]
+    print(f"{what:24} wall {words[0]}   processor {words[1]}", flush=True)
+
+
+def processor_s(root: int, without: int = 0) -> float:
+    """The processor time of a process and of those below it, without another such tree."""
+    parents, times = {}, {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        own = int(entry.parent.name)
+        parents[own], times[own] = int(words[1]), (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def above(own: int) -> set[int]:
+        found = set()
+        while own in parents and own not in found:
+            found.add(own)
+            own = parents[own]
+        return found
+
+    return sum(spent for own, spent in times.items() if root in above(own) and without not in above(own))
+
+
+def timed(work: Any, processor: Any) -> tuple[float, float]:
+    """The seconds that something takes, by the clock and of the processor."""
+    began, spent = time.monotonic(), processor()
     work()
-    return time.monotonic() - began
+    return time.monotonic() - began, processor() - spent
 
 
-def in_browser(address: str, token: str, source: str) -> None:
+def in_browser(address: str, token: str, server: int, source: str) -> None:
     """Print the times that a reader in Chromium sees."""
     from playwright.sync_api import sync_playwright
 
@@ -168,17 +204,21 @@ def in_browser(address: str, token: str, source: str) -> None:
             page.evaluate("document.querySelector('#charts').scrollIntoView()")
             page.wait_for_selector("#charts canvas")
 
-        print("in Chromium:")
-        print(f"  first picture                {timed(first) * 1e3:8.0f} ms")
-        times = []
-        for how in ZOOMS:
-            began = time.monotonic()
+        def zoom(how: str) -> None:
             with page.expect_response(lambda answer: "/figures?" in answer.url):
                 page.click(f"#charts [data-zoom={how}]")
             page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-            times.append(time.monotonic() - began)
+
+        def chromium() -> float:
+            return processor_s(os.getpid(), without=server)
+
+        print("in Chromium:")
+        show("  first picture", [timed(first, chromium)])
+        times = []
+        for how in ZOOMS:
+            times.append(timed(lambda how=how: zoom(how), chromium))
             page.wait_for_timeout(300)
-        print(f"  zoom, median and longest     {statistics.median(times) * 1e3:8.0f} ms {max(times) * 1e3:8.0f} ms")
+        show("  zoom", times)
         browser.close()
 
 

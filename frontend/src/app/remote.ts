@@ -6,7 +6,7 @@ import type { Pictures } from "../figures/saving";
 import { askBytes, query, type Values } from "./server";
 
 // The window changes often while the reader zooms: the last one is asked for.
-const REFINE_MS = 60;
+const REFINE_MS = 30;
 
 // What a view adds to figures.
 export interface Additions {
