@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from whydrop.act.abilities import Ability, doctor
     from whydrop.api.changing import fix, pace, pace_forget, pace_keep, pace_revert, pace_status
     from whydrop.api.explaining import Explanation, explain
-    from whydrop.api.measuring import batch, batch_plan, depth, describe_test, responder, run, start, tests, watch
+    from whydrop.api.measuring import (
+        batch,
+        batch_plan,
+        depth,
+        describe_test,
+        responder,
+        run,
+        start,
+        tests,
+        watch,
+        watch_live,
+    )
     from whydrop.api.plotting import Plot, plot, plot_names, plot_table
     from whydrop.api.recordings import Statistics, compare, export, import_file, metadata, open, stats, summary
     from whydrop.api.stores import collect, collect_once, explain_into, import_into, study, study_tcp
@@ -53,7 +64,7 @@ _HOMES = {
         "whydrop._core": "CaptureError __version__",
         "whydrop.act.abilities": "Ability doctor",
         "whydrop.api.explaining": "Explanation explain",
-        "whydrop.api.measuring": "batch batch_plan depth describe_test responder run start tests watch",
+        "whydrop.api.measuring": "batch batch_plan depth describe_test responder run start tests watch watch_live",
         "whydrop.api.plotting": "Plot plot plot_names plot_table",
         "whydrop.api.recordings": "Statistics compare export import_file metadata open stats summary",
         "whydrop.api.changing": "fix pace pace_forget pace_keep pace_revert pace_status",
@@ -136,6 +147,7 @@ __all__ = [
     "summary",
     "tests",
     "watch",
+    "watch_live",
 ]
 
 

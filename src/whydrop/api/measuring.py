@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whydrop.measure.handle import Run
     from whydrop.measure.plan import Plan, Settings
     from whydrop.measure.responding import Responder
+    from whydrop.monitoring.sockets.live import LiveWatch
     from whydrop.monitoring.sockets.watch import Watched
     from whydrop.recording.recording import Recording
 
@@ -381,6 +382,36 @@ def watch(
     watching = Watch(settings)
     until_s = float("inf") if duration_s is None else time.monotonic() + duration_s
     return watching.run(lambda: time.monotonic() >= until_s or watching.is_alone())
+
+
+def watch_live(
+    *,
+    ports: Sequence[int] = (),
+    destinations: Sequence[str] = (),
+    pids: Sequence[int] = (),
+    cgroups: Sequence[str] = (),
+    every_s: float = 1.0,
+) -> LiveWatch:
+    """Look at the TCP connections of this host as they are now, and record nothing.
+
+    Args:
+        ports: only connections with one of these ports at either end.
+        destinations: only connections to these addresses, prefixes (``192.0.2.0/24``) or hosts.
+        pids: only connections of these processes and of those that they start.
+        cgroups: only connections of these control groups, such as ``system.slice/nginx.service``.
+        every_s: from one state to the next.
+
+    Returns:
+        An iterator over states, without an end: close it, or use it in a ``with``. The ``connections`` of a state are a
+        frame with the limit, the rates, the round-trip time and the congestion window of each.
+
+    Raises:
+        whydrop.Error: the kernel does not report its sockets, or a destination or process is unknown.
+    """
+    from whydrop.monitoring.sockets.live import LiveWatch
+    from whydrop.monitoring.sockets.selection import wanted
+
+    return LiveWatch(wanted(ports, destinations, pids, cgroups), every_s)
 
 
 def responder(

@@ -24,6 +24,7 @@ from whydrop.web.handlers.marking import MarkingHandlers
 from whydrop.web.handlers.runs import RunHandlers
 from whydrop.web.handlers.streams import Streams
 from whydrop.web.handlers.studies import StudyHandlers
+from whydrop.web.handlers.watching import WatchHandlers
 from whydrop.web.metrics import Metrics, Requests
 from whydrop.web.site import Settings, Site
 
@@ -37,6 +38,7 @@ _HANDLERS = (
     RunHandlers,
     BatchHandlers,
     StudyHandlers,
+    WatchHandlers,
 )
 
 
@@ -50,6 +52,7 @@ def application(settings: Settings) -> Requests:
             site = Site(settings, tasks)
             app.router.routes.extend([*_routes(site), Route("/metrics", Metrics(site, requests).answer)])
             tasks.start_soon(site.keep_up)
+            tasks.start_soon(site.watcher.run)
             try:
                 yield
             finally:

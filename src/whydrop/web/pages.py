@@ -14,6 +14,7 @@ VIEWS = {
     "open": ("Open", "The verdict on captures and recordings"),
     "compare": ("Compare", "Plots of recordings, and what differs between them"),
     "run": ("Run", "Start a test and watch it"),
+    "watch": ("Watch", "Connections of this host and ports of switches, as they are now"),
     "study": ("Study", "Questions to a store of switch counters and tests"),
 }
 

@@ -20,6 +20,7 @@ from whydrop.web.library.database import Entry
 from whydrop.web.library.describing_pool import describe_one
 from whydrop.web.library.library import Library, NotInLibraryError, Tagging
 from whydrop.web.uploads import Uploads
+from whydrop.web.watching import Watcher
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Site:
         self.library = Library(settings.folders)
         self.events = Events()
         self.keeper = Keeper(self.library, self.events)
+        self.watcher = Watcher(self.events)
         self.jobs = Jobs(self.events, tasks, self.record)
 
     async def keep_up(self) -> None:
