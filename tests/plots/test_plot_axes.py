@@ -12,6 +12,7 @@ from whydrop.recording.recording import Recording
 from whydrop.show.figure import Figure, NothingToDraw
 from whydrop.show.plots import building
 from whydrop.show.plots.catalogue import PlotError
+from whydrop.show.plots.choosing import distinct
 from whydrop.show.plots.options import Limits, PlotOptions
 
 
@@ -119,3 +120,8 @@ def test_what_has_no_meaning_with_a_baseline_is_refused(
 
 def test_the_readers_note_stands_before_the_others(two: list[Recording], tmp_path: Path) -> None:
     assert draw("ping", two[0]).noted("Office, 2nd floor").notes[0] == "Office, 2nd floor"
+
+
+def test_one_recording_stands_for_all_with_the_same_series(two: list[Recording]) -> None:
+    assert distinct(two) == [two[0]]
+    assert list(building.available(two)) == list(building.available(two[:1]))

@@ -20,7 +20,7 @@ from whydrop.show.plots import (
     stacked,
     time_series,
 )
-from whydrop.show.plots.choosing import Item, Source, matching
+from whydrop.show.plots.choosing import Item, Source, distinct, matching
 from whydrop.show.plots.options import AS_THE_PLOT_SAYS, PlotOptions
 from whydrop.show.plots.schema import PanelSpec, PlotSpec, SeriesSpec
 
@@ -47,9 +47,8 @@ def applies(plot: PlotSpec, recording: Recording) -> bool:
 def available(recordings: Sequence[Recording]) -> dict[str, PlotSpec]:
     """The plots of the catalogue that have something to draw of these recordings."""
     known = catalogue.catalogue()
-    return {
-        name: plot for name, plot in known.items() if not plot.hidden and any(applies(plot, one) for one in recordings)
-    }
+    kinds = distinct(recordings)
+    return {name: plot for name, plot in known.items() if not plot.hidden and any(applies(plot, one) for one in kinds)}
 
 
 def default(recordings: Sequence[Recording]) -> str:

@@ -108,6 +108,18 @@ def matching(recording: Recording, spec: SeriesSpec, options: PlotOptions = AS_T
     return found
 
 
+def distinct(recordings: Sequence[Recording]) -> list[Recording]:
+    """One recording for each set of series: to all with the same series, the same plots apply."""
+    found: dict[object, Recording] = {}
+    for recording in recordings:
+        directions = _directions(recording)
+        series = frozenset(
+            (one.name, one.quantity, one.kind, one.units, directions.get(one.flow)) for one in recording.series()
+        )
+        found.setdefault(series, recording)
+    return list(found.values())
+
+
 def _directions(recording: Recording) -> dict[int | None, str | None]:
     flows = recording.table("flows")
     return dict(zip(flows["flow"].to_list(), flows["direction"].to_list(), strict=True))
