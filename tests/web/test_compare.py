@@ -73,6 +73,15 @@ def test_a_file_of_several_pictures_holds_all_of_them(client: httpx.Client, comp
     assert page.count("ICMP") > 1
 
 
+def test_one_of_several_pictures_is_saved_by_its_key(client: httpx.Client, comparison: str):
+    asked = {"plot": "ping", "figure_by": "title", "kind": "svg", "note": "Second floor"}
+    answer = client.get(f"{comparison}/picture", params={**asked, "figure": "ping-Latency-fq"}).raise_for_status()
+    assert answer.content.startswith(b"<svg")
+    refused = client.get(f"{comparison}/picture", params={**asked, "figure": "../x"})
+    assert refused.status_code == 422
+    assert "no picture" in refused.json()["error"]
+
+
 def test_one_picture_is_a_file_of_its_own(client: httpx.Client, comparison: str):
     answer = client.get(f"{comparison}/picture", params={"plot": "ping_cdf", "kind": "svg"}).raise_for_status()
     assert answer.headers["content-type"].startswith("image/svg")

@@ -123,6 +123,21 @@ def test_recordings_side_by_side_have_equal_axes_and_a_wrong_option_says_what_to
     page.complaints = [one for one in page.complaints if "400" not in one]
 
 
+def test_a_link_holds_the_window_that_was_zoomed_to_and_its_picture_shows_it(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids[:2], "&plot=ping")
+    page.page.keyboard.press("+")
+    page.page.wait_for_url("**window=**")
+    address = page.page.url
+    page.page.goto("about:blank")
+    page.page.goto(address)
+    page.page.wait_for_selector("#plot-section .plot canvas")
+    page.page.click("#figure-ping .save summary")
+    with page.page.expect_download() as saved:
+        page.page.click("#figure-ping .save button:has-text('SVG')")
+    assert "The axis of time shows" in saved.value.path().read_text()
+    assert page.page.url == address
+
+
 def test_the_saved_cell_draws_the_same_picture(four: Server, client: httpx.Client, ids: list[str]):
     own = client.post("/api/comparisons", json={"source": ids}).json()["id"]
     asked = {"plot": "ping", "kind": "py", "sets": "---x", "limits": "0:300 ms", "baseline": 0, "note": "it's"}

@@ -2,6 +2,7 @@
 
 import { element } from "../figures/element";
 import { controls } from "../figures/figures";
+import type { Ends } from "../figures/figure";
 import { onThemeChange } from "../figures/theme";
 import { Controls } from "./compare/controls";
 import { listOf, type Context } from "./compare/options";
@@ -70,11 +71,14 @@ class Comparison {
   private readonly answer = element("div", { id: "answer", "aria-live": "polite" });
   private readonly details = element("div", { id: "details" });
   private readonly files = element("p", { class: "buttons" });
-  private readonly save = element("details", { class: "save-plot" }, element("summary", {}, "Save the picture or its numbers"), this.files);
+  private readonly save = element("details", { class: "save-plot" }, element("summary", {}, "Save all pictures, or their numbers"), this.files);
   private readonly problem = element("p", { class: "note", role: "alert", hidden: "" });
   private readonly section = element("section", { id: "plot-section" });
   private readonly remote: Remote;
   private asked = 0;
+  // The window of time that the reader chose in the charts.
+  private window: Ends | null = null;
+  private timer = 0;
 
   constructor(private readonly view: HTMLElement, private readonly address: string, private readonly page: Page, private readonly given: URLSearchParams) {
     this.plot = element("select", { id: "plot" }, ...page.plots.map((one) => element("option", { value: one.name }, `${one.title} (${one.name})`)));
@@ -93,7 +97,11 @@ class Comparison {
       { baseline: [["", "None"], ...baselines] },
       () => this.changed(false),
     );
-    this.remote = new Remote(this.section, `${address}/figures`, "plot");
+    this.remote = new Remote(this.section, `${address}/figures`, "plot", {
+      onWindow: () => this.zoomed(),
+      pictures: (options) => (figure, kind, window) => `${address}/picture${query({ ...options, figure, kind, ...(window ? { time: window.join(":") } : {}) })}`,
+    });
+    this.window = windowOf(given.get("window"));
   }
 
   start(): void {
@@ -135,7 +143,7 @@ class Comparison {
       { key: "p", words: "Previous plot", act: () => step(-1) },
       { key: "o", words: "Options of the plot", act: () => focus(this.controls.element, "summary") },
       { key: "a", words: "Add a recording", act: () => focus(this.sources.element, "#add") },
-      { key: "s", words: "Save the picture or its numbers", act: () => focus(this.save, "a") },
+      { key: "s", words: "Save all pictures, or their numbers", act: () => focus(this.save, "a") },
       { key: "+", words: "Zoom in", act: () => this.remote.zoom("in") },
       { key: "-", words: "Zoom out", act: () => this.remote.zoom("out") },
       { key: "0", words: "Show all", act: () => this.remote.zoom("all") },
@@ -190,8 +198,20 @@ class Comparison {
   private state(): Values {
     return {
       source: this.given.getAll("source"), sets: this.sources.sets, by: listOf(this.by.value), pair: listOf(this.pair.value),
-      plot: this.plot.value, arrange: this.arrange.value, ...this.controls.values(),
+      plot: this.plot.value, arrange: this.arrange.value, window: this.window?.join(":") ?? "", ...this.controls.values(),
     };
+  }
+
+  private keepAddress(): void {
+    history.replaceState(null, "", location.pathname + query(this.state()));
+  }
+
+  private zoomed(): void {
+    const { window: shown, isWhole } = this.remote;
+    this.window = shown && !isWhole ? [Number(shown[0].toFixed(3)), Number(shown[1].toFixed(3))] : null;
+    clearTimeout(this.timer);
+    // Browsers refuse addresses that change too often.
+    this.timer = window.setTimeout(() => this.keepAddress(), 200);
   }
 
   // What is asked of the server for the picture.
@@ -206,12 +226,14 @@ class Comparison {
   }
 
   private async draw(): Promise<void> {
-    history.replaceState(null, "", location.pathname + query(this.state()));
+    this.keepAddress();
     const options = this.options();
     this.section.classList.toggle("no-legend", options["legend"] === "false");
     this.files.replaceChildren(...FILES.map(([kind, words]) => element("a", { class: "button", href: `${this.address}/picture${query({ ...options, kind })}`, download: "" }, words)));
     try {
+      const kept = this.window;
       await this.remote.show(options);
+      if (kept && this.remote.window) this.remote.setWindow(kept);
       this.problem.hidden = true;
     } catch (reason) {
       this.problem.textContent = reason instanceof Error ? reason.message : String(reason);
@@ -242,6 +264,11 @@ class Comparison {
       this.details.replaceChildren();
     }
   }
+}
+
+function windowOf(text: string | null): Ends | null {
+  const [low, high] = (text ?? "").split(":").map(Number);
+  return low !== undefined && high !== undefined && low < high ? [low, high] : null;
 }
 
 function parsed(html: string): DocumentFragment {

@@ -21,7 +21,7 @@ _MEDIA = {
 }  # fmt: skip
 
 
-_NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][-+]?\d{1,2})?"
+_NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,2})?"
 _LIMITS = re.compile(rf"({_NUMBER}):({_NUMBER})\s*(.{{0,20}})")
 
 
@@ -116,6 +116,7 @@ class PictureOf(PlotOf):
     """A plot as a file."""
 
     kind: Literal["png", "svg", "pdf", "csv", "json", "html", "py"] = "png"
+    figure: str = Field("", max_length=500, description="The key of one of several pictures; all, if empty")
 
 
 class WordsOf(OneJob):
@@ -180,8 +181,9 @@ class ComparisonHandlers:
         """A plot as a file."""
         worker = self._site.jobs.find(given.id, "comparison").worker
         name, found = await worker.ask(
-            "picture", plot=given.plot, options=given.options(), words=given.words(), kind=given.kind
-        )
+            "picture", plot=given.plot, options=given.options(), words=given.words(), kind=given.kind,
+            figure=given.figure,
+        )  # fmt: skip
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(found, media_type=_MEDIA[name.rpartition(".")[2]], headers=headers)
 

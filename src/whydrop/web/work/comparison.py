@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import re
@@ -134,9 +135,15 @@ class Comparison:
         """
         from whydrop.show import embedding
 
-        return embedding.binary("plot", Choice(self._drawn(plot, options, words)), columns, window)
+        figures = self._drawn(plot, options, words)
+        cells = {}
+        with contextlib.suppress(Mistake):
+            cells = dict.fromkeys([one.key for one in figures], self._cell(plot, options, words))
+        return embedding.binary("plot", Choice(figures, cells=cells), columns, window)
 
-    def picture(self, plot: str, options: Mapping[str, Any], words: Mapping[str, Any], kind: str) -> tuple[str, bytes]:
+    def picture(
+        self, plot: str, options: Mapping[str, Any], words: Mapping[str, Any], kind: str, figure: str = ""
+    ) -> tuple[str, bytes]:
         """A plot as a file: ``png``, ``svg``, ``pdf``, ``csv``, ``json``, ``html``; ``py`` is a cell of a notebook.
 
         Several pictures are in a ZIP file.
@@ -146,9 +153,13 @@ class Comparison:
             options: as of :meth:`figures`.
             words: ``title`` and ``note`` of the reader, and whether there is a ``legend``.
             kind: the format.
+            figure: the key of one of several pictures; by default all.
 
         Returns:
             The name of the file, and its content.
+
+        Raises:
+            Mistake: no picture has this key.
         """
         from whydrop.show import html
         from whydrop.show.writing import rendered
@@ -156,6 +167,9 @@ class Comparison:
         if kind == "py":
             return f"{plot}.py", self._cell(plot, options, words).encode()
         figures, legend = self._drawn(plot, options, words), words["legend"]
+        figures = [one for one in figures if figure in ("", one.key)]
+        if not figures:
+            raise Mistake(f"{plot} has no picture {figure!r}: draw it again")
         if len(figures) == 1:
             return f"{plot}.{kind}", rendered(figures[0], kind, legend=legend)
         if kind == "html":
