@@ -116,6 +116,11 @@ export function listen<T>(
 }
 
 export async function upload(file: File, onProgress: (share: number) => void): Promise<string> {
+  return (await uploadAll(file, onProgress))[0] ?? "";
+}
+
+// A ZIP archive may hold several entries.
+export async function uploadAll(file: File, onProgress: (share: number) => void): Promise<string[]> {
   // fetch() cannot report how much it has sent.
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
@@ -123,7 +128,7 @@ export async function upload(file: File, onProgress: (share: number) => void): P
     request.upload.addEventListener("progress", (event) => onProgress(event.loaded / Math.max(1, event.total)));
     request.addEventListener("error", () => reject(new Failure("The server does not answer.")));
     request.addEventListener("load", () => {
-      if (request.status === 200) resolve((JSON.parse(request.responseText) as { id: string }).id);
+      if (request.status === 200) resolve((JSON.parse(request.responseText) as { ids: string[] }).ids);
       else reject(new Failure(problemIn(request.responseText) ?? request.statusText));
     });
     request.send(file);

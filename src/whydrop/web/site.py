@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from whydrop.web.keeping import Keeper
 from whydrop.web.library.database import Entry
 from whydrop.web.library.describing_pool import describe_one
 from whydrop.web.library.library import Library, NotInLibraryError, Tagging
+from whydrop.web.library.unpacking import is_archive, unpack, unpacked_bytes
 from whydrop.web.uploads import Uploads
 from whydrop.web.watching import Watcher
 
@@ -99,6 +101,31 @@ class Site:
             return own
         await anyio.to_thread.run_sync(self._remove, path)
         raise RequestError(f"{path.name}: {problem.removeprefix(f'{path.name}: ')}", 415)
+
+    async def accept_all(self, path: Path) -> list[str]:
+        """List a file that was sent, or everything in a ZIP archive, and give the identifiers.
+
+        Raises:
+            RequestError: it is nothing that can be opened; the file is removed.
+        """
+        if not await anyio.to_thread.run_sync(is_archive, path):
+            return [await self.accept(path)]
+        folder = path.with_name(path.stem or "archive")
+        folder = folder if folder != path else path.with_name("archive")
+        try:
+            size = await self.keeper.ask(unpacked_bytes, path)
+            await self.uploads.require_room(size)
+            described = await self.keeper.ask(unpack, path, folder, size)
+        except Error as reason:
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(path.parent, ignore_errors=True))
+            status = reason.status if isinstance(reason, RequestError) else 415
+            raise RequestError(f"{path.name}: {reason}", status) from reason
+        await anyio.to_thread.run_sync(path.unlink)
+        # Where the index cannot be written just now, the next look lists them.
+        with contextlib.suppress(Error):
+            await anyio.to_thread.run_sync(self.library.enter_all, folder, described)
+            await self.keeper.tell_soon()
+        return [self.library.identify(folder / one.path) for one, words in described if words and not words.problem]
 
     def _remove(self, path: Path) -> None:
         self.library.leave(path)

@@ -135,6 +135,14 @@ class Uploads:
         await self._check(target, size)
         return size
 
+    async def require_room(self, size: int) -> None:
+        """Refuse what would be written beside the files that are sent if it is over a limit.
+
+        Raises:
+            RequestError: it is.
+        """
+        await self._check(self.folder / "unpacked", size)
+
     async def _check(self, target: Path, size: int) -> None:
         """Refuse a file of this size if it is over a limit."""
         limits = self.limits

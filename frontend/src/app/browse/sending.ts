@@ -1,10 +1,12 @@
 // Files that are sent to the server, some at a time, each with its progress, and with the reason where it is refused.
 
 import { element } from "../../figures/element";
-import { query, upload } from "../server";
+import { query, uploadAll } from "../server";
 import { plural, size } from "../words";
+import { packed } from "./packing";
 
 const AT_ONCE = 3;
+const MOST_EXPLAINED = 50;
 
 export class Sending {
   readonly element = element("section", { class: "sending", "aria-label": "Files that are sent", hidden: "" });
@@ -15,7 +17,7 @@ export class Sending {
 
   constructor(private readonly onProblem: (words: string) => void) {
     this.file = element("input", { type: "file", multiple: "", class: "visually-hidden", id: "file" });
-    this.drop = element("label", { for: "file", class: "drop" }, "Drop captures or recordings here, or choose files");
+    this.drop = element("label", { for: "file", class: "drop" }, "Drop captures, recordings or archives of them here, or choose files");
     this.element.append(this.list, this.outcome);
     this.file.addEventListener("change", () => {
       void this.send([...(this.file.files ?? [])]);
@@ -29,19 +31,24 @@ export class Sending {
     document.addEventListener("drop", (event) => {
       event.preventDefault();
       this.drop.classList.remove("over");
-      void this.send(this.filesOf(event.dataTransfer));
+      void this.sendDropped(event.dataTransfer);
     });
   }
 
-  private filesOf(dropped: DataTransfer | null): File[] {
+  // A recording is a folder: folders are sent as archives. What was dropped is gone after the first wait.
+  private async sendDropped(dropped: DataTransfer | null): Promise<void> {
+    const items = [...(dropped?.items ?? [])].filter((item) => item.kind === "file");
+    const found = items.map((item) => ({ entry: item.webkitGetAsEntry(), file: item.getAsFile() }));
     const files: File[] = [];
-    for (const item of dropped?.items ?? []) {
-      const entry = item.webkitGetAsEntry();
-      const file = item.kind === "file" ? item.getAsFile() : null;
-      if (entry?.isDirectory) this.onProblem(`${entry.name}: a folder cannot be sent. Copy it into a folder of this page: it is listed there at once`);
-      else if (file) files.push(file);
+    for (const { entry, file } of found) {
+      try {
+        if (entry?.isDirectory) files.push(await packed(entry as FileSystemDirectoryEntry));
+        else if (file) files.push(file);
+      } catch (reason) {
+        this.onProblem(`${entry?.name ?? ""}: ${reason instanceof Error ? reason.message : String(reason)}`);
+      }
     }
-    return files;
+    await this.send(files);
   }
 
   private async send(files: readonly File[]): Promise<void> {
@@ -51,14 +58,16 @@ export class Sending {
     this.element.hidden = false;
     const waiting = files.map((file) => ({ file, line: this.lineOf(file) }));
     const ids: string[] = [];
+    let refused = 0;
     const work = async (): Promise<void> => {
       for (let one = waiting.shift(); one; one = waiting.shift()) {
-        const id = await this.sendOne(one.file, one.line);
-        if (id !== null) ids.push(id);
+        const found = await this.sendOne(one.file, one.line);
+        ids.push(...found);
+        if (found.length === 0) refused += 1;
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
-    this.end(ids, files.length);
+    this.end(ids, files.length, refused);
   }
 
   private lineOf(file: File): HTMLElement {
@@ -67,28 +76,28 @@ export class Sending {
     return line;
   }
 
-  private async sendOne(file: File, line: HTMLElement): Promise<string | null> {
+  private async sendOne(file: File, line: HTMLElement): Promise<string[]> {
     const bar = element("progress", { max: 1, value: 0, "aria-label": `Sent of ${file.name}` });
     line.append(bar);
     try {
-      const id = await upload(file, (share) => {
+      const ids = await uploadAll(file, (share) => {
         bar.value = share;
       });
-      bar.replaceWith(element("a", { href: `/open${query({ source: [id] })}` }, "Explain"));
-      return id;
+      bar.replaceWith(element("a", { href: `/open${query({ source: ids.slice(0, MOST_EXPLAINED) })}` }, "Explain"));
+      return ids;
     } catch (reason) {
       const words = reason instanceof Error ? reason.message : String(reason);
       bar.replaceWith(element("span", { class: "bad" }, words));
       this.onProblem(words.includes(file.name) ? words : `${file.name}: ${words}`);
-      return null;
+      return [];
     }
   }
 
-  private end(ids: readonly string[], sent: number): void {
+  private end(ids: readonly string[], sent: number, refused: number): void {
     // Who sends one file wants to see it.
     if (sent === 1 && ids.length === 1) location.href = `/open${query({ source: ids })}`;
-    const refused = sent - ids.length;
-    this.outcome.textContent = `${plural(ids.length, "file")} kept${refused > 0 ? `, ${refused} refused` : ""}. `;
-    if (ids.length > 1) this.outcome.append(element("a", { href: `/open${query({ source: ids })}` }, "Explain all"));
+    const found = ids.length > sent - refused ? ` with ${plural(ids.length, "entry", "entries")}` : "";
+    this.outcome.textContent = `${plural(sent - refused, "file")} kept${found}${refused > 0 ? `, ${refused} refused` : ""}. `;
+    if (ids.length > 1 && ids.length <= MOST_EXPLAINED) this.outcome.append(element("a", { href: `/open${query({ source: ids })}` }, "Explain all"));
   }
 }

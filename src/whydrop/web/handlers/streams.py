@@ -29,7 +29,8 @@ class Streams:
             path = await self._site.uploads.keep(
                 request.stream(), request.query_params.get("name", ""), int(length) if length.isdecimal() else 0
             )
-            return JSONResponse({"id": await self._site.accept(path)})
+            ids = await self._site.accept_all(path)
+            return JSONResponse({"id": ids[0], "ids": ids})
         except RequestError as reason:
             return JSONResponse({"error": str(reason)}, reason.status)
         except ClientDisconnect:

@@ -434,6 +434,23 @@ class Library:
             database.put(listed)
         return self.entry(self.identify(path))
 
+    def enter_all(self, folder: Path, described: Described) -> None:
+        """List what is in a new folder at once.
+
+        Args:
+            folder: of the files.
+            described: their paths are below the folder.
+        """
+        database = self._database_of(folder)
+        below = as_shown(str(folder.relative_to(database.root)))
+        listed = [
+            (Candidate(f"{below}/{one.path}", one.kind, one.size_bytes, one.changed_ns), words)
+            for one, words in described
+            if words
+        ]
+        with self._using(database):
+            database.put(listed)
+
     def leave(self, path: Path) -> None:
         """List a file no longer; its tags and notes stay."""
         database = self._database_of(path)
