@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import anyio
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -108,8 +109,8 @@ class Endpoint(Generic[Given]):
 def _expected(reason: Exception) -> Response | None:
     """The answer to an error that says in words what is wrong with a request; ``None`` for any other error."""
     match reason:
-        case ValidationError() | UnicodeError():
-            # Not of the arguments, which were checked before.
+        case ValidationError() | PydanticSerializationError() | UnicodeError():
+            # Not of the arguments, which were checked before: the answer does not fit.
             return None
         case RequestError():
             return _problem(reason.status, str(reason), reason.fields)
