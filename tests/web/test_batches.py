@@ -151,7 +151,8 @@ def test_files_that_do_more_than_measure_are_refused_and_nothing_runs(own: Serve
     refusals = {
         f"commands = ['setup']{pre}": "runs commands",
         "output = '../../../elsewhere'": "outside the folders",
-        f"secret_file = '{secret}'": "outside the folders",
+        f"secret_file = '{secret}'": "names the file",
+        "set.http_url_list = '/etc/hostname'": "names the file",
     }
     for more, words in refusals.items():
         file = batch_file(own.folder, far, more=more)
@@ -161,6 +162,17 @@ def test_files_that_do_more_than_measure_are_refused_and_nothing_runs(own: Serve
         assert words in answer.json()["error"]
     assert client.get("/api/batches").json()["jobs"] == []
     assert not mark.exists()
+
+
+@pytest.mark.slow
+def test_a_test_file_is_taken_from_the_folders_only(own: Server, far: str, tmp_path: Path):
+    client = client_of(own)
+    for folder in (own.folder, tmp_path):
+        (folder / "mine.toml").write_text('extends = ["tcp_1up"]\ntitle = "Mine"\nfamily = "tcp"\n')
+    for name, refused in (("./mine.toml", False), ("../mine.toml", True)):
+        file = batch_file(own.folder, far)
+        file.write_text(file.read_text().replace('"tcp_1up"', f'"{name}"'))
+        assert bool(plan(client, file).raise_for_status().json()["refused"]) is refused
 
 
 @pytest.mark.slow

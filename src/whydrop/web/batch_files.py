@@ -11,11 +11,12 @@ from typing import Any
 
 import whydrop
 from whydrop.errors import Error
-from whydrop.measure.batch.expanding import Run
+from whydrop.measure.batch.expanding import Run, test_path
 from whydrop.measure.batch.one_run import plan_of
 from whydrop.measure.batch.preparing import Prepared, state_path
 from whydrop.measure.batch.state import State
 from whydrop.web.endpoints import RequestError
+from whydrop.web.planning import files_in
 
 # Files and folders that are looked at, and files that are listed.
 _MOST_SEEN, _MOST_LISTED = 50_000, 200
@@ -117,9 +118,20 @@ def _refused(file: Path, prepared: Prepared, output: Path, folders: Sequence[Pat
             return f"{file.name} runs commands, which this page does not: use `whydrop batch run {file}` on this host"
         if not _is_within((output / run.output).resolve(), folders):
             return f"{file.name} writes to {run.output}, outside the folders of this page: expected a path in them"
-        if run.secret_file is not None and not _is_within(run.secret_file.resolve(), folders):
-            return f"{file.name} reads its secret from {run.secret_file}, outside the folders of this page"
+        for path in _files_of(run):
+            if not _is_within(path.resolve(), folders):
+                return f"{file.name} names the file {path}: expected one in the folders of this page"
     return ""
+
+
+def _files_of(run: Run) -> Iterator[Path]:
+    """The files that a run reads."""
+    if run.secret_file is not None:
+        yield run.secret_file
+    if run.test is not None:
+        if (test := test_path(run.test, run.folder)) != run.test:
+            yield Path(test)
+        yield from files_in(plan_of(run).parameters)
 
 
 def _runs_commands(run: Run) -> bool:

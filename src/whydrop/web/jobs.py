@@ -273,7 +273,8 @@ class Jobs:
 
     async def _died(self, job: Job) -> None:
         """Say what is left of a test when its process ended before it."""
-        epitaph = await anyio.to_thread.run_sync(job.worker.epitaph)
+        words = await anyio.to_thread.run_sync(job.worker.epitaph)
+        epitaph = words[0].upper() + words[1:]
         job.state, recording = "failed", Path(job.progress.get("recording", ""))
         if "recording" in job.progress and recording.is_dir():
             job.problem = f"{epitaph}. What was measured until then is in the recording {recording.name}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -104,9 +104,10 @@ def check(
         raise RequestError(str(reason), fields={"test": str(reason)}) from None
     if refused := _refused(plan):
         raise RequestError(refused, fields={"test": refused})
-    for name in _FILES:
-        if outside := _outside(plan.parameters.get(name), folders):
-            raise RequestError(f"{name}: {outside}", fields={name: outside})
+    for name, path in _named_files(plan.parameters):
+        if not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
+            words = f"{str(path)!r}: expected a file in one of the folders of this page"
+            raise RequestError(f"{name}: {words}", fields={name: words})
     return Checked(plan.total_s, _table(plan), volume.in_words(plan), list(plan.notes))
 
 
@@ -152,14 +153,16 @@ def _refused(plan: Plan) -> str:
     return ""
 
 
-def _outside(path: Any, folders: Sequence[Path]) -> str:
-    """Why a file may not be read; empty: it may."""
-    if not path or urlsplit(str(path)).scheme in ("http", "https"):
-        return ""
-    found = Path(str(path)).resolve()
-    if any(found.is_relative_to(folder.resolve()) for folder in folders):
-        return ""
-    return f"{str(path)!r}: expected a file in one of the folders of this page: {', '.join(map(str, folders))}"
+def files_in(parameters: Mapping[str, Any]) -> Iterator[Path]:
+    """The files of this host that parameters of a test name."""
+    return (path for _, path in _named_files(parameters))
+
+
+def _named_files(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    for name in _FILES:
+        value = str(parameters.get(name) or "")
+        if value and urlsplit(value).scheme not in ("http", "https"):
+            yield name, Path(value)
 
 
 def _table(plan: Plan) -> list[list[str]]:

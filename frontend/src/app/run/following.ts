@@ -77,6 +77,7 @@ export class Following {
   constructor(private readonly view: HTMLElement, private readonly own: string) {
     this.view.replaceChildren(this.heading, this.words, this.said, this.bar, this.stopButton, this.lost, this.problem, this.silent, this.end, this.more, this.latest, this.plots.element);
     this.stopButton.addEventListener("click", () => this.stop());
+    this.latest.hidden = true;
     this.latest.addEventListener("toggle", () => this.showLatest());
     onThemeChange(() => this.plots.redraw());
     keys([
@@ -111,6 +112,7 @@ export class Following {
     if (live) {
       this.plots.add(live.series);
       this.number = live.number;
+      this.latest.hidden = Object.keys(live.series).length === 0;
     }
     this.show({ ...job, progress: { ...job.progress, left_out: live?.left_out ?? 0 } });
     const waiting = this.waiting ?? [];
@@ -126,6 +128,7 @@ export class Following {
     if (event.series) {
       this.number = event.progress.number ?? this.number;
       this.plots.add(event.series);
+      this.latest.hidden = false;
       if (this.latest.open) this.showLatest();
     }
     this.show(event);
