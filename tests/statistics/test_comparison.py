@@ -128,7 +128,7 @@ def test_samples_that_do_not_overlap_are_called_apart_where_their_error_cannot_b
     seen = row(compare([first, second]), "rtt-median")
     unknown = dataclasses.replace(seen.difference, low=math.nan, high=math.nan, p=math.nan)
     pair = dataclasses.replace(seen, difference=unknown, effect=effect, effect_kind="cliffs-delta")
-    found = comparison._judged(pair, math.nan)
+    found = comparison.judged(pair, math.nan)
     assert (found.verdict, found.better) == (verdict, better)
 
 
