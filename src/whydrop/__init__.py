@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
+    from whydrop.monitoring.switches.states import PortStates, port_history, port_states
     from whydrop.recording.recording import Recording
     from whydrop.store.store import Store
 
@@ -76,6 +77,7 @@ _HOMES = {
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
         "whydrop.measure.handle": "Run",
         "whydrop.measure.responding": "Responder",
+        "whydrop.monitoring.switches.states": "PortStates port_history port_states",
         "whydrop.recording.recording": "Recording",
         "whydrop.store.store": "Store",
     }.items()
@@ -102,6 +104,7 @@ __all__ = [
     "PairFlow",
     "Parameter",
     "Plot",
+    "PortStates",
     "Recording",
     "Responder",
     "Run",
@@ -138,6 +141,8 @@ __all__ = [
     "plot",
     "plot_names",
     "plot_table",
+    "port_history",
+    "port_states",
     "responder",
     "run",
     "start",

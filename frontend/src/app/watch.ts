@@ -3,12 +3,14 @@
 import { element } from "../figures/element";
 import { keys } from "./keyboard";
 import { Connections } from "./watch/connections";
+import { PortTable } from "./watch/ports";
 import "./watch/watch.css";
 
 export function watch(view: HTMLElement): void {
-  const connections = new Connections();
+  const [connections, ports] = [new Connections(), new PortTable()];
   const rolling = element("section", { id: "rolling" });
-  view.replaceChildren(element("h1", {}, "Watch"), connections.element, rolling);
+  view.replaceChildren(element("h1", {}, "Watch"), connections.element, rolling, ports.element);
   connections.start();
-  keys(connections.keys());
+  void ports.start();
+  keys([...connections.keys(), ...ports.keys()]);
 }

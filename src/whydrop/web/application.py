@@ -21,6 +21,7 @@ from whydrop.web.handlers.comparisons import ComparisonHandlers
 from whydrop.web.handlers.contents import ContentHandlers
 from whydrop.web.handlers.library import LibraryHandlers
 from whydrop.web.handlers.marking import MarkingHandlers
+from whydrop.web.handlers.ports import PortHandlers
 from whydrop.web.handlers.runs import RunHandlers
 from whydrop.web.handlers.streams import Streams
 from whydrop.web.handlers.studies import StudyHandlers
@@ -39,6 +40,7 @@ _HANDLERS = (
     BatchHandlers,
     StudyHandlers,
     WatchHandlers,
+    PortHandlers,
 )
 
 

@@ -17,13 +17,13 @@ interface Answer extends State {
 const COLUMNS: readonly Column[] = [
   { name: "local", title: "This end" },
   { name: "remote", title: "Other end" },
-  { name: "process", title: "Process" },
   { name: "limit", title: "Limited by" },
+  { name: "process", title: "Process" },
   { name: "sent_mbps", title: "Sent (Mbit/s)", digits: 3 },
   { name: "received_mbps", title: "Received (Mbit/s)", digits: 3 },
   { name: "rtt_ms", title: "RTT (ms)", digits: 3 },
-  { name: "cwnd_packets", title: "cwnd (packets)", digits: 0 },
-  { name: "retransmitted_in_all", title: "Retransmitted (packets)", digits: 0 },
+  { name: "cwnd_packets", title: "cwnd", digits: 0 },
+  { name: "retransmitted_in_all", title: "Retransmitted", digits: 0 },
   { name: "congestion_control", title: "Congestion control" },
 ];
 
@@ -65,7 +65,7 @@ export class Connections {
     });
     this.pauseButton.addEventListener("click", () => this.pause());
     const table = element("table", {}, element("thead", {}, this.headRow), this.body);
-    const box = element("div", { class: "scroll wide", tabindex: 0, role: "region", "aria-label": "Table of connections" }, table);
+    const box = element("div", { class: "scroll wide tall", tabindex: 0, role: "region", "aria-label": "Table of connections" }, table);
     const controls = element("div", { class: "watch-controls" }, this.search, this.pauseButton);
     this.element.replaceChildren(element("h2", {}, "Connections of this host"), controls, this.summary, this.note, box, this.chosen);
     this.drawHead();
@@ -174,6 +174,7 @@ export class Connections {
     button.addEventListener("click", () => {
       this.address.set("open", keyOf(row));
       this.openCharts();
+      this.chosen.scrollIntoView({ block: "nearest" });
       void this.readHistory();
     });
     const first = element("th", { scope: "row" }, button);

@@ -49,7 +49,8 @@ VERDICTS = {
     limits.SLOW_START: "The congestion window grows in slow start.",
     limits.CONGESTION_WINDOW: "The congestion window limits it: the path carries no more, as the congestion control "
     "sees it.",
-    limits.PACING: "The pacing rate limits it: that of the congestion control, of the program or of the host.",
+    limits.PACING: "No window and no buffer is full: the sender waits for its pacing rate, as far as the kernel's "
+    "counters show.",
     limits.IDLE: "Nothing moves.",
     limits.RECEIVING: "This host mostly receives: what limits the other end cannot be seen here.",
     limits.UNKNOWN: "Unknown: there is one reading so far, or this kernel does not count what limits a sender.",

@@ -62,6 +62,7 @@ _MOST_LOG_BYTES = 64 * 2**20
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Older readings are of switches that are no longer polled, or would take long to compare with the store.
 MOST_AGE_NS = 24 * 3_600_000_000_000
+_HOUR_NS = 3_600_000_000_000
 _PART = re.compile(r"\d\d-.+\.parquet")
 
 
@@ -337,6 +338,25 @@ def newest_in_database(path: Path) -> dict[str, int]:
         return dict(database.execute("SELECT switch, at_ns FROM last_reading"))
     finally:
         database.close()
+
+
+def rows_in_database(path: Path, table: str, since_ns: int) -> pl.DataFrame:
+    """Rows of a table that a collector has not put into the store yet, of hours that end after ``since_ns``.
+
+    Raises:
+        sqlite3.Error: the database cannot be read.
+    """
+    frames = [pl.DataFrame(schema=tables.TABLES[table])]
+    database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
+    try:
+        query = "SELECT content FROM chunk WHERE name = ? AND hour >= ? ORDER BY id"
+        for (content,) in database.execute(query, (table, since_ns // _HOUR_NS)):
+            # A damaged chunk: the collector says so when it writes the part.
+            with suppress(zlib.error):
+                frames.append(tables.conform(table, pl.read_ipc_stream(zlib.decompress(content))))
+    finally:
+        database.close()
+    return pl.concat(frames)
 
 
 @functools.cache
