@@ -168,7 +168,7 @@ def test_files_that_do_more_than_measure_are_refused_and_nothing_runs(own: Serve
 def test_a_test_file_is_taken_from_the_folders_only(own: Server, far: str, tmp_path: Path):
     client = client_of(own)
     for folder in (own.folder, tmp_path):
-        (folder / "mine.toml").write_text('extends = ["tcp_1up"]\ntitle = "Mine"\nfamily = "tcp"\n')
+        (folder / "mine.toml").write_text('extends = ["tcp_nup"]\ntitle = "Mine"\nfamily = "tcp"\n')
     for name, refused in (("./mine.toml", False), ("../mine.toml", True)):
         file = batch_file(own.folder, far)
         file.write_text(file.read_text().replace('"tcp_1up"', f'"{name}"'))
