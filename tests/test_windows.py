@@ -81,7 +81,9 @@ def test_the_filter_of_flows_selects_their_connections(found: whydrop.Explanatio
     wanted = windows.filter_of([DATA, DATA])
     assert wanted is not None
     assert [flow.flow for flow in whydrop.explain(NEAR, filter=wanted).flows] == [DATA]
-    assert windows.filter_of(["nonsense"]) is None
+    assert windows.filter_of([]) is None
+    with pytest.raises(ValueError, match="'nonsense' is no flow: expected ADDRESS:PORT > ADDRESS:PORT"):
+        windows.filter_of(["nonsense"])
 
 
 def test_a_cell_runs_as_it_is_given_and_draws_the_chart_that_it_names():

@@ -7,6 +7,7 @@ import { timeLeft } from "../src/app/time_left";
 import { csvOf } from "../src/figures/saving";
 import { escapeXml, SvgContext } from "../src/figures/svg";
 import { showsAll } from "../src/figures/chart";
+import { nextLoss } from "../src/figures/figures";
 import type { Axis, Figure, Layer } from "../src/figures/figure";
 
 const AXIS: Axis = { title: "", scale: "linear", ends: [0, 1], fixed: false, fromZero: "never", words: [], zeros: null };
@@ -45,6 +46,16 @@ describe("times", () => {
     expect(timeLeft(20, 100, 500)).toBe("");
     expect(timeLeft(30, 100, 2000)).toBe(", about 7\u00a0s left");
     expect(timeLeft(100, 100, 9000)).toBe("");
+  });
+
+  it("of losses are found one after the other, in both directions", () => {
+    const losses = [10, 11, 50, 110];
+    expect(nextLoss(losses, [0, 200], 1)).toEqual([9.8, 10.8]);
+    expect(nextLoss(losses, [9, 14], 1)).toEqual([49, 54]);
+    expect(nextLoss(losses, [49, 54], -1)).toEqual([7, 12]);
+    expect(nextLoss(losses, [0, 200], -1)).toEqual([109.2, 110.2]);
+    expect(nextLoss(losses, [109, 114], 1)).toBeNull();
+    expect(nextLoss([], [0, 1], 1)).toBeNull();
   });
 
   it("are all shown by a window that was rounded, and not by a narrower one", () => {

@@ -110,6 +110,19 @@ def test_a_link_shows_the_window_that_was_zoomed_to_by_keys(page: Page, server: 
     wait_for_address(page, r"^(?!.*zoom=)")
 
 
+def test_losses_are_visited_one_after_the_other(page: Page, server: Server):
+    open_by_path(page, server, "policed-download.pcap.zst")
+    windows = []
+    for key in ("n", "n", "b"):
+        before = page.page.url
+        page.page.keyboard.press(key)
+        expect(page.page).not_to_have_url(before)
+        windows.append(float(state(page)["zoom"][0].split("..")[0]))
+    assert windows[0] < windows[1] > windows[2]
+    page.page.keyboard.press("b")
+    expect(page.page.locator("#charts .controls [role=status]")).to_have_text("No lost packet before this time.")
+
+
 def test_rows_of_flows_choose_the_charts_and_can_be_explained_alone(page: Page, server: Server):
     open_by_path(page, server, "policed-download.pcap.zst")
     box = page.page.get_by_label(f"Show the charts of {DATA}").first

@@ -29,6 +29,10 @@ export class Linked {
     this.changed();
   }
 
+  toLoss(step: 1 | -1): boolean {
+    return [...this.remotes].some((remote) => clockOf(remote) === "time" && remote.toLoss(step));
+  }
+
   zoom(how: string): void {
     // One of each clock: the others follow it.
     const clocks = new Map([...this.remotes].reverse().map((remote) => [clockOf(remote), remote]));

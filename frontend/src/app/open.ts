@@ -57,6 +57,8 @@ async function explain(
     { key: "ArrowRight", words: "Later times", act: () => act.zoom("right") },
     { key: "0", words: "Show all of the time", act: () => act.zoom("all") },
     { key: "l", words: "Show the heaviest loss", act: () => act.zoom("focus") },
+    { key: "n", words: "Next loss", act: () => act.toLoss(1) },
+    { key: "b", words: "Previous loss", act: () => act.toLoss(-1) },
     { key: "p", words: "Packets of the time shown", act: () => act.packets() },
     { key: "c", words: "Charts of all flows again", act: () => act.clear() },
   ]);

@@ -17,6 +17,7 @@ const REST_MS = 200;
 
 export interface Acts {
   zoom: (how: string) => void;
+  toLoss: (step: 1 | -1) => void;
   packets: () => void;
   clear: () => void;
 }
@@ -39,6 +40,7 @@ class AnalysisView implements Acts {
   private names: string[] = [];
   private ofPage: Record<string, string[]> = {};
   private timer = 0;
+  private readonly said = element("span", { class: "small", role: "status" });
 
   constructor(private readonly view: HTMLElement, private readonly address: string, private readonly state: OpenState) {
     this.linked = new Linked(state, () => this.rest());
@@ -63,6 +65,10 @@ class AnalysisView implements Acts {
 
   zoom(how: string): void {
     this.linked.zoom(how);
+  }
+
+  toLoss(step: 1 | -1): void {
+    this.said.textContent = this.linked.toLoss(step) ? "" : `No lost packet ${step > 0 ? "after" : "before"} this time.`;
   }
 
   packets(): void {
@@ -107,10 +113,16 @@ class AnalysisView implements Acts {
     this.packetList = new PacketList(this.address, kind, lostOnly, close);
     const sections = [...this.view.querySelectorAll<HTMLElement>("#pair, #charts")].filter((one) => one.querySelector(".figures"));
     for (const section of sections) {
-      const button = element("button", { type: "button" }, "Packets of this time");
-      button.addEventListener("click", () => this.packets());
-      section.querySelector(".controls .buttons")?.append(button);
+      const buttons = ([["Previous loss", -1], ["Next loss", 1]] as const).map(([words, step]) => {
+        const button = element("button", { type: "button" }, words);
+        button.addEventListener("click", () => this.toLoss(step));
+        return button;
+      });
+      const packets = element("button", { type: "button" }, "Packets of this time");
+      packets.addEventListener("click", () => this.packets());
+      section.querySelector(".controls .buttons")?.append(...(section.querySelector("[data-zoom=focus]") ? buttons : []), packets);
     }
+    this.view.querySelector("#charts .controls")?.append(this.said);
     sections.at(-1)?.after(this.packetList.element);
   }
 

@@ -66,6 +66,10 @@ export class Remote {
     }, pictures?.(options));
   }
 
+  toLoss(step: 1 | -1): boolean {
+    return this.shown?.toLoss(step) ?? false;
+  }
+
   zoom(how: string): void {
     this.shown?.zoom(how);
   }

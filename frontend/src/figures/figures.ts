@@ -14,6 +14,8 @@ export interface Shown {
   readonly window: Ends | null;
   readonly isWhole: boolean;
   setWindow: (window: Ends | null) => void;
+  // Moves the charts to the next burst of losses, or the one before, as wide as the window is; false where there is none.
+  toLoss: (step: 1 | -1) => boolean;
   redraw: () => void;
   close: () => void;
 }
@@ -81,6 +83,14 @@ export function showChoice(
     get isWhole() {
       return overTime.every(showsAll);
     },
+    toLoss: (step) => {
+      const window = overTime[0]?.window;
+      const found = window && nextLoss(lossesOf(choice), window, step);
+      if (!found) return false;
+      overTime.forEach((chart) => chart.setWindow(...found));
+      onWindow(...found);
+      return true;
+    },
     setWindow: (window) => overTime.forEach((chart) => chart.setWindow(...(window ?? chart.all))),
     zoom: (how) => {
       driven.forEach((chart) => chart.setWindow(...nextWindow(chart, how, choice.focus)));
@@ -95,6 +105,25 @@ export function showChoice(
       holder.replaceChildren();
     },
   };
+}
+
+// The times of lost packets in the charts over time, in order.
+function lossesOf(choice: Choice): number[] {
+  const panels = choice.figures.flatMap((figure) => figure.panels.filter((panel) => panel.zoom === "time"));
+  const layers = panels.flatMap((panel) => panel.layers.filter((layer) => layer.rare && layer.name === "lost packet"));
+  return [...new Set(layers.flatMap((layer) => [...(layer.x ?? [])]))].sort((one, other) => one - other);
+}
+
+// A window of this width, or a hundredth of all where everything is shown, around the first loss beyond the window.
+export function nextLoss(losses: readonly number[], [low, high]: Ends, step: 1 | -1): Ends | null {
+  const [first, last] = [losses[0], losses.at(-1)];
+  if (first === undefined || last === undefined) return null;
+  const isWide = low <= first && high >= last && last > first;
+  const width = isWide ? (last - first) / 100 : high - low;
+  const beyond = step > 0 ? losses.find((one) => isWide || one > high) : losses.findLast((one) => isWide || one < low);
+  if (beyond === undefined) return null;
+  // A little before the loss, and most of the width after it; backwards the other way round.
+  return step > 0 ? [beyond - width / 5, beyond + (4 * width) / 5] : [beyond - (4 * width) / 5, beyond + width / 5];
 }
 
 export function nextWindow(chart: Pick<Chart, "panel" | "window" | "all">, how: string, focus: Ends | null): Ends {

@@ -77,14 +77,17 @@ def crossed(
 
 
 def filter_of(flows: Sequence[str]) -> str | None:
-    """The display filter of the connections of flows.
+    """The display filter of the connections of flows; ``None`` of no flows.
+
+    Raises:
+        ValueError: a name is none of a flow.
 
     >>> filter_of(["10.0.0.1:4000 > 10.0.0.2:443"])
     'ip.addr == 10.0.0.1 and ip.addr == 10.0.0.2 and tcp.port == 4000 and tcp.port == 443'
     >>> filter_of(["[2001:db8::1]:4000 > [2001:db8::2]:443"])
     'ipv6.addr == 2001:db8::1 and ipv6.addr == 2001:db8::2 and tcp.port == 4000 and tcp.port == 443'
     """
-    connections = list(dict.fromkeys(filter(None, map(_connection, flows))))
+    connections = list(dict.fromkeys(map(_connection, flows)))
     if not connections:
         return None
     return connections[0] if len(connections) == 1 else " or ".join(f"({one})" for one in connections)
@@ -119,7 +122,7 @@ def _ends(flow: str) -> list[tuple[str, str]]:
 def _connection(flow: str) -> str:
     ends = _ends(flow)
     if len(ends) != 2:
-        return ""
+        raise ValueError(f"{flow!r} is no flow: expected ADDRESS:PORT > ADDRESS:PORT, as the table of flows has it")
     kind = "ipv6" if ":" in ends[0][0] else "ip"
     # Both directions of a connection give one filter.
     ends.sort()

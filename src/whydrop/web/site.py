@@ -78,7 +78,11 @@ class Site:
         Raises:
             RequestError: it is nothing that can be opened.
         """
-        problem = (await self._list(path)).problem
+        try:
+            problem = (await self._list(path)).problem
+        except Error as reason:
+            of_folder = " A folder can be searched in Browse." if path.is_dir() else ""
+            problem = f"{reason}.{of_folder}"
         if problem:
             raise RequestError(f"{path.name}: {problem.removeprefix(f'{path.name}: ')}", 415)
         return self.library.identify(path)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 from starlette.responses import Response
 
 from whydrop.web.endpoints import Endpoint
@@ -24,6 +24,17 @@ MEDIA = {
 }  # fmt: skip
 
 
+Given = TypeVar("Given", bound=BaseModel)
+
+
+def _in_order(given: Given, first: str, last: str) -> Given:
+    """The same, if its window begins before it ends."""
+    begin, end = getattr(given, first), getattr(given, last)
+    if begin is not None and end is not None and begin > end:
+        raise ValueError(f"{first}={begin:.15g} is after {last}={end:.15g}: expected the earlier time as {first}")
+    return given
+
+
 class Sources(BaseModel):
     """Entries to explain, and a selection of their packets."""
 
@@ -31,6 +42,10 @@ class Sources(BaseModel):
     filter: str | None = Field(None, description="A display filter (docs/filters.md)")
     begin: float | None = None
     end: float | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        return _in_order(self, "begin", "end")
 
 
 Flows = Annotated[list[str], Field(max_length=50, description="Names of flows")]
@@ -56,6 +71,10 @@ class SetOf(OneJob):
     flow: Flows = Field(default_factory=list)
     low: float | None = Field(None, description="Of a window of time, in seconds")
     high: float | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        return _in_order(self, "low", "high")
 
     def chosen(self) -> dict[str, Any]:
         """Arguments of the work."""
@@ -95,6 +114,10 @@ class WindowOf(OneJob):
     end: float = Field(ge=0, le=_LATEST_S)
     flow: Flows = Field(default_factory=list)
     most: int = Field(500, ge=1, le=5000, description="Rows")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        return _in_order(self, "begin", "end")
 
     def window(self) -> dict[str, Any]:
         """Arguments of the work."""
