@@ -119,3 +119,18 @@ def test_an_option_without_meaning_is_answered_by_what_to_do(
     answer = client.get(f"{comparison}/figures", params={"plot": "ping", **options})
     assert 400 <= answer.status_code < 500
     assert words in answer.json()["error"]
+
+
+def test_many_recordings_are_drawn_from_one_link_and_the_words_say_how_to_compare_them(
+    four: Server, client: httpx.Client, ids: list[str]
+):
+    many = [ids[number % 4] for number in range(200)]
+    link = "/compare?" + "&".join(f"source={one}" for one in many)
+    assert client.get(link).status_code == 200
+    own = client.post("/api/comparisons", json={"source": many}).raise_for_status().json()["id"]
+    assert len(client.get(f"/api/comparisons/{own}/page").raise_for_status().json()["labels"]) == 200
+    client.get(f"/api/comparisons/{own}/figures", params={"plot": "ping"}).raise_for_status()
+    words = client.get(f"/api/comparisons/{own}/words").raise_for_status().json()
+    assert "put them into sets A and B" in words["answer"]
+    grouped = client.get(f"/api/comparisons/{own}/words", params={"group_by": "batch.variables.qdisc"})
+    assert "fq against fifo" in grouped.raise_for_status().json()["answer"]

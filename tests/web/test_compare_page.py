@@ -48,6 +48,13 @@ def test_two_sets_are_compared_in_words_and_drawn_as_groups(page: Page, four: Se
     assert page.page.url == address
 
 
+def test_sets_are_made_by_a_key_with_two_values(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids)
+    page.page.select_option("#split", label="batch.variables.qdisc: A fifo, B fq")
+    page.page.wait_for_selector("#answer h2:has-text('B against A')")
+    assert "sets=aabb" in page.page.url
+
+
 def test_pairs_of_sets_are_by_keys(page: Page, four: Server, ids: list[str]):
     go(page, four, ids, "&sets=abab")
     page.page.fill("#pair", "batch.variables.qdisc")

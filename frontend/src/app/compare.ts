@@ -24,6 +24,7 @@ interface Page {
   title: string;
   labels: string[];
   keys: string[];
+  splits: { words: string; sets: string }[];
   plots: Plot[];
 }
 
@@ -87,7 +88,7 @@ class Comparison {
     this.sources = new Sources(given.getAll("source"), page.labels, given.get("sets") ?? "", {
       onSources: (source, sets) => location.assign(location.pathname + query({ ...this.state(), source, sets: /[abx]/.test(sets) ? sets : "", baseline: "" })),
       onSets: () => this.changed(true),
-    });
+    }, page.splits);
     this.by.value = given.getAll("by").join(", ");
     this.pair.value = given.getAll("pair").join(", ");
     const baselines = page.labels.map((label, place) => [String(place), label] as const);

@@ -24,7 +24,10 @@ export class Sources {
   private timer = 0;
   private asked = 0;
 
-  constructor(private readonly ids: readonly string[], labels: readonly string[], sets: string, private readonly actions: Actions) {
+  constructor(
+    private readonly ids: readonly string[], labels: readonly string[], sets: string, private readonly actions: Actions,
+    splits: readonly { words: string; sets: string }[] = [],
+  ) {
     this.letters = ids.map((_, place) => sets[place] ?? "-");
     const rows = ids.map((_, place) => this.row(place, labels[place] ?? ""));
     const head = ["Recording", "Set", "Order", ""].map((words) => element("th", { scope: "col" }, words || element("span", { class: "visually-hidden" }, "Remove")));
@@ -33,6 +36,7 @@ export class Sources {
       "details", { class: "sources", ...(ids.length < FOLDED_FROM ? { open: "" } : {}) },
       element("summary", {}, plural(ids.length, "recording")),
       element("div", { class: "scroll sources-table", tabindex: 0, role: "region", "aria-label": "Recordings" }, table),
+      ...(splits.length > 0 ? [this.splitBy(splits)] : []),
       element("p", { class: "field" }, element("label", { for: "add" }, "Add a recording"), this.search),
       this.found,
     );
@@ -82,6 +86,15 @@ export class Sources {
       element("td", {}, element("span", { class: "buttons" }, button("↑", "Earlier", () => this.move(place, place - 1), place === 0), button("↓", "Later", () => this.move(place, place + 1), place === last))),
       element("td", {}, button("✕", "Remove", () => this.remove(place), last === 0)),
     );
+  }
+
+  // Sets by a key with two values.
+  private splitBy(splits: readonly { words: string; sets: string }[]): HTMLElement {
+    const choice = element("select", { id: "split" }, element("option", { value: "" }, "Choose a key"), ...splits.map(({ words, sets }) => element("option", { value: sets }, words)));
+    choice.addEventListener("change", () => {
+      if (choice.value) this.actions.onSources(this.ids, choice.value);
+    });
+    return element("p", { class: "field" }, element("label", { for: "split" }, "Make sets by"), choice);
   }
 
   private move(from: number, to: number): void {

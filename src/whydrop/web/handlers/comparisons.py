@@ -134,12 +134,20 @@ class WordsAnswer(BaseModel):
     details: str
 
 
+class Split(BaseModel):
+    """Two sets by the values of a key."""
+
+    words: str
+    sets: str = Field(description=_SETS_WORDS)
+
+
 class ComparisonAnswer(BaseModel):
     """Recordings of a comparison, and the plots of them."""
 
     title: str
     labels: list[str] = Field(description="The names of the recordings in pictures")
     keys: list[str] = Field(description="Keys of the metadata that make groups")
+    splits: list[Split] = Field(description="Sets by keys with two values")
     plots: list[dict[str, str]]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whydrop.errors import Mistake
-from whydrop.show.document import Choice, Document
+from whydrop.show.document import Choice, Document, Text
 from whydrop.show.figure import Figure
 from whydrop.show.plots.options import PlotOptions
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
 
 
+_OWN_KEYS = ("title", "name", "batch")
 # Sides of a comparison in words: each has a table of all metrics.
 _MOST_SIDES = 12
 
@@ -37,19 +38,29 @@ class Comparison:
 
     def page(self) -> dict[str, Any]:
         """Names of the recordings as pictures have them, keys in which they differ, and the plots that there are."""
+        from whydrop.recording.comparing.metadata_difference import differences
         from whydrop.show import labels
 
         names = labels.of_recordings(self._recordings)
         title = names[0] if len(names) == 1 else f"{len(names)} recordings"
-        return {"title": title, "labels": names, "keys": self._keys(), "plots": self._plots()}
+        found = {one.key: one.values for one in differences([one.metadata for one in self._recordings])}
+        # Keys that make groups have some value more than once.
+        keys = [key for key, values in found.items() if key not in _OWN_KEYS and len(set(values)) < len(values)]
+        splits = [split for key in ("title", *keys) if (split := self._split(key, names)) is not None]
+        return {
+            "title": title, "labels": names, "keys": [*_OWN_KEYS, *keys], "splits": splits, "plots": self._plots()
+        }  # fmt: skip
 
-    def _keys(self) -> list[str]:
-        """Keys of the metadata that make groups: those with several values, and some value more than once."""
-        from whydrop.recording.comparing.metadata_difference import differences
+    def _split(self, key: str, names: Sequence[str]) -> dict[str, str] | None:
+        """The two sets that a key with two values makes, the value of the first recording first."""
+        from whydrop.recording.comparing.grouping import grouped
 
-        found = differences([one.metadata for one in self._recordings])
-        own = ("title", "name", "batch")
-        return [*own, *(one.key for one in found if one.key not in own and len(set(one.values)) < len(one.values))]
+        groups = grouped(self._recordings, names, (key,))
+        if len(groups) != 2:
+            return None
+        second = set(groups[1].members)
+        sets = "".join("b" if place in second else "a" for place in range(len(names)))
+        return {"words": f"{key}: A {groups[0].name}, B {groups[1].name}", "sets": sets}
 
     def words(self, sets: str, group_by: Sequence[str], pair_by: Sequence[str]) -> dict[str, str]:
         """The comparison in words, as HTML: the answer, and the details; of one recording, its statistics.
@@ -70,6 +81,12 @@ class Comparison:
             from whydrop.recording.metrics.summary import Summary
 
             return {"answer": "", "details": _html(recordings.document(Summary(shown[0])))}
+        if not group_by and len(shown) > _MOST_SIDES and not {"a", "b"} & set(letters):
+            hint = (
+                f"These are too many to compare each with the first one (at most {_MOST_SIDES}): put them into sets A "
+                "and B, or group them by a key."
+            )
+            return {"answer": _html(Document("", (Text(hint),))), "details": ""}
         found = self._compared(letters, shown, group_by, pair_by)
         return {"answer": _html(comparison.answer(found)), "details": _html(comparison.details(found))}
 
@@ -92,10 +109,9 @@ class Comparison:
             raise Mistake(f"set {'B' if before else 'A'} is empty: put a recording into it, or empty the other set too")
         found = sides(shown, labels.of_recordings(shown), group_by)
         if len(found) > _MOST_SIDES:
-            what = "groups" if group_by else "recordings"
             raise Mistake(
-                f"{len(found)} {what} are too many to compare each with the first (at most {_MOST_SIDES}): put "
-                "recordings into sets A and B, or group them by a key"
+                f"{len(found)} groups are too many to compare each with the first (at most {_MOST_SIDES}): group by a "
+                "key with fewer values, or put recordings into sets A and B"
             )
         return comparison.compare(found)
 
