@@ -114,6 +114,7 @@ def test_a_search_that_is_wrong_says_where_and_an_unknown_key_is_named(page: Pag
     page.page.fill("#search", "(rtt>10")
     page.page.wait_for_selector('[role=alert]:has-text("character 8")')
     assert 'expected ")"' in page.text("[role=alert]:not([hidden])")
+    assert "what was found before" in page.text("#view > [role=status]")
     page.page.fill("#search", "quue:cake")
     page.page.wait_for_selector("text=No entry has the key quue.")
 
@@ -248,6 +249,8 @@ def test_files_are_sent_together_and_each_says_what_became_of_it(page: Page, tmp
     )
     page.page.wait_for_selector("text=2 files kept, 1 refused.")
     assert "no capture and no recording" in page.text(".sending li:nth-child(2)")
+    page.page.click(".sending button:has-text('Close')")
+    page.page.wait_for_selector(".sending", state="hidden")
     find(page, "uploads", 2)
     page.complaints = [one for one in page.complaints if "415" not in one]
 

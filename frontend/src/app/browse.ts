@@ -136,7 +136,7 @@ class Browse {
       this.draw(found);
     } catch (reason) {
       // While a search is typed, its beginnings may be none: only what stays is a mistake.
-      if (reason instanceof Failure) this.late = window.setTimeout(() => this.complain(reason.message), reason.status === 400 ? 400 : 0);
+      if (reason instanceof Failure) this.late = window.setTimeout(() => this.refuse(reason), reason.status === 400 ? 400 : 0);
     } finally {
       if (this.running === running) this.running = null;
     }
@@ -178,6 +178,11 @@ class Browse {
       if (this.running) this.showSoon();
       else void this.show(false);
     }, 600);
+  }
+
+  private refuse(reason: Failure): void {
+    this.complain(reason.message);
+    this.found.replaceChildren("The table shows what was found before.");
   }
 
   private complain(words: string): void {

@@ -18,7 +18,11 @@ export class Sending {
   constructor(private readonly onProblem: (words: string) => void) {
     this.file = element("input", { type: "file", multiple: "", class: "visually-hidden", id: "file" });
     this.drop = element("label", { for: "file", class: "drop" }, "Drop captures, recordings or archives of them here, or choose files");
-    this.element.append(this.list, this.outcome);
+    const close = element("button", { type: "button" }, "Close");
+    close.addEventListener("click", () => {
+      this.element.hidden = true;
+    });
+    this.element.append(this.list, this.outcome, close);
     this.file.addEventListener("change", () => {
       void this.send([...(this.file.files ?? [])]);
       this.file.value = "";
@@ -87,7 +91,7 @@ export class Sending {
       return ids;
     } catch (reason) {
       const words = reason instanceof Error ? reason.message : String(reason);
-      bar.replaceWith(element("span", { class: "bad" }, words));
+      bar.replaceWith(element("span", { class: "bad" }, words.replace(`${file.name}: `, "")));
       this.onProblem(words.includes(file.name) ? words : `${file.name}: ${words}`);
       return [];
     }

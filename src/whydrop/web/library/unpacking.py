@@ -71,7 +71,9 @@ def unpack(path: Path, folder: Path, most_bytes: int) -> Described:
                 left -= _write(archive, member, folder, left)
         described = describe_all(folder, list(candidates(folder)))
         if all(words is None or words.problem for _, words in described):
-            raise ArchiveError("a ZIP archive without a capture or a recording that can be opened")
+            problems = [f": {one.path}: {words.problem}" for one, words in described if words]
+            why = problems[0] if problems else ""
+            raise ArchiveError(f"a ZIP archive without a capture or a recording that can be opened{why}")
         return described
     except BaseException as reason:
         shutil.rmtree(folder, ignore_errors=True)
