@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { summaryOf } from "../src/app/watch/connections";
+import { notWritten, summaryOf as summaryOfPorts } from "../src/app/watch/ports";
 import { matches, rowsOf, sorted, type State } from "../src/app/watch/rows";
 
 const STATE: State = {
@@ -25,5 +26,16 @@ describe("connections", () => {
 
   it("say how many of them are not listed", () => {
     expect(summaryOf(STATE, 3, false)).toBe("4 connections; 1 of them not listed: search, or sort them; limited by: 3 idle, 1 receive window. not root.");
+  });
+});
+
+describe("ports", () => {
+  it("are counted by state, with the age of what the store has", () => {
+    const found = { total: 700, found: 600, rows: Array.from({ length: 500 }, () => []), states: [["discarding", 2], ["no discards", 698]] as [string, number][], polled_s: 0, interval_s: 10 };
+    expect(summaryOfPorts(found).replace(/\u00a0/g, " ")).toBe(
+      "700 ports; 2 discarding; 698 no discards; 600 found; 100 of them not listed: search, or sort them. Last poll 1970-01-01 00:00:00 UTC, one each 10 s.",
+    );
+    expect(notWritten({ polled_s: 100 }, 3800).replace(/\u00a0/g, " ")).toContain("its last poll was 1 h 2 min ago");
+    expect(notWritten({ polled_s: null }, 3800)).toBe("The store has no polls of switches.");
   });
 });

@@ -104,7 +104,7 @@ def test_a_port_is_found_and_drawn_with_keys_and_a_store_that_is_not_written_say
         page.page.keyboard.press("Tab")
     page.page.keyboard.press("Enter")
     page.page.wait_for_selector(".chosen-port canvas >> nth=1")
-    assert "port=s1.dfw01" in page.page.url
+    assert "switch=s1.dfw01&port=uplink&machine=mlab1" in page.page.url
     page.page.goto(page.page.url)
     page.page.wait_for_selector(".chosen-port canvas >> nth=1")
     assert page.page.input_value("#ports-search") == "discarding"

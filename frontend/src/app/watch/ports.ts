@@ -42,6 +42,9 @@ const CHARTS: Readonly<Record<string, Kind>> = {
 };
 
 const WINDOWS: readonly [number, string][] = [[3600, "1 hour"], [21_600, "6 hours"], [86_400, "1 day"], [604_800, "7 days"]];
+// What names a port in the address.
+const OF_PORT = ["switch", "port", "machine"];
+
 const MOST_STORES = 200;
 const EVERY_MS = 30_000;
 
@@ -155,36 +158,34 @@ export class PortTable {
   }
 
   private rowOf(row: Row): HTMLTableRowElement {
-    const own = keyOf(row);
     const button = element("button", { type: "button", class: "plain link" }, String(row["port"]));
     button.addEventListener("click", () => {
-      this.address.set("port", own);
+      for (const name of OF_PORT) this.address.set(name, row[name] === null ? "" : String(row[name]));
       void this.refresh();
     });
     const cells = COLUMNS.map((column) => (column.name === "port" ? element("th", { scope: "row" }, button) : element("td", column.digits === undefined ? {} : { class: "number" }, inWords(row, column))));
     const isBad = row["state"] === "discarding" || row["state"] === "no answer";
-    const chosen = own === this.address.get("port");
+    const chosen = OF_PORT.every((name) => String(row[name] ?? "") === this.address.get(name));
     return element("tr", { class: [isBad ? "bad" : "", chosen ? "chosen" : ""].join(" ").trim() }, ...cells);
   }
 
   private async draw(): Promise<void> {
-    const own = this.address.get("port");
-    const [switchName = "", port = "", machine] = own.split(" / ");
-    const { series } = await ask<{ series: Record<string, [number, number][]> }>("GET", `/api/watch/port${query({ store: this.store.value, switch: switchName, port, machine, window_s: this.window.value })}`);
-    if (own !== this.address.get("port")) return;
+    const own = Object.fromEntries(OF_PORT.map((name) => [name, this.address.get(name)]));
+    const { series } = await ask<{ series: Record<string, [number, number][]> }>("GET", `/api/watch/port${query({ ...own, store: this.store.value, window_s: this.window.value })}`);
+    if (OF_PORT.some((name) => own[name] !== this.address.get(name))) return;
     const before = this.plots;
     this.plots = new Plots(CHARTS);
     const close = element("button", { type: "button" }, "Close the charts of the port");
     close.addEventListener("click", () => this.close());
     const nothing = Object.keys(series).length ? [] : [element("p", {}, "The store has no samples of this port in this time.")];
-    this.chosen.replaceChildren(element("h2", {}, own), close, ...nothing, this.plots.element);
+    this.chosen.replaceChildren(element("h2", {}, OF_PORT.map((name) => own[name]).filter((one) => one).join(", ")), close, ...nothing, this.plots.element);
     before?.destroy();
     this.chosen.hidden = false;
     this.plots.add(series);
   }
 
   private close(): void {
-    this.address.set("port", "");
+    for (const name of OF_PORT) this.address.set(name, "");
     this.plots?.destroy();
     this.plots = null;
     this.chosen.hidden = true;
@@ -195,10 +196,6 @@ export class PortTable {
     this.note.textContent = words;
     this.note.hidden = false;
   }
-}
-
-function keyOf(row: Row): string {
-  return [row["switch"], row["port"], row["machine"]].filter((one) => one !== null).join(" / ");
 }
 
 function inWords(row: Row, { name, digits }: Column): string {
