@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from whydrop.errors import Error
 from whydrop.web.endpoints import Endpoint, RequestError
+from whydrop.web.workers import WorkerDefectError, WorkerError
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +108,14 @@ def raising(reason: BaseException) -> Callable[[Given], Awaitable[Answer]]:
 
 @pytest.mark.parametrize(
     ("reason", "status"),
-    [(RequestError("words", 409), 409), (Error("words"), 400), (ValueError("words"), 400), (OSError(2, "words"), 400)],
+    [
+        (RequestError("words", 409), 409),
+        (WorkerError("words"), 422),
+        (WorkerDefectError("words"), 500),
+        (Error("words"), 400),
+        (ValueError("words"), 400),
+        (OSError(2, "words"), 400),
+    ],
 )
 async def test_an_error_for_the_user_is_answered_by_its_words(reason: Exception, status: int):
     answer = await ask("GET", raising(reason))

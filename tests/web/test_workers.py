@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from whydrop.web.workers import Worker, WorkerError
+from whydrop.web.workers import Worker, WorkerDefectError, WorkerError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -37,6 +37,9 @@ class Example:
 
     def fail(self) -> None:
         raise ValueError("expected a number")
+
+    def meet_a_defect(self) -> None:
+        raise KeyError("secret")
 
     def end(self, code: int) -> None:
         if code < 0:
@@ -66,6 +69,17 @@ async def test_a_process_answers_and_says_what_goes_on(tmp_path: Path):
         assert await worker.ask("add", a=3, b=4) == 7
         await worker.stop()
     assert (tmp_path / "kept").read_text() == "kept"
+
+
+async def test_a_defect_in_a_process_is_in_the_log_under_a_reference(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    async with working(tmp_path / "kept") as worker:
+        with pytest.raises(WorkerDefectError) as found:
+            await worker.ask("meet_a_defect")
+        assert await worker.ask("add", a=1, b=2) == 3
+    assert "secret" not in str(found.value)
+    log = capfd.readouterr().err
+    assert f"Defect {str(found.value).rstrip('.').rpartition(' ')[2]}" in log
+    assert "KeyError: 'secret'" in log
 
 
 async def test_work_that_cannot_begin_says_why(tmp_path: Path):

@@ -11,11 +11,14 @@ from starlette.responses import JSONResponse, Response
 _LOG = logging.getLogger("whydrop.web")
 
 
-def answer(request: Request, reason: Exception) -> Response:
-    """Log an unforeseen error with a short reference, and make the answer that names it."""
+def noted(reason: Exception, where: str) -> str:
+    """Log an unforeseen error under a short reference; return the words that name it, for the user."""
     reference = secrets.token_hex(4)
+    _LOG.error("Defect %s: %s", reference, where, exc_info=reason)
+    return f"whydrop has a defect here. The log of `whydrop web` has it under the reference {reference}."
+
+
+def answer(request: Request, reason: Exception) -> Response:
+    """The answer to a request that met an unforeseen error."""
     # Paths come from outside: repr() keeps their line ends from making lines of the log.
-    _LOG.error("Defect %s: %s %r", reference, request.method, request.url.path, exc_info=reason)
-    return JSONResponse(
-        {"error": f"whydrop has a defect here. The log of `whydrop web` has it under the reference {reference}."}, 500
-    )
+    return JSONResponse({"error": noted(reason, f"{request.method} {request.url.path!r}")}, 500)

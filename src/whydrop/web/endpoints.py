@@ -20,7 +20,7 @@ from whydrop.errors import Error
 from whydrop.web import defects
 from whydrop.web.library.library import NotInLibraryError
 from whydrop.web.plain_values import unfit
-from whydrop.web.workers import WorkerError
+from whydrop.web.workers import WorkerDefectError, WorkerError
 
 # Bodies of the API are a few words; uploads.py takes files.
 _LONGEST_BODY = 1 << 20
@@ -116,6 +116,8 @@ def _expected(reason: Exception) -> Response | None:
             return _problem(reason.status, str(reason), reason.fields)
         case NotInLibraryError():
             return _problem(404, str(reason))
+        case WorkerDefectError():
+            return _problem(500, str(reason))
         case WorkerError():
             return _problem(422, str(reason))
         case Error() | ValueError() | OSError():

@@ -35,6 +35,10 @@ class WorkerError(Error):
     """A process could not do its work; the message is for the user."""
 
 
+class WorkerDefectError(WorkerError):
+    """A process met an unforeseen error, which the log has; the message names it."""
+
+
 class Work(Protocol):
     """Work in a process: made by ``make(emit)``, with methods that take and return plain values, or bytes."""
 
@@ -107,7 +111,7 @@ class Worker:
             except (OSError, anyio.EndOfStream):
                 raise WorkerError(self.epitaph()) from None
         if answer.problem:
-            raise WorkerError(answer.problem)
+            raise (WorkerDefectError if answer.is_defect else WorkerError)(answer.problem)
         return answer.value
 
     async def stop(self) -> None:
@@ -184,11 +188,9 @@ def _answer(work: Work, method: str, arguments: dict[str, Any]) -> _Answer:
 def _problem(reason: Exception) -> _Answer:
     if isinstance(reason, (Error, ValueError, OSError)):
         return _Answer(problem=str(reason) or type(reason).__name__)
-    import traceback
+    from whydrop.web import defects
 
-    # A defect of ours: the server's log has the place.
-    traceback.print_exc()
-    return _Answer(problem=f"defect in whydrop: {type(reason).__name__}: {reason}", is_defect=True)
+    return _Answer(problem=defects.noted(reason, "in the process of a job"), is_defect=True)
 
 
 def processors() -> int:
