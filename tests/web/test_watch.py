@@ -157,3 +157,20 @@ def test_the_view_fits_its_width_and_has_no_serious_barrier(browser: Any, own: S
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
         assert opened.serious() == []
     opened.context.close()
+
+
+@pytest.mark.needs_browser
+def test_of_very_many_connections_all_are_searched_and_those_not_listed_are_counted(page: Page, client: httpx.Client):
+    with connections(320, silent=True) as ends:
+        wait_until(lambda: client.get("/api/watch/connections").json()["total"] >= 640, "all connections")
+        listed = {row["local"] for row in rows(client)}
+        assert len(rows(client)) == 300
+        hidden = next(end for end in ends if end not in listed)
+        page.page.goto(f"{page.page.url.split('/browse')[0]}/watch")
+        page.page.wait_for_selector("#connections [role=status]:has-text('of them not listed')")
+        page.page.fill("#connections-search", hidden)
+        page.page.wait_for_selector(f"#connections tbody button:text-is('{hidden}')")
+        page.page.wait_for_selector("#connections [role=status]:has-text('2 found')")
+        # The next states do not bring the unsearched ones back.
+        page.page.wait_for_timeout(2500)
+        assert page.page.locator("#connections tbody tr").count() == 2

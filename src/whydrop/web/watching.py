@@ -19,6 +19,8 @@ TOPIC = "watch/connections"
 _GRACE_S = 10.0
 _LOOK_EVERY_S = 1.0
 _START_S = 30.0
+# After a failure; a page that waits sees why meanwhile.
+_RETRY_S = 30.0
 
 
 class Watcher:
@@ -59,9 +61,8 @@ class Watcher:
             while not self._is_wanted():
                 await self._events.moved()
             await self._look()
-            # The next reader tries again.
-            while self._problem and self._is_wanted():
-                await anyio.sleep(_LOOK_EVERY_S)
+            if self._problem:
+                await anyio.sleep(_RETRY_S)
             self._problem = ""
 
     def _is_wanted(self) -> bool:
