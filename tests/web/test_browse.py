@@ -20,7 +20,7 @@ from whydrop.recording import document
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_browser]
 
-HOSTILE = "<img src=x onerror=alert(1)>"
+HOSTILE = "<img src=x onerror=alert(1)> a/b?&"
 
 
 @pytest.fixture(scope="module")

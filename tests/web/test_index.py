@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import small_stores
 from web.conftest import EXAMPLES
 from web.test_library import recording
+from whydrop.errors import Error
 from whydrop.recording import document
-from whydrop.web.library import describing, describing_pool, marks
+from whydrop.web.library import describing, describing_pool, marks, stores
 from whydrop.web.library.database import ChangedMeanwhileError, MarksError, Order
 from whydrop.web.library.describing import Description
 from whydrop.web.library.describing_pool import DescribingPool
@@ -367,3 +369,27 @@ def test_a_suggestion_replaces_the_word_at_the_cursor(tmp_path: Path):
     recording(tmp_path, "a.recording", batch={"variables": {"queue": "cake"}})
     found = suggestions(opened(tmp_path), "rtt>5 queue:ca title:x", 14)
     assert (found.begin, found.end, found.options) == (12, 14, (("cake", 1),))
+
+
+# --- stores ---
+
+
+def test_a_store_has_its_tables_and_their_rows(tmp_path: Path):
+    small_stores.write(tmp_path / "s", small_stores.series("octets.tx", [1.0, None, 3.0]))
+    (table,) = stores.contents(tmp_path / "s")
+    assert (table["table"], table["rows"], table["sites"]) == ("counters", 3, ["dfw01"])
+    found = stores.rows(tmp_path / "s", "counters", 1, 1)
+    assert found["rows"][0][found["columns"].index("value")] is None
+    assert stores.rows(tmp_path / "s", "counters", 3, 10)["rows"] == []
+
+
+def test_a_table_that_is_none_or_is_damaged_says_so(tmp_path: Path):
+    small_stores.write(tmp_path / "s", small_stores.series("octets.tx", [1.0] * 500))
+    with pytest.raises(Error, match="'no_table': no table of a store; expected counters"):
+        stores.rows(tmp_path / "s", "no_table", 0, 1)
+    (part,) = (tmp_path / "s").rglob("*.parquet")
+    content = bytearray(part.read_bytes())
+    content[4:400] = b"\xff" * 396
+    part.write_bytes(content)
+    with pytest.raises(Error, match="counters: cannot be read"):
+        stores.rows(tmp_path / "s", "counters", 0, 500)

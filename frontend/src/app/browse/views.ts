@@ -1,7 +1,7 @@
 // Saved views: a search with its columns and its order, under a name.
 
 import { element } from "../../figures/element";
-import { ask } from "../server";
+import { ask, query } from "../server";
 import { menuOf } from "./menu";
 import { linkOf, type State, type View } from "./state";
 
@@ -46,7 +46,7 @@ export class ViewMenu {
     });
     const remove = element("button", { type: "button", "aria-label": `Remove the view ${name}` }, "✕");
     remove.addEventListener("click", () => {
-      void this.act(async () => this.show(await ask("DELETE", `/api/views/${encodeURIComponent(name)}`)));
+      void this.act(async () => this.show(await ask("DELETE", `/api/views${query({ name })}`)));
     });
     return element("li", {}, link, element("span", { class: "buttons" }, remove));
   }
@@ -60,7 +60,7 @@ export class ViewMenu {
     }
     const view: View = { q: this.state.q, column: this.state.columns, sort: this.state.sort };
     await this.act(async () => {
-      this.show(await ask("PUT", `/api/views/${encodeURIComponent(name)}`, view));
+      this.show(await ask("PUT", "/api/views", { name, ...view }));
       this.name.value = "";
       this.unask();
     });

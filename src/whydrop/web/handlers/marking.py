@@ -110,6 +110,6 @@ class MarkingHandlers:
             Endpoint("PUT", "/api/library/{id}/marks", Marks, EntryAnswer, self.mark, "Set its tags and its note."),
             Endpoint("POST", "/api/library/marks", MarksOfMany, ChangedAnswer, self.tag, "Change tags of many."),
             Endpoint("GET", "/api/views", Nothing, ViewsAnswer, self.views, "List the saved views."),
-            Endpoint("PUT", "/api/views/{name}", NamedView, ViewsAnswer, self.keep, "Save a view."),
-            Endpoint("DELETE", "/api/views/{name}", OneView, ViewsAnswer, self.forget, "Remove a view."),
+            Endpoint("PUT", "/api/views", NamedView, ViewsAnswer, self.keep, "Save a view."),
+            Endpoint("DELETE", "/api/views", OneView, ViewsAnswer, self.forget, "Remove a view."),
         ]
