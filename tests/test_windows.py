@@ -67,6 +67,7 @@ def test_packets_between_captures_are_those_that_the_pair_counts():
     of_flow, _ = windows.crossed(both, *ALL, flows=[DATA], most=100_000)
     backwards, _ = windows.crossed(both, *ALL, flows=[" > ".join(reversed(DATA.split(" > ")))], most=100_000)
     assert of_flow.height == backwards.height > 10_000
+    assert of_flow["between"].unique().to_list() == ["1 and 2"]
     assert windows.crossed(both, *ALL, flows=["no such > flow"])[0].is_empty()
 
 
@@ -82,6 +83,11 @@ def test_the_filter_of_flows_selects_their_connections(found: whydrop.Explanatio
     assert wanted is not None
     assert [flow.flow for flow in whydrop.explain(NEAR, filter=wanted).flows] == [DATA]
     assert windows.filter_of([]) is None
+    assert windows.filter_of([], "tcp") == "tcp"
+    both = windows.filter_of([DATA], "tcp or udp") or ""
+    assert both.startswith("(tcp or udp) and (ip.addr == 10.0.1.1")
+    rows, _ = windows.seen(found, str(NEAR), *ALL, filter="tcp.port == 41001", most=100_000)
+    assert set(rows["source_port"]) | set(rows["destination_port"]) == {41001, 5201}
     with pytest.raises(ValueError, match="'nonsense' is no flow: expected ADDRESS:PORT > ADDRESS:PORT"):
         windows.filter_of(["nonsense"])
 

@@ -180,7 +180,9 @@ def test_two_captures_show_each_packet_with_its_transit_or_its_loss(page: Page, 
     open_by_path(page, server, "policed-download.pcap.zst, policed-download-far.pcap.zst")
     page.page.keyboard.press("p")
     page.page.wait_for_selector("#packets tbody tr")
-    assert {"No. in capture 1", "Transit", "Fate"} <= set(page.page.locator("#packets th").all_inner_texts())
+    assert {"No. in the first", "No. in the second", "Transit", "Fate"} <= set(
+        page.page.locator("#packets th").all_inner_texts()
+    )
     page.page.get_by_label("Lost packets only").check()
     expect(page.page.locator("#packets tbody tr:not(.lost)")).to_have_count(0)
     expect(page.page.locator("#packets tbody tr.lost")).to_have_count(96)

@@ -47,18 +47,20 @@ const PACKETS: readonly Column[] = [
   { title: "Fate", write: text("fate") },
 ];
 
+// Of more than two captures each row says between which it is.
 const CROSSINGS: readonly Column[] = [
   { title: "Left (s)", isNumber: true, write: (row, first) => since(row["sent_ns"], first) },
+  { title: "Captures", write: text("between") },
   { title: "Direction", write: text("direction") },
-  { title: "No. in capture 1", isNumber: true, write: text("number_1") },
-  { title: "No. in capture 2", isNumber: true, write: text("number_2") },
+  { title: "No. in the first", isNumber: true, write: text("number_1") },
+  { title: "No. in the second", isNumber: true, write: text("number_2") },
+  { title: "Transit", isNumber: true, write: (row) => (typeof row["transit_ns"] === "number" ? duration(row["transit_ns"] / 1e9) : UNKNOWN) },
+  { title: "Fate", write: text("crossing") },
   { title: "Flow", write: text("name") },
   { title: "Sequence", isNumber: true, write: text("sequence") },
   { title: "Payload (bytes)", isNumber: true, write: number("payload_bytes") },
-  { title: "Seen at capture 1 (s)", isNumber: true, write: (row, first) => since(row["time_1_ns"], first) },
-  { title: "Seen at capture 2 (s)", isNumber: true, write: (row, first) => since(row["time_2_ns"], first) },
-  { title: "Transit", isNumber: true, write: (row) => (typeof row["transit_ns"] === "number" ? duration(row["transit_ns"] / 1e9) : UNKNOWN) },
-  { title: "Fate", write: text("crossing") },
+  { title: "Seen at the first (s)", isNumber: true, write: (row, first) => since(row["time_1_ns"], first) },
+  { title: "Seen at the second (s)", isNumber: true, write: (row, first) => since(row["time_2_ns"], first) },
 ];
 
 // A moment since the first packet of the window, exact to a microsecond; as text it has all its digits.

@@ -19,7 +19,14 @@ _SEQUENCE_NUMBERS = 1 << 32
 
 
 def seen(
-    found: Explained, path: str, begin_ns: int, end_ns: int, *, flows: Sequence[str] = (), most: int = 500
+    found: Explained,
+    path: str,
+    begin_ns: int,
+    end_ns: int,
+    *,
+    flows: Sequence[str] = (),
+    filter: str | None = None,
+    most: int = 500,
 ) -> tuple[polars.DataFrame, bool]:
     """The packets of a capture in a window of time, with what became of each data packet.
 
@@ -29,13 +36,14 @@ def seen(
         begin_ns: nanoseconds since the Unix epoch.
         end_ns: of the end of the window.
         flows: names of flows: only their connections, both directions; none: all packets.
+        filter: a display filter that the packets match, too.
         most: rows.
 
     Returns:
         The table of :func:`whydrop.packets` with a column ``fate``, which is null where it is not known, and whether
         there are more packets.
     """
-    read = packets(path, most=most, filter=filter_of(flows), begin=begin_ns, end=end_ns)
+    read = packets(path, most=most, filter=filter_of(flows, filter), begin=begin_ns, end=end_ns)
     return _with_fates(read.table, found, begin_ns, end_ns), read.has_more
 
 
@@ -53,7 +61,8 @@ def crossed(
         most: rows.
 
     Returns:
-        The rows of the table ``crossings`` with the column ``name`` of their flow, and whether there are more.
+        The rows of the table ``crossings``, and whether there are more. Further columns are ``name`` of their flow and
+        ``between``, the numbers of their captures (from 1).
     """
     import polars as pl
 
@@ -62,11 +71,17 @@ def crossed(
         rows = rows.filter(pl.col("crossing") == "lost")
     names = pl.DataFrame(
         [
-            {"hop": hop, "flow": number, "name": flow.flow, "at_2": flow.flow_at_2 or flow.flow}
+            {
+                "hop": hop,
+                "flow": number,
+                "name": flow.flow,
+                "at_2": flow.flow_at_2 or flow.flow,
+                "between": f"{segment.first + 1} and {segment.second + 1}",
+            }
             for hop, segment in enumerate(found.path_segments)
             for number, flow in enumerate(segment.flows)
         ],
-        schema={"hop": pl.UInt32, "flow": pl.UInt32, "name": pl.String, "at_2": pl.String},
+        schema={"hop": pl.UInt32, "flow": pl.UInt32, "name": pl.String, "at_2": pl.String, "between": pl.String},
     )
     rows = rows.join(names, on=["hop", "flow"], how="left", maintain_order="left")
     if flows:
@@ -76,8 +91,8 @@ def crossed(
     return rows.head(most).drop("at_2"), rows.height > most
 
 
-def filter_of(flows: Sequence[str]) -> str | None:
-    """The display filter of the connections of flows; ``None`` of no flows.
+def filter_of(flows: Sequence[str], further: str | None = None) -> str | None:
+    """The display filter of the connections of flows, and of a ``further`` filter; ``None`` of neither.
 
     Raises:
         ValueError: a name is none of a flow.
@@ -88,18 +103,17 @@ def filter_of(flows: Sequence[str]) -> str | None:
     'ipv6.addr == 2001:db8::1 and ipv6.addr == 2001:db8::2 and tcp.port == 4000 and tcp.port == 443'
     """
     connections = list(dict.fromkeys(map(_connection, flows)))
-    if not connections:
-        return None
-    return connections[0] if len(connections) == 1 else " or ".join(f"({one})" for one in connections)
+    either = connections[0] if len(connections) == 1 else " or ".join(f"({one})" for one in connections)
+    return f"({further}) and ({either})" if further and either else further or either or None
 
 
-def tshark(path: str, begin_ns: int, end_ns: int, flows: Sequence[str] = ()) -> str:
+def tshark(path: str, begin_ns: int, end_ns: int, flows: Sequence[str] = (), filter: str | None = None) -> str:
     """The command of tshark that lists the packets of a window.
 
     >>> tshark("a.pcap", 1_500_000_000, 1_600_000_000)
     "tshark -r a.pcap -Y 'frame.time_epoch >= 1.500000000 && frame.time_epoch <= 1.600000000'"
     """
-    wanted = filter_of(flows)
+    wanted = filter_of(flows, filter)
     words = f"frame.time_epoch >= {_seconds(begin_ns)} && frame.time_epoch <= {_seconds(end_ns)}"
     shown = f"{words} && ({wanted})" if wanted else words
     unpack = next((tool for suffix, tool in _UNPACKED_BY.items() if path.endswith(suffix)), None)

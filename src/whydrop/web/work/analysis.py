@@ -34,6 +34,7 @@ class Analysis:
 
         self._emit = emit
         self._reported_s = 0.0
+        self._filter: str | None = selection.get("filter")
         self._opening = cells.explained(sources, **selection)
         self._chosen: dict[str, Choice] = {}
         self._levels = Levels()
@@ -107,8 +108,10 @@ class Analysis:
 
         (capture,) = self._explained.captures
         begin_ns, end_ns = _nanoseconds(begin), _nanoseconds(end)
-        rows, has_more = windows.seen(self._explained, capture.path, begin_ns, end_ns, flows=flows, most=most)
-        command = windows.tshark(capture.path, begin_ns, end_ns, flows)
+        rows, has_more = windows.seen(
+            self._explained, capture.path, begin_ns, end_ns, flows=flows, filter=self._filter, most=most
+        )
+        command = windows.tshark(capture.path, begin_ns, end_ns, flows, self._filter)
         return {"rows": _plain(rows), "has_more": has_more, "commands": [command]}
 
     def crossings(self, begin: float, end: float, flows: Sequence[str], lost: bool, most: int) -> dict[str, Any]:
@@ -117,12 +120,15 @@ class Analysis:
 
         begin_ns, end_ns = _nanoseconds(begin), _nanoseconds(end)
         rows, has_more = windows.crossed(self._explained, begin_ns, end_ns, flows=flows, lost=lost, most=most)
+        segments = self._explained.path_segments
         commands = []
-        for number, capture in enumerate(self._explained.captures[:2], start=1):
+        points = [segments[0].first, segments[0].second] if len(segments) == 1 else []
+        for number, point in enumerate(points, start=1):
             # Each capture has its own clock.
             times = rows[f"time_{number}_ns"].drop_nulls().to_list()
             if times:
-                commands.append(windows.tshark(capture.path, min(times), max(times), flows))
+                path = self._explained.captures[point].path
+                commands.append(windows.tshark(path, min(times), max(times), flows))
         return {"rows": _plain(rows), "has_more": has_more, "commands": commands}
 
     @cached_property
