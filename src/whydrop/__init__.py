@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         depth,
         describe_test,
         responder,
+        roll,
         run,
         start,
         tests,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
+    from whydrop.monitoring.rolling.kept import Kept
+    from whydrop.monitoring.rolling.roll import Roll
     from whydrop.monitoring.switches.states import PortStates, port_history, port_states
     from whydrop.recording.recording import Recording
     from whydrop.store.store import Store
@@ -65,7 +68,7 @@ _HOMES = {
         "whydrop._core": "CaptureError __version__",
         "whydrop.act.abilities": "Ability doctor",
         "whydrop.api.explaining": "Explanation explain",
-        "whydrop.api.measuring": "batch batch_plan depth describe_test responder run start tests watch watch_live",
+        "whydrop.api.measuring": "batch batch_plan depth describe_test responder roll run start tests watch watch_live",
         "whydrop.api.plotting": "Plot plot plot_names plot_table",
         "whydrop.api.recordings": "Statistics compare export import_file metadata open stats summary",
         "whydrop.api.changing": "fix pace pace_forget pace_keep pace_revert pace_status",
@@ -78,6 +81,8 @@ _HOMES = {
         "whydrop.measure.handle": "Run",
         "whydrop.measure.responding": "Responder",
         "whydrop.monitoring.switches.states": "PortStates port_history port_states",
+        "whydrop.monitoring.rolling.kept": "Kept",
+        "whydrop.monitoring.rolling.roll": "Roll",
         "whydrop.recording.recording": "Recording",
         "whydrop.store.store": "Store",
     }.items()
@@ -96,6 +101,7 @@ __all__ = [
     "Error",
     "Explanation",
     "Flow",
+    "Kept",
     "LeftOut",
     "Matching",
     "Model",
@@ -107,6 +113,7 @@ __all__ = [
     "PortStates",
     "Recording",
     "Responder",
+    "Roll",
     "Run",
     "Statistics",
     "Store",
@@ -144,6 +151,7 @@ __all__ = [
     "port_history",
     "port_states",
     "responder",
+    "roll",
     "run",
     "start",
     "stats",

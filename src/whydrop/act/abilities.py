@@ -62,7 +62,7 @@ def _privileges() -> Iterator[Ability]:
     held = _effective_capabilities()
     for names, used_for in (
         (("CAP_NET_ADMIN",), "pace, fix: change queues"),
-        (("CAP_NET_RAW",), "fix: capture with tcpdump; run --interface before Linux 5.7"),
+        (("CAP_NET_RAW",), "roll: capture packets; fix: capture with tcpdump; run --interface before Linux 5.7"),
         (("CAP_BPF", "CAP_PERFMON"), "watch: packets that this host drops, with their reasons"),
     ):
         present = set(names) <= held or ("CAP_SYS_ADMIN" in held and "CAP_BPF" in names)

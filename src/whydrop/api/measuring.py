@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whydrop.measure.handle import Run
     from whydrop.measure.plan import Plan, Settings
     from whydrop.measure.responding import Responder
+    from whydrop.monitoring.rolling.roll import Roll
     from whydrop.monitoring.sockets.live import LiveWatch
     from whydrop.monitoring.sockets.watch import Watched
     from whydrop.recording.recording import Recording
@@ -412,6 +413,67 @@ def watch_live(
     from whydrop.monitoring.sockets.selection import wanted
 
     return LiveWatch(wanted(ports, destinations, pids, cgroups), every_s)
+
+
+def roll(
+    interface: str = "any",
+    *,
+    filter: str = "",
+    seconds: float = 30.0,
+    max_bytes: int = 256_000_000,
+    snap_bytes: int = 256,
+    loss_packets: int | None = None,
+    delay_s: float | None = None,
+    limits: Sequence[str] = (),
+    after_s: float = 3.0,
+    hold_off_s: float = 60.0,
+    max_kept: int = 20,
+    max_kept_bytes: int = 2_000_000_000,
+    output: str | PathLike[str] = ".",
+    on_event: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> Roll:
+    """Hold the packets of the last seconds on disk, and keep and explain them when a trigger fires; return at once.
+
+    It needs Linux and the capability CAP_NET_RAW. The triggers look at the TCP connections of this host.
+
+    Args:
+        interface: its name, or ``"any"``.
+        filter: only these packets: ``host ADDRESS``, ``port NUMBER``, ``tcp``, ``udp``, ``icmp``, ``ip``, ``ip6``,
+            with ``and``, ``or``, ``not`` and parentheses.
+        seconds: to hold.
+        max_bytes: to hold; the older packets go first.
+        snap_bytes: of each packet, from its begin.
+        loss_packets: trigger: a connection retransmits so many segments within one second.
+        delay_s: trigger: the smoothed round-trip time of a connection in use.
+        limits: trigger: what limits a connection, in the words of ``whydrop watch``, or ``"network"``.
+        after_s: packets are captured for so long after a trigger, then they are kept.
+        hold_off_s: further triggers keep nothing for so long.
+        max_kept: kept captures in the folder; further triggers then keep nothing.
+        max_kept_bytes: of them.
+        output: the folder of kept captures.
+        on_event: called from threads, with ``kept`` (a capture, when it is kept and when it is explained) or
+            ``message`` (a sentence).
+
+    Returns:
+        :meth:`Roll.keep` keeps a capture by hand, :meth:`Roll.status` has the counts, :attr:`Roll.kept` the captures
+        with their verdicts, :meth:`Roll.stop` ends it.
+
+    Raises:
+        whydrop.Error: packets cannot be captured (the message says what to type), or a setting is not valid.
+
+    >>> import whydrop
+    >>> with whydrop.roll("eth0", loss_packets=3, delay_s=0.2) as rolling:  # doctest: +SKIP
+    ...     rolling.wait(3600)
+    """
+    from whydrop.monitoring.rolling.roll import Roll, Settings
+    from whydrop.monitoring.rolling.triggers import Triggers
+
+    settings = Settings(
+        interface, filter, seconds=seconds, most_bytes=max_bytes, snap_bytes=snap_bytes, after_s=after_s,
+        hold_off_s=hold_off_s, most_kept=max_kept, most_kept_bytes=max_kept_bytes, output=Path(output),
+        triggers=Triggers(loss_packets, delay_s, tuple(limits)),
+    )  # fmt: skip
+    return Roll(settings, on_event)
 
 
 def responder(

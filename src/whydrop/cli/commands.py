@@ -24,6 +24,7 @@ GROUPS = {
         "batch": ("whydrop.cli.batch", "Run many tests from one file."),
         "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
         "watch": ("whydrop.cli.watch", "Record the TCP connections of this host."),
+        "roll": ("whydrop.cli.roll", "Hold the last seconds of packets for triggers."),
         "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
     },
     "Change": {

@@ -58,6 +58,7 @@ def _place(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str,
 )
 @click.option("--host-name", multiple=True, metavar="NAME", help="Name by which browsers reach the page.")
 @click.option("--token-file", type=_FILE, metavar="FILE", help="Token that lets in.  [default: a random one]")
+@click.option("--allow-changes", is_flag=True, help="Let the page capture packets of this host.")
 def command(
     folders: tuple[Path, ...],
     place: tuple[str, int],
@@ -67,6 +68,7 @@ def command(
     behind_proxy: tuple[str, ...],
     host_name: tuple[str, ...],
     token_file: Path | None,
+    allow_changes: bool,
 ) -> None:
     """Open captures and recordings of FOLDERs (here: the current one) in a browser."""
     from whydrop.web import listening, serving, tokens
@@ -79,5 +81,6 @@ def command(
         raise click.UsageError(str(reason)) from None
     serving.serve(
         folders or [Path()], uploads or (folders[0] if folders else Path()) / "uploads", where, token=token,
+        allow_changes=allow_changes,
         started=lambda url: print(f"Open {url}{_WITH_TOKEN if token else ''}", file=sys.stderr, flush=True),
     )  # fmt: skip

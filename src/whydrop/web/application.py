@@ -22,6 +22,7 @@ from whydrop.web.handlers.contents import ContentHandlers
 from whydrop.web.handlers.library import LibraryHandlers
 from whydrop.web.handlers.marking import MarkingHandlers
 from whydrop.web.handlers.ports import PortHandlers
+from whydrop.web.handlers.rolling import RollingHandlers
 from whydrop.web.handlers.runs import RunHandlers
 from whydrop.web.handlers.streams import Streams
 from whydrop.web.handlers.studies import StudyHandlers
@@ -41,6 +42,7 @@ _HANDLERS = (
     StudyHandlers,
     WatchHandlers,
     PortHandlers,
+    RollingHandlers,
 )
 
 
@@ -58,6 +60,7 @@ def application(settings: Settings) -> Requests:
             try:
                 yield
             finally:
+                await site.rolling.end()
                 await site.jobs.end_all()
                 tasks.cancel_scope.cancel()
         site.library.close()

@@ -23,6 +23,7 @@ def serve(
     listening: Listening,
     *,
     token: str | None = None,
+    allow_changes: bool = False,
     started: Callable[[str], None],
 ) -> None:
     """Serve until a signal comes.
@@ -32,6 +33,7 @@ def serve(
         uploads: where files go that a page sends.
         listening: where.
         token: by default a random one.
+        allow_changes: pages may do what changes this host, or reads the traffic of its users.
         started: called with the address: with the token, if that is a random one.
 
     Raises:
@@ -52,7 +54,7 @@ def serve(
         uploads.mkdir(parents=True, exist_ok=True)
         if not os.access(uploads, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        app = application(Settings([*folders, uploads], uploads.resolve(), access))
+        app = application(Settings([*folders, uploads], uploads.resolve(), access, allow_changes))
     except OSError as reason:
         raise ListenError(
             f"{uploads}: {reason.strerror or reason}: files that pages send, and recordings of tests, go there; "

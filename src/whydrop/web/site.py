@@ -21,6 +21,7 @@ from whydrop.web.library.database import Entry
 from whydrop.web.library.describing_pool import describe_one
 from whydrop.web.library.library import Library, NotInLibraryError, Tagging
 from whydrop.web.library.unpacking import is_archive, unpack, unpacked_bytes
+from whydrop.web.rolling import RollingCapture
 from whydrop.web.uploads import Uploads
 from whydrop.web.watching import Watcher
 
@@ -33,11 +34,13 @@ class Settings:
         folders: their files may be opened.
         uploads: where files go that a page sends; below one of the folders.
         access: who is let in.
+        allow_changes: pages may do what changes this host, or reads the traffic of its users.
     """
 
     folders: Sequence[Path]
     uploads: Path
     access: Access
+    allow_changes: bool = False
 
 
 class Site:
@@ -52,6 +55,7 @@ class Site:
         self.keeper = Keeper(self.library, self.events)
         self.watcher = Watcher(self.events)
         self.jobs = Jobs(self.events, tasks, self.record)
+        self.rolling = RollingCapture(self.events, tasks, self.enter)
 
     async def keep_up(self) -> None:
         """Look at the folders now and then."""

@@ -1,0 +1,1 @@
+"""Rolling capture: the packets of the last seconds on disk, kept and explained when a trigger fires."""
