@@ -119,6 +119,32 @@ def test_a_large_capture_has_the_time_of_its_first_packet(
 # --- files that end their readers ---
 
 
+def test_metadata_that_are_nested_too_deep_are_one_entry_with_a_problem(tmp_path: Path):
+    recording(tmp_path, "good.recording")
+    deep = recording(tmp_path, "deep.recording")
+    nested = '{"a": ' * 900 + "1" + "}" * 900
+    (deep / document.FILE_NAME).write_text('{"schema": 1, "status": "complete", "hosts": ' + nested + "}")
+    library = opened(tmp_path)
+    assert [entry.path for entry in library.search("problem:").entries] == ["deep.recording"]
+    assert [entry.path for entry in library.search("-problem:").entries] == ["good.recording"]
+
+
+def test_a_defect_of_a_reader_is_the_problem_of_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class PanicError(BaseException):
+        """As the core's panics are: no Exception."""
+
+    def describe(root: Path, candidate: Candidate) -> Description:
+        if candidate.path == "bad.recording":
+            raise PanicError("index out of bounds")
+        return Description(candidate.path)
+
+    for name in ("bad", "good"):
+        recording(tmp_path, f"{name}.recording")
+    monkeypatch.setattr(describing_pool, "describe", describe)
+    (entry,) = opened(tmp_path).search("problem:").entries
+    assert "defect in whydrop: PanicError: index out of bounds" in entry.problem
+
+
 def _describe_or_die(root: Path, candidate: Candidate) -> Description:
     if candidate.path == "deadly.pcap":
         os.kill(os.getpid(), signal.SIGKILL)

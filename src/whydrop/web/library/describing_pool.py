@@ -27,7 +27,20 @@ _PATIENCE_S = 120.0
 
 def describe_all(root: Path, batch: list[Candidate]) -> Described:
     """Describe some entries in this process."""
-    return [(one, describe(root, one)) for one in batch]
+    return [(one, _described(root, one)) for one in batch]
+
+
+def _described(root: Path, one: Candidate) -> Description | None:
+    """Describe an entry; a defect of ours is its problem, and not that of all others."""
+    try:
+        return describe(root, one)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as reason:
+        # A panic of the core is no Exception.
+        words = str(reason).partition("\n")[0][:200]
+        problem = f"cannot be read, by a defect in whydrop: {type(reason).__name__}: {words}"
+        return Description(Path(one.path).name, problem=problem)
 
 
 def describe_one(root: Path, path: Path) -> Described:
