@@ -121,6 +121,20 @@ def test_an_option_without_meaning_is_answered_by_what_to_do(
     assert words in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kind": "py", "baseline": 7}, "this comparison has 4"),
+        ({"kind": "csv", "combine": "groups-points", "reduce": "meta:nothing"}, "nothing to draw"),
+        ({"kind": "csv", "filters": "[", "limits": "0:1"}, "nothing to draw"),
+    ],
+)
+def test_a_picture_that_cannot_be_says_why(client: httpx.Client, comparison: str, options: dict[str, Any], words: str):
+    answer = client.get(f"{comparison}/picture", params={"plot": "ping", **options})
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]
+
+
 def test_many_recordings_are_drawn_from_one_link_and_the_words_say_how_to_compare_them(
     four: Server, client: httpx.Client, ids: list[str]
 ):

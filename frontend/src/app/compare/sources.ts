@@ -35,7 +35,7 @@ export class Sources {
     this.element = element(
       "details", { class: "sources", ...(ids.length < FOLDED_FROM ? { open: "" } : {}) },
       element("summary", {}, plural(ids.length, "recording")),
-      element("div", { class: "scroll sources-table", tabindex: 0, role: "region", "aria-label": "Recordings" }, table),
+      ...(ids.length > 0 ? [element("div", { class: "scroll sources-table", tabindex: 0, role: "region", "aria-label": "Recordings" }, table)] : []),
       ...(splits.length > 0 ? [this.splitBy(splits)] : []),
       element("p", { class: "field" }, element("label", { for: "add" }, "Add a recording"), this.search),
       this.found,

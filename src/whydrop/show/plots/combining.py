@@ -114,7 +114,8 @@ def _points(groups: Sequence[Group], spec: PanelSpec, options: PlotOptions) -> l
                 for item in chosen(source, one, options):
                     found.setdefault(item.name, []).append(item)
             items += [_averaged(stand_in, several) for several in found.values()]
-    return items
+    # A reducer may have no value for any step.
+    return [item for item in items if not np.isnan(item.values).all()]
 
 
 def _averaged(stand_in: Source, items: Sequence[Item]) -> Item:

@@ -34,6 +34,9 @@ def limited(
         for series in matching(own, one, options)
     }  # fmt: skip
     units = list(found)
+    if not units:
+        # Nothing is drawn at all, and that is said.
+        return list(specs)
     if options.ratio and options.baseline is not None:
         units = [""]
     ends: dict[str, tuple[float, float]] = {}
@@ -42,7 +45,7 @@ def limited(
             raise catalogue.PlotError(f"{name} has axes in {', '.join(units)}: say which, as in 0:100{units[0]}")
         unit = limits.unit or (units[0] if units else "")
         if unit not in units:
-            raise catalogue.PlotError(f"{name} has no axis in {unit}; its units are {', '.join(units) or 'unknown'}")
+            raise catalogue.PlotError(f"{name} has no axis in {unit}; its units are {', '.join(units)}")
         ends[unit] = (limits.low, limits.high)
     return [spec.model_copy(update={"limits_of": {**spec.limits_of, **ends}}) for spec in specs]
 

@@ -192,6 +192,17 @@ class Comparison:
             return f"{plot}.html", html.page_of_figures(figures, legend=legend).encode()
         return f"{plot}.zip", _zipped([(one.key, rendered(one, kind, legend=legend)) for one in figures], kind)
 
+    def _at(self, place: int) -> Recording:
+        """The recording at a place.
+
+        Raises:
+            Mistake: there is none.
+        """
+        count = len(self._recordings)
+        if place >= count:
+            raise Mistake(f"recording {place + 1} is not there: this comparison has {count}")
+        return self._recordings[place]
+
     def _cell(self, plot: str, options: Mapping[str, Any], words: Mapping[str, Any]) -> str:
         """The Python that draws the same picture."""
         asked = {name: value for name, value in options.items() if value or name in ("cut", "from_zero")}
@@ -200,7 +211,7 @@ class Comparison:
             raise Mistake("sets of the page are not in the recordings, so no cell can group by them: group by a key")
         where = [str(one.path.resolve()) for one in self._recordings]
         if "baseline" in options and options["baseline"] is not None:
-            asked["baseline"] = where[options["baseline"]]
+            asked["baseline"] = str(self._at(options["baseline"]).path.resolve())
         if "limits" in asked:
             asked["limits"] = [(one.low, one.high, one.unit) for one in asked["limits"]]
         asked |= {name: words[name] for name in ("title", "note") if words.get(name) is not None}
@@ -219,15 +230,12 @@ class Comparison:
         scale = [one for one, letter in zip(self._recordings, letters, strict=True) if letter == "x"]
         baseline = asked.pop("baseline", None)
         drawn = [_in_set(one, letter) for one, letter in zip(self._recordings, letters, strict=True) if letter != "x"]
-        count = len(self._recordings)
-        if baseline is not None and baseline >= count:
-            raise Mistake(f"recording {baseline + 1} is not there: this comparison has {count}")
         if not drawn:
             raise Mistake("every recording is there for the axes only: choose one to be drawn")
         read = PlotOptions(
             **asked,
             scale=scale,
-            baseline=None if baseline is None else self._recordings[baseline],
+            baseline=None if baseline is None else self._at(baseline),
         )
         return [one.titled(words.get("title")).noted(words.get("note")) for one in building.figures(plot, drawn, read)]
 
