@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from whydrop.monitoring.rolling import filters, pcapng
-from whydrop.monitoring.rolling.ring import FullError, Ring, joined
+from whydrop.monitoring.rolling.ring import FullError, Ring, joined, remove_abandoned
 
 HEAD = pcapng.head(pcapng.RAW_IP, 256, "eth0")
 SECOND_NS = 1_000_000_000
@@ -31,7 +32,7 @@ def ring(folder: Path, seconds: float = 10, most_bytes: int = 1_000_000) -> Ring
 
 def on_disk(folder: Path) -> int:
     """Bytes of the files of a ring."""
-    return sum(path.stat().st_size for path in (folder / "ring").iterdir())
+    return sum(path.stat().st_size for path in (folder / "ring").iterdir() if path.name != "lock")
 
 
 def test_the_ring_loses_what_is_older_than_its_seconds(tmp_path: Path) -> None:
@@ -117,6 +118,25 @@ def test_on_a_full_disk_the_ring_keeps_what_it_has_and_goes_on_when_there_is_roo
     held.expire(BEGIN_NS + 10_000 * SECOND_NS)
     held.write(packets(20_000))
     assert (held.problem, held.packets) == ("", 10)
+
+
+def test_the_ring_of_a_killed_process_is_removed_and_no_other(tmp_path: Path) -> None:
+    held = ring(tmp_path)
+    held.write(packets(0))
+    other = tmp_path / "mine"
+    other.mkdir()
+    killed = tmp_path / "killed"
+    subprocess.run(
+        [sys.executable, "-c", "import os, sys; from pathlib import Path\n"
+         "from whydrop.monitoring.rolling.ring import Ring\n"
+         "folder = Path(sys.argv[1]); folder.mkdir(); Ring(folder, b'', seconds=9, most_bytes=9); os._exit(0)", killed],
+        check=True,
+    )  # fmt: skip
+    assert killed.exists()
+    remove_abandoned(tmp_path.iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"ring", "mine"}
+    assert held.packets == 10
+    assert on_disk(tmp_path) == held.size_bytes
 
 
 def test_what_cannot_be_kept_is_said_and_leaves_nothing_behind(tmp_path: Path) -> None:

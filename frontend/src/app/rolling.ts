@@ -195,7 +195,8 @@ export class Rolling {
 
   private show(state: State | Record<string, never>): void {
     this.isRunning = state.running === true;
-    this.fields.disabled = this.startButton.hidden = this.isRunning;
+    // The form may be of another capture than the one that runs: the words have its settings.
+    this.fields.hidden = this.startButton.hidden = this.isRunning;
     this.keepButton.hidden = this.stopButton.hidden = !this.isRunning;
     this.keepButton.disabled = Boolean(state.pending);
     if (!("packets" in state)) {
@@ -215,7 +216,7 @@ export class Rolling {
 
 export function inWords(state: State): string {
   const parts = [
-    `${duration(state.buffered_s)} and ${size(state.buffered_bytes)} of ${state.interface} on disk`,
+    `${duration(state.buffered_s)} and ${size(state.buffered_bytes)} of ${state.interface}${state.filter ? ` (${state.filter})` : ""} on disk`,
     `${plural(state.packets, "packet")} captured`,
     `${count(state.dropped)} dropped by the kernel`,
   ];

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -15,6 +17,8 @@ from whydrop.monitoring.rolling import pcapng
 
 # A ring loses a segment at a time.
 _SEGMENTS = 10
+# Locked while a ring is in use; its folder is removed when it is not.
+_LOCK = "lock"
 _SHORTEST_NS = 200_000_000
 
 
@@ -49,6 +53,8 @@ class Ring:
     def __init__(self, folder: Path, head: bytes, *, seconds: float, most_bytes: int) -> None:
         """Begin in a folder of its own; ``head`` is the begin of each file."""
         self._folder = folder
+        self._lock = (folder / _LOCK).open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._head = head
         self._most_ns = round(seconds * 1e9)
         self._segment_ns = max(_SHORTEST_NS, self._most_ns // _SEGMENTS)
@@ -169,12 +175,21 @@ class Ring:
         """Remove everything."""
         self.finish()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._lock.close()
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]
+
+
+def remove_abandoned(folders: Iterable[Path]) -> None:
+    """Remove the rings of processes that were killed: they hold what others sent and received."""
+    for folder in folders:
+        with contextlib.suppress(OSError), (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def joined(parts: Sequence[Path], place: Path, head_bytes: int) -> list[Path]:

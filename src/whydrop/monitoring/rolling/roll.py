@@ -17,11 +17,12 @@ from whydrop.errors import Error, Mistake
 from whydrop.monitoring.rolling import filters, pcapng
 from whydrop.monitoring.rolling.kept import Kept, Shelf
 from whydrop.monitoring.rolling.packet_socket import ANY, PacketSocket
-from whydrop.monitoring.rolling.ring import FullError, Ring
+from whydrop.monitoring.rolling.ring import FullError, Ring, remove_abandoned
 from whydrop.monitoring.rolling.triggers import EVERY_S, Fired, Triggers, Watching, fired
 from whydrop.text.quantities import duration, plural
 
 _WAIT_S = 0.1
+_RING = ".rolling-"
 _HOUSEKEEPING_S = 0.5
 
 
@@ -95,6 +96,7 @@ class Roll:
         self._lock = threading.Lock()
         self._pending: Fired | None = None
         self._quiet_until_s = 0.0
+        self._no_triggers = ""
         self._skipped = 0
         self._is_over = threading.Event()
         self._seen = self._cpu_ns = 0
@@ -221,7 +223,7 @@ class Roll:
         wrong = self._socket.problem()
         if wrong and wrong != self.problem:
             self._say(wrong)
-        self.problem = wrong or ring.problem
+        self.problem = wrong or ring.problem or self._no_triggers
         self._cpu_ns = time.thread_time_ns()
         self._figures = {
             "buffered_s": ring.buffered_s, "buffered_bytes": ring.size_bytes, "buffered_packets": ring.packets,
@@ -249,8 +251,15 @@ class Roll:
         try:
             while not self._is_over.wait(EVERY_S):
                 found = self._watching.look()
+                self._no_triggers = self._watching.problem()
                 if found is not None:
                     self._fire(found)
+        except Exception as reason:
+            # The capture goes on, and can be kept by hand.
+            self._no_triggers = f"triggers fire no more: {reason}"
+            self._say(self._no_triggers)
+            if not isinstance(reason, (Error, OSError)):
+                raise
         finally:
             self._watching.close()
 
@@ -294,7 +303,8 @@ def _folder(output: Path) -> Path:
     """A folder for the ring, for this user only; in that of kept captures, so that they need not be copied."""
     try:
         output.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=".rolling-", dir=output))
+        remove_abandoned(output.glob(f"{_RING}*"))
+        return Path(tempfile.mkdtemp(prefix=_RING, dir=output))
     except OSError as reason:
         raise Error(f"the folder {output} cannot be written: {reason.strerror}") from reason
 

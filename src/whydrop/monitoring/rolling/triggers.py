@@ -179,6 +179,11 @@ class Watching:
         rows = self._board.rows(self._connections).to_dicts()
         return self._judge.judge(rows, self._ends, time.monotonic())
 
+    def problem(self) -> str:
+        """Why the kernel does not say how connections are; empty if it does."""
+        wrong = self._sampler.standing()["problem"]
+        return f"a poll of the sockets failed, so triggers may not fire: {wrong}" if wrong else ""
+
     def _ends(self, flow: int) -> Ends | None:
         found = self._connections.there.get(flow)
         if found is None:
