@@ -236,6 +236,9 @@ export class BatchFollowing {
   async begin(): Promise<void> {
     this.stopListening();
     this.stopListening = listen<BatchJob>(`jobs/${this.id}`, (job) => this.show(job), () => void this.begin(), (isThere) => {
+      const wasLost = !this.lost.hidden;
+      // It may be another server: without an event from the one before, its answer does not show that.
+      if (isThere && wasLost) void this.begin();
       say(this.lost, isThere ? "" : "The server does not answer. This page tries again by itself. If the server has ended, the batch has ended with it: start the server again and resume the batch.");
     });
     try {

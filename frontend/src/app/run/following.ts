@@ -146,8 +146,13 @@ export class Following {
 
   private connected(isThere: boolean): void {
     if (this.isOver) return;
+    const wasLost = !this.lost.hidden;
     this.lost.hidden = isThere;
-    if (isThere) return;
+    if (isThere) {
+      // It may be another server: without an event from the one before, its answer does not show that.
+      if (wasLost) void this.again();
+      return;
+    }
     const kept = this.recording ? `its recording ${nameOf(this.recording)} has what was measured` : "its recording has what was measured";
     this.lost.textContent = `The server does not answer. This page tries again by itself. If the server has ended, the test has ended with it, and ${kept}.`;
     // A server that was started again elsewhere, or with another token, does not let this page in.
