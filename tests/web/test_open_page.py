@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import expect
 
+import recordings
 import whydrop
 from web.browsing import Page
 from web.conftest import EXAMPLES, Server, running
@@ -31,6 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("captures")
     for name in ("policed-download.pcap.zst", "policed-download-far.pcap.zst"):
         shutil.copy(EXAMPLES / name, folder)
+    recordings.rrul(folder / "a.recording", title="fifo run 1")
     with running(folder) as started:
         yield started
 
@@ -117,6 +119,8 @@ def test_losses_are_visited_one_after_the_other(page: Page, server: Server):
         before = page.page.url
         page.page.keyboard.press(key)
         expect(page.page).not_to_have_url(before)
+        # The finer picture of the window, which has no losses but its own.
+        page.page.wait_for_timeout(600)
         windows.append(float(state(page)["zoom"][0].split("..")[0]))
     assert windows[0] < windows[1] > windows[2]
     page.page.keyboard.press("b")
@@ -199,6 +203,21 @@ def test_each_kind_of_file_of_a_figure_is_saved_under_a_name_that_says_what_it_i
     numbers = pl.read_csv(io.BytesIO(content), infer_schema_length=None)
     lost = whydrop.explain(EXAMPLES / "policed-download.pcap.zst").flows
     assert numbers.height > sum(flow.packets for flow in lost if flow.flow == DATA)
+
+
+def test_plots_of_a_recording_are_zoomed_by_a_link_of_their_own_and_saved(page: Page, server: Server):
+    page.page.goto(f"{server.root}/open")
+    page.page.fill("#path", "a.recording")
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("#plots .figures", state="attached")
+    page.page.evaluate("document.querySelector('#plots').scrollIntoView()")
+    page.page.wait_for_selector("#plots canvas")
+    page.page.keyboard.press("+")
+    wait_for_address(page, r"zoom_test=\d")
+    assert "zoom" not in state(page)
+    name, content = saved(page, "all", "SVG")
+    assert name == "a.recording-all.svg"
+    assert b"Goodput" in content
 
 
 def test_the_cell_of_a_figure_runs_as_it_is_given(page: Page, server: Server, tmp_path: Path):

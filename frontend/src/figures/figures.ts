@@ -73,6 +73,8 @@ export function showChoice(
   }
   for (const focus of section.querySelectorAll<HTMLButtonElement>('[data-zoom="focus"]')) focus.disabled = !choice.focus;
   // The buttons act on time where anything is over time, else on whatever there is.
+  // Figures of a server have only the losses of the window, once they are zoomed.
+  const losses = lossesOf(choice);
   const overTime = charts.filter((chart) => chart.panel.zoom === "time");
   const driven = overTime.length > 0 ? overTime : charts;
   return {
@@ -85,7 +87,7 @@ export function showChoice(
     },
     toLoss: (step) => {
       const window = overTime[0]?.window;
-      const found = window && nextLoss(lossesOf(choice), window, step);
+      const found = window && nextLoss(losses, window, step);
       if (!found) return false;
       overTime.forEach((chart) => chart.setWindow(...found));
       onWindow(...found);
