@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from whydrop.explaining.recordings import depth
 from whydrop.recording import document as documents
 from whydrop.recording import troubles
 from whydrop.recording.comparing.metadata_difference import flattened, is_noise
+from whydrop.recording.metrics.grades import APPLICATIONS, Quality
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.recording import Recording, Series
 from whydrop.show import cells
@@ -112,8 +114,13 @@ def _outcome(summary: Summary) -> Iterator[Text]:
 
 
 def tables(summary: Summary, *, every: bool = False) -> tuple[Part, ...]:
-    """Statistics as tables: series, induced latency, loss."""
-    return parts(_series(summary, every), _induced(summary.induced_latency()), _losses(summary.losses()))
+    """Statistics as tables: series, induced latency, quality under load, loss."""
+    return parts(
+        _series(summary, every),
+        _induced(summary.induced_latency()),
+        _qualities(summary.qualities()),
+        _losses(summary.losses()),
+    )
 
 
 def chosen_series(summary: Summary, *, every: bool) -> tuple[list[Series], int]:
@@ -175,13 +182,45 @@ def _induced(found: Sequence[InducedLatency]) -> Table:
         Column("RPM", True, 1): lambda one: known(one.round_trips_per_minute, quantities.count),
         Column("Idle is", False, 2): lambda one: "" if one.idle_is.startswith("median") else one.idle_is,
     }
-    notes = ["Medians. Induced: under load less idle. RPM: round trips a minute under load."]
+    notes = ["Medians. Induced: under load less idle. RPM: round trips a minute under load (trimmed mean)."]
     return Table.of("Induced latency", columns, found, notes=notes).without_empty_columns()
 
 
 def _induced_cell(one: InducedLatency) -> Text:
     text = quantities.signed(quantities.duration, one.induced_ms / 1e3)
     return Text(text, "good" if one.induced_ms < _HARMLESS_MS else "warning" if one.induced_ms < _BAD_MS else "bad")
+
+
+def _qualities(found: Sequence[Quality]) -> Table:
+    columns: Columns[Quality] = {
+        Column("Probes"): lambda one: one.name,
+        Column("Grade"): _grade_cell,
+        **{Column(name, True, 1): _outcome_cell(name) for name in APPLICATIONS},
+        Column("Induced p95", True, 2): lambda one: (
+            "" if one.induced_p95_ms is None else quantities.signed(quantities.duration, one.induced_p95_ms / 1e3)
+        ),
+        Column("Round trips", True, 3): lambda one: quantities.count(one.samples),
+    }
+    reasons = dict.fromkeys(one.not_graded for one in found if one.not_graded)
+    notes = [f"Not graded: {reason}." for reason in reasons]
+    if any(score is not None for one in found for score in one.outcomes.values()):
+        notes.append("Web, video call, gaming: quality of outcome by latency and loss, 0 to 100.")
+    return Table.of("Quality under load", columns, found, notes=notes).without_empty_columns()
+
+
+def _grade_cell(one: Quality) -> Text:
+    if one.grade is None:
+        return Text("not graded")
+    return Text(one.grade, "good" if one.grade.startswith("A") else "warning" if one.grade in "BC" else "bad")
+
+
+def _outcome_cell(name: str) -> Callable[[Quality], str]:
+    def cell(one: Quality) -> str:
+        score = one.outcomes.get(name)
+        # Rounded down: 100 is said of what is optimal, and of nothing else.
+        return "" if score is None else str(math.floor(score))
+
+    return cell
 
 
 def _losses(found: Sequence[Loss]) -> Table:

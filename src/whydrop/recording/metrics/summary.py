@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
@@ -26,9 +26,10 @@ import polars as pl
 from whydrop.recording import document
 from whydrop.recording.grid import computed_plans
 from whydrop.recording.metrics import together
+from whydrop.recording.metrics.grades import Quality, qualities
 from whydrop.recording.metrics.load import window
 from whydrop.recording.recording import Recording, Series
-from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute
+from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute, trimmed_mean
 from whydrop.recording.troubles import NOT_OF_PATH
 
 _NS_PER_S = 1_000_000_000
@@ -60,12 +61,14 @@ class InducedLatency:
     Attributes:
         idle_is: the statistic in ``idle_ms``: ``median before the load`` or ``minimum``.
         loaded_ms: the median under load.
+        loaded_trimmed_mean_ms: the mean under load of the round-trip times up to their 95th percentile.
     """
 
     name: str
     idle_ms: float
     idle_is: str
     loaded_ms: float
+    loaded_trimmed_mean_ms: float
 
     @property
     def induced_ms(self) -> float:
@@ -74,8 +77,8 @@ class InducedLatency:
 
     @property
     def round_trips_per_minute(self) -> float | None:
-        """Round trips a minute at the median under load; ``None`` if a round trip takes no time."""
-        return round_trips_per_minute(self.loaded_ms)
+        """Round trips a minute at the trimmed mean under load; ``None`` if a round trip takes no time."""
+        return round_trips_per_minute(self.loaded_trimmed_mean_ms)
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,12 @@ class Summary:
             idle, words = samples["value"].min(), "minimum"
         if not isinstance(loaded, (int, float)) or not isinstance(idle, (int, float)):
             return None
-        return InducedLatency(name, float(idle), words, float(loaded))
+        mean = trimmed_mean(during.to_numpy())
+        return None if mean is None else InducedLatency(name, float(idle), words, float(loaded), mean)
+
+    def qualities(self) -> list[Quality]:
+        """Grade and quality of outcome of each stream of probes of a test with load."""
+        return qualities(self.recording)
 
     def losses(self) -> list[Loss]:
         """Of each flow of probes or UDP packets of which it is known."""
@@ -309,6 +317,7 @@ class Summary:
                 _fields(one, "name", "idle_ms", "idle_is", "loaded_ms", "induced_ms", "round_trips_per_minute")
                 for one in self.induced_latency()
             ],
+            "quality": [asdict(one) for one in self.qualities()],
             "loss": [
                 _fields(one, "name", "sent", "lost", "lost_up", "lost_down", "late", "percent") for one in self.losses()
             ],
