@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -41,6 +42,13 @@ async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     await running
 
 
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """Everything until the end; a server that closes before it has read everything may reset the connection."""
+    with contextlib.suppress(ConnectionResetError):
+        return await reader.read()
+    return b""
+
+
 async def test_a_connection_that_says_nothing_is_closed(port: int):
     reader, _ = await asyncio.open_connection("127.0.0.1", port)
     assert await reader.read() == b""
@@ -48,7 +56,7 @@ async def test_a_connection_that_says_nothing_is_closed(port: int):
 
 async def test_a_head_that_comes_in_drops_is_not_waited_for(port: int):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    ended = asyncio.create_task(reader.read())
+    ended = asyncio.create_task(rest(reader))
     for drop in b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 10_000:
         writer.write(bytes([drop]))
         await asyncio.sleep(HEAD_S / 10)
