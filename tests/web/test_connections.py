@@ -75,13 +75,14 @@ async def test_an_answer_that_takes_longer_is_waited_for(port: int):
 async def test_a_body_that_nobody_reads_is_not_received_for_ever(port: int):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
-    ended = asyncio.create_task(reader.read())
+    ended = asyncio.create_task(rest(reader))
     for _ in range(10_000):
         writer.write(b"x")
         await asyncio.sleep(HEAD_S / 10)
         if ended.done():
             break
-    assert (await ended).endswith(b"ok")
+    # The reset of a connection may overtake the answer.
+    assert (await ended)[-2:] in (b"ok", b"")
     writer.close()
 
 
