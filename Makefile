@@ -51,6 +51,7 @@ golden: setup ## write the golden documents and snapshots of all text again afte
 
 images: setup ## draw the pictures of README.md and docs anew (those of findings after `make test-all`)
 	$(RUN)/python tools/images.py
+	$(RUN)/python tools/screens.py
 	$(RUN)/python tools/findings.py
 
 wheel: setup ## build a wheel into dist
