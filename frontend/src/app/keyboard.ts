@@ -23,8 +23,8 @@ export function keys(listed: readonly Key[]): void {
       return;
     }
     if (event.ctrlKey || event.altKey || event.metaKey) return;
-    // Arrows move what scrolls.
-    if (event.key.startsWith("Arrow") && target.closest(".scroll, pre")) return;
+    // Arrows move what scrolls and has the focus itself.
+    if (event.key.startsWith("Arrow") && target.matches(".scroll, pre")) return;
     const found = every.find(({ key, when }) => key === event.key && (when?.() ?? true));
     if (!found) return;
     event.preventDefault();
