@@ -116,7 +116,6 @@ class ContentHandlers:
         return [
             Endpoint(
                 "GET", "/api/library/download", Several, bytes, self.download, "Hand on entries as one file.",
-                media="application/octet-stream",
             ),
             Endpoint("GET", f"{one}/metadata", OneOfThem, MetadataAnswer, self.metadata, "Read all its metadata."),
             Endpoint("GET", f"{one}/tables", OneOfThem, ContentsAnswer, self.contents, "List the tables of a store."),
