@@ -122,7 +122,7 @@ def test_a_large_capture_has_the_time_of_its_first_packet(
 def test_metadata_that_are_nested_too_deep_are_one_entry_with_a_problem(tmp_path: Path):
     recording(tmp_path, "good.recording")
     deep = recording(tmp_path, "deep.recording")
-    nested = '{"a": ' * 900 + "1" + "}" * 900
+    nested = '{"a": ' * 100_000 + "1" + "}" * 100_000
     (deep / document.FILE_NAME).write_text('{"schema": 1, "status": "complete", "hosts": ' + nested + "}")
     library = opened(tmp_path)
     assert [entry.path for entry in library.search("problem:").entries] == ["deep.recording"]
