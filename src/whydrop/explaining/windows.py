@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from whydrop.explaining.held_segments import held_segments
 from whydrop.explaining.packets import packets
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 # Compressed as tshark does not read it.
 _UNPACKED_BY = {".xz": "xz", ".bz2": "bzip2"}
-_SEQUENCE_NUMBERS = 1 << 32
 
 
 def seen(
@@ -149,41 +149,15 @@ def _reversed(flow: str) -> str:
 
 
 def _with_fates(table: polars.DataFrame, found: Explained, begin_ns: int, end_ns: int) -> polars.DataFrame:
-    """The packets with the fates of the segments in them: captures of a sender hold several in one large packet."""
+    """The packets with the fates of the segments in them."""
     import polars as pl
 
     near = pl.col("time_ns").is_between(begin_ns, end_ns)
     segments = found.table("segments").filter(near).select("flow", "time_ns", "sequence", "fate")
-    names = found.table("flows").select("flow", "name")
-    segments = segments.join(names, on="flow", how="inner").rename({"sequence": "relative"}).drop("flow")
-    name = pl.format("{}:{} > {}:{}", _address("source"), "source_port", _address("destination"), "destination_port")
-    own = table.select("frame_number", "time_ns", "sequence", "payload_bytes", name=name)
-    own = own.filter(pl.col("payload_bytes") > 0).drop_nulls()
-    both = own.join(_offsets(own, segments), on="name", how="inner").join(segments, on=["name", "time_ns"], how="inner")
-    ahead = (pl.col("relative") + pl.col("offset") - pl.col("sequence").cast(pl.Int64)) % _SEQUENCE_NUMBERS
-    within = both.filter(ahead < pl.col("payload_bytes"))
     every, lost = pl.len(), (pl.col("fate") == "lost").sum()
     fate = (
         pl.when(pl.col("fate").n_unique() == 1).then(pl.col("fate").first().cast(pl.String))
         .when(lost > 0).then(pl.format("{} of {} segments lost", lost, every))
     )  # fmt: skip
-    fates = within.group_by("frame_number").agg(fate=fate)
+    fates = held_segments(found, table, segments).group_by("frame_number").agg(fate=fate)
     return table.join(fates, on="frame_number", how="left", maintain_order="left")
-
-
-def _offsets(own: polars.DataFrame, segments: polars.DataFrame) -> polars.DataFrame:
-    """The number in the header of each flow's first byte: the least numbers of a moment belong together."""
-    import polars as pl
-
-    least = own.group_by("name", "time_ns").agg(pl.col("sequence").min().cast(pl.Int64))
-    least = least.join(segments.group_by("name", "time_ns").agg(pl.col("relative").min()), on=["name", "time_ns"])
-    offset = (pl.col("sequence") - pl.col("relative")) % _SEQUENCE_NUMBERS
-    return least.group_by("name").agg(offset=offset.mode().min())
-
-
-def _address(name: str) -> Any:
-    """An address as names of flows have it: one with colons in brackets."""
-    import polars as pl
-
-    address = pl.col(name)
-    return pl.when(address.str.contains(":", literal=True)).then(pl.format("[{}]", address)).otherwise(address)
