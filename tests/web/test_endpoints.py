@@ -10,11 +10,11 @@ from typing import Annotated, Any, Optional
 
 import httpx
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 from starlette.applications import Starlette
 
 from whydrop.errors import Error
-from whydrop.web.endpoints import Endpoint, RequestError
+from whydrop.web.endpoints import Endpoint, Nothing, RequestError, openapi
 from whydrop.web.workers import WorkerDefectError, WorkerError
 
 pytestmark = pytest.mark.anyio
@@ -161,3 +161,18 @@ async def test_a_defect_is_logged_under_the_reference_that_the_page_gets(
 async def test_an_answer_of_any_length_of_words_is_cut(caplog: pytest.LogCaptureFixture):
     answer = await ask("GET", raising(RequestError("x" * 100_000)))
     assert len(json.dumps(answer.json())) < 5000
+
+
+def test_two_models_of_one_name_are_no_description():
+    def made(kind: type) -> type[BaseModel]:
+        return create_model("RowsAnswer", rows=(kind, ...))
+
+    async def call(_given: Nothing) -> BaseModel:
+        raise NotImplementedError
+
+    first, second = (Endpoint("GET", path, Nothing, made(kind), call, "") for path, kind in (("/a", int), ("/b", str)))
+    with pytest.raises(ValueError, match="two models of the API are called RowsAnswer"):
+        openapi([first, second], "1")
+    assert (
+        openapi([first, first], "1")["components"]["schemas"]["RowsAnswer"]["properties"]["rows"]["type"] == "integer"
+    )

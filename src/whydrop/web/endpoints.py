@@ -250,7 +250,9 @@ def _reference(model: type[BaseModel], schemas: dict[str, Any]) -> dict[str, Any
 def _schema(model: type[BaseModel], schemas: dict[str, Any], *, keep: bool) -> dict[str, Any]:
     """The JSON schema of a model; those of models within it, and its own if kept, are put into ``schemas``."""
     found = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas |= found.pop("$defs", {})
-    if keep:
-        schemas[model.__name__] = found
+    kept = found.pop("$defs", {}) | ({model.__name__: found} if keep else {})
+    for name, schema in kept.items():
+        # One of them would be described by the other.
+        if schemas.setdefault(name, schema) != schema:
+            raise ValueError(f"two models of the API are called {name}: expected a name for each")
     return found

@@ -146,7 +146,7 @@ class ChoicesAnswer(BaseModel):
     filter: str
 
 
-class RowsAnswer(BaseModel):
+class PacketsAnswer(BaseModel):
     """Packets, whether there are more, and commands that show the same."""
 
     rows: list[dict[str, Any]]
@@ -208,15 +208,15 @@ class AnalysisHandlers:
         job = self._site.jobs.find(given.id, "analysis")
         return _file(await job.worker.ask("document", kind=given.kind), _stem(job), given.kind)
 
-    async def packets(self, given: WindowOf) -> RowsAnswer:
+    async def packets(self, given: WindowOf) -> PacketsAnswer:
         """The packets of a window of time."""
         worker = self._site.jobs.find(given.id, "analysis").worker
-        return RowsAnswer(**await worker.ask("packets", **given.window()))
+        return PacketsAnswer(**await worker.ask("packets", **given.window()))
 
-    async def crossings(self, given: CrossingsOf) -> RowsAnswer:
+    async def crossings(self, given: CrossingsOf) -> PacketsAnswer:
         """The packets between two captures in a window of time."""
         worker = self._site.jobs.find(given.id, "analysis").worker
-        return RowsAnswer(**await worker.ask("crossings", lost=given.lost, **given.window()))
+        return PacketsAnswer(**await worker.ask("crossings", lost=given.lost, **given.window()))
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
@@ -230,8 +230,10 @@ class AnalysisHandlers:
             Endpoint("GET", f"{_ONE}/picture", PictureOf, bytes, self.picture, "A figure as a file."),
             Endpoint("GET", f"{_ONE}/choices", ChoicesOf, ChoicesAnswer, self.choices, "Charts of some flows."),
             Endpoint("GET", f"{_ONE}/document", FileOf, bytes, self.document, "All of it as JSON, or as a report."),
-            Endpoint("GET", f"{_ONE}/packets", WindowOf, RowsAnswer, self.packets, "Packets of a window of time."),
-            Endpoint("GET", f"{_ONE}/crossings", CrossingsOf, RowsAnswer, self.crossings, "Packets between captures."),
+            Endpoint("GET", f"{_ONE}/packets", WindowOf, PacketsAnswer, self.packets, "Packets of a window of time."),
+            Endpoint(
+                "GET", f"{_ONE}/crossings", CrossingsOf, PacketsAnswer, self.crossings, "Packets between captures."
+            ),
         ]
 
 
