@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, TypeVar
-from urllib.parse import quote
 
 from pydantic import BaseModel, Field, model_validator
 from starlette.responses import Response
 
 from whydrop.web.endpoints import Endpoint
-from whydrop.web.handlers.jobs import JobAnswer, OneJob
-from whydrop.web.jobs import Job
+from whydrop.web.handlers.files import as_file
+from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
 from whydrop.web.library.typing_paths import typed
-from whydrop.web.site import Site
 from whydrop.web.uploads import harmless
 
 _ONE = "/api/analyses/{id}"
 # Beyond it nanoseconds do not fit 64 bits.
 _LATEST_S = 9.2e9
-MEDIA = {
-    "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "html": "text/html",
-    "json": "application/json",
-}  # fmt: skip
-
 
 Given = TypeVar("Given", bound=BaseModel)
 
@@ -154,12 +147,10 @@ class PacketsAnswer(BaseModel):
     commands: list[str]
 
 
-class AnalysisHandlers:
+class AnalysisHandlers(JobHandlers):
     """Analyses of captures and recordings."""
 
-    def __init__(self, site: Site) -> None:
-        """Of a running server."""
-        self._site = site
+    kind = "analysis"
 
     async def find_paths(self, given: Paths) -> PathsAnswer:
         """List files by their paths."""
@@ -172,59 +163,48 @@ class AnalysisHandlers:
         selection = given.model_dump(include={"filter", "begin", "end"}, exclude_none=True)
         return JobAnswer.of(self._site.jobs.explain(paths, **selection))
 
-    async def analysis(self, given: OneJob) -> JobAnswer:
-        """The state of an analysis."""
-        return JobAnswer.of(self._site.jobs.find(given.id, "analysis"))
-
-    async def close_analysis(self, given: OneJob) -> JobAnswer:
-        """End an analysis."""
-        job = self._site.jobs.find(given.id, "analysis")
-        await self._site.jobs.end(job.id)
-        return JobAnswer.of(job)
-
     async def page(self, given: OneJob) -> PageAnswer:
         """The verdicts, tables and places of figures."""
-        return PageAnswer(**await self._site.jobs.find(given.id, "analysis").worker.ask("page"))
+        return PageAnswer(**await self._ask(given, "page"))
 
     async def figures(self, given: FiguresOf) -> Response:
         """The figures of a section."""
-        worker = self._site.jobs.find(given.id, "analysis").worker
-        found = await worker.ask("figures", columns=given.columns, **given.chosen())
+        found = await self._ask(given, "figures", columns=given.columns, **given.chosen())
         return Response(found, media_type="application/octet-stream")
 
     async def picture(self, given: PictureOf) -> Response:
         """A figure as a file."""
-        job = self._site.jobs.find(given.id, "analysis")
-        found = await job.worker.ask("picture", key=given.figure, kind=given.kind, **given.chosen())
-        return _file(found, f"{_stem(job)}-{given.figure}", given.kind)
+        found = await self._ask(given, "picture", key=given.figure, kind=given.kind, **given.chosen())
+        return as_file(found, f"{harmless(f'{self._stem(given)}-{given.figure}')}.{given.kind}")
 
     async def choices(self, given: ChoicesOf) -> ChoicesAnswer:
         """The names of the charts of some flows."""
-        worker = self._site.jobs.find(given.id, "analysis").worker
-        return ChoicesAnswer(**await worker.ask("choices", flows=given.flow))
+        return ChoicesAnswer(**await self._ask(given, "choices", flows=given.flow))
 
     async def document(self, given: FileOf) -> Response:
         """All of it as a file."""
-        job = self._site.jobs.find(given.id, "analysis")
-        return _file(await job.worker.ask("document", kind=given.kind), _stem(job), given.kind)
+        found = await self._ask(given, "document", kind=given.kind)
+        return as_file(found, f"{harmless(self._stem(given))}.{given.kind}")
+
+    def _stem(self, given: OneJob) -> str:
+        """The name of the first file, for files made of it."""
+        return str(self._job(given).about["sources"][0])
 
     async def packets(self, given: WindowOf) -> PacketsAnswer:
         """The packets of a window of time."""
-        worker = self._site.jobs.find(given.id, "analysis").worker
-        return PacketsAnswer(**await worker.ask("packets", **given.window()))
+        return PacketsAnswer(**await self._ask(given, "packets", **given.window()))
 
     async def crossings(self, given: CrossingsOf) -> PacketsAnswer:
         """The packets between two captures in a window of time."""
-        worker = self._site.jobs.find(given.id, "analysis").worker
-        return PacketsAnswer(**await worker.ask("crossings", lost=given.lost, **given.window()))
+        return PacketsAnswer(**await self._ask(given, "crossings", lost=given.lost, **given.window()))
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
         return [
             Endpoint("POST", "/api/paths", Paths, PathsAnswer, self.find_paths, "Find entries by their paths."),
             Endpoint("POST", "/api/analyses", Sources, JobAnswer, self.explain, "Explain entries."),
-            Endpoint("GET", _ONE, OneJob, JobAnswer, self.analysis, "Its state."),
-            Endpoint("DELETE", _ONE, OneJob, JobAnswer, self.close_analysis, "End it."),
+            Endpoint("GET", _ONE, OneJob, JobAnswer, self.state, "Its state."),
+            Endpoint("DELETE", _ONE, OneJob, JobAnswer, self.end, "End it."),
             Endpoint("GET", f"{_ONE}/page", OneJob, PageAnswer, self.page, "Its document as HTML."),
             Endpoint("GET", f"{_ONE}/figures", FiguresOf, bytes, self.figures, "Figures of one section."),
             Endpoint("GET", f"{_ONE}/picture", PictureOf, bytes, self.picture, "A figure as a file."),
@@ -235,14 +215,3 @@ class AnalysisHandlers:
                 "GET", f"{_ONE}/crossings", CrossingsOf, PacketsAnswer, self.crossings, "Packets between captures."
             ),
         ]
-
-
-def _stem(job: Job) -> str:
-    """The name of the first file, for files made of it."""
-    return str(job.about["sources"][0])
-
-
-def _file(content: bytes, name: str, kind: str) -> Response:
-    quoted = quote(f"{harmless(name)}.{kind}")
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quoted}"}
-    return Response(content, media_type=MEDIA[kind], headers=headers)

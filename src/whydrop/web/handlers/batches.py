@@ -13,9 +13,8 @@ from pydantic import BaseModel, Field
 from whydrop.errors import Error
 from whydrop.web import batch_files
 from whydrop.web.endpoints import Endpoint, Nothing, RequestError
-from whydrop.web.handlers.jobs import JobAnswer, OneJob
+from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
 from whydrop.web.handlers.runs import JobsAnswer
-from whydrop.web.site import Site
 
 _ONE = "/api/batches/{id}"
 
@@ -86,12 +85,10 @@ class OutcomesAnswer(BaseModel):
     outcomes: list[dict[str, Any]]
 
 
-class BatchHandlers:
+class BatchHandlers(JobHandlers):
     """Batch files, and batches that run."""
 
-    def __init__(self, site: Site) -> None:
-        """Of a running server."""
-        self._site = site
+    kind = "batch"
 
     async def files(self, _given: Nothing) -> BatchFilesAnswer:
         """The batch files in the folders."""
@@ -129,13 +126,9 @@ class BatchHandlers:
         """All batches of this server."""
         return JobsAnswer(jobs=list(map(JobAnswer.of, self._site.jobs.all("batch"))))
 
-    async def running(self, given: OneJob) -> JobAnswer:
-        """The state of a batch."""
-        return JobAnswer.of(self._site.jobs.find(given.id, "batch"))
-
     async def outcomes(self, given: Outcomes) -> OutcomesAnswer:
         """The outcomes of the runs of a batch."""
-        found = await self._site.jobs.find(given.id, "batch").worker.ask("outcomes", after=given.after)
+        found = await self._ask(given, "outcomes", after=given.after)
         return OutcomesAnswer(outcomes=[one | {"entry": self._entry(one["recording"])} for one in found])
 
     def _entry(self, recording: str | None) -> str | None:
@@ -146,9 +139,8 @@ class BatchHandlers:
 
     async def stop(self, given: BatchStop) -> JobAnswer:
         """End a batch behind the run at hand, or at once."""
-        job = self._site.jobs.find(given.id, "batch")
-        await job.worker.ask("stop", now=given.now)
-        return JobAnswer.of(job)
+        await self._ask(given, "stop", now=given.now)
+        return await self.state(given)
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
@@ -157,7 +149,7 @@ class BatchHandlers:
             Endpoint("POST", "/api/batches/plan", BatchOf, BatchPlanAnswer, self.plan, "List the runs of a file."),
             Endpoint("POST", "/api/batches", BatchStart, JobAnswer, self.start, "Start a batch."),
             Endpoint("GET", "/api/batches", Nothing, JobsAnswer, self.batches, "List the batches of this server."),
-            Endpoint("GET", _ONE, OneJob, JobAnswer, self.running, "Its state."),
+            Endpoint("GET", _ONE, OneJob, JobAnswer, self.state, "Its state."),
             Endpoint("GET", f"{_ONE}/outcomes", Outcomes, OutcomesAnswer, self.outcomes, "The results of its runs."),
             Endpoint("POST", f"{_ONE}/stop", BatchStop, JobAnswer, self.stop, "End it; its recordings stay."),
         ]

@@ -11,16 +11,10 @@ from starlette.responses import Response
 
 from whydrop.show.plots.options import Limits
 from whydrop.web.endpoints import Endpoint, RequestError
-from whydrop.web.handlers.jobs import JobAnswer, OneJob
-from whydrop.web.site import Site
+from whydrop.web.handlers.files import as_file
+from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
 
 _ONE = "/api/comparisons/{id}"
-_MEDIA = {
-    "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "html": "text/html",
-    "json": "application/json", "zip": "application/zip", "py": "text/x-python",
-}  # fmt: skip
-
-
 _NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,2})?"
 _LIMITS = re.compile(rf"({_NUMBER}):({_NUMBER})\s*(.{{0,20}})")
 
@@ -151,55 +145,45 @@ class ComparisonAnswer(BaseModel):
     plots: list[dict[str, str]]
 
 
-class ComparisonHandlers:
+class ComparisonHandlers(JobHandlers):
     """Recordings, alone or compared."""
 
-    def __init__(self, site: Site) -> None:
-        """Of a running server."""
-        self._site = site
+    kind = "comparison"
 
     async def compare(self, given: Recordings) -> JobAnswer:
         """Open recordings, alone or to be compared."""
         return JobAnswer.of(self._site.jobs.compare([self._site.library.path(own) for own in given.source]))
 
-    async def comparison(self, given: OneJob) -> JobAnswer:
-        """The state of a comparison."""
-        return JobAnswer.of(self._site.jobs.find(given.id, "comparison"))
-
     async def compared(self, given: OneJob) -> ComparisonAnswer:
         """The recordings, keys to group them by, and the plots that there are."""
-        return ComparisonAnswer(**await self._site.jobs.find(given.id, "comparison").worker.ask("page"))
+        return ComparisonAnswer(**await self._ask(given, "page"))
 
     async def words(self, given: WordsOf) -> WordsAnswer:
         """The comparison in words."""
-        worker = self._site.jobs.find(given.id, "comparison").worker
-        found = await worker.ask("words", sets=given.sets, group_by=given.group_by, pair_by=given.pair_by)
+        found = await self._ask(given, "words", sets=given.sets, group_by=given.group_by, pair_by=given.pair_by)
         return WordsAnswer(**found)
 
     async def plot(self, given: PlotOf) -> Response:
         """A plot for the page's script."""
-        worker = self._site.jobs.find(given.id, "comparison").worker
-        found = await worker.ask(
-            "figures", plot=given.plot, options=given.options(), words=given.words(), columns=given.columns,
+        found = await self._ask(
+            given, "figures", plot=given.plot, options=given.options(), words=given.words(), columns=given.columns,
             window=given.window(),
         )  # fmt: skip
         return Response(found, media_type="application/octet-stream")
 
     async def picture(self, given: PictureOf) -> Response:
         """A plot as a file."""
-        worker = self._site.jobs.find(given.id, "comparison").worker
-        name, found = await worker.ask(
-            "picture", plot=given.plot, options=given.options(), words=given.words(), kind=given.kind,
+        name, found = await self._ask(
+            given, "picture", plot=given.plot, options=given.options(), words=given.words(), kind=given.kind,
             figure=given.figure,
         )  # fmt: skip
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(found, media_type=_MEDIA[name.rpartition(".")[2]], headers=headers)
+        return as_file(found, name)
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
         return [
             Endpoint("POST", "/api/comparisons", Recordings, JobAnswer, self.compare, "Open recordings."),
-            Endpoint("GET", _ONE, OneJob, JobAnswer, self.comparison, "Its state."),
+            Endpoint("GET", _ONE, OneJob, JobAnswer, self.state, "Its state."),
             Endpoint("GET", f"{_ONE}/page", OneJob, ComparisonAnswer, self.compared, "What it holds."),
             Endpoint("GET", f"{_ONE}/words", WordsOf, WordsAnswer, self.words, "Its words as HTML."),
             Endpoint("GET", f"{_ONE}/figures", PlotOf, bytes, self.plot, "A plot for the page."),

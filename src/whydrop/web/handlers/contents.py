@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 import anyio.to_thread
 from pydantic import BaseModel, Field
@@ -11,6 +10,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from whydrop.errors import Error
 from whydrop.web.endpoints import Endpoint
+from whydrop.web.handlers.files import disposition
 from whydrop.web.library import stores
 from whydrop.web.library.bundling import archive
 from whydrop.web.library.describing import metadata
@@ -106,9 +106,8 @@ class ContentHandlers:
         if len(entries) == 1 and path.is_file():
             return FileResponse(path, filename=path.name, media_type="application/octet-stream")
         name = f"{harmless(path.name)}.zip" if len(entries) == 1 else "whydrop.zip"
-        headers = {"Content-Disposition": f"attachment; filename*=utf-8''{quote(name)}"}
         pieces = archive([(entry.path, path) for entry, path in entries])
-        return StreamingResponse(pieces, media_type="application/zip", headers=headers)
+        return StreamingResponse(pieces, media_type="application/zip", headers=disposition(name))
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""

@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 import whydrop
 from whydrop.web import planning
 from whydrop.web.endpoints import Endpoint, Nothing
-from whydrop.web.handlers.jobs import JobAnswer, OneJob
-from whydrop.web.site import Site
+from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
 
 _ONE = "/api/runs/{id}"
 
@@ -91,12 +90,10 @@ class JobsAnswer(BaseModel):
     jobs: list[JobAnswer]
 
 
-class RunHandlers:
+class RunHandlers(JobHandlers):
     """Tests, and their runs."""
 
-    def __init__(self, site: Site) -> None:
-        """Of a running server."""
-        self._site = site
+    kind = "run"
 
     async def tests(self, _given: Nothing) -> TestsAnswer:
         """The catalogue."""
@@ -130,19 +127,9 @@ class RunHandlers:
         """All runs of this server."""
         return JobsAnswer(jobs=list(map(JobAnswer.of, self._site.jobs.all("run"))))
 
-    async def running(self, given: OneJob) -> JobAnswer:
-        """The state of a run."""
-        return JobAnswer.of(self._site.jobs.find(given.id, "run"))
-
     async def live(self, given: OneJob) -> LiveAnswer:
         """The points of a run so far."""
-        return LiveAnswer(**await self._site.jobs.find(given.id, "run").worker.ask("live"))
-
-    async def stop(self, given: OneJob) -> JobAnswer:
-        """End a run early; its recording keeps what was measured."""
-        job = self._site.jobs.find(given.id, "run")
-        await self._site.jobs.end(job.id)
-        return JobAnswer.of(job)
+        return LiveAnswer(**await self._ask(given, "live"))
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
@@ -152,7 +139,7 @@ class RunHandlers:
             Endpoint("POST", "/api/runs", RunOf, JobAnswer, self.run, "Start a test."),
             Endpoint("POST", "/api/runs/check", Wanted, CheckAnswer, self.check, "Say what a test would send."),
             Endpoint("GET", "/api/runs", Nothing, JobsAnswer, self.runs, "List the runs of this server."),
-            Endpoint("GET", _ONE, OneJob, JobAnswer, self.running, "Its state."),
+            Endpoint("GET", _ONE, OneJob, JobAnswer, self.state, "Its state."),
             Endpoint("GET", f"{_ONE}/live", OneJob, LiveAnswer, self.live, "Its points so far."),
-            Endpoint("POST", f"{_ONE}/stop", OneJob, JobAnswer, self.stop, "End it; its recording stays."),
+            Endpoint("POST", f"{_ONE}/stop", OneJob, JobAnswer, self.end, "End it; its recording stays."),
         ]

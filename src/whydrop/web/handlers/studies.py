@@ -11,8 +11,7 @@ from starlette.responses import Response
 from whydrop.studies.discards import parameters
 from whydrop.web.endpoints import Endpoint, Nothing
 from whydrop.web.handlers.analyses import FiguresOf, PageAnswer
-from whydrop.web.handlers.jobs import JobAnswer, OneJob
-from whydrop.web.site import Site
+from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
 
 _ONE = "/api/studies/{id}"
 
@@ -35,12 +34,10 @@ class ParametersAnswer(BaseModel):
     discards: str
 
 
-class StudyHandlers:
+class StudyHandlers(JobHandlers):
     """Studies of stores."""
 
-    def __init__(self, site: Site) -> None:
-        """Of a running server."""
-        self._site = site
+    kind = "study"
 
     async def defaults(self, _given: Nothing) -> ParametersAnswer:
         """The default parameters."""
@@ -54,39 +51,29 @@ class StudyHandlers:
             await self._site.jobs.forget_study(path, about)
         return JobAnswer.of(self._site.jobs.study(path, about))
 
-    async def study(self, given: OneJob) -> JobAnswer:
-        """The state of a study."""
-        return JobAnswer.of(self._site.jobs.find(given.id, "study"))
-
-    async def close_study(self, given: OneJob) -> JobAnswer:
-        """End a study."""
-        job = self._site.jobs.find(given.id, "study")
-        await self._site.jobs.end(job.id)
-        return JobAnswer.of(job)
-
     async def page(self, given: OneJob) -> PageAnswer:
         """The answer, tables and places of figures."""
-        return PageAnswer(**await self._site.jobs.find(given.id, "study").worker.ask("page"))
+        return PageAnswer(**await self._ask(given, "page"))
 
     async def figures(self, given: FiguresOf) -> Response:
         """The figures of a section."""
-        worker = self._site.jobs.find(given.id, "study").worker
-        window = None if given.low is None or given.high is None else (given.low, given.high)
-        found = await worker.ask("figures", part=given.part, choice=given.choice, columns=given.columns, window=window)
+        window = given.chosen()["window"]
+        found = await self._ask(
+            given, "figures", part=given.part, choice=given.choice, columns=given.columns, window=window
+        )
         return Response(found, media_type="application/octet-stream")
 
     async def document(self, given: OneJob) -> Response:
         """The tables of a study."""
-        found = await self._site.jobs.find(given.id, "study").worker.ask("json")
-        return Response(found, media_type="application/json")
+        return Response(await self._ask(given, "json"), media_type="application/json")
 
     def endpoints(self) -> list[Endpoint[Any]]:
         """Those of the API."""
         return [
             Endpoint("GET", "/api/studies/parameters", Nothing, ParametersAnswer, self.defaults, "Default parameters."),
             Endpoint("POST", "/api/studies", Question, JobAnswer, self.begin, "Ask a store a question."),
-            Endpoint("GET", _ONE, OneJob, JobAnswer, self.study, "Its state."),
-            Endpoint("DELETE", _ONE, OneJob, JobAnswer, self.close_study, "End it."),
+            Endpoint("GET", _ONE, OneJob, JobAnswer, self.state, "Its state."),
+            Endpoint("DELETE", _ONE, OneJob, JobAnswer, self.end, "End it."),
             Endpoint("GET", f"{_ONE}/page", OneJob, PageAnswer, self.page, "Its document as HTML."),
             Endpoint("GET", f"{_ONE}/figures", FiguresOf, bytes, self.figures, "Figures of one section."),
             Endpoint("GET", f"{_ONE}/document", OneJob, bytes, self.document, "Its tables as JSON."),
