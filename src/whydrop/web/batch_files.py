@@ -16,6 +16,7 @@ from whydrop.measure.batch.one_run import plan_of
 from whydrop.measure.batch.preparing import Prepared, state_path
 from whydrop.measure.batch.state import State
 from whydrop.web.endpoints import RequestError
+from whydrop.web.library.links import is_within
 from whydrop.web.planning import files_in
 
 # Files and folders that are looked at, and files that are listed.
@@ -72,7 +73,7 @@ def permitted(path: str, folders: Sequence[Path]) -> Path:
         RequestError: it is in none of the folders.
     """
     found = Path(path).resolve()
-    if found.suffix != ".toml" or not _is_within(found, folders):
+    if found.suffix != ".toml" or not is_within(found, folders):
         raise RequestError(f"{path!r}: expected a file in TOML in one of the folders of this page", 404)
     return found
 
@@ -116,10 +117,10 @@ def _refused(file: Path, prepared: Prepared, output: Path, folders: Sequence[Pat
     for run in prepared.runs:
         if run.commands or run.run is not None or _runs_commands(run):
             return f"{file.name} runs commands, which this page does not: use `whydrop batch run {file}` on this host"
-        if not _is_within((output / run.output).resolve(), folders):
+        if not is_within(output / run.output, folders):
             return f"{file.name} writes to {run.output}, outside the folders of this page: expected a path in them"
         for path in _files_of(run):
-            if not _is_within(path.resolve(), folders):
+            if not is_within(path, folders):
                 return f"{file.name} names the file {path}: expected one in the folders of this page"
     return ""
 
@@ -138,10 +139,6 @@ def _runs_commands(run: Run) -> bool:
     return run.test is not None and any(flow.runner == "command" for flow in plan_of(run).flows)
 
 
-def _is_within(path: Path, folders: Sequence[Path]) -> bool:
-    return any(path.is_relative_to(folder.resolve()) for folder in folders)
-
-
 def _candidates(folders: Sequence[Path]) -> Iterator[Path]:
     """The files in TOML, each once, of the first so many that are there at all."""
     seen: set[Path] = set()
@@ -154,7 +151,7 @@ def _candidates(folders: Sequence[Path]) -> Iterator[Path]:
                 return
             for name in sorted(names):
                 path = (Path(place) / name).resolve()
-                if name.endswith(".toml") and path not in seen and _is_within(path, folders):
+                if name.endswith(".toml") and path not in seen and is_within(path, folders):
                     seen.add(path)
                     yield path
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NoAnswerError
@@ -17,6 +16,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from whydrop.errors import Error
+from whydrop.web import defects
 from whydrop.web.events import Events
 from whydrop.web.library.describing_pool import DescribingPool
 from whydrop.web.library.library import Library
@@ -73,9 +73,9 @@ class Keeper:
         except (Error, OSError, sqlite3.Error, BrokenProcessPool) as reason:
             found, self._problem = None, f"the folders could not be looked at: {reason}"
         except Exception as reason:
-            # A defect of ours: the server goes on, its log has the place.
-            traceback.print_exc()
-            found, self._problem = None, f"the folders could not be looked at, by a defect in whydrop: {reason!r}"
+            # A defect of ours: the server goes on.
+            words = defects.noted(reason, "in a look at the folders")
+            found, self._problem = None, f"the folders could not be looked at: {words}"
         is_first, self._has_looked = not self._has_looked, True
         was_going_on, self._progress = self._progress is not None, None
         if found is None or is_first or was_going_on or found.removed or before != self._problem:

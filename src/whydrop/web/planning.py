@@ -17,6 +17,7 @@ from whydrop.measure.tests import FileError, SettingError, UnknownTestError, loa
 from whydrop.measure.tests.explaining import example_plan, flow_rows
 from whydrop.runtime.masking import MASK, masked_options
 from whydrop.web.endpoints import RequestError
+from whydrop.web.library.links import is_within
 
 # A parameter that is a URL, or the path of a file of this host.
 _FILES = ("http_url_list",)
@@ -105,7 +106,7 @@ def check(
     if refused := _refused(plan):
         raise RequestError(refused, fields={"test": refused})
     for name, path in _named_files(plan.parameters):
-        if not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
+        if not is_within(path, folders):
             words = f"{str(path)!r}: expected a file in one of the folders of this page"
             raise RequestError(f"{name}: {words}", fields={name: words})
     return Checked(plan.total_s, _table(plan), volume.in_words(plan), list(plan.notes))

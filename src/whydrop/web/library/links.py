@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+
+
+def is_within(path: Path, folders: Iterable[Path]) -> bool:
+    """True if a path is below one of some folders once all links are followed; it need not exist."""
+    found = path.resolve()
+    return any(found.is_relative_to(folder.resolve()) for folder in folders)
 
 
 def leads_out(root: Path, path: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whydrop.show.document import Choice, Figures
 from whydrop.show.levels import Levels
 from whydrop.web.work.pages import Pages
+from whydrop.web.work.seldom import seldom
 
 if TYPE_CHECKING:
     import polars
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 Window = tuple[float, float]
 
-# Progress is for people.
-_PROGRESS_S = 0.2
 # Sets of charts of flows that a reader chose; the charts of a flow hold its packets again.
 _MOST_CHOSEN = 8
 
@@ -32,19 +30,14 @@ class Analysis:
         import whydrop
         from whydrop.show import cells
 
-        self._emit = emit
-        self._reported_s = 0.0
         self._filter: str | None = selection.get("filter")
         self._opening = cells.explained(sources, **selection)
         self._chosen: dict[str, Choice] = {}
         self._levels = Levels()
-        self._explained = whydrop.explain(*sources, progress=self._progress, **selection)
-
-    def _progress(self, done: int, of: int) -> None:
-        now = time.monotonic()
-        if now - self._reported_s >= _PROGRESS_S:
-            self._reported_s = now
-            self._emit({"done_bytes": done, "of_bytes": of})
+        report = seldom(emit)
+        self._explained = whydrop.explain(
+            *sources, progress=lambda done, of: report(done_bytes=done, of_bytes=of), **selection
+        )
 
     def close(self) -> None:
         """Nothing is to be kept."""

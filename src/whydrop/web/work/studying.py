@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import Any
 
 from whydrop.show.document import Document
 from whydrop.web.work.pages import Pages
-
-# Progress is for people.
-_PROGRESS_S = 0.2
+from whydrop.web.work.seldom import seldom
 
 
 class Studying:
@@ -32,8 +29,7 @@ class Studying:
         Raises:
             Error: the parameters have mistakes, or the store cannot be read.
         """
-        self._emit = emit
-        self._reported_s = 0.0
+        self._report = seldom(emit)
         (self._store,) = sources
         document, self._results = self._discards(about) if about["question"] == "discards" else self._tcp(about)
         self._pages = Pages(document)
@@ -56,10 +52,7 @@ class Studying:
         return json.dumps(plain({name: table.to_dicts() for name, table in self._results.tables.items()}))
 
     def _progress(self, doing: str, done: float, of: int) -> None:
-        now = time.monotonic()
-        if now - self._reported_s >= _PROGRESS_S:
-            self._reported_s = now
-            self._emit({"doing": doing, "done_steps": done, "of_steps": of})
+        self._report(doing=doing, done_steps=done, of_steps=of)
 
     def _discards(self, about: Mapping[str, Any]) -> tuple[Document, Any]:
         from whydrop.store.engines import open_backend
