@@ -82,6 +82,7 @@ def test_segments_of_a_flow_have_the_numbers_of_the_frames_that_hold_them():
 def test_what_a_capture_holds_is_described_and_its_packets_listed():
     opened = asked("open", path=CAPTURE)
     assert (opened["kind"], opened["flows"][0]["number"]) == ("capture", 0)
+    assert asked("open", path=CAPTURE, end_s=1.0)["flows"][0]["packets"] < opened["flows"][0]["packets"]
     first = asked("packets", path=CAPTURE, filter="tcp", most=2)
     assert [row["flags"] for row in first["rows"]] == ["SYN", "SYN ACK"]
     assert first["has_more"]

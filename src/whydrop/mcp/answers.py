@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import whydrop
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 
+# Explanations that are kept: each holds its packets.
+_MOST_KEPT = 4
 # Packets that a verdict cites, and rows of a table at most.
 _CITED = 10
 MOST_ROWS = 200
@@ -52,23 +52,22 @@ class Answers:
     """Answers about the files of some folders."""
 
     def __init__(self, folders: Folders) -> None:
-        """The last few explanations are kept: questions about one capture come one after another."""
+        """No explanation yet; the last few are kept, as questions about one capture come one after another."""
         self._folders = folders
-        self._explained = lru_cache(maxsize=4)(self._explain)
-        self._progress: Progress | None = None
+        self._explained: dict[object, whydrop.Explanation] = {}
 
     def list_files(self, containing: str = "") -> Any:
         """Captures, recordings and stores."""
         return bounded({"files": [asdict(one) for one in self._folders.listed(containing)]})
 
-    def open(self, path: str) -> Any:
-        """The contents of a file."""
+    def open(self, path: str, selection: Selection = Selection()) -> Any:
+        """The contents of a file; of a capture those that are selected."""
         found = self._folders.find(path)
         if is_store(found):
             return bounded({"kind": "store", "contents": Store.open(found).contents()})
         if is_recording(found):
             return bounded({"kind": "recording", "plots": list(whydrop.plot_names(found)), **whydrop.summary(found)})
-        document = self._explanation([path], Selection()).document
+        document = self._explanation([path], selection).document
         flows = [{"number": number, **_without(one, "limits")} for number, one in enumerate(document["flows"])]
         return bounded({"kind": "capture", "captures": document["captures"], "flows": flows})
 
@@ -142,13 +141,14 @@ class Answers:
         self, paths: Sequence[str], selection: Selection, progress: Progress | None = None
     ) -> whydrop.Explanation:
         found = [self._folders.find(path) for path in paths]
-        changes = tuple(path.stat().st_mtime_ns for path in found)
-        self._progress = progress
-        return self._explained(tuple(found), changes, selection)
-
-    def _explain(self, paths: tuple[Path, ...], _changes: tuple[int, ...], selection: Selection) -> whydrop.Explanation:
-        begin_s, end_s = selection.begin_s, selection.end_s
-        return whydrop.explain(*paths, progress=self._progress, filter=selection.filter, begin=begin_s, end=end_s)
+        key = (*((path, path.stat().st_mtime_ns) for path in found), selection)
+        if key not in self._explained:
+            while len(self._explained) >= _MOST_KEPT:
+                del self._explained[next(iter(self._explained))]
+            self._explained[key] = whydrop.explain(
+                *found, progress=progress, filter=selection.filter, begin=selection.begin_s, end=selection.end_s
+            )
+        return self._explained[key]
 
     def _cited(self, paths: Sequence[str], found: whydrop.Explanation, verdict: dict[str, Any]) -> Any:
         """The first lost packets of the flows of a verdict, with the numbers of their frames."""

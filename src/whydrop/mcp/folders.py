@@ -8,6 +8,8 @@ from pathlib import Path
 
 from whydrop.errors import Error
 from whydrop.web.library.finding import candidates
+from whydrop.web.library.library import NotInLibraryError
+from whydrop.web.library.typing_paths import typed
 
 
 class OutsideError(Error):
@@ -42,15 +44,10 @@ class Folders:
         Raises:
             OutsideError: it does not exist in any of the folders.
         """
-        for root in self._roots:
-            try:
-                found = (root / path).resolve(strict=True)
-            except (OSError, ValueError, RuntimeError):
-                continue
-            if found.is_relative_to(root):
-                return found
-        listed = ", ".join(map(str, self._roots))
-        raise OutsideError(f"no file {path!r} in {listed}; the tool list_files shows what can be opened")
+        try:
+            return typed(path, self._roots)
+        except NotInLibraryError as reason:
+            raise OutsideError(f"{reason}. The tool list_files shows what can be opened") from None
 
     def listed(self, containing: str = "") -> Iterator[Listed]:
         """Captures, recordings and stores with a text in their path; hidden folders are left out."""

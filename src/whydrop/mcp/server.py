@@ -67,9 +67,12 @@ class _Tools:
         """List captures, recordings and stores that can be opened."""
         return await self._text(lambda: self._answers.list_files(containing))
 
-    async def open(self, path: PathText) -> str:
-        """Describe what a file holds: flows with their numbers, metrics of a recording, tables of a store."""
-        return await self._text(lambda: self._answers.open(path))
+    async def open(self, path: PathText, filter: Filter = None, begin_s: Seconds = None, end_s: Seconds = None) -> str:
+        """Describe what a file holds: flows with their numbers, metrics of a recording, tables of a store.
+
+        A filter and times select packets of a capture.
+        """
+        return await self._text(lambda: self._answers.open(path, Selection(filter, begin_s, end_s)))
 
     async def explain(
         self, ctx: Context, paths: list[str], filter: Filter = None, begin_s: Seconds = None, end_s: Seconds = None
