@@ -12,7 +12,7 @@ import { Table } from "./browse/table";
 import { ViewMenu } from "./browse/views";
 import { keys } from "./keyboard";
 import { Selection } from "./selection";
-import { ask, Failure, listen, query, type Entry, type Found } from "./server";
+import { ask, Failure, listen, messageOf, query, type Entry, type Found } from "./server";
 import { count, plural } from "./words";
 
 const PAGE = 100;
@@ -160,7 +160,7 @@ class Browse {
         this.selection.setAll(entries, true);
       } else this.selection.setIds((await ask<{ ids: string[] }>("GET", `/api/library/ids${query({ q })}`)).ids);
     } catch (reason) {
-      this.complain(reason instanceof Error ? reason.message : String(reason));
+      this.complain(messageOf(reason));
     }
   }
 

@@ -10,7 +10,7 @@ import { Sources } from "./compare/sources";
 import { problemOf, ready } from "./document";
 import { keys } from "./keyboard";
 import { Remote } from "./remote";
-import { ask, query, type Job, type Values } from "./server";
+import { ask, messageOf, query, type Job, type Values } from "./server";
 import "./compare/compare.css";
 
 interface Plot {
@@ -237,7 +237,7 @@ class Comparison {
       if (kept && this.remote.window) this.remote.setWindow(kept);
       this.problem.hidden = true;
     } catch (reason) {
-      this.problem.textContent = reason instanceof Error ? reason.message : String(reason);
+      this.problem.textContent = messageOf(reason);
       this.problem.hidden = false;
     }
   }

@@ -5,7 +5,7 @@ import { controls } from "../figures/figures";
 import { onThemeChange } from "../figures/theme";
 import { copyOnClick } from "../copying";
 import { Remote, type Additions } from "./remote";
-import { ask, Failure, listen, type Job, type Values } from "./server";
+import { ask, Failure, listen, messageOf, type Job, type Values } from "./server";
 
 export interface Page {
   title: string;
@@ -87,5 +87,5 @@ export async function showDocument(place: HTMLElement, address: string, hooks: H
 
 // The words of a failure, for the reader.
 export function problemOf(reason: unknown): HTMLElement {
-  return element("p", { class: "note", role: "alert" }, reason instanceof Error ? reason.message : String(reason));
+  return element("p", { class: "note", role: "alert" }, messageOf(reason));
 }

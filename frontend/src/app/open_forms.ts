@@ -1,13 +1,10 @@
 // What to open: files that are dropped or chosen, a path, or a part of what is open.
 
 import { element } from "../figures/element";
+import { field } from "./fields";
 import { keys } from "./keyboard";
 import { linkOf, type OpenState } from "./open_state";
-import { ask, query, upload } from "./server";
-
-function field(label: string, input: HTMLElement): HTMLElement {
-  return element("div", { class: "field" }, element("label", { for: input.id }, label), input);
-}
+import { ask, messageOf, query, upload } from "./server";
 
 export function openForm(view: HTMLElement): void {
   const file = element("input", { type: "file", multiple: "", class: "visually-hidden", id: "file" });
@@ -31,7 +28,7 @@ export function openForm(view: HTMLElement): void {
       if (ids.length > 0) location.href = `/open${query({ source: ids })}`;
     } catch (reason) {
       status.textContent = "";
-      problem.textContent = reason instanceof Error ? reason.message : String(reason);
+      problem.textContent = messageOf(reason);
       problem.hidden = false;
     }
   };

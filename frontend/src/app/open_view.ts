@@ -8,7 +8,7 @@ import { selectionForm } from "./open_forms";
 import { linkOf, type OpenState } from "./open_state";
 import { PacketList } from "./packets";
 import type { Remote } from "./remote";
-import { ask, query, type Values } from "./server";
+import { ask, messageOf, query, type Values } from "./server";
 
 // The server draws charts of no more flows at a time.
 const MOST_FLOWS = 50;
@@ -155,7 +155,7 @@ class AnalysisView implements Acts {
       this.names = found.choices;
       return found;
     } catch (reason) {
-      const words = reason instanceof Error ? reason.message : String(reason);
+      const words = messageOf(reason);
       this.view.querySelector("#charts .controls")?.before(element("p", { class: "note", role: "alert" }, words));
       this.state.flows = [];
       return null;

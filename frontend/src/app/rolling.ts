@@ -1,7 +1,7 @@
 // The rolling capture of this host: packets of the last seconds, which triggers or the reader keep and have explained.
 
 import { element } from "../figures/element";
-import { ask, listen, query } from "./server";
+import { ask, listen, messageOf, query } from "./server";
 import { count, duration, instant, plural, size } from "./words";
 import "./rolling.css";
 
@@ -108,7 +108,7 @@ export class Rolling {
       this.show(answer.state);
       listen<State>("rolling", (state) => this.show(state), () => void this.again());
     } catch (reason) {
-      this.section.replaceChildren(title, element("p", { class: "note", role: "alert" }, wordsOf(reason)));
+      this.section.replaceChildren(title, element("p", { class: "note", role: "alert" }, messageOf(reason)));
     }
   }
 
@@ -180,7 +180,7 @@ export class Rolling {
       this.status.textContent = "";
     } catch (reason) {
       this.status.textContent = "";
-      this.problem.textContent = wordsOf(reason);
+      this.problem.textContent = messageOf(reason);
       this.problem.hidden = false;
     }
   }
@@ -248,8 +248,4 @@ function item(kept: Kept): HTMLElement {
 
 function given(values: Record<string, number | null>): Record<string, number> {
   return Object.fromEntries(Object.entries(values).filter((one): one is [string, number] => one[1] !== null));
-}
-
-function wordsOf(reason: unknown): string {
-  return reason instanceof Error ? reason.message : String(reason);
 }

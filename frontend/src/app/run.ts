@@ -2,9 +2,10 @@
 
 import { element } from "../figures/element";
 import { BatchFollowing, Batches } from "./run/batch";
-import { Following, messageOf } from "./run/following";
+import { Following } from "./run/following";
 import { Form } from "./run/form";
 import "./run/run.css";
+import { messageOf } from "./server";
 
 export function run(view: HTMLElement): void {
   const given = new URLSearchParams(location.search);

@@ -2,7 +2,7 @@
 
 import { element } from "../figures/element";
 import { Marks, MarksOfMany } from "./browse/marks";
-import { ask, query, type Entry } from "./server";
+import { ask, messageOf, query, type Entry } from "./server";
 import { plural } from "./words";
 
 type Differences = { differences: [string, (string | null)[]][] };
@@ -121,7 +121,7 @@ export class Selection {
       if (mine !== this.asked) return;
       below.append(...note, differences.length > 0 ? tableOf(shown, differences) : element("p", {}, "Their metadata are the same."));
     } catch (reason) {
-      if (mine === this.asked) below.append(element("p", { class: "note", role: "alert" }, reason instanceof Error ? reason.message : String(reason)));
+      if (mine === this.asked) below.append(element("p", { class: "note", role: "alert" }, messageOf(reason)));
     }
   }
 }

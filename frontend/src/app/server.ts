@@ -41,6 +41,11 @@ export class Failure extends Error {
   }
 }
 
+// The words of anything that was thrown.
+export function messageOf(reason: unknown): string {
+  return reason instanceof Error ? reason.message : String(reason);
+}
+
 export async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   return (await (await request(method, path, body, signal)).json()) as T;
 }
@@ -82,6 +87,13 @@ function fieldsIn(text: string): Record<string, string> {
   } catch {
     return {};
   }
+}
+
+const MOST_STORES = 200;
+
+// The stores in the folders of the server, by name.
+export async function stores(): Promise<Entry[]> {
+  return (await ask<Found>("GET", `/api/library${query({ q: "kind=store", limit: MOST_STORES, sort: ["name"] })}`)).entries;
 }
 
 export type Values = Record<string, string | number | boolean | readonly string[] | null | undefined>;

@@ -2,11 +2,11 @@
 
 import { element } from "../figures/element";
 import { problemOf, ready, showDocument } from "./document";
+import { field } from "./fields";
 import { keys } from "./keyboard";
-import { ask, query, type Entry, type Found, type Job } from "./server";
+import { ask, query, stores, type Entry, type Job } from "./server";
 import "./study.css";
 
-const MOST_STORES = 200;
 // A longer address is refused by some programs through which links are passed on.
 const LONGEST_IN_LINK = 6_000;
 
@@ -20,8 +20,8 @@ export function study(view: HTMLElement): void {
 }
 
 async function begin(view: HTMLElement): Promise<void> {
-  const [{ entries }, defaults] = await Promise.all([
-    ask<Found>("GET", `/api/library${query({ q: "kind=store", limit: MOST_STORES, sort: ["name"] })}`),
+  const [entries, defaults] = await Promise.all([
+    stores(),
     ask<{ discards: string }>("GET", "/api/studies/parameters"),
   ]);
   if (entries.length === 0) {
@@ -64,7 +64,6 @@ class Form {
   start(): void {
     const reset = element("button", { type: "button" }, "Default parameters");
     const cancel = element("button", { type: "button", hidden: "" }, "Cancel");
-    const field = (label: string, input: HTMLElement): HTMLElement => element("p", { class: "field" }, element("label", { for: input.id }, label), input);
     const ofDiscards = element(
       "details", { class: "parameters" },
       element("summary", {}, "Parameters"),

@@ -1,7 +1,7 @@
 // What is in one entry: the metadata of a recording as a tree, or the tables of a store.
 
 import { element } from "../../figures/element";
-import { ask, query, type Entry } from "../server";
+import { ask, messageOf, query, type Entry } from "../server";
 import { count, instant, plural, size } from "../words";
 import { knownKeys } from "./columns";
 import type { State } from "./state";
@@ -47,7 +47,7 @@ export class Details {
       const entry = await ask<Entry>("GET", `/api/library/${encodeURIComponent(this.state.entry)}`);
       parts = [this.headOf(entry), ...(await this.contentOf(entry))];
     } catch (reason) {
-      const words = reason instanceof Error ? reason.message : String(reason);
+      const words = messageOf(reason);
       parts = [element("p", { class: "note", role: "alert" }, words), this.closing()];
     }
     if (wanted === this.shown) this.element.replaceChildren(...parts);

@@ -1,15 +1,12 @@
 // Tags and notes: of one entry as they are, of several as a change.
 
 import { element } from "../../figures/element";
-import { ask, Failure, type Entry } from "../server";
+import { field } from "../fields";
+import { ask, Failure, messageOf, type Entry } from "../server";
 import { plural } from "../words";
 
 export function tagsIn(text: string): string[] {
   return text.split(",").map((tag) => tag.trim()).filter((tag) => tag);
-}
-
-function field(label: string, input: HTMLElement): HTMLElement {
-  return element("p", { class: "field" }, element("label", { for: input.id }, label), input);
 }
 
 export class Marks {
@@ -36,7 +33,7 @@ export class Marks {
       this.answer.replaceChildren("Saved.");
       this.onMarked(this.entry);
     } catch (reason) {
-      const words = element("p", { class: "note", role: "alert" }, reason instanceof Error ? reason.message : String(reason));
+      const words = element("p", { class: "note", role: "alert" }, messageOf(reason));
       this.answer.replaceChildren(words);
       if (reason instanceof Failure && reason.status === 409) await this.offerBoth();
     }
@@ -83,7 +80,7 @@ export class MarksOfMany {
         note.value = "";
         onMarked();
       }, (reason: unknown) => {
-        answer.textContent = reason instanceof Error ? reason.message : String(reason);
+        answer.textContent = messageOf(reason);
       });
     });
   }

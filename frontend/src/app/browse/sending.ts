@@ -1,7 +1,7 @@
 // Files that are sent to the server, some at a time, each with its progress, and with the reason where it is refused.
 
 import { element } from "../../figures/element";
-import { query, uploadAll } from "../server";
+import { messageOf, query, uploadAll } from "../server";
 import { plural, size } from "../words";
 import { packed } from "./packing";
 
@@ -49,7 +49,7 @@ export class Sending {
         if (entry?.isDirectory) files.push(await packed(entry as FileSystemDirectoryEntry));
         else if (file) files.push(file);
       } catch (reason) {
-        this.onProblem(`${entry?.name ?? ""}: ${reason instanceof Error ? reason.message : String(reason)}`);
+        this.onProblem(`${entry?.name ?? ""}: ${messageOf(reason)}`);
       }
     }
     await this.send(files);
@@ -90,7 +90,7 @@ export class Sending {
       bar.replaceWith(element("a", { href: `/open${query({ source: ids.slice(0, MOST_EXPLAINED) })}` }, "Explain"));
       return ids;
     } catch (reason) {
-      const words = reason instanceof Error ? reason.message : String(reason);
+      const words = messageOf(reason);
       bar.replaceWith(element("span", { class: "bad" }, words.replace(`${file.name}: `, "")));
       this.onProblem(words.includes(file.name) ? words : `${file.name}: ${words}`);
       return [];

@@ -1,7 +1,7 @@
 // Saved views: a search with its columns and its order, under a name.
 
 import { element } from "../../figures/element";
-import { ask, query } from "../server";
+import { ask, messageOf, query } from "../server";
 import { menuOf } from "./menu";
 import { linkOf, type State, type View } from "./state";
 
@@ -76,7 +76,7 @@ export class ViewMenu {
       await act();
       this.problem.hidden = true;
     } catch (reason) {
-      this.problem.textContent = reason instanceof Error ? reason.message : String(reason);
+      this.problem.textContent = messageOf(reason);
       this.problem.hidden = false;
     }
   }

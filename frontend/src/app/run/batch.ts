@@ -2,9 +2,9 @@
 
 import { element } from "../../figures/element";
 import { keys } from "../keyboard";
-import { ask, Failure, listen, query, type Job } from "../server";
+import { ask, Failure, listen, messageOf, query, type Job } from "../server";
 import { duration, plural } from "../words";
-import { ENDED, messageOf } from "./following";
+import { ENDED } from "./following";
 
 interface File {
   path: string;

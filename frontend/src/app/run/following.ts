@@ -3,7 +3,7 @@
 import { element } from "../../figures/element";
 import { onThemeChange } from "../../figures/theme";
 import { keys } from "../keyboard";
-import { ask, Failure, listen, query, type Found, type Job } from "../server";
+import { ask, Failure, listen, messageOf, query, type Found, type Job } from "../server";
 import { count, duration, plural } from "../words";
 import { Plots, type Points } from "./plots";
 
@@ -273,9 +273,6 @@ function nameOf(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-export function messageOf(reason: unknown): string {
-  return reason instanceof Error ? reason.message : String(reason);
-}
 
 async function entryOf(name: string): Promise<string | null> {
   try {

@@ -2,10 +2,10 @@
 
 import { element } from "../../figures/element";
 import { keys } from "../keyboard";
-import { ask, Failure, query, type Job } from "../server";
+import { ask, Failure, messageOf, query, type Job } from "../server";
 import { duration } from "../words";
 import { progressInWords, type BatchJob } from "./batch";
-import { aboutInWords, ENDED, messageOf, stateInWords, type RunJob } from "./following";
+import { aboutInWords, ENDED, stateInWords, type RunJob } from "./following";
 import { Field, faultOf, fieldOf, type Parameter } from "./parameters";
 
 interface Listed {

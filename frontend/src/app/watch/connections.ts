@@ -4,9 +4,10 @@ import { element } from "../../figures/element";
 import { onThemeChange } from "../../figures/theme";
 import type { Key } from "../keyboard";
 import { Plots, type Kind } from "../run/plots";
-import { ask, listen, query } from "../server";
+import { ask, listen, messageOf, query } from "../server";
 import { count, plural } from "../words";
 import { Address } from "./address";
+import { Head } from "./head";
 import { matches, rowsOf, sorted, type Column, type Row, type State } from "./rows";
 
 interface Answer extends State {
@@ -46,7 +47,7 @@ export class Connections {
   private readonly summary = element("p", { class: "small", role: "status" });
   private readonly note = element("p", { class: "note", role: "alert", hidden: "" });
   private readonly body = element("tbody");
-  private readonly headRow = element("tr");
+  private readonly head = new Head(COLUMNS, this.address, "sort", () => void this.refresh());
   private readonly chosen = element("section", { class: "chosen-connection", hidden: "", "aria-label": "The chosen connection" });
   private readonly pauseButton = element("button", { type: "button", "aria-pressed": "false" }, "Pause");
   private readonly verdict = element("p", { class: "verdict-line" });
@@ -64,11 +65,10 @@ export class Connections {
       void this.refresh();
     });
     this.pauseButton.addEventListener("click", () => this.pause());
-    const table = element("table", {}, element("thead", {}, this.headRow), this.body);
+    const table = element("table", {}, element("thead", {}, this.head.element), this.body);
     const box = element("div", { class: "scroll wide tall", tabindex: 0, role: "region", "aria-label": "Table of connections" }, table);
     const controls = element("div", { class: "watch-controls" }, this.search, this.pauseButton);
     this.element.replaceChildren(element("h2", {}, "Connections of this host"), controls, this.summary, this.note, box, this.chosen);
-    this.drawHead();
     onThemeChange(() => this.plots?.redraw());
     listen<State & { problem?: string }>("watch/connections", (state) => this.heard(state), () => void this.again(), (isThere) => {
       if (!isThere) this.say("The server does not answer. This page tries again by itself; what is shown is old.");
@@ -97,11 +97,11 @@ export class Connections {
     this.asked += 1;
     const mine = this.asked;
     try {
-      const answer = await ask<Answer>("GET", `/api/watch/connections${query({ q: this.search.value, sort: this.sort })}`);
+      const answer = await ask<Answer>("GET", `/api/watch/connections${query({ q: this.search.value, sort: this.head.sort })}`);
       this.verdicts = answer.verdicts;
       if (mine === this.asked) this.show(answer);
     } catch (reason) {
-      if (mine === this.asked) this.say(reason instanceof Error ? reason.message : String(reason));
+      if (mine === this.asked) this.say(messageOf(reason));
     }
   }
 
@@ -113,43 +113,18 @@ export class Connections {
     this.addPoints(state);
     if (this.isPaused) return;
     // Not all connections are in an event of very many: the server searches and sorts them.
-    if (state.total > state.rows.length && (this.search.value || this.sort)) void this.refresh();
+    if (state.total > state.rows.length && (this.search.value || this.head.sort)) void this.refresh();
     else this.show(state);
-  }
-
-  private get sort(): string {
-    const asked = this.address.get("sort");
-    return COLUMNS.some(({ name }) => name === asked.replace("-", "")) ? asked : "";
   }
 
   private show(state: State): void {
     this.note.hidden = true;
     this.state = state;
     const all = rowsOf(state);
-    const rows = sorted(all.filter((row) => matches(row, this.search.value)), this.sort);
+    const rows = sorted(all.filter((row) => matches(row, this.search.value)), this.head.sort);
     this.drawRows(rows);
     this.summary.textContent = summaryOf(state, rows.length, this.search.value !== "");
     this.drawVerdict(all);
-  }
-
-  private drawHead(): void {
-    this.headRow.replaceChildren(...COLUMNS.map((column) => {
-      const way = this.sort === column.name ? "ascending" : this.sort === `-${column.name}` ? "descending" : "none";
-      const button = element("button", { type: "button", class: "plain" }, column.title, way === "ascending" ? " ↑" : way === "descending" ? " ↓" : "");
-      button.addEventListener("click", () => this.sortBy(column, way));
-      return element("th", { scope: "col", "aria-sort": way, class: column.digits === undefined ? "" : "number" }, button);
-    }));
-  }
-
-  // Numbers: greatest first; words: from A; a third click restores the order by load.
-  private sortBy(column: Column, way: string): void {
-    const first = column.digits === undefined ? "ascending" : "descending";
-    const next = way === "none" ? first : way === first ? (first === "ascending" ? "descending" : "ascending") : "none";
-    this.address.set("sort", next === "none" ? "" : next === "descending" ? `-${column.name}` : column.name);
-    const at = COLUMNS.indexOf(column);
-    this.drawHead();
-    this.headRow.querySelectorAll("button")[at]?.focus();
-    void this.refresh();
   }
 
   // Rows stay the same elements, so that the focus stays where it is.
@@ -236,7 +211,7 @@ export class Connections {
       const { series } = await ask<{ series: Record<string, [number, number][]> }>("GET", `/api/watch/history${query({ local, remote })}`);
       if (key === this.address.get("open")) this.plots?.add(renamed(series));
     } catch (reason) {
-      this.say(reason instanceof Error ? reason.message : String(reason));
+      this.say(messageOf(reason));
     }
   }
 

@@ -4,9 +4,10 @@ import { element } from "../../figures/element";
 import { onThemeChange } from "../../figures/theme";
 import type { Key } from "../keyboard";
 import { Plots, type Kind } from "../run/plots";
-import { ask, query, type Entry, type Found } from "../server";
+import { ask, messageOf, query, stores as listed, type Entry } from "../server";
 import { count, duration, instant, plural } from "../words";
 import { Address } from "./address";
+import { Head } from "./head";
 import { rowsOf, type Column, type Row } from "./rows";
 
 interface Ports {
@@ -45,7 +46,6 @@ const WINDOWS: readonly [number, string][] = [[3600, "1 hour"], [21_600, "6 hour
 // What names a port in the address.
 const OF_PORT = ["switch", "port", "machine"];
 
-const MOST_STORES = 200;
 const EVERY_MS = 30_000;
 // Reading a long time of a fleet takes seconds: it takes a twentieth of the time at most.
 const REST = 20;
@@ -58,7 +58,7 @@ export class PortTable {
   private readonly search = element("input", { type: "search", id: "ports-search", placeholder: "Words: a switch, a port, a state", "aria-label": "Search ports" });
   private readonly summary = element("p", { class: "small", role: "status" });
   private readonly note = element("p", { class: "note", role: "alert", hidden: "" });
-  private readonly headRow = element("tr");
+  private readonly head = new Head(COLUMNS, this.address, "ports-sort", () => void this.refresh());
   private readonly body = element("tbody");
   private readonly chosen = element("section", { class: "chosen-port", hidden: "", "aria-label": "The chosen port" });
   private plots: Plots | null = null;
@@ -68,7 +68,7 @@ export class PortTable {
     const heading = element("h2", {}, "Ports of switches");
     let stores: readonly Entry[];
     try {
-      stores = (await ask<Found>("GET", `/api/library${query({ q: "kind=store", limit: MOST_STORES, sort: ["name"] })}`)).entries;
+      stores = await listed();
     } catch (reason) {
       this.element.replaceChildren(heading, this.note);
       this.say(messageOf(reason));
@@ -109,10 +109,9 @@ export class PortTable {
     onThemeChange(() => this.plots?.redraw());
     const field = (label: string, input: HTMLElement): HTMLElement => element("label", { class: "option", for: input.id }, label, input);
     const controls = element("div", { class: "watch-controls" }, field("Store", this.store), field("Discards of the last", this.window), this.search);
-    const table = element("table", {}, element("thead", {}, this.headRow), this.body);
+    const table = element("table", {}, element("thead", {}, this.head.element), this.body);
     const box = element("div", { class: "scroll wide tall", tabindex: 0, role: "region", "aria-label": "Table of ports" }, table);
     this.element.replaceChildren(heading, controls, this.note, this.summary, box, this.chosen);
-    this.drawHead();
   }
 
   private keep(name: string, value: string): void {
@@ -124,18 +123,13 @@ export class PortTable {
     this.asked += 1;
     const mine = this.asked;
     try {
-      const found = await ask<Ports>("GET", `/api/watch/ports${query({ store: this.store.value, q: this.search.value, sort: this.sort, window_s: this.window.value })}`);
+      const found = await ask<Ports>("GET", `/api/watch/ports${query({ store: this.store.value, q: this.search.value, sort: this.head.sort, window_s: this.window.value })}`);
       if (mine !== this.asked) return;
       this.show(found);
       if (this.address.get("port")) await this.draw();
     } catch (reason) {
       if (mine === this.asked) this.say(messageOf(reason));
     }
-  }
-
-  private get sort(): string {
-    const asked = this.address.get("ports-sort");
-    return COLUMNS.some(({ name }) => name === asked.replace("-", "")) ? asked : "";
   }
 
   private show(found: Ports): void {
@@ -147,21 +141,6 @@ export class PortTable {
     const nothing = element("tr", {}, element("td", { colspan: COLUMNS.length }, found.total ? "No port has these words." : "This store has no counters of switches."));
     this.body.replaceChildren(...(rows.length ? rows : [nothing]));
     if (at >= 0) this.body.querySelectorAll("button")[at]?.focus({ preventScroll: true });
-  }
-
-  private drawHead(): void {
-    this.headRow.replaceChildren(...COLUMNS.map((column) => {
-      const way = this.sort === column.name ? "ascending" : this.sort === `-${column.name}` ? "descending" : "none";
-      const button = element("button", { type: "button", class: "plain" }, column.title, way === "ascending" ? " ↑" : way === "descending" ? " ↓" : "");
-      button.addEventListener("click", () => {
-        const next = way === "descending" ? column.name : way === "ascending" ? "" : column.digits === undefined ? column.name : `-${column.name}`;
-        this.address.set("ports-sort", next);
-        this.drawHead();
-        this.headRow.querySelectorAll("button")[COLUMNS.indexOf(column)]?.focus();
-        void this.refresh();
-      });
-      return element("th", { scope: "col", "aria-sort": way, class: column.digits === undefined ? "" : "number" }, button);
-    }));
   }
 
   private rowOf(row: Row): HTMLTableRowElement {
@@ -224,8 +203,4 @@ export function summaryOf(found: Pick<Ports, "total" | "found" | "rows" | "state
 export function notWritten({ polled_s: polled }: Pick<Ports, "polled_s">, nowS: number): string {
   if (polled === null) return "The store has no polls of switches.";
   return `The store is not being written: its last poll was ${duration(Math.max(0, Math.round(nowS - polled)))} ago. States are those of that time. Does whydrop collect still run?`;
-}
-
-function messageOf(reason: unknown): string {
-  return reason instanceof Error ? reason.message : String(reason);
 }
