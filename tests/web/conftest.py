@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from patience import wait_until
+import whydrop
+from patience import PATIENCE_S, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -85,3 +86,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         shutil.copy(EXAMPLES / name, folder)
     with running(folder) as started:
         yield started
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Server]:
+    """A server for one test, which may kill it."""
+    folder = tmp_path / "library"
+    folder.mkdir()
+    with started(folder) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def far() -> Iterator[str]:
+    """A responder that is open, as HOST:PORT."""
+    with whydrop.responder(open=True, addresses=["127.0.0.1"], port=0) as responder:
+        yield f"127.0.0.1:{responder.port}"
+
+
+def client_of(server: Server) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {server.token}"}
+    return httpx.Client(base_url=server.root, headers=headers, timeout=PATIENCE_S)

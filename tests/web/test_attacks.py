@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from web.conftest import Server
+from web.conftest import Server, client_of
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=60) as asking:
+    with client_of(server) as asking:
         yield asking
         # What every test here must leave.
         assert asking.get("/health").text == "ok\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,10 @@ import pytest
 
 import whydrop
 from patience import wait_until
-from web.conftest import Server, started
-from web.test_browser import Page
-from web.test_runs import client_of
+from web.browsing import Page
+from web.conftest import Server, client_of
 
 ENDED = ("complete", "interrupted", "failed")
-
-
-@pytest.fixture(scope="module")
-def far() -> Iterator[str]:
-    """A responder that is open, as HOST:PORT."""
-    with whydrop.responder(open=True, addresses=["127.0.0.1"], port=0) as responder:
-        yield f"127.0.0.1:{responder.port}"
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Server]:
-    """A server for one test."""
-    folder = tmp_path / "library"
-    folder.mkdir()
-    with started(folder) as one:
-        yield one
 
 
 def batch_file(folder: Path, far: str, *, repetitions: int = 3, length_s: float = 0.3, more: str = "") -> Path:

@@ -12,7 +12,7 @@ import pytest
 
 import recordings
 from patience import wait_until
-from web.conftest import Server, running
+from web.conftest import Server, client_of, running
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def client(four: Server) -> httpx.Client:
-    return httpx.Client(base_url=four.root, headers={"Authorization": f"Bearer {four.token}"}, timeout=60)
+    return client_of(four)
 
 
 @pytest.fixture(scope="module")

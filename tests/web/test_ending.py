@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from patience import wait_until
-from web.conftest import EXAMPLES, Server, running
+from web.conftest import EXAMPLES, Server, client_of, running
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def lives(pid: int) -> bool:
 
 def busy(folder: Path, server: Server) -> set[int]:
     """Let the server have processes of all kinds: those that describe files, and one that holds an analysis."""
-    client = httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=60)
+    client = client_of(server)
     content = (EXAMPLES / "policed-download.pcap.zst").read_bytes()
     own = client.post("/api/uploads", params={"name": "a.pcap.zst"}, content=content).raise_for_status().json()["id"]
     job = client.post("/api/analyses", json={"source": [own]}).raise_for_status().json()["id"]

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from patience import wait_until
 from recordings import rrul
-from web.conftest import EXAMPLES, Server, started
+from web.conftest import EXAMPLES, Server, client_of, started
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +103,7 @@ def as_text(value: Any) -> str:
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=120) as asking:
+    with client_of(server) as asking:
         yield asking
 
 

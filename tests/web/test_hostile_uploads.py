@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from patience import wait_until
-from web.conftest import EXAMPLES, Server, running
+from web.conftest import EXAMPLES, Server, client_of, running
 from web.hostile import hostile_names
 from web.test_attacks import address, head, sent, statuses
 
@@ -22,7 +22,7 @@ CAPTURE = (EXAMPLES / "policed-download.pcap.zst").read_bytes()
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=60) as asking:
+    with client_of(server) as asking:
         yield asking
         assert asking.get("/api/library").status_code == 200
 

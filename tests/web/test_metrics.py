@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from patience import wait_until
-from web.conftest import EXAMPLES, Server
+from web.conftest import EXAMPLES, Server, client_of
 from web.test_attacks import address, head
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ UNITS = (
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=60) as asking:
+    with client_of(server) as asking:
         yield asking
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,27 +11,11 @@ import pytest
 
 import whydrop
 from patience import wait_until
-from web.conftest import Server, has_looked, running, started
-from web.test_browser import Page
-from web.test_runs import client_of, measured_for, run
+from web.browsing import Page
+from web.conftest import Server, client_of, has_looked, running
+from web.test_runs import measured_for, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_browser]
-
-
-@pytest.fixture(scope="module")
-def far() -> Iterator[str]:
-    """A responder that is open, as HOST:PORT."""
-    with whydrop.responder(open=True, addresses=["127.0.0.1"], port=0) as responder:
-        yield f"127.0.0.1:{responder.port}"
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Server]:
-    """A server for one test."""
-    folder = tmp_path / "library"
-    folder.mkdir()
-    with started(folder) as one:
-        yield one
 
 
 def paired(browser: Any, server: Server, path: str) -> tuple[Page, Page]:

@@ -14,19 +14,10 @@ import pytest
 
 import whydrop
 from patience import wait_until
-from web.conftest import Server, started
-from web.test_runs import client_of, ended, last_second_of, measured_for, run, state
+from web.conftest import Server, client_of, started
+from web.test_runs import ended, last_second_of, measured_for, run, state
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Server]:
-    """A server for one test."""
-    folder = tmp_path / "library"
-    folder.mkdir()
-    with started(folder) as one:
-        yield one
 
 
 @contextlib.contextmanager

@@ -13,31 +13,10 @@ import httpx
 import pytest
 
 import whydrop
-from patience import PATIENCE_S, wait_until
-from web.conftest import Server, started
+from patience import wait_until
+from web.conftest import Server, client_of
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def far() -> Iterator[str]:
-    """A responder that is open, as HOST:PORT."""
-    with whydrop.responder(open=True, addresses=["127.0.0.1"], port=0) as responder:
-        yield f"127.0.0.1:{responder.port}"
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Server]:
-    """A server that a test may kill."""
-    folder = tmp_path / "library"
-    folder.mkdir()
-    with started(folder) as one:
-        yield one
-
-
-def client_of(server: Server) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {server.token}"}
-    return httpx.Client(base_url=server.root, headers=headers, timeout=PATIENCE_S)
 
 
 @pytest.fixture

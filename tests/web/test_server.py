@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
-from web.conftest import EXAMPLES, Server
+from web.conftest import EXAMPLES, Server, client_of
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def client(server: Server) -> httpx.Client:
-    return httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=60)
+    return client_of(server)
 
 
 def entries(client: httpx.Client, **query: Any) -> list[dict[str, Any]]:

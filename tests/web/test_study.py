@@ -12,7 +12,7 @@ import pytest
 import small_stores
 from patience import wait_until
 from web.browsing import Page
-from web.conftest import Server, started
+from web.conftest import Server, client_of, started
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def client(fleet: Server) -> httpx.Client:
-    return httpx.Client(base_url=fleet.root, headers={"Authorization": f"Bearer {fleet.token}"}, timeout=60)
+    return client_of(fleet)
 
 
 def store_of(client: httpx.Client) -> str:

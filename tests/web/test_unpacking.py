@@ -9,10 +9,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
-from web.conftest import Server
+from web.conftest import Server, client_of
 from web.test_library import recording
 from whydrop.web.library.bundling import archive
 from whydrop.web.library.unpacking import ArchiveError, is_archive, unpack, unpacked_bytes
@@ -107,7 +106,7 @@ def test_a_damaged_archive_says_so_and_leaves_nothing(tmp_path: Path, damage: st
 
 @pytest.mark.slow
 def test_an_archive_that_is_sent_is_listed_as_what_it_holds(server: Server, tmp_path: Path):
-    client = httpx.Client(base_url=server.root, headers={"Authorization": f"Bearer {server.token}"}, timeout=60)
+    client = client_of(server)
     for name in ("one", "two"):
         recording(tmp_path, f"{name}.recording", title=f"sent {name}")
     packed = b"".join(archive([(f"{name}.recording", tmp_path / f"{name}.recording") for name in ("one", "two")]))

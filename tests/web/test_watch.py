@@ -11,7 +11,7 @@ import pytest
 
 from patience import wait_until
 from web.browsing import Page
-from web.conftest import Server, running
+from web.conftest import Server, client_of, running
 from web.traffic import connections
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def client(own: Server) -> httpx.Client:
-    return httpx.Client(base_url=own.root, headers={"Authorization": f"Bearer {own.token}"}, timeout=60)
+    return client_of(own)
 
 
 def rows(client: httpx.Client, **query: Any) -> list[dict[str, Any]]:

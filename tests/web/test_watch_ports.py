@@ -14,7 +14,7 @@ import pytest
 import small_stores
 from small_stores import BIN, START, series
 from web.browsing import Page
-from web.conftest import Server, started
+from web.conftest import Server, client_of, started
 from whydrop.store.store import Store
 from whydrop.store.tables import POLLS, TABLES
 
@@ -52,7 +52,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def client(fleet: Server) -> httpx.Client:
-    return httpx.Client(base_url=fleet.root, headers={"Authorization": f"Bearer {fleet.token}"}, timeout=60)
+    return client_of(fleet)
 
 
 def stores(client: httpx.Client) -> dict[str, str]:
