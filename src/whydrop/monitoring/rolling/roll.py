@@ -98,6 +98,7 @@ class Roll:
         self._quiet_until_s = 0.0
         self._no_triggers = ""
         self._skipped = 0
+        self._is_skip_said = False
         self._is_over = threading.Event()
         self._seen = self._cpu_ns = 0
         self._figures = {"buffered_s": 0.0, "buffered_bytes": 0, "buffered_packets": 0, "dropped": 0, "unwritten": 0}
@@ -288,8 +289,6 @@ class Roll:
         if is_new:
             self._say(f"skipped ({now.words}): {why}")
         return False
-
-    _is_skip_said = False
 
     def _say(self, words: str) -> None:
         self.messages = [*self.messages[-49:], words]
