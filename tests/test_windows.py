@@ -71,6 +71,18 @@ def test_packets_between_captures_are_those_that_the_pair_counts():
     assert windows.crossed(both, *ALL, flows=["no such > flow"])[0].is_empty()
 
 
+def test_packets_between_captures_have_the_numbers_that_each_capture_gives_them():
+    rows, _ = windows.crossed(whydrop.explain(NEAR, FAR), *ALL, most=100_000)
+    for number, capture in enumerate((NEAR, FAR), 1):
+        packets = whydrop.packets(capture, most=100_000).table
+        seen = rows.drop_nulls(f"frame_number_{number}")
+        joined = seen.join(
+            packets, left_on=f"frame_number_{number}", right_on=pl.col("frame_number").cast(pl.UInt32), suffix="_there"
+        )
+        assert joined.height == seen.height > 10_000
+        assert (joined[f"time_{number}_ns"] == joined["time_ns"]).all()
+
+
 def test_the_command_of_tshark_names_the_file_the_times_and_both_directions():
     words = shlex.split(windows.tshark("it's here.pcap", 1_000_000_001, 2_000_000_000, [DATA]))
     assert words[:4] == ["tshark", "-r", "it's here.pcap", "-Y"]

@@ -61,8 +61,9 @@ def crossed(
         most: rows.
 
     Returns:
-        The rows of the table ``crossings``, and whether there are more. Further columns are ``name`` of their flow and
-        ``between``, the numbers of their captures (from 1).
+        The rows of the table ``crossings``, and whether there are more. Further columns are ``name`` of their flow,
+        ``between``, the numbers of their captures (from 1), and ``frame_number_1`` and ``frame_number_2``, which count
+        the packets of each capture from 1, as Wireshark does.
     """
     import polars as pl
 
@@ -87,8 +88,9 @@ def crossed(
     if flows:
         both = [name for flow in flows for name in (flow, _reversed(flow))]
         rows = rows.filter(pl.col("name").is_in(both) | pl.col("at_2").is_in(both))
-    rows = rows.sort("sent_ns", maintain_order=True)
-    return rows.head(most).drop("at_2"), rows.height > most
+    shown = rows.sort("sent_ns", maintain_order=True).head(most)
+    numbers = {f"frame_number_{end}": pl.col(f"number_{end}") + 1 for end in (1, 2)}
+    return shown.drop("at_2").with_columns(**numbers), rows.height > most
 
 
 def filter_of(flows: Sequence[str], further: str | None = None) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import whydrop
 from whydrop.errors import Mistake
+from whydrop.explaining import windows
 from whydrop.explaining.citing import with_frame_numbers
 from whydrop.formats.kinds import is_recording, is_store
 from whydrop.mcp.bounding import bounded
@@ -23,6 +24,8 @@ Progress = Callable[[int, int], None]
 
 # Explanations that are kept: each holds its packets.
 _MOST_KEPT = 4
+_LATEST_NS = (1 << 63) - 1
+_CROSSING = ["hop", "direction", "sent_ns", "sequence", "frame_number_1", "frame_number_2"]
 # Packets that a verdict cites, and rows of a table at most.
 _CITED = 10
 MOST_ROWS = 200
@@ -156,10 +159,11 @@ class Answers:
 
         if not found.flows or not verdict.get("lost"):
             return []
-        named = set(verdict["flows"])
         if found.path_segments:
-            return _cited_of_pair(found, named)
-        numbers = [number for number, flow in enumerate(found.flows) if flow.flow in named]
+            # Packets that left one capture and never reached the next.
+            lost, _ = windows.crossed(found, 0, _LATEST_NS, flows=verdict["flows"], lost=True, most=_CITED)
+            return lost[_CROSSING].to_dicts()
+        numbers = [number for number, flow in enumerate(found.flows) if flow.flow in set(verdict["flows"])]
         lost = found.table("segments").filter(pl.col("flow").is_in(numbers), pl.col("fate") == "lost").head(_CITED)
         return self._numbered(paths[0], found, lost)["flow", "frame_number", "time_ns", "sequence"].to_dicts()
 
@@ -169,17 +173,3 @@ class Answers:
 
 def _without(one: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in one.items() if name != key}
-
-
-def _cited_of_pair(found: whydrop.Explanation, named: set[str]) -> Any:
-    """Packets that left one capture and never reached the next: ``frame_number_1`` or ``frame_number_2`` is null."""
-    import polars as pl
-
-    of_hop = [
-        pl.col("flow").is_in([number for number, flow in enumerate(hop.flows) if flow.flow in named])
-        & (pl.col("hop") == place)
-        for place, hop in enumerate(found.path_segments)
-    ]
-    lost = found.table("crossings").filter(pl.col("crossing") == "lost", pl.any_horizontal(of_hop)).head(_CITED)
-    numbers = [(pl.col(f"number_{end}") + 1).alias(f"frame_number_{end}") for end in (1, 2)]
-    return lost.select("hop", "direction", "sent_ns", "sequence", *numbers).to_dicts()
