@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { linkOf, stateOf, windowOf } from "../src/app/open_state";
-import { since } from "../src/app/packets";
+import { countOf, since } from "../src/app/packets";
 import { timeLeft } from "../src/app/time_left";
 import { csvOf } from "../src/figures/saving";
 import { escapeXml, SvgContext } from "../src/figures/svg";
@@ -101,5 +101,15 @@ describe("files of a figure", () => {
     expect(clipped).toContain('stroke="red"');
     expect(clipped).toContain('stroke-dasharray="2 1" clip-path="url(#f-clip-1)"');
     expect(plain).not.toContain("clip-path");
+  });
+});
+
+describe("the number of packets", () => {
+  it("is that of the window, or says that there are others", () => {
+    const words = (rows: number, hasMore: boolean, window: [number, number] | null): string =>
+      countOf({ rows: Array.from({ length: rows }, () => ({})), has_more: hasMore }, window).replaceAll("\u00a0", " ");
+    expect(words(1, false, null)).toBe("1 packet.");
+    expect(words(37, false, [1, 1.5])).toBe("37 packets in 0.5 s.");
+    expect(words(500, true, [1, 3.5])).toBe("The first 500 packets in 2.5 s; zoom in to see the others.");
   });
 });

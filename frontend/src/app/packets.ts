@@ -54,7 +54,7 @@ const CROSSINGS: readonly Column[] = [
   { title: "Direction", write: text("direction") },
   { title: "No. in the first", isNumber: true, write: text("frame_number_1") },
   { title: "No. in the second", isNumber: true, write: text("frame_number_2") },
-  { title: "Transit", isNumber: true, write: (row) => (typeof row["transit_ns"] === "number" ? duration(row["transit_ns"] / 1e9) : UNKNOWN) },
+  { title: "Transit (ms)", isNumber: true, write: (row) => (typeof row["transit_ns"] === "number" ? (row["transit_ns"] / 1e6).toFixed(3) : UNKNOWN) },
   { title: "Fate", write: text("crossing") },
   { title: "Flow", write: text("name") },
   { title: "Sequence", isNumber: true, write: text("sequence") },
@@ -130,10 +130,8 @@ export class PacketList {
     const columns = this.kind === "crossings" ? CROSSINGS : PACKETS;
     const moment = found.rows[0]?.[this.kind === "crossings" ? "sent_ns" : "time_ns"];
     const first = typeof moment === "string" ? BigInt(moment) : 0n;
-    const of = window ? `in ${duration(window[1] - window[0])}` : "in all";
-    const more = found.has_more ? ` There are more: these are the first ones. Zoom in to see others.` : "";
     const times = typeof moment === "string" ? ` Times count from the first one, ${iso(BigInt(moment))} UTC.` : "";
-    this.status.textContent = `${plural(found.rows.length, "packet")} ${of}.${more}${times}`;
+    this.status.textContent = `${countOf(found, window)}${times}`;
     const head = element("tr", {}, ...columns.map((one) => element("th", { scope: "col", ...(one.isNumber ? { class: "number" } : {}) }, one.title)));
     const rows = found.rows.map((row) => {
       const cells = columns.map((one) => element("td", one.isNumber ? { class: "number" } : {}, one.write(row, first)));
@@ -150,6 +148,12 @@ export class PacketList {
     );
     copyOnClick(this.place);
   }
+}
+
+export function countOf({ rows, has_more: hasMore }: Pick<Rows, "rows" | "has_more">, window: Ends | null): string {
+  const packets = plural(rows.length, "packet");
+  const of = window ? ` in ${duration(window[1] - window[0])}` : "";
+  return hasMore ? `The first ${packets}${of}; zoom in to see the others.` : `${packets}${of}.`;
 }
 
 function isLost(row: Row): boolean {
