@@ -54,7 +54,7 @@ const CROSSINGS: readonly Column[] = [
   { title: "Direction", write: text("direction") },
   { title: "No. in the first", isNumber: true, write: text("frame_number_1") },
   { title: "No. in the second", isNumber: true, write: text("frame_number_2") },
-  { title: "Transit (ms)", isNumber: true, write: (row) => (typeof row["transit_ns"] === "number" ? (row["transit_ns"] / 1e6).toFixed(3) : UNKNOWN) },
+  { title: "Transit", isNumber: true, write: (row) => (typeof row["transit_ns"] === "number" ? `${(row["transit_ns"] / 1e6).toFixed(3)}\u00a0ms` : UNKNOWN) },
   { title: "Fate", write: text("crossing") },
   { title: "Flow", write: text("name") },
   { title: "Sequence", isNumber: true, write: text("sequence") },
