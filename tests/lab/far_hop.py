@@ -1,12 +1,14 @@
 """A hop that delays, loses at random and polices, where the kernel has no netem and no policer; a program for a host.
 
 It takes frames from one of two links and puts them on the other, untouched but for their link addresses, in real time:
-some thousand a second. Usage: ``python far_hop.py '{"links": [...], "delay_s": 0.025, "loss": 0.01, "police": [bit/s,
-bytes]}'``; what is policed is what comes from the first link, counted as IP bytes.
+some thousand a second. Usage: ``python far_hop.py '{"links": [...], "delay_s": 0.025, "jitter_s": 0.002, "loss": 0.01,
+"police": [bit/s, bytes]}'``; what is policed is what comes from the first link, counted as IP bytes. Jitter is added
+to the delay, between 0 and what is given; no packet overtakes another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import json
@@ -18,7 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-SOL_PACKET, PACKET_IGNORE_OUTGOING, ETH_P_ALL, SO_RCVBUFFORCE = 263, 23, 3, 33
+SOL_PACKET, PACKET_IGNORE_OUTGOING, ETH_P_ALL, SO_SNDBUFFORCE, SO_RCVBUFFORCE = 263, 23, 3, 32, 33
 ETHERNET_BYTES = 14
 IP = (b"\x08\x00", b"\x86\xdd")
 
@@ -48,6 +50,8 @@ def opened(name: str) -> socket.socket:
     found.bind((name, 0))
     found.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
     found.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+    # Packets that wait in a queue of the link count as this socket's until they leave.
+    found.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 64 << 20)
     found.setblocking(False)
     return found
 
@@ -60,6 +64,7 @@ def run(settings: dict[str, Any]) -> None:
     bucket = TokenBucket(*settings["police"]) if settings.get("police") else None
     chance, numbers = random.Random(1), itertools.count()
     waiting: list[tuple[float, int, int, bytes]] = []
+    latest_s = [0.0, 0.0]
     print("carrying", flush=True)
     while True:
         wait_s = max(waiting[0][0] - time.monotonic(), 0) if waiting else None
@@ -70,10 +75,14 @@ def run(settings: dict[str, Any]) -> None:
                 lost = chance.random() < settings.get("loss", 0.0)
                 policed = bucket and link == 0 and not bucket.takes(len(frame) - ETHERNET_BYTES, now_s)
                 if not lost and not policed:
-                    heapq.heappush(waiting, (now_s + settings["delay_s"], next(numbers), 1 - link, frame))
+                    due_s = now_s + settings["delay_s"] + chance.random() * settings.get("jitter_s", 0.0)
+                    latest_s[link] = max(latest_s[link], due_s)
+                    heapq.heappush(waiting, (latest_s[link], next(numbers), 1 - link, frame))
         while waiting and waiting[0][0] <= time.monotonic():
             _, _, to, frame = heapq.heappop(waiting)
-            sockets[to].send(heads[to] + frame[12:])
+            # A full queue of the link drops the packet, and says so here.
+            with contextlib.suppress(OSError):
+                sockets[to].send(heads[to] + frame[12:])
 
 
 def frames(ready: socket.socket) -> list[bytes]:

@@ -81,14 +81,19 @@ def far_path(
         for interface, of_line, of_queue in ((fast, line, "pfifo limit 10000"), (slow, rate, queue)):
             for command in bottleneck_commands(interface.name, of_line, of_queue):
                 interface.tc(command)
-        for setting in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
-            hop.sysctl(setting, "0")
-        links = []
-        for far in (step, server):
-            near, end = hop.interfaces[far.name], far.interfaces["hop"]
-            addresses = {"to": end.hardware_address, "from": near.hardware_address}
-            links.append({"name": near.name, **{key: value.replace(":", "") for key, value in addresses.items()}})
-        settings = {"links": links, "delay_s": delay_s, "loss": loss, "police": police}
-        hop.popen(["chrt", "--fifo", "10", sys.executable, str(HOP), json.dumps(settings)]).wait_for("carrying")
+        carry(hop, step, server, {"delay_s": delay_s, "loss": loss, "police": police})
         server.popen([*WHYDROP, "responder", "--open"]).wait_for("port")
         yield FarPath(client, server, lab.folder / "state")
+
+
+def carry(hop: Host, near: Host, far: Host, settings: dict[str, Any]) -> None:
+    """Let the program carry packets through a host between two others, in place of the kernel."""
+    for setting in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+        hop.sysctl(setting, "0")
+    links = []
+    for end in (near, far):
+        ours, theirs = hop.interfaces[end.name], end.interfaces[hop.name]
+        addresses = {"to": theirs.hardware_address, "from": ours.hardware_address}
+        links.append({"name": ours.name, **{key: value.replace(":", "") for key, value in addresses.items()}})
+    words = ["chrt", "--fifo", "10", sys.executable, str(HOP), json.dumps({"links": links, **settings})]
+    hop.popen(words).wait_for("carrying")

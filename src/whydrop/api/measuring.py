@@ -60,6 +60,7 @@ def planned(
     ip_version: Literal[4, 6] | None = None,
     local_address: str | None = None,
     interface: str | None = None,
+    access_point: str | None = None,
     title: str = "",
     note: str = "",
     output: str | PathLike[str] = ".",
@@ -78,7 +79,12 @@ def planned(
         problem = cannot_leave(local_address, [one.address or one.name for one in far], ip_version)
         if problem is not None:
             raise local_ends.CannotLeaveError(problem)
-    given = {"length_s": duration_s, "local_address": local_address, "interface": interface}
+    given = {
+        "length_s": duration_s,
+        "local_address": local_address,
+        "interface": interface,
+        "access_point": access_point,
+    }
     wanted = {**(parameters or {}), **{name: value for name, value in given.items() if value is not None}}
     plan = resolve(test, [one.name for one in far], wanted, runner, title=title).by_ip_version(ip_version)
     settings = Settings(
@@ -108,6 +114,8 @@ def start(*given: Any, **options: Any) -> Run:
         ip_version: use only IPv4 or only IPv6.
         local_address: the address of this host that packets leave from.
         interface: the interface of this host that packets leave by.
+        access_point: a router or Wi-Fi access point to probe beside the far end, to show where delay and loss arise;
+            ``"auto"`` is the router that packets to the far end go to first.
         title: distinguishes this recording from others.
         note: kept with the recording.
         output: the folder in which the recording gets a folder of its own.

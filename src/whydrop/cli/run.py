@@ -27,6 +27,7 @@ Examples:
   whydrop run udp --to server.example -b 50M
   whydrop run tcp_download --with iperf3 --to a.example
   whydrop run rtt_fair --to a.example --to b.example
+  whydrop run rrul --to server.example --access-point auto
   whydrop run ./mine.toml --to [2001:db8::7]:4000
 """
 
@@ -49,6 +50,8 @@ Examples:
 @options.far_end
 @click.option("-B", "--bind", "local_address", metavar="ADDRESS", help="Send from this address of this host.")
 @click.option("--interface", metavar="NAME", help="Send through this interface of this host.")
+@click.option("--access-point", metavar="HOST|auto",
+              help="Probe the access point too, to distinguish Wi-Fi from the line.")  # fmt: skip
 @options.title
 @options.note
 @options.output_folder()

@@ -95,6 +95,7 @@ class Plan:
         parameters: every parameter of the test, also those left at their defaults.
         source: the file that the test was read from, or its name in the catalogue.
         notes: what differs from the test as it is written, in words, such as flows that another program measures.
+        segments: which streams probe the access point and the far ends, as ``measure.segments`` has it.
     """
 
     test: str
@@ -110,6 +111,7 @@ class Plan:
     parameters: dict[str, Any] = field(default_factory=dict)
     source: str = ""
     notes: tuple[str, ...] = ()
+    segments: Mapping[str, Any] | None = None
 
     @property
     def total_s(self) -> float:
@@ -127,6 +129,8 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """For ``recording.json``."""
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
+        if self.segments is None:
+            del plain["segments"]
         flows = [flow.settings() for flow in self.flows]
         computed = [{**dataclasses.asdict(one), "of": list(one.of)} for one in self.computed]
         return {**plain, "flows": flows, "computed": computed, "parameters": masked_options(self.parameters)}

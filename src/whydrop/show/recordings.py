@@ -14,7 +14,7 @@ from whydrop.recording.comparing.metadata_difference import flattened, is_noise
 from whydrop.recording.metrics.grades import APPLICATIONS, Quality
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.recording import Recording, Series
-from whydrop.show import cells
+from whydrop.show import cells, segments
 from whydrop.show.document import (
     Choice,
     Column,
@@ -111,13 +111,15 @@ def _outcome(summary: Summary) -> Iterator[Text]:
         yield Text(line, "bad")
     if depth.is_of_depth(recording):
         yield from (Text(line, "strong") for line in depth.in_words(recording))
+    yield from (Text(line, "strong") for line in segments.sentences(summary.segments()))
 
 
 def tables(summary: Summary, *, every: bool = False) -> tuple[Part, ...]:
-    """Statistics as tables: series, induced latency, quality under load, loss."""
+    """Statistics as tables: series, induced latency, segments, quality under load, loss."""
     return parts(
         _series(summary, every),
         _induced(summary.induced_latency()),
+        segments.table(summary.segments()),
         _qualities(summary.qualities()),
         _losses(summary.losses()),
     )

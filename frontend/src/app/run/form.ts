@@ -39,6 +39,7 @@ interface Checked {
 }
 
 const CODE_POINTS = ["BE", "LE", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "AF11", "AF21", "AF31", "AF41", "VA", "EF"];
+const ACCESS_POINT = "access_point";
 // After the last key of what is typed.
 const CHECK_AFTER_MS = 400;
 
@@ -59,6 +60,7 @@ export class Form {
   private readonly redact = element("input", { id: "redact", type: "checkbox" });
   private readonly beside = element("input", { id: "beside", type: "checkbox" });
   private readonly about = element("div", { class: "about" });
+  private readonly near = element("div");
   private readonly own = element("fieldset", { class: "parameters" });
   private readonly common = element("details", { class: "parameters" });
   private readonly naming = element("details", { class: "parameters" });
@@ -87,13 +89,13 @@ export class Form {
     };
     this.naming.append(element("summary", {}, "Title, note, tags, other programs"), this.field("title"), this.field("note"), this.field("tags"), this.field("redact"), this.field("runner"));
     const form = element("form", { novalidate: "", class: "run-form" }, element("div", {},
-      this.field("test"), this.about, this.field("to"), this.field("duration_s"), this.field("secret"),
+      this.field("test"), this.about, this.field("to"), this.field("duration_s"), this.near, this.field("secret"),
       this.own, this.common,
       this.naming),
       element("div", { class: "side" }, this.running, this.problem,
         element("p", { class: "links" }, this.start, element("button", { type: "button", class: "check" }, "Check"), element("a", { class: "button", href: "/run?view=batches" }, "Batches")),
         this.plan),
-      list("code-points", CODE_POINTS), list("runners", ["iperf3", "iperf2", "netperf", "nuttcp", "irtt", "ping", "fping"]));
+      list("code-points", CODE_POINTS), list("access-points", ["auto"]), list("runners", ["iperf3", "iperf2", "netperf", "nuttcp", "irtt", "ping", "fping"]));
     view.replaceChildren(element("h1", {}, "Run a test"), form);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -154,7 +156,8 @@ export class Form {
     this.parameters = {};
     const all = Object.keys(test.parameters);
     const own = found.own.filter((name) => !SPOKEN.has(name));
-    const others = all.filter((name) => !own.includes(name) && !SPOKEN.has(name));
+    const others = all.filter((name) => !own.includes(name) && !SPOKEN.has(name) && name !== ACCESS_POINT);
+    this.near.replaceChildren(...(all.includes(ACCESS_POINT) && maximum !== 0 ? [this.accessPoint(before)] : []));
     this.own.replaceChildren(element("legend", {}, "Parameters of this test"), ...own.map((name) => this.parameter(name, before)));
     this.own.hidden = own.length === 0;
     this.common.replaceChildren(element("summary", {}, "More parameters"), ...others.map((name) => this.parameter(name, before)));
@@ -172,6 +175,14 @@ export class Form {
     this.parameters[name] = field;
     field.input.addEventListener("change", () => field.complain(faultOf(parameter, field.input.value)));
     return field.element;
+  }
+
+  // Every test has it, and it answers a question that many people have.
+  private accessPoint(before: Record<string, string>): HTMLElement {
+    const shown = this.parameter(ACCESS_POINT, before);
+    shown.querySelector("label")?.replaceChildren("Access point");
+    this.parameters[ACCESS_POINT]?.input.setAttribute("list", "access-points");
+    return shown;
   }
 
   private toHelp(words: string): void {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop.explaining import completing
-from whydrop.explaining.recordings import depth, ports, step_down, together
+from whydrop.explaining.recordings import depth, ports, step_down, together, where
 from whydrop.explaining.recordings.causes import senders
 from whydrop.explaining.recordings.findings import in_order, reduce
 from whydrop.explaining.recordings.measures import scene as scenes
@@ -107,6 +107,7 @@ def of_recording(
             # The page is about the test first.
             found["verdicts"].sort(key=lambda verdict: "recording" not in verdict.get("sources", ()))
         step_down.said_of(found["verdicts"], recording.metadata)
+        about["segments"] = where.said_of(found["verdicts"], recording)
         return RecordingAnalysis({**seen, **found}, captured)
     verdicts = in_order(
         in_words(verdict, of_connections=_of_connections(recording))
@@ -114,6 +115,7 @@ def of_recording(
         for verdict in reduce(of_scene(scene, port))
     )
     step_down.said_of(verdicts, recording.metadata)
+    about["segments"] = where.said_of(verdicts, recording)
     return RecordingAnalysis(_document(about, verdicts))
 
 

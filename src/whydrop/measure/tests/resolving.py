@@ -61,6 +61,8 @@ def resolve(
     if with_runner:
         flows, notes = fallbacks.replaced(flows, with_runner)
     computed = tuple(_computed(test, scope, [flow.name for flow in flows], swap=scope["swap_directions"]))
+    probes, found = _segments(flows, scope)
+    flows = [*flows, *probes]
     _no_twice(test, flows, computed)
     return Plan(
         test=test.name,
@@ -76,7 +78,24 @@ def resolve(
         parameters={name: scope[name] for name in test.parameters},
         source=test.source,
         notes=(*notes, *fallbacks.servers_needed(flows)),
+        segments=found,
     )
+
+
+def _segments(
+    flows: Sequence[PlannedFlow], scope: Mapping[str, Any]
+) -> tuple[list[PlannedFlow], dict[str, Any] | None]:
+    """The probes of the access point and the far ends, where an access point was given."""
+    if not scope["access_point"]:
+        return [], None
+    # Imported for those who ask for it: the kernel and the resolver are asked.
+    from whydrop.measure.segments import AccessPointError, probing
+
+    try:
+        probes, found = probing(scope["access_point"], flows, scope)
+    except AccessPointError as reason:
+        raise SettingError([f"access_point: {reason}"]) from None
+    return probes, found.as_dict()
 
 
 def check(path: Path) -> list[Problem]:

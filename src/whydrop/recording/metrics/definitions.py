@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.recording import document
+from whydrop.recording import access_point, document
 from whydrop.recording.metrics import emodel, speech, together
 from whydrop.recording.metrics.load import Steps, Window, means_in, window
 from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
@@ -213,8 +213,9 @@ def _fairness(metric: Metric, shares: Values, steps: Steps) -> Measured:
 
 def _streams(recording: Recording, span: Window, steps: Steps, quantity: str = "rtt") -> list[_Stream]:
     found = []
+    near = access_point.probe(recording)
     for series in recording.series():
-        if series.quantity != quantity or series.kind == "computed":
+        if series.quantity != quantity or series.kind == "computed" or series.name == near:
             continue
         samples = recording.samples(series.name).drop_nulls("value")
         during = samples.filter((pl.col("time_ns") >= span.start_ns) & (pl.col("time_ns") < span.end_ns))
@@ -311,6 +312,9 @@ def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     rows = recording.table("probes").with_columns(at=sent)
     rows = rows.filter((pl.col("at") >= span.start_ns) & (pl.col("at") < span.end_ns))
     rows = rows.filter(pl.col("fate").is_not_null() & ~pl.col("fate").is_in(NOT_OF_PATH))
+    if (near := access_point.probe(recording)) is not None:
+        flows = recording.table("flows").filter(pl.col("name") == near)["flow"]
+        rows = rows.filter(~pl.col("flow").is_in(flows.to_list()))
     if rows.is_empty():
         return []
     # Losses per direction need a far end that reports the direction.
@@ -406,7 +410,10 @@ def _speech(recording: Recording, span: Window) -> list[Measured]:
     """The mean over all streams of probes of what speech in the worse direction would have been."""
     statistics: list[Statistic] = []
     values, bases, leads = [], [], []
+    near = access_point.probe(recording)
     for series in recording.series():
+        if series.name == near:
+            continue
         spoken = series.kind == "value" and not series.key and series.name.startswith("VoIP")
         if not spoken and (series.quantity != "rtt" or series.kind not in ("probe", "icmp")):
             continue

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
+from whydrop.recording import access_point
 from whydrop.recording.end_limits import BACKLOG_PACKETS, STANDS_IN_QUEUE
 from whydrop.recording.metrics.load import Window, window
 from whydrop.recording.recording import Recording
@@ -144,7 +145,8 @@ def qualities(recording: Recording, applications: Mapping[str, Requirement] = AP
         return []
     flows = recording.table("flows").sort("flow").to_dicts()
     unfilled = _why_not_filled(recording, flows, span)
-    probes = [row for row in flows if row["kind"] in ("probe", "icmp")]
+    near = access_point.probe(recording)
+    probes = [row for row in flows if row["kind"] in ("probe", "icmp") and row["name"] != near]
     found = [_quality(recording, row, span, unfilled, applications) for row in probes]
     return [one for one in found if one is not None]
 

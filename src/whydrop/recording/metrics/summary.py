@@ -28,6 +28,7 @@ from whydrop.recording.grid import computed_plans
 from whydrop.recording.metrics import together
 from whydrop.recording.metrics.grades import Quality, qualities
 from whydrop.recording.metrics.load import window
+from whydrop.recording.metrics.segments import Segments, segments
 from whydrop.recording.recording import Recording, Series
 from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute, trimmed_mean
 from whydrop.recording.troubles import NOT_OF_PATH
@@ -219,6 +220,10 @@ class Summary:
         """Grade and quality of outcome of each stream of probes of a test with load."""
         return qualities(self.recording)
 
+    def segments(self) -> list[Segments]:
+        """Where on the path delay and loss arise, of a test that probed its access point."""
+        return segments(self.recording)
+
     def losses(self) -> list[Loss]:
         """Of each flow of probes or UDP packets of which it is known."""
         found = []
@@ -318,6 +323,7 @@ class Summary:
                 for one in self.induced_latency()
             ],
             "quality": [asdict(one) for one in self.qualities()],
+            "segments": [asdict(one) for one in self.segments()],
             "loss": [
                 _fields(one, "name", "sent", "lost", "lost_up", "lost_down", "late", "percent") for one in self.losses()
             ],

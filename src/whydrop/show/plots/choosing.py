@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from whydrop.recording import derived
+from whydrop.recording import access_point, derived
 from whydrop.recording.metrics.load import Window, window
 from whydrop.show.figure import Counts
 from whydrop.show.plots.options import AS_THE_PLOT_SAYS, PlotOptions
@@ -77,7 +77,9 @@ def chosen(source: Source, spec: SeriesSpec, options: PlotOptions) -> list[Item]
         return []
     preferred = [one for one in series if one.name in spec.prefer]
     items = [_measured(source, spec, one) for one in preferred or (series if spec.compute is None else ())]
-    others = [one for one in series if one not in preferred]
+    # An access point is no far end: its round trips are part of no mean of theirs.
+    near = None if spec.compute is None else access_point.probe(source.recording)
+    others = [one for one in series if one not in preferred and one.name != near]
     # A sum that the recording calls unknown, as a flow has no values, is made of the others, and that is said.
     if spec.compute is not None and others and not any(len(item.values) for item in items):
         items = _computed(source, spec, others)

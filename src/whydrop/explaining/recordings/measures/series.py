@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.recording import document
+from whydrop.recording import access_point, document
 from whydrop.recording.troubles import NOT_OF_PATH
 
 if TYPE_CHECKING:
@@ -194,8 +194,9 @@ COLUMNS = {
 
 
 def streams(recording: Recording) -> list[Stream]:
-    """All streams of probes that were answered at least once."""
-    flows = {row["flow"]: row for row in recording.table("flows").to_dicts()}
+    """All streams of probes to far ends that were answered at least once."""
+    near = access_point.probe(recording)
+    flows = {row["flow"]: row for row in recording.table("flows").to_dicts() if row["name"] != near}
     found = []
     for (flow,), rows in _by_flow(recording.table("probes")):
         told = flows.get(flow)

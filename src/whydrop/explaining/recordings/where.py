@@ -1,0 +1,52 @@
+"""The segment of the path in which delay and loss arise, said with the verdicts that they are part of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from whydrop.explaining.recordings.wording import phrase
+from whydrop.recording.metrics.segments import Segments, segments
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
+
+DELAY_CODE, LOSS_CODE = "segment-of-delay", "segment-of-loss"
+_OF_DELAY = ("delay-under-load",)
+_KNOWN = ("near", "beyond", "both")
+
+
+def said_of(verdicts: list[dict[str, Any]], recording: Recording) -> list[dict[str, Any]]:
+    """Add the facts, and their words, to the verdicts on the path; the segments, for the recording's document."""
+    found = segments(recording)
+    for verdict in verdicts:
+        if (verdict["at"] or {}).get("kind") != "path":
+            continue
+        codes = {fact["code"] for fact in verdict["facts"]}
+        for one in found:
+            if one.delay in _KNOWN and codes.intersection(_OF_DELAY):
+                _add(verdict, _of_delay(one))
+            if one.loss in _KNOWN and verdict["lost"]:
+                _add(verdict, _of_loss(one))
+    return [asdict(one) for one in found]
+
+
+def _add(verdict: dict[str, Any], fact: dict[str, Any]) -> None:
+    verdict["facts"].append(fact)
+    verdict["evidence"].append(phrase(fact))
+
+
+def _of_delay(one: Segments) -> dict[str, Any]:
+    assert one.near is not None
+    assert one.beyond is not None
+    near, beyond = (round(max(0.0, part.added_ms.value) / 1e3, 4) for part in (one.near, one.beyond))
+    hosts = {"access_point": one.access_point, "far_end": one.far_end}
+    return {"code": DELAY_CODE, "values": {**hosts, "side": one.delay, "near_s": near, "beyond_s": beyond}}
+
+
+def _of_loss(one: Segments) -> dict[str, Any]:
+    assert one.near is not None
+    assert one.beyond is not None
+    near, beyond = (round(max(0.0, part.lost_percent.value) / 1e2, 4) for part in (one.near, one.beyond))
+    hosts = {"access_point": one.access_point, "far_end": one.far_end}
+    return {"code": LOSS_CODE, "values": {**hosts, "side": one.loss, "near": near, "beyond": beyond}}
