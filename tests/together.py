@@ -1,7 +1,8 @@
 """Which tests run in one process where several run them (pytest-xdist): those of a file, those that share a server.
 
 A file's fixtures are made once then, and a server is started once in a run. Tests with networks of their own are
-together, too: what a kernel lets namespaces do is one setting for all of them.
+together, too: what a kernel lets namespaces do is one setting for all of them. Each process has a browser of its own,
+which starts in a second: no process waits while another opens every page.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import pytest
 
 from example_files import ROOT
 
-# By marker. These are the longest: they are begun first, and the others fill what is left.
-SERVERS = {"needs_spark": "spark", "needs_browser": "browser", "needs_namespaces": "networks"}
+# By marker.
+SERVERS = {"needs_spark": "spark", "needs_namespaces": "networks"}
 
 
 def group_of(item: pytest.Item) -> str:
@@ -26,13 +27,15 @@ def group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Name each test's group, and put servers' first. Alone, a process keeps the order of the files."""
+    """Name each test's group, and put servers' and browsers' first. Alone, a process keeps the order of the files."""
     if not hasattr(config, "workerinput"):
         return
     groups = {id(item): group_of(item) for item in items}
     for item in items:
         item.add_marker(pytest.mark.xdist_group(groups[id(item)]))
-    items.sort(key=lambda item: groups[id(item)] not in SERVERS.values())
+    # The longest are begun first, and the others fill what is left.
+    with_browser = {groups[id(item)] for item in items if item.get_closest_marker("needs_browser") is not None}
+    items.sort(key=lambda item: (groups[id(item)] not in SERVERS.values(), groups[id(item)] not in with_browser))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
