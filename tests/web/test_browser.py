@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from web.browsing import Page
 from web.conftest import EXAMPLES, Server
@@ -51,6 +52,8 @@ def test_two_captures_chosen_by_keyboard_are_explained_as_one_path(page: Page):
         page.page.keyboard.press(key)
     page.page.keyboard.type("shallow")
     page.wait_for_rows(2)
+    # While suggestions are shown, Escape closes them only.
+    expect(page.page.locator("#suggestions")).to_be_hidden()
     for key in ("Escape", "j", "x", "j", "x"):
         page.page.keyboard.press(key)
     page.page.wait_for_selector(".selection:not([hidden])")
