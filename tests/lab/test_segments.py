@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from lab import Lab
+from lab.far_path import WHYDROP
 from lab.segmented import Case, drawn, measured
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_kernel("htb", "bfifo")]
@@ -39,3 +41,12 @@ def test_a_slow_air_is_distinguished_from_a_slow_line(lab: Lab, seed: int) -> No
     case = drawn(seed)
     delay, _ = where(lab, case)
     assert delay == case.delay
+
+
+def test_the_next_hop_is_found_by_the_route(lab: Lab) -> None:
+    with lab.path() as path:
+        words = [*WHYDROP, "run", "tcp", "--to", path.server.address, "--access-point", "auto", "--dry-run", "--json"]
+        plan = json.loads(path.client.run(words).stdout)
+        near = plan["segments"]["near"]["host"]
+        assert near in path.near.run(["ip", "-brief", "address"]).stdout
+    assert plan["segments"]["is_next_hop"]

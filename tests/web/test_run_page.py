@@ -130,6 +130,8 @@ def test_a_test_is_set_up_checked_started_and_ended_by_keyboard_alone(browser: A
         keyboard.press("Tab")
         keyboard.type("60 parsec")
         keyboard.press("Tab")
+        keyboard.type("127.0.0.2")
+        keyboard.press("Tab")
         keyboard.type(secret)
         keyboard.press("Escape")
         keyboard.press("r")
@@ -140,6 +142,7 @@ def test_a_test_is_set_up_checked_started_and_ended_by_keyboard_alone(browser: A
         keyboard.type("60 s")
         page.page.wait_for_selector("h2:text('What will be sent')")
         assert "127.0.0.1" in page.text(".plan table")
+        assert "Ping (ms) access point" in page.text(".plan table")
         assert "Mbit/s" in page.text(".plan ul")
         assert page.serious() == []
         address = page.page.url
@@ -152,6 +155,8 @@ def test_a_test_is_set_up_checked_started_and_ended_by_keyboard_alone(browser: A
         # No address of the page, nor the server's log, ever had the secret.
         assert all("alone" not in url for url in [address, *page.requests])
         assert secret not in own.log.read_text()
+        keyboard.press("o")
+        page.page.wait_for_selector("#statistics :text('Where delay and loss arise is unknown')")
         page.context.close()
 
 

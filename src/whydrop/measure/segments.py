@@ -75,6 +75,8 @@ def probing(
         raise AccessPointError("the test has no far end, so no access point lies before it")
     route, version = _route(hosts[0], scope["ip_version"])
     near = access_point if access_point != AUTO else _gateway(hosts[0], route)
+    if near in (host_and_port(host)[0] for host in hosts):
+        raise AccessPointError(f"{near} is the far end itself: no segment lies beyond it")
     is_next_hop = None if _version(near) is None else near.partition("%")[0] == route.gateway
     probes = [_probe(NEAR_PROBE, "icmp", near, _version(near) or version, scope)]
     far = []

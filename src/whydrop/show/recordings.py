@@ -286,8 +286,9 @@ def plots(recording: Recording) -> Section:
 
 def statistics(summary: Summary) -> tuple[Part, ...]:
     """Everything about a recording that follows its plots: statistics, and the test and hosts."""
+    where = (Text(line, "strong") for line in segments.sentences(summary.segments()))
     return (
-        Section("Statistics", tables(summary), key="statistics"),
+        Section("Statistics", (*where, *tables(summary)), key="statistics"),
         Section("Test and hosts", (Facts(tuple(_facts(summary))), _metadata(summary.recording)), key="metadata"),
     )
 

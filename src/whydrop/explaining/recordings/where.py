@@ -32,8 +32,9 @@ def said_of(verdicts: list[dict[str, Any]], recording: Recording) -> list[dict[s
 
 
 def _add(verdict: dict[str, Any], fact: dict[str, Any]) -> None:
-    verdict["facts"].append(fact)
-    verdict["evidence"].append(phrase(fact))
+    # Behind the headline's fact: no other says more of where to look.
+    verdict["facts"].insert(1, fact)
+    verdict["evidence"].insert(1, phrase(fact))
 
 
 def _of_delay(one: Segments) -> dict[str, Any]:
