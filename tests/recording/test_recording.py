@@ -37,6 +37,25 @@ def test_patterns_choose_series_with_case_and_without_their_further_quantities(r
     assert len(names()) == len(set(names()))
 
 
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ("*",), ("*::*",), ("*::tcp_cwnd",), ("TCP upload*::tcp_*",), ("*::tcp_cwn[d]",), ("[[]a::b]*",), ("[a::b]",),
+        ("a::b::tcp_cwnd",), ("a::*::tcp_cwnd",), ("*b::tcp_cwnd",), ("*b",), ("a::b",), ("Ping*", "*::tcp_rtt", "a*"),
+        ("cpu*::*",), ("*::",), ("::",), ("",), ("?::b",), ("[a::b]::tcp_cwnd",), ("Ping (ms) avg", "*fairness"),
+    ],
+)  # fmt: skip
+def test_a_pattern_means_what_each_series_says_of_itself(tmp_path: Path, patterns: tuple[str, ...]) -> None:
+    names = {"TCP upload BE": "a::b", "TCP upload EF": "[a::b]"}
+    frames = recordings.tables()
+    frames["flows"] = frames["flows"].with_columns(pl.col("name").replace(names))
+    found = recordings.write(tmp_path / "odd.recording", frames)
+    every = found.series()
+    assert {"a::b", "[a::b]::tcp_cwnd"} < {series.name for series in every}
+    meant = [series for series in every if any(series.matches(pattern) for pattern in patterns)]
+    assert Recording.open(found.path).series(*patterns) == meant
+
+
 def test_what_is_not_asked_for_is_not_read(rrul: Recording, tmp_path: Path) -> None:
     folder = rrul.save(tmp_path / "again.recording")
     path = folder / "tcp_info.parquet"

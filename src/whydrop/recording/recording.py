@@ -160,9 +160,11 @@ class Recording:
         further quantities of a flow and counters need it: "TCP upload*::tcp_cwnd".
         """
         if patterns:
-            return self._all_series(lambda series: any(series.matches(pattern) for pattern in patterns))
+            return self._all_series(
+                self._measured().matching(patterns), lambda series: any(map(series.matches, patterns))
+            )
         if self._series is None:
-            self._series = self._all_series(lambda _: True)
+            self._series = self._all_series([one.series for one in self._measured().values()], lambda _: True)
         return list(self._series)
 
     def samples(self, name: str) -> pl.DataFrame:
@@ -304,10 +306,9 @@ class Recording:
             self._sources = sources(self._by_flow)
         return self._sources
 
-    def _all_series(self, wanted: Callable[[Series], bool]) -> list[Series]:
-        """Those of flows, the computed ones, those that an imported file has on its grid alone, and counters."""
+    def _all_series(self, found: list[Series], wanted: Callable[[Series], bool]) -> list[Series]:
+        """Those found of flows, wanted computed ones and those on the grid of an imported file alone, and counters."""
         measured = self._measured()
-        found = measured.matching(wanted)
         flows = [series for series in found if series.kind != "counter"]
         counters = [series for series in found if series.kind == "counter"]
         plans = computed_plans(self.metadata["test"]).values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import polars as pl
@@ -14,6 +14,9 @@ from whydrop.recording import quantities
 from whydrop.recording.quantities import Quantity
 
 SEPARATOR = "::"
+
+# What patterns of names have that stands for anything else than itself.
+_MAGIC = frozenset("*?[]")
 
 # Column "host" of counters for the host that the test ran on.
 LOCAL = "local"
@@ -85,6 +88,7 @@ class Sources(Mapping[str, SampledSeries]):
         for source in candidates:
             self._candidates.setdefault(source.series.name, []).append(source)
         self._known: dict[str, SampledSeries | None] = {}
+        self._meant: dict[str, frozenset[str]] = {}
 
     def __getitem__(self, name: str) -> SampledSeries:
         if name not in self._known:
@@ -100,13 +104,37 @@ class Sources(Mapping[str, SampledSeries]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def matching(self, wanted: Callable[[Series], bool]) -> list[Series]:
-        """The series with wanted names that have values."""
-        return [
-            self[name].series
-            for name, candidates in self._candidates.items()
-            if any(wanted(one.series) for one in candidates) and name in self
-        ]
+    def matching(self, patterns: Iterable[str]) -> list[Series]:
+        """The series that any pattern means and that have values, in the order of the test."""
+        meant = frozenset[str]().union(*map(self._meant_by, patterns))
+        return [self[name].series for name in sorted(meant, key=self._places.__getitem__) if name in self]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self._candidates)}
+
+    @cached_property
+    def _by_end(self) -> dict[str | None, list[str]]:
+        """The names by what stands behind their last separator; under ``None`` those of series without a key."""
+        found: dict[str | None, list[str]] = {}
+        for name, candidates in self._candidates.items():
+            if not all(one.series.key for one in candidates):
+                found.setdefault(None, []).append(name)
+            if SEPARATOR in name:
+                found.setdefault(name.rpartition(SEPARATOR)[2], []).append(name)
+        return found
+
+    def _meant_by(self, pattern: str) -> frozenset[str]:
+        """The names that a pattern means: kept, as the plots of a catalogue ask for the same ones."""
+        if pattern not in self._meant:
+            end = pattern.rpartition(SEPARATOR)[2] if SEPARATOR in pattern else None
+            # Most patterns end as names do: of the many names of a recording with many flows, those are compared.
+            known = end is None or _MAGIC.isdisjoint(end)
+            names = (pattern, *self._by_end.get(end, ())) if known else self._candidates
+            self._meant[pattern] = frozenset(
+                name for name in names if any(one.series.matches(pattern) for one in self._candidates.get(name, ()))
+            )
+        return self._meant[pattern]
 
 
 class Tables:

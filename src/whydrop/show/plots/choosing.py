@@ -112,6 +112,8 @@ def matching(recording: Recording, spec: SeriesSpec, options: PlotOptions = AS_T
 
 def distinct(recordings: Sequence[Recording]) -> list[Recording]:
     """One recording for each set of series: to all with the same series, the same plots apply."""
+    if len(recordings) == 1:
+        return list(recordings)
     found: dict[object, Recording] = {}
     for recording in recordings:
         directions = _directions(recording)
