@@ -29,7 +29,7 @@ def _delay(one: Segments, of: str, near: Segment, beyond: Segment, whole: Segmen
     parts = f"{_ms(near.added_ms)} between this host and {one.access_point}, {_ms(beyond.added_ms)} beyond it"
     added = _ms(whole.added_ms)
     if one.delay == "none":
-        return f"The load{of} delays probes little: by {added}, which is {parts}."
+        return f"The load{of} adds little delay ({added}): there is none to locate."
     if one.delay == "unknown":
         return f"Where the load's delay{of} arises is unknown: {one.delay_reason}. It added {added}: {parts}."
     other = {"near": beyond, "beyond": near}.get(one.delay)
