@@ -23,6 +23,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "ping": {"kind": "icmp"},
     "fping": {"kind": "icmp"},
     "http": {"kind": "http"},
+    "responsiveness": {"kind": "tcp", "direction": "down"},
     "command": {"kind": "value", "options": {"command": "true"}},
 }
 
@@ -78,7 +79,7 @@ def test_what_a_runner_cannot_honour_is_refused_and_never_left_out_silently(name
             assert f"cannot set {field}" in complaint
 
 
-@pytest.mark.parametrize("name", [name for name in SUPPORT if name not in ("http", "command")])
+@pytest.mark.parametrize("name", [name for name in SUPPORT if SUPPORT[name].program is not None])
 def test_what_a_runner_honours_changes_its_command_line(name: str) -> None:
     usual = words(name)
     for field in ODD.keys() & SUPPORT[name].honours:

@@ -37,9 +37,12 @@ def runners(flows: Mapping[int, PlannedFlow], hosts: Sequence[FarHost]) -> dict[
     if problem is not None:
         raise EngineError(problem)
     try:
-        return {number: runner_for(flow, number) for number, flow in zip(flows, placed, strict=True)}
+        found = {number: runner_for(flow, number) for number, flow in zip(flows, placed, strict=True)}
     except LookupError as reason:
         raise EngineError(str(reason)) from None
+    for runner in found.values():
+        runner.meet(list(found.values()))
+    return found
 
 
 def _placed(flow: PlannedFlow, far: FarHost | None) -> PlannedFlow:

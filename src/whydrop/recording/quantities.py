@@ -229,6 +229,8 @@ def _of_fetch(key: str, name: str, value: pl.Expr, *, averaged: bool = False) ->
 FETCHES = (
     _of_fetch("", "fetch-time", _ms("duration_ns")),
     _of_fetch("first_byte", "time-to-first-byte", _ms("first_byte_ns")),
+    _of_fetch("tcp", "tcp-handshake", _ms("tcp_ns")),
+    _of_fetch("tls", "tls-handshake", _ms("tls_ns")),
     _of_fetch("failed", "failed-fetches", _loss(pl.col("error").is_not_null(), pl.lit(value=True)), averaged=True),
 )
 

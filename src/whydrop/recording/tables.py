@@ -191,6 +191,10 @@ FETCHES: Schema = {
     "status": _I32,
     "payload_bytes": _I64,
     "error": _TEXT,
+    # Of fetches that opened a connection of their own and measured it; they are part of the duration.
+    "tcp_ns": _I64,  # TCP handshake
+    "tls_ns": _I64,  # TLS handshake
+    "tls_round_trips": _I32,  # that the handshake of this version of TLS takes
 }
 
 # Counters of the hosts while the test ran, one row for each counter and time.

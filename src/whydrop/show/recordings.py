@@ -12,6 +12,7 @@ from whydrop.recording import document as documents
 from whydrop.recording import troubles
 from whydrop.recording.comparing.metadata_difference import flattened, is_noise
 from whydrop.recording.metrics.grades import APPLICATIONS, Quality
+from whydrop.recording.metrics.responsiveness import HIGH, Responsiveness
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.recording import Recording, Series
 from whydrop.show import cells, segments
@@ -118,6 +119,7 @@ def tables(summary: Summary, *, every: bool = False) -> tuple[Part, ...]:
     """Statistics as tables: series, induced latency, segments, quality under load, loss."""
     return parts(
         _series(summary, every),
+        _responsiveness(summary.responsiveness()),
         _induced(summary.induced_latency()),
         segments.table(summary.segments()),
         _qualities(summary.qualities()),
@@ -181,16 +183,57 @@ def _induced(found: Sequence[InducedLatency]) -> Table:
         Column("Idle", number=True): lambda one: quantities.duration(one.idle_ms / 1e3),
         Column("Under load", number=True): lambda one: quantities.duration(one.loaded_ms / 1e3),
         Column("Induced", number=True): _induced_cell,
-        Column("RPM", True, 1): lambda one: known(one.round_trips_per_minute, quantities.count),
+        Column("Round trips/min", True, 1): lambda one: known(one.round_trips_per_minute, quantities.count),
         Column("Idle is", False, 2): lambda one: "" if one.idle_is.startswith("median") else one.idle_is,
     }
-    notes = ["Medians. Induced: under load less idle. RPM: round trips a minute under load (trimmed mean)."]
+    notes = ["Medians. Induced: under load less idle. Round trips a minute: under load, of the trimmed mean; not RPM."]
     return Table.of("Induced latency", columns, found, notes=notes).without_empty_columns()
 
 
 def _induced_cell(one: InducedLatency) -> Text:
     text = quantities.signed(quantities.duration, one.induced_ms / 1e3)
     return Text(text, "good" if one.induced_ms < _HARMLESS_MS else "warning" if one.induced_ms < _BAD_MS else "bad")
+
+
+def _responsiveness(found: Sequence[Responsiveness]) -> Table:
+    columns: Columns[Responsiveness] = {
+        Column("Load"): lambda one: one.name,
+        Column("RPM", number=True): _rpm_cell,
+        Column("Confidence"): lambda one: Text(one.confidence, "good" if one.confidence == HIGH else "warning"),
+        Column("RPM, new connections", True, 2): lambda one: known(one.foreign_rpm, _whole),
+        Column("RPM, loaded connections", True, 2): lambda one: known(one.self_rpm, _whole),
+        Column("TCP", True, 4): lambda one: known(one.tcp_f_ms, _ms),
+        Column("TLS", True, 4): lambda one: known(one.tls_f_ms, _ms),
+        Column("HTTP", True, 4): lambda one: known(one.http_f_ms, _ms),
+        Column("HTTP, loaded", True, 3): lambda one: known(one.http_l_ms, _ms),
+        Column("Goodput", True, 1): lambda one: known(one.goodput_mbit_per_s, lambda rate: quantities.rate(rate * 1e6)),
+        Column("Its confidence", False, 3): lambda one: one.goodput_confidence,
+        Column("Connections", True, 5): lambda one: known(one.connections, quantities.count),
+        Column("Probes", True, 5): lambda one: f"{one.foreign_probes} + {one.self_probes}",
+        Column("Stable after", True, 5): lambda one: known(one.stable_after_s, quantities.duration),
+    }
+    notes = [f"{one.name}: {note}." for one in found for note in one.notes]
+    if found:
+        notes.append(
+            "RPM: round trips a minute, the mean of those on new connections (TCP, TLS, HTTP) and of requests inside "
+            "loaded ones; below 300 poor, from 1000 good, from 6000 excellent."
+        )
+    return Table.of("Responsiveness under load", columns, found, notes=notes)
+
+
+def _rpm_cell(one: Responsiveness) -> Text:
+    if one.rpm is None:
+        return Text("unknown", "warning")
+    text = f"{_whole(one.rpm)} ({one.rating})"
+    return Text(text, "bad" if one.rating == "poor" else "warning" if one.rating == "fair" else "good")
+
+
+def _whole(value: float) -> str:
+    return quantities.count(round(value))
+
+
+def _ms(value: float) -> str:
+    return quantities.duration(value / 1e3)
 
 
 def _qualities(found: Sequence[Quality]) -> Table:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -87,6 +88,9 @@ class Runner:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._due_ns = 0
+
+    def meet(self, others: Sequence[Runner]) -> None:
+        """Know the other runners of the test, before ``check``; most need not."""
 
     def check(self) -> str | None:
         """The reason why it cannot run (with what to install), or what it cannot do; ``None`` if nothing."""

@@ -182,9 +182,14 @@ _FURTHER = (
 )
 
 
+def _is_regular(flow: PlannedFlow) -> bool:
+    """True if it sends something each ``interval_s``; probes of responsiveness follow the goodput."""
+    return flow.kind in ("probe", "icmp", "http") and flow.runner != "responsiveness"
+
+
 def _further(flow: PlannedFlow) -> Iterator[str]:
     values = vars(flow) | {
-        "interval_s": flow.interval_s if flow.kind in ("probe", "icmp", "http") else None,
+        "interval_s": flow.interval_s if _is_regular(flow) else None,
         "payload_bytes": flow.payload_bytes if flow.duration_s is not None else None,
         "ecn": None if flow.ecn is None else "ECN" if flow.ecn else "no ECN",
         "runner": flow.runner if flow.runner not in ("engine", "http") else None,

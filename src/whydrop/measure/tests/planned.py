@@ -61,7 +61,8 @@ def planned(name: str, settings: Mapping[str, Any], scope: Mapping[str, Any]) ->
         _leaves_from(kind, values, scope)
     _fits(kind, values, settings)
     options = {key: value for key, value in settings["options"].items() if value is not None}
-    values["runner"] = "http" if kind == "http" else values["runner"] or "engine"
+    runner = values["runner"] or "engine"
+    values["runner"] = "http" if kind == "http" and runner == "engine" else runner
     values |= {"dscp": values["dscp"] or 0, "optional": bool(values["optional"])}
     flow = PlannedFlow(name=name, kind=kind, options=options, **values)
     if complaint := fallbacks.unsuited(flow):

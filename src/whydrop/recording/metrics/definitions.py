@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from whydrop.recording import access_point, document
 from whydrop.recording.metrics import emodel, speech, together
 from whydrop.recording.metrics.load import Steps, Window, means_in, window
-from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
+from whydrop.recording.metrics.responsiveness import RUNNER
+from whydrop.recording.statistics import describing
+from whydrop.recording.statistics.describing import trimmed_mean
 from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of, ratio_of
 from whydrop.recording.troubles import NOT_OF_PATH
 from whydrop.text.phrases import listed
@@ -126,19 +128,20 @@ def measure(recording: Recording) -> dict[str, Measured]:
     return {one.metric.key: one for one in sorted(found, key=lambda one: list(METRICS).index(one.metric.key))}
 
 
-def responsiveness(recording: Recording) -> float | None:
-    """Round trips a minute under load (RPM), by the mean over the streams of probes; ``None`` without load or probes.
+def round_trips_per_minute(recording: Recording) -> float | None:
+    """Round trips a minute under load, by the mean over the streams of probes; ``None`` without load or probes.
 
-    Of draft-ietf-ippm-responsiveness-08 it is the foreign responsiveness with the term ``tcp_f`` alone: the round trip
-    of a small packet beside the connections that make load, trimmed at the 95th percentile. It is no metric of
-    ``measure``: a comparison would claim the same difference twice, as the median round-trip time and as this.
+    It is not the responsiveness of draft-ietf-ippm-responsiveness, which takes requests over HTTP/2
+    (:mod:`.responsiveness`), but the round trip of a small packet beside the connections that make load, trimmed at
+    the 95th percentile. It is no metric of ``measure``: a comparison would claim the same difference twice, as the
+    median round-trip time and as this.
     """
     span = window(recording)
     if span is None:
         return None
     streams = _streams(recording, span, Steps.of(span, recording))
     means = [mean for one in streams if (mean := trimmed_mean(one.values)) is not None]
-    return round_trips_per_minute(float(np.mean(means))) if means else None
+    return describing.round_trips_per_minute(float(np.mean(means))) if means else None
 
 
 def _everything(recording: Recording) -> Window | None:
@@ -452,7 +455,9 @@ def _mos_of(packets: speech.Packets) -> Statistic:
 
 
 def _fetches(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
-    streams = _streams(recording, span, steps, "fetch-time")
+    # Probes of a small object are no pages.
+    flows = recording.table("flows").filter(pl.col("runner") == RUNNER)["name"].to_list()
+    streams = [one for one in _streams(recording, span, steps, "fetch-time") if one.name not in flows]
     if not streams:
         return []
     statistic = _mean_over([quantile_of(one.values, one.steps, 0.5) for one in streams])

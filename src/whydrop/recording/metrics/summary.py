@@ -7,8 +7,8 @@ Definitions:
   computed of its members' means. Every other mean is that of the samples.
 - **Induced latency** is the median round-trip time while there is load, less that of the idle time before it; where
   fewer than three probes fell into that time, less the smallest round-trip time of all.
-- **Responsiveness** is the number of a probe's round trips that fit into a minute while there is load, by the mean of
-  those up to the 95th percentile: the term ``tcp_f`` of draft-ietf-ippm-responsiveness-08, and no other of its terms.
+- **Round trips a minute** of a stream of probes are those that fit into a minute while there is load, by the mean of
+  those up to the 95th percentile. **Responsiveness** (RPM) is that of requests over HTTP/2: :mod:`.responsiveness`.
 - **Sums** of goodput, and fairness, are of all flows of a direction. Where one yielded nothing they are not known: a
   sum of some is no sum of all. A flow that the test calls optional is left out.
 - **Loss** of probes is a share of the probes that were due and sent; the far end reports the direction.
@@ -28,6 +28,8 @@ from whydrop.recording.grid import computed_plans
 from whydrop.recording.metrics import together
 from whydrop.recording.metrics.grades import Quality, qualities
 from whydrop.recording.metrics.load import window
+from whydrop.recording.metrics.responsiveness import Responsiveness
+from whydrop.recording.metrics.responsiveness import of_recording as responsiveness
 from whydrop.recording.metrics.segments import Segments, segments
 from whydrop.recording.recording import Recording, Series
 from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute, trimmed_mean
@@ -224,6 +226,10 @@ class Summary:
         """Where on the path delay and loss arise, of a test that probed its access point."""
         return segments(self.recording)
 
+    def responsiveness(self) -> list[Responsiveness]:
+        """Round trips a minute of each direction, of a test that sends the probes of the draft (docs/grades.md)."""
+        return responsiveness(self.recording)
+
     def losses(self) -> list[Loss]:
         """Of each flow of probes or UDP packets of which it is known."""
         found = []
@@ -322,6 +328,7 @@ class Summary:
                 _fields(one, "name", "idle_ms", "idle_is", "loaded_ms", "induced_ms", "round_trips_per_minute")
                 for one in self.induced_latency()
             ],
+            "responsiveness": [asdict(one) for one in self.responsiveness()],
             "quality": [asdict(one) for one in self.qualities()],
             "segments": [asdict(one) for one in self.segments()],
             "loss": [

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.recording.metrics import together
-from whydrop.recording.metrics.definitions import measure, responsiveness
+from whydrop.recording.metrics import responsiveness, together
+from whydrop.recording.metrics.definitions import measure, round_trips_per_minute
 from whydrop.recording.metrics.load import window
 from whydrop.recording.recording import Recording
 from whydrop.recording.statistics.describing import describe, finite
@@ -33,11 +33,16 @@ def of_metrics(label: str, recording: Recording) -> Rows:
         _row(label, key, one.metric.name, one.metric.units, one.value, one.basis)
         for key, one in measure(recording).items()
     ]
-    rpm = responsiveness(recording)
-    if rpm is not None:
-        name = "Responsiveness under load, round trips a minute"
-        note = "from probes outside the load's connections (tcp_f of draft-ietf-ippm-responsiveness)"
-        rows.append(_row(label, "responsiveness", name, "RPM", rpm, note))
+    of_probes = round_trips_per_minute(recording)
+    if of_probes is not None:
+        note = "of probes outside the load's connections: not the RPM of draft-ietf-ippm-responsiveness"
+        rows.append(
+            _row(label, "probe-round-trips", "Round trips of probes a minute, under load", "1/min", of_probes, note)
+        )
+    for one in responsiveness.of_recording(recording):
+        notes = "; ".join((f"confidence {one.confidence}", *one.notes))
+        name = f"Responsiveness under load, {'download' if one.direction == 'down' else 'upload'}"
+        rows.append(_row(label, f"responsiveness-{one.direction}", name, "RPM", one.rpm, notes))
     return rows + _shares(label, recording)
 
 
