@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +53,17 @@ def has_looked(server: Server) -> bool:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[Server]:
+def running(
+    folder: Path,
+    *arguments: str,
+    program: Sequence[str | Path] = (sys.executable, "-m", "whydrop"),
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     """A server of a folder; ``arguments`` are further ones of the command."""
     log = folder.parent / f"{folder.name}.log"
     with log.open("w") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "whydrop", "web", str(folder), *arguments], stderr=sink, stdout=sink, text=True
+            [*program, "web", str(folder), *arguments], stderr=sink, stdout=sink, text=True, env=env
         )
     try:
         wait_until(lambda: "token=" in log.read_text() or process.poll() is not None, "the server's start")
