@@ -56,7 +56,7 @@ EVIDENCE = table("""
         and other packets were delayed by up to {largest_s}
     overtook-other-flows: {between_flows|packet} overtook packets of other flows, and
         [within_flows?{within_flows}|none] overtook packets of the same flow: each flow has its own queue
-    full-queue-likelier: a full queue makes these drops {by_nats} more likely than any law of queue management does
+    full-queue-likelier: these drops are {by_nats} as likely from a full queue as from any law of queue management
     law-followed: the control law of this family, applied to the observed delays, makes the {events} drops and marks
         {gain_nats} more likely than chance does
     marked-between: {marked|packet} got the congestion mark between the captures
