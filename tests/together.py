@@ -1,8 +1,8 @@
 """Which tests run in one process where several run them (pytest-xdist): those of a file, those that share a server.
 
-A file's fixtures are made once then, and a server is started once in a run. Tests with networks of their own are
-together, too: what a kernel lets namespaces do is one setting for all of them. Each process has a browser of its own,
-which starts in a second: no process waits while another opens every page.
+A file's fixtures are made once then, and a server is started once in a run. Each process has a browser of its own,
+which starts in a second: no process waits while another opens every page. Tests with networks of their own mostly wait,
+and a busy machine disturbs them: they run in two processes, however many there are.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import pytest
 
 from example_files import ROOT
 
-# By marker.
-SERVERS = {"needs_spark": "spark", "needs_namespaces": "networks"}
+SPARK = "spark"
+# Both take about as long.
+NETWORKS, MORE_NETWORKS = "networks", "more networks"
+OF_MORE_NETWORKS = ("tests/lab/test_fixing", "tests/lab/test_pacing", "tests/lab/test_rolling", "tests/running/")
 
 
 def group_of(item: pytest.Item) -> str:
     """The name of the tests that this one runs with."""
-    if "lab" in getattr(item, "fixturenames", ()):
-        return SERVERS["needs_namespaces"]
-    for marker, server in SERVERS.items():
-        if item.get_closest_marker(marker) is not None:
-            return server
-    return str(item.path.relative_to(ROOT))
+    path = str(item.path.relative_to(ROOT))
+    if "lab" in getattr(item, "fixturenames", ()) or item.get_closest_marker("needs_namespaces") is not None:
+        return MORE_NETWORKS if path.startswith(OF_MORE_NETWORKS) else NETWORKS
+    return SPARK if item.get_closest_marker("needs_spark") is not None else path
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Name each test's group, and put servers' and browsers' first. Alone, a process keeps the order of the files."""
+    """Name each test's group, and put the longest first. Alone, a process keeps the order of the files."""
     if not hasattr(config, "workerinput"):
         return
     groups = {id(item): group_of(item) for item in items}
@@ -35,7 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(groups[id(item)]))
     # The longest are begun first, and the others fill what is left.
     with_browser = {groups[id(item)] for item in items if item.get_closest_marker("needs_browser") is not None}
-    items.sort(key=lambda item: (groups[id(item)] not in SERVERS.values(), groups[id(item)] not in with_browser))
+    first = (MORE_NETWORKS, NETWORKS, SPARK)
+    items.sort(key=lambda item: (groups[id(item)] not in first, groups[id(item)] not in with_browser))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
