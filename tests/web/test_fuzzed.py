@@ -148,7 +148,7 @@ def operations(described: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]
 
 
 # The same requests each time, so that a failure is one of the change that is tested; many others once before a release.
-EACH = settings(max_examples=8, suppress_health_check=list(HealthCheck), deadline=None, database=None, derandomize=True)
+EACH = settings(max_examples=4, suppress_health_check=list(HealthCheck), deadline=None, database=None, derandomize=True)
 MANY = settings(EACH, max_examples=60, derandomize=False)
 
 
