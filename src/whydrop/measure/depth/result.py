@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whydrop.text.quantities import count, interval, plural, rate, size
+from whydrop.text.quantities import count, duration, interval, percent, plural, rate, size
 
 # Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
 _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
@@ -61,9 +61,40 @@ class Depth:
     # Most losses were of packets that never left the sending host's interface.
     at_sender: bool = False
 
+    @property
+    def room_bytes(self) -> Quantity | None:
+        """The bytes that a burst may bring before packets are dropped, while nothing drains."""
+        if self.kind == "policer":
+            return self.burst_bytes
+        return self.limit_bytes if self.kind in ("queue", "shaper", "managed-queue") else None
+
+    @property
+    def burst_time_s(self) -> Quantity | None:
+        """The burst tolerance as time: how long packets at line rate take to bring ``room_bytes``."""
+        if self.room_bytes is None or self.line_rate_bit_s is None or not self.line_rate_bit_s.value > 0:
+            return None
+        return self.room_bytes.times(8 / self.line_rate_bit_s.value)
+
+    @property
+    def overflow_time_s(self) -> Quantity | None:
+        """The time after which a burst at line rate overflows it, as it drains meanwhile; ``None`` if it is not known.
+
+        It is not known of a shaper, whose bucket empties beside its queue, nor of a managed queue, which drops before
+        it is full.
+        """
+        room, line, drain = self.room_bytes, self.line_rate_bit_s, self.rate_bit_s
+        if room is None or line is None or drain is None or line.value <= drain.value:
+            return None
+        if self.kind == "managed-queue" or (self.kind != "policer" and self.burst_bytes is not None):
+            return None
+        ends = (_filled_s(room.low, line.value, drain.low), _filled_s(room.high, line.value, drain.high))
+        return Quantity(room.value * 8 / (line.value - drain.value), *ends)
+
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        return dataclasses.asdict(self)
+        times = {name: getattr(self, name) for name in ("burst_time_s", "overflow_time_s")}
+        derived = {name: None if value is None else dataclasses.asdict(value) for name, value in times.items()}
+        return {**dataclasses.asdict(self), **derived}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Depth:
@@ -87,6 +118,13 @@ class Depth:
             return cls(**{**values, **known, "at_sender": values["at_sender"] is True})
         except (KeyError, TypeError, ValueError) as reason:
             raise ValueError(f"not the result of a measurement of a queue's depth: {reason!r}") from None
+
+
+def _filled_s(room_bytes: float | None, line_bit_s: float, drain_bit_s: float | None) -> float | None:
+    """How long a queue takes to fill; ``None`` where an end is open, or it may never fill."""
+    if room_bytes is None or drain_bit_s is None or line_bit_s <= drain_bit_s:
+        return None
+    return room_bytes * 8 / (line_bit_s - drain_bit_s)
 
 
 _MOST = 1e18
@@ -227,12 +265,26 @@ def sentences(found: Depth) -> list[str]:
             f"A bucket of {size(found.burst_bytes.value)} lets packets through faster before the queue builds up."
         )
     if found.line_rate_bit_s is not None:
-        text.append(f"Bursts entered the path at {rate(found.line_rate_bit_s.value)}.")
+        text.append(_line(found, found.line_rate_bit_s))
     if found.byte_basis is None and found.rate_bit_s is not None:
         text.append("Rate and size are in IP bytes; which headers the queue counts is not known.")
     if found.marked:
         text.append(f"{count(found.marked)} packets were marked (Congestion Experienced) instead of being dropped.")
     return text
+
+
+def _line(found: Depth, line: Quantity) -> str:
+    """The line rate, the step down from it, and the bursts at line rate that there is room for."""
+    holds, overflow = found.burst_time_s, found.overflow_time_s
+    entered = f"Bursts entered the path at {rate(line.value)}"
+    if holds is None or overflow is None or found.rate_bit_s is None or not found.lost:
+        return f"{entered}."
+    slower = percent(1 - found.rate_bit_s.value / line.value)
+    what = "The bucket fills" if found.kind == "policer" else "The queue drains"
+    return (
+        f"{entered}. {what} {slower} more slowly and holds {duration(holds.value)} of packets at line rate: a burst at "
+        f"line rate loses packets after {duration(overflow.value)}."
+    )
 
 
 def _headline(found: Depth) -> str:
@@ -259,7 +311,14 @@ def _of_queue(found: Depth, at: str | None) -> str:
     drains = "" if at is None else f" that drains at {at}"
     unknown = "" if at is not None else " Its rate is not known: too few packets of a burst passed."
     if found.kind == "managed-queue":
-        return f"A managed queue{of}{drains}: it drops or marks packets before it is full.{unknown}"
+        # Packets that waited in a long queue before they met a short one that was full look alike, but for marks.
+        other = "" if found.marked or limit is not None else ", or a short queue behind a longer one"
+        drops = (
+            "it drops or marks packets before it is full"
+            if not other
+            else "packets are lost before the delay is at its most"
+        )
+        return f"A managed queue{of}{drains}{other}: {drops}.{unknown}"
     if limit is not None and never_full:
         return f"A queue{drains}. It was never full: it holds more than {unit(limit.value)}.{unknown}"
     size_unknown = " Its size is not known." if limit is None and found.lost else ""

@@ -226,13 +226,21 @@ def _subtitle(sources: Sequence[Source]) -> str:
 
 def _notes(sources: Sequence[Source], options: PlotOptions) -> list[str]:
     """Notes on the baseline, on recordings for the axes only, and on those that are not whole."""
-    notes = _states(sources)
+    notes = [*_results(sources), *_states(sources)]
     if options.scale:
         notes.append(f"The axes also fit {', '.join(one.path.name for one in options.scale)}, not drawn.")
     if options.baseline is not None:
         how = "Each value is divided by" if options.ratio else "Each value is less by"
         notes.append(f"{how} the mean of {options.baseline.path.name} in the same step.")
     return notes
+
+
+def _results(sources: Sequence[Source]) -> list[str]:
+    """The result of a measurement of a queue's depth, which its packets are drawn for."""
+    from whydrop.explaining.recordings import depth
+
+    recording = sources[0].recording
+    return depth.in_words(recording) if len(sources) == 1 and depth.is_of_depth(recording) else []
 
 
 def _states(sources: Sequence[Source]) -> list[str]:
