@@ -79,7 +79,7 @@ class Depth:
     def overflow_time_s(self) -> Quantity | None:
         """The time after which a burst at line rate overflows it, as it drains meanwhile; ``None`` if it is not known.
 
-        It is not known of a shaper, whose bucket empties beside its queue, nor of a managed queue, which drops before
+        It is not known of a shaper (its bucket empties beside its queue), nor of a managed queue, which drops before
         it is full.
         """
         room, line, drain = self.room_bytes, self.line_rate_bit_s, self.rate_bit_s
