@@ -72,6 +72,13 @@ def wait_for_address(page: Page, pattern: str) -> None:
     page.page.wait_for_url(re.compile(pattern))
 
 
+def window_of(address: str) -> tuple[float, float]:
+    """The window of time that a link shows; without an end where it shows all."""
+    found = parse_qs(urlsplit(address).query).get("zoom", ["-inf..inf"])[0]
+    low, high = map(float, found.split(".."))
+    return low, high
+
+
 def saved(page: Page, figure: str, words: str) -> tuple[str, bytes]:
     """The name and the content of a file that the menu of a figure saves."""
     place = page.page.locator(f"#figure-{figure}")
@@ -96,18 +103,18 @@ def test_a_link_shows_the_window_that_was_zoomed_to_by_keys(page: Page, server: 
     open_by_path(page, server, "policed-download.pcap.zst")
     page.page.keyboard.press("l")
     wait_for_address(page, r"zoom=")
-    (focus,) = state(page)["zoom"]
+    low, high = window_of(page.page.url)
+
+    def is_closer(address: str) -> bool:
+        low2, high2 = window_of(address)
+        return low < low2 < high2 < high
+
     page.page.keyboard.press("+")
-    page.page.wait_for_timeout(500)
-    (closer,) = state(page)["zoom"]
-    (low, high), (low2, high2) = (map(float, one.split("..")) for one in (focus, closer))
-    assert low < low2 < high2 < high
+    page.page.wait_for_url(is_closer)
     page.page.goto(page.page.url)
     wait_for_charts(page)
     page.page.keyboard.press("-")
-    page.page.wait_for_timeout(500)
-    wider = [float(one) for one in state(page)["zoom"][0].split("..")]
-    assert wider == pytest.approx([low, high], abs=1e-4)
+    page.page.wait_for_url(lambda address: window_of(address) == pytest.approx((low, high), abs=1e-4))
     page.page.keyboard.press("0")
     wait_for_address(page, r"^(?!.*zoom=)")
 
@@ -117,11 +124,11 @@ def test_losses_are_visited_one_after_the_other(page: Page, server: Server):
     windows = []
     for key in ("n", "n", "b"):
         before = page.page.url
-        page.page.keyboard.press(key)
-        expect(page.page).not_to_have_url(before)
         # The finer picture of the window, which has no losses but its own.
-        page.page.wait_for_timeout(600)
-        windows.append(float(state(page)["zoom"][0].split("..")[0]))
+        with page.page.expect_response(lambda answer: "low=" in answer.url):
+            page.page.keyboard.press(key)
+        expect(page.page).not_to_have_url(before)
+        windows.append(window_of(page.page.url)[0])
     assert windows[0] < windows[1] > windows[2]
     page.page.keyboard.press("b")
     expect(page.page.locator("#charts .controls [role=status]")).to_have_text("No lost packet before this time.")
@@ -165,8 +172,7 @@ def test_the_packets_of_the_heaviest_loss_have_numbers_fates_and_a_command(page:
     wait_for_address(page, r"zoom=")
     page.page.keyboard.press("p")
     page.page.wait_for_selector("#packets tbody tr.lost")
-    page.page.wait_for_timeout(600)
-    low, high = (float(one) for one in state(page)["zoom"][0].split(".."))
+    low, high = window_of(page.page.url)
     found = whydrop.explain(EXAMPLES / "policed-download.pcap.zst")
     lost = found.table("segments").filter(
         pl.col("fate") == "lost", pl.col("time_ns").is_between(int(low * 1e9) - 1000, int(high * 1e9) + 1000)
