@@ -53,6 +53,11 @@ def pytest_configure() -> None:
     settings.load_profile("whydrop")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long value by its length: each process sends the names of all tests, and one with every report."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 def pytest_sessionstart() -> None:
     """Started by nohup or in the background, pytest and all that it starts would ignore signals that many test."""
     _handle_signals_by_default()
