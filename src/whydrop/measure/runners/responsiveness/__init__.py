@@ -23,7 +23,7 @@ from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Outcome, Rows, Runner
 from whydrop.measure.runners.registry import SUPPORT
 from whydrop.measure.runners.responsiveness import configuration
-from whydrop.measure.runners.responsiveness.processes import WorkerEndedError, Workers
+from whydrop.measure.runners.responsiveness.processes import ROLES, WorkerEndedError, Workers
 from whydrop.recording.metrics.responsiveness import Parameters, assess, probes_of
 from whydrop.runtime.masking import masked
 from whydrop.runtime.user_files import validating
@@ -191,7 +191,6 @@ class ResponsivenessRunner(Runner):
             local_address=flow.local_address,
             interface=flow.interface,
         )
-        start_ns = max(self._due_ns, time.monotonic_ns() + _STARTS_BEFORE_NS // 3)
         duration_ns = round((flow.duration_s or 0.0) * 1e9)
         place = _place(found, flow, verify=options.verify)
         self._facts = {
@@ -203,7 +202,6 @@ class ResponsivenessRunner(Runner):
         job = {
             "place": place,
             "direction": flow.direction,
-            "start_ns": start_ns,
             "piece_ns": round(options.interval_s * 1e9) // max(1, round(options.interval_s / flow.interval_s)),
             "pairs_per_s": min(_FIRST_PAIRS_PER_S, options.most_probes_per_s / 2),
             "load_url": found.upload_url if flow.direction == "up" else found.large_url,
@@ -211,7 +209,9 @@ class ResponsivenessRunner(Runner):
             "most_connections": options.most_connections,
         }
         with Workers(job) as workers:
-            _Session(self, options, workers, job).run(start_ns + duration_ns)
+            workers.wait_until_ready()
+            session = _Session(self, options, workers, job, max(self._due_ns, time.monotonic_ns() + _SETTLES_NS))
+            session.run(duration_ns)
 
     def told(self, table: str, kind: str | None = None, **columns: Any) -> None:
         """One more row, of this flow or of its probes of a kind."""
@@ -243,18 +243,24 @@ class ResponsivenessRunner(Runner):
 class _Session:
     """One direction while it is measured: adds connections, sets the rate of probes, and ends when it is stable."""
 
-    def __init__(self, runner: ResponsivenessRunner, options: _Options, workers: Workers, job: dict[str, Any]) -> None:
+    def __init__(
+        self, runner: ResponsivenessRunner, options: _Options, workers: Workers, job: dict[str, Any], start_ns: int
+    ) -> None:
         self._runner, self._options, self._workers, self._job = runner, options, workers, job
         self._parameters = options.parameters()
-        self._start_ns = int(job["start_ns"])
-        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self._start_ns = start_ns
         self._pieces: list[dict[str, Any]] = []
         self._found: dict[str, list[dict[str, Any]]] = {"foreign": [], "self": []}
         self._connections = 0
 
-    def run(self, end_ns: int) -> None:
+    def run(self, duration_ns: int) -> None:
         """Measure until it is stable, or the time is over."""
+        end_ns = self._start_ns + duration_ns
         interval_ns = round(self._options.interval_s * 1e9)
+        for role in ROLES:
+            self._workers.command(role, do="begin", start_ns=self._start_ns)
+        if not self._take_until(self._start_ns):
+            return
         self._connect(self._options.first_connections)
         number = 0
         while True:
@@ -284,7 +290,7 @@ class _Session:
         span_ns = recent[-1]["end_ns"] - recent[0]["start_ns"]
         goodput_bps = 8e9 * sum(piece["payload_bytes"] for piece in recent) / max(1_000_000, span_ns)
         pairs = self._parameters.pairs_per_s(goodput_bps)
-        for role in ("load", "foreign"):
+        for role in ROLES:
             self._workers.command(role, do="rate", pairs_per_s=pairs)
         at_ns = time.time_ns()
         self._runner.told("values", time_ns=at_ns, key="probe_pairs_per_s", value=pairs)

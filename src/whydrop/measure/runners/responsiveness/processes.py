@@ -9,6 +9,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Any, Self
@@ -17,6 +18,7 @@ from whydrop.measure.runners.process import Splitter
 
 ROLES = ("load", "foreign")
 _ENDS_WITHIN_S = 1.0
+_READY_WITHIN_S = 20.0
 _READ_BYTES = 1 << 16
 _LAST_WORDS_BYTES = 2000
 
@@ -48,6 +50,19 @@ class Workers:
         self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
+
+    def wait_until_ready(self) -> None:
+        """Wait until both processes have loaded what they need.
+
+        Raises:
+            WorkerEndedError: one of them has ended, or takes too long.
+        """
+        give_up_s = time.monotonic() + _READY_WITHIN_S
+        waiting = set(ROLES)
+        while waiting:
+            waiting -= {role for role, event in self.events(0.1) if event["event"] == "ready"}
+            if waiting and time.monotonic() > give_up_s:
+                raise WorkerEndedError(f"this host did not start a process within {_READY_WITHIN_S:g} s: is it busy?")
 
     def command(self, role: str, **words: Any) -> None:
         """Send a process a command."""

@@ -1,7 +1,7 @@
 """A process that makes the load, or one that sends probes on new connections; two, so that neither delays the other.
 
-The first line on its standard input is the job, as JSON; each further line is a command (``connect``, ``rate``,
-``stop``). It prints one JSON document a line. It ends when its input ends, as it does when its parent is gone.
+The first line on its standard input is the job, as JSON; each further line is a command (``begin``, ``connect``,
+``rate``, ``stop``). It prints one JSON document a line. It ends when its input does, such as when its parent is gone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Worker:
         self.context: ssl.SSLContext = self.place.context()
         self.selector = selectors.DefaultSelector()
         self.connections: dict[int, Connection] = {}
-        self.start_ns = int(job["start_ns"])
+        self.start_ns = 0
         self.piece_ns = int(job["piece_ns"])
         # Of the wall clock, for what is written.
         self.epoch_ns = time.time_ns() - time.monotonic_ns()
@@ -54,19 +54,15 @@ class Worker:
         self._input = b""
         self._more: set[Connection] = set()
         self._running = True
-        self.timers = [
-            _Timer(self.start_ns, self._look),
-            _Timer(self.start_ns + self.piece_ns, self._tell),
-            _Timer(self.start_ns + int(job["first_probe_ns"]), self._probe),
-        ]
+        self.timers: list[_Timer] = []
 
     def run(self) -> None:
         """Work until the command to stop."""
         self.selector.register(sys.stdin.fileno(), READ, None)
         while self._running:
             self._act()
-            due_ns = min(timer.due_ns for timer in self.timers)
-            wait_s = 0.0 if self._more else max(0.0, (due_ns - time.monotonic_ns()) / 1e9)
+            due_ns = min((timer.due_ns for timer in self.timers), default=_FAR_NS)
+            wait_s = 0.0 if self._more else min(1.0, max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
             ready = [(key.data, events) for key, events in self.selector.select(wait_s)]
             seen = {connection for connection, _ in ready}
             ready += [(connection, READ) for connection in self._more if connection not in seen]
@@ -88,6 +84,15 @@ class Worker:
         """A time of the monotonic clock as one since the epoch."""
         return at_ns + self.epoch_ns
 
+    def _begin(self, start_ns: int) -> None:
+        self.start_ns = self._used_at_ns = start_ns
+        self._used_ns = time.process_time_ns()
+        self.timers = [
+            _Timer(start_ns, self._look),
+            _Timer(start_ns + self.piece_ns, self._tell),
+            _Timer(start_ns + int(self.job["first_probe_ns"]), self._probe),
+        ]
+
     def _act(self) -> None:
         now_ns = time.monotonic_ns()
         for timer in self.timers:
@@ -104,7 +109,7 @@ class Worker:
         late = sorted(self._late_ns)
         self.say(
             event="piece",
-            start_ns=self.wall_ns(max(self.start_ns, self._used_at_ns)),
+            start_ns=self.wall_ns(self._used_at_ns),
             end_ns=self.wall_ns(now_ns),
             late_ns=late[int(0.95 * (len(late) - 1))] if late else None,
             processor=(used_ns - self._used_ns) / max(1, now_ns - self._used_at_ns),
@@ -133,6 +138,8 @@ class Worker:
             command = json.loads(line)
             if command["do"] == "stop":
                 self._running = False
+            elif command["do"] == "begin":
+                self._begin(int(command["start_ns"]))
             elif command["do"] == "rate":
                 self.pairs_per_s = float(command["pairs_per_s"])
             elif command["do"] == "connect":
