@@ -2,6 +2,7 @@
 
 import { element } from "../../figures/element";
 import { onThemeChange } from "../../figures/theme";
+import type { LibraryStatus } from "../browse/status";
 import { keys } from "../keyboard";
 import { ask, Failure, listen, messageOf, query, type Found, type Job } from "../server";
 import { count, duration, plural } from "../words";
@@ -26,6 +27,8 @@ interface Live {
   series: Points;
   left_out: number;
 }
+
+const LOOK_AGAIN_MS = 300;
 
 export const ENDED: ReadonlySet<string> = new Set(["complete", "interrupted", "failed"]);
 
@@ -276,8 +279,14 @@ function nameOf(path: string): string {
 
 async function entryOf(name: string): Promise<string | null> {
   try {
-    const { entries } = await ask<Found>("GET", `/api/library${query({ q: `path:"${name}"` })}`);
-    return entries.find(({ path }) => nameOf(path) === name)?.id ?? null;
+    for (;;) {
+      // A server that has just started lists its files little by little.
+      const { has_looked: isComplete } = await ask<LibraryStatus>("GET", "/api/library/status");
+      const { entries } = await ask<Found>("GET", `/api/library${query({ q: `path:"${name}"` })}`);
+      const found = entries.find(({ path }) => nameOf(path) === name);
+      if (found || isComplete) return found?.id ?? null;
+      await new Promise((resolve) => window.setTimeout(resolve, LOOK_AGAIN_MS));
+    }
   } catch {
     return null;
   }
