@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check format golden images wheel bench fuzz fuzz-packets clean
+.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden images wheel bench fuzz fuzz-packets clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -30,8 +30,15 @@ test-fast: setup ## run the Python tests that take seconds
 test-all: setup ## run every test in its exhaustive form, and every setting of the lab: once before a release
 	@tools/run-tests all
 
+# mypy works on one processor; crates are compiled beside it.
 check: setup ## formatting, lints, types, the direction of imports, docstrings and words, of both languages
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-rust check-others
+
+check-rust:
 	cargo fmt --all --check
+	. tools/lib.sh && cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+check-others:
 	$(RUN)/ruff check
 	$(RUN)/ruff format --check
 	$(RUN)/mypy
@@ -39,7 +46,6 @@ check: setup ## formatting, lints, types, the direction of imports, docstrings a
 	$(RUN)/python tools/docstrings.py
 	$(RUN)/python tools/words.py
 	npm run check --prefix frontend --silent
-	. tools/lib.sh && cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 format: setup ## format the code of both languages
 	$(RUN)/ruff check --fix
