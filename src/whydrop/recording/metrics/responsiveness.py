@@ -421,12 +421,11 @@ def _why_unsure(
             "probe_lateness_ms": (terms.tcp_f_ms + terms.tls_f_ms + terms.http_f_ms) / 3,
         }
         for key, took_ms in fastest.items():
-            late_ms = values.filter(pl.col("key") == key)["value"].median()
+            late_ms = values.filter(pl.col("key") == key)["value"].mean()
             if isinstance(late_ms, int | float) and late_ms > _LATE_SHARE * took_ms:
                 kind = "self" if key.startswith("load") else "foreign"
-                notes.append(
-                    f"this host was busy: {kind} probes of {took_ms:.3g} ms were handled up to {late_ms:.2g} ms late"
-                )
+                late = f"{late_ms:.2g} ms late, on average"
+                notes.append(f"this host was busy: {kind} probes of {took_ms:.3g} ms were handled {late}")
     for kind, rows in zip(("foreign", "self"), probes, strict=True):
         failed = rows.filter(pl.col("error").is_not_null()).height
         if failed > (1 - parameters.trimmed_mean_percent / 100) * rows.height:

@@ -209,7 +209,8 @@ class ResponsivenessRunner(Runner):
             "most_connections": options.most_connections,
         }
         with Workers(job) as workers:
-            workers.wait_until_ready()
+            if not workers.wait_until_ready(self.is_stopping):
+                return
             session = _Session(self, options, workers, job, max(self._due_ns, time.monotonic_ns() + _SETTLES_NS))
             session.run(duration_ns)
 

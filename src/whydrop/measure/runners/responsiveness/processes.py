@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -51,8 +51,8 @@ class Workers:
     ) -> None:
         self._end()
 
-    def wait_until_ready(self) -> None:
-        """Wait until both processes have loaded what they need.
+    def wait_until_ready(self, is_stopping: Callable[[], bool]) -> bool:
+        """Wait until both processes have loaded what they need; false if it is to end before that.
 
         Raises:
             WorkerEndedError: one of them has ended, or takes too long.
@@ -60,9 +60,12 @@ class Workers:
         give_up_s = time.monotonic() + _READY_WITHIN_S
         waiting = set(ROLES)
         while waiting:
+            if is_stopping():
+                return False
             waiting -= {role for role, event in self.events(0.1) if event["event"] == "ready"}
             if waiting and time.monotonic() > give_up_s:
                 raise WorkerEndedError(f"this host did not start a process within {_READY_WITHIN_S:g} s: is it busy?")
+        return True
 
     def command(self, role: str, **words: Any) -> None:
         """Send a process a command."""
