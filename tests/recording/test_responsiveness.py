@@ -187,6 +187,7 @@ def recorded(
     ms: float = 20.0,
     lateness_ms: float = 0.1,
     processor_percent: float = 20.0,
+    waited_percent: float = 5.0,
     failed: int = 0,
     status: str = "complete",
     message: str | None = None,
@@ -228,6 +229,7 @@ def recorded(
             ("load_lateness_ms", lateness_ms),
             ("probe_lateness_ms", lateness_ms),
             ("load_processor_percent", processor_percent),
+            ("load_processor_wait_percent", waited_percent),
             ("connections", 3.0),
         )
     ]
@@ -260,7 +262,11 @@ def test_a_recording_yields_responsiveness_from_its_tables(tmp_path: Path) -> No
     ("settings", "words"),
     [
         ({"lateness_ms": 5.0}, "this host was busy: self probes of 20 ms were handled 5 ms late, on average"),
-        ({"processor_percent": 97.0}, "this host's processor may have limited the load: it took 97 % of a core"),
+        (
+            {"processor_percent": 57.0, "waited_percent": 40.0},
+            "this host's processor may have limited the load: it used a core for 57 % of the time and waited for one "
+            "for 40 %",
+        ),
         ({"failed": 60}, "probes failed: the slowest may be missing"),
         ({"status": "failed", "message": "it broke"}, "the load broke off: it broke"),
     ],

@@ -12,7 +12,7 @@ from whydrop.recording import document as documents
 from whydrop.recording import troubles
 from whydrop.recording.comparing.metadata_difference import flattened, is_noise
 from whydrop.recording.metrics.grades import APPLICATIONS, Quality
-from whydrop.recording.metrics.responsiveness import HIGH, Responsiveness
+from whydrop.recording.metrics.responsiveness import HIGH, LOW, Responsiveness
 from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.recording.recording import Recording, Series
 from whydrop.show import cells, segments
@@ -224,6 +224,8 @@ def _responsiveness(found: Sequence[Responsiveness]) -> Table:
 def _rpm_cell(one: Responsiveness) -> Text:
     if one.rpm is None:
         return Text("unknown", "warning")
+    if one.confidence == LOW:
+        return Text(_whole(one.rpm), "warning")
     text = f"{_whole(one.rpm)} ({one.rating})"
     return Text(text, "bad" if one.rating == "poor" else "warning" if one.rating == "fair" else "good")
 

@@ -33,7 +33,7 @@ FOREIGN_PROBE_BYTES, SELF_PROBE_BYTES = 5000, 1000
 # The draft's words for ranges of RPM, by their lower ends.
 _RATINGS = ((6000.0, "excellent"), (1000.0, "good"), (300.0, "fair"), (0.0, "poor"))
 
-# From this share of a core on, the process that makes the load may be what limits it.
+# From this share of its time on that the process of the load uses a core or waits for one, it may be the limit.
 _BUSY_PERCENT = 90.0
 # Probes that this host handled so late, as a share of what they took, say more of the host than of the path.
 _LATE_SHARE = 0.1
@@ -403,11 +403,17 @@ def _seconds(found: Assessment) -> str:
 
 
 def _busy(values: pl.DataFrame) -> list[str]:
-    """The note on a process that had no processor time left; empty where it had."""
-    used = values.filter(pl.col("key") == "load_processor_percent")["value"].median()
-    if isinstance(used, int | float) and used >= _BUSY_PERCENT:
-        return [f"this host's processor may have limited the load: it took {used:.0f} % of a core"]
-    return []
+    """Note on a process that had hardly any processor time left; empty where it had enough."""
+    used, waited = (
+        values.filter(pl.col("key") == f"load_{key}_percent")["value"].median()
+        for key in ("processor", "processor_wait")
+    )
+    used_percent = float(used) if isinstance(used, int | float) else 0.0
+    waited_percent = float(waited) if isinstance(waited, int | float) else 0.0
+    if used_percent + waited_percent < _BUSY_PERCENT:
+        return []
+    took = f"it used a core for {used_percent:.0f} % of the time and waited for one for {waited_percent:.0f} %"
+    return [f"this host's processor may have limited the load: {took}"]
 
 
 def _why_unsure(

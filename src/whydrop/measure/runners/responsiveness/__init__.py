@@ -335,6 +335,7 @@ class _Session:
                 self._value(end_ns, f"connection_{int(number):02}_mbit", 8e3 * size / max(1, end_ns - start_ns))
         name = "load" if role == "load" else "probe"
         self._value(end_ns, f"{name}_processor_percent", 100 * event["processor"])
+        self._value(end_ns, f"{name}_processor_wait_percent", 100 * event["waited"])
         if event["late_ns"] is not None:
             self._value(end_ns, f"{name}_lateness_ms", event["late_ns"] / 1e6)
 

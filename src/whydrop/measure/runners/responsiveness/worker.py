@@ -14,6 +14,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from whydrop.measure.runners.responsiveness.connection import READ, Connection, Place, Request, tls_round_trips
@@ -24,6 +25,7 @@ _LOOK_EVERY_NS = 10_000_000
 _MOST_UNANSWERED = 64
 _PROBE_TIMEOUT_NS = 20_000_000_000
 _FAR_NS = 1 << 62
+_SCHEDULED = Path("/proc/self/schedstat")
 
 
 class _Timer:
@@ -32,6 +34,14 @@ class _Timer:
     def __init__(self, due_ns: int, act: Callable[[int], int]) -> None:
         """``act`` is called with the time at which it was due, and returns the next such time."""
         self.due_ns, self.act = due_ns, act
+
+
+def _waited_ns() -> int:
+    """Time for which this process was ready to run and got no processor; 0 where the kernel does not count it."""
+    try:
+        return int(_SCHEDULED.read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 class Worker:
@@ -51,6 +61,7 @@ class Worker:
         self.pairs_per_s = float(job["pairs_per_s"])
         self._late_ns: list[int] = []
         self._used_ns, self._used_at_ns = time.process_time_ns(), time.monotonic_ns()
+        self._waited_ns = _waited_ns()
         self._input = b""
         self._more: set[Connection] = set()
         self._running = True
@@ -86,7 +97,7 @@ class Worker:
 
     def _begin(self, start_ns: int) -> None:
         self.start_ns = self._used_at_ns = start_ns
-        self._used_ns = time.process_time_ns()
+        self._used_ns, self._waited_ns = time.process_time_ns(), _waited_ns()
         self.timers = [
             _Timer(start_ns, self._look),
             _Timer(start_ns + self.piece_ns, self._tell),
@@ -105,18 +116,20 @@ class Worker:
         return now_ns + _LOOK_EVERY_NS
 
     def _tell(self, due_ns: int) -> int:
-        now_ns, used_ns = time.monotonic_ns(), time.process_time_ns()
+        now_ns, used_ns, waited_ns = time.monotonic_ns(), time.process_time_ns(), _waited_ns()
+        elapsed_ns = max(1, now_ns - self._used_at_ns)
         late = self._late_ns
         self.say(
             event="piece",
             start_ns=self.wall_ns(self._used_at_ns),
             end_ns=self.wall_ns(now_ns),
             late_ns=sum(late) // len(late) if late else None,
-            processor=(used_ns - self._used_ns) / max(1, now_ns - self._used_at_ns),
+            processor=(used_ns - self._used_ns) / elapsed_ns,
+            waited=(waited_ns - self._waited_ns) / elapsed_ns,
             **self.counted(),
         )
         self._late_ns.clear()
-        self._used_ns, self._used_at_ns = used_ns, now_ns
+        self._used_ns, self._waited_ns, self._used_at_ns = used_ns, waited_ns, now_ns
         self.give_up(now_ns)
         # A host that slept does not make up for what it missed.
         return max(due_ns, now_ns - self.piece_ns) + self.piece_ns
