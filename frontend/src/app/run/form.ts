@@ -152,7 +152,7 @@ export class Form {
       ...(found.file ? [element("details", {}, element("summary", {}, "The file of this test"), element("pre", { tabindex: 0, "aria-label": "The file of this test" }, found.file))] : []));
     const { minimum, maximum } = test.hosts;
     const count = maximum === minimum ? String(minimum) : maximum === null ? `${minimum} or more` : `${minimum} to ${maximum}`;
-    this.toHelp(maximum === 0 ? "This test needs none." : `${count}, as HOST or HOST:PORT, separated by spaces. whydrop responder runs there.`);
+    this.toHelp(maximum === 0 ? "This test needs none." : `${count}, as HOST or HOST:PORT, separated by spaces. whydrop responder runs there, or the server that the test names.`);
     this.parameters = {};
     const all = Object.keys(test.parameters);
     const own = found.own.filter((name) => !SPOKEN.has(name));

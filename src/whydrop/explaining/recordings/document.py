@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop.explaining import completing
-from whydrop.explaining.recordings import depth, ports, step_down, together, where
+from whydrop.explaining.recordings import depth, ports, responsive, step_down, together, where
 from whydrop.explaining.recordings.causes import senders
 from whydrop.explaining.recordings.findings import in_order, reduce
 from whydrop.explaining.recordings.measures import scene as scenes
@@ -108,6 +108,7 @@ def of_recording(
             found["verdicts"].sort(key=lambda verdict: "recording" not in verdict.get("sources", ()))
         step_down.said_of(found["verdicts"], recording.metadata)
         about["segments"] = where.said_of(found["verdicts"], recording)
+        responsive.said_of(found["verdicts"], recording)
         return RecordingAnalysis({**seen, **found}, captured)
     verdicts = in_order(
         in_words(verdict, of_connections=_of_connections(recording))
@@ -116,6 +117,7 @@ def of_recording(
     )
     step_down.said_of(verdicts, recording.metadata)
     about["segments"] = where.said_of(verdicts, recording)
+    responsive.said_of(verdicts, recording)
     return RecordingAnalysis(_document(about, verdicts))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whydrop.explaining.recordings.measures.delays import Shift, mean_of, mean_over
 from whydrop.explaining.recordings.measures.outages import Outage
@@ -88,6 +89,7 @@ def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequen
     begins_ns = spans.steady_ns + np.arange(len(seconds)) * spans.second_ns
     for outage in outages:
         seconds[(begins_ns + spans.second_ns > outage.start_ns) & (begins_ns < outage.end_ns)] = math.nan
+    seconds[_outside(own, begins_ns, spans)] = math.nan
     rate = mean_of(seconds)
     if not math.isfinite(rate.value):
         return None
@@ -108,6 +110,16 @@ def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequen
         np.sum([spans.means(flow.counted.times_ns, flow.counted["congestion_window_packets"]) for flow in own], axis=0),
         {flow.name: least for flow in own if math.isfinite(least := _least_rtt_s(flow))},
     )
+
+
+def _outside(flows: Sequence[Flow], begins_ns: NDArray[np.int64], spans: Spans) -> NDArray[np.bool_]:
+    """The seconds before the first of these flows began and after the last ended, as of a test that takes turns."""
+    first_ns, last_ns = min(flow.start_ns for flow in flows), max(flow.end_ns for flow in flows)
+    ends_ns = begins_ns + spans.second_ns
+    outside = (ends_ns <= first_ns) | (begins_ns >= last_ns)
+    if outside.any():
+        outside |= (begins_ns < first_ns) | (ends_ns > last_ns)
+    return np.asarray(outside)
 
 
 def rate_of_seconds(flow: Flow, spans: Spans) -> Values:
