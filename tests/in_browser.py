@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patience import wait_until
+from patience import PATIENCE_S, wait_until
 
 # What is drawn is read back from the canvas: the share of pixels that are not transparent.
 DRAWN = """
@@ -94,6 +95,14 @@ class Opened:
     def pictures(self) -> dict[str, str]:
         """The picture of each chart as it is now, to compare."""
         return self.page.evaluate(PICTURES)
+
+    def changed_once(self, before: dict[str, str], is_done: Callable[[set[str]], bool]) -> set[str]:
+        """The charts that differ from ``before`` once those do that were waited for, and whichever follow them."""
+        limit = time.monotonic() + PATIENCE_S
+        while not is_done(changed(before, self.pictures())) and time.monotonic() < limit:
+            self.page.wait_for_timeout(20)
+        self.page.wait_for_timeout(100)
+        return changed(before, self.pictures())
 
 
 def has_colour(colours: list[str], wanted: str) -> bool:

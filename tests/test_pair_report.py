@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from in_browser import DRAWN, Opened, changed, has_colour
+from in_browser import DRAWN, Opened, has_colour
 from plain_text import plain
 from synthetic_pair import FLOW_AT_2, paired_transfer
 from test_report import HOSTILE, parsed
@@ -115,14 +115,13 @@ def test_the_zoom_of_each_part_moves_its_own_charts_over_time(browser: Any, writ
     opened = Opened(browser, written)
     before = opened.pictures()
     opened.page.click("#pair [data-zoom=focus]")
-    opened.page.wait_for_timeout(200)
-    assert changed(before, opened.pictures()) == {"transit", "clock"}
+    assert opened.changed_once(before, {"transit", "clock"}.__le__) == {"transit", "clock"}
     opened.page.click("#pair [data-zoom=all]")
     opened.page.click("#charts [data-zoom=focus]")
     opened.page.mouse.move(0, 0)
-    opened.page.wait_for_timeout(200)
-    moved = changed(before, opened.pictures())
-    assert {"crossings", "models", "rtt"} <= moved
+    of_charts = {"crossings", "models", "rtt"}
+    moved = opened.changed_once(before, lambda found: of_charts <= found and found.isdisjoint(PATH))
+    assert of_charts <= moved
     assert moved.isdisjoint(PATH)
     assert opened.trouble == []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from in_browser import DRAWN, Opened, changed, has_colour
+from in_browser import DRAWN, Opened, has_colour
 from plain_text import plain
 from synthetic import FLOW, policed_transfer
 from whydrop import Explanation
@@ -153,12 +153,10 @@ def test_the_zoom_buttons_move_all_charts_over_time(browser: Any, written: Path)
     opened = Opened(browser, written)
     before = opened.pictures()
     opened.page.click("[data-zoom=focus]")
-    opened.page.wait_for_timeout(200)
-    assert changed(before, opened.pictures()) == OVER_TIME
+    assert opened.changed_once(before, OVER_TIME.__le__) == OVER_TIME
     opened.page.click("[data-zoom=all]")
     opened.page.mouse.move(0, 0)
-    opened.page.wait_for_timeout(200)
-    assert changed(before, opened.pictures()) == set()
+    assert opened.changed_once(before, lambda found: not found) == set()
     assert opened.trouble == []
 
 
@@ -173,8 +171,7 @@ def test_a_drag_over_one_chart_zooms_all_over_time(browser: Any, written: Path):
     opened.page.mouse.down()
     opened.page.mouse.move(box["x"] + 300, box["y"] + 110, steps=5)
     opened.page.mouse.up()
-    opened.page.wait_for_timeout(200)
-    assert changed(before, opened.pictures()) == OVER_TIME
+    assert opened.changed_once(before, OVER_TIME.__le__) == OVER_TIME
     assert opened.trouble == []
 
 
@@ -183,8 +180,9 @@ def test_a_legend_entry_hides_its_marks(browser: Any, written: Path):
     opened = Opened(browser, written)
     entry = opened.page.locator("#figure-in-flight .legend button").first
     assert "lost packet" in entry.inner_text()
+    before = opened.pictures()
     entry.click()
-    opened.page.wait_for_timeout(100)
+    assert opened.changed_once(before, {"in-flight"}.__le__) == {"in-flight"}
     assert entry.get_attribute("aria-pressed") == "false"
     assert not has_colour(opened.page.evaluate(DRAWN)["in-flight"], "#D55E00")
 
