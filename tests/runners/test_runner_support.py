@@ -20,6 +20,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "nuttcp": {"kind": "tcp", "direction": "down"},
     "netperf": {"kind": "tcp", "direction": "up"},
     "irtt": {"kind": "probe"},
+    "stamp": {"kind": "probe"},
     "ping": {"kind": "icmp"},
     "fping": {"kind": "icmp"},
     "http": {"kind": "http"},

@@ -23,7 +23,7 @@ class PlannedFlow:
         name: unique in the plan; the name of its series.
         kind: see ``record.tables.FLOWS``.
         direction: up is from here to the host. A TCP flow is up or down; two of them make a bidirectional test.
-        runner: ``engine`` (our own), or ``iperf3``, ``netperf``, ``irtt``, ``ping``, ``fping``, ``nuttcp``,
+        runner: ``engine`` (our own), or ``iperf3``, ``netperf``, ``irtt``, ``stamp``, ``ping``, ``fping``, ``nuttcp``,
             ``http``, ``command``.
         host: the name or address that the user gave; ``None`` for what runs here alone.
         local_address, interface: where its packets leave this host; ``None`` is the kernel's choice.

@@ -95,7 +95,7 @@ export class Form {
       element("div", { class: "side" }, this.running, this.problem,
         element("p", { class: "links" }, this.start, element("button", { type: "button", class: "check" }, "Check"), element("a", { class: "button", href: "/run?view=batches" }, "Batches")),
         this.plan),
-      list("code-points", CODE_POINTS), list("access-points", ["auto"]), list("runners", ["iperf3", "iperf2", "netperf", "nuttcp", "irtt", "ping", "fping"]));
+      list("code-points", CODE_POINTS), list("access-points", ["auto"]), list("runners", ["iperf3", "iperf2", "netperf", "nuttcp", "irtt", "stamp", "ping", "fping"]));
     view.replaceChildren(element("h1", {}, "Run a test"), form);
     form.addEventListener("submit", (event) => {
       event.preventDefault();

@@ -186,6 +186,12 @@ SUPPORT: dict[str, Support] = {
             "restriction": _RESTRICTED,
         },
     ),
+    "stamp": Support(
+        runner=("stamp", "StampRunner"),
+        kinds={"probe": ("both",)},
+        honours=_PINGS | _LEAVING | {"port"},
+        port=862,
+    ),
     "ping": Support(
         runner=("clients", "PingRunner"),
         kinds=_ICMP,

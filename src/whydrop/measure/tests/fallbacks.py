@@ -16,6 +16,7 @@ STAND_INS: dict[str, tuple[str, ...]] = {
     "netperf": ("tcp", "probe"),
     "nuttcp": ("tcp", "udp"),
     "irtt": ("probe",),
+    "stamp": ("probe",),
     "ping": ("icmp",),
     "fping": ("icmp",),
 }

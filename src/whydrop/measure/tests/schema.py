@@ -17,7 +17,19 @@ from whydrop.runtime.user_files import quantities
 from whydrop.runtime.user_files.spelling import suggestion
 
 KINDS = ("tcp", "udp", "probe", "icmp", "burst", "http", "value")
-RUNNERS = ("engine", "iperf3", "netperf", "irtt", "ping", "fping", "nuttcp", "http", "responsiveness", "command")
+RUNNERS = (
+    "engine",
+    "iperf3",
+    "netperf",
+    "irtt",
+    "stamp",
+    "ping",
+    "fping",
+    "nuttcp",
+    "http",
+    "responsiveness",
+    "command",
+)
 WAYS = ("mean", "sum", "fairness", "difference-from-min", "smooth-mean")
 TYPES = ("integer", "number", "text", "boolean", "list", "duration", "rate", "size", "dscp")
 FAMILIES = {
