@@ -48,6 +48,18 @@ def test_two_sets_are_compared_in_words_and_drawn_as_groups(page: Page, four: Se
     assert page.page.url == address
 
 
+def test_while_recordings_are_read_the_page_says_how_many(page: Page, four: Server, ids: list[str]):
+    reading = {
+        "id": "1", "kind": "comparison", "about": {}, "state": "running", "progress": {"done": 120, "of": 500},
+        "problem": "",
+    }  # fmt: skip
+    page.page.route("**/api/comparisons", lambda route: route.fulfill(json=reading))
+    page.page.route("**/api/comparisons/1", lambda route: route.fulfill(json=reading))
+    page.page.goto(f"{four.root}/compare?source={ids[0]}&source={ids[1]}")
+    page.page.wait_for_selector("[role=status]:has-text('120 of 500 recordings read')")
+    assert page.page.locator("progress").get_attribute("value") == "0.24"
+
+
 def test_sets_are_made_by_a_key_with_two_values(page: Page, four: Server, ids: list[str]):
     go(page, four, ids)
     page.page.select_option("#split", label="batch.variables.qdisc: A fifo, B fq")

@@ -11,6 +11,8 @@ import { problemOf, ready } from "./document";
 import { keys } from "./keyboard";
 import { Remote } from "./remote";
 import { ask, messageOf, query, type Job, type Values } from "./server";
+import { timeLeft } from "./time_left";
+import { count, plural } from "./words";
 import "./compare/compare.css";
 
 interface Plot {
@@ -52,11 +54,19 @@ export function compare(view: HTMLElement): void {
     keys([{ key: "a", words: "Add a recording", act: () => empty.search.focus() }]);
     return;
   }
-  view.replaceChildren(element("h1", {}, "Comparing"), element("p", { role: "status" }, "Reading…"));
+  const words = element("p", { role: "status" }, "Reading…");
+  const bar = element("progress", { max: 1, "aria-label": "Share of the recordings that are read", hidden: "" });
+  view.replaceChildren(element("h1", {}, "Comparing"), words, bar);
   const begin = async (): Promise<void> => {
     const started = await ask<Job>("POST", "/api/comparisons", { source: sources });
     const address = `/api/comparisons/${started.id}`;
-    await ready(address, started, () => undefined);
+    await ready(address, started, (found) => {
+      const { done, of } = found as { done?: number; of?: number };
+      if (!done || !of) return;
+      bar.hidden = false;
+      bar.value = done / of;
+      words.textContent = `${count(done)} of ${plural(of, "recording")} read${timeLeft(done, of)}`;
+    });
     new Comparison(view, address, await ask<Page>("GET", `${address}/page`), given).start();
   };
   void begin().catch((reason: unknown) => view.replaceChildren(element("h1", {}, "Nothing to compare"), problemOf(reason)));

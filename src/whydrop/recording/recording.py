@@ -74,7 +74,8 @@ class Recording:
         self._columns: dict[str, pl.DataFrame] = {}
         self._sources: Sources | None = None
         self._series: list[Series] | None = None
-        self._by_flow = Tables(self.table, self.columns)
+        self._by_flow = Tables(self.table, self.columns, self._nulls)
+        self._footers: dict[str, dict[str, tuple[int, int]]] = {}
         self._grids: dict[tuple[float, tuple[int, ...]], Grid] = {}
         self._imported: dict[str, pl.DataFrame] | None = None
         self._span: tuple[int, int] | None = None
@@ -297,6 +298,14 @@ class Recording:
                 "the recording was not copied whole"
             )
         return table_files.from_parquet(self.path, name, self.notes)
+
+    def _nulls(self, name: str, column: str) -> tuple[int, int] | None:
+        """The nulls and the rows of a column, if the end of its file tells them."""
+        if name in self._tables or not self._has_file(name):
+            return None
+        if name not in self._footers:
+            self._footers[name] = table_files.nulls_of(self.path, name)
+        return self._footers[name].get(column)
 
     def _has_file(self, name: str) -> bool:
         return self._on_disk and not self._unfinished and table_files.has_parquet(self.path, name)

@@ -140,10 +140,22 @@ class Sources(Mapping[str, SampledSeries]):
 class Tables:
     """The tables of a recording as their series need them: some columns of the rows of a flow."""
 
-    def __init__(self, table: Callable[[str], pl.DataFrame], columns: Callable[..., pl.DataFrame]) -> None:
-        """``table`` reads a table by its name; ``columns`` those of its columns that are named after it."""
+    def __init__(
+        self,
+        table: Callable[[str], pl.DataFrame],
+        columns: Callable[..., pl.DataFrame],
+        nulls: Callable[[str, str], tuple[int, int] | None],
+    ) -> None:
+        """The tables of a recording.
+
+        Args:
+            table: reads a table by its name.
+            columns: reads those of its columns that are named after it.
+            nulls: the nulls and the rows of a column, if they are known without its values.
+        """
         self.table = table
         self._columns = columns
+        self._nulls = nulls
         self._rows: dict[str, dict[Any, slice | pl.Series]] = {}
         self._told: dict[tuple[str, str], frozenset[Any]] = {}
 
@@ -159,15 +171,21 @@ class Tables:
     def tells(self, name: str, flow: int, column: str) -> bool:
         """True if a flow has any value in a column."""
         if (name, column) not in self._told:
-            nulls = self._columns(name, column)[column].null_count()
+            nulls, height = self._nulls(name, column) or self._counted(name, column)
             rows = self._rows_of(name)
-            if nulls and column != "flow":
+            if nulls and nulls == height:
+                self._told[name, column] = frozenset()
+            elif nulls and column != "flow":
                 # Most columns have values for all flows or for none.
                 told = self._columns(name, "flow", column).drop_nulls(column)["flow"].unique()
                 self._told[name, column] = frozenset(told)
             else:
                 self._told[name, column] = frozenset(rows)
         return flow in self._told[name, column]
+
+    def _counted(self, name: str, column: str) -> tuple[int, int]:
+        values = self._columns(name, column)[column]
+        return values.null_count(), len(values)
 
     def flows(self) -> list[dict[str, Any]]:
         """The rows of table ``flows`` in order of their numbers."""

@@ -277,6 +277,32 @@ def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[st
         raise RecordingError(f"{path}: a column has a wrong type: {_first_line(reason)}") from reason
 
 
+def nulls_of(folder: Path, name: str) -> dict[str, tuple[int, int]]:
+    """The nulls and the rows of each column of a table, by the statistics at the end of its Parquet file.
+
+    Columns without statistics or of another type are left out, and so is everything of a file that cannot be read: who
+    reads its rows is told what is wrong with it.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        path = folder / f"{name}.parquet"
+        footer, types = pq.read_metadata(path), pl.read_parquet_schema(path)
+    except (OSError, pa.ArrowException, pl.exceptions.PolarsError):
+        return {}
+    unknown = {column for column, kind in types.items() if tables.TABLES[name].get(column) != kind}
+    found = {footer.schema.column(at).path: 0 for at in range(footer.num_columns)}
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            statistics = column.statistics
+            if statistics is None or not statistics.has_null_count:
+                unknown.add(column.path_in_schema)
+            else:
+                found[column.path_in_schema] += statistics.null_count
+    return {column: (nulls, footer.num_rows) for column, nulls in found.items() if column not in unknown}
+
+
 def from_stream(folder: Path, name: str, notes: list[str]) -> pl.DataFrame | None:
     """A table of a recording that was not finished; sentences on damage go to ``notes``.
 

@@ -139,9 +139,14 @@ class Jobs:
         """
         return self._opened("analysis", paths, selection, Analysis, selection)
 
-    def compare(self, paths: Sequence[Path]) -> Job:
-        """The comparison of some recordings, or one recording: what is open, or a new one."""
-        return self._opened("comparison", paths, {}, Comparison)
+    def compare(self, paths: Sequence[Path], kept: Sequence[Path] = ()) -> Job:
+        """The comparison of some recordings, or one recording: what is open, or a new one.
+
+        Args:
+            paths: of the recordings.
+            kept: folders of the library's indexes, where it is kept which series recordings have.
+        """
+        return self._opened("comparison", paths, {}, Comparison, [str(one) for one in kept])
 
     def study(self, store: Path, about: dict[str, Any]) -> Job:
         """The study of a store: the one that is open, or a new one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -110,17 +110,21 @@ def matching(recording: Recording, spec: SeriesSpec, options: PlotOptions = AS_T
     return found
 
 
-def distinct(recordings: Sequence[Recording]) -> list[Recording]:
-    """One recording for each set of series: to all with the same series, the same plots apply."""
+def kind_of(recording: Recording) -> Hashable:
+    """The set of the series of a recording: to all with the same series, the same plots apply."""
+    directions = _directions(recording)
+    return frozenset(
+        (one.name, one.quantity, one.kind, one.units, directions.get(one.flow)) for one in recording.series()
+    )
+
+
+def distinct(recordings: Sequence[Recording], kind: Callable[[Recording], Hashable] = kind_of) -> list[Recording]:
+    """One recording for each kind; ``kind`` may know it without reading the recording."""
     if len(recordings) == 1:
         return list(recordings)
-    found: dict[object, Recording] = {}
+    found: dict[Hashable, Recording] = {}
     for recording in recordings:
-        directions = _directions(recording)
-        series = frozenset(
-            (one.name, one.quantity, one.kind, one.units, directions.get(one.flow)) for one in recording.series()
-        )
-        found.setdefault(series, recording)
+        found.setdefault(kind(recording), recording)
     return list(found.values())
 
 

@@ -152,7 +152,10 @@ class ComparisonHandlers(JobHandlers):
 
     async def compare(self, given: Recordings) -> JobAnswer:
         """Open recordings, alone or to be compared."""
-        return JobAnswer.of(self._site.jobs.compare([self._site.library.path(own) for own in given.source]))
+        library = self._site.library
+        return JobAnswer.of(
+            self._site.jobs.compare([library.path(own) for own in given.source], library.index_folders())
+        )
 
     async def compared(self, given: OneJob) -> ComparisonAnswer:
         """The recordings, keys to group them by, and the plots that there are."""

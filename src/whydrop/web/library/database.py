@@ -118,7 +118,7 @@ class Database:
             sqlite3.OperationalError: another program holds the index.
         """
         self.root = root
-        self._folder = folder
+        self.folder = folder
         self._kept = kept
         self.notes: list[str] = []
         self.is_keeping = folder == kept
@@ -140,7 +140,7 @@ class Database:
         self._keys_as_of = self._counts_as_of = -1
 
     def _connect(self) -> None:
-        file = ":memory:" if self._folder is None else str(self._folder / "index.sqlite")
+        file = ":memory:" if self.folder is None else str(self.folder / "index.sqlite")
         self._database = sqlite3.connect(
             file, check_same_thread=False, isolation_level=None, timeout=marks.BUSY_S, cached_statements=512
         )
@@ -179,9 +179,9 @@ class Database:
     def _remove(self) -> None:
         with contextlib.suppress(AttributeError, sqlite3.Error):
             self._database.close()
-        if self._folder is not None:
+        if self.folder is not None:
             for suffix in ("", "-wal", "-shm"):
-                Path(f"{self._folder / 'index.sqlite'}{suffix}").unlink(missing_ok=True)
+                Path(f"{self.folder / 'index.sqlite'}{suffix}").unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the files."""

@@ -130,6 +130,10 @@ class Library:
         """The folders."""
         return [database.root for database in self._databases]
 
+    def index_folders(self) -> list[Path]:
+        """The folders of the indexes, without those that are in memory."""
+        return [found for database in self._databases if (found := database.folder) is not None]
+
     def problems(self) -> list[str]:
         """Sentences for the user about the folders: not readable, not writable, damaged and renewed."""
         found = [*self._problems.values()]

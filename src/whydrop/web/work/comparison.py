@@ -6,8 +6,10 @@ import contextlib
 import copy
 import io
 import re
+import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whydrop.errors import Mistake
@@ -22,22 +24,38 @@ if TYPE_CHECKING:
 _OWN_KEYS = ("title", "name", "batch")
 # Sides of a comparison in words: each has a table of all metrics.
 _MOST_SIDES = 12
+# Progress is told so often.
+_TELL_EVERY_S = 0.2
 
 
 class Comparison:
     """One recording or more."""
 
-    def __init__(self, _emit: Callable[[Any], None], sources: Sequence[str]) -> None:
-        """Open the recordings."""
+    def __init__(self, emit: Callable[[Any], None], sources: Sequence[str], kept: Sequence[str] = ()) -> None:
+        """Open the recordings.
+
+        Args:
+            emit: takes the progress: ``done`` of ``of`` recordings.
+            sources: their paths.
+            kept: folders of the indexes of folders, where it is kept which series recordings have.
+        """
         from whydrop.api.recordings import opened
 
+        self._emit = emit
+        self._kept = [Path(one) for one in kept]
         self._recordings = opened(sources)
+        self._page: dict[str, Any] | None = None
 
     def close(self) -> None:
         """Nothing is to be kept."""
 
     def page(self) -> dict[str, Any]:
         """Names of the recordings as pictures have them, keys in which they differ, and the plots that there are."""
+        # It is asked for once to know that everything is read, and once by each page.
+        self._page = self._page or self._described()
+        return self._page
+
+    def _described(self) -> dict[str, Any]:
         from whydrop.recording.comparing.metadata_difference import differences
         from whydrop.show import labels
 
@@ -119,14 +137,34 @@ class Comparison:
         """Names and titles of the plots with something to draw, the usual one first."""
         from whydrop.show.plots import building
 
-        found = building.available(self._recordings)
-        usual = building.default(self._recordings)
+        kinds = self._kinds()
+        found = building.available(kinds)
+        usual = building.default(kinds)
         names = [usual, *(name for name in found if name != usual)]
         plots = {name: found[name] for name in names if name in found}
         return [
             {"name": name, "title": plot.title, "kind": plot.kind, "combine": plot.combine or ""}
             for name, plot in plots.items()
         ]
+
+    def _kinds(self) -> list[Recording]:
+        """One recording for each set of series."""
+        from whydrop.show.plots import choosing
+        from whydrop.web.work.kept_kinds import KeptKinds
+
+        with KeptKinds(self._kept) as kept:
+            count = iter(range(1, len(self._recordings) + 1))
+            last_s = time.monotonic()
+
+            def kind(recording: Recording) -> Hashable:
+                nonlocal last_s
+                found, done = kept.kind_of(recording), next(count)
+                if time.monotonic() - last_s > _TELL_EVERY_S:
+                    last_s = time.monotonic()
+                    self._emit({"done": done, "of": len(self._recordings)})
+                return found
+
+            return choosing.distinct(self._recordings, kind)
 
     def figures(
         self,
