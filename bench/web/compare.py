@@ -2,13 +2,14 @@
 
     .venv/bin/python bench/web/compare.py --recordings 500
 
-Three ways in turn, over the same files: each column is read to see whether a series has values, as it was done before;
-the ends of the files tell it; it is kept beside the index. Each is a process of its own, as a comparison of the page is.
+Three methods in turn, over the same files: each column is read to see whether a series has values, as it was done
+before; the ends of the files are read; it is kept beside the index. Each has a process of its own, as in the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import os
 import sys
@@ -18,11 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-import recordings
-
 
 def make(folder: Path, count: int) -> list[str]:
     """Write recordings of a test with some twenty series, and a few values each."""
+    recordings = importlib.import_module("recordings")
     folder.mkdir()
     for number in range(count):
         variables = {"qdisc": ("fifo", "fq_codel")[number % 2], "run": number}
@@ -36,7 +36,7 @@ def opened(way: str, paths: list[str], kept: str, answer: multiprocessing.Simple
     from whydrop.web.work.comparison import Comparison
 
     if way == "columns":
-        table_files.nulls_of = lambda *_: {}  # type: ignore[assignment]
+        table_files.nulls_of = lambda *_: {}
     began_s = time.perf_counter()
     page = Comparison(lambda _: None, paths, [kept] if way == "kept" else []).page()
     answer.put((time.perf_counter() - began_s, len(page["plots"])))
@@ -54,7 +54,7 @@ def measured(way: str, paths: list[str], kept: str) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Measure each way a few times, one after the other."""
+    """Measure each method a few times, one after the other."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--recordings", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)

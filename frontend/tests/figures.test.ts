@@ -1,6 +1,7 @@
 // Tests of what needs no browser: columns, windows, numbers and times.
 
 import { describe, expect, it } from "vitest";
+import { inLight, nameOf } from "../src/figures/chart";
 import { decode, decodeColumn, lowerBound, rangeOfY, rowsWithin, type Axis, type Layer, type Panel } from "../src/figures/figure";
 import { nextWindow } from "../src/figures/figures";
 import { inWords, powers, short, times } from "../src/figures/numbers";
@@ -88,5 +89,26 @@ describe("words", () => {
     expect(inWords({ ...AXIS, words: [[0, "up"], [1, "down"]] }, 0.9)).toBe("down");
     expect(inWords(AXIS, 1.5, true)).toBe("1.500000 s");
     expect(inWords({ ...AXIS, scale: "time" }, 0)).toBe("1970-01-01 00:00");
+  });
+});
+
+describe("lines of a name that is lit", () => {
+  const style = { light: "blue", dark: "", shape: "dot", size: 4, width: 1.5, dash: [], opacity: 1, hollow: false };
+
+  it("are thicker, and the others fainter", () => {
+    expect(inLight(style, "a", false, "a")).toMatchObject({ width: 3, opacity: 1 });
+    expect(inLight(style, "b", false, "a").opacity).toBeLessThan(0.5);
+    expect(inLight(style, "b", false, null)).toEqual(style);
+  });
+
+  it("leave losses of others as they are", () => {
+    expect(inLight(style, "lost packet", true, "a")).toEqual(style);
+  });
+
+  it("include the samples without a name that have their colour", () => {
+    const [samples, mean, other] = [layer({ style: 1 }), layer({ name: "a" }), layer({ style: 2 })];
+    const styles = [style, { ...style, width: 1 }, { ...style, light: "red" }];
+    expect(nameOf(panel([other, samples, mean]), styles, samples)).toBe("a");
+    expect(nameOf(panel([other, samples, mean]), styles, other)).toBe("");
   });
 });

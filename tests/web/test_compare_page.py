@@ -60,6 +60,39 @@ def test_while_recordings_are_read_the_page_says_how_many(page: Page, four: Serv
     assert page.page.locator("progress").get_attribute("value") == "0.24"
 
 
+def test_the_line_under_the_pointer_or_of_the_focused_name_is_lit(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids, "&plot=ping")
+    section = page.page.locator("#plot-section .figure").first
+    canvas, names = section.locator(".plot canvas").first, section.locator(".legend button")
+    canvas.scroll_into_view_if_needed()
+
+    def drawn() -> str:
+        return str(canvas.evaluate("one => one.toDataURL()"))
+
+    plain = drawn()
+    names.nth(1).hover()
+    of_pointer = drawn()
+    assert of_pointer != plain
+    assert "lit" in str(names.nth(1).get_attribute("class"))
+    page.page.mouse.move(0, 0)
+    assert drawn() == plain
+    # By keys: the focus alone lights the same line.
+    names.nth(0).focus()
+    page.page.keyboard.press("Tab")
+    assert drawn() == of_pointer
+    names.nth(1).evaluate("one => one.blur()")
+    assert drawn() == plain
+    place = canvas.bounding_box()
+    assert place is not None
+    for share in (0.05 * step for step in range(1, 20)):
+        page.page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] * share)
+        if section.locator(".tip").first.is_visible():
+            break
+    lit = section.locator(".legend button.lit").inner_text()
+    assert lit in {"fifo 1", "fifo 2", "fq 1", "fq 2"}
+    assert drawn() != plain
+
+
 def test_sets_are_made_by_a_key_with_two_values(page: Page, four: Server, ids: list[str]):
     go(page, four, ids)
     page.page.select_option("#split", label="batch.variables.qdisc: A fifo, B fq")

@@ -26,7 +26,7 @@ def two(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the recordings whose series were read."""
+    """The names of the recordings that were read for their series."""
     found: list[str] = []
     digest = kept_kinds.digest
 

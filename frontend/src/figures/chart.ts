@@ -16,6 +16,10 @@ export interface Chart {
   setWindow: (low: number, high: number) => void;
   redraw: () => void;
   destroy: () => void;
+  // Brings the lines of a name forward, and the others back; null: all as they are.
+  light: (name: string | null) => void;
+  // Called with the name of the mark under the pointer when it changes.
+  onHover: (listener: (name: string | null) => void) => void;
   // What the chart shows, as pixels and as SVG.
   readonly canvas: HTMLCanvasElement;
   readonly size: { width: number; height: number };
@@ -36,7 +40,14 @@ export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Sty
     width: place.clientWidth,
     height: heightOf(panel, place.clientWidth),
   });
-  const state = { window: panel.x.ends };
+  const state = { window: panel.x.ends, lit: null as string | null, hovered: null as string | null };
+  const listeners: ((name: string | null) => void)[] = [];
+  const hover = (name: string | null): void => {
+    if (name === state.hovered) return;
+    state.hovered = name;
+    chart.light(name);
+    listeners.forEach((listener) => listener(name));
+  };
   const tip = document.createElement("div");
   tip.className = "tip";
   tip.hidden = true;
@@ -54,9 +65,9 @@ export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Sty
       padding: [10, 14, 0, 4],
       cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
       hooks: {
-        draw: [(drawn) => drawPanel(drawn.ctx, scaleOf(drawn), panel, styles)],
+        draw: [(drawn) => drawPanel(drawn.ctx, scaleOf(drawn), panel, styles, state.lit)],
         setSelect: [(drawn) => zoomToSelection(drawn, (low, high) => onZoom(chart, low, high))],
-        setCursor: [(drawn) => showNearest(drawn, panel, styles, tip)],
+        setCursor: [(drawn) => hover(showNearest(drawn, panel, styles, tip))],
       },
     },
     [panel.x.ends, [0, 1]],
@@ -66,6 +77,7 @@ export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Sty
   plot.over.addEventListener("dblclick", () => onZoom(chart, ...panel.x.ends));
   plot.over.addEventListener("mouseleave", () => {
     tip.hidden = true;
+    hover(null);
   });
   panByTouch(plot, (low, high) => onZoom(chart, low, high));
   const observer = new ResizeObserver(() => plot.setSize(size()));
@@ -83,6 +95,13 @@ export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Sty
       plot.setData([state.window, [0, 1]], true);
     },
     redraw: () => plot.redraw(true, true),
+    light: (name) => {
+      const lit = name !== null && isOneOfSeveral(panel, name) ? name : null;
+      if (lit === state.lit) return;
+      state.lit = lit;
+      plot.redraw(false, false);
+    },
+    onHover: (listener) => void listeners.push(listener),
     destroy: () => {
       observer.disconnect();
       plot.destroy();
@@ -100,7 +119,7 @@ export function makeChart(place: HTMLElement, panel: Panel, styles: readonly Sty
       const scale = scaleOf(plot, frame, 1);
       writeAxes(svg, plot, scale, left);
       // It knows all of a canvas that the marks use.
-      drawPanel(svg as unknown as CanvasRenderingContext2D, scale, panel, styles);
+      drawPanel(svg as unknown as CanvasRenderingContext2D, scale, panel, styles, null);
     },
   };
   return chart;
@@ -172,10 +191,35 @@ function shareBetween(from: number, to: number, isLog: boolean): (value: number)
   return isLog ? (value) => Math.log(value / from) / Math.log(to / from) : (value) => (value - from) / (to - from);
 }
 
-function drawPanel(ctx: CanvasRenderingContext2D, scale: Scale, panel: Panel, styles: readonly Style[]): void {
+// True for a name that is shown beside others.
+function isOneOfSeveral(panel: Panel, name: string): boolean {
+  const names = new Set(panel.layers.filter((layer) => layer.visible && layer.name !== "").map((layer) => layer.name));
+  return names.size > 1 && names.has(name);
+}
+
+const THICKER = 2;
+const BACK = 0.35;
+
+// The name of a layer; samples that are drawn beneath their moving average have none, and its colour.
+export function nameOf(panel: Panel, styles: readonly Style[], layer: Layer): string {
+  const colour = styles[layer.style]?.light;
+  return layer.name || (panel.layers.find(({ name, style }) => name !== "" && styles[style]?.light === colour)?.name ?? "");
+}
+
+// A style as it is where the lines of a name are lit: theirs thicker, that of others fainter. Rare marks stay as they are.
+export function inLight(style: Style, name: string, isRare: boolean, lit: string | null): Style {
+  if (lit === null) return style;
+  if (name === lit) return { ...style, width: style.width * THICKER, size: style.size * (isRare ? 1 : Math.SQRT2) };
+  return isRare || name === "" ? style : { ...style, opacity: style.opacity * BACK };
+}
+
+function drawPanel(ctx: CanvasRenderingContext2D, scale: Scale, panel: Panel, styles: readonly Style[], lit: string | null): void {
   drawZeros(ctx, panel, scale);
-  for (const layer of panel.layers) {
-    const style = styles[layer.style];
+  // What is lit is drawn above the others.
+  const layers = [...panel.layers.filter(({ name }) => name !== lit), ...panel.layers.filter(({ name }) => name === lit)];
+  for (const layer of layers) {
+    const own = styles[layer.style];
+    const style = own && inLight(own, nameOf(panel, styles, layer), layer.rare, lit);
     if (!layer.visible || !style) continue;
     // Rare marks on the base line are seen whole, so their clip is a little wider than the axes.
     const room = layer.rare ? 6 * scale.ratio : 0;
@@ -213,10 +257,11 @@ function drawZeros(ctx: CanvasRenderingContext2D, panel: Panel, scale: Scale): v
   }
 }
 
-function showNearest(plot: uPlot, panel: Panel, styles: readonly Style[], tip: HTMLElement): void {
+// Shows the words of the nearest mark at the cursor, and gives its name.
+function showNearest(plot: uPlot, panel: Panel, styles: readonly Style[], tip: HTMLElement): string | null {
   const best = nearest(plot, panel);
   tip.hidden = best === null;
-  if (best === null) return;
+  if (best === null) return null;
   tip.textContent = wordsOf(panel, best);
   const style = styles[best.layer.style];
   if (style) tip.style.borderColor = colourOf(style);
@@ -226,4 +271,5 @@ function showNearest(plot: uPlot, panel: Panel, styles: readonly Style[], tip: H
   tip.style.left = toLeft ? "" : `${x + 12}px`;
   tip.style.right = toLeft ? `${width - x + 12}px` : "";
   tip.style.top = `${Math.max(0, Math.min(y - 14, height - 40))}px`;
+  return nameOf(panel, styles, best.layer);
 }

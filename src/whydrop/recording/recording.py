@@ -300,7 +300,7 @@ class Recording:
         return table_files.from_parquet(self.path, name, self.notes)
 
     def _nulls(self, name: str, column: str) -> tuple[int, int] | None:
-        """The nulls and the rows of a column, if the end of its file tells them."""
+        """The nulls and the rows of a column, if the end of its file has them."""
         if name in self._tables or not self._has_file(name):
             return None
         if name not in self._footers:

@@ -280,8 +280,8 @@ def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[st
 def nulls_of(folder: Path, name: str) -> dict[str, tuple[int, int]]:
     """The nulls and the rows of each column of a table, by the statistics at the end of its Parquet file.
 
-    Columns without statistics or of another type are left out, and so is everything of a file that cannot be read: who
-    reads its rows is told what is wrong with it.
+    Columns without statistics or of another type are left out, and so is everything of a file that cannot be read: an
+    error of reading its rows says what is wrong with it.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OWN_KEYS = ("title", "name", "batch")
 # Sides of a comparison in words: each has a table of all metrics.
 _MOST_SIDES = 12
-# Progress is told so often.
+# From one report of progress to the next.
 _TELL_EVERY_S = 0.2
 
 

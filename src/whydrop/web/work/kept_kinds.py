@@ -9,14 +9,11 @@ import sqlite3
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from whydrop._core import __version__
 from whydrop.recording import table_files
+from whydrop.recording.recording import Recording
 from whydrop.show.plots.choosing import kind_of
-
-if TYPE_CHECKING:
-    from whydrop.recording.recording import Recording
 
 _FILE = "series.sqlite"
 _TABLE = "CREATE TABLE IF NOT EXISTS kinds (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, kind BLOB NOT NULL)"
@@ -91,8 +88,11 @@ class KeptKinds:
         path, before = os.fsdecode(recording.path.resolve()), _stamp(recording)
         if before and (found := self._kept.get(path)) is not None and found[0] == before:
             return found[1]
-        kind = digest(recording)
-        if before and before == _stamp(recording):
+        if not before:
+            return digest(recording)
+        # What is read for it does not stay in memory: of a thousand recordings it would be all their series.
+        kind = digest(Recording(recording.path, recording.metadata))
+        if before == _stamp(recording):
             self._new[path] = before, kind
         return kind
 
@@ -105,7 +105,7 @@ def digest(recording: Recording) -> bytes:
 
 
 def _stamp(recording: Recording) -> str:
-    """What changes whenever the series of a recording may; empty where nothing says so.
+    """A text that changes whenever the series of a recording may; empty where nothing says so.
 
     What is in one file holds several recordings, or takes longer to be parsed than to be looked at.
     """
