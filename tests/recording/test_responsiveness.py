@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordings
+from whydrop.explaining.recordings.responsive import said_of
 from whydrop.recording import tables
 from whydrop.recording.metrics.responsiveness import (
     Parameters,
@@ -289,3 +290,16 @@ def test_probes_of_a_small_object_are_no_pages(tmp_path: Path) -> None:
     from whydrop.recording.metrics.definitions import measure
 
     assert "fetch-time" not in measure(recorded(tmp_path))
+
+
+def test_an_explanation_gives_it_with_its_confidence(tmp_path: Path) -> None:
+    verdict: dict[str, Any] = {"at": {"kind": "path"}, "facts": [], "evidence": []}
+    elsewhere: dict[str, Any] = {"at": {"kind": "host"}, "facts": [], "evidence": []}
+    said_of([verdict, elsewhere], recorded(tmp_path))
+    [words] = verdict["evidence"]
+    expected = (
+        "responsiveness of the download is 3000 round trips a minute: 3000 on new connections, 3000 inside loaded"
+    )
+    assert words.lower().replace("\N{NO-BREAK SPACE}", "").replace("\N{NARROW NO-BREAK SPACE}", "").startswith(expected)
+    assert words.endswith("(confidence high)")
+    assert elsewhere["evidence"] == []

@@ -19,11 +19,13 @@ from nq_server import Faults, NqServer, configuration_of
 from runner_fixtures import flow, wait_until
 
 from web.certificates import certificate
+from whydrop.measure import host_context
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Outcome, Runner
 from whydrop.measure.runners.registry import runner_for
 from whydrop.measure.runners.responsiveness import configuration
 from whydrop.measure.runners.responsiveness.configuration import ConfigurationError
+from whydrop.measure.tests import resolve
 
 WHERE = "https://127.0.0.1/.well-known/nq"
 
@@ -351,6 +353,17 @@ def _workers() -> list[int]:
 def test_wrong_options_are_refused_before_anything_is_sent(options: dict[str, Any], words: str) -> None:
     load, *_ = planned(1, **options)
     assert words in (runner_for(load, 0).check() or "")
+
+
+@pytest.mark.parametrize("direction", ["down", "up", "both"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_test_of_the_catalogue_fits_together_in_any_direction(direction: str, swapped: bool) -> None:
+    plan = resolve("responsiveness", ["192.0.2.7"], {"direction": direction, "swap_directions": swapped})
+    own = [one for one in plan.flows if one.runner == "responsiveness"]
+    assert len(own) == (6 if direction == "both" else 3)
+    assert [runner.check() for runner in host_context.runners(dict(enumerate(own)), []).values()] == [None] * len(own)
+    named = {"TCP download": "down", "TCP upload": "up"}
+    assert all(one.direction == named[one.name] for one in own if one.kind == "tcp")
 
 
 def test_probes_without_a_load_are_refused() -> None:
