@@ -196,3 +196,48 @@ def test_a_batch_is_chosen_started_stopped_and_resumed_by_keyboard_alone(browser
     page.page.wait_for_selector("[role=status]:text('All 2 runs are complete')")
     assert page.complaints == []
     page.context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.needs_browser
+def test_the_page_of_a_batch_draws_the_run_that_goes_on_also_for_who_comes_late(browser: Any, own: Server, far: str):
+    client = client_of(own)
+    file = batch_file(own.folder, far, repetitions=2, length_s=3)
+    job = client.post("/api/batches", json={"file": str(file), "shuffle": False}).raise_for_status().json()["id"]
+    wait_until(lambda: state(client, job)["progress"].get("elapsed_s", 0) > 1, "the measurement")
+    page = Page(browser, own, 390)
+    page.page.goto(f"{own.root}/run?batch={job}")
+    page.page.wait_for_selector("section[aria-label='Live plots'] h2:text('Run 1: ')")
+    page.page.wait_for_selector("h2:text('Goodput up (Mbit/s)')")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.serious() == []
+    page.page.keyboard.press("v")
+    page.page.wait_for_selector(".latest td:text('Goodput up')")
+    page.page.wait_for_selector("section[aria-label='Live plots'] h2:text('Run 2: ')")
+    page.page.wait_for_selector("h2:text('Goodput up (Mbit/s)')")
+    page.page.wait_for_selector("[role=status]:text('All 2 runs are complete')")
+    assert not page.page.locator("section[aria-label='Live plots']").is_visible()
+    assert page.complaints == []
+    page.context.close()
+
+
+@pytest.mark.slow
+def test_points_of_a_batch_are_those_of_the_run_at_hand(own: Server, far: str):
+    client = client_of(own)
+    file = batch_file(own.folder, far, repetitions=2, length_s=2)
+    job = client.post("/api/batches", json={"file": str(file), "shuffle": False}).raise_for_status().json()["id"]
+    seen: list[dict[str, Any]] = []
+
+    def has_points_of(number: int) -> bool:
+        at_hand = state(client, job)["progress"].get("number")
+        seen.append(client.get(f"/api/batches/{job}/live").raise_for_status().json())
+        return at_hand == number and bool(seen[-1]["series"])
+
+    def first_s() -> float:
+        return float(min(points[0][0] for points in seen[-1]["series"].values()))
+
+    wait_until(lambda: has_points_of(1), "points of the first run")
+    first = first_s()
+    wait_until(lambda: has_points_of(2), "points of the second run")
+    assert first_s() > first + 1
+    assert ended(client, job)["state"] == "complete"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whydrop.cli import ending, progress
-from whydrop.measure.batch.executing import Outcome, Watcher
+from whydrop.measure.batch.executing import NO_ROWS, Outcome, Rows, Watcher
 from whydrop.measure.batch.expanding import Run
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Showing(Watcher):
             self.progress.update(self.own, description=name, total=self.times[run.key], completed=0, visible=True)
         self._show()
 
-    def tick(self, elapsed_s: float, total_s: float) -> None:  # noqa: ARG002 (the plan's time is known already)
+    def tick(self, elapsed_s: float, total_s: float, rows: Rows = NO_ROWS, /) -> None:  # noqa: ARG002 (known already)
         """Show how far the run is."""
         self.now_s = elapsed_s
         if self.progress is not None:

@@ -4,7 +4,9 @@ import { element } from "../../figures/element";
 import { keys } from "../keyboard";
 import { ask, Failure, listen, messageOf, query, type Job } from "../server";
 import { duration, plural } from "../words";
+import { BatchLive } from "./batch_live";
 import { ENDED } from "./following";
+import type { Points } from "./plots";
 
 interface File {
   path: string;
@@ -56,9 +58,12 @@ interface Progress {
   outcomes?: number;
   failed?: number;
   notes?: string[];
+  // Counts the events with points; and series of the run at hand that have no room in the charts.
+  points?: number;
+  left_out?: number;
 }
 
-export type BatchJob = Omit<Job, "progress"> & { progress: Progress };
+export type BatchJob = Omit<Job, "progress"> & { progress: Progress; series?: Points };
 
 // Rows of the plan that are shown; a batch may have a hundred thousand.
 const MOST_ROWS = 500;
@@ -218,17 +223,20 @@ export class BatchFollowing {
   private readonly problem = note("alert");
   private readonly lost = note("alert");
   private readonly list = element("section", { "aria-label": "Results" });
+  private readonly live: BatchLive;
   private outcomes: Outcome[] = [];
   private isReading = false;
   private stopListening = (): void => undefined;
 
   constructor(view: HTMLElement, private readonly id: string) {
-    view.replaceChildren(this.heading, this.words, this.said, this.bar, this.own, this.buttons, this.lost, this.problem, this.list);
+    this.live = new BatchLive(`/api/batches/${id}`);
+    view.replaceChildren(this.heading, this.words, this.said, this.bar, this.own, this.buttons, this.lost, this.problem, this.live.element, this.list);
     this.after.addEventListener("click", () => void this.stop(false));
     this.now.addEventListener("click", () => void this.stop(true));
     keys([
       { key: "s", words: "Stop after this run", act: () => this.after.click() },
       { key: "x", words: "Stop now; the run at hand keeps what it measured", act: () => this.now.click() },
+      { key: "v", words: "Show or hide the latest values", act: () => this.live.toggleLatest() },
       { key: "b", words: "Go to batches", act: () => { location.href = "/run?view=batches"; } },
     ]);
   }
@@ -242,7 +250,10 @@ export class BatchFollowing {
       say(this.lost, isThere ? "" : "The server does not answer. This page tries again by itself. If the server has ended, the batch has ended with it: start the server again and resume the batch.");
     });
     try {
-      this.show(await ask<BatchJob>("GET", `/api/batches/${this.id}`));
+      const job = await ask<BatchJob>("GET", `/api/batches/${this.id}`);
+      this.show(job);
+      // Without its plots the batch can be followed all the same.
+      if (!ENDED.has(job.state)) void this.live.begin().catch(() => undefined);
     } catch (reason) {
       if (!(reason instanceof Failure) || reason.status !== 404) throw reason;
       this.stopListening();
@@ -262,6 +273,7 @@ export class BatchFollowing {
     const said = progressInWords({ ...job, progress: untimed });
     if (this.said.textContent !== said) this.said.textContent = said;
     if (count) this.bar.value = (before + outcomes) / count;
+    this.live.show(job);
     this.own.textContent = key && !ENDED.has(job.state) ? `${key}${title ? `: ${title}` : ""}${elapsed !== undefined && takes ? `, ${duration(Math.round(elapsed))} of about ${duration(Math.round(takes))}` : ""}` : "";
     if (outcomes > this.outcomes.length) void this.read();
     if (ENDED.has(job.state)) this.ended(job, file);

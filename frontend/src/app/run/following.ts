@@ -5,8 +5,8 @@ import { onThemeChange } from "../../figures/theme";
 import type { LibraryStatus } from "../browse/status";
 import { keys } from "../keyboard";
 import { ask, Failure, listen, messageOf, query, type Found, type Job } from "../server";
-import { count, duration, plural } from "../words";
-import { Plots, type Points } from "./plots";
+import { duration, plural } from "../words";
+import { latestTable, Plots, type Points } from "./plots";
 
 interface Progress {
   elapsed_s?: number | null;
@@ -259,11 +259,8 @@ export class Following {
   }
 
   private showLatest(): void {
-    const rows = this.plots.latest().map(({ chart, name, value, unit }) => element("tr", {},
-      element("td", {}, chart), element("td", {}, name), element("td", { class: "number" }, `${value >= 1e4 ? count(value) : String(Number(value.toPrecision(4)))} ${unit}`)));
-    const head = element("thead", {}, element("tr", {}, ...["Chart", "Series", "Last value"].map((words) => element("th", { scope: "col" }, words))));
     this.latest.querySelector(".scroll")?.remove();
-    this.latest.append(element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Latest values" }, element("table", {}, head, element("tbody", {}, ...rows))));
+    this.latest.append(latestTable(this.plots));
   }
 
   private say(place: HTMLElement, words: string): void {

@@ -4,6 +4,7 @@ import { makeChart, type Chart } from "../../figures/chart";
 import { element } from "../../figures/element";
 import type { Axis, Layer, Panel, Style } from "../../figures/figure";
 import { legendOf } from "../../figures/legend";
+import { count } from "../words";
 
 export type Points = Record<string, [number, number][]>;
 
@@ -39,6 +40,14 @@ const COLOURS: readonly [string, string][] = [
 const DASHES: readonly number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
 const PLAIN: Style = { light: "#1a1f24", dark: "#f2f4f6", shape: "dot", size: 4, width: 2.6, dash: [], opacity: 1, hollow: false };
+
+// The last value of each series as a table.
+export function latestTable(plots: Plots): HTMLElement {
+  const rows = plots.latest().map(({ chart, name, value, unit }) => element("tr", {},
+    element("td", {}, chart), element("td", {}, name), element("td", { class: "number" }, `${value >= 1e4 ? count(value) : String(Number(value.toPrecision(4)))} ${unit}`)));
+  const head = element("thead", {}, element("tr", {}, ...["Chart", "Series", "Last value"].map((words) => element("th", { scope: "col" }, words))));
+  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Latest values" }, element("table", {}, head, element("tbody", {}, ...rows)));
+}
 
 function styleOf(number: number): Style {
   const [light, dark] = COLOURS[number % COLOURS.length] ?? ["#0072b2", "#56b4e9"];

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from whydrop.measure.batch.commands import Around, Started
 from whydrop.measure.batch.expanding import BatchCommand, Run
 from whydrop.measure.batch.state import Entry, State
 from whydrop.runtime.cancelling import Deferred, deferred
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Rows of a recording's tables, by the names of these.
+Rows = Mapping[str, "pl.DataFrame"]
+NO_ROWS: Rows = {}
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +41,15 @@ class Outcome:
     warnings: Sequence[str] = ()
 
 
-# Runs one test into a recording in a folder, and passes the seconds done, and those in all, to the function.
-RunTest = Callable[[Run, Path, State, Callable[[float, float], None]], Outcome]
+class Tick(Protocol):
+    """Takes the seconds done of a run, those in all, and the rows of its tables that were just measured."""
+
+    def __call__(self, elapsed_s: float, total_s: float, rows: Rows = ..., /) -> None:
+        """The run goes on."""
+
+
+# Runs one test into a recording in a folder.
+RunTest = Callable[[Run, Path, State, Tick], Outcome]
 
 
 class Watcher:
@@ -46,8 +61,8 @@ class Watcher:
     def begins(self, number: int, run: Run) -> None:
         """A run begins; numbers count from 1 over all of them."""
 
-    def tick(self, elapsed_s: float, total_s: float) -> None:
-        """The run goes on."""
+    def tick(self, elapsed_s: float, total_s: float, rows: Rows = NO_ROWS, /) -> None:
+        """The run goes on, and has just measured these rows."""
 
     def ends(self, run: Run, outcome: Outcome) -> None:
         """A run has ended."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from whydrop.errors import Mistake
-from whydrop.measure.batch.executing import Outcome
+from whydrop.measure.batch.executing import Outcome, Tick
 from whydrop.measure.batch.expanding import Run, test_path
 from whydrop.measure.batch.state import State
 from whydrop.measure.far_hosts import FarHost, far_hosts
@@ -69,7 +69,7 @@ def _hosts_of(run: Run, secret: str | None = None) -> list[FarHost]:
         raise ValueError(f"hosts: {reason}") from None
 
 
-def run_test(run: Run, output: Path, state: State, tick: Callable[[float, float], None]) -> Outcome:
+def run_test(run: Run, output: Path, state: State, tick: Tick) -> Outcome:
     """Run the test into a recording in ``output``; whatever keeps it from that becomes the outcome."""
     from whydrop.measure.engine import EngineError
     from whydrop.measure.run import run as measure
@@ -85,7 +85,7 @@ def run_test(run: Run, output: Path, state: State, tick: Callable[[float, float]
             note=run.note,
             batch=described(run, state),
         )
-        finished = measure(plan_of(run), settings, tick=lambda elapsed_s, total_s, _rows: tick(elapsed_s, total_s))
+        finished = measure(plan_of(run), settings, tick=tick)
     except (EngineError, RecordingError, OSError, UnicodeDecodeError, ValueError) as reason:
         notes = getattr(reason, "__notes__", [])
         return Outcome("failed", message="; ".join([" ".join(str(reason).splitlines()), *notes]))

@@ -14,7 +14,7 @@ from whydrop.errors import Error
 from whydrop.web import batch_files
 from whydrop.web.endpoints import Endpoint, Nothing, RequestError
 from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
-from whydrop.web.handlers.runs import JobsAnswer
+from whydrop.web.handlers.runs import JobsAnswer, LiveAnswer
 
 _ONE = "/api/batches/{id}"
 
@@ -126,6 +126,10 @@ class BatchHandlers(JobHandlers):
         """All batches of this server."""
         return JobsAnswer(jobs=list(map(JobAnswer.of, self._site.jobs.all("batch"))))
 
+    async def live(self, given: OneJob) -> LiveAnswer:
+        """The points of the run that goes on."""
+        return LiveAnswer(**await self._ask(given, "live"))
+
     async def outcomes(self, given: Outcomes) -> OutcomesAnswer:
         """The outcomes of the runs of a batch."""
         found = await self._ask(given, "outcomes", after=given.after)
@@ -150,6 +154,7 @@ class BatchHandlers(JobHandlers):
             Endpoint("POST", "/api/batches", BatchStart, JobAnswer, self.start, "Start a batch."),
             Endpoint("GET", "/api/batches", Nothing, JobsAnswer, self.batches, "List the batches of this server."),
             Endpoint("GET", _ONE, OneJob, JobAnswer, self.state, "Its state."),
+            Endpoint("GET", f"{_ONE}/live", OneJob, LiveAnswer, self.live, "The points of the run that goes on."),
             Endpoint("GET", f"{_ONE}/outcomes", Outcomes, OutcomesAnswer, self.outcomes, "The results of its runs."),
             Endpoint("POST", f"{_ONE}/stop", BatchStop, JobAnswer, self.stop, "End it; its recordings stay."),
         ]

@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 import whydrop
-from whydrop.measure.batch.executing import Outcome, Watcher
+from whydrop.measure.batch.executing import NO_ROWS, Outcome, Rows, Watcher
 from whydrop.measure.batch.expanding import Run
+from whydrop.measure.batch.one_run import plan_of
 from whydrop.measure.batch.preparing import Prepared
 from whydrop.runtime.cancelling import signals_raised
+from whydrop.web.work.live_points import LivePoints
 
 
 class _StopAfterRunError(Exception):
@@ -35,6 +37,7 @@ class Telling(Watcher):
         self._count = self._number = 0
         self._left_s = 0.0
         self._run: Run | None = None
+        self._live: LivePoints | None = None
 
     def say(self, **values: Any) -> None:
         """Write an event."""
@@ -49,14 +52,22 @@ class Telling(Watcher):
 
     def begins(self, number: int, run: Run) -> None:
         """A run begins."""
-        self._number, self._run = number, run
-        self.say(number=number, key=run.key, title=run.title, elapsed_s=0.0, takes_s=self._takes_s(run), pause_s=None)
+        self._number, self._run, self._live = number, run, None
+        self.say(
+            number=number, key=run.key, title=run.title, elapsed_s=0.0, takes_s=self._takes_s(run), pause_s=None,
+            left_out=0,
+        )  # fmt: skip
 
-    def tick(self, elapsed_s: float, total_s: float) -> None:  # noqa: ARG002 (the plan's time is known already)
-        """The run goes on."""
-        if self._run is not None:
-            left_s = self._left_s - min(elapsed_s, self._takes_s(self._run))
-            self.say(elapsed_s=round(elapsed_s, 3), left_s=left_s)
+    def tick(self, elapsed_s: float, total_s: float, rows: Rows = NO_ROWS, /) -> None:  # noqa: ARG002 (known already)
+        """The run goes on: its points for live charts."""
+        if self._run is None:
+            return
+        left_s = self._left_s - min(elapsed_s, self._takes_s(self._run))
+        points: dict[str, Any] = {}
+        if rows:
+            self._live = self._live or LivePoints(plan_of(self._run).flows)
+            points = {"series": self._live.add(rows, elapsed_s), "left_out": self._live.left_out}
+        self.say(elapsed_s=round(elapsed_s, 3), left_s=left_s, **points)
 
     def ends(self, run: Run, outcome: Outcome) -> None:
         """A run has ended; its state is kept already."""

@@ -96,6 +96,27 @@ class _Bins:
         return found
 
 
+class KeptPoints:
+    """Points by series and time, for pages that open late: of long series fewer of the older ones."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._points: dict[str, dict[float, float]] = {}
+
+    def add(self, new: Points) -> None:
+        """Keep points; one of a time that is known replaces it."""
+        for series, points in new.items():
+            kept = self._points.setdefault(series, {})
+            kept.update(points)
+            while len(kept) > _MOST_POINTS:
+                for time_s in sorted(kept)[: _MOST_POINTS // 2 : 2]:
+                    del kept[time_s]
+
+    def all(self) -> Points:
+        """All that are kept, each series in order of time."""
+        return {series: sorted(points.items()) for series, points in self._points.items()}
+
+
 class LivePoints:
     """The points of a test so far. Its methods belong to one thread at a time."""
 
@@ -103,7 +124,7 @@ class LivePoints:
         """No point yet; the flows are numbered in the order of the plan."""
         self._flows = dict(enumerate(flows))
         self._names = {number: flow.name for number, flow in self._flows.items()}
-        self._points: dict[str, dict[float, float]] = {}
+        self._kept = KeptPoints()
         self._lines: defaultdict[str, set[str]] = defaultdict(set)
         self._left_out: set[str] = set()
         steps = [int(flow.interval_s * 1e9) for flow in flows if flow.kind in ("tcp", "udp")]
@@ -158,12 +179,12 @@ class LivePoints:
             for series, points in found.items()
             if self._has_room(series)
         }
-        self._keep(shown)
+        self._kept.add(shown)
         return shown
 
     def all(self) -> Points:
         """All points so far, each series in order of time."""
-        return {series: sorted(points.items()) for series, points in self._points.items()}
+        return self._kept.all()
 
     def _tables(self) -> dict[str, Callable[[pl.DataFrame, Points], None]]:
         return {
@@ -189,14 +210,6 @@ class LivePoints:
             return False
         lines.add(name)
         return True
-
-    def _keep(self, new: Points) -> None:
-        for series, points in new.items():
-            kept = self._points.setdefault(series, {})
-            kept.update(points)
-            while len(kept) > _MOST_POINTS:
-                for time_s in sorted(kept)[: _MOST_POINTS // 2 : 2]:
-                    del kept[time_s]
 
     # --- tables ---
 
