@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from nq_server import Faults, NqServer, configuration_of
 from runner_fixtures import flow, wait_until
 
+from example_files import Run
 from web.certificates import certificate
 from whydrop.measure import host_context
 from whydrop.measure.plan import PlannedFlow
@@ -369,3 +370,24 @@ def test_the_test_of_the_catalogue_fits_together_in_any_direction(direction: str
 def test_probes_without_a_load_are_refused() -> None:
     _, own, _ = planned(1)
     assert "must name a flow of kind tcp" in (runner_for(own, 0).check() or "")
+
+
+@pytest.mark.slow
+def test_the_command_measures_both_directions_and_shows_them(
+    crt_and_key: tuple[Path, Path], run: Run, tmp_path: Path
+) -> None:
+    settings = {"verify_certificate": False, "interval_s": 0.2, "length_s": 4, "delay_s": 0.5, "most_connections": 2}
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    with NqServer(*crt_and_key) as server:
+        done = run("run", "responsiveness", "--to", f"127.0.0.1:{server.port}", *words, "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    [folder] = tmp_path.glob("*.recording")
+    shown = run("show", folder).stdout
+    assert "Responsiveness under load" in shown
+    found = json.loads(run("show", folder, "--json").stdout)["responsiveness"]
+    assert [(one["name"], one["direction"]) for one in found] == [("TCP download", "down"), ("TCP upload", "up")]
+    assert all(one["rpm"] > 0 and one["confidence"] in ("low", "medium", "high") for one in found)
+    # The second direction begins when the first has ended, and not only when it must have.
+    flows = pl.read_parquet(folder / "flows.parquet").filter(pl.col("kind") == "tcp").sort("start_ns")
+    assert flows["name"].to_list() == ["TCP download", "TCP upload"]
+    assert flows["end_ns"][0] < flows["start_ns"][1]

@@ -55,8 +55,10 @@ def in_words(plan: Plan) -> list[str]:
                 f"TCP {direction}: as fast as the path allows for {quantities.duration(one.unlimited_s)}; "
                 f"{quantities.size(one.unlimited_s * 100e6 / 8)} on a path of {quantities.rate(100e6)}."
             )
-    unknown = sorted({flow.kind for flow in plan.flows if flow.kind in ("http", "value")})
-    if "http" in unknown:
+    fetching = {flow.runner for flow in plan.flows if flow.kind == "http"}
+    if "responsiveness" in fetching:
+        lines.append("Probes of responsiveness: a share of the goodput (probe_share_percent).")
+    if fetching - {"responsiveness"}:
         lines.append("Web pages: as large as they are.")
     return lines or ["Nothing is sent."]
 

@@ -4,6 +4,7 @@ What the data say of a flow:
 
 - an interval of zero bytes: it carried nothing then, and counts as zero;
 - outside of the time that the test planned for it, no value: it carried nothing then either;
+- a direction of responsiveness (RPM) outside of its own turn: no value, and it is not counted;
 - while it was planned or, without a plan, while other flows have values, no value at a step: not known. The sum of
   that step is not known and left out, and where that is more than single steps, it is said. Where no step is left, the
   sum is of those that have values, and that is said;
@@ -22,6 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from whydrop.recording.grid import FARTHEST_STEPS, planned_flows, planned_span
+from whydrop.recording.metrics.responsiveness import RUNNER
 from whydrop.text.phrases import listed
 from whydrop.text.quantities import duration
 
@@ -139,8 +141,10 @@ def columns(recording: Recording, names: Sequence[str], steps: Steps) -> Columns
     for place, name in enumerate(names):
         values = grid[name].cast(pl.Float64).to_numpy().astype(float)
         measured[numbers[inside], place] = values[inside]
-        span = planned_span(plans.get(name, {}))
-        if span is not None:
+        plan = plans.get(name, {})
+        span = planned_span(plan)
+        # A direction of responsiveness ends when it is stable, and the next one then has its turn.
+        if span is not None and plan.get("runner") != RUNNER:
             values = np.where(np.isnan(values) & ((time_s < span[0]) | (time_s > span[1])), 0.0, values)
         complete[numbers[inside], place] = values[inside]
     return Columns(tuple(names), measured, complete, steps.step_ns / 1e9)
