@@ -391,3 +391,14 @@ def test_the_command_measures_both_directions_and_shows_them(
     flows = pl.read_parquet(folder / "flows.parquet").filter(pl.col("kind") == "tcp").sort("start_ns")
     assert flows["name"].to_list() == ["TCP download", "TCP upload"]
     assert flows["end_ns"][0] < flows["start_ns"][1]
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("ping")
+def test_pings_beside_it_end_soon_after_the_last_direction(crt_and_key: tuple[Path, Path]) -> None:
+    ping = flow(name="Ping", kind="icmp", direction="both", runner="ping", host="127.0.0.1", duration_s=600.0)
+    with NqServer(*crt_and_key) as server:
+        outcomes, tables = measured([*planned(server.port, duration_s=1.0), ping])
+    assert [outcome.status for outcome in outcomes][:1] == ["complete"]
+    assert outcomes[3].status == "stopped"
+    assert tables["probes"]["rtt_ns"].null_count() < tables["probes"].height

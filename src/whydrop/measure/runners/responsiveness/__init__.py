@@ -81,6 +81,7 @@ class ResponsivenessRunner(Runner):
         self.ended = threading.Event()
         self._broken: str | None = None
         self._others: list[ResponsivenessRunner] = []
+        self._pings: list[Runner] = []
         self._failed = self._answered = 0
         self._last_error = ""
         self._facts: dict[str, Any] = {}
@@ -90,6 +91,7 @@ class ResponsivenessRunner(Runner):
     def meet(self, others: Sequence[Runner]) -> None:
         """Know the other flows of the test."""
         self._others = [one for one in others if isinstance(one, ResponsivenessRunner) and one is not self]
+        self._pings = [one for one in others if one.flow.kind == "icmp"]
 
     def check(self) -> str | None:
         """Faults of the options; the server is asked when the test runs."""
@@ -157,6 +159,16 @@ class ResponsivenessRunner(Runner):
             self._broken = masked(f"measuring failed: {reason!r}")
         finally:
             self.ended.set()
+        self._end_pings()
+
+    def _end_pings(self) -> None:
+        """After the last direction, and some idle time, pings beside it have nothing more to show."""
+        loads = [one for one in (self, *self._others) if one.flow.kind == "tcp"]
+        if self.flow.kind != "tcp" or not all(one.ended.is_set() for one in loads):
+            return
+        if not self._stopping.wait(_REST_S):
+            for ping in self._pings:
+                ping.stop()
 
     def _named(self, name: str | None, kind: str) -> ResponsivenessRunner | None:
         return next((one for one in self._others if one.flow.name == name and one.flow.kind == kind), None)
