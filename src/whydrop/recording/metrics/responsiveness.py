@@ -346,7 +346,8 @@ def _of_flow(
     terms = found.terms
     rpm = terms.rpm if terms is not None and math.isfinite(terms.rpm) else None
     unsure = _why_unsure(values, terms, [_within(foreign, end), _within(own, end)], parameters)
-    broken = [f"the load broke off: {row['message']}"] if row["status"] == "failed" and row["message"] else []
+    failed = row["status"] == "failed"
+    broken = [f"the load broke off: {row['message'] or 'no reason is known'}"] if failed and found.intervals else []
     busy = _busy(values)
     connections = values.filter(pl.col("key") == "connections")["value"].max()
 

@@ -180,7 +180,7 @@ class ResponsivenessRunner(Runner):
         while not leader.ended.wait(_TICK_S) and not self._stopping.is_set():
             pass
         if leader._broken is not None and not self._answered and not self._failed:
-            self._broken = f"the load could not be made: {leader._broken}"
+            self._broken = f"no probe was sent, since {leader.flow.name} failed"
 
     def _wait_for(self, options: _Options) -> None:
         """Until its time, or until the flow before it has ended, whichever comes first."""
