@@ -9,6 +9,7 @@ import { watch } from "./app/watch";
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
 import "./app/app.css";
+import "./app/print.css";
 
 const VIEWS: Record<string, (view: HTMLElement) => void> = { browse, compare, open, run, study, watch };
 

@@ -47,8 +47,8 @@ export async function ready(address: string, job: Job, onProgress: (progress: Jo
   });
 }
 
-// Shows the document at an address of the API in a place of the page.
-export async function showDocument(place: HTMLElement, address: string, hooks: Hooks = {}): Promise<Page> {
+// Shows the document at an address of the API in a place of the page. `drawAll` draws what is not in sight, too.
+export async function showDocument(place: HTMLElement, address: string, hooks: Hooks = {}): Promise<Page & { drawAll: () => Promise<void> }> {
   const page = await ask<Page>("GET", `${address}/page`);
   document.title = `${page.title} – whydrop`;
   const template = document.createElement("template");
@@ -58,31 +58,45 @@ export async function showDocument(place: HTMLElement, address: string, hooks: H
   copyOnClick(place);
   await hooks.onPage?.(page);
   const drawn: (() => void)[] = [];
+  const begun = new Map<Element, Promise<void>>();
+  const begin = (holder: Element): Promise<void> => {
+    const before = begun.get(holder);
+    if (before) return before;
+    const section = holder.closest<HTMLElement>("section[id]:not(.figure)");
+    const first = section ? drawSection(section, address, page, hooks, drawn) : Promise.resolve();
+    begun.set(holder, first);
+    return first;
+  };
   const seen = new IntersectionObserver((found) => {
     for (const { target, isIntersecting } of found) {
       if (!isIntersecting) continue;
       seen.unobserve(target);
-      const section = target.closest<HTMLElement>("section[id]:not(.figure)");
-      if (!section) continue;
-      const remote = new Remote(section, `${address}/figures`, section.id, hooks.additions);
-      const choose = (choice: number): void => {
-        const options = { part: section.id, choice, ...hooks.options?.() };
-        remote.show(options).then(() => hooks.onShown?.(remote, section, choice), (reason: unknown) => {
-          section.querySelector(".figures")?.replaceChildren(problemOf(reason));
-        });
-      };
-      const names = hooks.choices?.(section.id) ?? page.choices[section.id] ?? [];
-      controls(section, names, choose, (how) => remote.zoom(how));
-      drawn.push(() => remote.redraw());
-      const first = Math.max(0, hooks.first?.(section.id) ?? 0);
-      const select = section.querySelector("select");
-      if (select) select.value = String(first);
-      choose(first);
+      void begin(target);
     }
   }, { rootMargin: "400px" });
   for (const holder of place.querySelectorAll(".figures")) seen.observe(holder);
   onThemeChange(() => drawn.forEach((redraw) => redraw()));
-  return page;
+  return { ...page, drawAll: async () => { await Promise.all([...place.querySelectorAll(".figures")].map(begin)); } };
+}
+
+// Draws the first set of figures of a section; the returned promise ends when they, or what went wrong, are there.
+function drawSection(section: HTMLElement, address: string, page: Page, hooks: Hooks, drawn: (() => void)[]): Promise<void> {
+  const remote = new Remote(section, `${address}/figures`, section.id, hooks.additions);
+  const choose = async (choice: number): Promise<void> => {
+    try {
+      await remote.show({ part: section.id, choice, ...hooks.options?.() });
+      hooks.onShown?.(remote, section, choice);
+    } catch (reason) {
+      section.querySelector(".figures")?.replaceChildren(problemOf(reason));
+    }
+  };
+  const names = hooks.choices?.(section.id) ?? page.choices[section.id] ?? [];
+  controls(section, names, (choice) => void choose(choice), (how) => remote.zoom(how));
+  drawn.push(() => remote.redraw());
+  const first = Math.max(0, hooks.first?.(section.id) ?? 0);
+  const select = section.querySelector("select");
+  if (select) select.value = String(first);
+  return choose(first);
 }
 
 // The words of a failure, for the reader.

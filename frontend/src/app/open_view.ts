@@ -20,6 +20,7 @@ export interface Acts {
   toLoss: (step: 1 | -1) => void;
   packets: () => void;
   clear: () => void;
+  print: () => Promise<void>;
 }
 
 interface Choices {
@@ -40,6 +41,7 @@ class AnalysisView implements Acts {
   private names: string[] = [];
   private ofPage: Record<string, string[]> = {};
   private timer = 0;
+  private drawAll = (): Promise<void> => Promise.resolve();
   private readonly said = element("span", { class: "small", role: "status" });
 
   constructor(private readonly view: HTMLElement, private readonly address: string, private readonly state: OpenState) {
@@ -47,7 +49,7 @@ class AnalysisView implements Acts {
   }
 
   async show(): Promise<void> {
-    await showDocument(this.view, this.address, {
+    const shown = await showDocument(this.view, this.address, {
       additions: {
         onWindow: (remote) => this.linked.moved(remote),
         pictures: (options) => (figure, kind, window) => `${this.address}/picture${query({
@@ -60,7 +62,14 @@ class AnalysisView implements Acts {
       onShown: (remote, section, choice) => this.shown(remote, section, choice),
       onPage: (page) => this.prepare(page),
     });
+    this.drawAll = shown.drawAll;
     if (this.state.packets) this.showPackets();
+  }
+
+  // On paper, charts that were never in sight are there, too.
+  async print(): Promise<void> {
+    await this.drawAll();
+    window.print();
   }
 
   zoom(how: string): void {
@@ -96,7 +105,9 @@ class AnalysisView implements Acts {
   private tools(): HTMLElement {
     const link = (words: string, kind: string): HTMLElement =>
       element("a", { class: "button", href: `${this.address}/document${query({ kind })}`, download: "" }, words);
-    return element("p", { class: "hand-on screen" }, link("Report as one file", "html"), " ", link("JSON", "json"));
+    const print = element("button", { type: "button" }, "Print");
+    print.addEventListener("click", () => void this.print());
+    return element("p", { class: "hand-on screen" }, link("Report as one file", "html"), " ", link("JSON", "json"), " ", print);
   }
 
   private addPackets(kind: string): void {
