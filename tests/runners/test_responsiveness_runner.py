@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import signal
 import socket
 import time
@@ -26,6 +27,7 @@ from whydrop.measure.runners import Outcome, Runner
 from whydrop.measure.runners.registry import runner_for
 from whydrop.measure.runners.responsiveness import configuration
 from whydrop.measure.runners.responsiveness.configuration import ConfigurationError
+from whydrop.measure.runners.responsiveness.connection import Connection, Place, Request
 from whydrop.measure.tests import resolve
 
 WHERE = "https://127.0.0.1/.well-known/nq"
@@ -402,3 +404,44 @@ def test_pings_beside_it_end_soon_after_the_last_direction(crt_and_key: tuple[Pa
     assert [outcome.status for outcome in outcomes][:1] == ["complete"]
     assert outcomes[3].status == "stopped"
     assert tables["probes"]["rtt_ns"].null_count() < tables["probes"].height
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """Bytes that a server may send: frames of HTTP/2 with any type, flags, stream and content, and others."""
+    made = bytearray()
+    for _ in range(draw(st.integers(1, 6))):
+        content = draw(st.binary(max_size=40))
+        if draw(st.booleans()):
+            kind, flags, stream = draw(st.integers(0, 10)), draw(st.integers(0, 255)), draw(st.integers(0, 7))
+            made += len(content).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+        made += content
+    return bytes(made)
+
+
+@given(frames())
+def test_whatever_a_server_sends_ends_its_connection_and_not_the_process(data: bytes) -> None:
+    far, near = socket.socketpair()
+    said: list[str] = []
+
+    class Owner:
+        def opened(self, _: Connection) -> None: ...
+
+        def answered(self, _: Connection, request: Request, at_ns: int, error: str | None) -> None: ...
+
+        def failed(self, _: Connection, why: str) -> None:
+            said.append(why)
+
+    with far, near, selectors.DefaultSelector() as selector:
+        near.setblocking(False)
+        place = Place(socket.AF_INET, ("127.0.0.1", 1), "127.0.0.1", verify=False)
+        connection = Connection(1, place, place.context(), selector, Owner())
+        connection.adopt(near)
+        assert connection.fetch("https://127.0.0.1/small") is not None
+        far.sendall(data)
+        connection.ready(selectors.EVENT_READ)
+        far.close()
+        if not connection.is_closed:
+            connection.ready(selectors.EVENT_READ)
+        assert connection.is_closed
+        assert len(said) == 1

@@ -185,7 +185,7 @@ class Connection:
                     self._flush()
                 if events & READ:
                     return self._read()
-        except (OSError, h2.exceptions.H2Error, ConnectionFailedError) as reason:
+        except (OSError, ValueError, h2.exceptions.H2Error, ConnectionFailedError) as reason:
             self._fail(plain_words(reason))
         return False
 
@@ -219,6 +219,15 @@ class Connection:
         self.tls_version = self._socket.version() or ""
         if self._socket.selected_alpn_protocol() != "h2":
             raise ConnectionFailedError("the server speaks no HTTP/2 over TLS (ALPN): it must offer h2")
+        self._open()
+
+    def adopt(self, connected: socket.socket) -> None:
+        """Speak HTTP/2 over a socket that is connected, and does not block; without TLS."""
+        self._socket = connected
+        self.began_ns = self.connected_ns = self.secured_ns = time.monotonic_ns()
+        self._open()
+
+    def _open(self) -> None:
         self._http.local_settings = h2.settings.Settings(
             client=True,
             initial_values={
@@ -293,12 +302,12 @@ class Connection:
         return self._upload is not None and bool(self._http.local_flow_control_window(self._upload) > 0)
 
     def _read(self) -> bool:
-        assert isinstance(self._socket, ssl.SSLSocket)
+        assert self._socket is not None
         taken = 0
         while taken < _MOST_AT_ONCE_BYTES:
             try:
                 data = self._socket.recv(_READ_BYTES)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
                 break
             if not data:
                 raise ConnectionFailedError("the server closed the connection")
@@ -398,6 +407,8 @@ def plain_words(reason: BaseException) -> str:
     """Why something failed, as a person can act on it."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"TLS: the certificate is not trusted: {reason.verify_message}"
+    if isinstance(reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return "the server closed the connection"
     if isinstance(reason, ssl.SSLError):
         name = (reason.reason or str(reason)).replace("_", " ").lower()
         if "alert no application protocol" in name:
