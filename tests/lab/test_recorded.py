@@ -74,8 +74,8 @@ def test_each_way_names_the_cause_or_says_that_it_does_not_know(lab: Lab) -> Non
     assert right_ones(found) >= 0.76 * 3 * len(found), found
 
 
-# One of each kind of queue; `make test-all` has the other congestion control, too.
-EXHAUSTIVE = {name: [pytest.mark.exhaustive] for name in ("codel-cubic",)}
+# Each takes minutes there: `make test` has the one with several flows, `make test-all` both congestion controls.
+EXHAUSTIVE = {name: [pytest.mark.exhaustive] for name in ("codel-cubic", "codel-bbr")}
 MANAGED = [(name, scene, EXHAUSTIVE.get(name, [])) for name, scene in IN_THE_MACHINE.items()]
 
 
