@@ -60,6 +60,21 @@ def test_while_recordings_are_read_the_page_says_how_many(page: Page, four: Serv
     assert page.page.locator("progress").get_attribute("value") == "0.24"
 
 
+def test_a_plot_that_takes_a_while_is_said_to_be_drawn(page: Page, four: Server, ids: list[str]):
+    go(page, four, ids)
+    kept: list[Any] = []
+
+    def keep(route: Any) -> None:
+        kept.append(route)
+
+    page.page.route("**/figures?*", keep)
+    page.page.keyboard.press("n")
+    page.page.wait_for_selector("[role=status]:has-text('Drawing 4 recordings')")
+    for route in kept:
+        route.continue_()
+    page.page.wait_for_selector("#plot-section:not(:has-text('Drawing 4 recordings'))")
+
+
 def test_the_line_under_the_pointer_or_of_the_focused_name_is_lit(page: Page, four: Server, ids: list[str]):
     go(page, four, ids, "&plot=ping")
     section = page.page.locator("#plot-section .figure").first

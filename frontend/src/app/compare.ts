@@ -35,6 +35,7 @@ interface Words {
   details: string;
 }
 
+const WORDS_AFTER_MS = 400;
 const FILES = [
   ["png", "PNG"], ["svg", "SVG"], ["pdf", "PDF"], ["csv", "CSV"], ["json", "JSON"], ["html", "HTML"], ["py", "Notebook cell"],
 ] as const;
@@ -84,7 +85,9 @@ class Comparison {
   private readonly files = element("p", { class: "buttons" });
   private readonly save = element("details", { class: "save-plot" }, element("summary", {}, "Save all pictures, or their numbers"), this.files);
   private readonly problem = element("p", { class: "note", role: "alert", hidden: "" });
+  private readonly drawing = element("p", { class: "small", role: "status" });
   private readonly section = element("section", { id: "plot-section" });
+  private draws = 0;
   private readonly remote: Remote;
   private asked = 0;
   // The window of time that the reader chose in the charts.
@@ -123,7 +126,7 @@ class Comparison {
     this.section.append(
       element("h2", {}, "Plot"),
       element("div", { class: "compare-bar" }, field("Plot", this.plot), field("Arrange", this.arrange), element("span", { class: "buttons", role: "group", "aria-label": "Zoom" }, ...zooms)),
-      this.controls.element, this.save, this.problem, element("div", { class: "figures" }),
+      this.controls.element, this.save, this.problem, this.drawing, element("div", { class: "figures" }),
     );
     const sides = element("div", { class: "compare-bar sides" }, field("Compare groups by", this.by), field("Pair sets by", this.pair));
     const heading = page.labels.length === 1 ? page.title : `${page.labels.length} recordings compared`;
@@ -241,6 +244,10 @@ class Comparison {
     const options = this.options();
     this.section.classList.toggle("no-legend", options["legend"] === "false");
     this.files.replaceChildren(...FILES.map(([kind, words]) => element("a", { class: "button", href: `${this.address}/picture${query({ ...options, kind })}`, download: "" }, words)));
+    this.draws += 1;
+    const mine = this.draws;
+    // What is there at once needs no words.
+    const late = window.setTimeout(() => { this.drawing.textContent = `Drawing ${plural(this.sources.drawn, "recording")}…`; }, WORDS_AFTER_MS);
     try {
       const kept = this.window;
       await this.remote.show(options);
@@ -249,6 +256,9 @@ class Comparison {
     } catch (reason) {
       this.problem.textContent = messageOf(reason);
       this.problem.hidden = false;
+    } finally {
+      clearTimeout(late);
+      if (mine === this.draws) this.drawing.textContent = "";
     }
   }
 

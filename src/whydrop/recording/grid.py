@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 
 from whydrop.recording import document
-from whydrop.recording.series import SampledSeries, Series
+from whydrop.recording.series import SampledSeries, Series, Sources
 from whydrop.text.quantities import duration, long_duration, plural
 
 Floats = npt.NDArray[np.float64]
@@ -201,7 +201,7 @@ class Grid:
         step_s: float,
         count: int,
         started_ns: int,
-        sources: Mapping[str, SampledSeries],
+        sources: Sources,
         test: Mapping[str, Any],
         imported: Mapping[str, pl.DataFrame],
         silent: frozenset[str],
@@ -294,8 +294,8 @@ class Grid:
         patterns = [str(pattern) for pattern in self._plans[name].get("of") or ()]
         every = list(self._plans)
         earlier = [other for other in every[: every.index(name)] if other in patterns]
-        measured = [source.series for source in self._sources.values() if source.series.name not in self._absent]
-        members = [series.name for series in measured if any(series.matches(pattern) for pattern in patterns)]
+        # Only those that are meant are looked at: to see that a series has values, it may have to be read.
+        members = [one.name for one in self._sources.matching(patterns) if one.name not in self._absent]
         return members + [other for other in earlier if other not in members]
 
     def _expected(self, name: str) -> Bools:
