@@ -14,6 +14,7 @@ from recordings import MS, START_NS, S
 from whydrop.recording.metrics.segments import Segments, segments
 from whydrop.recording.recording import Recording
 from whydrop.recording.writer import RecordingWriter
+from whydrop.show.segments import sentences
 
 Values = NDArray[np.float64]
 
@@ -49,6 +50,7 @@ def recorded(
     near_lost: NDArray[np.bool_] = NOTHING,
     far_lost: NDArray[np.bool_] = NOTHING,
     plan: Any = None,
+    load_s: tuple[int, int] = (IDLE_S, LENGTH_S),
 ) -> Recording:
     """A recording of a test that probed both every 50 ms."""
     probed = {"near": {"host": "192.0.2.1", "probe": NEAR}, "far": [{"host": "server.example", "probe": FAR}]}
@@ -68,7 +70,7 @@ def recorded(
             "hosts": {},
         },
     )
-    names = [(LOAD, "tcp", IDLE_S, LENGTH_S), (NEAR, "icmp", 0, 14), (FAR, "probe", 0, 14)]
+    names = [(LOAD, "tcp", *load_s), (NEAR, "icmp", 0, 14), (FAR, "probe", 0, 14)]
     rows = [
         {"flow": number, "name": name, "kind": kind, "direction": "up" if kind == "tcp" else "both",
          "start_ns": START_NS + start * S, "end_ns": START_NS + (start + length) * S}
@@ -136,7 +138,7 @@ def test_an_access_point_that_answers_late_is_blamed_for_nothing(tmp_path: Path)
     assert found(tmp_path / "less", 3 + busy, 40 + queue(20) + noise()).delay == "unknown"
     one = found(tmp_path / "more", 3 + busy, 40 + queue(200) + noise())
     assert one.delay == "unknown"
-    assert "does not recur" in one.delay_reason
+    assert "at other times" in one.delay_reason
 
 
 @pytest.mark.parametrize(("place", "near", "far"), [("near", 0.1, 0.0), ("beyond", 0.0, 0.1)])
@@ -151,7 +153,46 @@ def test_an_access_point_that_limits_its_answers_loses_nothing(tmp_path: Path) -
     assert one.loss == "none"
     one = found(tmp_path / "second", 3 + noise(), 40 + noise(), near_lost=lossy(0.4), far_lost=lossy(0.1))
     assert one.loss == "unknown"
-    assert "without an answer" in one.loss_reason
+    assert "drops pings to itself" in one.loss_reason
+
+
+def test_losses_that_only_come_and_go_with_the_load_have_no_common_place(tmp_path: Path) -> None:
+    loaded = (np.arange(COUNT) // 40) % 2 == 0
+    one = found(tmp_path, 3 + noise(), 40 + noise(), near_lost=loaded & lossy(0.2), far_lost=loaded & lossy(0.6))
+    assert one.loss == "unknown"
+
+
+def test_a_place_of_losses_that_rests_on_the_answers_of_the_access_point_has_a_condition(tmp_path: Path) -> None:
+    one = found(tmp_path, 3 + noise(), 40 + noise(), near_lost=lossy(0.2), far_lost=lossy(0.2))
+    assert (one.loss, one.loss_reason) in (
+        ("near", "unless 192.0.2.1 drops pings to itself"),
+        ("unknown", one.loss_reason),
+    )
+    shared = lossy(0.2)
+    assert found(tmp_path / "b", 3 + noise(), 40 + noise(), near_lost=shared, far_lost=shared).loss_reason == ""
+
+
+def test_late_answers_that_come_and_go_with_the_load_are_no_delay_of_the_path(tmp_path: Path) -> None:
+    on = (np.arange(COUNT) // 30) % 2 * (queue(1) > 0)
+    one = found(tmp_path, 3 + 80 * on + noise(), 40 + 180 * on + noise())
+    assert one.delay == "unknown"
+
+
+def test_without_idle_time_the_delay_that_the_load_adds_is_unknown(tmp_path: Path) -> None:
+    writer = tmp_path / "c"
+    recording = recorded(writer, 3 + noise(30), 40 + noise(30), load_s=(0, 14))
+    (one,) = segments(recording)
+    assert one.delay == "unknown"
+    assert "no idle time" in one.delay_reason
+
+
+def test_a_round_trip_that_is_shorter_under_load_is_said_to_be(tmp_path: Path) -> None:
+    saving = np.where(queue(1) > 0, 0.0, 60.0)
+    recording = recorded(tmp_path, 3 + saving + noise(), 40 + saving + 1.5 * queue(80) + noise())
+    (one,) = segments(recording)
+    assert one.delay == "beyond"
+    (line,) = sentences([one])
+    assert "ms less between this host and 192.0.2.1" in line
 
 
 def test_an_access_point_that_answers_nothing_leaves_it_unknown(tmp_path: Path) -> None:
@@ -187,6 +228,6 @@ def test_an_explanation_names_the_segment_of_a_delay(tmp_path: Path) -> None:
     air = queue(80)
     explained = whydrop.explain(recorded(tmp_path, 3 + air + noise(), 40 + air + noise()))
     lines = [line for verdict in explained.verdicts for line in verdict.evidence]
-    assert any("mainly between this host and it" in line for line in lines), lines
+    assert any("the delay arises between this host and it" in line for line in lines), lines
     (about,) = explained.recordings
     assert about["segments"][0]["delay"] == "near"

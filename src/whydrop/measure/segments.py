@@ -44,12 +44,12 @@ class Segments:
 
     Attributes:
         near: the access point.
-        is_next_hop: true where the route to the first far end goes by it; ``None`` where only its name is known.
+        is_next_hop: true where the route to the first far end goes by it.
         far: the far ends.
     """
 
     near: Probed
-    is_next_hop: bool | None
+    is_next_hop: bool
     far: tuple[Probed, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,12 +73,13 @@ def probing(
     hosts = _far_ends(flows)
     if not hosts:
         raise AccessPointError("the test has no far end, so no access point lies before it")
-    route, version = _route(hosts[0], scope["ip_version"])
-    near = access_point if access_point != AUTO else _gateway(hosts[0], route)
-    if near in (host_and_port(host)[0] for host in hosts):
-        raise AccessPointError(f"{near} is the far end itself: no segment lies beyond it")
-    is_next_hop = None if _version(near) is None else near.partition("%")[0] == route.gateway
-    probes = [_probe(NEAR_PROBE, "icmp", near, _version(near) or version, scope)]
+    route = _route(hosts[0], scope["ip_version"])
+    near = _gateway(hosts[0], route) if access_point.lower() == AUTO else access_point
+    address = _address(near, None)
+    _refuse_ends(near, address, [_address(host, scope["ip_version"]) for host in hosts])
+    is_next_hop = address == route.gateway
+    version = ipaddress.ip_address(address).version
+    probes = [_probe(NEAR_PROBE, "icmp", near, version, scope)]
     far = []
     for host in hosts:
         name = _FAR_PROBE if len(hosts) == 1 else f"{_FAR_PROBE} {host}"
@@ -113,15 +114,41 @@ def _probe(name: str, kind: Any, host: str, ip_version: int | None, scope: Mappi
     )
 
 
-def _route(host: str, ip_version: int | None) -> tuple[Route, int]:
+def _address(host: str, ip_version: int | None) -> str:
+    """The address of a host, without the zone.
+
+    Raises:
+        AccessPointError: it has none.
+    """
     try:
         _, (address, *_) = looked_up(host_and_port(host)[0], ip_version)
     except (EngineError, PlaceError) as reason:
         raise AccessPointError(str(reason)) from None
-    address = address.partition("%")[0]
+    return str(address).partition("%")[0]
+
+
+def _refuse_ends(near: str, address: str, far: Sequence[str]) -> None:
+    """Refuse an access point that is one of the ends.
+
+    Raises:
+        AccessPointError: it is.
+    """
+    if address in far:
+        raise AccessPointError(f"{near} is the far end itself: no segment lies beyond it")
     try:
         with closing(Netlink()) as kernel:
-            return kernel.route_to(address), ipaddress.ip_address(address).version
+            own = {one.partition("/")[0] for _, one in kernel.addresses()}
+    except OSError:
+        own = set()
+    if address in own:
+        raise AccessPointError(f"{near} is this host itself: give the router or the access point")
+
+
+def _route(host: str, ip_version: int | None) -> Route:
+    address = _address(host, ip_version)
+    try:
+        with closing(Netlink()) as kernel:
+            return kernel.route_to(address)
     except OSError as reason:
         raise AccessPointError(f"no route to {host}: {reason.strerror or reason}") from None
 
@@ -135,10 +162,3 @@ def _gateway(host: str, route: Route) -> str:
     if ipaddress.ip_address(route.gateway).is_link_local and route.interface is not None:
         return f"{route.gateway}%{socket.if_indextoname(route.interface)}"
     return route.gateway
-
-
-def _version(host: str) -> int | None:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).version
-    except ValueError:
-        return None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def planned(recording: Recording) -> Mapping[str, Any] | None:
     """The part of the plan about them (``Plan.segments``); ``None`` where there is none, or none that makes sense."""
     found = (recording.metadata.get("test") or {}).get("segments")
-    if not isinstance(found, dict) or not isinstance(found.get("far"), list):
+    if not isinstance(found, dict) or not isinstance(found.get("far"), list) or not found["far"]:
         return None
     hosts = [found.get("near"), *found["far"]]
     return found if all(isinstance(one, dict) and {"host", "probe"} <= one.keys() for one in hosts) else None

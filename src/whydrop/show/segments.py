@@ -7,6 +7,10 @@ from collections.abc import Iterator, Sequence
 from whydrop.recording.metrics.segments import NEGLIGIBLE_MS, Interval, Segment, Segments
 from whydrop.show.document import Column, Columns, Table
 from whydrop.text import quantities
+from whydrop.text.phrases import capital
+
+# A part below this is not worth a word.
+_MAINLY_FROM_MS = 0.5
 
 
 def sentences(found: Sequence[Segments]) -> Iterator[str]:
@@ -19,34 +23,36 @@ def sentences(found: Sequence[Segments]) -> Iterator[str]:
         yield _delay(one, of, one.near, one.beyond, one.whole)
         yield from _loss(one, of, one.near, one.beyond, one.whole)
         if one.is_next_hop is False:
-            yield (
-                f"Packets to {one.far_end} do not go to {one.access_point} as the next hop: that they pass it is an "
-                "assumption."
-            )
+            yield f"{one.access_point} is not the next hop to {one.far_end}: whether packets pass it was not checked."
 
 
 def _delay(one: Segments, of: str, near: Segment, beyond: Segment, whole: Segment) -> str:
-    parts = f"{_ms(near.added_ms)} between this host and {one.access_point}, {_ms(beyond.added_ms)} beyond it"
     added = _ms(whole.added_ms)
     if one.delay == "none":
-        return f"The load{of} adds little delay ({added}): there is none to locate."
+        if whole.added_ms.high < -_MAINLY_FROM_MS:
+            return f"The load{of} adds no delay: round trips were {added} on average."
+        return f"The load{of} adds little delay: at most {_tenths(max(whole.added_ms.high, 0.1))} ms on average."
+    parts = f"{_ms(near.added_ms)} between this host and {one.access_point}, {_ms(beyond.added_ms)} beyond it"
+    sums = f"{added} added on average: {parts}"
     if one.delay == "unknown":
-        return f"Where the load's delay{of} arises is unknown: {one.delay_reason}. It added {added}: {parts}."
+        return f"Where the load's delay{of} arises is unknown: {one.delay_reason}. {capital(sums)}."
     other = {"near": beyond, "beyond": near}.get(one.delay)
-    mainly = "mainly " if other is not None and other.added_ms.low > 0 else ""
-    return f"The load's delay{of} arises {mainly}{_place(one.delay, one.access_point)}: of {added} added, {parts}."
+    mainly = "mainly " if other is not None and other.added_ms.low > _MAINLY_FROM_MS else ""
+    condition = f", {one.delay_reason}" if one.delay_reason else ""
+    return f"The load's delay{of} arises {mainly}{_place(one.delay, one.access_point)}{condition}. {capital(sums)}."
 
 
 def _loss(one: Segments, of: str, near: Segment, beyond: Segment, whole: Segment) -> Iterator[str]:
     if one.loss == "none":
         return
-    lost = f"{_percent(whole.lost_percent)} of the probes"
+    lost = f"{_percent(whole.lost_percent)} of the probes were lost"
     if one.loss == "unknown":
         if whole.lost_percent.value > 0:
-            yield f"Where the loss{of} arises is unknown: {one.loss_reason}. Lost: {lost}."
+            yield f"Where the loss{of} arises is unknown: {one.loss_reason}. {capital(lost)}."
         return
     parts = f"{_percent(near.lost_percent)} before {one.access_point}, {_percent(beyond.lost_percent)} beyond it"
-    yield f"The loss{of} arises {_place(one.loss, one.access_point)}: of {lost} lost, {parts}."
+    condition = f", {one.loss_reason}" if one.loss_reason else ""
+    yield f"The loss{of} arises {_place(one.loss, one.access_point)}{condition}. {capital(lost)}: {parts}."
 
 
 def _place(where: str, access_point: str) -> str:
@@ -59,17 +65,20 @@ def _place(where: str, access_point: str) -> str:
 
 def _ms(found: Interval) -> str:
     """A delay; of one that may be none, the most that it may be."""
+    if found.high < 0:
+        return f"{_tenths(-found.value)} ms less"
     if found.low <= 0:
         return f"at most {_tenths(max(found.high, 0.1))} ms"
-    return f"{_tenths(found.value)} ms"
+    return f"{_tenths(found.value)} ms" if found.value >= 0.1 else "less than 0.1 ms"
 
 
 def _tenths(value: float) -> str:
-    return f"{value:.1f}".replace("-", quantities.MINUS)
+    # Without a sign where nothing but the sign is left.
+    return f"{round(value, 1) or 0.0:.1f}".replace("-", quantities.MINUS)
 
 
 def _percent(found: Interval) -> str:
-    return f"{quantities.significant(found.value, 2)} %"
+    return f"{_tenths(found.value)} %"
 
 
 def table(found: Sequence[Segments]) -> Table:

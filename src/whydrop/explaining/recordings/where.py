@@ -40,14 +40,18 @@ def _add(verdict: dict[str, Any], fact: dict[str, Any]) -> None:
 def _of_delay(one: Segments) -> dict[str, Any]:
     assert one.near is not None
     assert one.beyond is not None
-    near, beyond = (round(max(0.0, part.added_ms.value) / 1e3, 4) for part in (one.near, one.beyond))
-    hosts = {"access_point": one.access_point, "far_end": one.far_end}
-    return {"code": DELAY_CODE, "values": {**hosts, "side": one.delay, "near_s": near, "beyond_s": beyond}}
+    near, beyond = (round(part.added_ms.value / 1e3, 4) + 0.0 for part in (one.near, one.beyond))
+    return _fact(DELAY_CODE, one, one.delay, one.delay_reason, near_s=near, beyond_s=beyond)
 
 
 def _of_loss(one: Segments) -> dict[str, Any]:
     assert one.near is not None
     assert one.beyond is not None
     near, beyond = (round(max(0.0, part.lost_percent.value) / 1e2, 4) for part in (one.near, one.beyond))
+    return _fact(LOSS_CODE, one, one.loss, one.loss_reason, near=near, beyond=beyond)
+
+
+def _fact(code: str, one: Segments, side: str, condition: str, **parts: float) -> dict[str, Any]:
+    mainly = side != "both" and min(map(abs, parts.values())) > 0
     hosts = {"access_point": one.access_point, "far_end": one.far_end}
-    return {"code": LOSS_CODE, "values": {**hosts, "side": one.loss, "near": near, "beyond": beyond}}
+    return {"code": code, "values": {**hosts, "side": side, "mainly": mainly, "condition": condition, **parts}}

@@ -130,14 +130,12 @@ FACTS: dict[str, Phrase] = {
         control [receive?never stopped the sender (no pause frame came)|is off]: bursts arrive faster than they can
         leave
     # delay and loss
-    segment-of-delay: probes of the access point {access_point} show that delay arises [side=near?mainly between this
-        host and it|][side=beyond?mainly beyond it|][side=both?on both sides of it|]: {near_s} before it, {beyond_s}
-        beyond it
-    segment-of-loss: probes of the access point {access_point} show that loss arises [side=near?mainly between this
-        host and it|][side=beyond?mainly beyond it|][side=both?on both sides of it|]: {near:share} before it,
-        {beyond:share} beyond it
-    responsiveness: responsiveness of the {load} is {rpm} round trips a minute: {new_rpm} on new connections,
-        {loaded_rpm} inside loaded ones (confidence {confidence})
+    segment-of-delay: pings of the access point {access_point} show that the delay arises [mainly?mainly|]
+        [side=near?between this host and it|][side=beyond?beyond it|][side=both?on both sides of it|][, {condition}]:
+        {near_s} before it, {beyond_s} beyond it, on average
+    segment-of-loss: pings of the access point {access_point} show that the loss arises [mainly?mainly|]
+        [side=near?between this host and it|][side=beyond?beyond it|][side=both?on both sides of it|][, {condition}]:
+        {near:share} before it, {beyond:share} beyond it
     delay-under-load: median [one_way?one-way delay {where}: |round-trip time of probes: {idle_s} idle, {loaded_s}
         under load, ]{change}; {idle_samples|probe} idle, {samples} under load
     own-delay-under-load: the flows' smoothed round-trip time was {above_s} above its minimum of {idle_s}, and grew

@@ -9,7 +9,8 @@ successive differences, as for systematic samples of a process that changes slow
 Estimation", 2007, chapter 8).
 
 An access point may answer late or seldom although it forwards at once. Then its own lateness is no delay of the path:
-it does not recur in the round trip to the far end, which is tested where it matters, and the answer is ``unknown``.
+it does not recur in the round trip to the far end, which is tested. Where the test says neither yes nor no, the answer
+has a condition.
 """
 
 from __future__ import annotations
@@ -47,7 +48,13 @@ _SETTLING_NS = 500_000_000
 _TOGETHER_NS = 25_000_000
 # Means of so many pairs follow the queue and not the noise of single answers.
 _PAIRS_PER_MEAN = 5
-_SIGNIFICANT = 0.01
+# One-sided, 1 %.
+_SIGNIFICANT_SIGMAS = 2.33
+# Where the load pauses, its steps move everything at once: changes so many times as large as usual are left out.
+_STEP = 3.0
+_AS_IDLE = 0.1
+# After the load the queues have emptied by then.
+_EMPTIED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,9 @@ class Segments:
         access_point, far_end: the hosts.
         is_next_hop: true where the route goes by the access point; ``None`` where that is not known.
         pairs: of probes that both were answered under load.
-        near, beyond, whole: ``None`` where too little was measured; ``reason`` says what.
-        delay, loss: where it arises; of what is unknown ``delay_reason`` and ``loss_reason`` say why.
+        near, beyond, whole: ``None`` where too little was measured.
+        delay, loss: where it arises.
+        delay_reason, loss_reason: why that is unknown, or on what condition it is true.
     """
 
     access_point: str
@@ -146,11 +154,21 @@ def _of(said: tuple[str, str, bool | None], near: pl.DataFrame, far: pl.DataFram
     pairs = near.join_asof(far, on="at", strategy="nearest", tolerance=_TOGETHER_NS, suffix="_far")
     pairs = pairs.drop_nulls("lost_far").filter(pl.col("at") >= pl.col("at").min() + _SETTLING_NS)
     loaded = pairs.filter(pl.col("at").is_between(span.start_ns, span.end_ns, closed="left"))
-    idle = pairs.filter(pl.col("at") < span.start_ns)
-    both = loaded.drop_nulls(["rtt", "rtt_far"])
+    idle = pairs.filter((pl.col("at") < span.start_ns) | (pl.col("at") > span.end_ns + _EMPTIED_NS))
+    idle, both = (some.drop_nulls(["rtt", "rtt_far"]) for some in (idle, loaded))
     if both.height < FEWEST_PAIRS:
-        return _unknown(said, both.height, f"only {both.height} pairs of probes were answered under load")
-    return _located(said, _measured(idle.drop_nulls(["rtt", "rtt_far"]), both, pairs), pairs)
+        return _unknown(said, both.height, _too_few(said, loaded))
+    if idle.height < _FEWEST_IDLE:
+        return _unknown(said, both.height, "the test has no idle time to compare with (`--set delay=5s`)")
+    return _located(said, _measured(idle, both, pairs), pairs)
+
+
+def _too_few(said: tuple[str, str, bool | None], loaded: pl.DataFrame) -> str:
+    near, far = (loaded.height - loaded[name].null_count() for name in ("rtt", "rtt_far"))
+    host, answered = (said[0], near) if near <= far else (said[1], far)
+    if answered >= FEWEST_PAIRS or loaded.height < FEWEST_PAIRS:
+        return f"only {min(near, far)} pairs of probes were answered under load"
+    return f"{host} answered {answered} of {loaded.height} probes under load"
 
 
 def _unknown(said: tuple[str, str, bool | None], pairs: int, reason: str) -> Segments:
@@ -171,23 +189,24 @@ def _columns(pairs: pl.DataFrame) -> tuple[Values, Values]:
 
 
 def _measured(idle: pl.DataFrame, loaded: pl.DataFrame, pairs: pl.DataFrame) -> _Measured:
-    near, whole = _columns(loaded)
-    if idle.height >= _FEWEST_IDLE:
-        idle_near, idle_whole = _columns(idle)
-    else:
-        # Without idle time the fastest round trips stand for it.
-        idle_near, idle_whole = (np.full(2, float(values.min())) for values in (near, whole))
+    (near, whole), (idle_near, idle_whole) = _columns(loaded), _columns(idle)
     lost, lost_whole = (pairs[name].to_numpy().astype(float) for name in ("lost", "lost_far"))
     return _Measured(
         _segment(idle_near, near, lost),
         _segment(idle_whole - idle_near, whole - near, lost_whole - lost),
         _segment(idle_whole, whole, lost_whole),
         loaded.height,
-        tuple(_slopes(loaded)),
+        tuple(_slopes(loaded, comes_and_goes=_comes_and_goes(idle_whole, whole))),
     )
 
 
-def _slopes(loaded: pl.DataFrame) -> Iterator[Interval]:
+def _comes_and_goes(idle: Values, loaded: Values) -> bool:
+    """True if the load pauses, as of square waves and tests of several phases: round trips are then often idle ones."""
+    added = loaded - idle.mean()
+    return float((added < _AS_IDLE * added.mean()).mean()) > _AS_IDLE
+
+
+def _slopes(loaded: pl.DataFrame, *, comes_and_goes: bool) -> Iterator[Interval]:
     """How much of the changes to the access point recurs farther on, where queues of one direction are met together.
 
     Those from this host are met by probes that leave together, those towards it by probes that come back together.
@@ -199,7 +218,8 @@ def _slopes(loaded: pl.DataFrame) -> Iterator[Interval]:
         for column in columns:
             known = pairs.drop_nulls(["rtt", column])
             if known.height >= FEWEST_PAIRS:
-                yield _slope(*(known[name].to_numpy().astype(float) for name in ("rtt", column)))
+                near, farther = (known[name].to_numpy().astype(float) for name in ("rtt", column))
+                yield _slope(near, farther, without_steps=comes_and_goes)
 
 
 def _back_together(loaded: pl.DataFrame) -> pl.DataFrame:
@@ -235,7 +255,7 @@ def _share(lost: Values) -> Interval:
     return Interval(found.value, found.value - half, found.value + half)
 
 
-def _slope(near: Values, whole: Values) -> Interval:
+def _slope(near: Values, whole: Values, *, without_steps: bool) -> Interval:
     """How much of a change of the round trip to the access point recurs in that to the far end: 1 if it is the path's.
 
     By least squares over the changes from one mean of some pairs to the next.
@@ -244,6 +264,9 @@ def _slope(near: Values, whole: Values) -> Interval:
     used = slice(0, count * _PAIRS_PER_MEAN)
     changes = [np.diff(values[used].reshape(count, _PAIRS_PER_MEAN).mean(axis=1)) for values in (near, whole)]
     x, y = changes
+    if without_steps and len(x):
+        usual = np.abs(x) <= _STEP * np.median(np.abs(x))
+        x, y = x[usual], y[usual]
     power = float(x @ x)
     if len(x) < 3 or power <= 0:
         return Interval(math.nan, -math.inf, math.inf)
@@ -267,21 +290,21 @@ def _where_delay(found: _Measured, near_host: str) -> tuple[Where, str]:
     if whole.high < least:
         return "none", ""
     if whole.low <= least:
-        return "unknown", "the load added about as much as does not matter"
+        return "unknown", f"the added delay is too close to {NEGLIGIBLE_MS:g} ms"
     if found.beyond.added_ms.low < -least:
-        return "unknown", f"{near_host} answers later than it forwards"
+        return "unknown", f"{near_host} is slow to answer pings; its forwarding may be fine"
     near, beyond = (_adds(one.added_ms, least) for one in (found.near, found.beyond))
     recurs = any(slope.low > 0.5 and slope.high < 1.5 for slope in found.slopes)
     refuted = all(slope.high < 0.5 or slope.low > 1.5 for slope in found.slopes)
     if near is False and beyond:
         return "beyond", ""
     if near and beyond is False and not refuted:
-        return "near", ""
+        return "near", "" if recurs else f"unless {near_host} is as slow to answer pings as the path beyond it"
     if near and beyond and recurs:
         return "both", ""
     if near and not recurs:
-        return "unknown", f"what delays the answers of {near_host} does not recur in those of the far end"
-    return "unknown", "the share of one segment is about as large as does not matter"
+        return "unknown", f"pings to {near_host} are delayed at other times than those to the far end"
+    return "unknown", "the share of one segment is too close to what counts as nothing"
 
 
 def _adds(added: Interval, least: float) -> bool | None:
@@ -295,26 +318,35 @@ def _where_loss(found: _Measured, pairs: pl.DataFrame, near_host: str) -> tuple[
     if whole.low <= NEGLIGIBLE_PERCENT:
         return "unknown", "too few probes were lost"
     if beyond.high < 0:
-        return "unknown", f"{near_host} leaves probes without an answer that it would have forwarded"
+        return "unknown", f"{near_host} drops pings to itself but forwards others"
     in_near, in_beyond = _adds(near, NEGLIGIBLE_PERCENT), _adds(beyond, NEGLIGIBLE_PERCENT)
-    if in_near and in_beyond and not _lost_together(pairs):
-        return "unknown", f"the probes that {near_host} did not answer are others than the far end's"
+    together = _lost_together(pairs)
     if in_near and in_beyond:
-        return "both", ""
+        # Losses at random on both sides look like those of a host that limits its answers.
+        return ("both", "") if together else ("unknown", f"{near_host} may drop pings to itself")
     # Where losses are few, one share is known to be the larger long before the other is known to be none.
     more = _share(2 * pairs["lost"].to_numpy() - pairs["lost_far"].to_numpy())
     if in_near and more.low > 0:
-        return "near", ""
+        return "near", "" if together else f"unless {near_host} drops pings to itself"
     if in_beyond and more.high < 0:
         return "beyond", ""
     return "unknown", "too few probes were lost to compare the segments"
 
 
 def _lost_together(pairs: pl.DataFrame) -> bool:
-    """True if probes that left together were lost together more often than by chance (Fisher's exact test)."""
-    from scipy.stats import fisher_exact
+    """True if probes that left together were lost together more often than by chance, within each second.
 
-    lost, lost_far = (pairs[name].to_numpy() > 0 for name in ("lost", "lost_far"))
-    table = [[int((lost & lost_far).sum()), int((lost & ~lost_far).sum())],
-             [int((~lost & lost_far).sum()), int((~lost & ~lost_far).sum())]]  # fmt: skip
-    return bool(fisher_exact(table, alternative="greater").pvalue < _SIGNIFICANT)
+    Seconds are strata (N. Mantel and W. Haenszel, 1959): that two causes of loss come and go with the load is no
+    reason.
+    """
+    strata = pairs.group_by(pl.col("at") // 1_000_000_000).agg(
+        n=pl.len().cast(pl.Float64),
+        near=pl.col("lost").sum(),
+        far=pl.col("lost_far").sum(),
+        both=(pl.col("lost") * pl.col("lost_far")).sum(),
+    )
+    n, near, far, both = (strata[name].to_numpy() for name in ("n", "near", "far", "both"))
+    known = n > 1
+    n, near, far, both = n[known], near[known], far[known], both[known]
+    variance = float((near * (n - near) * far * (n - far) / (n**2 * (n - 1))).sum())
+    return variance > 0 and float((both - near * far / n).sum()) > _SIGNIFICANT_SIGMAS * math.sqrt(variance)
