@@ -228,6 +228,6 @@ def test_an_explanation_names_the_segment_of_a_delay(tmp_path: Path) -> None:
     air = queue(80)
     explained = whydrop.explain(recorded(tmp_path, 3 + air + noise(), 40 + air + noise()))
     lines = [line for verdict in explained.verdicts for line in verdict.evidence]
-    assert any("the delay arises between this host and it" in line for line in lines), lines
+    assert any("the delay arises between this host and it" in line for line in lines), "\n".join(lines)
     (about,) = explained.recordings
     assert about["segments"][0]["delay"] == "near"

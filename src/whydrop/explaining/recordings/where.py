@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining.recordings.wording import phrase
-from whydrop.recording.metrics.segments import Segments, segments
+from whydrop.recording.metrics.segments import Interval, Segments, segments
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 DELAY_CODE, LOSS_CODE = "segment-of-delay", "segment-of-loss"
 _OF_DELAY = ("delay-under-load",)
 _KNOWN = ("near", "beyond", "both")
+# Seconds, and a share: where the other part is less, it is not said that this is the main one.
+_WORTH_A_WORD = {DELAY_CODE: 0.0005, LOSS_CODE: 0.005}
 
 
 def said_of(verdicts: list[dict[str, Any]], recording: Recording) -> list[dict[str, Any]]:
@@ -40,18 +42,23 @@ def _add(verdict: dict[str, Any], fact: dict[str, Any]) -> None:
 def _of_delay(one: Segments) -> dict[str, Any]:
     assert one.near is not None
     assert one.beyond is not None
-    near, beyond = (round(part.added_ms.value / 1e3, 4) + 0.0 for part in (one.near, one.beyond))
+    near, beyond = (_known(part.added_ms) / 1e3 for part in (one.near, one.beyond))
     return _fact(DELAY_CODE, one, one.delay, one.delay_reason, near_s=near, beyond_s=beyond)
 
 
 def _of_loss(one: Segments) -> dict[str, Any]:
     assert one.near is not None
     assert one.beyond is not None
-    near, beyond = (round(max(0.0, part.lost_percent.value) / 1e2, 4) for part in (one.near, one.beyond))
+    near, beyond = (max(0.0, _known(part.lost_percent)) / 1e2 for part in (one.near, one.beyond))
     return _fact(LOSS_CODE, one, one.loss, one.loss_reason, near=near, beyond=beyond)
 
 
+def _known(found: Interval) -> float:
+    """The value; none where it may be none."""
+    return 0.0 if found.low <= 0 <= found.high else found.value
+
+
 def _fact(code: str, one: Segments, side: str, condition: str, **parts: float) -> dict[str, Any]:
-    mainly = side != "both" and min(map(abs, parts.values())) > 0
+    mainly = side != "both" and min(map(abs, parts.values())) > _WORTH_A_WORD[code]
     hosts = {"access_point": one.access_point, "far_end": one.far_end}
     return {"code": code, "values": {**hosts, "side": side, "mainly": mainly, "condition": condition, **parts}}

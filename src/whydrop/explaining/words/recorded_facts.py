@@ -130,10 +130,10 @@ FACTS: dict[str, Phrase] = {
         control [receive?never stopped the sender (no pause frame came)|is off]: bursts arrive faster than they can
         leave
     # delay and loss
-    segment-of-delay: pings of the access point {access_point} show that the delay arises [mainly?mainly|]
+    segment-of-delay: pings of the access point {access_point} show that the delay arises[mainly? mainly|]
         [side=near?between this host and it|][side=beyond?beyond it|][side=both?on both sides of it|][, {condition}]:
         {near_s} before it, {beyond_s} beyond it, on average
-    segment-of-loss: pings of the access point {access_point} show that the loss arises [mainly?mainly|]
+    segment-of-loss: pings of the access point {access_point} show that the loss arises[mainly? mainly|]
         [side=near?between this host and it|][side=beyond?beyond it|][side=both?on both sides of it|][, {condition}]:
         {near:share} before it, {beyond:share} beyond it
     delay-under-load: median [one_way?one-way delay {where}: |round-trip time of probes: {idle_s} idle, {loaded_s}
