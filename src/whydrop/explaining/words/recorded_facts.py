@@ -136,6 +136,8 @@ FACTS: dict[str, Phrase] = {
     segment-of-loss: pings of the access point {access_point} show that the loss arises[mainly? mainly|]
         [side=near?between this host and it|][side=beyond?beyond it|][side=both?on both sides of it|][, {condition}]:
         {near:share} before it, {beyond:share} beyond it
+    responsiveness: responsiveness of the {load} is {rpm} round trips a minute: {new_rpm} on new connections,
+        {loaded_rpm} inside loaded ones (confidence {confidence})
     delay-under-load: median [one_way?one-way delay {where}: |round-trip time of probes: {idle_s} idle, {loaded_s}
         under load, ]{change}; {idle_samples|probe} idle, {samples} under load
     own-delay-under-load: the flows' smoothed round-trip time was {above_s} above its minimum of {idle_s}, and grew
