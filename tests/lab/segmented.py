@@ -41,6 +41,7 @@ class Case:
 
     Attributes:
         air, line: queues by direction, ``up`` and ``down``; those that are not there are fast.
+        length_s: of the load. The place of random losses needs many probes: one in ten is lost.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Case:
     line_loss: float = 0.0
     jitter_s: float = 0.003
     one_way_s: float = 0.01
+    length_s: int = 8
 
 
 LOADS = {"up": ("tcp",), "down": ("tcp", "-R"), "both": ("tcp_bidirectional",)}
@@ -89,12 +91,11 @@ def drawn(seed: int) -> Case:
         return Case(name, "none", "any", LOADS[direction], line=short, **rest)
     share = round(chance.uniform(0.04, 0.1), 3)
     losses = {"air_loss": share} if place == "lossy-air" else {"line_loss": share}
-    return Case(
-        name, "none", "near" if place == "lossy-air" else "beyond", LOADS[direction], line=short, **losses, **rest
-    )
+    where = "near" if place == "lossy-air" else "beyond"
+    return Case(name, "none", where, LOADS[direction], line=short, length_s=30, **losses, **rest)
 
 
-def measured(lab: Lab, case: Case, *, length_s: int = 8, idle_s: int = 3) -> dict[str, Any]:
+def measured(lab: Lab, case: Case, *, idle_s: int = 3) -> dict[str, Any]:
     """Run the case's test with ``--access-point``; what ``--json`` says of the segments, and the recording."""
     with lab.network() as network:
         client, air, point, street, hop, server = map(
@@ -119,7 +120,7 @@ def measured(lab: Lab, case: Case, *, length_s: int = 8, idle_s: int = 3) -> dic
         carry(hop, street, server, {"delay_s": case.one_way_s, "loss": case.line_loss})
         server.popen([*WHYDROP, "responder", "--open", "--no-metadata"]).wait_for("port")
         words = [*WHYDROP, "run", *case.test, "--to", server.address, "--access-point", point.address]
-        words += ["-t", f"{length_s}s", "--set", f"delay={idle_s}s", "--title", case.name]
+        words += ["-t", f"{case.length_s}s", "--set", f"delay={idle_s}s", "--title", case.name]
         words += ["--output", str(lab.folder), "--no-plot", "--no-counters", "--json"]
         done = client.run(words, check=False, timeout_s=300)
     assert done.returncode == 0, done.stderr
