@@ -131,3 +131,50 @@ class Runner:
     def _rows(self) -> Rows:
         """The measured rows that were not yet drained."""
         raise NotImplementedError
+
+
+class ThreadRunner(Runner):
+    """One flow that code of our own measures, in the runner's thread.
+
+    A subclass measures until ``_stopping`` is set, and sets ``_broken`` to why it could not.
+    """
+
+    ends_within_s: ClassVar[float] = 2.0
+    """How long the thread may take to notice that it shall stop."""
+
+    def __init__(self, flow: PlannedFlow, number: int) -> None:
+        super().__init__(flow, number)
+        self._stopping = threading.Event()
+        self._broken: str | None = None
+
+    def stop(self) -> None:
+        """End early; returns at once."""
+        self._stopping.set()
+
+    def finish(self, timeout_s: float) -> Outcome:
+        """Wait for the end."""
+        if self._thread is None:
+            return Outcome("failed", "the flow was never started")
+        asked = self._stopping.is_set()
+        self._thread.join(self._patience_s(timeout_s) if asked else max(timeout_s, 0))
+        if self._thread.is_alive() and not asked:
+            self._stopping.set()
+            self._broken = self._broken or "it did not end in time"
+            self._thread.join(self.ends_within_s)
+        with self._lock:
+            facts, (status, message) = self._told(), self._result()
+        if self._broken is not None:
+            return Outcome("failed", self._broken, facts)
+        return Outcome("stopped", None, facts) if asked else Outcome(status, message, facts)
+
+    def _patience_s(self, timeout_s: float) -> float:
+        """How long to wait for a thread that was asked to stop, of the time that there is."""
+        return min(timeout_s, self.ends_within_s)
+
+    def _told(self) -> dict[str, Any]:
+        """The facts of the outcome."""
+        raise NotImplementedError
+
+    def _result(self) -> tuple[str, str | None]:
+        """Status and message of a flow that ended by itself and did not break."""
+        raise NotImplementedError

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.runners import Outcome, Rows, Runner
+from whydrop.measure.runners import Rows, ThreadRunner
 from whydrop.measure.runners.registry import SUPPORT, bracketed
 from whydrop.runtime.masking import masked
 from whydrop.runtime.user_files import validating
@@ -30,7 +30,6 @@ _MOST_WORKERS = 256
 _MOST_URLS = 10_000
 _LONGEST_LIST_BYTES = 10_000_000
 _PIECE_BYTES = 1 << 16
-_STOPS_WITHIN_S = 2.0
 # Of redirects, as urllib3 has it.
 _REDIRECTS = 3
 
@@ -60,10 +59,11 @@ class _Options(BaseModel):
         return workers
 
 
-class HttpRunner(Runner):
+class HttpRunner(ThreadRunner):
     """Rounds of fetches: all addresses of the list, by some workers at once; a round begins each interval.
 
     A round that takes longer than the interval delays the next one, which then begins at once: rounds never overlap.
+    Threads cannot be killed: a fetch ends with the next piece of an answer, or its time-out.
     """
 
     name = "http"
@@ -71,8 +71,6 @@ class HttpRunner(Runner):
     def __init__(self, flow: PlannedFlow, number: int) -> None:
         super().__init__(flow, number)
         self._fetches = Rows()
-        self._stopping = threading.Event()
-        self._broken: str | None = None
         self._rounds = self._failed = 0
         self._last_error = ""
         self._urls: list[str] = []
@@ -99,33 +97,17 @@ class HttpRunner(Runner):
             return f"{where}: options.url_list: {options['url_list']}: {reason.strerror}"
         return None
 
-    def stop(self) -> None:
-        """End early; returns at once. Running fetches are aborted."""
-        self._stopping.set()
+    def _told(self) -> dict[str, Any]:
+        fetched = self._fetches.ever
+        return {"urls": len(self._urls), "rounds": self._rounds, "fetches": fetched, "failed": self._failed}
 
-    def finish(self, timeout_s: float) -> Outcome:
-        """Wait for the end."""
-        if self._thread is None:
-            return Outcome("failed", "the flow was never started")
-        asked = self._stopping.is_set()
-        # Threads cannot be killed: they end with the next piece of an answer, or their time-out, which is too late.
-        self._thread.join(min(timeout_s, _STOPS_WITHIN_S) if asked else max(timeout_s, 0))
-        if self._thread.is_alive() and not asked:
-            self._stopping.set()
-            self._broken = self._broken or "fetches did not end in time"
-            self._thread.join(_STOPS_WITHIN_S)
-        with self._lock:
-            fetched = self._fetches.ever
-            facts = {"urls": len(self._urls), "rounds": self._rounds, "fetches": fetched, "failed": self._failed}
-        if self._broken is not None:
-            return Outcome("failed", self._broken, facts)
-        if asked:
-            return Outcome("stopped", None, facts)
+    def _result(self) -> tuple[str, str | None]:
+        fetched = self._fetches.ever
         if fetched == 0:
-            return Outcome("no-data", "not one fetch ended within the test", facts)
+            return "no-data", "not one fetch ended within the test"
         if self._failed == fetched:
-            return Outcome("failed", f"all {fetched} fetches failed, the last one so: {self._last_error}", facts)
-        return Outcome("complete", None, facts)
+            return "failed", f"all {fetched} fetches failed, the last one so: {self._last_error}"
+        return "complete", None
 
     def _rows(self) -> Rows:
         return self._fetches

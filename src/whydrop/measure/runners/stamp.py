@@ -14,13 +14,13 @@ import logging
 import select
 import socket
 import struct
-import threading
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from whydrop.measure.engine import EngineError, looked_up
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.runners import Outcome, Rows, Runner
+from whydrop.measure.runners import Outcome, Rows, ThreadRunner
 from whydrop.measure.runners.registry import SUPPORT
 
 LEAST_BYTES = 44
@@ -140,7 +140,7 @@ class _Waiting:
     stamp: int
 
 
-class StampRunner(Runner):
+class StampRunner(ThreadRunner):
     """One stream of probes, sent at even intervals."""
 
     name = "stamp"
@@ -148,14 +148,12 @@ class StampRunner(Runner):
     def __init__(self, flow: PlannedFlow, number: int) -> None:
         super().__init__(flow, number)
         self._probes = Rows()
-        self._stopping = threading.Event()
         self._waiting: dict[int, _Waiting] = {}
         self._fates = Fates()
         self._size_bytes = max(LEAST_BYTES, flow.packet_payload_bytes or 0)
         self._timeout_ns = round((flow.timeout_s or _TIMEOUT_S) * 1e9)
         self._answered = self._without_stamps = 0
         self._latest = -1
-        self._broken: str | None = None
         self._refused = False
         # Recordings have times of one clock: what is measured by the monotonic one is written down by the wall's.
         self._to_wall_ns = time.time_ns() - time.monotonic_ns()
@@ -168,26 +166,18 @@ class StampRunner(Runner):
             return f"flow {self.flow.name!r}: packet_payload_bytes: expected {LEAST_BYTES} to {_MOST_BYTES}"
         return None
 
-    def stop(self) -> None:
-        """End early; returns at once."""
-        self._stopping.set()
-
     def finish(self, timeout_s: float) -> Outcome:
-        """Wait for the end."""
-        if self._thread is None:
-            return Outcome("failed", "the flow was never started")
-        asked = self._stopping.is_set()
-        self._thread.join(max(timeout_s, self._timeout_ns / 1e9))
-        self._stopping.set()
-        self._thread.join(1.0)
+        """Wait for the end; the last probes have their time to be answered."""
+        return super().finish(max(timeout_s, self._timeout_ns / 1e9))
+
+    def _told(self) -> dict[str, Any]:
         facts = {"answered": self._answered, "payload_bytes": self._size_bytes}
         if self._without_stamps:
             facts["answers_without_sensible_timestamps"] = self._without_stamps
-        if self._broken is not None:
-            return Outcome("failed", self._broken, facts)
-        if not self._answered and not asked:
-            return Outcome("no-data", self._silence(), facts)
-        return Outcome("stopped" if asked else "complete", None, facts)
+        return facts
+
+    def _result(self) -> tuple[str, str | None]:
+        return ("complete", None) if self._answered else ("no-data", self._silence())
 
     def _silence(self) -> str:
         place = f"{self.flow.host} port {self._port} (UDP)"

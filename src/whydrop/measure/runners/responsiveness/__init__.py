@@ -20,7 +20,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.runners import Outcome, Rows, Runner
+from whydrop.measure.runners import Rows, Runner, ThreadRunner
 from whydrop.measure.runners.registry import SUPPORT
 from whydrop.measure.runners.responsiveness import configuration
 from whydrop.measure.runners.responsiveness.processes import ROLES, WorkerEndedError, Workers
@@ -37,7 +37,6 @@ _SETTLES_NS = 100_000_000
 _REST_S = 2.0
 # Until the goodput is known: so few pairs of probes take little of any path.
 _FIRST_PAIRS_PER_S = 2.0
-_ENDS_WITHIN_S = 3.0
 _TICK_S = 0.05
 
 _log = logging.getLogger(__name__)
@@ -69,17 +68,16 @@ class _Options(BaseModel):
         return Parameters(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Parameters)})
 
 
-class ResponsivenessRunner(Runner):
+class ResponsivenessRunner(ThreadRunner):
     """The load of one direction, which leads; or the probes of one kind, which the runner of the load adds."""
 
     name = "responsiveness"
+    ends_within_s = 3.0
 
     def __init__(self, flow: PlannedFlow, number: int) -> None:
         super().__init__(flow, number)
         self._measured = Rows()
-        self._stopping = threading.Event()
         self.ended = threading.Event()
-        self._broken: str | None = None
         self._others: list[ResponsivenessRunner] = []
         self._pings: list[Runner] = []
         self._failed = self._answered = 0
@@ -110,33 +108,20 @@ class ResponsivenessRunner(Runner):
             return f"{where}: it needs duration_s, the longest time that it may take"
         return None
 
-    def stop(self) -> None:
-        """End early; returns at once."""
-        self._stopping.set()
+    def _patience_s(self, timeout_s: float) -> float:
+        # Its processes have to end too, however little time there is.
+        return max(timeout_s, self.ends_within_s)
 
-    def finish(self, timeout_s: float) -> Outcome:
-        """Wait for the end."""
-        if self._thread is None:
-            return Outcome("failed", "the flow was never started")
-        asked = self._stopping.is_set()
-        self._thread.join(_ENDS_WITHIN_S if asked else max(timeout_s, 0))
-        if self._thread.is_alive() and not asked:
-            self._stopping.set()
-            self._broken = self._broken or "it did not end in time"
-            self._thread.join(_ENDS_WITHIN_S)
-        with self._lock:
-            facts = dict(self._facts)
-            answered, failed = self._answered, self._failed
-        if self.flow.kind == "http":
-            facts |= {"answered": answered, "failed": failed}
-        if self._broken is not None:
-            return Outcome("failed", self._broken, facts)
-        if asked:
-            return Outcome("stopped", None, facts)
-        if self.flow.kind == "http" and not answered:
-            why = f"all {failed} probes failed, the last one so: {self._last_error}" if failed else "no probe was sent"
-            return Outcome("failed" if failed else "no-data", why, facts)
-        return Outcome("complete", None, facts)
+    def _told(self) -> dict[str, Any]:
+        own = {"answered": self._answered, "failed": self._failed} if self.flow.kind == "http" else {}
+        return {**self._facts, **own}
+
+    def _result(self) -> tuple[str, str | None]:
+        if self.flow.kind != "http" or self._answered:
+            return "complete", None
+        if self._failed:
+            return "failed", f"all {self._failed} probes failed, the last one so: {self._last_error}"
+        return "no-data", "no probe was sent"
 
     def _rows(self) -> Rows:
         return self._measured
