@@ -51,6 +51,7 @@ def recorded(
     far_lost: NDArray[np.bool_] = NOTHING,
     plan: Any = None,
     load_s: tuple[int, int] = (IDLE_S, LENGTH_S),
+    late_ms: float = 1e9,
 ) -> Recording:
     """A recording of a test that probed both every 50 ms."""
     probed = {"near": {"host": "192.0.2.1", "probe": NEAR}, "far": [{"host": "server.example", "probe": FAR}]}
@@ -86,7 +87,11 @@ def recorded(
         frame = frame.with_columns(
             gone.otherwise("rtt_ns").alias("rtt_ns"),
             gone.otherwise("received_ns").alias("received_ns"),
-            fate=pl.when("lost").then(pl.lit("lost")).otherwise(pl.lit("ok")),
+            fate=pl.when("lost")
+            .then(pl.lit("lost"))
+            .when(pl.col("rtt_ns") > late_ms * MS)
+            .then(pl.lit("late"))
+            .otherwise(pl.lit("ok")),
         ).drop("lost")
         writer.append("probes", frame)
     writer.finish("complete")
@@ -176,6 +181,16 @@ def test_late_answers_that_come_and_go_with_the_load_are_no_delay_of_the_path(tm
     on = (np.arange(COUNT) // 30) % 2 * (queue(1) > 0)
     one = found(tmp_path, 3 + 80 * on + noise(), 40 + 180 * on + noise())
     assert one.delay == "unknown"
+
+
+def test_answers_that_come_late_are_part_of_the_delay(tmp_path: Path) -> None:
+    line = queue(4000)
+    recording = recorded(tmp_path, 3 + noise(), 40 + line + noise(), late_ms=2000)
+    assert recording.table("probes").filter(pl.col("fate") == "late").height > 100
+    (one,) = segments(recording)
+    assert one.delay == "beyond"
+    assert one.beyond is not None
+    assert one.beyond.added_ms.value == pytest.approx(line[line > 0].mean(), rel=0.02)
 
 
 def test_without_idle_time_the_delay_that_the_load_adds_is_unknown(tmp_path: Path) -> None:

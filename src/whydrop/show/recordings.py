@@ -112,7 +112,7 @@ def _outcome(summary: Summary) -> Iterator[Text]:
         yield Text(line, "bad")
     if depth.is_of_depth(recording):
         yield from (Text(line, "strong") for line in depth.in_words(recording))
-    yield from (Text(line, "strong") for line in segments.sentences(summary.segments()))
+    yield from (Text(line, "strong") for line in segments.sentences(summary.segments))
 
 
 def tables(summary: Summary, *, every: bool = False) -> tuple[Part, ...]:
@@ -121,7 +121,7 @@ def tables(summary: Summary, *, every: bool = False) -> tuple[Part, ...]:
         _series(summary, every),
         _responsiveness(summary.responsiveness()),
         _induced(summary.induced_latency()),
-        segments.table(summary.segments()),
+        segments.table(summary.segments),
         _qualities(summary.qualities()),
         _losses(summary.losses()),
     )
@@ -331,7 +331,7 @@ def plots(recording: Recording) -> Section:
 
 def statistics(summary: Summary) -> tuple[Part, ...]:
     """Everything about a recording that follows its plots: statistics, and the test and hosts."""
-    where = (Text(line, "strong") for line in segments.sentences(summary.segments()))
+    where = (Text(line, "strong") for line in segments.sentences(summary.segments))
     return (
         Section("Statistics", (*where, *tables(summary)), key="statistics"),
         Section("Test and hosts", (Facts(tuple(_facts(summary))), _metadata(summary.recording)), key="metadata"),

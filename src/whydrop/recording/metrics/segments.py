@@ -111,10 +111,10 @@ class Segments:
 
 def segments(recording: Recording) -> list[Segments]:
     """Of each far end of a test that probed its access point; none of other recordings."""
-    planned, span = access_point.planned(recording), window(recording)
+    planned = access_point.planned(recording)
     if planned is None:
         return []
-    near = planned["near"]
+    near, span = planned["near"], window(recording)
     is_next_hop = planned.get("is_next_hop")
     found = []
     for far in planned["far"]:
@@ -131,7 +131,7 @@ def _probes(recording: Recording, name: str) -> pl.DataFrame:
     """Time, round trip and one-way delays (ms, null if lost or unknown) of each probe of a stream that left."""
     flows = recording.table("flows").filter(pl.col("name") == name)["flow"]
     rows = recording.table("probes").filter(pl.col("flow").is_in(flows.to_list()))
-    rows = rows.filter(pl.col("fate").is_not_null() & ~pl.col("fate").is_in([*NOT_OF_PATH, "late"]))
+    rows = rows.filter(pl.col("fate").is_not_null() & ~pl.col("fate").is_in(NOT_OF_PATH))
     lost = pl.col("fate").str.starts_with("lost")
     return (
         rows.select(

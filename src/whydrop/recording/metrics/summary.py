@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -222,6 +223,7 @@ class Summary:
         """Grade and quality of outcome of each stream of probes of a test with load."""
         return qualities(self.recording)
 
+    @cached_property
     def segments(self) -> list[Segments]:
         """Where on the path delay and loss arise, of a test that probed its access point."""
         return segments(self.recording)
@@ -330,7 +332,7 @@ class Summary:
             ],
             "responsiveness": [asdict(one) for one in self.responsiveness()],
             "quality": [asdict(one) for one in self.qualities()],
-            "segments": [asdict(one) for one in self.segments()],
+            "segments": [asdict(one) for one in self.segments],
             "loss": [
                 _fields(one, "name", "sent", "lost", "lost_up", "lost_down", "late", "percent") for one in self.losses()
             ],
