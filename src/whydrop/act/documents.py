@@ -67,10 +67,18 @@ def of_pacing(found: Paced, *, keep: bool, for_s: float) -> Document:
     title = outcome if found.proof is None else found.proof.sentence()
     shown = parts(
         Text("" if found.proof is None else outcome),
+        Text("" if found.proof is None or found.far_end == "responder" else _measured_here(found.far_end)),
         None if found.proof is None else Section("Proof", tuple(_effects(found.proof))),
         _lasting_fix(_ticket(found.plan)),
     )
     return Document(title, (Section(title, shown),))
+
+
+def _measured_here(far_end: str) -> str:
+    return (
+        f"Measured from this end alone, by TCP_INFO of uploads to {far_end}: goodput is what was acknowledged, and "
+        "round-trip times are those of the load's own packets."
+    )
 
 
 def _ticket(plan: Plan) -> str | None:
@@ -100,6 +108,7 @@ def pacing_as_json(found: Paced, host: str) -> dict[str, Any]:
         "notes": list(change.notes),
         "for_the_other_side": _ticket(plan),
         **({} if found.proof is None else {"proof": _proof_as_json(found.proof)}),
+        "far_end": found.far_end,
         "outcome": _OUTCOMES.get(found.outcome, found.outcome),
     }
 

@@ -168,7 +168,7 @@ def measured(meter: Meter, route: Route) -> Evidence:
     """
     file = meter.output / "capture.pcap"
     with _captured(route.interface, str(route.addresses[0]), file) as problems:
-        finished = meter.loaded("as it is", delay_s=_IDLE_S)
+        finished = meter.loaded("as it is", probes=True, delay_s=_IDLE_S)
     recording = Recording.open(finished.folder)
     seen = None
     if not problems:

@@ -1,8 +1,14 @@
-"""One measurement at a time: a TCP flow of the engine to one host, and what came of it in a few numbers."""
+"""One measurement at a time: a TCP flow to one host, and what came of it in a few numbers.
+
+To a responder the engine sends, and the far end counts what arrives. To another far end a program sends, and this
+host's kernel counts what is acknowledged.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +16,16 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.act.far_ends import RESPONDER, FarEnd
+from whydrop.act.observed import ObservedRunner
 from whydrop.errors import Error
 from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import Plan, Settings
 from whydrop.measure.run import Finished, run
+from whydrop.measure.runners import Runner
 from whydrop.measure.tests import resolve
+from whydrop.monitoring.sockets import selection
+from whydrop.monitoring.sockets.sampler import INTERVAL_S
 from whydrop.recording.metrics.definitions import measure
 from whydrop.recording.recording import Recording
 from whydrop.runtime.cancelling import interruption
@@ -24,6 +35,9 @@ _START_SHARE = 1 / 3
 # From the first to the last interval that counts, at least so many.
 _FEWEST_INTERVALS = 3
 _ETHERNET_BYTES = 14
+# A server of one test at a time may not be done with the one before.
+_BUSY = ("server is busy", "may be busy", "in use")
+_BUSY_TRIES, _BUSY_S = 4, 1.0
 
 
 class NoMeasurementError(Error):
@@ -56,12 +70,13 @@ class Meter:
     """Measures one host.
 
     Attributes:
-        host: where the responder is.
+        host: the far end.
         output: the folder of the recordings.
         length_s: of one measurement.
         flows: that load the path where delays are looked at, too.
         say: called with the current step, for people.
         runs: how many have been made.
+        far_end: what takes the data.
     """
 
     host: FarHost
@@ -71,6 +86,14 @@ class Meter:
     flows: int = 1
     say: Callable[[str], None] = lambda _: None
     runs: int = 0
+    far_end: FarEnd = RESPONDER
+
+    def __post_init__(self) -> None:
+        self.length_s = self.far_end.length_s(self.length_s)
+
+    def lasts_at_least(self, length_s: float) -> None:
+        """Make the following measurements as long as this."""
+        self.length_s = self.far_end.length_s(max(self.length_s, length_s))
 
     def reading(self, title: str, **parameters: Any) -> Reading:
         """Let one flow run, and read what came of it.
@@ -85,9 +108,16 @@ class Meter:
         finished = self.run(title, "tcp_nup", upload_streams=1, pings=False, delay_s=0.0, **parameters)
         return read(Recording.open(finished.folder))
 
-    def loaded(self, title: str, **parameters: Any) -> Finished:
-        """Load the path, with probes beside the load; raises as :meth:`run`."""
-        return self.run(title, "tcp_nup", upload_streams=self.flows, pings=True, **parameters)
+    def loaded(self, title: str, *, probes: bool | None = None, **parameters: Any) -> Finished:
+        """Load the path; raises as :meth:`run`.
+
+        Args:
+            title: of the recording.
+            probes: send probes beside the load; by default where a responder answers them.
+            parameters: of the test ``tcp_nup``.
+        """
+        pings = self.far_end.kind == "responder" if probes is None else probes
+        return self.run(title, "tcp_nup", upload_streams=self.flows, pings=pings, **parameters)
 
     def run(self, title: str, test: str, **parameters: Any) -> Finished:
         """Run a test to the host.
@@ -98,17 +128,39 @@ class Meter:
         """
         self.runs += 1
         self.say(title)
-        given = {"length_s": self.length_s, "step_s": 0.1, **parameters}
+        given = {"length_s": self.length_s, "step_s": self._step_s, **parameters}
         if self.ip_version is not None:
             given["ip_version"] = self.ip_version
-        plan: Plan = resolve(test, [self.host.name], given, title=title)
-        finished = run(plan, Settings(output=self.output, hosts=[self.host], title=title))
-        if finished.status == "interrupted":
-            raise interruption()
-        if finished.status != "complete":
+        plan = self._measured_here(resolve(test, [self.host.name], given, title=title))
+        for attempt in range(1, _BUSY_TRIES + 1):
+            finished = run(plan, Settings(output=self.output, hosts=[self.host], title=title), around=self._around)
+            if finished.status == "interrupted":
+                raise interruption()
+            if finished.status == "complete":
+                return finished
             why = "; ".join(map(str, finished.failures)) or finished.status
-            raise NoMeasurementError(f"{title}: {why} (recording: {finished.folder})")
-        return finished
+            if attempt == _BUSY_TRIES or not any(words in why for words in _BUSY):
+                break
+            time.sleep(_BUSY_S)
+        raise NoMeasurementError(f"{title}: {self.far_end.advice(why)} (recording: {finished.folder})")
+
+    @property
+    def _step_s(self) -> float:
+        return 0.1 if self.far_end.kind == "responder" else INTERVAL_S
+
+    def _measured_here(self, plan: Plan) -> Plan:
+        """The plan with flows that need no responder, where there is none."""
+        if self.far_end.kind == "responder":
+            return plan
+        address = self.host.address or self.host.name
+        flows = [self.far_end.flow(one, address) for one in plan.flows if one.kind == "tcp"]
+        flows += [dataclasses.replace(one, runner="ping", optional=True) for one in plan.flows if one.kind == "icmp"]
+        return dataclasses.replace(plan, flows=tuple(flows))
+
+    def _around(self, runner: Runner) -> Runner:
+        if self.far_end.kind == "responder" or runner.flow.kind != "tcp":
+            return runner
+        return ObservedRunner(runner, tuple(selection.networks(self.host.address or self.host.name)))
 
 
 def read(recording: Recording) -> Reading:
@@ -151,5 +203,13 @@ def _last(info: pl.DataFrame, column: str, otherwise: float) -> float:
 
 
 def metrics(recording: Recording) -> dict[str, float]:
-    """The metrics by which a change is judged, by key (see :mod:`whydrop.recording.metrics.definitions`)."""
-    return {key: one.value for key, one in measure(recording).items()}
+    """The metrics by which a change is judged, by key (see :mod:`whydrop.recording.metrics.definitions`).
+
+    Without probes, the round-trip time is that of the load's own packets, as TCP smooths it.
+    """
+    found = {key: one.value for key, one in measure(recording).items()}
+    if "rtt-median" not in found:
+        smoothed_ns = recording.table("tcp_info")["srtt_ns"].drop_nulls()
+        if len(smoothed_ns):
+            found["rtt-median"] = float(smoothed_ns.median()) / 1e6  # type: ignore[arg-type]
+    return found

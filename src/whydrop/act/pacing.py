@@ -13,7 +13,7 @@ from typing import Literal
 from whydrop.act import proving, searching
 from whydrop.act.applying import Lease
 from whydrop.act.changes import Address, Change, Pace, managed, paced
-from whydrop.act.meter import Meter, Reading
+from whydrop.act.meter import Meter, NoMeasurementError, Reading
 from whydrop.act.planning import Bottleneck, Estimate, burst_for
 from whydrop.act.searching import Search, Tried
 from whydrop.act.snapshot import Snapshot
@@ -135,12 +135,14 @@ class Paced:
         change: what is changed on this host; ``change.commands()`` are the commands of ``tc``.
         proof: the measurements with and without it, in turns; ``None`` where it was not proved.
         outcome: ``planned``, ``does not help``, ``applied``, ``better``, ``not better``.
+        far_end: what took the data.
     """
 
     plan: Plan
     change: Change
     proof: proving.Proof | None
     outcome: Literal["planned", "does not help", "applied", "better", "not better"]
+    far_end: str = "responder"
 
     @property
     def helps(self) -> bool:
@@ -173,6 +175,11 @@ def searched(
     Raises:
         whydrop.act.meter.NoMeasurementError, EngineError: the path cannot be measured.
     """
+    if lease is None and not meter.far_end.paces_its_socket:
+        raise NoMeasurementError(
+            f"{meter.far_end.program} cannot pace its own socket (SO_MAX_PACING_RATE), so nothing can be searched for "
+            "without a change of this host: leave out --dry-run, give --rate, or use --far-end iperf3"
+        )
     readings: list[Reading] = []
     # The sockets' own pacing counts payload, that of the fq discipline frames.
     by_frames = any(one.kind == "fq" for one in route.snapshot.qdiscs)
@@ -181,7 +188,7 @@ def searched(
         if math.isinf(rate_bps):
             reading = meter.reading("unpaced")
             if math.isfinite(reading.min_rtt_s):
-                meter.length_s = max(meter.length_s, _ROUND_TRIPS * reading.min_rtt_s)
+                meter.lasts_at_least(_ROUND_TRIPS * reading.min_rtt_s)
         else:
             title = f"paced at {quantities.rate(rate_bps)} of payload"
             frames_bps = rate_bps * readings[0].frame_bytes / readings[0].mss_bytes

@@ -39,6 +39,7 @@ def pace(
     dry_run: bool = False,
     replace_root: bool = False,
     duration_s: float = 4.0,
+    far_end: str = "responder",
     port: int | None = None,
     secret: str | None = None,
     ip_version: Literal[4, 6] | None = None,
@@ -49,7 +50,7 @@ def pace(
     """Find the best pacing rate to one host, apply it to that host alone, and prove that it helps.
 
     Args:
-        host: runs ``whydrop responder``, as ``host`` or ``host:port``.
+        host: the far end, as ``host`` or ``host:port``.
         source: a capture, or the JSON of ``whydrop depth``, that says where the bottleneck is; by default it is
             searched for.
         rate_bps: pace at this rate, counted as Ethernet frames, and search for none.
@@ -61,7 +62,10 @@ def pace(
         dry_run: change nothing. Needs no privileges.
         replace_root: replace a root queue of the interface that was configured by hand.
         duration_s: of one measurement, at least; longer where the round-trip time is long.
-        port: of the responder.
+        far_end: what takes the data there: ``responder`` (``whydrop responder``), ``iperf3``, ``nuttcp`` or ``ssh``
+            (each with ``:PORT``), ``ssh:USER@HOST``, or the URL of an upload. Without a responder, this host's kernel
+            counts what is acknowledged.
+        port: of the server there.
         secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
         output: a folder that keeps the recordings of all measurements.
@@ -84,7 +88,7 @@ def pace(
             "changing queues needs CAP_NET_ADMIN: run as root, or only print the commands (--dry-run, dry_run=True)"
         )
     with ExitStack() as opened:
-        meter = opened.enter_context(_meter(host, duration_s, port, secret, ip_version, output, say))
+        meter = opened.enter_context(_meter(host, duration_s, far_end, port, secret, ip_version, output, say))
         route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
         known, up_to_bps = _known(source, rate_bps, burst_bytes, say)
         lease = None
@@ -95,7 +99,7 @@ def pace(
         change = route.paced(plan.rate_bps, plan.burst_bytes)
         planned(plan, change)
         if dry_run or not plan.helps:
-            return pacing.Paced(plan, change, None, "planned" if plan.helps else "does not help")
+            return pacing.Paced(plan, change, None, "planned" if plan.helps else "does not help", far_end)
         if lease is None:
             lease = opened.enter_context(leased(change, host))
         lease.use(change)
@@ -107,9 +111,9 @@ def pace(
             plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
         if proof is not None and not proof.holds:
             lease.end()
-            return pacing.Paced(plan, change, proof, "not better")
+            return pacing.Paced(plan, change, proof, "not better", far_end)
         lease.leave("kept" if keep else "until", for_s)
-        return pacing.Paced(plan, change, proof, "applied" if proof is None else "better")
+        return pacing.Paced(plan, change, proof, "applied" if proof is None else "better", far_end)
 
 
 def _known(
@@ -157,6 +161,7 @@ def fix(
     flows: int = 1,
     duration_s: float = 6.0,
     replace_root: bool = False,
+    far_end: str = "responder",
     port: int | None = None,
     secret: str | None = None,
     ip_version: Literal[4, 6] | None = None,
@@ -167,7 +172,7 @@ def fix(
     """Measure why packets to a host are lost or delayed, and try the mildest fix that this host can make.
 
     Args:
-        host: runs ``whydrop responder``, as ``host`` or ``host:port``.
+        host: the far end, as ``host`` or ``host:port``.
         apply: try the fix; it stays if it is better by more than the noise. Without it nothing is changed.
         source: explain this capture instead of measuring.
         for_s: the fix is reverted after this time, unless :func:`pace_keep` is called.
@@ -175,7 +180,10 @@ def fix(
         flows: TCP flows that make the load.
         duration_s: of the load of one measurement.
         replace_root: replace a root queue of the interface that was configured by hand.
-        port: of the responder.
+        far_end: what takes the data there: ``responder`` (``whydrop responder``), ``iperf3``, ``nuttcp`` or ``ssh``
+            (each with ``:PORT``), ``ssh:USER@HOST``, or the URL of an upload. Without a responder, this host's kernel
+            counts what is acknowledged.
+        port: of the server there.
         secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
         output: a folder that keeps the recordings and the capture.
@@ -185,10 +193,12 @@ def fix(
     Raises:
         whydrop.Error: the host cannot be measured, or the fix cannot be applied.
     """
-    from whydrop.act import fixing, pacing
+    from whydrop.act import far_ends, fixing, pacing
 
     recover(say)
-    with _meter(host, duration_s, port, secret, ip_version, output, say) as meter:
+    with _meter(host, duration_s, far_end, port, secret, ip_version, output, say) as meter:
+        if flows > 1 and meter.far_end.kind != "responder":
+            raise far_ends.FarEndError(f"--flows {flows}: several flows need `whydrop responder` at the far end")
         meter.flows = flows
         route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
         evidence = fixing.measured(meter, route) if source is None else fixing.of_capture(Path(source))
@@ -232,6 +242,7 @@ def _tried(
 def _meter(
     host: str,
     duration_s: float,
+    far_end: str,
     port: int | None,
     secret: str | None,
     ip_version: int | None,
@@ -239,6 +250,7 @@ def _meter(
     say: Say,
 ) -> Iterator[Meter]:
     """The meter of a host; its recordings are removed at the end unless a folder is named."""
+    from whydrop.act import far_ends
     from whydrop.act.meter import Meter
     from whydrop.api.measuring import far_hosts
 
@@ -246,7 +258,7 @@ def _meter(
     with ExitStack() as opened:
         folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
         folder.mkdir(parents=True, exist_ok=True)
-        yield Meter(far, folder, duration_s, ip_version, say=say)
+        yield Meter(far, folder, duration_s, ip_version, say=say, far_end=far_ends.far_end(far_end))
 
 
 def recover(say: Say = _silent) -> None:

@@ -34,6 +34,7 @@ Examples:
 @click.option("-P", "--flows", type=quantities.Whole(1, 1000), default=1, show_default=True, metavar="N",
               help="Number of TCP flows in the load.")  # fmt: skip
 @pace.replace_root
+@pace.far_end
 @options.far_end
 @options.output_folder("Keep the recordings and the capture in DIR.", default=None)
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one HTML page: verdict, fix and proof.")

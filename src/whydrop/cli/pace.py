@@ -23,6 +23,8 @@ EXAMPLES = """
 Examples:
   whydrop pace server.example --dry-run
   whydrop pace server.example --for 30min
+  whydrop pace server.example --far-end iperf3
+  whydrop pace a.example --far-end http://a.example/up
   whydrop pace server.example --from depth.json
   whydrop pace server.example --from capture.pcap --keep
   whydrop pace server.example --rate 950M --burst 30kB
@@ -35,6 +37,10 @@ SOURCE = click.Path(path_type=Path, dir_okay=False, exists=True)
 for_option = click.option(
     "--for", "for_s", type=quantities.DURATION, default="10min", metavar="TIME", show_default=True,
     help="Revert the change after TIME.",
+)  # fmt: skip
+far_end = click.option(
+    "--far-end", default="responder", metavar="KIND",
+    help="iperf3, nuttcp, ssh or a URL.  [default: responder]",
 )  # fmt: skip
 replace_root = click.option(
     "--replace-root", is_flag=True, help="Replace the interface's queue (root qdisc) even if it was configured by hand."
@@ -58,6 +64,7 @@ replace_root = click.option(
               help="Apply the rate without measuring whether it helps.")  # fmt: skip
 @replace_root
 @click.option("--dry-run", is_flag=True, help="Print the tc commands, and change nothing.")
+@far_end
 @options.far_end
 @options.output_folder("Keep the recordings of all measurements in DIR.", default=None)
 @options.as_json

@@ -61,6 +61,7 @@ def run(
     tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None] = lambda *_: None,
     cancellation: Cancellation | None = None,
     began: Callable[[Path], None] = lambda _: None,
+    around: Callable[[Runner], Runner] = lambda runner: runner,
 ) -> Finished:
     """Run a plan and write its recording.
 
@@ -69,6 +70,7 @@ def run(
         tick: called about twice a second with the seconds since the start, those in all, and the rows just measured.
         cancellation: ends the test as Ctrl-C does, from another thread.
         began: called with the recording's folder once it exists.
+        around: puts another runner around each that measures with a program.
 
     Raises:
         CancelledError: it was cancelled before anything was measured.
@@ -79,7 +81,7 @@ def run(
 
     Whatever else is raised, nothing runs any more then: what was measured is in the recording that its notes name.
     """
-    return _Run(plan, settings, say, tick, cancellation or Cancellation(), began).run()
+    return _Run(plan, settings, say, tick, cancellation or Cancellation(), began, around).run()
 
 
 class _Run:
@@ -91,6 +93,7 @@ class _Run:
         tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None],
         cancellation: Cancellation,
         began: Callable[[Path], None],
+        around: Callable[[Runner], Runner],
     ) -> None:
         self.plan, self.settings, self.say, self.tick = plan, settings, say, tick
         self.cancellation, self.began = cancellation, began
@@ -99,9 +102,9 @@ class _Run:
         ours = {number: flow for number, flow in numbered.items() if flow.runner == "engine"}
         self.engine = Engine(ours, settings.hosts)
         self.clocks = Clocks(self.engine.places())
-        self.runners: dict[int, Runner] = host_context.runners(
-            {number: flow for number, flow in numbered.items() if flow.runner != "engine"}, settings.hosts
-        )
+        theirs = {number: flow for number, flow in numbered.items() if flow.runner != "engine"}
+        found = host_context.runners(theirs, settings.hosts)
+        self.runners: dict[int, Runner] = {number: around(runner) for number, runner in found.items()}
         self.troubles: list[troubles.Trouble] = []
         self.end_limits = EndLimits(self.tallies)
         self.warnings: list[str] = []

@@ -1,0 +1,160 @@
+"""Far ends without a responder: how they are written, how they are sent to, and what is said where that fails."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import whydrop
+from whydrop.act.far_ends import FarEndError, far_end
+from whydrop.act.meter import Meter, NoMeasurementError
+from whydrop.measure.far_hosts import FarHost
+from whydrop.measure.plan import PlannedFlow
+
+FLOW = PlannedFlow("TCP upload", "tcp", "up", host="server", duration_s=1.0)
+
+
+@pytest.mark.parametrize("written", ["", "iperf", "iperf3:", "iperf3:0", "iperf3:70000", "nuttcp:x", "ssh:-oProxy",
+                                     "ssh:a b", "http:///x", "https://a.example/x y", "ftp://a.example/"])  # fmt: skip
+def test_what_names_no_far_end_is_refused_with_what_was_expected(written: str) -> None:
+    with pytest.raises(FarEndError, match="expected"):
+        far_end(written)
+
+
+def test_uploads_go_by_the_program_that_speaks_to_the_server() -> None:
+    assert far_end("iperf3:5202").flow(FLOW, "server").port == 5202
+    assert far_end("nuttcp").flow(FLOW, "server").runner == "nuttcp"
+    curl = far_end("https://server.example/up").flow(FLOW, "server").options["command"]
+    assert (curl[0], curl[-2:]) == ("curl", ["/dev/zero", "https://server.example/up"])
+    ssh = far_end("ssh:2222").flow(FLOW, "192.0.2.1").options["command"]
+    assert ssh[-4:] == ["-p", "2222", "192.0.2.1", "cat >/dev/null"]
+    assert "BatchMode=yes" in ssh
+
+
+def test_only_programs_that_can_pace_their_socket_search_without_a_change() -> None:
+    paces = {kind: far_end(kind).paces_its_socket for kind in ("responder", "iperf3", "nuttcp", "ssh", "http://a/")}
+    assert paces == {"responder": True, "iperf3": True, "nuttcp": False, "ssh": False, "http://a/": False}
+    with pytest.raises(NoMeasurementError, match="cannot pace its own socket"):
+        whydrop.pace("127.0.0.1", far_end="nuttcp", dry_run=True)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("iperf3", "nuttcp", "curl", "ssh")
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("iperf3:{}", "start a server there"),
+        ("nuttcp:{}", "start a server there"),
+        ("http://127.0.0.1:{}/", "nothing listens there"),
+        ("ssh:{}", "start sshd"),
+    ],
+)
+def test_a_refused_connection_says_what_to_start(tmp_path: Path, closed_port: int, kind: str, words: str) -> None:
+    with pytest.raises(NoMeasurementError, match=words):
+        meter(tmp_path, kind.format(closed_port)).reading("refused")
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("iperf3")
+def test_a_busy_server_is_asked_again_and_then_named(tmp_path: Path, closed_port: int) -> None:
+    port = str(closed_port)
+    server = subprocess.Popen(["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL)
+    time.sleep(0.3)
+    other = subprocess.Popen(
+        ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", "60", "-b", "1M"], stdout=subprocess.DEVNULL
+    )
+    try:
+        time.sleep(0.5)
+        measuring = meter(tmp_path, f"iperf3:{port}")
+        with pytest.raises(NoMeasurementError, match="server is busy"):
+            measuring.reading("busy")
+        other.kill()
+        assert measuring.reading("free").goodput_bps > 1e6
+    finally:
+        for process in (other, server):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_program_that_is_not_installed_is_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(whydrop.Error, match="apt-get install iperf3"):
+        meter(tmp_path, "iperf3").reading("missing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("ann@server: Permission denied (publickey,password).", "ssh-copy-id"),
+        ("Host key verification failed.", "log in by hand once"),
+    ],
+)
+def test_ssh_that_would_ask_ends_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, words: str
+) -> None:
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(NoMeasurementError, match=words) as raised:
+        meter(tmp_path, "ssh").reading("asks")
+    assert "sh ended" not in str(raised.value)
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+class _Takes(BaseHTTPRequestHandler):
+    def do_PUT(self) -> None:
+        while self.rfile.read1(1 << 16):
+            pass
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Takes)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("curl")
+def test_an_upload_by_curl_is_read_from_the_kernel(tmp_path: Path, web: int) -> None:
+    found = meter(tmp_path, f"http://127.0.0.1:{web}/").reading("upload")
+    assert found.goodput_bps > 1e6
+    assert found.mss_bytes > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("nuttcp")
+def test_an_upload_by_nuttcp_is_read_from_the_kernel(tmp_path: Path, closed_port: int) -> None:
+    server = subprocess.Popen(["nuttcp", "-S", "--nofork", "-P", str(closed_port)])
+    try:
+        time.sleep(0.3)
+        assert meter(tmp_path, f"nuttcp:{closed_port}").reading("upload").goodput_bps > 1e6
+    finally:
+        server.kill()
+        server.wait()
+
+
+def meter(folder: Path, kind: str) -> Meter:
+    return Meter(FarHost("127.0.0.1", "127.0.0.1"), folder, 1.0, far_end=far_end(kind))
