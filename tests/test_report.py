@@ -12,6 +12,7 @@ import pytest
 from in_browser import DRAWN, Opened, has_colour
 from plain_text import plain
 from synthetic import FLOW, policed_transfer
+from test_charts import AT_THE_SENDER
 from whydrop import Explanation
 from whydrop.show import charts, embedding, html, report
 from whydrop.text.phrases import capital
@@ -113,6 +114,10 @@ def written(synthetic: Explanation, tmp_path_factory: pytest.TempPathFactory) ->
     return synthetic.write_report(tmp_path_factory.mktemp("report") / "report.html")
 
 
+# Charts without a cross for each lost packet.
+WITHOUT_LOSSES = {"arrivals", "burst", "gap-time", "interarrival"}
+
+
 @pytest.mark.needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_chart_is_drawn_in_a_browser_without_errors_or_requests(browser: Any, written: Path, scheme: str):
@@ -120,10 +125,10 @@ def test_every_chart_is_drawn_in_a_browser_without_errors_or_requests(browser: A
 
     opened = Opened(browser, written, scheme=scheme)
     drawn = opened.page.evaluate(DRAWN)
-    assert list(drawn) == ["time-sequence", "model", "in-flight", "burst", "rtt", "throughput", "held"]
+    assert list(drawn) == [name for name in AT_THE_SENDER if not name.endswith("close-up")]
     lost = STYLES["lost"].dark if scheme == "dark" else STYLES["lost"].light
     for key, colours in drawn.items():
-        if key != "burst":
+        if key not in WITHOUT_LOSSES:
             assert has_colour(colours, lost), key
         assert len(colours) > 3, key
     assert opened.trouble == []
@@ -145,7 +150,7 @@ def test_the_page_fits_a_phone(browser: Any, written: Path):
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
-OVER_TIME = {"time-sequence", "model", "in-flight", "rtt", "throughput", "held"}
+OVER_TIME = {name for name in AT_THE_SENDER if name != "burst" and not name.endswith("close-up")}
 
 
 @pytest.mark.needs_browser

@@ -100,9 +100,10 @@ class Explanation(Explained):
         """One chart, to show in a notebook or to save.
 
         Args:
-            name: one of ``time-sequence``, ``close-up``, ``model``, ``model-close-up``, ``in-flight``,
-                ``burst``, ``rtt``, ``throughput``; of two captures also ``models``, ``crossings``, ``loss-burst``,
-                ``transit``, ``transit-histogram``, ``clock``.
+            name: one of ``time-sequence``, ``close-up``, ``received``, ``model``, ``model-close-up``, ``arrivals``,
+                ``in-flight``, ``burst``, ``rtt``, ``gap-time``, ``ack-delay``, ``interarrival``, ``throughput``,
+                ``limits``; of two captures also ``models``, ``models-close-up``, ``crossings``,
+                ``crossings-close-up``, ``jitter``, ``loss-burst``, ``transit``, ``transit-histogram``, ``clock``.
             flow: the flow to draw, or part of its name such as ``":443"``; by default the one that lost most to the
                 headline verdict.
 

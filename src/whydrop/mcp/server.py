@@ -106,8 +106,8 @@ class _Tools:
     async def figure(self, path: PathText, name: str) -> list[Any]:
         """Draw a figure as PNG.
 
-        Of a capture: time-sequence, close-up, model, in-flight, burst, rtt or throughput. Of a recording: a plot that
-        the tool open lists.
+        Of a capture: time-sequence, close-up, received, model, arrivals, in-flight, burst, rtt, gap-time, ack-delay,
+        interarrival or throughput. Of a recording: a plot that the tool open lists.
         """
         picture = await self._done(lambda: self._answers.figure(path, name))
         return [Image(data=picture.png, format="png"), json.dumps(picture.words)]

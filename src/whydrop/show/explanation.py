@@ -10,7 +10,7 @@ from whydrop.explaining.document import Verdict
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.matching import Matching
 from whydrop.explaining.pair import Pair
-from whydrop.show import pair_words, tables, words
+from whydrop.show import pair_words, sending, tables, words
 from whydrop.show.document import (
     Column,
     Command,
@@ -61,7 +61,11 @@ def document(
         *parts(
             Section(pair_title, parts(*_pair(found), figures.get("pair")), key="pair"),
             *beside,
-            Section(_charts_title(found), parts(figures.get("charts")), key="charts"),
+            Section(
+                _charts_title(found),
+                parts(figures.get("charts"), sending.table(found) if figures else None),
+                key="charts",
+            ),
             _others(found, steps, is_page=bool(figures)),
             *_tables(found, is_page=bool(figures)),
             *after,

@@ -63,6 +63,7 @@ STYLES: dict[str, Style] = {
     "acknowledged": Style(GREEN, "#2fc79b", "dot", width=1.5),
     "arrived": Style(GREEN, "#2fc79b", "dot", width=1.8, dash=(7, 2)),
     "sack": Style(PURPLE, "#e3a5c7", "dot", width=1.4, dash=(2, 2), opacity=0.8),
+    "gap": Style(VERMILLION, "#ff8a4c", "dot", width=0.7, opacity=0.6),
     "window": Style("#6b7280", "#9aa4b2", "dot", width=1.2, dash=(6, 3)),
     "limit": Style("#4b5563", "#b6beca", "dot", width=1.3, dash=(2, 3)),
     "lost": Style(VERMILLION, "#ff8a4c", "cross", size=7.0, width=2.0),
@@ -86,6 +87,6 @@ STYLES: dict[str, Style] = {
     "median": Style(INK, PAPER, "dot", width=1.8),
     "slow": Style(VERMILLION, "#ff8a4c", "dot", width=1.8, dash=(7, 3)),
     "fit": Style(VERMILLION, "#ff8a4c", "dot", width=1.8),
-    "held": Style(BLUE, SKY, "dot", width=9.0),
+    "lane": Style(BLUE, SKY, "dot", width=9.0),
     "unpredicted": Style(INK, PAPER, "ring", size=8.0, width=1.6),
 }

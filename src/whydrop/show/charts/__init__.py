@@ -8,7 +8,7 @@ from typing import TypeVar
 from whydrop.errors import UnknownNameError
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.selection import matcher, no_such_flow
-from whydrop.show.charts import crossings, flow_charts, models, transit
+from whydrop.show.charts import crossings, flow_charts, gaps, losses, models, timing, transit
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import Scene
 from whydrop.show.figure import Figure, NothingToDraw
@@ -19,19 +19,25 @@ AnyScene = TypeVar("AnyScene")
 CHARTS: dict[str, Callable[[Scene], Figure]] = {
     "time-sequence": flow_charts.time_sequence,
     "close-up": flow_charts.time_sequence_close_up,
+    "received": gaps.received,
     "model": models.model,
     "model-close-up": models.model_close_up,
+    "arrivals": timing.arrivals,
     "in-flight": flow_charts.in_flight,
-    "burst": flow_charts.burst,
+    "burst": losses.burst,
     "rtt": flow_charts.rtt,
+    "gap-time": gaps.gap_time,
+    "ack-delay": timing.ack_delay,
+    "interarrival": timing.interarrival,
     "throughput": flow_charts.throughput,
-    "held": flow_charts.held,
+    "limits": flow_charts.limits,
 }
 
 # Of two captures: one flow between them, and all packets between them.
 PAIR_FLOW_CHARTS: dict[str, Callable[[PairScene], Figure]] = {
     "crossings": crossings.crossings,
     "crossings-close-up": crossings.crossings_close_up,
+    "jitter": timing.jitter,
     "models": models.compared,
     "models-close-up": models.compared_close_up,
 }

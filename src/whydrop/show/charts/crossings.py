@@ -110,7 +110,17 @@ def loss_burst(scene: PairScene) -> Figure:
         f"from {since} on; {scene.path}",
         (Panel(x, y, present(layers)),),
         see=SEE_BURST + offloaded(burst),
-    )
+    ).noted(_lengths_in_words(arrived, start, end))
+
+
+def _lengths_in_words(arrived: pl.DataFrame, start: str, end: str) -> str | None:
+    """How long the packets that arrived took to pass each point, from the first to the last."""
+    if arrived.height < 2:
+        return None
+    times = {start: arrived["sent_ns"], end: arrived["sent_ns"] + arrived["transit_ns"]}
+    lengths = {point: (as_float(at.max()) - as_float(at.min())) / 1e9 for point, at in times.items()}
+    one, other = (f"{quantities.duration(length)} at {point}" for point, length in lengths.items())
+    return f"The {quantities.plural(arrived.height, 'packet')} that arrived took {one} and {other}, first to last."
 
 
 def heaviest(rows: pl.DataFrame) -> pl.DataFrame:

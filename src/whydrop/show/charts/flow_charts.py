@@ -1,4 +1,4 @@
-"""Charts of one flow: sequence numbers, data in flight, round-trip times, rates, limiters, and losses in bursts."""
+"""Charts of one flow: sequence numbers, data in flight, round-trip times, rates, and what limits the sender."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from whydrop.show.charts.scene import (
     as_float,
     cut,
     heaviest,
-    layer,
     lost_packets,
     marks,
     needed,
     over_time,
     points,
-    present,
     readable,
     rule,
 )
-from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
+from whydrop.show.figure import Axis, Figure, NothingToDraw
 from whydrop.text import quantities
 
 SEE_SEQUENCE = (
@@ -50,7 +48,7 @@ SEE_THROUGHPUT = (
     "The solid line is the rate of the sent data, the dashed line that of the acknowledged data. Where the solid line "
     "is above, the difference was lost or queued. A level dashed line shows a fixed limit on the path."
 )
-SEE_HELD = (
+SEE_LIMITS = (
     "Each row is one limit of the sender, and its bars show when that limit applied. The limit that applied longest is "
     "on top. A bar in the row of the congestion window: the path sets the rate. A bar in any other row: the named "
     "limit sets it."
@@ -147,23 +145,23 @@ def rtt(scene: Scene) -> Figure:
     return over_time(scene, "rtt", "Round-trip time", Axis("Round-trip time (ms)", from_zero="always"), layers, SEE_RTT)
 
 
-def held(scene: Scene) -> Figure:
+def limits(scene: Scene) -> Figure:
     """Draw the limiter of the sender at each moment, a lane for each."""
     scene.need_segments()
-    limits = scene.flow.limits
-    if not limits or not limits["spans"]:
+    found = scene.flow.limits
+    if not found or not found["spans"]:
         raise NothingToDraw(
             f"{scene.flow.flow}: the capture holds no acknowledgments, so the sender's limits are unknown"
         )
-    shares: dict[str, float] = limits["shares"]
+    shares: dict[str, float] = found["shares"]
     lanes = {name: float(lane) for lane, name in enumerate(sorted(shares, key=lambda name: shares[name]))}
-    spans = pl.DataFrame(limits["spans"], schema=_SPANS, orient="row").with_columns(
+    spans = pl.DataFrame(found["spans"], schema=_SPANS, orient="row").with_columns(
         pl.col("from", "until") - scene.origin_s,
         y=pl.col("limiter").replace_strict(lanes, default=None, return_dtype=pl.Float64),
     )
     y = pl.col("y")
     layers = [
-        marks("limited by", "held", "slants", spans, y, pl.col("from"), rare=True, x2=pl.col("until"), y2=y),
+        marks("limited by", "lane", "slants", spans, y, pl.col("from"), rare=True, x2=pl.col("until"), y2=y),
         lost_packets(scene.segments, pl.lit(-0.5)),
     ]
     words = tuple(
@@ -171,11 +169,11 @@ def held(scene: Scene) -> Figure:
     )
     return over_time(
         scene,
-        "held",
+        "limits",
         "The limit of the sender, at each moment",
         Axis("Limiter (share of the time)", ends=(-0.8, len(lanes) - 0.4), words=words),
         layers,
-        SEE_HELD,
+        SEE_LIMITS,
         x=Axis(f"{TIME.title}, on the sender's clock"),
     )
 
@@ -235,84 +233,3 @@ def _rates(amounts: pl.DataFrame, window: float) -> pl.DataFrame:
     every = pl.DataFrame({"bin": range(last if isinstance(last, int) else 0)}, schema={"bin": pl.Int64})
     full = every.join(bins, on="bin", how="left").fill_null(0).sort("bin")
     return points(full, (pl.col("bin") + 0.5) * window, pl.col("amount") * 8 / window)
-
-
-_BARS = 40
-# Packets closer together than this share of the round trip belong to one burst, as in a window sent at once.
-_GAP_OF_RTT = 0.25
-_SHORTEST_GAP_S = 0.001
-# Where one burst holds more than this share of the packets, the sender as good as never pauses.
-_LARGEST_BURST = 0.25
-# The share lost of fewer packets than this is chance.
-_FEWEST_PACKETS = 10
-
-_COLUMNS = ("x", "x2", "y", "y2")
-_BYTES = pl.col("ip_bytes").cast(pl.Int64)
-
-SEE_BURSTS = (
-    "Packets are sent in bursts. Each bar covers packets at one place in their burst, counted in bytes sent "
-    "before them, and shows how many of them were lost. A policer spares the start of a burst and drops what "
-    "follows once its bucket is empty; a bad link drops anywhere."
-)
-SEE_ROUND_TRIP = (
-    "Each bar covers the packets before which the same amount of data was sent in one round-trip time, and shows how "
-    "many of them were lost. Losses only at the right: packets are lost only after much data, as in a full queue or a "
-    "policer. Losses everywhere: a bad link."
-)
-
-
-def burst(scene: Scene) -> Figure:
-    """Draw the share of packets lost by what was sent just before them."""
-    scene.need_segments()
-    if scene.lost.is_empty():
-        raise NothingToDraw(f"{scene.flow.flow}: nothing was lost")
-    rtt_s = scene.flow.rtt_min_s or 0.0
-    gap_s, span_s = max(rtt_s * _GAP_OF_RTT, _SHORTEST_GAP_S), max(rtt_s, _SHORTEST_GAP_S)
-    placed = _in_bursts(scene.segments, gap_s)
-    if placed is not None:
-        title, see = "Where in a burst packets were lost", SEE_BURSTS
-        sent = "Sent before in the same burst ({}; a pause of " + quantities.duration(gap_s) + " ends a burst)"
-    else:
-        placed = _in_round_trip(scene.segments, span_s)
-        title, see = "How much was sent just before packets were lost", SEE_ROUND_TRIP
-        sent = "Sent in the round-trip time (" + quantities.duration(span_s) + ") before the packet ({})"
-    bars = _bars(placed)
-    scale, unit = readable(bars["x2"].max(), "bytes")
-    bars = bars.with_columns(pl.col("x", "x2") / scale)
-    few = pl.col("sent") < _FEWEST_PACKETS
-    layers = [
-        layer(f"of fewer than {_FEWEST_PACKETS} packets", "few-bar", "bars", bars.filter(few).select(_COLUMNS)),
-        layer("share of packets lost", "lost-bar", "bars", bars.filter(~few).select(_COLUMNS)),
-    ]
-    panel = Panel(Axis(sent.format(unit)), Axis("Packets lost (% of sent)", from_zero="always"), present(layers))
-    pale = "" if bars.filter(few).is_empty() else " Pale bars are based on few packets."
-    return Figure("burst", title, scene.flow.flow, (panel,), see=see + pale)
-
-
-def _in_bursts(segments: pl.DataFrame, gap_s: float) -> pl.DataFrame | None:
-    """``place``: bytes sent before each packet in its burst; ``None`` where the sender hardly pauses."""
-    numbered = segments.with_columns(burst=(pl.col("t").diff().fill_null(math.inf) > gap_s).cum_sum())
-    if as_float(numbered["burst"].value_counts()["count"].max()) > _LARGEST_BURST * numbered.height:
-        return None
-    return numbered.select(place=(_BYTES.cum_sum() - _BYTES).over("burst"), lost=pl.col("fate") == "lost")
-
-
-def _in_round_trip(segments: pl.DataFrame, rtt_s: float) -> pl.DataFrame:
-    """``place``: bytes sent in the round-trip time before each packet."""
-    total = segments.select("t", total=_BYTES.cum_sum(), own=_BYTES, lost=pl.col("fate") == "lost")
-    start = total.select(t=pl.col("t") - rtt_s)
-    until = start.join_asof(total.select("t", "total"), on="t")["total"].fill_null(0)
-    return total.select(place=(pl.col("total") - pl.col("own") - until).clip(0), lost="lost")
-
-
-def _bars(placed: pl.DataFrame) -> pl.DataFrame:
-    """Equal bins up to the largest place; the share lost in each, in per cent."""
-    width = max((as_float(placed["place"].max()) + 1) / _BARS, 1.0)
-    bins = placed.group_by((pl.col("place") / width).floor().alias("bin")).agg(lost=pl.col("lost").sum(), sent=pl.len())
-    return bins.sort("bin").select(
-        x=pl.col("bin") * width,
-        x2=(pl.col("bin") + 1) * width,
-        y=pl.col("lost") / pl.col("sent") * 100,
-        y2=0.0,
-        sent=pl.col("sent"),
-    )
