@@ -201,6 +201,7 @@ def depth(
     secret: str | None = None,
     ip_version: Literal[4, 6] | None = None,
     ecn: bool = False,
+    trace: bool = False,
     title: str = "",
     output: str | PathLike[str] = ".",
     say: Callable[[str], None] = lambda _: None,
@@ -218,6 +219,8 @@ def depth(
         secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
         ecn: send packets that a queue may mark instead of dropping them.
+        trace: find the hop of the queue, too: by packets that end at each router, behind bursts. Only
+            ``"up"``.
         title: distinguishes this recording from others.
         output: the folder in which the recording gets a folder of its own.
         say: called with a line about each step.
@@ -239,6 +242,7 @@ def depth(
         caps=Caps(max_bytes, max_time_s, max_rate_bps),
         ip_version=ip_version,
         ecn=ecn,
+        trace=trace,
         output=Path(output),
         title=title,
     )

@@ -21,6 +21,7 @@ Examples:
   whydrop depth server.example --reverse --json
   whydrop depth server.example --max-bytes 50M
   whydrop depth server.example --far-end iperf3
+  whydrop depth server.example --trace
 """
 
 
@@ -38,6 +39,7 @@ Examples:
 @click.option("--max-rate", "max_rate_bps", type=quantities.RATE, metavar="RATE",
               help="Send bursts at most at this rate.  [default: line rate]")  # fmt: skip
 @click.option("--ecn", is_flag=True, help="Send ECN-capable packets, which a queue may mark instead of drop.")
+@click.option("--trace", is_flag=True, help="Find the hop of the queue, by answers of the routers.")
 @options.far_end
 @options.title
 @options.output_folder()

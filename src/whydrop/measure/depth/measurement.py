@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
 import threading
 import time
@@ -18,6 +19,8 @@ from whydrop.measure.depth.responder import ResponderTrains, UnusableRoundError
 from whydrop.measure.depth.result import Depth, depth
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Budget, Caps, Direction, Round
 from whydrop.measure.depth.searching import SIZES, CountingSearch, Search
+from whydrop.measure.depth.tracing.place import Place
+from whydrop.measure.depth.tracing.turns import trace
 from whydrop.measure.depth.trains import Trains
 from whydrop.measure.engine import EngineError, looked_up
 from whydrop.measure.far_hosts import FarHost
@@ -50,6 +53,7 @@ class Wanted:
         far_end: the server that runs there. Those of other tools measure upwards only, without ECN.
         direction: ``up`` from here to it, ``down`` from it to here.
         ecn: mark packets ECT(0): a queue may then mark instead of dropping.
+        trace: look for the hop of the queue, too.
         output: the folder in which the recording gets its own.
     """
 
@@ -59,6 +63,7 @@ class Wanted:
     caps: Caps = field(default_factory=Caps)
     ip_version: int | None = None
     ecn: bool = False
+    trace: bool = False
     output: Path = Path()
     title: str = ""
 
@@ -97,6 +102,10 @@ def measure(wanted: Wanted, say: Callable[[str], None] = lambda _: None) -> Meas
 
 
 def _trains(wanted: Wanted) -> Trains:
+    if wanted.trace and wanted.direction == "down":
+        raise EngineError(
+            "the hop of the queue is found only in the direction from this host: leave out --reverse or --trace"
+        )
     version, ip_bytes = _path_to(wanted)
     cap_bps = _ip_rate(wanted.caps.max_rate_bps, ip_bytes)
     if wanted.far_end == "responder":
@@ -128,6 +137,7 @@ class _Measurement:
             try:
                 with signals.ending_block(), signals.allowed():
                     self._search(writer)
+                    self._trace()
                 status = "interrupted" if signals.received else "complete"
             except EngineError as reason:
                 status, problem = "failed", self._with_stalls(str(reason))
@@ -198,6 +208,18 @@ class _Measurement:
         longer = self.budget.stretched(stood_s)
         if stood_s and self.found is not None and search.next(self.found, analysis, longer) is not None:
             raise EngineError("the time was over before all was measured")
+
+    def _trace(self) -> None:
+        """Look for the hop of the queue, where that is wanted; without success, the result says why."""
+        if not self.wanted.trace or self.found is None:
+            return
+        host = self.wanted.host.address or self.wanted.host.name
+        self.found = dataclasses.replace(self.found, trace=Place(reason="the trace was interrupted"))
+        try:
+            place = trace(host, self.wanted.ip_version, self.found, self.budget, self.say)
+        except EngineError as reason:
+            place = Place(reason=str(reason))
+        self.found = dataclasses.replace(self.found, trace=place)
 
     def _with_stalls(self, problem: str) -> str:
         """A problem, with the time that this host stood still, which is not the far end's fault."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from whydrop.measure.depth.tracing.place import Place
 from whydrop.text.quantities import count, duration, interval, percent, plural, rate, size
 
 # Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
@@ -60,6 +61,13 @@ class Depth:
     marked: int
     # Most losses were of packets that never left the sending host's interface.
     at_sender: bool = False
+    # The hop of the queue, where it was looked for.
+    trace: Place | None = None
+
+    @property
+    def counted_bytes(self) -> int:
+        """The bytes of a large packet that rates and sizes count."""
+        return self.large_bytes + _OVERHEAD_BYTES[self.byte_basis]
 
     @property
     def room_bytes(self) -> Quantity | None:
@@ -94,7 +102,7 @@ class Depth:
         """As JSON has it."""
         times = {name: getattr(self, name) for name in ("burst_time_s", "overflow_time_s")}
         derived = {name: None if value is None else dataclasses.asdict(value) for name, value in times.items()}
-        return {**dataclasses.asdict(self), **derived}
+        return {**dataclasses.asdict(self), **derived, "trace": None if self.trace is None else self.trace.document()}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Depth:
@@ -105,7 +113,7 @@ class Depth:
         """
         try:
             # Recordings of before do not say where packets were dropped.
-            values = {"at_sender": False, **document}
+            values = {"at_sender": False, "trace": None, **document}
             values = {one.name: values[one.name] for one in dataclasses.fields(cls)}
             for name, value in values.items():
                 if name in _QUANTITIES:
@@ -114,7 +122,11 @@ class Depth:
                     values[name] = int(_number(value))
                 elif name in _WORDS:
                     values[name] = None if value is None else str(value)
-            known = {"kind": str(values["kind"]), "confidence": _number(values["confidence"])}
+            known = {
+                "kind": str(values["kind"]),
+                "confidence": _number(values["confidence"]),
+                "trace": None if values["trace"] is None else Place.of_document(values["trace"]),
+            }
             return cls(**{**values, **known, "at_sender": values["at_sender"] is True})
         except (KeyError, TypeError, ValueError) as reason:
             raise ValueError(f"not the result of a measurement of a queue's depth: {reason!r}") from None
@@ -270,7 +282,7 @@ def sentences(found: Depth) -> list[str]:
         text.append("Rate and size are in IP bytes; which headers the queue counts is not known.")
     if found.marked:
         text.append(f"{count(found.marked)} packets were marked (Congestion Experienced) instead of being dropped.")
-    return text
+    return text + ([] if found.trace is None else found.trace.sentences())
 
 
 def _line(found: Depth, line: Quantity) -> str:

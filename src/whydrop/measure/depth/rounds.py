@@ -136,3 +136,7 @@ class Budget:
         if not self.affords(wanted):
             raise ValueError(f"{wanted} does not fit into the {self.left()} left")
         self.left_bytes -= wanted.cost_bytes
+
+    def take(self, cost_bytes: float) -> None:
+        """Take bytes out of it that no round sends."""
+        self.left_bytes -= cost_bytes
