@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Transfer,
         Verdict,
     )
+    from whydrop.explaining.hints import PairHints
     from whydrop.explaining.matching import Matching, match
     from whydrop.explaining.packets import Packets, packets
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
@@ -75,6 +76,7 @@ _HOMES = {
         "whydrop.api.stores": "collect collect_once explain_into import_into study study_tcp",
         "whydrop.errors": "Error",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
+        "whydrop.explaining.hints": "PairHints",
         "whydrop.explaining.matching": "Matching match",
         "whydrop.explaining.packets": "Packets packets",
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
@@ -108,6 +110,7 @@ __all__ = [
     "Packets",
     "Pair",
     "PairFlow",
+    "PairHints",
     "Parameter",
     "Plot",
     "PortStates",

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -36,12 +36,14 @@ def explain_pair(
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
     filter: str | None = None,
+    hints: Mapping[str, Any] | None = None,
 ) -> Analysis: ...
 def match_pair(
     paths: Sequence[str | PathLike[str]],
     *,
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    hints: Mapping[str, Any] | None = None,
 ) -> Analysis: ...
 def packets(
     paths: Sequence[str | PathLike[str]],

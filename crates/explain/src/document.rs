@@ -307,6 +307,9 @@ pub struct PairInfo {
     pub to: usize,
     /// The capture nearer to the sender of most of the data: `capture 1`, `capture 2`, `both` or `unknown`.
     pub upstream: String,
+    /// The evidence for the order of the captures: `known` (by TTL, by transit times, or as given by the user),
+    /// `guessed` (by losses or clocks), or `contradicted` (TTL or transit times contradict the user).
+    pub order: String,
     pub matched: u64,
     pub lost_1_to_2: u64,
     pub lost_2_to_1: u64,

@@ -93,6 +93,7 @@ use whydrop_tcp::{Tracked, Tracker, TrackerOptions};
 use document::Document;
 pub use pair::{explain_pair, match_pair, measure_pair};
 use tables::Tables;
+pub use whydrop_pair::PairHints;
 
 /// Called from time to time with the bytes read and their total (0 if unknown); `false` stops the analysis.
 pub type Progress<'a> = Box<dyn FnMut(u64, u64) -> bool + 'a>;
@@ -104,6 +105,8 @@ pub struct Options<'a> {
     pub keep_tables: bool,
     pub progress: Option<Progress<'a>>,
     pub open: OpenOptions,
+    /// Knowledge of the path between two captures.
+    pub hints: PairHints,
 }
 
 /// The result of an analysis.

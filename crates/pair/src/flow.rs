@@ -141,6 +141,17 @@ impl PairFlow {
     }
 }
 
+/// The evidence for the order of the points, in matched packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Order {
+    pub matched: u64,
+    /// Of hosts with an order that neither the TTL nor the sum of transit times in both directions shows: it follows
+    /// from losses or from the clocks.
+    pub guessed: u64,
+    /// Of hosts with a hint that TTL or transit times contradict.
+    pub contradicted: u64,
+}
+
 /// Totals over the packets of both captures.
 ///
 /// Pairs `[_; 2]` are by capture unless stated to be by direction: from point 1 to 2, and from 2 to 1.
@@ -172,6 +183,8 @@ pub struct PairCounts {
     pub unmatchable: [u64; 2],
     /// Broadcast and multicast packets: never matched.
     pub to_many: [u64; 2],
+    /// Longer than the longest packets to match ([`crate::PairHints`]).
+    pub too_long: [u64; 2],
     /// Counted nowhere else.
     pub left_out: LeftOut,
 }

@@ -37,9 +37,9 @@ use whydrop_tcp::Tracked;
 
 pub use clock::ClockFit;
 pub use error::PairError;
-pub use flow::{Direction, FlowName, LeftOut, PairCounts, PairFlow, TrackedFlow};
+pub use flow::{Direction, FlowName, LeftOut, Order, PairCounts, PairFlow, TrackedFlow};
 pub use packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
-pub use reading::PairOptions;
+pub use reading::{PairHints, PairOptions};
 
 /// The findings from two captures of one path.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ pub struct Pair {
     /// In the order of capture 1's clock; packets that only capture 2 holds are placed accordingly.
     pub packets: Vec<PairPacket>,
     pub counts: PairCounts,
+    /// The evidence for the order of the points.
+    pub order: Order,
     /// The relation of the clocks; `None` if there is too little evidence.
     pub clock: Option<ClockFit>,
 }

@@ -19,6 +19,8 @@ const REPORT_PACKETS: u64 = 4096;
 
 /// Options for reading two captures.
 pub struct PairOptions<'a> {
+    /// Knowledge of the user on the path.
+    pub hints: PairHints,
     /// Most packets of each capture that may wait for the other; each takes about 100 bytes.
     pub most_pending: usize,
     /// Most flows of few packets (eight at either point) stored for each capture, about 300 bytes each: a
@@ -34,9 +36,21 @@ pub struct PairOptions<'a> {
     pub progress: Option<Box<dyn FnMut(u64, u64) -> bool + 'a>>,
 }
 
+/// Knowledge of the path that the packets may not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PairHints {
+    /// No device between the points changes TCP sequence numbers: none is looked for.
+    pub same_sequence_numbers: bool,
+    /// The point (0 or 1) that is nearer to the clients, which open the connections.
+    pub client_side: Option<usize>,
+    /// Longest packets to match, bytes of IP. Longer ones are counted in [`crate::PairCounts::too_long`].
+    pub longest_bytes: Option<u32>,
+}
+
 impl Default for PairOptions<'_> {
     fn default() -> Self {
         Self {
+            hints: PairHints::default(),
             most_pending: 1 << 20,
             most_small_flows: 1 << 18,
             keep_acknowledgments: false,
@@ -51,6 +65,7 @@ pub(crate) struct ReadThrough {
     pub summaries: [Summary; 2],
     pub tracked: [Tracked; 2],
     pub matcher: Matcher,
+    pub client_side: Option<usize>,
     /// For captures that were sorted: the position in the file of each packet, sorted by time.
     pub positions: [Vec<u32>; 2],
 }
@@ -81,7 +96,11 @@ fn read_as_they_are(
         })
     };
     let mut trackers = [tracker(), tracker()];
-    let mut matcher = Matcher::new(options.most_pending, options.most_small_flows);
+    let mut matcher = Matcher::new(
+        options.most_pending,
+        options.most_small_flows,
+        options.hints,
+    );
     let mut turns = Turns::new(options.most_pending);
     let mut until_report = REPORT_PACKETS;
     let mut may_restart = true;
@@ -119,6 +138,7 @@ fn read_as_they_are(
         summaries: [captures[0].summary(), captures[1].summary()],
         tracked: [one.finish(), two.finish()],
         matcher,
+        client_side: options.hints.client_side,
         positions,
     }))
 }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use whydrop_capture::{Filter, Moment, OpenOptions, Selection, contain};
 use whydrop_explain::document::Document;
 use whydrop_explain::{
-    ExplainError, Explanation, Options, explain_pair as explain_several, explain_paths,
+    ExplainError, Explanation, Options, PairHints, explain_pair as explain_several, explain_paths,
     match_pair as match_two,
 };
 
@@ -77,34 +77,53 @@ pub fn explain(
     end: Option<Time>,
 ) -> PyResult<Analysis> {
     let open = selecting(filter, begin, end)?;
-    run(py, &paths, tables, progress, open, explain_paths)
+    run(
+        py,
+        &paths,
+        tables,
+        progress,
+        open,
+        PairHints::default(),
+        explain_paths,
+    )
 }
 
 /// Analyses two or more captures of one path, in any order.
 ///
-/// `progress`, `tables` and `filter` as for `explain`.
+/// `progress`, `tables` and `filter` as for `explain`. `hints` has what the user knows of the path:
+/// `same_sequence_numbers` (bool), `client_side` (0 or 1), `longest_bytes` (int).
 #[pyfunction]
-#[pyo3(signature = (paths, *, tables = true, progress = None, filter = None))]
+#[pyo3(signature = (paths, *, tables = true, progress = None, filter = None, hints = None))]
 pub fn explain_pair(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     tables: bool,
     progress: Option<Py<PyAny>>,
     filter: Option<&str>,
+    hints: Option<Hints>,
 ) -> PyResult<Analysis> {
     let open = selecting(filter, None, None)?;
-    run(py, &paths, tables, progress, open, explain_several)
+    run(
+        py,
+        &paths,
+        tables,
+        progress,
+        open,
+        hinted(hints),
+        explain_several,
+    )
 }
 
 /// Matches the packets of two captures of one path: the document has `captures` and `pair`, and of the tables only
 /// `crossings` has rows. Without `tables` only the document is kept.
 #[pyfunction]
-#[pyo3(signature = (paths, *, tables = true, progress = None))]
+#[pyo3(signature = (paths, *, tables = true, progress = None, hints = None))]
 pub fn match_pair(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     tables: bool,
     progress: Option<Py<PyAny>>,
+    hints: Option<Hints>,
 ) -> PyResult<Analysis> {
     run(
         py,
@@ -112,8 +131,26 @@ pub fn match_pair(
         tables,
         progress,
         OpenOptions::default(),
+        hinted(hints),
         match_two,
     )
+}
+
+/// Knowledge of the user on the path between two captures.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Hints {
+    same_sequence_numbers: bool,
+    client_side: Option<usize>,
+    longest_bytes: Option<u32>,
+}
+
+fn hinted(hints: Option<Hints>) -> PairHints {
+    hints.map_or_else(PairHints::default, |hints| PairHints {
+        same_sequence_numbers: hints.same_sequence_numbers,
+        client_side: hints.client_side,
+        longest_bytes: hints.longest_bytes,
+    })
 }
 
 /// A time in a capture: seconds since its first packet, or nanoseconds since the epoch.
@@ -159,6 +196,7 @@ fn run(
     tables: bool,
     progress: Option<Py<PyAny>>,
     open: OpenOptions,
+    hints: PairHints,
     analyse: fn(&[PathBuf], Options) -> Result<Explanation, ExplainError>,
 ) -> PyResult<Analysis> {
     let watch = Watch::new(progress);
@@ -168,6 +206,7 @@ fn run(
             keep_tables: tables,
             progress: Some(Box::new(move |done, total| reporting.report(done, total))),
             open,
+            hints,
         };
         contain(|| analyse(paths, options))
     });

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import altair
 
     from whydrop.explaining.document import Verdict
+    from whydrop.explaining.hints import PairHints
     from whydrop.recording.recording import Recording
 
 
@@ -27,6 +28,7 @@ def explain(
     filter: str | None = None,
     begin: float | datetime | None = None,
     end: float | datetime | None = None,
+    hints: PairHints | None = None,
 ) -> Explanation:
     """Explain why packets were lost or delayed, from captures, a recording, or both.
 
@@ -50,6 +52,7 @@ def explain(
             connections and packets that match are analysed.
         begin: of one capture, the first time that is analysed: seconds since its first packet, or a moment.
         end: the last time that is analysed.
+        hints: of two captures, what is known of the path between them.
 
     Raises:
         whydrop.CaptureError: a capture could not be analysed; the message names the file, the byte offset and what
@@ -79,6 +82,7 @@ def explain(
             filter=filter,
             begin=_time(begin),
             end=_time(end),
+            hints=hints,
         )
     )
 

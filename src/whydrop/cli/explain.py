@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, options
+from whydrop.cli import ending, hints, options
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import analysed
 from whydrop.cli.quantities import MOMENT
@@ -52,6 +52,7 @@ Examples:
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
 @click.option("-f", "--format", "picture", type=click.Choice(FORMATS), metavar="FORMAT",
               help=f"Format of the pictures: {', '.join(FORMATS)}.  [default: png]")  # fmt: skip
+@hints.hints
 @options.as_json
 def command(
     captures: tuple[Path, ...],
@@ -68,6 +69,7 @@ def command(
     if report is not None:
         options.folder_exists("--report", report)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
+    selection["hints"] = hints.given(selection)
     try:
         found = explained(captures, tables=report is not None or folder is not None, **selection)
         if flow_filter is not None:

@@ -6,7 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
     from typing import Any
 
@@ -32,11 +32,16 @@ def analysed(sources: Sequence[str | PathLike[str]], **options: Any) -> Analysis
     return _watched(sources, lambda **watch: analyse(sources, **options, **watch))
 
 
-def match_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> Analysis:
+def match_pair(
+    paths: Sequence[str | PathLike[str]], *, tables: bool, hints: Mapping[str, Any] | None = None
+) -> Analysis:
     """Match two captures of one path, as :func:`analysed` analyses."""
     from whydrop import _core
 
-    return _watched(paths, lambda **watch: _core.match_pair(paths, tables=tables, **watch), "Aligning clocks")
+    def call(**watch: Any) -> Analysis:
+        return _core.match_pair(paths, tables=tables, hints=hints, **watch)
+
+    return _watched(paths, call, "Aligning clocks")
 
 
 def _watched(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from whydrop.cli import ending, options
+from whydrop.cli import ending, hints, options
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import match_pair
 from whydrop.errors import Error
@@ -24,15 +25,19 @@ Examples:
 @click.argument("first", metavar="CAPTURE", type=options.ANY_PATH)
 @click.argument("second", metavar="CAPTURE", type=options.ANY_PATH)
 @options.output_file("Table of packets to write: .parquet, .csv or .arrow.")
+@hints.hints
 @options.as_json
-def command(first: Path, second: Path, output: Path | None, as_json: bool) -> int:
+def command(first: Path, second: Path, output: Path | None, as_json: bool, **chosen: Any) -> int:
     """Match the packets of two captures of one path: delay and loss between them (docs/two-captures.md)."""
     _check_usage(first, second, output)
+    from whydrop.explaining.hints import HintError
     from whydrop.explaining.matching import Matching
 
     try:
         # The table takes a third of the memory: it is made only where it is written.
-        found = Matching(match_pair([first, second], tables=output is not None))
+        known = hints.given(chosen)
+        fitting = None if known is None else known.of_captures([str(first), str(second)])
+        found = Matching(match_pair([first, second], tables=output is not None, hints=fitting))
         rows = None if output is None else found.write(output)
         if as_json:
             ending.write_json(found.document, indent=2 if sys.stdout.isatty() else None)
@@ -43,6 +48,9 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> in
         if output is not None:
             stream = sys.stderr if as_json else sys.stdout
             print(f"Packets: {ending.printable(str(output))} ({rows} rows)", file=stream)
+    except HintError as reason:
+        said = ending.printable(str(reason))
+        raise click.UsageError(f"{said[0].upper()}{said[1:]}.") from None
     except (Error, OSError) as reason:
         return ending.not_analysed(reason, (first, second))
     return 0

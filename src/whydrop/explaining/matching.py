@@ -16,6 +16,8 @@ from whydrop.explaining.pair import Pair
 if TYPE_CHECKING:
     import polars
 
+    from whydrop.explaining.hints import PairHints
+
 # Suffix of the file, and what it then is.
 FORMATS = {".parquet": "Parquet", ".csv": "comma-separated values", ".arrow": "Arrow IPC"}
 
@@ -25,6 +27,7 @@ def match(
     second: str | PathLike[str],
     *,
     progress: Callable[[int, int], None] | None = None,
+    hints: PairHints | None = None,
 ) -> Matching:
     """Match the packets of two captures of one path, align the clocks and place the losses; explain nothing.
 
@@ -32,9 +35,11 @@ def match(
         first: a pcap or pcapng file, plain or compressed.
         second: a capture of the same packets at another point of the path.
         progress: as for :func:`whydrop.explain`.
+        hints: what is known of the path between them.
 
     Raises:
         whydrop.CaptureError: one of the captures could not be read, or they have no packet in common.
+        whydrop.Error: a hint does not fit the captures.
 
     >>> import whydrop
     >>> found = whydrop.match(
@@ -43,7 +48,9 @@ def match(
     >>> found.crossings.filter(found.crossings["crossing"] == "lost").height == found.pair.lost
     True
     """
-    return Matching(_core.match_pair([fspath(first), fspath(second)], progress=progress))
+    paths = [fspath(first), fspath(second)]
+    known = None if hints is None else hints.of_captures(paths)
+    return Matching(_core.match_pair(paths, progress=progress, hints=known))
 
 
 class Matching:

@@ -105,6 +105,8 @@ class Pair(Entry):
     ``lost_1_to_2`` counts packets that the path dropped, ``missed_by_1`` those that only the capture failed to record.
     The hard bounds of the clock's offset come from packets in both directions; in between, it cannot be known how the
     round trip divides into its two directions. ``left_out`` counts the packets that were dropped to bound memory.
+    ``order`` is the evidence for the order of the captures: ``known``, ``guessed`` (by losses or clocks only), or
+    ``contradicted`` (a hint that TTL or transit times contradict).
     """
 
     first: int = field(metadata={"key": "from"})
@@ -135,6 +137,7 @@ class Pair(Entry):
     changes: Changes
     flows: tuple[PairFlow, ...]
     left_out: LeftOut | None = None
+    order: str = "known"
 
     @property
     def lost(self) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whydrop.explaining.explained import Analysis
+    from whydrop.explaining.hints import PairHints
     from whydrop.recording.recording import Recording
 
 
@@ -35,6 +36,7 @@ def analyse(
     filter: str | None = None,
     begin: float | None = None,
     end: float | None = None,
+    hints: PairHints | None = None,
 ) -> Analysis:
     """Analyse sources together; :func:`whydrop.explain` describes the arguments.
 
@@ -48,10 +50,12 @@ def analyse(
     selection = {name: value for name, value in selection.items() if value is not None}
     if selection and recording is not None:
         raise SourceError("a filter and times select packets of captures: explain the captures without the recording")
+    if hints is not None and (sequence or recording is not None or len(captures) < 2):
+        raise SourceError("hints for matching are for two captures of one path: give both")
     if recording is None:
         if switch_port is not None:
             raise SourceError("a switch port belongs to a recording of flows: give one, or a store with connections")
-        return _of_captures(captures, sequence, tables, progress, selection)
+        return _of_captures(captures, sequence, tables, progress, selection, hints)
     from whydrop.explaining.recordings import document
 
     captures = captures or kept_in(recording)
@@ -151,13 +155,24 @@ def _of_captures(
     tables: bool,
     progress: Callable[[int, int], None] | None,
     selection: Mapping[str, Any] | None = None,
+    hints: PairHints | None = None,
 ) -> _core.Analysis:
     """One capture (in several files with ``sequence``), or several of one path."""
     is_one = sequence or len(captures) == 1
     if selection and not is_one and selection.keys() != {"filter"}:
         raise SourceError("times select packets of one capture; the clocks of several differ")
     explain = _core.explain if is_one else _core.explain_pair
+    chosen = {**(selection or {}), **({} if hints is None else {"hints": _fitting(hints, captures)})}
     try:
-        return explain(captures, tables=tables, progress=progress, **(selection or {}))
+        return explain(captures, tables=tables, progress=progress, **chosen)
     except ValueError as reason:
         raise SourceError(f"filter {reason}") from None
+
+
+def _fitting(hints: PairHints, captures: Sequence[str]) -> dict[str, Any]:
+    from whydrop.explaining.hints import HintError
+
+    try:
+        return hints.of_captures(captures)
+    except HintError as reason:
+        raise SourceError(str(reason)) from None

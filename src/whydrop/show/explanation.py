@@ -10,7 +10,7 @@ from whydrop.explaining.document import Verdict
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.matching import Matching
 from whydrop.explaining.pair import Pair
-from whydrop.show import pair_words, sending, tables, words
+from whydrop.show import pair_words, tables, words
 from whydrop.show.document import (
     Column,
     Command,
@@ -63,7 +63,7 @@ def document(
             *beside,
             Section(
                 _charts_title(found),
-                parts(figures.get("charts"), sending.table(found) if figures else None),
+                parts(figures.get("charts"), _senders(found) if figures else None),
                 key="charts",
             ),
             _others(found, steps, is_page=bool(figures)),
@@ -81,10 +81,20 @@ def _charts_title(found: Explained) -> str:
     return "Charts" if found.pair is None else "Charts of one connection"
 
 
+def _senders(found: Explained) -> Table | None:
+    # Importing polars would take a tenth of a second of every answer on a terminal, which has no such table.
+    from whydrop.show import sending
+
+    return sending.table(found)
+
+
 def of_matching(found: Matching) -> Document:
     """The packets matched between two captures, the losses between them, and the clocks."""
     pair = found.pair
-    return Document(pair_words.summary(pair), (Section(pair_words.summary(pair), _between(pair, (pair,))),))
+    doubt = Text(pair_words.order((pair,)))
+    return Document(
+        pair_words.summary(pair), (Section(pair_words.summary(pair), parts(doubt, *_between(pair, (pair,)))),)
+    )
 
 
 def _source(found: Explained) -> str:
@@ -108,7 +118,9 @@ def _notes(found: Explained) -> Iterator[str]:
 
 
 def _left_out(found: Explained) -> Iterator[str]:
-    """The packets that the answer does not cover: this stands with it, and not among the notes."""
+    """The limits of the answer as a whole: this stands with it, and not among the notes."""
+    if order := pair_words.order(found.path_segments):
+        yield order
     for capture in found.captures:
         if capture.left_out:
             of = f" of {capture.path}" if len(found.captures) > 1 else ""

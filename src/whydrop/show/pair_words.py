@@ -23,6 +23,7 @@ _UNMATCHED = {
     "forgotten": "discarded to keep within the memory limit",
     "not-ip-or-cut-off": "without a whole IP header",
     "broadcast-or-multicast": "broadcast or multicast, which are not matched",
+    "too-long": "longer than the packets to match",
 }
 
 
@@ -93,6 +94,19 @@ def _transit(transit: Transit | None, key: str) -> str:
 
 def _longest(runs: tuple[tuple[int, int], ...]) -> int | None:
     return max((length for length, _ in runs), default=None)
+
+
+_ORDERS = {
+    "guessed": "The order of the captures is a guess from losses or clocks: neither TTL nor transit times show it. If "
+    "it is wrong, losses and delays are stated for the wrong direction. --client-side CAPTURE sets the order.",
+    "contradicted": "TTL or transit times contradict --client-side: losses and delays may be stated for the wrong "
+    "direction.",
+}
+
+
+def order(segments: Sequence[Pair]) -> str:
+    """A sentence on the order of the captures, where it is not known for certain; otherwise nothing."""
+    return next((_ORDERS[hop.order] for hop in segments if hop.order in _ORDERS), "")
 
 
 def facts(pair: Pair, segments: Sequence[Pair]) -> list[tuple[str, str]]:
@@ -192,7 +206,8 @@ def _changes(pair: Pair) -> list[str]:
     changes = pair.changes
     parts = []
     if changes.ttl_hops:
-        parts.append(f"time to live lower by {changes.ttl_hops}")
+        sense = "lower" if changes.ttl_hops > 0 else "higher"
+        parts.append(f"time to live {sense} by {abs(changes.ttl_hops)}")
     for number, what in (
         (changes.dscp, "DSCP changed"),
         (changes.ecn, "ECN changed"),

@@ -17,12 +17,19 @@ use crate::{ExplainError, Explanation, Options};
 
 /// Explains captures given in any order.
 pub fn explain(paths: &[PathBuf], mut options: Options) -> Result<Explanation, ExplainError> {
+    if options.hints.client_side.is_some() {
+        return Err(ExplainError::Pair(format!(
+            "the capture nearer to the clients can be named for two captures; {} were given",
+            paths.len()
+        )));
+    }
     let steps = 2 * paths.len() as u64 - 1;
     let watch = RefCell::new((0, options.progress.take()));
     // every analysis of two captures is one step, and all take about as long
     let step = |keep_tables: bool| Options {
         keep_tables,
         open: options.open.clone(),
+        hints: options.hints,
         progress: Some(Box::new(|done, total| {
             let (step, progress) = &mut *watch.borrow_mut();
             progress

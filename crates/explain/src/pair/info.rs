@@ -32,6 +32,7 @@ pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
         from: 0,
         to: 1,
         upstream: upstream(pair).to_owned(),
+        order: order(pair).to_owned(),
         matched: counts.matched,
         lost_1_to_2: counts.lost[0],
         lost_2_to_1: counts.lost[1],
@@ -88,6 +89,18 @@ fn upstream(pair: &Pair) -> &'static str {
     }
 }
 
+/// The evidence for the order of the captures; packets that contradict a hint are named before those that only guess.
+fn order(pair: &Pair) -> &'static str {
+    let order = pair.order;
+    if order.contradicted * 2 > order.matched {
+        "contradicted"
+    } else if order.guessed * 2 > order.matched {
+        "guessed"
+    } else {
+        "known"
+    }
+}
+
 fn unmatched(pair: &Pair) -> BTreeMap<String, u64> {
     let counts = &pair.counts;
     let both = |of: [u64; 2]| of[0] + of[1];
@@ -101,6 +114,7 @@ fn unmatched(pair: &Pair) -> BTreeMap<String, u64> {
         (Crossing::Forgotten.name(), both(counts.forgotten)),
         ("not-ip-or-cut-off", both(counts.unmatchable)),
         ("broadcast-or-multicast", both(counts.to_many)),
+        ("too-long", both(counts.too_long)),
     ]
     .into_iter()
     .filter(|(_, count)| *count > 0)

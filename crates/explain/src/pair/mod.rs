@@ -152,6 +152,7 @@ fn read<'a>(
     let pair_options = PairOptions {
         keep_acknowledgments: options.keep_tables,
         progress: options.progress,
+        hints: options.hints,
         ..pair_options
     };
     let pair = read_pair(captures, pair_options).map_err(|error| match error {

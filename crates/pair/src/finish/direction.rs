@@ -5,12 +5,14 @@
 //! does not depend on the clocks' offset and is positive for one order of the points only; the side with
 //! missing packets (before the sum of transit times if that is uncertain: the points may be next to each
 //! other); the sign of the time difference, which depends on the clocks; the vantage points of the captures.
+//!
+//! A hint on the side of the clients precedes all of these; [`Order`] says if the packets contradict it.
 
 use std::net::IpAddr;
 
 use whydrop_tcp::{Tracked, Vantage};
 
-use crate::flow::{Direction, PairFlow};
+use crate::flow::{Direction, Order, PairFlow};
 use crate::hash::FoldMap;
 use crate::packet::{PacketFlags, PairPacket};
 
@@ -47,6 +49,8 @@ struct Hosts {
     sums_ns: Vec<f64>,
     sums_seen: u64,
     vantage: [i64; 2],
+    /// Connections that the source of orientation 0 opened, less those that its destination opened.
+    opened: i64,
 }
 
 impl Hosts {
@@ -107,18 +111,24 @@ impl Hosts {
         }
     }
 
-    /// True if orientation 0 goes from point 1 to 2.
-    fn decide(&mut self) -> Option<bool> {
+    /// Decides if orientation 0 goes from point 1 to 2.
+    fn decide(&mut self) -> Decision {
         let by_ttl = self.by_ttl();
         let by_time = self.by_time();
         match (by_ttl, by_time) {
-            (Some(hops), Some((time, sure))) if hops != time && sure => Some(time),
-            (Some(hops), _) => Some(hops),
+            (Some(hops), Some((time, sure))) if hops != time && sure => Decision::Shown(time),
+            (Some(hops), _) => Decision::Shown(hops),
             // with points next to each other and late timestamps, losses on the path are stronger evidence
-            (None, Some((time, false))) => self.by_losses().or(Some(time)),
-            (None, Some((time, true))) => Some(time),
-            (None, None) => None,
+            (None, Some((time, false))) => Decision::Likely(self.by_losses().unwrap_or(time)),
+            (None, Some((time, true))) => Decision::Shown(time),
+            (None, None) => Decision::Open,
         }
+    }
+
+    /// By the hosts that opened the connections, if the side of the clients is known.
+    fn by_hint(&self, client_side: Option<usize>) -> Option<bool> {
+        let client_is_at_first = client_side? == 0;
+        (self.opened != 0).then_some((self.opened > 0) == client_is_at_first)
     }
 
     fn by_ttl(&self) -> Option<bool> {
@@ -172,8 +182,31 @@ impl Hosts {
     }
 }
 
-/// Sets the direction of every flow.
-pub(super) fn decide(flows: &mut [PairFlow], packets: &[PairPacket], tracked: &[Tracked; 2]) {
+/// The evidence of the packets between two hosts show by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// By the TTL, or by the sum of the transit times in both directions.
+    Shown(bool),
+    Likely(bool),
+    Open,
+}
+
+impl Decision {
+    fn forward(self) -> Option<bool> {
+        match self {
+            Decision::Shown(forward) | Decision::Likely(forward) => Some(forward),
+            Decision::Open => None,
+        }
+    }
+}
+
+/// Sets the direction of every flow; `client_side` is the point nearer to the clients, if that is known.
+pub(super) fn decide(
+    flows: &mut [PairFlow],
+    packets: &[PairPacket],
+    tracked: &[Tracked; 2],
+    client_side: Option<usize>,
+) -> Order {
     let mut numbers: FoldMap<(IpAddr, IpAddr), u32> = FoldMap::default();
     let mut all: Vec<Hosts> = Vec::new();
     let places: Vec<(u32, usize, [IpAddr; 2])> = flows
@@ -206,9 +239,22 @@ pub(super) fn decide(flows: &mut [PairFlow], packets: &[PairPacket], tracked: &[
         }
     }
     for (flow, &(number, orientation, _)) in flows.iter().zip(&places) {
-        all[number as usize].vantage[orientation] += vantage(flow, tracked);
+        let hosts = &mut all[number as usize];
+        hosts.vantage[orientation] += vantage(flow, tracked);
+        hosts.opened += if orientation == 0 {
+            opened(flow)
+        } else {
+            -opened(flow)
+        };
     }
-    let mut decided: Vec<Option<bool>> = all.iter_mut().map(Hosts::decide).collect();
+    let shown: Vec<Decision> = all.iter_mut().map(Hosts::decide).collect();
+    let hinted: Vec<Option<bool>> = all.iter().map(|one| one.by_hint(client_side)).collect();
+    let order = order(&all, &shown, &hinted);
+    let mut decided: Vec<Option<bool>> = hinted
+        .into_iter()
+        .zip(shown)
+        .map(|(hint, shown)| hint.or(shown.forward()))
+        .collect();
     let mut sides = sides_of_hosts(&places, &decided);
     guess_the_rest(&all, &places, &mut decided, &mut sides);
     for (flow, (number, orientation, _)) in flows.iter_mut().zip(places) {
@@ -218,6 +264,33 @@ pub(super) fn decide(flows: &mut [PairFlow], packets: &[PairPacket], tracked: &[
             Some(false) => Direction::SecondToFirst,
             None => Direction::Unknown,
         };
+    }
+    order
+}
+
+/// Counts the packets with an order that is a guess, and those that contradict a hint.
+fn order(all: &[Hosts], shown: &[Decision], hinted: &[Option<bool>]) -> Order {
+    let mut order = Order::default();
+    for ((hosts, shown), hint) in all.iter().zip(shown).zip(hinted) {
+        let matched: u64 = hosts.matched.iter().sum();
+        order.matched += matched;
+        match (hint, shown) {
+            (Some(hint), Decision::Shown(forward)) if hint != forward => {
+                order.contradicted += matched
+            }
+            (None, Decision::Likely(_) | Decision::Open) => order.guessed += matched,
+            _ => {}
+        }
+    }
+    order
+}
+
+/// 1 if the source of a flow opened its connection, -1 if its destination did, 0 if that is unknown.
+fn opened(flow: &PairFlow) -> i64 {
+    match flow.tracked.iter().flatten().next() {
+        Some(place) if place.flow == 0 => 1,
+        Some(_) => -1,
+        None => 0,
     }
 }
 
@@ -316,7 +389,7 @@ mod tests {
             sums_ns: (0..100).map(|at| f64::from(at % 3) - 0.9).collect(),
             ..Hosts::default()
         };
-        hosts.decide()
+        hosts.decide().forward()
     }
 
     #[test]
@@ -333,6 +406,27 @@ mod tests {
         let (mut decided, mut sides) = (vec![None; 2], FoldMap::default());
         guess_the_rest(&all, &places, &mut decided, &mut sides);
         assert_eq!(decided, [Some(true); 2]);
+    }
+
+    #[test]
+    fn a_hint_precedes_the_packets_and_is_contradicted_only_by_what_they_show() {
+        let hosts = |ttl: [[u64; 2]; 2]| Hosts {
+            matched: [100, 100],
+            ttl,
+            opened: 3,
+            ..Hosts::default()
+        };
+        let mut all = [hosts([[100, 0], [0, 100]]), hosts([[0; 2]; 2])];
+        let shown: Vec<Decision> = all.iter_mut().map(Hosts::decide).collect();
+        assert_eq!(shown, [Decision::Shown(true), Decision::Open]);
+        let with = |side: Option<usize>| {
+            let hinted: Vec<Option<bool>> = all.iter().map(|one| one.by_hint(side)).collect();
+            let order = order(&all, &shown, &hinted);
+            (hinted, order.guessed, order.contradicted)
+        };
+        assert_eq!(with(None), (vec![None; 2], 200, 0));
+        assert_eq!(with(Some(0)), (vec![Some(true); 2], 0, 0));
+        assert_eq!(with(Some(1)), (vec![Some(false); 2], 0, 200));
     }
 
     #[test]

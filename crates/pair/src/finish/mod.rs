@@ -24,12 +24,13 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
         summaries,
         tracked,
         matcher,
+        client_side,
         positions,
     } = read;
     if matcher.matches == 0 {
         return Err(nothing::in_common(&summaries, &matcher));
     }
-    let (unmatchable, to_many) = (matcher.unmatchable, matcher.to_many);
+    let (unmatchable, to_many, too_long) = (matcher.unmatchable, matcher.to_many, matcher.too_long);
     let left_out = matcher.left_out();
     let constant_offset_ns = matcher.delta_ns.unwrap_or(0);
     let (mut flows, numbers) = flow_map::resolve(&matcher.flows, &tracked);
@@ -42,7 +43,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
         stays
     });
     drop(numbers);
-    direction::decide(&mut flows, &packets, &tracked);
+    let order = direction::decide(&mut flows, &packets, &tracked, client_side);
     resent::reassign(&mut packets, &flows);
     let clock = alignment::fit(&flows, &packets);
     let aligned = alignment::Aligned::new(clock.as_ref(), constant_offset_ns);
@@ -52,6 +53,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     let counts = PairCounts {
         unmatchable,
         to_many,
+        too_long,
         left_out,
         ..counts::count(&mut flows, &packets)
     };
@@ -62,6 +64,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
         flows,
         packets,
         counts,
+        order,
         clock,
     })
 }

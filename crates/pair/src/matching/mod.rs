@@ -18,6 +18,7 @@ use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 use crate::flow::LeftOut;
 use crate::hash::{FoldMap, Words};
 use crate::packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
+use crate::reading::PairHints;
 use flows::{Flows, Tuple};
 use likeness::Found;
 use pending::Pending;
@@ -46,6 +47,7 @@ fn is_to_many(network: &Network, transport: &Transport) -> bool {
 }
 
 pub(crate) struct Matcher {
+    hints: PairHints,
     words: Words,
     precision: Precision,
     most_pending: usize,
@@ -72,11 +74,14 @@ pub(crate) struct Matcher {
     pub(crate) unmatchable: [u64; 2],
     /// Packets to many hosts at once.
     pub(crate) to_many: [u64; 2],
+    /// Packets longer than the longest to match.
+    pub(crate) too_long: [u64; 2],
 }
 
 impl Matcher {
-    pub(crate) fn new(most_pending: usize, most_small_flows: usize) -> Self {
+    pub(crate) fn new(most_pending: usize, most_small_flows: usize, hints: PairHints) -> Self {
         Self {
+            hints,
             words: Words::new(),
             precision: Precision::default(),
             most_pending: most_pending.max(1),
@@ -95,6 +100,7 @@ impl Matcher {
             left_out_rows: 0,
             unmatchable: [0; 2],
             to_many: [0; 2],
+            too_long: [0; 2],
         }
     }
 
@@ -111,6 +117,12 @@ impl Matcher {
         };
         if is_to_many(network, &packet.transport) {
             self.to_many[side] += 1;
+            return;
+        }
+        if let Some(longest) = self.hints.longest_bytes
+            && network.ip_bytes > longest
+        {
+            self.too_long[side] += 1;
             return;
         }
         match &packet.transport {

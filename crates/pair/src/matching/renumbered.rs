@@ -217,6 +217,10 @@ impl Matcher {
     /// longer make others ambiguous, so that more may be found then.
     #[cold]
     pub(super) fn learn_numberings(&mut self) {
+        if self.hints.same_sequence_numbers {
+            self.until_learning = usize::MAX;
+            return;
+        }
         let waiting = self.pending[0].len() + self.pending[1].len();
         self.until_learning = waiting.max(LEARNT_AFTER);
         for _ in 0..MOST_ROUNDS {

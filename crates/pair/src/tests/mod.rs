@@ -4,6 +4,7 @@ mod captures;
 mod clocks;
 mod crossings;
 mod floods;
+mod hints;
 mod offload;
 mod other_protocols;
 mod properties;
