@@ -69,3 +69,26 @@ def test_a_path_without_loss_is_left_alone(lab: Lab) -> None:
         found = paced(path, lab.folder / "runs", *words)
         assert found["outcome"] == "does not help"
         assert path.kinds() == ["noqueue"]
+
+
+@pytest.mark.exhaustive
+@NEEDS
+@pytest.mark.parametrize("case", SETTINGS[:1])
+def test_existing_connections_are_as_good_a_judge_as_a_responder(lab: Lab, case: Case) -> None:
+    """One transfer goes on through all of it; another sends now and then, and is limited by its program."""
+    words = ("--max-rate", "40mbit")
+    with far_path(lab, **case.settings) as path, iperf3_server(path.server, 2) as (one, other):
+        ours = paced(path, lab.folder / "responder", *words, "--duration", f"{case.length_s:g}s")
+        for port, *rate in ((one,), (other, "-b", "50K")):
+            path.client.popen(["iperf3", "-c", path.server.address, "-p", str(port), "-t", "3600", *rate])
+        for attempt in range(TRIES):
+            theirs = paced(path, lab.folder / f"connections-{attempt}", *words, "--connections")
+            (lab.folder / "found.json").write_text(json.dumps([ours, theirs], indent=1))
+            goodputs = [steady_bps(found) if "proof" in found else 0.0 for found in (ours, theirs)]
+            if min(goodputs) >= (1 - SAME) * max(goodputs):
+                break
+    assert theirs["outcome"] == "better"
+    assert min(goodputs) >= (1 - SAME) * max(goodputs), goodputs
+    assert theirs["far_end"] == "connections"
+    assert 1 <= theirs["intervals_wider"] < 1.5
+    assert "in which the path limited them" in theirs["judged_by"]

@@ -67,18 +67,11 @@ def of_pacing(found: Paced, *, keep: bool, for_s: float) -> Document:
     title = outcome if found.proof is None else found.proof.sentence()
     shown = parts(
         Text("" if found.proof is None else outcome),
-        Text("" if found.proof is None or found.far_end == "responder" else _measured_here(found.far_end)),
+        Text("" if found.proof is None else found.judged.words),
         None if found.proof is None else Section("Proof", tuple(_effects(found.proof))),
         _lasting_fix(_ticket(found.plan)),
     )
     return Document(title, (Section(title, shown),))
-
-
-def _measured_here(far_end: str) -> str:
-    return (
-        f"Measured from this end alone, by TCP_INFO of uploads to {far_end}: goodput is what was acknowledged, and "
-        "round-trip times are those of the load's own packets."
-    )
 
 
 def _ticket(plan: Plan) -> str | None:
@@ -108,7 +101,7 @@ def pacing_as_json(found: Paced, host: str) -> dict[str, Any]:
         "notes": list(change.notes),
         "for_the_other_side": _ticket(plan),
         **({} if found.proof is None else {"proof": _proof_as_json(found.proof)}),
-        "far_end": found.far_end,
+        **found.judged.as_json(),
         "outcome": _OUTCOMES.get(found.outcome, found.outcome),
     }
 
@@ -172,7 +165,7 @@ def _fix(remedy: Remedy | NoRemedy) -> Iterator[Part]:
 
 
 def _after(found: Fixed) -> tuple[Part, ...]:
-    proof = () if found.proof is None else tuple(_effects(found.proof))
+    proof = () if found.proof is None else (*parts(Text(found.judged.words)), *_effects(found.proof))
     return parts(Section("Proof", proof, key="proof"), _lasting_fix(found.ticket))
 
 
@@ -195,6 +188,7 @@ def fix_as_json(host: str, found: Fixed, outcome: str) -> dict[str, Any]:
         "why_not": remedy.why if isinstance(remedy, NoRemedy) else None,
         "proof": None if proof is None else _proof_as_json(proof),
         "for_the_other_side": found.ticket,
+        **found.judged.as_json(),
         "kept": proof is not None and proof.holds,
         "outcome": outcome,
     }

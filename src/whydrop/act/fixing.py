@@ -18,7 +18,7 @@ import polars as pl
 from whydrop import _core
 from whydrop.act import planning, proving
 from whydrop.act.changes import CannotChangeError, Change
-from whydrop.act.meter import Meter, metrics, read
+from whydrop.act.meter import RESPONDER_JUDGED, Judged, Measuring, NoMeasurementError, metrics, read
 from whydrop.act.pacing import Route
 from whydrop.act.planning import Bottleneck
 from whydrop.explaining import completing
@@ -131,11 +131,13 @@ class Fixed:
         evidence: the measurements, and the verdicts on them.
         remedy: the fix, as it was tried; or why there is none.
         proof: the measurements with and without it, in turns; ``None`` where nothing was tried.
+        judged: the source of its numbers.
     """
 
     evidence: Evidence
     remedy: Remedy | NoRemedy
     proof: proving.Proof | None
+    judged: Judged = RESPONDER_JUDGED
 
     @property
     def words(self) -> str:
@@ -160,7 +162,7 @@ class Fixed:
         return f"<whydrop.Fixed: {self.words}: {tried}>"
 
 
-def measured(meter: Meter, route: Route) -> Evidence:
+def measured(meter: Measuring, route: Route) -> Evidence:
     """Load the path, capture what is sent, and explain both together.
 
     Raises:
@@ -168,19 +170,25 @@ def measured(meter: Meter, route: Route) -> Evidence:
     """
     file = meter.output / "capture.pcap"
     with _captured(route.interface, str(route.addresses[0]), file) as problems:
-        finished = meter.loaded("as it is", probes=True, delay_s=_IDLE_S)
-    recording = Recording.open(finished.folder)
+        folder = meter.loaded("as it is", probes=True, delay_s=_IDLE_S)
+    recording = Recording.open(folder)
     seen = None
     if not problems:
         # With the recording, so that `whydrop explain` and `whydrop report` find it.
-        kept = finished.folder / file.name
+        kept = folder / file.name
         file.replace(kept)
         try:
             seen = _core.explain([str(kept)], tables=False)
         except _core.CaptureError as reason:
             problems.append(str(reason))
+    if not meter.sends:
+        # In the recording all connections are one flow, so the capture alone is explained.
+        if seen is None:
+            raise NoMeasurementError(f"existing connections are explained by a capture: {'; '.join(problems)}")
+        shown = completing.document(seen.document())
+        return Evidence(None, shown, metrics(recording), tuple(problems), read(recording).min_rtt_s)
     document = completing.document(explained.of_recording(recording, seen).document())
-    return Evidence(finished.folder, document, metrics(recording), tuple(problems), read(recording).min_rtt_s)
+    return Evidence(folder, document, metrics(recording), tuple(problems), read(recording).min_rtt_s)
 
 
 @contextmanager
@@ -350,7 +358,7 @@ def _stands_here(evidence: Evidence, route: Route, bottleneck: Bottleneck, waits
     return stands_s >= _HERE * waits_s
 
 
-def prove(meter: Meter, remedy: Remedy, on: Callable[[], None], off: Callable[[], None]) -> proving.Proof:
+def prove(meter: Measuring, remedy: Remedy, on: Callable[[], None], off: Callable[[], None]) -> proving.Proof:
     """Measure with and without the fix in turns; ``on`` and ``off`` are of the change, if it has one."""
     asked: dict[str, Any] = {}
 
@@ -363,6 +371,6 @@ def prove(meter: Meter, remedy: Remedy, on: Callable[[], None], off: Callable[[]
         off()
 
     def run(title: str) -> Path:
-        return meter.loaded(title, delay_s=1.0, **asked).folder
+        return meter.loaded(title, delay_s=1.0, **asked)
 
     return proving.prove(run, apply, restore, remedy.aim, remedy.beside)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,11 @@ import polars as pl
 
 from whydrop.act.far_ends import RESPONDER, FarEnd
 from whydrop.act.observed import ObservedRunner
+from whydrop.act.searching import FINAL_ROUNDS, MOST_MEASUREMENTS
 from whydrop.errors import Error
 from whydrop.measure.far_hosts import FarHost
 from whydrop.measure.plan import Plan, Settings
-from whydrop.measure.run import Finished, run
+from whydrop.measure.run import run
 from whydrop.measure.runners import Runner
 from whydrop.measure.tests import resolve
 from whydrop.monitoring.sockets import selection
@@ -34,7 +36,7 @@ from whydrop.runtime.cancelling import interruption
 _START_SHARE = 1 / 3
 # From the first to the last interval that counts, at least so many.
 _FEWEST_INTERVALS = 3
-_ETHERNET_BYTES = 14
+ETHERNET_BYTES = 14
 # A server of one test at a time may not be done with the one before.
 _BUSY = ("server is busy", "may be busy", "in use")
 _BUSY_TRIES, _BUSY_S = 4, 1.0
@@ -65,9 +67,73 @@ class Reading:
     recording: Path
 
 
+@dataclass(frozen=True)
+class Judged:
+    """The source of the numbers of a proof.
+
+    Attributes:
+        far_end: what took the data, or ``connections``.
+        words: how they came about, in sentences; empty where a responder counted.
+        wider: how much wider intervals are than with load of one's own; ``None`` where the load is one's own.
+    """
+
+    far_end: str = "responder"
+    words: str = ""
+    wider: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For the documents of pacing and fixing."""
+        return {"far_end": self.far_end, "judged_by": self.words or None, "intervals_wider": self.wider}
+
+
+RESPONDER_JUDGED = Judged()
+
+
+class Measuring(ABC):
+    """Measures how well packets reach one host; the search, the plan and the proof need no more of it.
+
+    Attributes:
+        host: the far end.
+        output: the folder of the recordings.
+        length_s: of one measurement.
+        say: called with the current step, for people.
+        sends: load of its own.
+        most_measurements: that a search may take; and rounds in which it measures its last candidates.
+    """
+
+    host: FarHost
+    output: Path
+    length_s: float
+    say: Callable[[str], None]
+    sends: bool = True
+    most_measurements: int = MOST_MEASUREMENTS
+    final_rounds: int = FINAL_ROUNDS
+
+    @abstractmethod
+    def reading(self, title: str, **parameters: Any) -> Reading:
+        """Measure once; raises :class:`NoMeasurementError`."""
+
+    @abstractmethod
+    def loaded(self, title: str, *, probes: bool | None = None, **parameters: Any) -> Path:
+        """Measure under load; the folder of the recording. Raises :class:`NoMeasurementError`."""
+
+    @abstractmethod
+    def lasts_at_least(self, length_s: float) -> None:
+        """Make the following measurements as long as this."""
+
+    @abstractmethod
+    def judged(self) -> Judged:
+        """The source of the numbers, after the measurements."""
+
+    @property
+    def cannot_pace(self) -> str | None:
+        """The reason why nothing can be paced without a change of this host; ``None`` where a socket paces itself."""
+        return None
+
+
 @dataclass
-class Meter:
-    """Measures one host.
+class Meter(Measuring):
+    """Measures one host with load of its own.
 
     Attributes:
         host: the far end.
@@ -105,10 +171,10 @@ class Meter:
         Raises:
             NoMeasurementError: nothing arrived, or the host cannot be measured.
         """
-        finished = self.run(title, "tcp_nup", upload_streams=1, pings=False, delay_s=0.0, **parameters)
-        return read(Recording.open(finished.folder))
+        folder = self.run(title, "tcp_nup", upload_streams=1, pings=False, delay_s=0.0, **parameters)
+        return read(Recording.open(folder))
 
-    def loaded(self, title: str, *, probes: bool | None = None, **parameters: Any) -> Finished:
+    def loaded(self, title: str, *, probes: bool | None = None, **parameters: Any) -> Path:
         """Load the path; raises as :meth:`run`.
 
         Args:
@@ -119,8 +185,28 @@ class Meter:
         pings = self.far_end.kind == "responder" if probes is None else probes
         return self.run(title, "tcp_nup", upload_streams=self.flows, pings=pings, **parameters)
 
-    def run(self, title: str, test: str, **parameters: Any) -> Finished:
-        """Run a test to the host.
+    @property
+    def cannot_pace(self) -> str | None:
+        """The program has no such option."""
+        if self.far_end.paces_its_socket:
+            return None
+        return (
+            f"{self.far_end.program} cannot pace its own socket (SO_MAX_PACING_RATE), so nothing can be searched for "
+            "without a change of this host: leave out --dry-run, give --rate, or use --far-end iperf3"
+        )
+
+    def judged(self) -> Judged:
+        """By the kernel of this host, where no responder counts."""
+        if self.far_end.kind == "responder":
+            return Judged()
+        return Judged(
+            str(self.far_end),
+            f"Measured from this end alone, by TCP_INFO of uploads to {self.far_end}: goodput is what was "
+            "acknowledged, and round-trip times are those of the load's own packets.",
+        )
+
+    def run(self, title: str, test: str, **parameters: Any) -> Path:
+        """Run a test to the host; the folder of the recording.
 
         Raises:
             NoMeasurementError: a flow failed; the recording is there.
@@ -137,7 +223,7 @@ class Meter:
             if finished.status == "interrupted":
                 raise interruption()
             if finished.status == "complete":
-                return finished
+                return finished.folder
             why = "; ".join(map(str, finished.failures)) or finished.status
             if attempt == _BUSY_TRIES or not any(words in why for words in _BUSY):
                 break
@@ -182,7 +268,7 @@ def read(recording: Recording) -> Reading:
         float(steady["payload_bytes"].sum()) * 8e9 / span_ns,
         _retransmitted(later),
         _last(info, "mss_bytes", 1448.0),
-        _last(info, "path_mtu_bytes", 1500.0) + _ETHERNET_BYTES,
+        _last(info, "path_mtu_bytes", 1500.0) + ETHERNET_BYTES,
         _last(info, "min_rtt_ns", math.nan) / 1e9,
         recording.path,
     )

@@ -13,7 +13,7 @@ from typing import Literal
 from whydrop.act import proving, searching
 from whydrop.act.applying import Lease
 from whydrop.act.changes import Address, Change, Pace, managed, paced
-from whydrop.act.meter import Meter, NoMeasurementError, Reading
+from whydrop.act.meter import RESPONDER_JUDGED, Judged, Measuring, NoMeasurementError, Reading
 from whydrop.act.planning import Bottleneck, Estimate, burst_for
 from whydrop.act.searching import Search, Tried
 from whydrop.act.snapshot import Snapshot
@@ -135,14 +135,14 @@ class Paced:
         change: what is changed on this host; ``change.commands()`` are the commands of ``tc``.
         proof: the measurements with and without it, in turns; ``None`` where it was not proved.
         outcome: ``planned``, ``does not help``, ``applied``, ``better``, ``not better``.
-        far_end: what took the data.
+        judged: the source of its numbers.
     """
 
     plan: Plan
     change: Change
     proof: proving.Proof | None
     outcome: Literal["planned", "does not help", "applied", "better", "not better"]
-    far_end: str = "responder"
+    judged: Judged = RESPONDER_JUDGED
 
     @property
     def helps(self) -> bool:
@@ -154,7 +154,7 @@ class Paced:
 
 
 def searched(
-    meter: Meter,
+    meter: Measuring,
     route: Route,
     lease: Lease | None = None,
     *,
@@ -175,11 +175,8 @@ def searched(
     Raises:
         whydrop.act.meter.NoMeasurementError, EngineError: the path cannot be measured.
     """
-    if lease is None and not meter.far_end.paces_its_socket:
-        raise NoMeasurementError(
-            f"{meter.far_end.program} cannot pace its own socket (SO_MAX_PACING_RATE), so nothing can be searched for "
-            "without a change of this host: leave out --dry-run, give --rate, or use --far-end iperf3"
-        )
+    if lease is None and meter.cannot_pace is not None:
+        raise NoMeasurementError(meter.cannot_pace)
     readings: list[Reading] = []
     # The sockets' own pacing counts payload, that of the fq discipline frames.
     by_frames = any(one.kind == "fq" for one in route.snapshot.qdiscs)
@@ -200,7 +197,13 @@ def searched(
         readings.append(reading)
         return Tried(rate_bps, reading.goodput_bps, reading.retransmitted)
 
-    found = searching.search(measure, highest_bps or route.speed_bps, seed)
+    found = searching.search(
+        measure,
+        highest_bps or route.speed_bps,
+        seed,
+        most=meter.most_measurements,
+        final_rounds=meter.final_rounds,
+    )
     assert found.best is not None
     first = readings[0]
     rate = found.best.rate_bps * first.frame_bytes / first.mss_bytes
@@ -217,10 +220,10 @@ def known(bottleneck: Bottleneck, pace: Pace) -> Plan:
     return Plan(pace.rate_bps, pace.burst_bytes, bottleneck.found, None, bottleneck)
 
 
-def proved(meter: Meter, lease: Lease) -> proving.Proof:
+def proved(meter: Measuring, lease: Lease) -> proving.Proof:
     """Measure with and without the change in turns, with flows that know nothing of it."""
 
     def measured(title: str) -> Path:
-        return meter.loaded(f"{title}: {lease.change.words}", delay_s=0.0).folder
+        return meter.loaded(f"{title}: {lease.change.words}", delay_s=0.0)
 
     return proving.prove(measured, lease.on, lease.off, "goodput-up", ("rtt-median", "retransmits"))

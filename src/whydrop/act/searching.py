@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import fmean
 
-# In all, the unpaced one and repetitions included.
+# By default in all, the unpaced one and repetitions included.
 MOST_MEASUREMENTS = 15
 # All arrives: less than this share is missing. It is more than acknowledgments, timers and the ends of intervals cost.
 _ARRIVES = 0.97
@@ -31,7 +31,7 @@ _CANDIDATES = (1.0, 0.98)
 # Goodputs that differ by less are as good as each other; then the one with less loss is taken, and of such the lowest.
 _AS_GOOD = 0.03
 # So often each of the candidates is measured.
-_FINAL_ROUNDS = 2
+FINAL_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,22 @@ class Search:
         return self.tried[0]
 
 
-def search(measure: Measure, highest_bps: float, seed: int | None = None) -> Search:
+def search(
+    measure: Measure,
+    highest_bps: float,
+    seed: int | None = None,
+    *,
+    most: int = MOST_MEASUREMENTS,
+    final_rounds: int = FINAL_ROUNDS,
+) -> Search:
     """Find the rate that brings the most.
 
     Args:
         measure: one measurement at a rate of payload.
         highest_bps: what this host can send; no higher rate is tried.
         seed: of the order of the last measurements; ``None``: another one each time.
+        most: measurements in all.
+        final_rounds: how often each of the last candidates is measured.
     """
     found = Search()
 
@@ -92,12 +101,12 @@ def search(measure: Measure, highest_bps: float, seed: int | None = None) -> Sea
 
     unpaced = at(math.inf)
     low, high = max(unpaced.goodput_bps, 1.0), highest_bps
-    finals = _FINAL_ROUNDS * len(_CANDIDATES)
-    while high / low > _NARROW and len(found.tried) < MOST_MEASUREMENTS - finals:
+    finals = final_rounds * len(_CANDIDATES)
+    while high / low > _NARROW and len(found.tried) < most - finals:
         middle = math.sqrt(low * high)
         tried = at(middle)
         doubtful = _DOUBTFUL <= tried.arrives < _ARRIVES
-        if doubtful and len(found.tried) < MOST_MEASUREMENTS - finals:
+        if doubtful and len(found.tried) < most - finals:
             tried = max(tried, at(middle), key=lambda one: one.goodput_bps)
         if tried.arrives >= _ARRIVES:
             low = middle
@@ -105,14 +114,14 @@ def search(measure: Measure, highest_bps: float, seed: int | None = None) -> Sea
             high = middle
             # What arrived at a rate that is too high would arrive if it were asked for alone.
             low = max(low, tried.goodput_bps)
-    found.best = _better(low, at, random.Random(seed))
+    found.best = _better(low, at, random.Random(seed), final_rounds)
     return found
 
 
-def _better(low_bps: float, at: Measure, order: random.Random) -> Tried:
+def _better(low_bps: float, at: Measure, order: random.Random, rounds: int) -> Tried:
     """Measure the candidates again, in random order, and return the better one with its means."""
     results: dict[float, list[Tried]] = {low_bps * share: [] for share in _CANDIDATES}
-    for _ in range(_FINAL_ROUNDS):
+    for _ in range(rounds):
         for rate in order.sample(list(results), len(results)):
             results[rate].append(at(rate))
     means = [_mean(tried) for tried in results.values()]

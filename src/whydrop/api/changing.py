@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from whydrop.act.changes import Change
     from whydrop.act.fixing import Evidence, Fixed, NoRemedy, Remedy
-    from whydrop.act.meter import Meter
+    from whydrop.act.meter import Measuring
     from whydrop.act.pacing import Paced, Plan, Route
     from whydrop.act.planning import Bottleneck
     from whydrop.act.proving import Proof
@@ -40,6 +40,7 @@ def pace(
     replace_root: bool = False,
     duration_s: float = 4.0,
     far_end: str = "responder",
+    connections: bool = False,
     port: int | None = None,
     secret: str | None = None,
     ip_version: Literal[4, 6] | None = None,
@@ -65,6 +66,7 @@ def pace(
         far_end: what takes the data there: ``responder`` (``whydrop responder``), ``iperf3``, ``nuttcp`` or ``ssh``
             (each with ``:PORT``), ``ssh:USER@HOST``, or the URL of an upload. Without a responder, this host's kernel
             counts what is acknowledged.
+        connections: send nothing; judge by the existing connections to the host, 30 s each time at least.
         port: of the server there.
         secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
@@ -88,7 +90,9 @@ def pace(
             "changing queues needs CAP_NET_ADMIN: run as root, or only print the commands (--dry-run, dry_run=True)"
         )
     with ExitStack() as opened:
-        meter = opened.enter_context(_meter(host, duration_s, far_end, port, secret, ip_version, output, say))
+        meter = opened.enter_context(
+            _meter(host, duration_s, far_end, connections, port, secret, ip_version, output, say)
+        )
         route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
         known, up_to_bps = _known(source, rate_bps, burst_bytes, say)
         lease = None
@@ -99,7 +103,7 @@ def pace(
         change = route.paced(plan.rate_bps, plan.burst_bytes)
         planned(plan, change)
         if dry_run or not plan.helps:
-            return pacing.Paced(plan, change, None, "planned" if plan.helps else "does not help", far_end)
+            return pacing.Paced(plan, change, None, "planned" if plan.helps else "does not help", meter.judged())
         if lease is None:
             lease = opened.enter_context(leased(change, host))
         lease.use(change)
@@ -111,9 +115,9 @@ def pace(
             plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
         if proof is not None and not proof.holds:
             lease.end()
-            return pacing.Paced(plan, change, proof, "not better", far_end)
+            return pacing.Paced(plan, change, proof, "not better", meter.judged())
         lease.leave("kept" if keep else "until", for_s)
-        return pacing.Paced(plan, change, proof, "applied" if proof is None else "better", far_end)
+        return pacing.Paced(plan, change, proof, "applied" if proof is None else "better", meter.judged())
 
 
 def _known(
@@ -162,6 +166,7 @@ def fix(
     duration_s: float = 6.0,
     replace_root: bool = False,
     far_end: str = "responder",
+    connections: bool = False,
     port: int | None = None,
     secret: str | None = None,
     ip_version: Literal[4, 6] | None = None,
@@ -183,6 +188,7 @@ def fix(
         far_end: what takes the data there: ``responder`` (``whydrop responder``), ``iperf3``, ``nuttcp`` or ``ssh``
             (each with ``:PORT``), ``ssh:USER@HOST``, or the URL of an upload. Without a responder, this host's kernel
             counts what is acknowledged.
+        connections: send nothing; judge by the existing connections to the host, 30 s each time at least.
         port: of the server there.
         secret: that the responder asks for; by default that of ``WHYDROP_SECRET``, or of its file.
         ip_version: use only IPv4 or only IPv6.
@@ -194,25 +200,32 @@ def fix(
         whydrop.Error: the host cannot be measured, or the fix cannot be applied.
     """
     from whydrop.act import far_ends, fixing, pacing
+    from whydrop.act.meter import Meter
 
     recover(say)
-    with _meter(host, duration_s, far_end, port, secret, ip_version, output, say) as meter:
-        if flows > 1 and meter.far_end.kind != "responder":
-            raise far_ends.FarEndError(f"--flows {flows}: several flows need `whydrop responder` at the far end")
-        meter.flows = flows
+    with _meter(host, duration_s, far_end, connections, port, secret, ip_version, output, say) as meter:
+        if isinstance(meter, Meter):
+            if flows > 1 and meter.far_end.kind != "responder":
+                raise far_ends.FarEndError(f"--flows {flows}: several flows need `whydrop responder` at the far end")
+            meter.flows = flows
         route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
         evidence = fixing.measured(meter, route) if source is None else fixing.of_capture(Path(source))
         remedy = fixing.choose(evidence, route)
         chosen(evidence, remedy)
         if isinstance(remedy, fixing.NoRemedy) or not apply:
             return fixing.Fixed(evidence, remedy, None)
+        if remedy.change is None and not meter.sends:
+            return fixing.Fixed(evidence, fixing.NoRemedy("the fix is of whydrop's own flows, and none are sent"), None)
         if remedy.change is None:
-            return fixing.Fixed(evidence, remedy, fixing.prove(meter, remedy, lambda: None, lambda: None))
-        return fixing.Fixed(evidence, *_tried(meter, route, remedy, host, "kept" if keep else "until", for_s))
+            return fixing.Fixed(
+                evidence, remedy, fixing.prove(meter, remedy, lambda: None, lambda: None), meter.judged()
+            )
+        tried = _tried(meter, route, remedy, host, "kept" if keep else "until", for_s)
+        return fixing.Fixed(evidence, *tried, meter.judged())
 
 
 def _tried(
-    meter: Meter,
+    meter: Measuring,
     route: Route,
     remedy: Remedy,
     host: str,
@@ -243,14 +256,16 @@ def _meter(
     host: str,
     duration_s: float,
     far_end: str,
+    connections: bool,
     port: int | None,
     secret: str | None,
     ip_version: int | None,
     output: str | PathLike[str] | None,
     say: Say,
-) -> Iterator[Meter]:
+) -> Iterator[Measuring]:
     """The meter of a host; its recordings are removed at the end unless a folder is named."""
     from whydrop.act import far_ends
+    from whydrop.act.existing import ConnectionsMeter
     from whydrop.act.meter import Meter
     from whydrop.api.measuring import far_hosts
 
@@ -258,6 +273,9 @@ def _meter(
     with ExitStack() as opened:
         folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
         folder.mkdir(parents=True, exist_ok=True)
+        if connections:
+            yield ConnectionsMeter(far, folder, duration_s, say)
+            return
         yield Meter(far, folder, duration_s, ip_version, say=say, far_end=far_ends.far_end(far_end))
 
 

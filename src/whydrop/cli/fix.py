@@ -35,6 +35,7 @@ Examples:
               help="Number of TCP flows in the load.")  # fmt: skip
 @pace.replace_root
 @pace.far_end
+@pace.connections
 @options.far_end
 @options.output_folder("Keep the recordings and the capture in DIR.", default=None)
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one HTML page: verdict, fix and proof.")

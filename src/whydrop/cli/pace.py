@@ -42,6 +42,7 @@ far_end = click.option(
     "--far-end", default="responder", metavar="KIND",
     help="iperf3, nuttcp, ssh or a URL.  [default: responder]",
 )  # fmt: skip
+connections = click.option("--connections", is_flag=True, help="Send nothing: judge by existing connections to HOST.")
 replace_root = click.option(
     "--replace-root", is_flag=True, help="Replace the interface's queue (root qdisc) even if it was configured by hand."
 )
@@ -65,6 +66,7 @@ replace_root = click.option(
 @replace_root
 @click.option("--dry-run", is_flag=True, help="Print the tc commands, and change nothing.")
 @far_end
+@connections
 @options.far_end
 @options.output_folder("Keep the recordings of all measurements in DIR.", default=None)
 @options.as_json
