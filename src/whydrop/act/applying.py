@@ -29,6 +29,7 @@ class Lease:
     def __init__(self, change: Change, entry: Entry) -> None:
         self.change = change
         self._entry = entry
+        self._has_ended = False
 
     def on(self) -> None:
         """Apply it.
@@ -74,8 +75,10 @@ class Lease:
 
     def end(self) -> None:
         """Roll it back unless it was left in place."""
-        if self._entry.phase != "tried":
+        if self._entry.phase != "tried" or self._has_ended:
             return
+        # Another lease may have its place then.
+        self._has_ended = True
         with deferred(), state.opened() as book:
             if any(state.same_place(one, self._entry) for one in book.entries()):
                 reverting.revert(book, self._entry)
@@ -92,6 +95,8 @@ class Lease:
             hint = ""
             if reason.errno in (errno.EPERM, errno.EACCES):
                 hint = "; changing queues needs CAP_NET_ADMIN: run as root"
+            elif reason.errno == errno.EEXIST:
+                hint = "; somebody has configured that already, and whydrop leaves it alone: change it by hand"
             elif reason.errno == errno.ENOENT:
                 hint = "; this kernel lacks it: try modprobe of sch_htb, sch_tbf, cls_u32"
             raise CannotChangeError(f"the kernel refuses `{command}`: {reason.strerror}{hint}") from None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from whydrop.act.snapshot import Piece, Request, Snapshot, can_be_recreated, rehearsed
+from whydrop.act.snapshot import PROTOCOL, Piece, Request, Snapshot, can_be_recreated, rehearsed
 from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import (
     IFLA_TXQLEN,
@@ -19,17 +19,21 @@ from whydrop.runtime.rtnetlink import (
     NLM_F_REPLACE,
     ROOT,
     RTM_DELQDISC,
+    RTM_DELROUTE,
     RTM_DELTCLASS,
     RTM_DELTFILTER,
     RTM_NEWLINK,
     RTM_NEWQDISC,
+    RTM_NEWROUTE,
     RTM_NEWTCLASS,
     RTM_NEWTFILTER,
     TCA_KIND,
     TCA_OPTIONS,
     TCMSG,
+    Route,
     attribute,
     handle,
+    host_route,
 )
 from whydrop.text import quantities
 
@@ -84,7 +88,7 @@ class Change:
         before: the queues as they are.
         steps: in order.
         undo: messages that bring back ``before``; each may fail where there is nothing to be done.
-        owns: the handle that is ours; what else stands there is not removed.
+        owns: the handle that is ours; what else stands there is not removed. 0: it changes no queue.
         notes: side effects, for the person who applies it.
         addresses: of the host that it is for; none: for all.
     """
@@ -99,7 +103,7 @@ class Change:
     addresses: tuple[Address, ...] = ()
 
     def commands(self) -> list[str]:
-        """Of tc, to paste."""
+        """Of tc or ip, to paste."""
         return [step.command for step in self.steps]
 
 
@@ -123,13 +127,13 @@ class Pace:
         return round(max(_QUEUE_FRAMES * FRAME_BYTES, self.rate_bps / 8 * _QUEUE_S))
 
 
-def least_burst_bytes(rate_bps: float) -> int:
+def least_burst_bytes(rate_bps: float, frame_bytes: int = FRAME_BYTES) -> int:
     """The smallest burst that holds the rate: a frame, or what comes while a timer is late.
 
-    >>> least_burst_bytes(10e6), least_burst_bytes(10e9)
-    (1600, 125000)
+    >>> least_burst_bytes(10e6), least_burst_bytes(10e9), least_burst_bytes(10e6, 9014)
+    (1600, 125000, 9100)
     """
-    return max(1600, round(rate_bps / 8 * _LATE_S))
+    return max(-(-frame_bytes // 100) * 100, round(rate_bps / 8 * _LATE_S))
 
 
 # The steps of a change, the messages that undo it, the handle that is ours, and notes.
@@ -256,6 +260,24 @@ def managed(interface: str, snapshot: Snapshot, kind: str, *, replace_root: bool
     step = _step(interface, "qdisc replace", ours, fifo.parent, kind)
     words = f"{kind} takes the place of {fifo.kind} {handle(fifo.handle)} on {interface}"
     return _change(interface, words, snapshot, [step], [fifo.recreated(RTM_NEWQDISC)], ours)
+
+
+def segmented(
+    interface: str, snapshot: Snapshot, addresses: Sequence[Address], routes: Sequence[Route], mtu_bytes: int
+) -> Change:
+    """Send packets to one host that are no longer than this, by a route to that host alone."""
+    steps, undo = [], []
+    for address, route in zip(addresses, routes, strict=True):
+        to = str(address)
+        words = f"ip route add {to}/{address.max_prefixlen}" + (f" via {route.gateway}" if route.gateway else "")
+        words += f" dev {interface}" + (f" src {route.source}" if route.source else "")
+        body = host_route(to, route, PROTOCOL, mtu_bytes)
+        request = Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, body)
+        steps.append(Step(request, f"{words} mtu lock {mtu_bytes} proto {PROTOCOL}"))
+        undo.append(Request(RTM_DELROUTE, 0, host_route(to, route, PROTOCOL)))
+    named = ", ".join(map(str, addresses))
+    words = f"packets to {named} leave {interface} with {quantities.exact_size(mtu_bytes)} at most"
+    return Change(interface, words, snapshot, tuple(steps), tuple(undo), 0, addresses=tuple(addresses))
 
 
 def _check_restorable(interface: str, snapshot: Snapshot, what: str) -> None:

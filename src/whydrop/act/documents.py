@@ -33,8 +33,13 @@ from whydrop.show.document import (
 from whydrop.show.figure import Axis, Figure, Layer, Panel
 from whydrop.show.theme import STYLES
 from whydrop.text.phrases import capital
-from whydrop.text.quantities import interval, long_duration, signed, significant, with_unit
+from whydrop.text.quantities import interval, long_duration, signed, significant, size, with_unit
 
+_FOR_LARGE_PACKETS = (
+    "A hop on the path drops large packets where it forwards as many bytes in packets of {size}: a queue or a policer "
+    "takes a few of them at once. Please raise the buffer of that port (or the policer's burst), or lower the MTU of "
+    "the path where it begins."
+)
 _OUTCOMES = {"applied": "applied, not proved", "not better": "not better: reverted"}
 
 
@@ -60,21 +65,30 @@ def of_pacing(found: Paced, *, keep: bool, for_s: float) -> Document:
     if found.outcome == "planned":
         return Document("Planned", ())
     if found.outcome == "does not help":
-        return Document("", (Text("Pacing does not help on this path: nothing was changed."),))
-    outcome = f"Pacing {stays(keep=keep, for_s=for_s)}"
+        text = Text("Pacing does not help on this path: nothing was changed.")
+        return Document("", parts(text, Text(_sizes(found))))
+    what = "Pacing" if found.plan.mtu_bytes is None else "The route"
+    outcome = f"{what} {stays(keep=keep, for_s=for_s)}"
     if not found.helps:
-        outcome = "Pacing was reverted: the queues are as they were."
+        outcome = f"{what} was reverted: this host is as it was."
     title = outcome if found.proof is None else found.proof.sentence()
     shown = parts(
         Text("" if found.proof is None else outcome),
         Text("" if found.proof is None else found.judged.words),
+        Text("" if found.plan.mtu_bytes is not None else _sizes(found)),
         None if found.proof is None else Section("Proof", tuple(_effects(found.proof))),
         _lasting_fix(_ticket(found.plan)),
     )
     return Document(title, (Section(title, shown),))
 
 
+def _sizes(found: Paced) -> str:
+    return "" if found.sizes is None else f"{capital(found.sizes.words)}."
+
+
 def _ticket(plan: Plan) -> str | None:
+    if plan.mtu_bytes is not None:
+        return _FOR_LARGE_PACKETS.format(size=size(plan.mtu_bytes))
     if math.isnan(plan.round_trip_s):
         return None
     return planning.for_the_other_side(plan.bottleneck, plan.round_trip_s, plan.mss_bytes)
@@ -87,8 +101,9 @@ def pacing_as_json(found: Paced, host: str) -> dict[str, Any]:
         "host": host,
         "interface": change.interface,
         "addresses": [str(address) for address in change.addresses],
-        "rate_bps": plan.rate_bps,
-        "burst_bytes": plan.burst_bytes,
+        "rate_bps": plan.rate_bps if plan.mtu_bytes is None else None,
+        "burst_bytes": plan.burst_bytes if plan.mtu_bytes is None else None,
+        "mtu_bytes": plan.mtu_bytes,
         "why": plan.why,
         # What is not finite is null: the rate of a flow that is not paced.
         "measurements": plain(
@@ -97,6 +112,7 @@ def pacing_as_json(found: Paced, host: str) -> dict[str, Any]:
                 for one in (plan.search.tried if plan.search is not None else ())
             ]
         ),
+        "packet_sizes": None if found.sizes is None else plain(found.sizes.as_json()),
         "commands": change.commands(),
         "notes": list(change.notes),
         "for_the_other_side": _ticket(plan),

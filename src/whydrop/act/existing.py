@@ -57,7 +57,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Seen:
-    """What connections did in a span of time.
+    """The growth of connections' counters in a span of time.
 
     Attributes:
         connections: with rows in that time.
@@ -102,7 +102,7 @@ class Seen:
 
 
 def seen(info: pl.DataFrame, from_ns: int, until_ns: int) -> Seen:
-    """What the connections of a table ``tcp_info`` did from a time to another."""
+    """Lay the connections of a table ``tcp_info`` on steps from a time to another."""
     edges = np.arange(from_ns, until_ns + 1, _STEP_NS, dtype=np.int64)
     steps = max(0, len(edges) - 1)
     grown = {name: np.zeros(steps) for name in _COUNTERS}
@@ -175,7 +175,7 @@ class _Connection:
 
 
 def _length_of_run(holds: NDArray[np.bool_], length: Numbers) -> Numbers:
-    """For each interval, for how long the condition has held without a break, the interval included."""
+    """For each interval, for how long the condition has applied without a break, the interval included."""
     total, found = 0.0, np.zeros(len(length))
     for place, (is_so, one) in enumerate(zip(holds, length, strict=True)):
         total = total + one if is_so else 0.0
@@ -220,8 +220,8 @@ class ConnectionsMeter(Measuring):
         share = sum(self._shares) / len(self._shares) if self._shares else 0.0
         wider = 1 / math.sqrt(share) if share else math.inf
         words = (
-            f"Judged by the existing connections to {self.host.name}, in the {quantities.percent(share)} of the time "
-            "in which the path limited them; times without data to send, or with a full receive window or send "
+            f"Judged by the existing connections to {self.host.name}, in the time in which the path limited them "
+            f"({quantities.percent(share)} of it); times without data to send, or with a full receive window or send "
             "buffer, do not count."
         )
         if share < _ALL:

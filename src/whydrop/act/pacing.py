@@ -12,10 +12,11 @@ from typing import Literal
 
 from whydrop.act import proving, searching
 from whydrop.act.applying import Lease
-from whydrop.act.changes import Address, Change, Pace, managed, paced
-from whydrop.act.meter import RESPONDER_JUDGED, Judged, Measuring, NoMeasurementError, Reading
-from whydrop.act.planning import Bottleneck, Estimate, burst_for
+from whydrop.act.changes import Address, Change, Pace, managed, paced, segmented
+from whydrop.act.meter import ETHERNET_BYTES, RESPONDER_JUDGED, Judged, Measuring, NoMeasurementError, Reading
+from whydrop.act.planning import Bottleneck, Estimate, NoPlanError, burst_for
 from whydrop.act.searching import Search, Tried
+from whydrop.act.sizes import Sizes
 from whydrop.act.snapshot import Snapshot
 from whydrop.measure.engine import EngineError
 from whydrop.runtime.rtnetlink import Netlink
@@ -23,6 +24,11 @@ from whydrop.text import quantities
 
 # A flow needs so many round trips to start and to show what becomes of it.
 _ROUND_TRIPS = 60
+# Of Ethernet without jumbo frames; and the longest of these.
+USUAL_MTU_BYTES = 1500
+_LONGEST_FRAME_BYTES = 9216
+# Of IPv4, below which Linux does not go (net.ipv4.route.min_pmtu), and of IPv6 (RFC 8200).
+LEAST_MTU_BYTES = {4: 552, 6: 1280}
 # Of an interface with an unknown speed.
 _SPEED_BPS = 10e9
 # Two runs over one path differ by so much anyway.
@@ -60,8 +66,34 @@ class Route:
         Raises:
             whydrop.act.changes.CannotChangeError: it would have to touch what somebody configured.
         """
-        pace = Pace(rate_bps, burst_bytes or burst_for(rate_bps), self.addresses)
+        pace = Pace(rate_bps, burst_bytes or self.least_burst_bytes(rate_bps), self.addresses)
         return paced(self.interface, self.snapshot, pace, replace_root=self.replace_root)
+
+    @property
+    def mtu_bytes(self) -> int:
+        """The largest packet that the interface takes."""
+        try:
+            return int(Path(f"/sys/class/net/{self.interface}/mtu").read_text())
+        except (OSError, ValueError):
+            return USUAL_MTU_BYTES
+
+    def least_burst_bytes(self, rate_bps: float) -> int:
+        """The smallest burst that holds a rate; a full frame of this interface at least."""
+        frame_bytes = min(self.mtu_bytes, _LONGEST_FRAME_BYTES) + ETHERNET_BYTES
+        return burst_for(rate_bps, frame_bytes=frame_bytes)
+
+    def segmented(self, mtu_bytes: int) -> Change:
+        """The change that keeps packets to the host no longer than this.
+
+        Raises:
+            EngineError: the route has gone.
+        """
+        with contextlib.closing(Netlink()) as netlink:
+            try:
+                routes = [netlink.route_to(str(address)) for address in self.addresses]
+            except OSError as reason:
+                raise EngineError(f"{self.addresses[0]}: there is no route to it any more ({reason})") from None
+        return segmented(self.interface, self.snapshot, self.addresses, routes, mtu_bytes)
 
     def managed(self, kind: str) -> Change:
         """The change that replaces a FIFO by a managed queue; raises as :meth:`paced`."""
@@ -108,6 +140,7 @@ class Plan:
         search: what was measured for it; None where it was known.
         bottleneck: what was known, or what the search makes likely.
         round_trip_s, mss_bytes: of the path, where measured; else NaN and a usual one.
+        mtu_bytes: packets are kept to this size instead of being paced; ``None``: they are paced.
     """
 
     rate_bps: float
@@ -117,10 +150,13 @@ class Plan:
     bottleneck: Bottleneck
     round_trip_s: float = math.nan
     mss_bytes: float = 1448.0
+    mtu_bytes: int | None = None
 
     @property
     def helps(self) -> bool:
         """True if the search found more than there is without pacing; also where nothing was searched."""
+        if self.mtu_bytes is not None:
+            return True
         if self.search is None or self.search.best is None:
             return True
         return self.search.best.goodput_bps > self.search.unpaced.goodput_bps * (1 + _NOISE)
@@ -136,6 +172,8 @@ class Paced:
         proof: the measurements with and without it, in turns; ``None`` where it was not proved.
         outcome: ``planned``, ``does not help``, ``applied``, ``better``, ``not better``.
         judged: the source of its numbers.
+        sizes: what the path carries with large packets and with usual ones; ``None`` where it takes no large ones, or
+            that was not measured.
     """
 
     plan: Plan
@@ -143,6 +181,7 @@ class Paced:
     proof: proving.Proof | None
     outcome: Literal["planned", "does not help", "applied", "better", "not better"]
     judged: Judged = RESPONDER_JUDGED
+    sizes: Sizes | None = None
 
     @property
     def helps(self) -> bool:
@@ -212,12 +251,35 @@ def searched(
         f"without pacing {quantities.rate(found.unpaced.goodput_bps)}"
     )
     likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
-    return Plan(rate, burst_for(rate), why, found, likely, first.min_rtt_s, first.mss_bytes)
+    return Plan(rate, route.least_burst_bytes(rate), why, found, likely, first.min_rtt_s, first.mss_bytes)
 
 
 def known(bottleneck: Bottleneck, pace: Pace) -> Plan:
     """A plan from what is known."""
     return Plan(pace.rate_bps, pace.burst_bytes, bottleneck.found, None, bottleneck)
+
+
+def kept_to(mtu_bytes: int, route: Route) -> Plan:
+    """A plan that keeps packets to a size.
+
+    Raises:
+        NoPlanError: that is no size, or packets are no larger anyway.
+    """
+    least = LEAST_MTU_BYTES[max(address.version for address in route.addresses)]
+    if not least <= mtu_bytes < route.mtu_bytes:
+        raise NoPlanError(
+            f"an MTU of {mtu_bytes} bytes: expected {least} at least, and less than the {route.mtu_bytes} bytes of "
+            f"{route.interface}"
+        )
+    unknown = Bottleneck("unknown", Estimate(math.nan))
+    return Plan(math.nan, 0, "the MTU was given", None, unknown, mtu_bytes=mtu_bytes)
+
+
+def change_of(plan: Plan, route: Route) -> Change:
+    """The change that a plan asks for; raises as :meth:`Route.paced` and :meth:`Route.segmented`."""
+    if plan.mtu_bytes is not None:
+        return route.segmented(plan.mtu_bytes)
+    return route.paced(plan.rate_bps, plan.burst_bytes)
 
 
 def proved(meter: Measuring, lease: Lease) -> proving.Proof:

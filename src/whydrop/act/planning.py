@@ -132,10 +132,12 @@ def pace_for(bottleneck: Bottleneck) -> Pace:
     return Pace(paced, burst_for(paced, bottleneck.holds_bytes))
 
 
-def burst_for(rate_bps: float, holds_bytes: float | None = None) -> int:
-    """The least burst that holds the rate, within what the bottleneck takes."""
-    least = least_burst_bytes(rate_bps)
-    return least if holds_bytes is None else max(1600, min(least, round(holds_bytes * _OF_BURST)))
+def burst_for(rate_bps: float, holds_bytes: float | None = None, frame_bytes: int = FRAME_BYTES) -> int:
+    """The least burst that holds the rate, within what the bottleneck takes; a frame at least."""
+    least = least_burst_bytes(rate_bps, frame_bytes)
+    if holds_bytes is None:
+        return least
+    return max(least_burst_bytes(0.0, frame_bytes), min(least, round(holds_bytes * _OF_BURST)))
 
 
 _TICKETS = {

@@ -11,7 +11,7 @@ from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import Netlink, handle
 
 # The errors of the kernel where there is nothing to roll back.
-_NOTHING_THERE = (errno.ENOENT, errno.EINVAL, errno.ENODEV, errno.EEXIST)
+_NOTHING_THERE = (errno.ENOENT, errno.EINVAL, errno.ENODEV, errno.EEXIST, errno.ESRCH)
 
 
 class NotRevertedError(Error):
@@ -38,7 +38,7 @@ def restore(entry: Entry) -> None:
             return  # the interface has gone, and what was changed with it
         if now.same_as(before):
             return
-        if entry.owns >> 16 not in now.majors():
+        if entry.owns and entry.owns >> 16 not in now.majors():
             raise NotRevertedError(
                 f"{entry.interface}: another program has changed its queues since whydrop did (there is no "
                 f"{handle(entry.owns)} any more); they stay as they are; `whydrop pace forget` forgets the change"

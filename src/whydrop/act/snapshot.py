@@ -33,6 +33,7 @@ from whydrop.runtime.rtnetlink import (
     Netlink,
     attribute,
     attributes,
+    route_settings,
     text,
     unsigned,
 )
@@ -68,6 +69,8 @@ _SETTABLE_FLAGS = 0b10011  # skip_hw, skip_sw, verbose
 # Disciplines with configured classes; the classes of others are created with them, or are a view of their flows.
 _WITH_CLASSES = ("htb", "hfsc", "drr", "qfq", "ets")
 _HTB_INIT = 2
+# "w": the number of the protocol by which whydrop's routes are known.
+PROTOCOL = 119
 # Of handles: the upper half is that of the discipline, 0xffff that of what arrives.
 _INGRESS = 0xFFFF0000
 
@@ -200,6 +203,7 @@ class Snapshot:
     Attributes:
         index: of the interface.
         queue_length: ``txqueuelen``; the kernel changes a 0 by itself when a discipline is added.
+        routes: the kernel's messages on whydrop's own routes to single hosts.
     """
 
     index: int
@@ -207,6 +211,7 @@ class Snapshot:
     qdiscs: tuple[Piece, ...]
     classes: tuple[Piece, ...]
     filters: tuple[Piece, ...]
+    routes: tuple[bytes, ...] = ()
 
     @classmethod
     def take(cls, netlink: Netlink, index: int) -> Snapshot:
@@ -231,8 +236,9 @@ class Snapshot:
         filters = [one for parent in parents for one in pieces(RTM_GETTFILTER, parent)]
         # For a parent without filters the kernel reports those of the root once more.
         unique = {one.payload: one for one in filters}
+        routes = tuple(netlink.host_routes(index, PROTOCOL))
         length = unsigned(links[index][1].get(IFLA_TXQLEN)) or 0
-        return cls(index, length, tuple(qdiscs), tuple(classes), tuple(unique.values()))
+        return cls(index, length, tuple(qdiscs), tuple(classes), tuple(unique.values()), routes)
 
     @property
     def root(self) -> Piece | None:
@@ -253,6 +259,7 @@ class Snapshot:
             sorted(one.settings() for one in self.qdiscs),
             sorted(one.settings() for one in self.classes),
             [one.settings(of_filter=True) for one in self.filters],
+            sorted(map(route_settings, self.routes)),
         )
 
     def requests(self, root_parent: int | None = None) -> list[Request]:
@@ -285,13 +292,20 @@ class Snapshot:
     def as_json(self) -> dict[str, Any]:
         """For the state file."""
         lists = {name: [one.payload.hex() for one in getattr(self, name)] for name in ("qdiscs", "classes", "filters")}
-        return {"index": self.index, "queue_length": self.queue_length, **lists}
+        return {
+            "index": self.index,
+            "queue_length": self.queue_length,
+            **lists,
+            "routes": [one.hex() for one in self.routes],
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Snapshot:
         """From the state file."""
-        lists = [tuple(Piece(bytes.fromhex(one)) for one in value[name]) for name in ("qdiscs", "classes", "filters")]
-        return cls(int(value["index"]), int(value["queue_length"]), *lists)
+        queues = ("qdiscs", "classes", "filters")
+        qdiscs, classes, filters = (tuple(Piece(bytes.fromhex(one)) for one in value[name]) for name in queues)
+        routes = tuple(map(bytes.fromhex, value.get("routes", ())))
+        return cls(int(value["index"]), int(value["queue_length"]), qdiscs, classes, filters, routes)
 
 
 # --- trying a change where it disturbs no traffic: on the loopback interface of an empty network namespace ---

@@ -56,6 +56,8 @@ replace_root = click.option(
               help="Pace at RATE (of Ethernet frames), such as 950M.")  # fmt: skip
 @click.option("--burst", "burst_bytes", type=quantities.SIZE, metavar="SIZE",
               help="Bytes that may leave at once.  [default: the smallest burst that allows RATE]")  # fmt: skip
+@click.option("--mtu", "mtu_bytes", type=quantities.SIZE, metavar="SIZE",
+              help="Keep packets to HOST to SIZE bytes, and do not pace.")  # fmt: skip
 @click.option("--max-rate", "highest_bps", type=quantities.RATE, metavar="RATE",
               help="Search up to RATE.  [default: the interface's]")  # fmt: skip
 @for_option

@@ -8,6 +8,7 @@ byte: so messages can be had as they came. Attributes of unknown types are passe
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import itertools
 import os
@@ -16,11 +17,13 @@ import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 # linux/netlink.h, linux/rtnetlink.h
 _NETLINK_ROUTE = 0
 RTM_NEWLINK, RTM_GETLINK = 16, 18
-RTM_GETADDR, RTM_GETROUTE = 22, 26
+RTM_GETADDR = 22
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
 RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
@@ -42,8 +45,12 @@ _RECEIVE_BYTES = 1 << 18
 TCA_KIND, TCA_OPTIONS, TCA_XSTATS, TCA_STATS2 = 1, 2, 4, 7
 IFLA_IFNAME, IFLA_TXQLEN, IFLA_STATS64 = 3, 13, 23
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_METRICS, _RTAX_MTU = 1, 4, 5, 7, 8, 2
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_METRICS = 1, 4, 5, 7, 8
+_RTAX_LOCK, _RTAX_MTU = 1, 2
 _MAIN_TABLE, _UNICAST = 254, 1
+_SCOPE_LINK = 253
+# Questions about routes are answered by what matches only, not by a whole table (linux/netlink.h).
+_SOL_NETLINK, _STRICT = 270, 12
 ROOT = 0xFFFFFFFF
 
 Attributes = dict[int, bytes]
@@ -140,6 +147,24 @@ class Netlink:
         body = _RTMSG.pack(family, destination.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)
         return _route(self.ask(RTM_GETROUTE, body + attribute(_RTA_DST, destination.packed))[0])
 
+    def host_routes(self, interface: int, protocol: int) -> list[bytes]:
+        """Messages on the routes of the main table to one address each, by an interface and a protocol's number."""
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(_SOL_NETLINK, _STRICT, 1)
+        found = []
+        try:
+            for family, bits in ((socket.AF_INET, 32), (socket.AF_INET6, 128)):
+                body = _RTMSG.pack(family, 0, 0, 0, _MAIN_TABLE, protocol, 0, 0, 0)
+                for payload in self.dump(RTM_GETROUTE, body):
+                    _, prefix_bits, _, _, table, made_by, _, _, _ = _RTMSG.unpack_from(payload)
+                    by = unsigned(attributes(payload[_RTMSG.size :]).get(_RTA_OIF))
+                    if (prefix_bits, table, made_by, by) == (bits, _MAIN_TABLE, protocol, interface):
+                        found.append(payload)
+        finally:
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(_SOL_NETLINK, _STRICT, 0)
+        return found
+
     def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
         """The payloads of the messages that answer a question, as they came."""
         for message, payload in self._answers(kind, _REQUEST_DUMP, body):
@@ -176,6 +201,29 @@ class Netlink:
                 if message == _ERROR and (code := -struct.unpack_from("=i", payload)[0]):
                     raise OSError(code, os.strerror(code))
                 yield message, payload
+
+
+def host_route(address: str, route: Route, protocol: int, mtu_bytes: int | None = None) -> bytes:
+    """The message on a route to one address, otherwise like another route; discovery does not change its MTU."""
+    to = ipaddress.ip_address(address)
+    family = socket.AF_INET if to.version == 4 else socket.AF_INET6
+    scope = _SCOPE_LINK if route.gateway is None and to.version == 4 else 0
+    body = _RTMSG.pack(family, to.max_prefixlen, 0, 0, _MAIN_TABLE, protocol, scope, _UNICAST, 0)
+    body += attribute(_RTA_DST, to.packed) + attribute(_RTA_OIF, struct.pack("=I", route.interface or 0))
+    for kind, given in ((_RTA_GATEWAY, route.gateway), (_RTA_PREFSRC, route.source)):
+        if given is not None:
+            body += attribute(kind, ipaddress.ip_address(given).packed)
+    if mtu_bytes is not None:
+        metrics = attribute(_RTAX_LOCK, struct.pack("=I", 1 << _RTAX_MTU))
+        body += attribute(_RTA_METRICS, metrics + attribute(_RTAX_MTU, struct.pack("=I", mtu_bytes)))
+    return body
+
+
+def route_settings(payload: bytes) -> tuple[Any, ...]:
+    """The destination, the interface, the gateway and the MTU of a message on a route."""
+    own = attributes(payload[_RTMSG.size :])
+    kinds = (_RTA_DST, _RTA_OIF, _RTA_GATEWAY)
+    return (*(own.get(kind, b"") for kind in kinds), _route(payload).path_mtu_bytes or 0)
 
 
 def _route(payload: bytes) -> Route:
