@@ -149,7 +149,7 @@ def metadata(recording: Source, key: str | None = None) -> Any:
 def import_file(
     path: str | PathLike[str], *, output: str | PathLike[str] = ".", title: str | None = None
 ) -> list[Recording]:
-    """Make recordings of a file of Flent, netperf-wrapper, iperf3, DISCO, or of TCP statistics.
+    """Make recordings of a file of Flent, netperf-wrapper, iperf3, pScheduler, DISCO, or of TCP statistics.
 
     No function needs this: all that take a recording read these files as they are.
 

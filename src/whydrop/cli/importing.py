@@ -29,7 +29,7 @@ Examples:
 @options.output_folder("Folder for the recordings.  [default: here]")
 @options.as_json
 def command(files: tuple[Path, ...], output: Path, title: str | None, as_json: bool) -> int:
-    """Convert files of Flent, netperf-wrapper, iperf3, DISCO, web100, tcp-info, NDT7 and ss to recordings."""
+    """Convert files of Flent, iperf3, pScheduler, DISCO, web100, tcp-info, NDT7 and ss to recordings."""
     from whydrop.recording.errors import RecordingError
 
     failed = 0

@@ -1,4 +1,4 @@
-"""Files of other tools as recordings: Flent's, netperf-wrapper's, iperf3's JSON, DISCO's, statistics of connections."""
+"""Files of other tools as recordings: Flent's, iperf3's JSON, pScheduler's, DISCO's, statistics of connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_recording(path: str | PathLike[str]) -> Recording:
 
 
 def open_recordings(path: str | PathLike[str]) -> list[Recording]:
-    """Every test that a path holds: one, but for logs of iperf3, to which each run was appended.
+    """Every test that a path holds: one, but for logs of iperf3 and archives of pScheduler, which hold a run each.
 
     Raises:
         RecordingError: it cannot be read, or is of no tool that is known here.
@@ -80,11 +80,13 @@ def _damaged(path: Path, tool: str, reason: Exception) -> RecordingError:
 
 def _of_another_tool(path: Path) -> list[Recording]:
     raw = read(path)
-    from whydrop.formats import disco, iperf3
+    from whydrop.formats import disco, iperf3, pscheduler
 
     if disco.is_disco(raw):
         return [disco.recording(raw, path)]
     require_moderate(raw, path)
+    if pscheduler.is_pscheduler(raw) and (found := _converted(pscheduler.runs, raw, path, "pScheduler")):
+        return _converted(pscheduler.recordings, found, path, "pScheduler")
     runs = iperf3.documents(raw)
     if runs:
         return _converted(iperf3.recordings, runs, path, "iperf3")
@@ -97,6 +99,6 @@ def _of_another_tool(path: Path) -> list[Recording]:
         return _converted(iperf3.recordings, [iperf3.Document(content)], path, "iperf3")
     raise RecordingError(
         f"{path}: JSON, but of no tool that is known here: expected a file of Flent or netperf-wrapper (with the keys "
-        "x_values and results), the output of iperf3 --json (start and intervals), DISCO's switch telemetry, or a "
-        "result of NDT5 or NDT7"
+        "x_values and results), the output of iperf3 --json (start and intervals), a result of pScheduler (throughput, "
+        "latency, rtt or trace), DISCO's switch telemetry, or a result of NDT5 or NDT7"
     )

@@ -38,6 +38,8 @@ _OF_IPERF3 = (
     (b'"event"', b'"data"', b'"start"'),
     (b'"start"', b'"intervals"'),
 )
+# Lists of runs, and of points in time for esmond, as pScheduler writes them.
+_OF_PSCHEDULER = (b'"succeeded"', b'"event-type"', b'"result-merged"')
 _OF_TESTS = (b'"experiment"', b'"x_values"', b'"intervals"')
 
 
@@ -54,7 +56,7 @@ def is_recording(path: str | Path) -> bool:
     if os.path.basename(name) == _DESCRIPTION:
         return os.path.isfile(name)
     head = _head(name)
-    return _is_json(head) or _is_of_connections(name, head) or _is_log_of_iperf3(head)
+    return _is_json(head) or _is_of_connections(name, head) or _is_log_of_iperf3(head) or _is_list_of_runs(head)
 
 
 def is_store(path: str | Path) -> bool:
@@ -76,6 +78,10 @@ def _is_log_of_iperf3(head: bytes) -> bool:
     """True if JSON of iperf3 stands in a log, behind text or stamps, or as UTF-16."""
     plain = head.replace(b"\0", b"")
     return any(all(key in plain for key in keys) for keys in _OF_IPERF3)
+
+
+def _is_list_of_runs(head: bytes) -> bool:
+    return head.lstrip().startswith(b"[") and any(key in head for key in _OF_PSCHEDULER)
 
 
 def _is_of_connections(name: str, head: bytes) -> bool:
