@@ -3,15 +3,11 @@
 //! The kernel reports each dropped packet at the tracepoint `skb:kfree_skb`. If permitted, a BPF program ([`program`])
 //! examines the packet there, and each retransmitted TCP segment at `tcp:tcp_retransmit_skb`, so that retransmissions
 //! can be attributed to the drops that caused them ([`tally`]). Otherwise the tracepoint alone provides the reason
-//! ([`perf`], [`tracefs`]). The [`monitor`] counts these events in bounded memory and processor time.
+//! ([`tracefs`]). The [`monitor`] counts these events in bounded memory and processor time.
 
-pub mod assembler;
-pub mod bpf;
-pub mod btf;
 pub mod drop_monitor;
 pub mod monitor;
 pub mod packet;
-pub mod perf;
 pub mod program;
 pub mod source;
 pub mod symbols;

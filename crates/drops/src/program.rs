@@ -6,9 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::assembler::{Label, Program, Register, STACK, Width};
-use crate::btf::Btf;
 use crate::tracefs::Tracepoint;
+use whydrop_bpf::assembler::{Label, Program, Register, STACK, Width};
+use whydrop_bpf::btf::Btf;
 
 /// Bytes of a packet from the network layer header on: IPv6 with extensions, or IPv4 with options, and TCP.
 pub const HEADERS: usize = 96;

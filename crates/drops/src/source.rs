@@ -6,14 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use crate::bpf;
-use crate::btf::Btf;
 use crate::drop_monitor::{Alert, DropMonitor};
 use crate::packet::Span;
-use crate::perf::{self, Record, Ring};
 use crate::program::{self, Offsets, Report};
 use crate::tally::Retransmission;
 use crate::tracefs::Tracepoint;
+use whydrop_bpf::btf::Btf;
+use whydrop_bpf::loading;
+use whydrop_bpf::perf::{self, Record, Ring};
 
 const DROPS: &str = "skb/kfree_skb";
 const RETRANSMISSIONS: &str = "tcp/tcp_retransmit_skb";
@@ -149,10 +149,10 @@ impl Source {
     fn open_programs(&mut self, drops: &Tracepoint) -> io::Result<()> {
         let offsets = Offsets::of(&Btf::of_kernel()?).ok_or_else(unknown)?;
         let processors = perf::processors()?;
-        let map = bpf::rings(processors.iter().max().map_or(1, |most| most + 1))?;
+        let map = loading::rings(processors.iter().max().map_or(1, |most| most + 1))?;
         self.open_rings(perf::Source::Program)?;
         for (processor, ring) in processors.iter().zip(&self.rings) {
-            bpf::put(map.as_fd(), *processor, ring.event().as_fd())?;
+            loading::put(map.as_fd(), *processor, ring.event().as_fd())?;
         }
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&map);
         let written = program::of_drops(drops, &offsets, self.namespace, descriptor);
@@ -167,8 +167,8 @@ impl Source {
     }
 
     fn attach(&mut self, tracepoint: &CStr, program: &[[u8; 8]]) -> io::Result<()> {
-        let program = bpf::load(program)?;
-        let attached = bpf::attach(program.as_fd(), tracepoint)?;
+        let program = loading::load(program)?;
+        let attached = loading::attach(program.as_fd(), tracepoint)?;
         self.attachments.push(attached);
         self.programs.push(program);
         Ok(())
@@ -189,7 +189,7 @@ impl Source {
         let missed = self
             .programs
             .iter()
-            .map(|program| bpf::missed(program.as_fd()))
+            .map(|program| loading::missed(program.as_fd()))
             .sum();
         let before = std::mem::replace(&mut self.missed, missed);
         missed.saturating_sub(before)

@@ -7,6 +7,7 @@ mod bursts;
 mod columns;
 mod drops;
 mod errors;
+mod events;
 mod json;
 mod packets;
 mod progress;
@@ -44,6 +45,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )?;
     module.add_class::<sockets::SocketSampler>()?;
     module.add_class::<drops::DropMonitor>()?;
+    module.add_class::<events::EventMonitor>()?;
     module.add_function(wrap_pyfunction!(sockets::socket_owners, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
     module.add_class::<traffic::Responder>()?;

@@ -345,6 +345,7 @@ def watch(
     every_s: float = 0.1,
     counters_every_s: float = 1.0,
     drops: Literal["auto", "program", "drop-monitor", "tracepoint", "off"] = "auto",
+    events: bool = False,
     udp: bool = False,
     rotate_s: float | None = None,
     keep: int | None = None,
@@ -363,6 +364,7 @@ def watch(
         every_s: from one poll of the sockets to the next, 0.001 s or more.
         counters_every_s: from one reading of the counters of drops and errors to the next; 0: none.
         drops: how the packets that this host drops are watched; ``"auto"``: as well as the kernel allows.
+        events: record TCP's events in the kernel, too: each reduction of a window with its cause (root).
         udp: record the queues and drops of UDP sockets, too.
         rotate_s: begin a new recording after this time.
         keep: keep so many recordings, and remove older ones.
@@ -389,6 +391,7 @@ def watch(
         datagrams=udp,
         counters_every_s=counters_every_s,
         drops=drops,
+        events=events,
         rotate_s=rotate_s,
         keep=keep,
     )

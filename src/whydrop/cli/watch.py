@@ -51,6 +51,7 @@ _DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
               metavar="TIME", help="Time between readings of drop counters; 0 reads none.")  # fmt: skip
 @click.option("--drops", type=click.Choice(_DROPS), default="auto", metavar="HOW", show_default=True,
               help="Drops: auto, program, tracepoint, drop-monitor or off.")  # fmt: skip
+@click.option("--events", is_flag=True, help="Also record TCP's events in the kernel (root).")
 @options.title
 @options.note
 @options.output_folder()
@@ -143,6 +144,8 @@ def _watch(
                 what = {"off": "is not watched", "drop-monitor": "covers all of the machine, without retransmissions"}
                 how = what.get(dropped.method, "covers all of the machine, without addresses")
                 screen.say(f"watching drops {how}: {dropped.shortfall}")
+            if watch.events.shortfall is not None:
+                screen.say(watch.events.shortfall)
             started.go()
 
         def over() -> bool:
@@ -201,5 +204,6 @@ def _document(watched: Watched) -> dict[str, Any]:
             "sent_again": watched.dropped.retransmitted,
             "sent_again_laid_here": watched.dropped.retransmitted_after_drop,
         },
+        "events": watched.events.document(),
         "warnings": watched.warnings,
     }

@@ -129,4 +129,5 @@ def summary(watched: Watched) -> Document:
     if dropped.retransmitted:
         after = f"{count(dropped.retransmitted_after_drop)} of them after a drop on this host"
         lines.append(f"{plural(dropped.retransmitted, 'segment')} retransmitted, {after}")
+    lines += watched.events.lines()
     return Document("Watch", tuple(map(Text, lines)))

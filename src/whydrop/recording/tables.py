@@ -114,7 +114,8 @@ TCP_INFO: Schema = {
     "send_memory_bytes": _I64,
     "send_buffer_bytes": _I64,
     "socket_drops": _I64,  # packets that the socket itself dropped
-    # Counted by web100 (RFC 4898) and not by Linux: from imported files.
+    # Counted by web100 (RFC 4898) and not by Linux: from imported files, or counted from the kernel's events since the
+    # watch began (`whydrop watch --events`).
     "congestion_limited_ns": _I64,
     "sender_limited_ns": _I64,  # the application and the send buffer together
     "max_congestion_window_packets": _I64,
@@ -256,6 +257,45 @@ RETRANSMISSIONS: Schema = {
     "location": _TEXT,
 }
 
+# Events of TCP in this host's kernel (`whydrop watch --events`): one row for each. "Before" is as of the last
+# acknowledgment before the event, other values are those at the event.
+TCP_EVENTS: Schema = {
+    "flow": _I32,  # null: a connection that ended before it was listed
+    "time_ns": _I64,
+    "source": _TEXT,  # address:port of this end
+    "destination": _TEXT,
+    "cookie": _I64,  # the kernel's number of the socket; null: it had none yet
+    # reduction (of the congestion window), undone (a reduction was reverted, because nothing had been lost), state
+    # (the congestion state changed without a reduction), slow-start-end (HyStart, RFC 9406), retransmission,
+    # local-drop (this host's own queue refused a segment)
+    "event": _TEXT,
+    # Of a reduction: fast-retransmit, timeout, ecn, local-queue, tail-loss-probe, path-mtu, application-limited (the
+    # window was not used, or idle: RFC 2861, 7661), congestion-control (it sets its window by a model), unexplained
+    "cause": _TEXT,
+    "congestion_state_before": _TEXT,  # as in table tcp_info
+    "congestion_state": _TEXT,
+    "window_before_packets": _I64,
+    # As reduction begins, it is often not reduced yet: a recovery approaches the threshold (RFC 6937).
+    "window_packets": _I64,
+    "threshold_before_packets": _I64,  # of slow start; null: there is none
+    "threshold_packets": _I64,
+    "unacked_packets": _I64,
+    "sacked_packets": _I64,
+    "lost_packets": _I64,  # presumed lost, and not acknowledged yet
+    "retransmitted_packets": _I64,  # in all
+    "srtt_ns": _I64,
+    "mss_bytes": _I64,
+    "timeouts_in_a_row": _I64,
+    "sequence": _I64,  # of a retransmission: the sequence number of its first byte
+    "payload_bytes": _I64,  # of a retransmission
+    # Counts; those that the kernel itself does not keep begin with the watch.
+    "duplicate_acks": _I64,
+    "duplicate_acks_of_reordering": _I64,  # those in a disorder that ended without a retransmission
+    "reordering_seen": _I64,
+    "duplicate_sacks": _I64,
+    "delivered_ce_packets": _I64,
+}
+
 # Series that another tool had put on a grid itself, kept beside the samples that it made them of.
 GRIDS: Schema = {
     "name": _TEXT,  # of the series
@@ -277,6 +317,7 @@ TABLES: dict[str, Schema] = {
     "polls": POLLS,
     "drops": DROPS,
     "retransmissions": RETRANSMISSIONS,
+    "tcp_events": TCP_EVENTS,
     "grids": GRIDS,
 }
 

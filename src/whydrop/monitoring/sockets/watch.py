@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from whydrop.monitoring.sockets.connections import Connections
+from whydrop.monitoring.sockets.events import Events, Noted
 from whydrop.monitoring.sockets.host import AUTO, Dropped, Host, datagram_counters
 from whydrop.monitoring.sockets.sampler import INTERVAL_S, Sampler, Taken
 from whydrop.monitoring.sockets.selection import Wanted
@@ -38,6 +39,7 @@ class Settings:
         datagrams: watch the queues of UDP sockets too.
         counters_every_s: time between readings of this host's counters of drops and errors; 0: never.
         drops: the method of watching the packets that this host drops (`host.METHODS`).
+        events: record TCP's events in the kernel, where it allows that.
         rotate_s: begin another recording after this time; ``None``: never.
         keep: keep this many recordings and remove the oldest ones; ``None``: keep all.
     """
@@ -50,6 +52,7 @@ class Settings:
     datagrams: bool = False
     counters_every_s: float = 1.0
     drops: str = AUTO
+    events: bool = False
     rotate_s: float | None = None
     keep: int | None = None
 
@@ -101,6 +104,7 @@ class Watched:
         folders: the recordings, in order, without those that were removed.
         connections: the number of connections seen.
         dropped: the drops of this host.
+        events: of TCP in the kernel.
         whole: whether all recordings could be finished; the journal of one that could not has its rows.
         warnings: for the reader.
     """
@@ -109,6 +113,7 @@ class Watched:
     connections: int
     tally: Tally
     dropped: Dropped
+    events: Noted
     whole: bool = True
     warnings: list[str] = field(default_factory=list)
 
@@ -119,6 +124,7 @@ class Watch:
     Attributes:
         connections: the open ones.
         host: the drops of this host, and its counters.
+        events: of TCP in the kernel.
         tally: counts of the polls so far.
         warnings: for the reader.
     """
@@ -128,6 +134,7 @@ class Watch:
         self.settings = settings
         self.connections = Connections()
         self.host = Host(settings.counters_every_s, settings.drops)
+        self.events = Events(settings.wanted, settings.every_s, active=settings.events)
         self.tally = Tally()
         self.warnings: list[str] = []
         self._say = say
@@ -160,7 +167,9 @@ class Watch:
             self._sampler = Sampler(self.settings.wanted, self.settings.every_s, datagrams=self.settings.datagrams)
             let_go.callback(self._sampler.stop)
             let_go.callback(self.host.stop)
+            let_go.callback(self.events.stop)
             self.host.start()
+            self.events.start()
             self._writer = self._begin()
             let_go.callback(self._close)
             with signals.ending_block():
@@ -171,6 +180,7 @@ class Watch:
                     tick(self, self._step())
             self._sampler.stop()
             self.host.stop()
+            self.events.stop()
             self._step()
             return self._finish()
 
@@ -208,15 +218,18 @@ class Watch:
             self._warn(
                 "connections ended faster than the kernel could report them: the last counts of some are missing"
             )
-        for warning in self.host.warnings():
+        for warning in (*self.host.warnings(), *self.events.warnings()):
             self._warn(warning)
 
     def _write(self, taken: Taken) -> None:
+        events = self.events.take(taken)
         flows = self.connections.take(taken)
         written = [("flows", flows), *((name, frame) for name, frame in taken.frames.items() if name != "datagrams")]
         if "datagrams" in taken.frames:
             written.append(("counters", datagram_counters(taken.frames["datagrams"])))
         written += self.host.take()
+        if events.height:
+            written.append(("tcp_events", events))
         for name, frame in written:
             self._writer.append(name, frame)
             self._rows += frame.height
@@ -247,6 +260,7 @@ class Watch:
                     "wanted": said,
                     "datagrams": settings.datagrams,
                     **self.host.metadata(),
+                    **self.events.metadata(),
                 },
             },
             "hosts": {"local": gather()},
@@ -300,6 +314,5 @@ class Watch:
         self._join()
         self._end(self._writer)
         self._finish_writer(self._writer)
-        return Watched(
-            list(self._folders), self.connections.seen, self.tally, self.host.dropped, self._whole, self.warnings
-        )
+        folders, seen = list(self._folders), self.connections.seen
+        return Watched(folders, seen, self.tally, self.host.dropped, self.events.noted, self._whole, self.warnings)

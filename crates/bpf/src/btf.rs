@@ -10,6 +10,10 @@ const HEADER: usize = 24;
 const TYPE: usize = 12;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
+const ENUM: u32 = 6;
+const TYPEDEF: u32 = 8;
+const POINTER: u32 = 2;
+const FUNCTION: u32 = 13;
 /// The deepest search through anonymous members: no structure is nested as deeply.
 const DEEPEST: usize = 16;
 
@@ -63,10 +67,7 @@ impl Btf {
     /// The offset of a member in bytes: `of("sock", "__sk_common.skc_net")`. Members of anonymous structures and unions
     /// belong to the enclosing structure, as in C.
     pub fn of(&self, structure: &str, path: &str) -> Option<u16> {
-        let mut number = (1..self.types.len()).find(|&number| {
-            self.kind(number) == Some(STRUCT)
-                && self.name(self.word(number, 0)) == Some(structure.as_bytes())
-        })?;
+        let mut number = self.named(STRUCT, structure)?;
         let mut bits = 0;
         for name in path.split('.') {
             let (offset, kind) = self.member(number, name.as_bytes(), DEEPEST)?;
@@ -74,6 +75,71 @@ impl Btf {
             number = self.plain(kind);
         }
         u16::try_from(bits / 8).ok()
+    }
+
+    /// The number of a tracepoint's arguments, which a program finds eight bytes apart; `None` if there is no such
+    /// tracepoint.
+    pub fn arguments(&self, tracepoint: &str) -> Option<usize> {
+        let number = self.named(TYPEDEF, &format!("btf_trace_{tracepoint}"))?;
+        let pointer = self.word(number, 8)? as usize;
+        let function = self.word(pointer, 8)? as usize;
+        if self.kind(pointer) != Some(POINTER) || self.kind(function) != Some(FUNCTION) {
+            return None;
+        }
+        // The first is not passed to programs.
+        (self.word(function, 4)? as usize & 0xffff).checked_sub(1)
+    }
+
+    /// The names and values of an enumeration; empty if there is none.
+    pub fn values(&self, enumeration: &str) -> Vec<(String, u32)> {
+        let Some(number) = self.named(ENUM, enumeration) else {
+            return Vec::new();
+        };
+        let count = self.word(number, 4).unwrap_or(0) as usize & 0xffff;
+        (0..count)
+            .filter_map(|place| {
+                let name = self.name(self.word(number, TYPE + 8 * place))?;
+                let value = self.word(number, TYPE + 8 * place + 4)?;
+                Some((String::from_utf8_lossy(name).into_owned(), value))
+            })
+            .collect()
+    }
+
+    /// The position of a member of some bits: its byte, the lowest bit in it, and the number of bits. Members of more
+    /// than a byte are not found.
+    pub fn bits_of(&self, structure: &str, member: &str) -> Option<(u16, u8, u8)> {
+        let number = self.named(STRUCT, structure)?;
+        let info = self.word(number, 4)?;
+        for place in 0..info as usize & 0xffff {
+            let at = TYPE + 12 * place;
+            if self.name(self.word(number, at)) != Some(member.as_bytes()) {
+                continue;
+            }
+            let packed = self.word(number, at + 8)?;
+            let (bit, width) = if info >> 31 == 1 && packed >> 24 > 0 {
+                (packed & 0xff_ffff, packed >> 24)
+            } else {
+                (
+                    if info >> 31 == 1 {
+                        packed & 0xff_ffff
+                    } else {
+                        packed
+                    },
+                    8,
+                )
+            };
+            let (byte, lowest) = (u16::try_from(bit / 8).ok()?, (bit % 8) as u8);
+            return (u32::from(lowest) + width <= 8).then_some((byte, lowest, width as u8));
+        }
+        None
+    }
+
+    /// The number of the first type of this kind and name.
+    fn named(&self, kind: u32, name: &str) -> Option<usize> {
+        (1..self.types.len()).find(|&number| {
+            self.kind(number) == Some(kind)
+                && self.name(self.word(number, 0)) == Some(name.as_bytes())
+        })
     }
 
     /// The offset in bits of a member, and the number of its type.
@@ -220,6 +286,14 @@ mod tests {
             assert!(btf.of("sk_buff", "network_header").is_some());
             assert!(btf.of("net_device", "nd_net").is_some());
             assert_eq!(btf.of("tcp_skb_cb", "seq"), Some(0));
+            assert_eq!(btf.arguments("tcp_probe"), Some(2));
+            assert_eq!(btf.arguments("no_such_tracepoint"), None);
+            let states = btf.values("tcp_ca_state");
+            assert!(states.contains(&("TCP_CA_Loss".to_owned(), 4)));
+            let (_, lowest, width) = btf
+                .bits_of("inet_connection_sock", "icsk_ca_state")
+                .unwrap();
+            assert!(lowest == 0 && width < 8);
         }
     }
 }

@@ -10,6 +10,7 @@ const PROGRAM_LOAD: i32 = 5;
 const INFORMATION: i32 = 15;
 const TRACEPOINT_OPEN: i32 = 17;
 const PERF_EVENT_ARRAY: u32 = 4;
+const LRU_HASH: u32 = 9;
 const OF_RAW_TRACEPOINT: u32 = 17;
 /// The offset of `recursion_misses` in `struct bpf_prog_info` (Linux 5.12).
 const MISSES: usize = 208;
@@ -23,6 +24,18 @@ const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 pub fn rings(processors: u32) -> io::Result<OwnedFd> {
     let mut attributes = Vec::new();
     for word in [PERF_EVENT_ARRAY, 4, 4, processors] {
+        attributes.extend(word.to_ne_bytes());
+    }
+    call(MAP_CREATE, &mut attributes).and_then(owned)
+}
+
+/// Creates a map from keys to values of these sizes, which forgets those that were used longest ago.
+///
+/// # Errors
+/// `EPERM` without the privilege (`CAP_BPF`).
+pub fn memory(key: u32, value: u32, most: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Vec::new();
+    for word in [LRU_HASH, key, value, most] {
         attributes.extend(word.to_ne_bytes());
     }
     call(MAP_CREATE, &mut attributes).and_then(owned)

@@ -7,6 +7,9 @@ pub type Register = u8;
 pub const STACK: Register = 10;
 
 // `enum bpf_func_id` (include/uapi/linux/bpf.h)
+const MAP_LOOKUP: i32 = 1;
+const MAP_UPDATE: i32 = 2;
+const KTIME_GET_NS: i32 = 5;
 const PERF_EVENT_OUTPUT: i32 = 25;
 const PROBE_READ_KERNEL: i32 = 113;
 
@@ -41,6 +44,26 @@ impl Width {
             Width::Two => 0x08,
             Width::One => 0x10,
             Width::Eight => 0x18,
+        }
+    }
+}
+
+/// A comparison of two registers' lower halves, without sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Equal,
+    Unequal,
+    Less,
+    Greater,
+}
+
+impl Comparison {
+    fn code(self) -> u8 {
+        match self {
+            Comparison::Equal => 0x10,
+            Comparison::Greater => 0x20,
+            Comparison::Unequal => 0x50,
+            Comparison::Less => 0xa0,
         }
     }
 }
@@ -91,6 +114,36 @@ impl Program {
         self.push(0x0f, to, from, 0, 0);
     }
 
+    /// `to -= from`
+    pub fn subtract_register(&mut self, to: Register, from: Register) {
+        self.push(0x1f, to, from, 0, 0);
+    }
+
+    /// `to &= value`, with its sign in the upper half.
+    pub fn and(&mut self, to: Register, value: i32) {
+        self.push(0x57, to, 0, 0, value);
+    }
+
+    /// `to |= value`
+    pub fn or(&mut self, to: Register, value: i32) {
+        self.push(0x47, to, 0, 0, value);
+    }
+
+    /// `to |= from`
+    pub fn or_register(&mut self, to: Register, from: Register) {
+        self.push(0x4f, to, from, 0, 0);
+    }
+
+    /// `to >>= bits`, without sign.
+    pub fn shift_right(&mut self, to: Register, bits: i32) {
+        self.push(0x77, to, 0, 0, bits);
+    }
+
+    /// Converts the lower four bytes between network order and this processor's; the upper half becomes zero.
+    pub fn network_order(&mut self, register: Register) {
+        self.push(0xdc, register, 0, 0, 32);
+    }
+
     /// `to = *(base + offset)`
     pub fn load(&mut self, width: Width, to: Register, base: Register, offset: i16) {
         self.push(0x61 | width.code(), to, base, offset, 0);
@@ -121,6 +174,23 @@ impl Program {
         self.jump(0xc6, register, 0, label);
     }
 
+    /// Jumps to a label if the lower halves of two registers compare so.
+    pub fn jump_if_registers(
+        &mut self,
+        register: Register,
+        comparison: Comparison,
+        other: Register,
+        label: Label,
+    ) {
+        self.jumps.push((self.instructions.len(), label));
+        self.push(0x0e | comparison.code(), register, other, 0, 0);
+    }
+
+    /// Jumps to a label if the register is less than the value, both without sign.
+    pub fn jump_if_less(&mut self, register: Register, value: i32, label: Label) {
+        self.jump(0xa5, register, value, label);
+    }
+
     /// Jumps to a label.
     pub fn go(&mut self, label: Label) {
         self.jump(0x05, 0, 0, label);
@@ -148,6 +218,36 @@ impl Program {
         self.add(4, i32::from(at));
         self.set(5, i32::from(size));
         self.push(0x85, 0, 0, 0, PERF_EVENT_OUTPUT);
+    }
+
+    /// Looks a key on the stack up: register 0 has the address of the value, or 0. Overwrites registers 1 to 5.
+    pub fn look_up(&mut self, map: i32, key: i16) {
+        self.load_map(map);
+        self.copy(2, STACK);
+        self.add(2, i32::from(key));
+        self.push(0x85, 0, 0, 0, MAP_LOOKUP);
+    }
+
+    /// Stores a value on the stack under a key on the stack. Overwrites registers 0 to 5.
+    pub fn update(&mut self, map: i32, key: i16, value: i16) {
+        self.load_map(map);
+        self.copy(2, STACK);
+        self.add(2, i32::from(key));
+        self.copy(3, STACK);
+        self.add(3, i32::from(value));
+        self.set(4, 0); // BPF_ANY
+        self.push(0x85, 0, 0, 0, MAP_UPDATE);
+    }
+
+    /// Register 0 = nanoseconds of `CLOCK_MONOTONIC`. Overwrites registers 1 to 5.
+    pub fn time(&mut self) {
+        self.push(0x85, 0, 0, 0, KTIME_GET_NS);
+    }
+
+    /// Register 1 = the map. It is loaded by its descriptor, in an instruction of twice the length.
+    fn load_map(&mut self, map: i32) {
+        self.push(0x18, 1, 1, 0, map);
+        self.push(0, 0, 0, 0, 0);
     }
 
     /// Ends the program with result 0.

@@ -1,0 +1,107 @@
+//! Counts of each connection since the programs know it, as web100 kept them (RFC 4898).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use crate::attribution::{Cause, Event};
+use crate::report::{Counts, Kind, Report};
+
+const LOSS: u32 = 4;
+/// Connections beyond this begin again with zero.
+const MOST: usize = 1 << 18;
+
+/// Counts that grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub congestion_signals: u64,
+    pub undone: u64,
+    pub fast_retransmits: u64,
+    pub timeouts: u64,
+    /// Timeouts that followed another without progress.
+    pub subsequent_timeouts: u64,
+    /// Timeouts without duplicate acknowledgments before them.
+    pub abrupt_timeouts: u64,
+    /// Reductions of the window that are no congestion signals.
+    pub other_reductions: u64,
+    pub counts: Counts,
+}
+
+/// The totals of all connections.
+#[derive(Debug, Default)]
+pub struct Book {
+    totals: HashMap<(SocketAddr, SocketAddr), Totals>,
+}
+
+impl Book {
+    /// Counts an event, and returns the connection's totals.
+    pub fn count(&mut self, report: &Report, event: Option<Event>) -> Totals {
+        if self.totals.len() >= MOST {
+            self.totals.clear();
+        }
+        let totals = self.totals.entry(report.ends).or_default();
+        totals.counts = report.counts;
+        match event {
+            Some(Event::Reduction(cause)) => totals.reduced(report, cause),
+            Some(Event::Undone) => totals.undone += 1,
+            _ => {}
+        }
+        let result = *totals;
+        if report.kind == Kind::Closed {
+            self.totals.remove(&report.ends);
+        }
+        result
+    }
+}
+
+impl Totals {
+    fn reduced(&mut self, report: &Report, cause: Cause) {
+        if cause.is_signal() {
+            self.congestion_signals += 1;
+        } else {
+            self.other_reductions += 1;
+        }
+        match cause {
+            Cause::FastRetransmit => self.fast_retransmits += 1,
+            Cause::Timeout => {
+                self.timeouts += 1;
+                self.subsequent_timeouts += u64::from(report.from == LOSS);
+                self.abrupt_timeouts += u64::from(report.from == 0);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::plain;
+
+    #[test]
+    fn a_timeout_is_subsequent_or_abrupt_by_the_state_before() {
+        let mut book = Book::default();
+        let timeout = Some(Event::Reduction(Cause::Timeout));
+        let first = plain(Kind::State);
+        let second = Report {
+            from: LOSS,
+            ..first
+        };
+        book.count(&first, timeout);
+        let totals = book.count(&second, timeout);
+        let counted = (
+            totals.timeouts,
+            totals.abrupt_timeouts,
+            totals.subsequent_timeouts,
+        );
+        assert_eq!(counted, (2, 1, 1));
+        assert_eq!((totals.congestion_signals, totals.other_reductions), (2, 0));
+    }
+
+    #[test]
+    fn a_connection_that_has_closed_begins_again_with_zero() {
+        let mut book = Book::default();
+        let undone = Some(Event::Undone);
+        assert_eq!(book.count(&plain(Kind::Closed), undone).undone, 1);
+        assert_eq!(book.count(&plain(Kind::Raised), undone).undone, 1);
+    }
+}
