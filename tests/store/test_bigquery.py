@@ -1,4 +1,6 @@
-"""Queries for BigQuery, which is not available here: they are its SQL, and M-Lab's tables are mapped correctly.
+"""Queries for BigQuery: they are its SQL, and M-Lab's tables are mapped correctly.
+
+`studies/test_google_sql.py` evaluates them as Google does; the service's client is in `test_bigquery_service.py`.
 
 The mapping is run by DuckDB over a few synthetic rows of the shape of M-Lab's tables, translated by sqlglot.
 """

@@ -182,6 +182,7 @@ def study(
     as_published: bool = False,
     backend: str = "duckdb",
     mapping: str | PathLike[str] | None = None,
+    endpoint: str | None = None,
 ) -> Discards:
     """Study the discards of a store's switches and the speeds of its clients (docs/discards.md).
 
@@ -192,6 +193,7 @@ def study(
         as_published: compute as the report did, its faults included.
         backend: the engine: ``duckdb``, ``spark``, ``spark://host:port``, ``bigquery:PROJECT``.
         mapping: with BigQuery, a file that says how its tables become ours; by default M-Lab's.
+        endpoint: with BigQuery, the URL of another service that speaks its protocol, such as an emulator.
 
     Returns:
         Tables as polars frames, and notes.
@@ -207,7 +209,8 @@ def study(
         None if parameters is None else Path(parameters),
         [*settings, *(['definitions="published"'] if as_published else [])],
     )
-    with open_backend(fspath(store), backend, mapping=None if mapping is None else Path(mapping)) as opened:
+    table_mapping = None if mapping is None else Path(mapping)
+    with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
         return run(opened, chosen)
 
 

@@ -71,6 +71,7 @@ _store = options.together(
     options.backend("duckdb, spark://HOST:PORT, bigquery:PROJECT.", "duckdb"),
     click.option("--mapping", type=options.FILE, metavar="FILE",
                  help="Mapping of BigQuery tables to those of a store.  [default: M-Lab's]"),
+    click.option("--endpoint", metavar="URL", help="Service to ask instead of Google's, such as an emulator."),
 )  # fmt: skip
 
 
@@ -187,15 +188,16 @@ def _parameters(given: dict[str, Any]) -> Parameters:
 
     if given["store"] is None and not given["backend"].startswith("bigquery"):
         raise click.UsageError("Missing argument 'STORE'.")
-    _check_engine(given["backend"], given["mapping"])
+    _check_engine(given["backend"], given["mapping"], given["endpoint"])
     settings = [*given["settings"], *(['definitions="published"'] if given["as_published"] else [])]
     return parameters.read(given["file"], settings)
 
 
-def _check_engine(backend: str, mapping: Path | None = None) -> None:
+def _check_engine(backend: str, mapping: Path | None = None, endpoint: str | None = None) -> None:
     from whydrop.store.engines import BackendError, check_engine
 
-    try:
-        check_engine(backend, mapping)
-    except BackendError as reason:
-        raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
+    for option, given in (("--backend", None), ("--endpoint", endpoint)):
+        try:
+            check_engine(backend, mapping, given)
+        except BackendError as reason:
+            raise click.UsageError(f"{option}: {ending.printable(str(reason))}") from None

@@ -110,9 +110,10 @@ def _opened(given: dict[str, Any], folder: Folder | None) -> Iterator[tuple[Back
         return f"the results so far are in {folder.path}" if folder is not None and folder.begun else None
 
     cancelling.import_polars()
+    asked = {name: given.get(name) for name in ("mapping", "endpoint")}
     with (
         cancelling.noted(place),
-        open_backend(given["store"] or "", given["backend"], mapping=given.get("mapping")) as backend,
+        open_backend(given["store"] or "", given["backend"], **asked) as backend,
         progress.stepping("Opening the store") as advance,
     ):
         yield backend, advance

@@ -81,7 +81,8 @@ def _once(
     place = _state(options)
     if place is not None and reported is None:
         reported = _read(place, now_ns)
-    with open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend:
+    asked = {name: options[name] for name in ("mapping", "endpoint")}
+    with open_backend(options["store"] or "", options["backend"], **asked) as backend:
         found = watch.look(backend, parameters, now_ns, reported)
     if options["as_json"]:
         ending.write_json(document(found, parameters))

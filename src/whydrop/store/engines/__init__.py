@@ -17,11 +17,11 @@ from whydrop.store.engines.base import Backend, BackendError
 __all__ = ["Backend", "BackendError", "check_engine", "open_backend"]
 
 
-def check_engine(backend: str, mapping: Path | None = None) -> None:
+def check_engine(backend: str, mapping: Path | None = None, endpoint: str | None = None) -> None:
     """Refuse a name that is no engine's, before anything is opened.
 
     Raises:
-        BackendError: there is no such engine, or it has no use for a mapping.
+        BackendError: there is no such engine, or it has no use for a mapping or an endpoint, or the endpoint is no URL.
     """
     kind = backend.partition(":")[0]
     if backend != "duckdb" and kind not in ("spark", "bigquery"):
@@ -31,10 +31,21 @@ def check_engine(backend: str, mapping: Path | None = None) -> None:
         )
     if mapping is not None and kind != "bigquery":
         raise BackendError(f"a mapping of tables is for BigQuery, not for {backend}")
+    if endpoint is not None:
+        if kind != "bigquery":
+            raise BackendError(f"an endpoint is BigQuery's, not {backend}'s")
+        from whydrop.store.engines.bigquery import check_endpoint
+
+        check_endpoint(endpoint)
 
 
 def open_backend(
-    location: str | Path, backend: str = "duckdb", *, mapping: Path | None = None, memory_limit: int | None = None
+    location: str | Path,
+    backend: str = "duckdb",
+    *,
+    mapping: Path | None = None,
+    endpoint: str | None = None,
+    memory_limit: int | None = None,
 ) -> Backend:
     """Open the store at ``location`` with an engine.
 
@@ -44,13 +55,15 @@ def open_backend(
         backend: ``duckdb``; ``spark`` (a cluster that the environment configures, otherwise this machine),
             ``spark://host:port``, ``spark:local[2]`` or another master after ``spark:``; ``bigquery:PROJECT``.
         mapping: BigQuery only: how its tables become ours. Without it M-Lab's, as packaged.
+        endpoint: BigQuery only: the URL of the service, such as that of an emulator. Without it Google's. Credentials
+            are sent to Google's alone.
         memory_limit: bytes that DuckDB may take before it spills to disk.
 
     Raises:
         BackendError: there is no such engine, it is not installed or not reachable, or there is no store. The message
             says what to do.
     """
-    check_engine(backend, mapping)
+    check_engine(backend, mapping, endpoint)
     kind, _, rest = backend.partition(":")
     if backend == "duckdb":
         from whydrop.store.engines.duckdb import DuckDB
@@ -63,4 +76,4 @@ def open_backend(
         return Spark(str(location), master)
     from whydrop.store.engines.bigquery import BigQuery
 
-    return BigQuery(rest or None, mapping)
+    return BigQuery(rest or None, mapping, endpoint)

@@ -6,9 +6,12 @@ needs Google's client and credentials.
 
 from __future__ import annotations
 
+import socket
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from whydrop.store import mappings
 from whydrop.store.engines.base import Backend, BackendError, as_polars, known_table, label, one_line, unbound
@@ -18,16 +21,21 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import polars as pl
 
+_CONNECTED_WITHIN_S = 10.0
+
 
 class BigQuery(Backend):
-    """Tables in BigQuery, read as a mapping says; ``project`` is who pays for the queries."""
+    """Tables in BigQuery, read as a mapping says.
 
-    def __init__(self, project: str | None, mapping: Path | None = None) -> None:
+    ``project`` is who pays for the queries, ``endpoint`` the URL of the service if it is not Google's usual one.
+    """
+
+    def __init__(self, project: str | None, mapping: Path | None = None, endpoint: str | None = None) -> None:
         try:
             self._mapping = mappings.read(mapping or mappings.packaged)
         except StoreError as reason:
             raise BackendError(str(reason)) from reason
-        self._project = project
+        self._project, self._endpoint = project, endpoint
         self._queries: dict[str, str] = {}  # of each table, by its name in SQL
         self._client: Any = None
         self.name = f"bigquery:{project or ''}"
@@ -64,12 +72,16 @@ class BigQuery(Backend):
         import polars as pl
 
         client = self._connected()
-        from google.api_core.exceptions import GoogleAPIError
+        from google.api_core.exceptions import GoogleAPIError, RetryError
 
         try:
-            frame = pl.from_arrow(client.query(self.sql(expression)).to_arrow())
+            # Without the Storage API: another service, at another address, which an endpoint does not name.
+            answer = client.query(self.sql(expression)).result()
+            frame = pl.from_arrow(answer.to_arrow(create_bqstorage_client=self._endpoint is None))
+        except (RetryError, OSError) as reason:  # requests' errors of connections are OSErrors
+            raise BackendError(f"{self._service()}: cannot be reached ({one_line(reason)})") from reason
         except GoogleAPIError as reason:
-            raise BackendError(f"BigQuery, project {self._project}: {one_line(reason)}") from reason
+            raise BackendError(f"{self._service()}: {one_line(reason)}") from reason
         assert isinstance(frame, pl.DataFrame)
         return as_polars(expression, frame)
 
@@ -85,16 +97,63 @@ class BigQuery(Backend):
             raise BackendError(
                 "Google's client for BigQuery is not installed; try: pip install 'whydrop[bigquery]'"
             ) from None
+        options: dict[str, Any] = {}
+        if self._endpoint:
+            options["client_options"] = {"api_endpoint": self._endpoint}
+            if not _is_googles(self._endpoint):
+                from google.auth import credentials
+
+                self._look_for_service(self._endpoint)
+                # A token of Google's is for Google alone.
+                anonymous: Any = credentials.AnonymousCredentials
+                options["credentials"] = anonymous()
         try:
-            self._client = bigquery.Client(project=self._project)
+            self._client = bigquery.Client(project=self._project, **options)
         except GoogleAuthError as reason:
             raise BackendError(
-                f"BigQuery, project {self._project}: no credentials ({one_line(reason)}); try: gcloud auth "
-                "application-default login"
+                f"{self._service()}: no credentials ({one_line(reason)}); try: gcloud auth application-default login"
             ) from reason
         return self._client
+
+    def _look_for_service(self, endpoint: str) -> None:
+        """Connect once: Google's client tries for ten minutes to reach what is not there."""
+        if getproxies():
+            return
+        parts = urlsplit(endpoint)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            socket.create_connection((parts.hostname or "", port), _CONNECTED_WITHIN_S).close()
+        except OSError as reason:
+            raise BackendError(f"{self._service()}: no service answers ({reason.strerror or reason})") from reason
+
+    def _service(self) -> str:
+        at = f" at {self._endpoint}" if self._endpoint else ""
+        return f"BigQuery{at}, project {self._project}"
 
     def close(self) -> None:
         """Close the connection, if there is one."""
         if self._client is not None:
             self._client.close()
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Refuse what is no URL of a service.
+
+    Raises:
+        BackendError: it is none.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a broken address of IPv6
+        is_url = False
+    if not is_url:
+        raise BackendError(
+            f"{endpoint!r}: expected the URL of a service, such as http://127.0.0.1:9050 (an emulator) or "
+            "https://bigquery.europe-west3.rep.googleapis.com"
+        )
+
+
+def _is_googles(endpoint: str) -> bool:
+    parts = urlsplit(endpoint)
+    return parts.scheme == "https" and (parts.hostname or "").endswith(".googleapis.com")
