@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs_program("iperf3")]
 
 # Of paces found from the sending end alone and with a responder, on one path.
 SAME = 0.05
-FILE = "tests/lab/test_far_ends.py"
+# On a busy machine the hop of our own is late: then it is played again.
+TRIES = 2
 
 
 def paced(path: FarPath, runs: Path, *words: str) -> dict[str, Any]:
@@ -44,58 +44,45 @@ def steady_bps(found: dict[str, Any]) -> float:
     return fmean(with_it)
 
 
-def steady_of(folder: Path) -> float:
-    """The same, of what a test has left."""
-    found: dict[str, Any] = json.loads((folder / "pace.json").read_text())
-    # In a virtual machine they were elsewhere.
-    found["proof"]["recordings"] = [str(folder / "runs" / Path(one).name) for one in found["proof"]["recordings"]]
-    return steady_bps(found)
+def compared(lab: Lab, ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """The goodput that theirs brought, as a share of what ours did."""
+    (lab.folder / "found.json").write_text(json.dumps([ours, theirs], indent=1))
+    assert theirs["outcome"] == "better", theirs["outcome"]
+    return steady_bps(theirs) / steady_bps(ours)
 
 
 @pytest.mark.exhaustive
 @NEEDS
 @pytest.mark.parametrize("case", SETTINGS)
-def test_paced_with_iperf3_at_the_far_end(lab: Lab, case: Case) -> None:
-    words = ("--duration", f"{case.length_s:g}s", "--max-rate", "150mbit", "--far-end", "iperf3")
+def test_an_iperf3_server_is_as_good_a_far_end_as_a_responder(lab: Lab, case: Case) -> None:
+    words = ("--duration", f"{case.length_s:g}s", "--max-rate", "150mbit")
     with far_path(lab, **case.settings) as path, iperf3_server(path.server):
-        found = paced(path, lab.folder / "runs", *words)
-    (lab.folder / "pace.json").write_text(json.dumps(found, indent=1))
-    assert found["outcome"] == "better"
-    assert len(found["measurements"]) <= 15
-    assert found["judged_by"].startswith("Measured from this end alone")
+        for attempt in range(TRIES):
+            ours = paced(path, lab.folder / f"responder-{attempt}", *words)
+            theirs = paced(path, lab.folder / f"iperf3-{attempt}", *words, "--far-end", "iperf3")
+            share = compared(lab, ours, theirs)
+            if share == pytest.approx(1, abs=SAME):
+                break
+    assert share == pytest.approx(1, abs=SAME)
+    assert len(theirs["measurements"]) <= 15
+    assert theirs["judged_by"].startswith("Measured from this end alone")
 
 
 @pytest.mark.exhaustive
 @NEEDS
 @pytest.mark.parametrize("case", SETTINGS[:1])
-def test_existing_connections_prove_a_rate(lab: Lab, case: Case) -> None:
+def test_existing_connections_are_as_good_a_judge_as_a_responder(lab: Lab, case: Case) -> None:
     """One transfer goes on through all of it; another sends now and then, and is limited by its program."""
+    rate = ("--rate", f"{case.step_mbit * 0.97:g}mbit")
     with far_path(lab, **case.settings) as path, iperf3_server(path.server, 2) as (one, other):
-        for port, *rate in ((one,), (other, "-b", "50K")):
-            path.client.popen(["iperf3", "-c", path.server.address, "-p", str(port), "-t", "3600", *rate])
-        found = paced(path, lab.folder / "runs", "--connections", "--rate", f"{case.step_mbit * 0.97:g}mbit")
-    (lab.folder / "pace.json").write_text(json.dumps(found, indent=1))
-    assert found["outcome"] == "better"
-    assert found["far_end"] == "connections"
-    assert 1 <= found["intervals_wider"] < 1.5
-    assert "in which the path limited them" in found["judged_by"]
-
-
-@pytest.mark.parametrize(
-    ("test", "case"),
-    [
-        *(pytest.param("test_paced_with_iperf3_at_the_far_end", *one.values, id=str(one.id)) for one in SETTINGS),
-        pytest.param("test_existing_connections_prove_a_rate", *SETTINGS[0].values, id="connections"),
-    ],
-)
-@pytest.mark.exhaustive
-def test_the_sending_end_alone_finds_what_the_proof_of_a_responder_finds(
-    left_by: Callable[[str], Path], test: str, case: Case
-) -> None:
-    alone = steady_of(left_by(f"{FILE}::{test}[{case.name}]"))
-    responder = steady_of(left_by(f"tests/lab/test_published_paths.py::test_paced[{case.name}]"))
-    assert alone >= (1 - SAME) * responder
-    assert responder >= (1 - SAME) * alone
+        ours = paced(path, lab.folder / "responder", *rate, "--duration", f"{case.length_s:g}s")
+        for port, *options in ((one,), (other, "-b", "50K")):
+            path.client.popen(["iperf3", "-c", path.server.address, "-p", str(port), "-t", "3600", *options])
+        theirs = paced(path, lab.folder / "connections", *rate, "--connections")
+    assert compared(lab, ours, theirs) == pytest.approx(1, abs=SAME)
+    assert theirs["far_end"] == "connections"
+    assert 1 <= theirs["intervals_wider"] < 1.5
+    assert "in which the path limited them" in theirs["judged_by"]
 
 
 @pytest.mark.needs_kernel("htb", "tbf", "bfifo")

@@ -276,7 +276,7 @@ def segmented(
         steps.append(Step(request, f"{words} mtu lock {mtu_bytes} proto {PROTOCOL}"))
         undo.append(Request(RTM_DELROUTE, 0, host_route(to, route, PROTOCOL)))
     named = ", ".join(map(str, addresses))
-    words = f"packets to {named} leave {interface} with {quantities.exact_size(mtu_bytes)} at most"
+    words = f"packets to {named} leave {interface} with at most {quantities.exact_size(mtu_bytes)} each"
     return Change(interface, words, snapshot, tuple(steps), tuple(undo), 0, addresses=tuple(addresses))
 
 

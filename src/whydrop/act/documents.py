@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from whydrop.act import planning
+from whydrop.act.alternatives import alternatives
 from whydrop.act.changes import Change
 from whydrop.act.fixing import Evidence, Fixed, NoRemedy, Remedy
 from whydrop.act.pacing import Paced, Plan
@@ -33,7 +34,7 @@ from whydrop.show.document import (
 from whydrop.show.figure import Axis, Figure, Layer, Panel
 from whydrop.show.theme import STYLES
 from whydrop.text.phrases import capital
-from whydrop.text.quantities import interval, long_duration, signed, significant, size, with_unit
+from whydrop.text.quantities import exact_size, interval, long_duration, signed, significant, with_unit
 
 _FOR_LARGE_PACKETS = (
     "A hop on the path drops large packets where it forwards as many bytes in packets of {size}: a queue or a policer "
@@ -57,7 +58,15 @@ def of_plan(plan: Plan, change: Change) -> Document:
     """A plan for people, before it is proved."""
     title = f"Plan: {change.words}."
     notes = (Text(f"Note: {note}.", "warning") for note in change.notes)
-    return Document(title, (Section(title, (Text(f"Why: {plan.why}."), *notes, *map(Command, change.commands()))),))
+    shown: tuple[Part, ...] = (Text(f"Why: {plan.why}."), *notes, *map(Command, change.commands()))
+    others: tuple[Part, ...] = tuple(_alternatives(plan, change))
+    return Document(title, parts(Section(title, shown), Section("Or, in its place", others)))
+
+
+def _alternatives(plan: Plan, change: Change) -> Iterator[Text | Command]:
+    for one in alternatives(plan, change):
+        yield Text(f"{capital(one.words)}.")
+        yield from map(Command, one.commands)
 
 
 def of_pacing(found: Paced, *, keep: bool, for_s: float) -> Document:
@@ -77,7 +86,7 @@ def of_pacing(found: Paced, *, keep: bool, for_s: float) -> Document:
         Text("" if found.proof is None else found.judged.words),
         Text("" if found.plan.mtu_bytes is not None else _sizes(found)),
         None if found.proof is None else Section("Proof", tuple(_effects(found.proof))),
-        _lasting_fix(_ticket(found.plan)),
+        _lasting_fix(_ticket(found)),
     )
     return Document(title, (Section(title, shown),))
 
@@ -86,11 +95,12 @@ def _sizes(found: Paced) -> str:
     return "" if found.sizes is None else f"{capital(found.sizes.words)}."
 
 
-def _ticket(plan: Plan) -> str | None:
-    if plan.mtu_bytes is not None:
-        return _FOR_LARGE_PACKETS.format(size=size(plan.mtu_bytes))
+def _ticket(found: Paced) -> str | None:
+    plan = found.plan
     if math.isnan(plan.round_trip_s):
         return None
+    if plan.mtu_bytes is not None:
+        return _FOR_LARGE_PACKETS.format(size=exact_size(plan.mtu_bytes)) if found.helps else None
     return planning.for_the_other_side(plan.bottleneck, plan.round_trip_s, plan.mss_bytes)
 
 
@@ -114,8 +124,9 @@ def pacing_as_json(found: Paced, host: str) -> dict[str, Any]:
         ),
         "packet_sizes": None if found.sizes is None else plain(found.sizes.as_json()),
         "commands": change.commands(),
+        "alternatives": [one.as_json() for one in alternatives(plan, change)],
         "notes": list(change.notes),
-        "for_the_other_side": _ticket(plan),
+        "for_the_other_side": _ticket(found),
         **({} if found.proof is None else {"proof": _proof_as_json(found.proof)}),
         **found.judged.as_json(),
         "outcome": _OUTCOMES.get(found.outcome, found.outcome),
