@@ -110,6 +110,13 @@ def test_its_recording_has_the_metrics_of_the_time_that_counts(tmp_path: Path) -
     assert read(recording).mss_bytes == 1448
 
 
+def test_what_would_send_is_refused_beside_connections() -> None:
+    with pytest.raises(whydrop.Error, match="leave out --far-end iperf3"):
+        whydrop.pace("127.0.0.1", connections=True, far_end="iperf3", dry_run=True)
+    with pytest.raises(whydrop.Error, match="several flows need"):
+        whydrop.fix("127.0.0.1", connections=True, flows=2)
+
+
 def test_nothing_is_searched_for_without_a_change_of_this_host() -> None:
     with pytest.raises(NoMeasurementError, match="keep their own pace"):
         whydrop.pace("127.0.0.1", connections=True, dry_run=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from lab import Lab
-from lab.far_path import FarPath, far_path
+from lab.far_path import WHYDROP, FarPath, far_path
 from lab.measuring import iperf3_server
+from lab.test_fixing import effect, fixed
+from lab.test_pacing import wait_until
 from lab.test_published_paths import NEEDS, SETTINGS, Case
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_program("iperf3")]
@@ -128,6 +131,19 @@ def test_a_route_that_keeps_packets_small_is_taken_back_like_a_queue(lab: Lab) -
         assert "less than the 9000 bytes" in too_large.stderr
 
 
+@pytest.mark.needs_kernel("htb", "tbf")
+def test_a_run_that_is_killed_leaves_no_route(lab: Lab) -> None:
+    with far_path(lab, delay_s=0.001) as path, iperf3_server(path.server):
+        jumbo(path)
+        state = path.state / "whydrop" / "changes.json"
+        words = [*WHYDROP, "pace", path.server.address, "--mtu", "1500", "--far-end", "iperf3"]
+        run = path.client.popen(words, env=path.environment)
+        wait_until(lambda: bool(routes(path)), "the route is there")
+        run.signal(signal.SIGKILL)
+        wait_until(lambda: not state.exists(), "the guard has taken it back")
+        assert routes(path) == []
+
+
 @pytest.mark.exhaustive
 @pytest.mark.needs_kernel("htb", "tbf", "bfifo")
 def test_large_packets_into_a_queue_of_45_average_packets_are_named_with_both_figures(lab: Lab) -> None:
@@ -145,3 +161,18 @@ def test_large_packets_into_a_queue_of_45_average_packets_are_named_with_both_fi
     assert found["outcome"] == "better"
     assert found["mtu_bytes"] == 1500
     assert "mtu lock 1500" in found["commands"][0]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_program("tcpdump")
+@pytest.mark.needs_kernel("htb", "tbf", "pfifo")
+@pytest.mark.parametrize("options", [("--far-end", "iperf3"), ("--connections", "--duration", "30s")])
+def test_a_shallow_queue_is_mended_from_the_sending_end_alone(lab: Lab, options: tuple[str, ...]) -> None:
+    with far_path(lab, rate="10mbit", queue="pfifo limit 6", delay_s=0.025) as path, iperf3_server(path.server):
+        if "--connections" in options:
+            path.client.popen(["iperf3", "-c", path.server.address, "-t", "3600"])
+        found = fixed(lab, path, *options)
+        assert found["verdict"]["cause"] == "shallow-queue"
+        assert found["kept"], found["outcome"]
+        assert effect(found, "goodput-up")["with"] > 7.5
+        assert "htb" in path.kinds()

@@ -143,6 +143,7 @@ class Meter(Measuring):
         say: called with the current step, for people.
         runs: how many have been made.
         far_end: what takes the data.
+        keeps: the recordings outlive the measurements.
     """
 
     host: FarHost
@@ -153,6 +154,7 @@ class Meter(Measuring):
     say: Callable[[str], None] = lambda _: None
     runs: int = 0
     far_end: FarEnd = RESPONDER
+    keeps: bool = True
 
     def __post_init__(self) -> None:
         self.length_s = self.far_end.length_s(self.length_s)
@@ -228,7 +230,8 @@ class Meter(Measuring):
             if attempt == _BUSY_TRIES or not any(words in why for words in _BUSY):
                 break
             time.sleep(_BUSY_S)
-        raise NoMeasurementError(f"{title}: {self.far_end.advice(why)} (recording: {finished.folder})")
+        kept = f" (recording: {finished.folder})" if self.keeps else ""
+        raise NoMeasurementError(f"{title}: {self.far_end.advice(why)}{kept}")
 
     @property
     def _step_s(self) -> float:

@@ -111,6 +111,9 @@ def pace(
             # The search varies the rate.
             lease = opened.enter_context(leased(route.paced(route.speed_bps), host))
         plan = known or pacing.searched(meter, route, lease, highest_bps=highest_bps or up_to_bps)
+        if dry_run and known is None and route.mtu_bytes > pacing.USUAL_MTU_BYTES:
+            why = f"{plan.why}; packets of {pacing.USUAL_MTU_BYTES} bytes are tried without --dry-run only"
+            plan = dataclasses.replace(plan, why=why)
         if sizes is not None and lease is not None and _by_size(plan, sizes):
             lease.end()
             lease = None
@@ -228,10 +231,10 @@ def fix(
 
     recover(say)
     with _meter(host, duration_s, far_end, connections, port, secret, ip_version, output, say) as meter:
-        if isinstance(meter, Meter):
-            if flows > 1 and meter.far_end.kind != "responder":
-                raise far_ends.FarEndError(f"--flows {flows}: several flows need `whydrop responder` at the far end")
+        if isinstance(meter, Meter) and meter.far_end.kind == "responder":
             meter.flows = flows
+        elif flows > 1:
+            raise far_ends.FarEndError(f"--flows {flows}: several flows need `whydrop responder` at the far end")
         route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
         evidence = fixing.measured(meter, route) if source is None else fixing.of_capture(Path(source))
         remedy = fixing.choose(evidence, route)
@@ -297,10 +300,14 @@ def _meter(
     with ExitStack() as opened:
         folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
         folder.mkdir(parents=True, exist_ok=True)
+        if connections and far_end != "responder":
+            raise far_ends.FarEndError(f"--connections sends nothing: leave out --far-end {far_end}")
         if connections:
             yield ConnectionsMeter(far, folder, duration_s, say)
             return
-        yield Meter(far, folder, duration_s, ip_version, say=say, far_end=far_ends.far_end(far_end))
+        yield Meter(
+            far, folder, duration_s, ip_version, say=say, far_end=far_ends.far_end(far_end), keeps=output is not None
+        )
 
 
 def recover(say: Say = _silent) -> None:
