@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -118,8 +119,8 @@ def closed_port() -> int:
         return int(found.getsockname()[1])
 
 
-class _Takes(BaseHTTPRequestHandler):
-    def do_PUT(self) -> None:
+class _Server(BaseHTTPRequestHandler):
+    def take(self) -> None:
         while self.rfile.read1(1 << 16):
             pass
 
@@ -127,21 +128,34 @@ class _Takes(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def web() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Takes)
+@contextmanager
+def serving(*methods: str) -> Iterator[int]:
+    """A web server that takes uploads by these methods, and answers 501 to others; its port."""
+    handler = type("Handler", (_Server,), {f"do_{one}": _Server.take for one in methods})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_address[1]
-    server.shutdown()
-    server.server_close()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.slow
 @pytest.mark.needs_program("curl")
-def test_an_upload_by_curl_is_read_from_the_kernel(tmp_path: Path, web: int) -> None:
-    found = meter(tmp_path, f"http://127.0.0.1:{web}/").reading("upload")
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_an_upload_by_curl_is_read_from_the_kernel(tmp_path: Path, method: str) -> None:
+    with serving(method) as port:
+        found = meter(tmp_path, f"http://127.0.0.1:{port}/").reading("upload")
     assert found.goodput_bps > 1e6
     assert found.mss_bytes > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("curl")
+def test_a_server_that_takes_no_upload_is_named(tmp_path: Path) -> None:
+    with serving("GET") as port, pytest.raises(NoMeasurementError, match="neither PUT nor POST"):
+        meter(tmp_path, f"http://127.0.0.1:{port}/").reading("upload")
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ _SHELL = re.compile(r"sh ended with status \d+: ")
 # Programs that the registry knows as runners.
 _RUNNERS = ("iperf3", "nuttcp")
 _CONNECTS_WITHIN_S = 10
+# As curl prints them.
+_NO_SUCH_METHOD = ("returned error: 405", "returned error: 501")
 
 
 class FarEndError(Mistake):
@@ -37,11 +39,13 @@ class FarEnd:
         kind: of server.
         port: of it; ``None``: the usual one.
         place: the URL of an upload; or the destination as ``ssh`` knows it, where it is not the host's name.
+        method: of an upload.
     """
 
     kind: Kind = "responder"
     port: int | None = None
     place: str = ""
+    method: Literal["PUT", "POST"] = "PUT"
 
     def __str__(self) -> str:
         return self.place if self.kind == "http" else self.kind + (f":{self.place}" if self.place else "")
@@ -73,11 +77,17 @@ class FarEnd:
         if self.kind == "http":
             # Without "Expect", for which curl would wait.
             words = ["curl", "-sS", "--fail", "--connect-timeout", str(_CONNECTS_WITHIN_S), "-H", "Expect:"]
-            return [*words, *version, "-o", "/dev/null", "-T", "/dev/zero", self.place]
+            return [*words, *version, "-o", "/dev/null", "-X", self.method, "-T", "/dev/zero", self.place]
         options = ["BatchMode=yes", f"ConnectTimeout={_CONNECTS_WITHIN_S}", "Compression=no", "ControlPath=none"]
         words = ["ssh", *version, *(word for option in options for word in ("-o", option))]
         port = [] if self.port is None else ["-p", str(self.port)]
         return [*_FROM_ZEROS, *words, *port, self.place or host, "cat >/dev/null"]
+
+    def otherwise(self, message: str) -> FarEnd | None:
+        """The same far end in another manner, where its server knows no such method; ``None``: there is none."""
+        if self.kind == "http" and self.method == "PUT" and any(code in message for code in _NO_SUCH_METHOD):
+            return dataclasses.replace(self, method="POST")
+        return None
 
     def advice(self, message: str) -> str:
         """The program's message, with what to do about it where that is known."""
@@ -91,7 +101,8 @@ RESPONDER = FarEnd()
 
 _ADVICE = {
     "http": {
-        "405": "the server takes no PUT there: give a URL that takes uploads",
+        "405": "the server takes neither PUT nor POST there: give a URL that takes uploads",
+        "501": "the server takes neither PUT nor POST: give a URL that takes uploads",
         "403": "the server refuses uploads there",
         "404": "there is no such address at the server",
         "401": "the server asks for a password, which is not given to it: give a URL that needs none",

@@ -219,17 +219,21 @@ class Meter(Measuring):
         given = {"length_s": self.length_s, "step_s": self._step_s, **parameters}
         if self.ip_version is not None:
             given["ip_version"] = self.ip_version
-        plan = self._measured_here(resolve(test, [self.host.name], given, title=title))
+        resolved = resolve(test, [self.host.name], given, title=title)
+        settings = Settings(output=self.output, hosts=[self.host], title=title)
         for attempt in range(1, _BUSY_TRIES + 1):
-            finished = run(plan, Settings(output=self.output, hosts=[self.host], title=title), around=self._around)
+            finished = run(self._measured_here(resolved), settings, around=self._around)
             if finished.status == "interrupted":
                 raise interruption()
             if finished.status == "complete":
                 return finished.folder
             why = "; ".join(map(str, finished.failures)) or finished.status
-            if attempt == _BUSY_TRIES or not any(words in why for words in _BUSY):
+            if (other := self.far_end.otherwise(why)) is not None:
+                self.far_end = other
+            elif attempt == _BUSY_TRIES or not any(words in why for words in _BUSY):
                 break
-            time.sleep(_BUSY_S)
+            else:
+                time.sleep(_BUSY_S)
         kept = f" (recording: {finished.folder})" if self.keeps else ""
         raise NoMeasurementError(f"{title}: {self.far_end.advice(why)}{kept}")
 
