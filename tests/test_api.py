@@ -89,7 +89,7 @@ def test_a_policer_is_recognised_by_the_data_alone(tmp_path: Path):
     assert (rate.low or 0) <= 20e6 <= (rate.high or float("inf"))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith("rtp")])
 def test_every_table_is_a_frame(policed: Explanation, name: str):
     frame = policed.table(name)
     assert isinstance(frame, pl.DataFrame)

@@ -6,9 +6,14 @@ import random
 import struct
 from pathlib import Path
 
+import pytest
+
 import whydrop
 from plain_text import plain
-from whydrop.show import tables
+from test_charts import layer_data
+from whydrop.show import charts, tables
+from whydrop.show.charts import streams
+from whydrop.show.figure import NothingToDraw
 
 
 def _segment(number: int) -> bytes:
@@ -111,3 +116,92 @@ def test_as_many_datagrams_lost_by_chance_accuse_no_policer(tmp_path: Path) -> N
     found = whydrop.explain(*_stream_past_two_points(tmp_path, is_policed=False))
     assert "policer" not in {verdict.cause for verdict in found.verdicts}
     assert found.verdicts[0].cause == "random-loss"
+
+
+def _sender_report(ntp_s: float) -> bytes:
+    seconds = int(ntp_s)
+    return struct.pack(">BBHIIIIII", 0x80, 200, 6, 0xBEEF, seconds, int(ntp_s % 1 * 2**32), 0, 0, 0)
+
+
+def _receiver_report(lost: int, jitter_ticks: int, echo_s: float, kept_s: float) -> bytes:
+    echo = int(echo_s * 65_536) & 0xFFFF_FFFF
+    block = struct.pack(">IIIIII", 0xBEEF, lost, 0, jitter_ticks, echo, int(kept_s * 65_536))
+    return struct.pack(">BBHI", 0x81, 201, 7, 0xCAFE) + block
+
+
+def _reported_call(path: Path) -> whydrop.Explanation:
+    """A call that loses one run of packets and queues once; the receiver reports twice, 30 ms away."""
+    lost = {100, 101}
+    late = {300 + n: 0.05 - 0.005 * n for n in range(10)}
+    call = [(0.02 * n + late.get(n, 0.0), _frame((40_000, 5004), _speech(n))) for n in range(500) if n not in lost]
+    control = []
+    for at in (3.0, 8.0):
+        control.append((at, _frame((40_001, 5005), _sender_report(1000 + at))))
+        report = _receiver_report(2, 80, 1000 + at, kept_s=0.5)
+        control.append((at + 0.5 + 0.03, _frame((5005, 40_001), report)))
+    return whydrop.explain(_capture(path / "call.pcap", call + control))
+
+
+def test_the_receiver_of_a_call_reports_losses_jitter_and_round_trips(tmp_path: Path) -> None:
+    found = _reported_call(tmp_path)
+    [(_, stream)] = streams.streams(found)
+    reported = stream["reported"]
+    assert (reported["reports"], reported["lost"]) == (2, 2)
+    assert reported["jitter_mean_s"] == pytest.approx(0.01)
+    assert reported["rtt_median_s"] == pytest.approx(0.03, abs=1e-4)
+    row = dict(
+        zip([one.title for one in tables.datagrams(found).columns], tables.datagrams(found).rows[0], strict=True)
+    )
+    assert plain(row["Jitter at receiver"]) == "10.0 ms"
+    assert plain(row["RTT median"]) == "30.0 ms"
+
+
+def test_each_packet_of_a_call_is_in_its_table_with_its_delay(tmp_path: Path) -> None:
+    rows = _reported_call(tmp_path).table("rtp")
+    assert rows["number"].to_list() == [n for n in range(500) if n not in {100, 101}]
+    late_ms = dict(zip(rows["number"], (rows["late_ns"] / 1e6).round(3), strict=True))
+    assert (late_ms[299], late_ms[300], late_ms[309], late_ms[310]) == (0, 50, 5, 0)
+
+
+def test_a_call_is_drawn_with_its_losses_and_the_reports(tmp_path: Path) -> None:
+    drawn = _reported_call(tmp_path).chart("rtp").to_dict()
+    assert drawn
+    found = charts.figure(_reported_call(tmp_path), "rtp", 0)
+    assert layer_data(found.panels[0], "packets lost")["x"].to_list() == pytest.approx([0.02 * 102])
+    assert layer_data(found.panels[1], "reported by the receiver")["y"].to_list() == pytest.approx([10, 10])
+    assert plain(found.notes[0]).startswith("2 of 500 packets were lost, in 1 run, before the capture point; jitter")
+    assert "round trip to the receiver 30.0 ms" in plain(found.notes[0])
+
+
+def test_the_jitter_that_is_drawn_is_that_of_the_document(tmp_path: Path) -> None:
+    explained = _reported_call(tmp_path)
+    [(_, stream)] = streams.streams(explained)
+    drawn = layer_data(charts.figure(explained, "rtp", 0).panels[1], "jitter at the capture point")["y"]
+    assert drawn[-1] == pytest.approx(stream["jitter_s"] * 1e3, rel=1e-3, abs=1e-6)
+    assert drawn.max() == pytest.approx(stream["jitter_max_s"] * 1e3, rel=1e-3)
+
+
+def test_a_capture_without_rtp_has_no_such_chart(policed: whydrop.Explanation) -> None:
+    assert charts.stream_figures(policed) == []
+    with pytest.raises(NothingToDraw, match="0 RTP streams"):
+        charts.figure(policed, "rtp", 0)
+
+
+def test_a_report_page_of_calls_alone_has_their_charts(tmp_path: Path) -> None:
+    page = _reported_call(tmp_path).write_report(tmp_path / "call.html").read_text()
+    assert "An RTP stream: delay, losses and jitter" in page
+
+
+def test_requests_are_a_table_with_their_outcomes(tmp_path: Path) -> None:
+    def question(n: int) -> bytes:
+        return struct.pack(">HHHHHH", n, 0x0100, 1, 0, 0, 0) + b"\x04" + f"n{n:03d}".encode() + b"\0\0\1\0\1"
+
+    packets = [(n, _frame((30_000 + n, 53), question(n))) for n in range(10)]
+    answers = [(n + 0.02, _frame((53, 30_000 + n), struct.pack(">HH", n, 0x8180) + question(n)[4:])) for n in range(8)]
+    rest = [(20.0, _frame((40_000, 5004), _speech(1)))]
+    found = whydrop.explain(_capture(tmp_path / "dns.pcap", packets + answers + rest))
+    [server] = found.servers
+    assert (server["service"], server["requests"], server["answered"], server["unanswered"]) == ("DNS", 10, 8, 2)
+    assert (server["shortest_s"], server["longest_s"]) == (pytest.approx(0.02), pytest.approx(0.02))
+    table = tables.servers(found)
+    assert plain(table.rows[0][1]) == "DNS"

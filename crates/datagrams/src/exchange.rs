@@ -107,6 +107,8 @@ pub struct Server {
     pub failed_ns: i64,
     pub longest_ns: i64,
     pub shortest_ns: i64,
+    /// The longest of all waits for an answer, repeated requests included.
+    pub slowest_ns: i64,
     /// Requests that another host answered.
     pub strange: u64,
     pub stranger: Option<IpAddr>,
@@ -408,6 +410,7 @@ impl Server {
             failed_ns: 0,
             longest_ns: 0,
             shortest_ns: i64::MAX,
+            slowest_ns: 0,
             strange: 0,
             stranger: None,
             first_ns,
@@ -474,6 +477,7 @@ impl Server {
         let unanswered = own().filter(|attempt| !attempt.is_answered).count() as u64;
         let is_failure = matches!(answer.reply, Reply::Refused | Reply::Failed);
         self.shortest_ns = self.shortest_ns.min(wait_ns);
+        self.slowest_ns = self.slowest_ns.max(whole_ns);
         if unanswered > 0 && whole_ns.saturating_sub(wait_ns) >= RETRIED_NS {
             self.repeated += 1;
             self.lost_attempts += unanswered;

@@ -11,6 +11,7 @@ use crate::exchange::{Exchanged, asks_many};
 use crate::measuring::{Measured, Numbered};
 use crate::repeats::Repeats;
 use crate::reports::Report;
+use crate::rtcp::ControlReports;
 use crate::rtp::{RtpStream, RtpStreams};
 use crate::spin::{self, Spin, SpinBit};
 use crate::tls::Alert;
@@ -64,7 +65,11 @@ pub struct Datagrams {
 }
 
 impl Flow {
-    pub(crate) fn new(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Self {
+    pub(crate) fn new(
+        source: (IpAddr, u16),
+        destination: (IpAddr, u16),
+        keeps_streams: bool,
+    ) -> Self {
         Self {
             source,
             destination,
@@ -79,7 +84,7 @@ impl Flow {
             largest_ttl: 0,
             is_exchange: false,
             repeats: Repeats::default(),
-            rtp: RtpStreams::default(),
+            rtp: RtpStreams::keeping(keeps_streams),
             spin: SpinBit::default(),
             numbered: Numbered::default(),
         }
@@ -142,7 +147,7 @@ impl Flow {
 }
 
 impl Datagrams {
-    pub(crate) fn of(flows: Vec<Flow>, dropped: Dropped) -> Self {
+    pub(crate) fn of(mut flows: Vec<Flow>, dropped: Dropped, control: &ControlReports) -> Self {
         let places: HashMap<Key, usize> = flows.iter().map(Flow::key).zip(0..).collect();
         let back = |flow: &Flow| places.get(&(flow.destination, flow.source));
         let spin = flows
@@ -157,8 +162,15 @@ impl Datagrams {
             })
             .collect();
         let rtp = flows
-            .iter()
-            .map(|flow| flow.rtp.found(flow.packets))
+            .iter_mut()
+            .map(|flow| {
+                let mut found = flow.rtp.found(flow.packets);
+                for stream in &mut found {
+                    let reports = control.on(stream.source, flow.destination.0);
+                    stream.reports = reports.to_vec();
+                }
+                found
+            })
             .collect();
         Self {
             flows,

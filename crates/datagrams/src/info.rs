@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::exchange::Server;
 use crate::flow::{Datagrams, Flow};
 use crate::measuring::Measured;
 use crate::rtp::RtpStream;
@@ -78,6 +79,22 @@ pub struct RtpInfo {
     pub jitter_max_s: f64,
     pub codec: Option<&'static str>,
     pub mos: Option<f64>,
+    /// By its receiver (RTCP); `null` without reports in the clear.
+    pub reported: Option<ReportedInfo>,
+}
+
+/// Reports of the receiver of a stream (RFC 3550, section 6.4).
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ReportedInfo {
+    pub reports: u64,
+    /// Since the start of the stream, by the last report; negative if there were duplicates.
+    pub lost: i64,
+    pub lost_share_max: f64,
+    pub jitter_mean_s: f64,
+    pub jitter_max_s: f64,
+    /// From the capture point to the receiver and back; `null` if no sender report was echoed.
+    pub rtt_min_s: Option<f64>,
+    pub rtt_median_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -87,7 +104,69 @@ pub struct SpinInfo {
     pub rtt_median_s: f64,
 }
 
+/// A server of one protocol, and the outcome of the requests to it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerInfo {
+    /// Such as `DNS`.
+    pub service: &'static str,
+    pub address: String,
+    pub port: u16,
+    /// Requests that were answered, or unanswered for long enough, and the attempts for them.
+    pub requests: u64,
+    pub attempts: u64,
+    pub answered: u64,
+    pub unanswered: u64,
+    /// Answers that refuse, or report that the server failed.
+    pub refused: u64,
+    pub failed: u64,
+    /// Answers that say that a name does not exist (DNS).
+    pub no_such_name: u64,
+    /// Requests that were answered only after attempts without an answer.
+    pub repeated: u64,
+    /// Answers after more than half a second.
+    pub slow: u64,
+    /// Shortest wait of an attempt, and longest wait of a request with all its attempts.
+    pub shortest_s: Option<f64>,
+    pub longest_s: Option<f64>,
+}
+
+fn server_info(server: &Server) -> ServerInfo {
+    let seconds = |ns: i64| (server.answered > 0).then_some(ns as f64 * 1e-9);
+    ServerInfo {
+        service: server.service.name(),
+        address: server.address.to_string(),
+        port: server.port,
+        requests: server.requests,
+        attempts: server.attempts,
+        answered: server.answered,
+        unanswered: server.unanswered,
+        refused: server.refused,
+        failed: server.failed,
+        no_such_name: server.no_such_name,
+        repeated: server.repeated,
+        slow: server.slow,
+        shortest_s: seconds(server.shortest_ns),
+        longest_s: seconds(server.slowest_ns),
+    }
+}
+
+/// The most servers listed: those with most requests.
+const MOST_SERVERS_LISTED: usize = 256;
+
 impl Datagrams {
+    /// The servers that were asked, those with most requests first.
+    pub fn servers(&self) -> Vec<ServerInfo> {
+        let mut asked: Vec<&Server> = self
+            .exchanged
+            .servers
+            .iter()
+            .filter(|server| server.requests > 0)
+            .collect();
+        asked.sort_by_key(|server| std::cmp::Reverse(server.requests));
+        asked.truncate(MOST_SERVERS_LISTED);
+        asked.into_iter().map(server_info).collect()
+    }
+
     /// `None` without any UDP.
     pub fn info(&self) -> Option<DatagramsInfo> {
         let (packets, ip_bytes) = self.totals();
@@ -182,5 +261,32 @@ fn rtp_info(stream: &RtpStream) -> RtpInfo {
         jitter_max_s: stream.jitter_max_s,
         codec: stream.codec,
         mos: stream.opinion_score,
+        reported: reported_info(stream),
     }
+}
+
+fn reported_info(stream: &RtpStream) -> Option<ReportedInfo> {
+    let last = stream.reports.last()?;
+    let jitter_s = |ticks: f64| ticks / stream.clock_hz;
+    let ticks = || stream.reports.iter().map(|one| f64::from(one.jitter_ticks));
+    let mut trips_ns: Vec<i64> = stream
+        .reports
+        .iter()
+        .filter_map(|one| one.round_trip_ns)
+        .collect();
+    trips_ns.sort_unstable();
+    let seconds = |ns: &i64| *ns as f64 * 1e-9;
+    Some(ReportedInfo {
+        reports: stream.reports.len() as u64,
+        lost: i64::from(last.lost),
+        lost_share_max: stream
+            .reports
+            .iter()
+            .map(|one| one.lost_share)
+            .fold(0.0, f64::max),
+        jitter_mean_s: jitter_s(ticks().sum::<f64>() / stream.reports.len() as f64),
+        jitter_max_s: jitter_s(ticks().fold(0.0, f64::max)),
+        rtt_min_s: trips_ns.first().map(seconds),
+        rtt_median_s: trips_ns.get(trips_ns.len() / 2).map(seconds),
+    })
 }

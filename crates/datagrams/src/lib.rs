@@ -11,6 +11,7 @@
 //! | `reports` | ICMP errors: the sender, the error, and the packets quoted |
 //! | `tls` | TLS handshakes that one side ended with an alert in the clear |
 //! | [`rtp`] | RTP (RFC 3550): loss, duplicates, reordering, interarrival jitter, from its header's numbers and timestamps |
+//! | `rtcp` | its receivers' reports: losses, jitter, round trips |
 //! | [`voice`] | the effect of loss on speech, by the E-model (ITU-T G.107) |
 //! | [`spin`] | QUIC's latency spin bit (RFC 9000, section 17.4): round-trip times |
 //! | `flow` | the flows, with marks of congestion (RFC 3168) |
@@ -27,6 +28,7 @@ mod measuring;
 mod messages;
 mod repeats;
 mod reports;
+pub mod rtcp;
 pub mod rtp;
 pub mod spin;
 mod tls;
@@ -46,10 +48,11 @@ pub use exchange::{Exchanged, SLOW_NS, Server};
 use exchange::{Exchanges, Seen};
 use flow::Key;
 pub use flow::{Datagrams, Flow};
-pub use info::DatagramsInfo;
+pub use info::{DatagramsInfo, ServerInfo};
 pub use messages::Service;
 use reports::Reports;
 pub use reports::{Report, is_probe_of_the_way};
+use rtcp::ControlReports;
 pub use tls::Alert;
 use tls::Alerts;
 
@@ -69,6 +72,9 @@ pub struct DatagramTracker {
     echoes: Echoes,
     reports: Reports,
     alerts: Alerts,
+    control: ControlReports,
+    /// Keep each packet of RTP streams, which charts need.
+    keeps_streams: bool,
     now_ns: i64,
     /// The defect that ended tracking: later packets are ignored.
     defect: Option<Defect>,
@@ -83,6 +89,14 @@ pub struct Dropped {
 }
 
 impl DatagramTracker {
+    /// A tracker that also keeps each packet of RTP streams, which charts need.
+    pub fn keeping_streams(keeps_streams: bool) -> Self {
+        Self {
+            keeps_streams,
+            ..Self::default()
+        }
+    }
+
     /// Processes the next packet of the capture.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
@@ -134,6 +148,9 @@ impl DatagramTracker {
         let ports = (source_port, destination_port);
         let is_part = seen(packet, ports)
             .is_some_and(|seen| self.exchanges.take(&seen, payload_bytes, payload));
+        if rtcp::is_control(payload) {
+            self.control.take(packet.time_ns, network.source, payload);
+        }
         let source = (network.source, source_port);
         let destination = (network.destination, destination_port);
         let place = self.place(source, destination);
@@ -171,7 +188,8 @@ impl DatagramTracker {
             self.drop_half();
         }
         let place = self.flows.len();
-        self.flows.push(Flow::new(source, destination));
+        self.flows
+            .push(Flow::new(source, destination, self.keeps_streams));
         self.places.insert(key, place);
         place
     }
@@ -213,7 +231,7 @@ impl DatagramTracker {
             pings,
             reports,
             alerts: self.alerts.0,
-            ..Datagrams::of(self.flows, self.dropped)
+            ..Datagrams::of(self.flows, self.dropped, &self.control)
         }
     }
 }

@@ -4,6 +4,7 @@
 //! one source identifier, numbers that advance by one, and timestamps that advance with the capture's time at the rate
 //! of a media clock.
 
+use crate::rtcp::ControlReport;
 use crate::voice;
 
 /// The fixed header.
@@ -33,10 +34,25 @@ const REMEMBERED: i64 = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct RtpStreams {
     sources: Vec<SynchronizationSource>,
+    /// Keep each packet of a source.
+    keeps_packets: bool,
+}
+
+/// Most packets of a source that are kept: a day of speech.
+const MOST_KEPT: usize = 1 << 22;
+
+/// A packet of a stream.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RtpPacket {
+    pub time_ns: i64,
+    /// Without wrapping.
+    pub number: i64,
+    /// How much later it came than at the pace of the stream's clock, counted from the first packet, ns.
+    pub late_ns: i64,
 }
 
 /// The results for one source of a flow.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RtpStream {
     pub source: u32,
     pub payload_type: u8,
@@ -58,6 +74,10 @@ pub struct RtpStream {
     pub codec: Option<&'static str>,
     /// By the E-model; `None` for codecs that are negotiated elsewhere.
     pub opinion_score: Option<f64>,
+    /// In the order of arrival, without duplicates; empty unless they are kept.
+    pub packets: Vec<RtpPacket>,
+    /// By the host that receives it.
+    pub reports: Vec<ControlReport>,
 }
 
 /// The fields of a possible RTP header.
@@ -89,6 +109,13 @@ impl Header {
 }
 
 impl RtpStreams {
+    pub(crate) fn keeping(keeps_packets: bool) -> Self {
+        Self {
+            keeps_packets,
+            ..Self::default()
+        }
+    }
+
     #[inline]
     pub(crate) fn take(&mut self, time_ns: i64, payload_bytes: u32, payload: &[u8]) {
         if payload.first().is_none_or(|first| first >> 6 != 2) {
@@ -112,15 +139,18 @@ impl RtpStreams {
             };
             self.sources.swap_remove(place);
         }
-        self.sources
-            .push(SynchronizationSource::new(time_ns, &header));
+        self.sources.push(SynchronizationSource::new(
+            time_ns,
+            &header,
+            self.keeps_packets,
+        ));
     }
 
     /// The certain RTP streams of a flow of `packets`.
-    pub(crate) fn found(&self, packets: u64) -> Vec<RtpStream> {
+    pub(crate) fn found(&mut self, packets: u64) -> Vec<RtpStream> {
         let found: Vec<RtpStream> = self
             .sources
-            .iter()
+            .iter_mut()
             .filter_map(SynchronizationSource::stream)
             .collect();
         let theirs: u64 = found
@@ -156,6 +186,8 @@ struct SynchronizationSource {
     first_timestamp: i64,
     slope: Slope,
     jitter: [Jitter; CLOCKS_HZ.len()],
+    /// Time, number and timestamp of each packet; `None` if they are not kept.
+    packets: Option<Vec<(i64, i64, i64)>>,
 }
 
 /// Sums for a line through timestamps over time.
@@ -192,7 +224,7 @@ struct Jitter {
 }
 
 impl SynchronizationSource {
-    fn new(time_ns: i64, header: &Header) -> Self {
+    fn new(time_ns: i64, header: &Header, keeps_packets: bool) -> Self {
         let number = i64::from(header.number);
         let mut source = Self {
             identifier: header.source,
@@ -214,6 +246,7 @@ impl SynchronizationSource {
             first_timestamp: i64::from(header.timestamp),
             slope: Slope::default(),
             jitter: Default::default(),
+            packets: keeps_packets.then(|| vec![(time_ns, number, i64::from(header.timestamp))]),
         };
         source.slope.take(0.0, 0.0);
         source.remember(number, true);
@@ -241,6 +274,36 @@ impl SynchronizationSource {
         self.received += 1;
         self.payload_type = header.payload_type;
         self.time(time_ns, header.timestamp);
+        self.keep(time_ns, number);
+    }
+
+    /// Keeps a packet as long as this looks like a stream.
+    fn keep(&mut self, time_ns: i64, number: i64) {
+        let is_irregular =
+            self.steps >= FEWEST_PACKETS && (self.by_one as f64) < BY_ONE * self.steps as f64;
+        if is_irregular {
+            self.packets = None;
+        }
+        if let Some(packets) = &mut self.packets
+            && packets.len() < MOST_KEPT
+        {
+            packets.push((time_ns, number, self.timestamp));
+        }
+    }
+
+    /// The packets that are kept, by a clock.
+    fn kept(&mut self, clock_hz: f64) -> Vec<RtpPacket> {
+        let (first_ns, first) = (self.first_ns, self.first_timestamp);
+        let kept = self.packets.take().unwrap_or_default().into_iter();
+        kept.map(|(time_ns, number, timestamp)| {
+            let due_ns = ((timestamp - first) as f64 / clock_hz * 1e9).round() as i64;
+            RtpPacket {
+                time_ns,
+                number,
+                late_ns: time_ns.saturating_sub(first_ns).saturating_sub(due_ns),
+            }
+        })
+        .collect()
     }
 
     /// After a jump counting restarts: either the sender restarted, or this is not RTP.
@@ -304,7 +367,7 @@ impl SynchronizationSource {
         (clock_hz == CLOCKS_HZ[place]).then_some(place)
     }
 
-    fn stream(&self) -> Option<RtpStream> {
+    fn stream(&mut self) -> Option<RtpStream> {
         let share = |count: u64| count as f64 / self.steps.max(1) as f64;
         let regular = self.received >= FEWEST_PACKETS
             && share(self.by_one) > BY_ONE
@@ -333,6 +396,8 @@ impl SynchronizationSource {
             // random losses come 1 / (1 - share) in a row
             opinion_score: codec
                 .map(|codec| codec.opinion_score(lost_share, in_a_row * (1.0 - lost_share))),
+            packets: self.kept(CLOCKS_HZ[clock]),
+            reports: Vec::new(),
         })
     }
 }

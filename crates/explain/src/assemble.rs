@@ -83,6 +83,7 @@ pub fn assemble(
     let mut tables = Tables::default();
     if keep_tables {
         tabulate::flows(&flows, &mut tables);
+        tabulate::streams(datagrams, &mut tables);
         for (index, ranked) in verdicts.iter_mut().enumerate() {
             if let Some(model) = ranked.model.take() {
                 tabulate::append_model(&mut tables.model, model, index as u32);
@@ -102,6 +103,7 @@ pub fn assemble(
         pair: None,
         hops: Vec::new(),
         datagrams: None,
+        servers: Vec::new(),
     };
     if let Some(timeless) = summary.timeless {
         untimed::remove_times(&mut document, timeless);

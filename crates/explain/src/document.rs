@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use whydrop_datagrams::DatagramsInfo;
+use whydrop_datagrams::{DatagramsInfo, ServerInfo};
 use whydrop_verdict::{Fact, Place, Quantity};
 
 /// Version of the JSON contract.
@@ -27,6 +27,9 @@ pub struct Document {
     /// UDP of one capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramsInfo>,
+    /// Servers of one capture that were asked by UDP, or for DNS; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerInfo>,
 }
 
 #[derive(Debug, Clone, Serialize)]

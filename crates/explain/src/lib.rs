@@ -168,6 +168,7 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
         assemble::assemble(&summary, &tracked, &datagrams, options.keep_tables);
     if summary.timeless.is_none() {
         document.datagrams = datagrams.info();
+        document.servers = datagrams.servers();
     }
     Ok(Explanation { document, tables })
 }
@@ -181,7 +182,7 @@ fn read(
         keep_acknowledgments: options.keep_tables,
         ..TrackerOptions::default()
     });
-    let mut datagrams = DatagramTracker::default();
+    let mut datagrams = DatagramTracker::keeping_streams(options.keep_tables);
     let mut until_report = 0;
     loop {
         if until_report == 0 {

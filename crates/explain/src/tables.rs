@@ -103,6 +103,32 @@ pub struct CrossingTable {
     pub ce_set: Vec<bool>,
 }
 
+/// One row for each packet of an RTP stream, in the order of arrival, without duplicates.
+#[derive(Debug, Clone, Default)]
+pub struct RtpTable {
+    /// The streams of `Document::datagrams`, counted flow by flow.
+    pub stream: Vec<u32>,
+    pub time_ns: Vec<i64>,
+    /// Does not wrap.
+    pub number: Vec<i64>,
+    /// How much later it came than at the pace of the stream's clock, counted from the first packet.
+    pub late_ns: Vec<i64>,
+}
+
+/// One row for each report on an RTP stream by its receiver (RTCP).
+#[derive(Debug, Clone, Default)]
+pub struct RtpReportTable {
+    pub stream: Vec<u32>,
+    pub time_ns: Vec<i64>,
+    /// Share of the packets since the report before.
+    pub lost_share: Vec<f64>,
+    /// Since the start of the stream.
+    pub lost: Vec<i64>,
+    pub jitter_ns: Vec<i64>,
+    /// From the capture point to the receiver and back; -1 if unknown.
+    pub round_trip_ns: Vec<i64>,
+}
+
 /// All tables of one analysis.
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
@@ -111,6 +137,8 @@ pub struct Tables {
     pub sacks: SackTable,
     pub model: ModelTable,
     pub crossings: CrossingTable,
+    pub rtp: RtpTable,
+    pub rtp_reports: RtpReportTable,
 }
 
 impl ModelTable {

@@ -1,5 +1,6 @@
 //! Fills the tables behind the verdicts.
 
+use whydrop_datagrams::Datagrams;
 use whydrop_path::fit::{Seen, virtual_queue};
 
 use crate::evidence::Evidence;
@@ -141,4 +142,26 @@ pub fn append_model(table: &mut ModelTable, mut rows: ModelTable, verdict: u32) 
     table.rival.append(&mut rows.rival);
     table.wait_ns.append(&mut rows.wait_ns);
     table.seen_wait_ns.append(&mut rows.seen_wait_ns);
+}
+
+/// Fills the tables of RTP streams, numbered in the order of the document.
+pub fn streams(datagrams: &Datagrams, tables: &mut Tables) {
+    for (number, stream) in datagrams.rtp.iter().flatten().enumerate() {
+        for packet in &stream.packets {
+            tables.rtp.stream.push(number as u32);
+            tables.rtp.time_ns.push(packet.time_ns);
+            tables.rtp.number.push(packet.number);
+            tables.rtp.late_ns.push(packet.late_ns);
+        }
+        for report in &stream.reports {
+            let rows = &mut tables.rtp_reports;
+            let jitter_s = f64::from(report.jitter_ticks) / stream.clock_hz;
+            rows.stream.push(number as u32);
+            rows.time_ns.push(report.time_ns);
+            rows.lost_share.push(report.lost_share);
+            rows.lost.push(i64::from(report.lost));
+            rows.jitter_ns.push((jitter_s * 1e9).round() as i64);
+            rows.round_trip_ns.push(report.round_trip_ns.unwrap_or(-1));
+        }
+    }
 }

@@ -29,7 +29,7 @@ pyo3::create_exception!(
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Analysis {
     document: Document,
-    batches: [(&'static str, RecordBatch); 5],
+    batches: [(&'static str, RecordBatch); columns::TABLES],
 }
 
 #[pymethods]
@@ -44,7 +44,7 @@ impl Analysis {
         json::loads(py, &text)
     }
 
-    /// One of the tables `segments`, `acks`, `sacks`, `model`, `crossings`.
+    /// One of the tables `segments`, `acks`, `sacks`, `model`, `crossings`, `rtp`, `rtp_reports`.
     fn table(&self, name: &str) -> PyResult<Table> {
         match self.batches.iter().find(|(known, _)| *known == name) {
             Some((_, batch)) => Ok(Table::new(batch.clone())),

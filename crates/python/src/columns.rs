@@ -24,8 +24,11 @@ macro_rules! batch {
     (@nullable $absent:expr) => { true };
 }
 
+/// How many tables an analysis has.
+pub const TABLES: usize = 7;
+
 /// The tables, by the names that Python uses.
-pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 5], ArrowError> {
+pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); TABLES], ArrowError> {
     Ok([
         ("segments", segments(tables.segments)?),
         (
@@ -49,6 +52,16 @@ pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 5], Arrow
                 hop, flow, direction, sent_ns, transit_ns or -1, time_1_ns or i64::MIN, time_2_ns or i64::MIN,
                 number_1 or u32::MAX, number_2 or u32::MAX, sequence, payload_bytes, ip_bytes, crossing,
                 burst_position, burst_length, gap_ns or -1, retransmission, overtook, ce_set,
+            )?,
+        ),
+        (
+            "rtp",
+            batch!(tables.rtp => stream, time_ns, number, late_ns)?,
+        ),
+        (
+            "rtp_reports",
+            batch!(tables.rtp_reports =>
+                stream, time_ns, lost_share, lost, jitter_ns, round_trip_ns or -1,
             )?,
         ),
     ])

@@ -107,7 +107,8 @@ class Explanation(Explained):
             name: one of ``time-sequence``, ``close-up``, ``received``, ``model``, ``model-close-up``, ``arrivals``,
                 ``in-flight``, ``burst``, ``rtt``, ``gap-time``, ``ack-delay``, ``interarrival``, ``throughput``,
                 ``limits``; of two captures also ``models``, ``models-close-up``, ``crossings``,
-                ``crossings-close-up``, ``jitter``, ``loss-burst``, ``transit``, ``transit-histogram``, ``clock``.
+                ``crossings-close-up``, ``jitter``, ``loss-burst``, ``transit``, ``transit-histogram``, ``clock``; of
+                RTP streams ``rtp``, ``rtp-2``, ...
             flow: the flow to draw, or part of its name such as ``":443"``; by default the one that lost most to the
                 headline verdict.
 
@@ -124,14 +125,15 @@ class Explanation(Explained):
         from whydrop.show import charts
         from whydrop.show.vega import drawing
 
-        figure = charts.figure(self, name, charts.choose_flow(self, flow))
+        number = 0 if name.startswith("rtp") else charts.choose_flow(self, flow)
+        figure = charts.figure(self, name, number)
         chart: altair.VConcatChart = altair.VConcatChart.from_dict(drawing.specification(figure))
         return chart
 
     def write_charts(self, folder: str | PathLike[str], format: str = "png", *, flow: str | None = None) -> list[Path]:
         """Write every chart that has something to draw as ``FOLDER/NAME.FORMAT``; return the paths.
 
-        Nothing is written for a capture without TCP data.
+        Nothing is written for a capture without TCP data and RTP streams.
 
         Args:
             folder: created where it is missing.
@@ -142,6 +144,7 @@ class Explanation(Explained):
         from whydrop.show.vega import drawing
 
         figures = charts.figures(self, charts.choose_flow(self, flow)) if self.flows else []
+        figures += charts.stream_figures(self)
         return drawing.write_all(figures, Path(folder), format)
 
     def write_report(self, path: str | PathLike[str], *, flow: str | None = None) -> Path:

@@ -14,7 +14,7 @@ from whydrop.explaining.pair import Pair
 if TYPE_CHECKING:
     import polars
 
-TABLES = ("segments", "acks", "sacks", "model", "flows", "transfers", "verdicts")
+TABLES = ("segments", "acks", "sacks", "model", "flows", "transfers", "verdicts", "rtp", "rtp_reports")
 
 KINDS = ("new", "fast", "timeout", "tail-loss-probe", "other")
 FATES = ("delivered", "lost", "unknown")
@@ -49,7 +49,7 @@ class Analysis(Protocol):
         """Return the document of the JSON contract before it is put into words."""
 
     def table(self, name: str) -> ArrowTable:
-        """Return one of the tables ``segments``, ``acks``, ``sacks``, ``model``, ``crossings``."""
+        """Return one of the tables ``segments``, ``acks``, ``sacks``, ``model``, ``crossings``, ``rtp``, ..."""
 
 
 class Explained:
@@ -106,6 +106,11 @@ class Explained:
         found: dict[str, Any] | None = self.document.get("datagrams")
         return found
 
+    @property
+    def servers(self) -> tuple[dict[str, Any], ...]:
+        """Of one capture, the servers that were asked by UDP or for DNS, and the outcomes, as in the document."""
+        return tuple(self.document.get("servers", ()))
+
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """One entry for each transfer, with the cause that limited it."""
@@ -148,6 +153,10 @@ class Explained:
         ``verdicts``    verdict                                verdict (number), cause, confidence, place, lost,
                                                                sentence, evidence, advice, flows, and each parameter
                                                                with its interval: rate_bps, rate_bps_low, ...
+        ``rtp``         packet of an RTP stream                stream, time_ns, number (does not wrap), late_ns (later
+                                                               than at the pace of its clock)
+        ``rtp_reports`` report on it by its receiver (RTCP)    stream, time_ns, lost_share, lost, jitter_ns,
+                                                               round_trip_ns (from the capture point and back)
         ``crossings``   packet on the wire between two         flow, direction, sent_ns, transit_ns, time_1_ns,
                         captures                               time_2_ns, number_1, number_2, sequence,
                                                                payload_bytes, ip_bytes, crossing, burst_position,

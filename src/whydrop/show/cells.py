@@ -27,7 +27,7 @@ def explained(paths: Sequence[str], **options: Any) -> str:
     return f"whydrop.explain({_arguments(paths, options)})"
 
 
-def of_charts(opening: str, names: Iterable[str], flow: str) -> dict[str, str]:
+def of_charts(opening: str, names: Iterable[str], flow: str | None) -> dict[str, str]:
     """A cell for each chart of a flow, by its name; none where nothing can be opened again.
 
     >>> print(of_charts("whydrop.explain('a.pcap')", ["rtt"], "10.0.0.1:1 > 10.0.0.2:2")["rtt"])
@@ -39,10 +39,8 @@ def of_charts(opening: str, names: Iterable[str], flow: str) -> dict[str, str]:
     """
     if not opening:
         return {}
-    return {
-        name: f"import whydrop\n\nfound = {opening}\nfound.chart({_arguments([name], {'flow': flow})})\n"
-        for name in names
-    }
+    chosen = {} if flow is None else {"flow": flow}
+    return {name: f"import whydrop\n\nfound = {opening}\nfound.chart({_arguments([name], chosen)})\n" for name in names}
 
 
 def of_plots(paths: Sequence[str], names: Iterable[str], **options: Any) -> dict[str, str]:

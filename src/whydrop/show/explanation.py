@@ -133,6 +133,7 @@ def _tables(found: Explained, *, is_page: bool) -> Iterator[Table]:
     yield tables.transfers(found)
     yield tables.flows(found)
     yield tables.datagrams(found)
+    yield tables.servers(found)
     if found.pair is not None and is_page:
         yield pair_words.flows(found.pair)
     yield tables.captures(found)

@@ -46,16 +46,17 @@ def figures(found: Explained, flow: str | None, opening: str | None = None) -> d
         flow: (a part of) the name of the connection that the charts show first.
         opening: Python that makes the explanation again; by default made of the files that it names.
     """
-    if not found.flows:
-        return {}
     opening = _opening(found) if opening is None else opening
+    streams = _streams(found, opening)
+    if not found.flows:
+        return {"charts": Figures(streams, "charts", choice="Stream")} if streams else {}
     first = charts.choose_flow(found, flow)
     numbers = [first, *(number for number in charts.by_losses(found) if number != first)][:_MOST_FLOWS]
     offered = tuple(choice for choice in (of_flow(found, number, opening) for number in numbers) if choice.figures)
     between = _between(found, first, opening)
     return {
         **({"pair": Figures((between,), "charts between the captures", focus=_FOCUS)} if between else {}),
-        "charts": Figures(offered, "charts", choice="Connection", focus=_FOCUS),
+        "charts": Figures((*offered, *streams), "charts", choice="Connection", focus=_FOCUS),
     }
 
 
@@ -78,6 +79,14 @@ def _between(found: Explained, first: int, opening: str) -> Choice | None:
         focus=window_of(scene.rows, pair_scene.lost(scene.rows)["t"], None),
         origin_s=origin / 1e9 if isinstance(origin, int) else None,
         cells=cells.of_charts(opening, [one.key for one in path], found.flows[first].flow),
+    )
+
+
+def _streams(found: Explained, opening: str) -> tuple[Choice, ...]:
+    """The charts of RTP streams."""
+    return tuple(
+        Choice([one], f"RTP: {one.subtitle}", cells=cells.of_charts(opening, [one.key], None))
+        for one in charts.stream_figures(found)
     )
 
 

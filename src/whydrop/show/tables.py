@@ -119,6 +119,8 @@ def datagrams(found: Explained) -> Table:
         Column("Jitter", True, 5): lambda row: known(row.of_stream("jitter_mean_s"), quantities.duration),
         Column("Score", True, 6): lambda row: known(row.of_stream("mos"), "{:.1f}".format),
         Column("RTT median", True, 7): _rtt,
+        Column("Lost at receiver", True, 11): lambda row: known(row.reported("lost"), quantities.count),
+        Column("Jitter at receiver", True, 12): lambda row: known(row.reported("jitter_mean_s"), quantities.duration),
         Column("Marked", True, 10): lambda row: quantities.count(row.flow["ce_marked"]),
     }
     rows = [_Datagram(flow, stream) for flow in (udp or {"flows": ()})["flows"] for stream in flow["rtp"] or [None]]
@@ -140,6 +142,11 @@ class _Datagram:
     def of_stream(self, key: str) -> Any:
         """A value of the RTP stream; None without one."""
         return None if self.stream is None else self.stream[key]
+
+    def reported(self, key: str) -> Any:
+        """A value that the receiver of the stream reported (RTCP); None without reports."""
+        found = self.of_stream("reported")
+        return None if found is None else found[key]
 
     @property
     def is_judged(self) -> bool:
@@ -176,7 +183,7 @@ def _lost(row: _Datagram) -> str:
 
 
 def _rtt(row: _Datagram) -> str:
-    source = row.flow.get("measured") or row.flow["spin"]
+    source = row.flow.get("measured") or row.flow["spin"] or row.of_stream("reported")
     return known(source["rtt_median_s"] if source else None, quantities.duration)
 
 
@@ -190,6 +197,25 @@ def _unjudged(known: Mapping[str, Any]) -> str:
         f"({quantities.share(size / known['ip_bytes'])} of their bytes), because they carry no sequence numbers or "
         "acknowledgments in the clear. A second capture, at the other end, shows them."
     )
+
+
+def servers(found: Explained) -> Table:
+    """Servers of one capture that were asked by UDP, or for DNS, and the outcome of the requests."""
+    columns: Columns[Mapping[str, Any]] = {
+        Column("Server"): lambda row: f"{row['address']} port {row['port']}",
+        Column("Protocol"): lambda row: row["service"],
+        Column("Requests", True, 1): lambda row: quantities.count(row["requests"]),
+        Column("Unanswered", True, 2): lambda row: quantities.count(row["unanswered"]),
+        Column("Repeated", True, 4): lambda row: quantities.count(row["repeated"]),
+        Column("Refused or failed", True, 5): lambda row: quantities.count(row["refused"] + row["failed"]),
+        Column("No such name", True, 7): lambda row: quantities.count(row["no_such_name"]),
+        Column("Fastest answer", True, 6): lambda row: known(row["shortest_s"], quantities.duration),
+        Column("Slowest answer", True, 3): lambda row: known(row["longest_s"], quantities.duration),
+    }
+    return Table.of(
+        "Requests", columns, found.servers, weight=lambda row: (row["unanswered"] + row["failed"], row["requests"]),
+        order="those with most requests without an answer are listed first", most=_MOST, elsewhere=_ELSEWHERE,
+    )  # fmt: skip
 
 
 def captures(found: Explained) -> Table:

@@ -184,5 +184,6 @@ fn matched_document(pair: &Pair, timeline: &Timeline) -> Document {
         pair: Some(info::pair_info(pair, timeline)),
         hops: Vec::new(),
         datagrams: None,
+        servers: Vec::new(),
     }
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from whydrop.errors import UnknownNameError
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.selection import matcher, no_such_flow
-from whydrop.show.charts import crossings, flow_charts, gaps, losses, models, timing, transit
+from whydrop.show.charts import crossings, flow_charts, gaps, losses, models, streams, timing, transit
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import Scene
 from whydrop.show.figure import Figure, NothingToDraw
@@ -56,12 +57,34 @@ def figure(found: Explained, name: str, flow: int) -> Figure:
         UnknownNameError: there is no chart of this name.
         NothingToDraw: the tables hold nothing for it; the message says why.
     """
+    if name.startswith("rtp"):
+        return streams.figure(found, _stream_number(name))
     if name in CHARTS:
         return CHARTS[name](Scene.of(found, flow))
     of_two = PAIR_FLOW_CHARTS | PATH_CHARTS
     if name not in of_two:
-        raise UnknownNameError(f"no chart {name!r}; there are {', '.join([*CHARTS, *of_two])}")
+        raise _unknown(name)
     return of_two[name](PairScene.of(found, flow))
+
+
+def _unknown(name: str) -> UnknownNameError:
+    known = ", ".join([*CHARTS, *PAIR_FLOW_CHARTS, *PATH_CHARTS, "rtp"])
+    return UnknownNameError(f"no chart {name!r}; there are {known}")
+
+
+def _stream_number(name: str) -> int:
+    """The number of an RTP stream, from 0: ``rtp`` is the first, ``rtp-2`` the second."""
+    number = name.removeprefix("rtp").removeprefix("-") or "1"
+    if not number.isdecimal() or number == "0":
+        raise _unknown(name)
+    return int(number) - 1
+
+
+def stream_figures(found: Explained) -> list[Figure]:
+    """A chart of each of the RTP streams with most packets."""
+    known = streams.streams(found)
+    largest = sorted(range(len(known)), key=lambda number: -known[number][1]["packets"])[: streams.MOST]
+    return _drawn({str(number): partial(streams.figure, number=number) for number in sorted(largest)}, found)
 
 
 def figures(found: Explained, flow: int) -> list[Figure]:
