@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 import pytest
 
-from lab import Lab
+from lab import Host, Lab
 from lab.measuring import iperf3_server, start_iperf3
 from lab.watched import Watched, between, watched
+from whydrop.explaining.recordings.document import explain
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_kernel("pfifo", "tbf"), pytest.mark.needs_program("iperf3")]
 
@@ -57,3 +61,68 @@ def test_the_sender_s_own_queue_is_the_cause_where_it_refuses_segments(lab: Lab)
     dropped = found.table("tcp_events").filter(pl.col("event") == "local-drop")
     assert dropped.height == last(found, "send_stalls") >= counted["local-queue"]
     assert last(found, "congestion_signals") == counted["local-queue"]
+
+
+def signals(found: Watched) -> dict[str, Any]:
+    """The reductions of the flow that carried most, as `whydrop explain` reports them."""
+    (path,) = found.folder.glob("*.recording")
+    flows = explain(path).document()["recordings"][0]["flows"]
+    counted = [flow["congestion_signals"] for flow in flows if flow["congestion_signals"]]
+    return max(counted, key=lambda one: one["duplicate_acks"] + one["count"])
+
+
+def _interrupted(sender: Host, router: Host, receiver: Host) -> None:
+    running = start_iperf3(sender, receiver.address, 6, "-C", "cubic")
+    time.sleep(2)
+    device = router.interfaces["receiver"]
+    device.tc("qdisc replace dev {} root netem loss 100%")
+    time.sleep(1)
+    device.tc("qdisc replace dev {} root netem delay 20ms")
+    running.wait()
+
+
+def _steadily(sender: Host, _: Host, receiver: Host) -> None:
+    start_iperf3(sender, receiver.address, 4, "-C", "cubic").wait()
+
+
+def _in_bursts(sender: Host, _: Host, receiver: Host) -> None:
+    start_iperf3(
+        sender, receiver.address, 5, "-C", "cubic", "-b", "2M", "--pacing-timer", "900000", "-l", "400K"
+    ).wait()
+
+
+SCENES: dict[str, tuple[str, str, Callable[[Host, Host, Host], None]]] = {
+    "loss": ("netem delay 20ms loss 0.5% rate 50mbit limit 1000", "fast-retransmit", _steadily),
+    "reordering": ("netem delay 20ms reorder 95% 25% limit 1000", "fast-retransmit", _steadily),
+    "ecn": ("fq_codel ecn target 2ms interval 20ms", "ecn", _steadily),
+    "timeout": ("netem delay 20ms", "timeout", _interrupted),
+    "idle": ("netem delay 20ms", "application-limited", _in_bursts),
+}
+
+
+@pytest.mark.needs_kernel("netem", "fq_codel", "htb")
+@pytest.mark.parametrize("scene", SCENES)
+def test_each_reduction_has_the_cause_that_was_laid(lab: Lab, scene: str) -> None:
+    queue, cause, transfer = SCENES[scene]
+    with lab.network() as network:
+        sender, router, receiver = between(network)
+        device = router.interfaces["receiver"]
+        for host in (sender, receiver):
+            host.run(["sysctl", "-qw", "net.ipv4.tcp_ecn=1"])
+        if scene == "ecn":
+            device.tc("qdisc add dev {} root handle 1: htb default 1")
+            device.tc("class add dev {} parent 1: classid 1:1 htb rate 20mbit burst 2k cburst 2k")
+            device.tc(f"qdisc add dev {{}} parent 1:1 {queue}")
+        else:
+            device.tc(f"qdisc add dev {{}} root {queue}")
+        with iperf3_server(receiver), watched(sender, lab.folder / scene, *OPTIONS, "-i", "20ms") as found:
+            transfer(sender, router, receiver)
+    counted = causes(found)
+    told = signals(found)
+    assert counted[cause] > 0, counted
+    assert counted["unexplained"] <= 0.01 * counted.total()
+    assert told["by"] == "events"
+    assert told["falls_attributed_share"] is None or told["falls_attributed_share"] >= 0.99
+    if scene == "reordering":
+        assert told["undone"] > 0
+        assert told["duplicate_acks_of_reordering"] > 0

@@ -27,11 +27,17 @@ LIMITS = {
     "far-end": "the responder (its --max-rate)",
 }
 
+_OTHERS = {
+    "application-limited": "because it was not used or idle (RFC 7661)",
+    "path-mtu": "because the path's MTU fell",
+    "congestion-control": "by the congestion control's model",
+}
 _SIGNALS = {
     "fast_retransmit": "fast retransmit",
     "timeout": "timeout",
     "ecn": "mark (ECN)",
     "local_stall": "stall of this host's own queue",
+    "tail_loss_probe": "tail loss probe",
     "unexplained": "unexplained one",
 }
 
@@ -81,10 +87,17 @@ def _limited_by(v: Values) -> str:
 
 
 def _congestion_signals(v: Values) -> str:
-    kinds = ", ".join(plural(v[kind], words) for kind, words in _SIGNALS.items() if v[kind])
+    kinds = ", ".join(plural(v[kind], words) for kind, words in _SIGNALS.items() if v.get(kind))
+    others = zip(v.get("others", ()), v.get("other_counts", ()), strict=True)
+    further = "".join(f"; {plural(number, 'time')} {_OTHERS[name]}" for name, number in others)
+    falls = ""
+    if v.get("falls"):
+        falls = f"; {share(v['falls_attributed_share'])} of the falls between its samples have a known cause"
     return (
         f"{{flow}} reduced its window {{count|time}}{': ' if kinds else ''}{kinds}[; {{undone|time}} it reverted this]"
-        "[; its kernel counts {timeouts_apart|timeout} beside these]"
+        f"[; its kernel counts {{timeouts_apart|timeout}} beside these]{further}{falls}"
+        "[; {duplicate_acks|duplicate acknowledgment} came]"
+        "[, {duplicate_acks_of_reordering} of them by reordering alone]"
     )
 
 

@@ -26,7 +26,7 @@ def facts(scene: Scene, names: Sequence[str]) -> tuple[Fact, ...]:
         return ()
     found = [
         *(_limited(one) for one in scene.limits if one.flow.name in names),
-        *(_signals(one) for one in scene.signals if one.flow.name in names and (one.count or one.undone)),
+        *(_signals(one) for one in scene.signals if one.flow.name in names and _has_any(one)),
         *(_fit(one) for one in scene.window_fits if one.flow.name in names),
     ]
     return tuple(found)
@@ -61,7 +61,18 @@ def _held(limits: HeldShares) -> dict[str, Any]:
 
 def _counts(signals: Signals) -> dict[str, Any]:
     counts = {"by": signals.by, "count": signals.count, **signals.kinds}
-    return {**counts, "undone": signals.undone, "timeouts_apart": signals.timeouts_apart}
+    counts |= {"undone": signals.undone, "timeouts_apart": signals.timeouts_apart}
+    seen = signals.reductions
+    if seen is None:
+        return counts
+    falls = {"falls": seen.falls, "falls_attributed": seen.attributed, "falls_attributed_share": seen.share}
+    duplicates = {"duplicate_acks": seen.duplicate_acks, "duplicate_acks_of_reordering": seen.of_reordering}
+    return {**counts, "other_reductions": seen.others, **falls, **duplicates}
+
+
+def _has_any(signals: Signals) -> bool:
+    seen = signals.reductions
+    return bool(signals.count or signals.undone or (seen and (seen.others or seen.falls or seen.duplicate_acks)))
 
 
 def _limited(limits: HeldShares) -> Fact:
@@ -71,7 +82,9 @@ def _limited(limits: HeldShares) -> Fact:
 
 
 def _signals(signals: Signals) -> Fact:
-    counts = {name.replace("-", "_"): count for name, count in _counts(signals).items()}
+    counts = {name.replace("-", "_"): count for name, count in _counts(signals).items() if name != "other_reductions"}
+    others = signals.reductions.others if signals.reductions else {}
+    counts |= {"others": list(others), "other_counts": list(others.values())}
     return Fact("congestion-signals", {"flow": signals.flow.name, **counts})
 
 

@@ -94,6 +94,7 @@ class Flow:
     Attributes:
         intervals: start, end (ns) and bytes of payload of each interval, one row each.
         makes_load: not so of the end of a connection that receives more than it sends, where both are known.
+        events: of TCP in its kernel, in order of time; ``None`` where none were recorded.
         is_whole: its connection was opened for the test, so that its kernel's counters began at zero.
         runner_facts: what its runner said once, such as ``TCP_RETRANSMIT``.
         datagrams: of a stream of UDP, sent and lost, where its receiver counted.
@@ -121,6 +122,7 @@ class Flow:
     set_send_buffer_bytes: int | None = None
     set_rate_bps: float | None = None
     is_whole: bool = False
+    events: pl.DataFrame | None = None
 
     @property
     def retransmitted(self) -> float:
@@ -180,6 +182,7 @@ _COUNTED = (
     "fast_retransmits",
     "send_stalls",
     "ece_received",
+    "duplicate_acks",
 )
 
 
@@ -189,6 +192,15 @@ STATES = {"open": 0.0, "disorder": 1.0, "reduced": 2.0, "recovery": 3.0, "loss":
 # What flows are made of, by table.
 COLUMNS = {
     "tcp_info": ("flow", "time_ns", *_COUNTED, STATE),
+    "tcp_events": (
+        "flow",
+        "time_ns",
+        "event",
+        "cause",
+        "congestion_state",
+        "duplicate_acks",
+        "duplicate_acks_of_reordering",
+    ),
     "intervals": ("flow", "start_ns", "end_ns", "payload_bytes", "goodput_bps", "packets", "lost"),
 }
 
@@ -260,6 +272,7 @@ def _with_missing(stream: Stream, sequence: pl.Series) -> Stream:
 def flows(recording: Recording) -> list[Flow]:
     """All flows that made load and say when."""
     found = []
+    has_events = _has_events(recording)
     for row in recording.table("flows").sort("flow").to_dicts():
         if row["kind"] not in LOADING or row["start_ns"] is None or row["end_ns"] is None:
             continue
@@ -291,9 +304,20 @@ def flows(recording: Recording) -> list[Flow]:
                 set_send_buffer_bytes=_whole(settings.get("send_buffer_bytes")),
                 set_rate_bps=_rate(settings.get("rate_bps")),
                 is_whole=row["runner"] == "engine",
+                events=_events(recording, row["flow"]) if has_events and row["direction"] == "up" else None,
             )
         )
     return _without_requests(found)
+
+
+def _has_events(recording: Recording) -> bool:
+    test = recording.metadata.get("test")
+    parameters = test.get("parameters") if isinstance(test, dict) else None
+    return isinstance(parameters, dict) and parameters.get("events") is True
+
+
+def _events(recording: Recording, flow: int) -> pl.DataFrame:
+    return recording.of_flow("tcp_events", flow, *COLUMNS["tcp_events"]).drop_nulls("time_ns").sort("time_ns")
 
 
 def _whole(told: Any) -> int | None:

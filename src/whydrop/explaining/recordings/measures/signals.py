@@ -7,6 +7,8 @@ Kernel 2.5.27 does not count timeouts among them: there they explain none. Other
 Linux does not count them. Whenever it reduces the window it sets the slow start threshold below what the window was
 (RFC 5681, section 3.1), which two samples show; the end of slow start by delay (HyStart, RFC 9406) sets it to the
 window, and is none. Two signals between two samples are taken for one.
+
+Where the kernel's events were recorded (`whydrop watch --events`), they show every reduction with its cause.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whydrop.explaining.recordings.measures import reductions
+from whydrop.explaining.recordings.measures.reductions import Reductions
 from whydrop.explaining.recordings.measures.series import STATE, STATES, Counted, Flow, Values
 from whydrop.recording.end_limits import BY_RATE
 
@@ -32,7 +36,8 @@ class Signals:
         kinds: how many of them were what; the values add up to ``count``.
         undone: reductions that were reverted, because nothing had been lost.
         timeouts_apart: timeouts that this kernel does not count among signals; ``None`` where it does.
-        by: ``counters`` of web100, or ``samples``.
+        by: ``counters`` of web100, ``samples``, or the kernel's ``events``.
+        reductions: all reductions, where the kernel's events were recorded.
     """
 
     flow: Flow
@@ -41,6 +46,7 @@ class Signals:
     undone: int
     timeouts_apart: int | None
     by: str
+    reductions: Reductions | None = None
 
 
 def measure(flows: Sequence[Flow]) -> list[Signals]:
@@ -51,6 +57,9 @@ def measure(flows: Sequence[Flow]) -> list[Signals]:
 
 def _of(flow: Flow) -> Signals | None:
     counted = flow.counted
+    seen = reductions.measure(flow)
+    if seen is not None:
+        return _recorded(flow, seen)
     if len(counted.times_ns) < 2:
         return None
     if np.isfinite(counted["congestion_signals"]).any():
@@ -58,6 +67,12 @@ def _of(flow: Flow) -> Signals | None:
     window = np.isfinite(counted["congestion_window_packets"])
     # A rate-based control keeps no threshold that would show it.
     return _seen(flow, counted.only(window)) if window.sum() > 1 and flow.control not in BY_RATE else None
+
+
+def _recorded(flow: Flow, seen: Reductions) -> Signals:
+    kinds = {"local-stall" if cause == "local-queue" else cause: seen.causes[cause] for cause in reductions.SIGNALS}
+    kinds[reductions.UNEXPLAINED] = seen.causes[reductions.UNEXPLAINED]
+    return Signals(flow, sum(kinds.values()), kinds, seen.undone, None, "events", seen)
 
 
 def _counted(flow: Flow, counted: Counted) -> Signals:
