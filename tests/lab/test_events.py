@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,7 +14,11 @@ import pytest
 from lab import Host, Lab
 from lab.measuring import iperf3_server, start_iperf3
 from lab.watched import Watched, between, watched
+from plots.test_tcp_plots import STUDY
 from whydrop.explaining.recordings.document import explain
+from whydrop.recording.recording import Recording
+from whydrop.show.figure import NothingToDraw
+from whydrop.show.plots import building, catalogue
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_kernel("pfifo", "tbf"), pytest.mark.needs_program("iperf3")]
 
@@ -61,6 +66,36 @@ def test_the_sender_s_own_queue_is_the_cause_where_it_refuses_segments(lab: Lab)
     dropped = found.table("tcp_events").filter(pl.col("event") == "local-drop")
     assert dropped.height == last(found, "send_stalls") >= counted["local-queue"]
     assert last(found, "congestion_signals") == counted["local-queue"]
+
+
+def _all_figures(sender: Host, receiver: Host, found: Path) -> list[str]:
+    """The figures of the study that a recording has no data for; its sender's own queue is short."""
+    own = sender.interfaces["router"]
+    own.tc("qdisc add dev {} root handle 1: tbf rate 20mbit burst 3k limit 30000")
+    own.tc("qdisc add dev {} parent 1:1 pfifo limit 8")
+    with iperf3_server(receiver), watched(sender, found, *OPTIONS, "-i", "50ms"):
+        start_iperf3(sender, receiver.address, 4, "-C", "cubic", "-P", "8").wait()
+    (path,) = found.glob("*.recording")
+    recording, empty = Recording.open(path), []
+    for name in STUDY:
+        try:
+            building.build(name, catalogue.find(name), [recording])
+        except NothingToDraw:
+            empty.append(name)
+    return empty
+
+
+def test_the_nineteen_published_figures_have_data_on_this_kernel(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, _, receiver = between(network)
+        assert _all_figures(sender, receiver, lab.folder / "figures") == []
+
+
+@pytest.mark.needs_kernel("netem")
+def test_the_nineteen_published_figures_have_data_on_debian_s_kernel(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, _, receiver = between(network)
+        assert _all_figures(sender, receiver, lab.folder / "figures") == []
 
 
 def signals(found: Watched) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Reductions:
 
 
 def measure(flow: Flow) -> Reductions | None:
-    """Of a flow whose events were recorded; ``None`` for others."""
+    """Of a flow with recorded events; ``None`` for others."""
     events = flow.events
     if events is None:
         return None
@@ -86,7 +86,7 @@ def _falls(flow: Flow, reductions: pl.DataFrame) -> tuple[int, int]:
 
 
 def _recovering(events: pl.DataFrame, times_ns: Times) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """At which times a recovery was under way: the last event before shows one of its states."""
+    """At which times a recovery went on: the last event before shows one of its states."""
     if not events.height:
         return np.zeros(len(times_ns), dtype=bool)
     state = events["congestion_state"].replace_strict(STATES, default=0.0, return_dtype=pl.Float64).to_numpy()
