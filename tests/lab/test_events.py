@@ -16,6 +16,7 @@ from lab.measuring import iperf3_server, start_iperf3
 from lab.watched import Watched, between, watched
 from plots.test_tcp_plots import STUDY
 from whydrop.explaining.recordings.document import explain
+from whydrop.explaining.sources import analyse
 from whydrop.recording.recording import Recording
 from whydrop.show.figure import NothingToDraw
 from whydrop.show.plots import building, catalogue
@@ -161,3 +162,22 @@ def test_each_reduction_has_the_cause_that_was_laid(lab: Lab, scene: str) -> Non
     if scene == "reordering":
         assert told["undone"] > 0
         assert told["duplicate_acks_of_reordering"] > 0
+
+
+def test_recordings_of_both_ends_make_one_account(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, router, receiver = between(network)
+        device = router.interfaces["receiver"]
+        device.tc("qdisc add dev {} root tbf rate 20mbit burst 3k limit 8000")
+        with (
+            iperf3_server(receiver),
+            watched(sender, lab.folder / "sender", *OPTIONS) as here,
+            watched(receiver, lab.folder / "receiver", "--port", "5201") as there,
+        ):
+            start_iperf3(sender, receiver.address, 3, "-C", "cubic").wait()
+        dropped = device.dropped()
+    paths = [path for found in (there, here) for path in found.folder.glob("*.recording")]
+    ends = analyse(paths).document()["ends"]
+    carried = max(ends, key=lambda one: one["sent_packets"])
+    assert carried["missing_packets"] == pytest.approx(dropped, rel=0.02, abs=2)
+    assert carried["receiver_ahead_s"]["low"] <= 0 <= carried["receiver_ahead_s"]["high"]

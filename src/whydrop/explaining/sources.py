@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from whydrop import _core
 from whydrop.errors import Mistake
@@ -45,6 +46,11 @@ def analyse(
         CaptureError: a capture could not be analysed.
         RecordingError: the recording could not be read, or it holds neither probes nor flows.
     """
+    ends = _ends(sources)
+    if ends is not None and not (filter or begin or end or hints or sequence or switch_port):
+        from whydrop.explaining.recordings import ends as of_ends
+
+        return of_ends.explain(*ends)
     recording, captures = apart(sources, sequence=sequence)
     selection = {"filter": filter, "begin": begin, "end": end}
     selection = {name: value for name, value in selection.items() if value is not None}
@@ -63,6 +69,21 @@ def analyse(
     if isinstance(recording, str):
         return document.explain(recording, seen, switch_port)
     return document.of_recording(recording, seen, switch_port)
+
+
+def _ends(sources: Sequence[str | os.PathLike[str] | Recording]) -> tuple[Recording, Recording] | None:
+    """The two recordings of `whydrop watch`, if these are the sources."""
+    if len(sources) != 2 or not all(not isinstance(one, (str, os.PathLike)) or _is_folder(one) for one in sources):
+        return None
+    from whydrop.formats.importing import open_recording
+
+    opened = [open_recording(one) if isinstance(one, (str, os.PathLike)) else _opened(one) for one in sources]
+    first, second = opened
+    return (first, second) if all(one.metadata["name"] == "watch" for one in opened) else None
+
+
+def _is_folder(path: str | os.PathLike[str]) -> bool:
+    return Path(path).is_dir() and is_recording(os.fspath(path))
 
 
 def apart(
@@ -89,7 +110,8 @@ def apart(
     if len(recordings) > 1:
         first, second = (one if isinstance(one, str) else one.path for one in recordings[:2])
         raise SourceError(
-            f"two recordings ({first}, {second}): give one, and captures of the same test if there are any"
+            f"two recordings ({first}, {second}): give one, and captures of the same test if there are any; or two "
+            "recordings of `whydrop watch`, one at each end of the same connections"
         )
     if sequence and not captures:
         raise SourceError("sequence=True is for one capture in several files; a recording alone is given")

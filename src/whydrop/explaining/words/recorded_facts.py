@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whydrop.text.phrases import table
-from whydrop.text.quantities import duration, interval, plural, rate, share, signed, size
+from whydrop.text.quantities import count, duration, interval, plural, rate, share, signed, size
 
 if TYPE_CHECKING:
     from whydrop.text.phrases import Phrase
@@ -98,6 +98,27 @@ def _congestion_signals(v: Values) -> str:
         f"[; its kernel counts {{timeouts_apart|timeout}} beside these]{further}{falls}"
         "[; {duplicate_acks|duplicate acknowledgment} came]"
         "[, {duplicate_acks_of_reordering} of them by reordering alone]"
+    )
+
+
+def _at_both_ends(v: Values) -> str:
+    lost = ""
+    if v["missing_packets"] is not None and v["sent_packets"]:
+        missing = v["missing_packets"]
+        lost = f": about {plural(round(missing), 'packet')} ({share(missing / v['sent_packets'])}) did not arrive"
+    needless = ""
+    if v["retransmitted_packets"]:
+        needless = f"; {plural(round(v['retransmitted_packets']), 'packet')} were retransmitted"
+        if v["needless_retransmissions"]:
+            needless += f", about {count(round(v['needless_retransmissions']))} of them without need"
+    clocks = ""
+    if v["ahead_low_s"] is not None:
+        between = interval(partial(signed, duration), v["ahead_low_s"], v["ahead_high_s"])
+        clocks = f"; the receiver's clock differs by {between} (the clocks are left as they are)"
+    return (
+        "both ends of {flow}: the sender sent {sent_packets|data packet}, and {received_packets} reached the receiver"
+        f"{lost}{needless}[; {{out_of_order_packets|packet}} came out of order]"
+        f"[; up to {{waited_bytes}} waited for the receiver's application]{clocks}"
     )
 
 
@@ -232,6 +253,7 @@ FACTS: dict[str, Phrase] = {
     "losses-with-and-without-load": _with_and_without_load,
     "limited-by": _limited_by,
     "congestion-signals": _congestion_signals,
+    "at-both-ends": _at_both_ends,
     "throughput-by-window": _window_fit,
     "unequal-shares": _unequal,
 }

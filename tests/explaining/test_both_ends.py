@@ -1,0 +1,93 @@
+"""Two recordings of the same connections, one at each end, make one account."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from explaining.made_connections import BASE_NS, EVERY_NS, MSS, NAME, connection, samples
+from plain_text import plain
+from whydrop.explaining import sources
+from whydrop.explaining.recordings import ends
+from whydrop.recording.errors import RecordingError
+from whydrop.recording.recording import Recording
+
+N = 800
+HERE, THERE = NAME.split(" > ")
+
+
+def sender(**columns: Any) -> Recording:
+    """100 packets each round trip of 40 ms; 60 were retransmitted."""
+    acked = samples(N)["acked_bytes"].to_numpy()
+    packets = acked // MSS
+    counts = {"sent_data_packets": packets + 160, "sent_bytes": acked + 100 * MSS + 60 * MSS}
+    again = {"retransmitted_packets": 60, "retransmitted_bytes": 60 * MSS}
+    return connection(samples(N, **counts, **again, **columns))
+
+
+def receiver(ahead_s: float = 0.0, name: str = NAME, lost: int = 50) -> Recording:
+    """The same, half a round trip later, by a clock that is ahead."""
+    here, there = name.split(" > ")
+    acked = samples(N)["acked_bytes"].to_numpy()
+    early = BASE_NS // 2 // EVERY_NS
+    received = np.concatenate([acked[early:], np.full(early, acked[-1])])
+    rows = samples(N, received_bytes=received, received_data_packets=received // MSS + 110 - lost)
+    rows = rows.with_columns(
+        time_ns=pl.col("time_ns") + round(ahead_s * 1e9),
+        out_of_order_packets=pl.lit(7),
+        receive_queue_bytes=pl.lit(9000),
+    )
+    plain_one = connection(rows)
+    facts = json.dumps({"cookie": 8})
+    up = {"flow": 0, "name": f"{there} > {here}", "kind": "tcp", "direction": "up", "host": "192.0.2.1", "facts": facts}
+    down = {**up, "flow": 1, "name": name, "direction": "down"}
+    span = {"start_ns": rows["time_ns"][0], "end_ns": rows["time_ns"][-1], "runner": "kernel", "address": "192.0.2.1"}
+    intervals = plain_one.table("intervals").with_columns(flow=pl.lit(1, pl.Int32))
+    parts = {"flows": pl.DataFrame([{**up, **span}, {**down, **span}]), "tcp_info": rows, "intervals": intervals}
+    return Recording(plain_one.path, plain_one.metadata, parts)
+
+
+def test_the_counts_of_both_ends_show_what_was_lost_and_what_was_retransmitted_without_need() -> None:
+    document = ends.explain(sender(unacked_packets=100), receiver()).document()
+    (found,) = document["ends"]
+    assert found["flow"] == NAME
+    missing = found["sent_packets"] - found["received_packets"] - 100
+    assert found["missing_packets"] == missing
+    assert found["needless_retransmissions"] == max(0, 60 - missing)
+    assert (found["out_of_order_packets"], found["waited_bytes"]) == (7, 9000)
+    assert len(document["recordings"]) == 2
+    evidence = " ".join(plain(line) for one in document["verdicts"] for line in one["evidence"])
+    assert "60 packets were retransmitted" in evidence
+    assert "7 packets came out of order" in evidence
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 3.5, -120.0])
+def test_the_clocks_are_as_far_apart_as_the_counts_of_bytes_allow(ahead_s: float) -> None:
+    (found,) = ends.explain(receiver(ahead_s), sender()).document()["ends"]
+    ahead = found["receiver_ahead_s"]
+    assert ahead["low"] <= ahead_s <= ahead["high"]
+    assert ahead["high"] - ahead["low"] < 0.15
+
+
+def test_a_receiver_that_was_recorded_for_less_time_counts_no_losses() -> None:
+    shorter = receiver()
+    rows = shorter.table("tcp_info").head(N // 2)
+    parts = {"flows": shorter.table("flows"), "tcp_info": rows, "intervals": shorter.table("intervals")}
+    (found,) = ends.explain(sender(), Recording(shorter.path, shorter.metadata, parts)).document()["ends"]
+    assert found["missing_packets"] is None
+    assert found["needless_retransmissions"] is None
+
+
+def test_recordings_without_a_common_connection_are_refused_with_the_reason() -> None:
+    other = receiver(name="192.0.2.9:1 > 198.51.100.7:443")
+    with pytest.raises(RecordingError, match="no connection in common"):
+        ends.explain(sender(), other)
+
+
+def test_two_open_recordings_are_a_source() -> None:
+    document = sources.analyse([sender(), receiver()]).document()
+    assert [one["flow"] for one in document["ends"]] == [NAME]
