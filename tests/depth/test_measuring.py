@@ -24,13 +24,13 @@ slow = pytest.mark.slow
 
 
 @slow
-@pytest.mark.parametrize("direction", [[], ["--reverse"]])
+@pytest.mark.parametrize(("direction", "host"), [([], "127.0.0.1"), (["--reverse"], "127.0.0.1"), ([], "[::1]")])
 def test_a_path_through_this_host_alone_has_a_recording_with_every_departure(
-    run: Run, tmp_path: Path, direction: list[str]
+    run: Run, tmp_path: Path, direction: list[str], host: str
 ) -> None:
-    with responder() as far:
+    with responder(address=host.strip("[]")) as far:
         caps = ["--max-bytes", "3MB", "--max-rate", "40mbit"]
-        done = run("depth", f"127.0.0.1:{far.port}", "--json", "-o", tmp_path, *caps, *direction)
+        done = run("depth", f"{host}:{far.port}", "--json", "-o", tmp_path, *caps, *direction)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["status"], found["lost"]) == ("complete", 0)

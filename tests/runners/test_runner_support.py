@@ -21,6 +21,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "netperf": {"kind": "tcp", "direction": "up"},
     "irtt": {"kind": "probe"},
     "stamp": {"kind": "probe"},
+    "msak": {"kind": "tcp", "direction": "down", "duration_s": 5.0},
     "ping": {"kind": "icmp"},
     "fping": {"kind": "icmp"},
     "http": {"kind": "http"},

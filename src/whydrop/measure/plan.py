@@ -23,8 +23,8 @@ class PlannedFlow:
         name: unique in the plan; the name of its series.
         kind: see ``record.tables.FLOWS``.
         direction: up is from here to the host. A TCP flow is up or down; two of them make a bidirectional test.
-        runner: ``engine`` (our own), or ``iperf3``, ``netperf``, ``irtt``, ``stamp``, ``ping``, ``fping``, ``nuttcp``,
-            ``http``, ``command``.
+        runner: ``engine`` (our own), or ``iperf3``, ``netperf``, ``irtt``, ``stamp``, ``msak``, ``ping``, ``fping``,
+            ``nuttcp``, ``http``, ``command``.
         host: the name or address that the user gave; ``None`` for what runs here alone.
         local_address, interface: where its packets leave this host; ``None`` is the kernel's choice.
         start_s, duration_s: after the common start; ``duration_s`` is ``None`` for a flow limited by ``payload_bytes``.

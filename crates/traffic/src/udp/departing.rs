@@ -59,7 +59,8 @@ impl<'a> Departing<'a> {
     /// Reads the next timestamp; the inner value is `None` for a packet of another flow.
     fn next(&self) -> Option<Option<Departure>> {
         let mut bytes = [0; MOST_BEFORE_BYTES + HEADER_BYTES];
-        let mut room = cmsg_space!([libc::timespec; 3], [u8; 128]);
+        // IPv6 adds the packet's addresses, its traffic class, and a longer extended error: with less room, nothing.
+        let mut room = cmsg_space!([libc::timespec; 3], [u8; 256]);
         let (length, stamp_ns) = {
             let mut pieces = [IoSliceMut::new(&mut bytes)];
             let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;

@@ -192,6 +192,13 @@ SUPPORT: dict[str, Support] = {
         honours=_PINGS | _LEAVING | {"port"},
         port=862,
     ),
+    "msak": Support(
+        runner=("msak", "MsakRunner"),
+        kinds={"tcp": _ONE_WAY, "probe": ("both",)},
+        honours=_TIMED | _LEAVING | {"port", "congestion_control"},
+        options=("streams", "tls", "verify", "udp_port", "measurement_id", "access_token"),
+        port=8080,
+    ),
     "ping": Support(
         runner=("clients", "PingRunner"),
         kinds=_ICMP,

@@ -17,6 +17,7 @@ STAND_INS: dict[str, tuple[str, ...]] = {
     "nuttcp": ("tcp", "udp"),
     "irtt": ("probe",),
     "stamp": ("probe",),
+    "msak": ("tcp", "probe"),
     "ping": ("icmp",),
     "fping": ("icmp",),
 }

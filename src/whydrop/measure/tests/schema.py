@@ -23,6 +23,7 @@ RUNNERS = (
     "netperf",
     "irtt",
     "stamp",
+    "msak",
     "ping",
     "fping",
     "nuttcp",
