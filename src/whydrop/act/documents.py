@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -115,6 +116,7 @@ def pacing_as_json(found: Paced, host: str) -> dict[str, Any]:
         "burst_bytes": plan.burst_bytes if plan.mtu_bytes is None else None,
         "mtu_bytes": plan.mtu_bytes,
         "why": plan.why,
+        "larger_burst": None if plan.larger_burst is None else plain(dataclasses.asdict(plan.larger_burst)),
         # What is not finite is null: the rate of a flow that is not paced.
         "measurements": plain(
             [

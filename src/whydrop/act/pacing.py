@@ -31,6 +31,8 @@ _LONGEST_FRAME_BYTES = 9216
 LEAST_MTU_BYTES = {4: 552, 6: 1280}
 # Of an interface with an unknown speed.
 _SPEED_BPS = 10e9
+# Bursts that are larger than need be by this.
+_LARGER = 10
 # Two runs over one path differ by so much anyway.
 _NOISE = 0.05
 
@@ -131,6 +133,21 @@ def route_to(host: str, ip_version: int | None = None, *, replace_root: bool = F
 
 
 @dataclass(frozen=True)
+class LargerBurst:
+    """The best rate of a search, measured once more with larger bursts.
+
+    Attributes:
+        burst_bytes: that may leave at once.
+        goodput_bps: of payload, that arrived.
+        retransmitted: share of the segments; NaN where it is not known.
+    """
+
+    burst_bytes: int
+    goodput_bps: float
+    retransmitted: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """At which rate to pace, and why.
 
@@ -140,6 +157,7 @@ class Plan:
         search: what was measured for it; None where it was known.
         bottleneck: what was known, or what the search makes likely.
         round_trip_s, mss_bytes: of the path, where measured; else NaN and a usual one.
+        larger_burst: what larger bursts brought; ``None`` where that was not measured.
         mtu_bytes: packets are kept to this size instead of being paced; ``None``: they are paced.
     """
 
@@ -151,6 +169,7 @@ class Plan:
     round_trip_s: float = math.nan
     mss_bytes: float = 1448.0
     mtu_bytes: int | None = None
+    larger_burst: LargerBurst | None = None
 
     @property
     def helps(self) -> bool:
@@ -250,8 +269,23 @@ def searched(
         f"of {len(found.tried)} measurements, the best was at this rate: {quantities.rate(found.best.goodput_bps)}; "
         f"without pacing {quantities.rate(found.unpaced.goodput_bps)}"
     )
+    burst_bytes = route.least_burst_bytes(rate)
+    larger = None
+    if lease is not None and meter.sends:
+        larger = _with_larger_bursts(meter, route, lease, rate)
+        why += f"; in bursts of {quantities.exact_size(larger.burst_bytes)} {quantities.rate(larger.goodput_bps)}"
+        if larger.goodput_bps > found.best.goodput_bps * (1 + _NOISE):
+            burst_bytes = larger.burst_bytes
     likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
-    return Plan(rate, route.least_burst_bytes(rate), why, found, likely, first.min_rtt_s, first.mss_bytes)
+    return Plan(rate, burst_bytes, why, found, likely, first.min_rtt_s, first.mss_bytes, larger_burst=larger)
+
+
+def _with_larger_bursts(meter: Measuring, route: Route, lease: Lease, rate_bps: float) -> LargerBurst:
+    """Measure the best rate with larger bursts, as an interface sends them with segmentation offload."""
+    burst_bytes = _LARGER * route.least_burst_bytes(rate_bps)
+    lease.use(route.paced(rate_bps, burst_bytes))
+    reading = meter.reading(f"bursts of {quantities.exact_size(burst_bytes)}")
+    return LargerBurst(burst_bytes, reading.goodput_bps, reading.retransmitted)
 
 
 def known(bottleneck: Bottleneck, pace: Pace) -> Plan:
