@@ -52,6 +52,12 @@ def results(definitions: str = "corrected", site: str = "dfw01", **tables: list[
             {**here, "day": DAYS[0], "class": "non-zero", "tests": 6},
             {**here, "day": DAYS[0], "class": "unknown", "tests": 4},
         ],
+        "discard_bins": [
+            {**here, "month": month, "direction": direction, "bin_s": 10.0, "days": 20, "bins": 172800,
+             "with_discards": some, "share": some / 172800, "low": None, "high": None, "discards": 5.0 * some}
+            for month in ("2018-02", "all")
+            for direction, some in (("rx", 0), ("tx", 346))
+        ],
     }  # fmt: skip
     if definitions == "published":
         rows["contact_days"] = [row for row in rows["contact_days"] if row["class"] != "unknown"]

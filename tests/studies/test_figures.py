@@ -16,10 +16,10 @@ from whydrop.show.vega.drawing import specification
 from whydrop.studies.discards import figures
 from whydrop.studies.discards.results import PLOT, TABLES
 
-# Seven figures, of which the sixth is two.
+# Eight figures, of which the sixth is two.
 NAMES = [
     "utilisation", "download_speed", "discard_ratio", "retransmission_ratio", "overlay", "client_speeds_max",
-    "client_speeds_mean", "contact_days",
+    "client_speeds_mean", "contact_days", "discard_bins",
 ]  # fmt: skip
 FEBRUARY_11, FEBRUARY_12 = 1518307200.0, 1518393600.0
 
@@ -102,11 +102,13 @@ def test_every_figure_says_its_title_and_its_axes_with_units(definitions: str) -
         "client_speeds_max": "Density (per decade)",
         "client_speeds_mean": "Density (per decade)",
         "contact_days": "Tests (per day)",
+        "discard_bins": "Bins with discards, share of all",
     }  # fmt: skip
     for name, facets in figures.facets(results(definitions)).items():
         text = json.dumps(specification(facets), ensure_ascii=False)
         across = "Download speed (Mbit/s)" if name.startswith("client_speeds") else "Day (UTC)"
-        for words in (f"Figure {dict(zip(NAMES, '12345667', strict=True))[name]}", units[name], across, "Drawn: "):
+        across = "Month (UTC)" if name == "discard_bins" else across
+        for words in (f"Figure {dict(zip(NAMES, '123456678', strict=True))[name]}", units[name], across, "Drawn: "):
             assert words in text, (name, words)
         assert figures.specs(definitions)[name].caption
 

@@ -28,7 +28,7 @@ class _Need:
 
 def why_empty(backend: Backend, parameters: Parameters, name: str) -> str:
     """A sentence's second half: what the store does not hold of what table ``name`` is made of."""
-    if name in ("utilisation", "discard_ratio"):
+    if name in ("utilisation", "discard_ratio", "discard_bin_days"):
         return _lacking(
             backend, "counters", _of_counters(backend, parameters, name), "counters of switches", _REPAIR[0]
         )

@@ -14,6 +14,7 @@ from whydrop.show import html
 from whydrop.show.document import Column, Document, Folded, Items, Part, Section, Table, Text, parts
 from whydrop.studies import study_files
 from whydrop.studies.discards import figures, sentences
+from whydrop.studies.discards.bins import ALL
 from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
 from whydrop.text import quantities
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from whydrop.show.figure import Figure
     from whydrop.studies.discards.study import Results
 
-_NOTHING = "The store holds nothing of these days."
+
+def _nothing(results: Results) -> str:
+    if all(table.is_empty() for table in results.tables.values()):
+        return "The store holds nothing of these days."
+    return "What the store holds of these days allows no conclusion."
 
 
 def document(results: Results) -> Document:
@@ -30,7 +35,7 @@ def document(results: Results) -> Document:
 
     A table of sites replaces the sentences on single sites.
     """
-    found = sentences.verdict(results) or [_NOTHING]
+    found = sentences.verdict(results) or sentences.bins(results) or [_nothing(results)]
     published = results.parameters.is_published
     rest = [
         *([] if published else sentences.largest_differ(results)),
@@ -38,7 +43,7 @@ def document(results: Results) -> Document:
         *sentences.caveats(results),
     ]
     shown = (
-        Section(found[0], parts(Items.of(found[1:]), *_conclusions(results), sites(results))),
+        Section(found[0], parts(Items.of(found[1:]), *_conclusions(results), sites(results), bins(results))),
         *parts(Section("Details", parts(Items.of([*rest, *results.notes])))),
     )
     return Document(results.parameters.title, shown)
@@ -48,11 +53,13 @@ def page(results: Results, laid_out: Mapping[str, Figure]) -> Document:
     """The study as a page shows it: everything, figures included."""
     from whydrop import _core
 
-    first, *rest = [*sentences.answer(results), *sentences.findings(results)] or [_NOTHING]
+    found = [*sentences.answer(results), *sentences.findings(results), *sentences.bins(results)]
+    first, *rest = found or [_nothing(results)]
     shown = (
         Section(first, parts(Items.of(rest)), key="summary"),
         *parts(
             Section("Conclusions", parts(*_conclusions(results), *_explained(results)), key="conclusions"),
+            Section("Time bins with discards", parts(bins(results)), key="bins"),
             _figures(results, laid_out),
             Section("Coverage", parts(_coverage(results)), key="coverage"),
             Section("Parameters", (_parameters(results),), key="parameters"),
@@ -186,6 +193,25 @@ _SITES = (
     FrameColumn("Tests", ("tests",), quantities.count, 4),
     FrameColumn("Exposed", ("exposed",), quantities.count),
 )
+
+
+_BINS = (
+    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Direction", ("direction",), str),
+    FrameColumn("Share", ("share",), quantities.percent),
+    FrameColumn("95 % interval", ("low", "high"), quantities.percent, 1),
+    FrameColumn("Bins with discards", ("with_discards",), quantities.count, 3),
+    FrameColumn("Bins", ("bins",), quantities.count, 2),
+    FrameColumn("Bin", ("bin_s",), quantities.duration, 4),
+    FrameColumn("Days", ("days",), quantities.count, 5),
+)
+
+
+def bins(results: Results) -> Table | None:
+    """One row for each site and direction: the share of time bins with discards, over all months."""
+    every = results.tables["discard_bins"].filter(pl.col("month") == ALL)
+    note = "tx: packets that the switch transmits on the port; rx: packets that it receives there."
+    return table_of("Time bins in which the switch discarded packets", every, _BINS, notes=[note])
 
 
 def sites(results: Results) -> Table | None:

@@ -14,6 +14,7 @@ from whydrop.show.facets import building, tables
 from whydrop.show.facets.schema import FacetSpec, read
 from whydrop.show.figure import Counts
 from whydrop.studies.discards import results as contract
+from whydrop.studies.discards.bins import ALL, DIRECTIONS
 from whydrop.studies.discards.sentences import p_equals
 from whydrop.text import quantities
 
@@ -51,7 +52,12 @@ def plot_frame(results: Results) -> pl.DataFrame:
     corrected. Rows that cannot be drawn are there with null.
     """
     definitions = results.parameters.definitions
-    given = {**results.tables, "contact_days": _with_zeros(results.tables["contact_days"], definitions)}
+    months = results.tables["discard_bins"].filter(pl.col("month") != ALL)
+    given = {
+        **results.tables,
+        "contact_days": _with_zeros(results.tables["contact_days"], definitions),
+        "discard_months": months.with_columns(day=pl.col("month") + "-01"),
+    }
     found = tables.frame(specs(definitions), given)
     return found.select(pl.col(name).cast(kind) for name, kind in contract.PLOT.items())
 
@@ -102,7 +108,7 @@ def _words(name: str, spec: FacetSpec, results: Results) -> building.Words:
         return building.Words(f"{parameters.days.first} to {parameters.days.last}")
     if spec.look in ("parts", "overlay"):
         # Discards and retransmissions of a site stand beside each other in the legend.
-        whats = ("discards", "retransmissions")
+        whats = DIRECTIONS if name == "discard_bins" else ("discards", "retransmissions")
         sites = {metro: [f"{site} {what}" for site in own for what in whats] for metro, own in sites.items()}
     # Every metro that was asked for has a panel: an empty one says that nothing was there.
     return building.Words(f"{parameters.days.first} to {parameters.days.last}", panels=parameters.metros, groups=sites)
@@ -110,7 +116,7 @@ def _words(name: str, spec: FacetSpec, results: Results) -> building.Words:
 
 def _sites(given: Mapping[str, pl.DataFrame]) -> dict[str, list[str]]:
     """The sites of each metro in any table, so that a site looks the same in figures 1 to 5."""
-    names = ("utilisation", "download_speed", "discard_ratio", "retransmission_ratio")
+    names = ("utilisation", "download_speed", "discard_ratio", "retransmission_ratio", "discard_bins")
     parts = [given[name].select("metro", "site").drop_nulls() for name in names]
     found: dict[str, list[str]] = {}
     for metro, site in pl.concat(parts).unique().iter_rows():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from whydrop.studies.discards import results
+from whydrop.studies.discards import bins, results
 from whydrop.studies.discards.exposure import exposure_of_downloads, published_exposure
 
 if TYPE_CHECKING:
@@ -405,6 +405,14 @@ def contact_days(tables: Tables, parameters: Parameters) -> ir.Table:
     return tests.group_by(*_SITE_DAY, "class").agg(tests=tests.count())
 
 
+# Figure 8
+
+
+def discard_bin_days(tables: Tables, parameters: Parameters) -> ir.Table:
+    """Samples of discards by series, day and length (`results.DISCARD_BIN_DAYS`); both definitions alike."""
+    return bins.by_length(tables.counters, parameters)
+
+
 # The tables together
 
 QUERIES: dict[str, Callable[[Tables, Parameters], ir.Table]] = {
@@ -415,6 +423,7 @@ QUERIES: dict[str, Callable[[Tables, Parameters], ir.Table]] = {
     "client_speeds": client_speeds,
     "contacts": contacts,
     "contact_days": contact_days,
+    "discard_bin_days": discard_bin_days,
 }
 
 # Rows of samples that a block of days should have at most: some 300 MB while their quantiles are found.

@@ -125,6 +125,22 @@ DISCARD_CHANGES: Schema = {
     "conclusion": _TEXT,
 }  # fmt: skip
 
+# The bins that figure 8 counts, both computations alike: samples of discards of the port with a value and a span, by
+# series, day and length. `bin_ns` is the span to the second (below 5 s: to 10 ms).
+DISCARD_BIN_DAYS: Schema = {
+    "metro": _TEXT, "site": _TEXT, "switch": _TEXT, "machine": _TEXT, "day": _TEXT, "direction": _TEXT,
+    "bin_ns": _I64, "bins": _I64, "with_discards": _I64, "discards": _F64,
+}  # fmt: skip
+
+# Figure 8. One row for each site, month (`2018-02`, or `all`) and direction (`tx`, `rx`, seen from the switch): the
+# share of bins in which the port discarded packets. Bins are samples of at most 1.5 times the day's usual length; of
+# each switch and day those of the machine with most of them. `bin_s` is the usual length. `low` and `high` are 95 %,
+# with days as units; null with fewer than five days, or without any discard.
+DISCARD_BINS: Schema = {
+    "metro": _TEXT, "site": _TEXT, "month": _TEXT, "direction": _TEXT, "bin_s": _F64, "days": _I64, "bins": _I64,
+    "with_discards": _I64, "share": _F64, "low": _F64, "high": _F64, "discards": _F64,
+}  # fmt: skip
+
 # What all figures draw: the report's plot_df. `x` and `y` in the figure's units, `low` and `high` where there is an
 # interval.
 PLOT: Schema = {
@@ -156,5 +172,7 @@ TABLES: dict[str, Schema] = {
     "discard_changes": DISCARD_CHANGES,
     "contacts": CONTACTS,
     "contact_days": CONTACT_DAYS,
+    "discard_bin_days": DISCARD_BIN_DAYS,
+    "discard_bins": DISCARD_BINS,
     "alerts": ALERTS,
 }

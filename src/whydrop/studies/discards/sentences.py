@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from whydrop.studies.discards.bins import ALL
 from whydrop.studies.discards.results import UNSURE
 from whydrop.text import quantities
 from whydrop.text.phrases import fill, listed, table
@@ -418,3 +419,22 @@ def _interval(row: Row, write: quantities.Writer | None = None) -> str | None:
 
 def _two_digits(value: float) -> str:
     return quantities.significant(value, 2)
+
+
+def bins(results: Results) -> list[str]:
+    """How often switches discard, of each direction the least and the largest share of time bins of a site."""
+    found = []
+    every = results.tables["discard_bins"].filter(pl.col("month") == ALL)
+    for direction, what in (("tx", "packets to be transmitted on"), ("rx", "packets received on")):
+        own = every.filter(pl.col("direction") == direction).sort("share", "site")
+        if own.is_empty():
+            continue
+        ends = own[[0, -1]] if own.height > 1 and own["share"][0] < own["share"][-1] else own[:1]
+        shares = " to ".join(
+            f"{quantities.percent(share)} ({site})" if ends.height > 1 else quantities.percent(share)
+            for site, share in ends.select(pl.col("site").fill_null("unnamed"), "share").iter_rows()
+        )
+        subject = "The switch" if own.height == 1 else f"Switches of {own.height} sites"
+        port = results.parameters.port
+        found.append(f"{subject} discarded {what} the port {port} in {shares} of the time bins.")
+    return found

@@ -30,6 +30,7 @@ COMPUTED = {
     "client_speeds": "figure 6, speeds before and after",
     "contacts": "the tests exposed to discards",
     "contact_days": "figure 7, tests exposed to discards",
+    "discard_bin_days": "figure 8, time bins with discards",
 }
 _PLACEBO = "the placebos of figure 6"
 _PLACEBOS = 3
@@ -185,13 +186,15 @@ class _Work:
 
     def conclude(self) -> None:
         """Draw the conclusions from the tables."""
-        from whydrop.studies.discards import changes, inference
+        from whydrop.studies.discards import bins, changes, inference
 
         if "client_speeds" in self.tables:
             speeds, placebos = self.tables["client_speeds"], self.tables.get("placebo_comparisons")
             self.put("comparisons", inference.comparisons(speeds, self.parameters, placebos))
         if "discard_ratio" in self.tables:
             self.put("discard_changes", changes.discard_changes(self.tables["discard_ratio"], self.parameters))
+        if "discard_bin_days" in self.tables:
+            self.put("discard_bins", bins.discard_bins(self.tables["discard_bin_days"]))
 
     def finished(self) -> Results:
         """All tables, those that could not be made empty."""
