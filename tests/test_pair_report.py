@@ -10,14 +10,15 @@ import pytest
 from in_browser import DRAWN, Opened, has_colour
 from plain_text import plain
 from synthetic_pair import FLOW_AT_2, paired_transfer
+from test_charts import AT_THE_SENDER
 from test_report import HOSTILE, parsed
 from whydrop import Explanation
 from whydrop.explaining.selection import only_flows
-from whydrop.show import charts, embedding, html, report
+from whydrop.show import embedding, html, report
 from whydrop.show.theme import STYLES
 
 PATH = ["loss-burst", "transit", "transit-histogram", "clock"]
-FLOW = ["crossings", "models"]
+FLOW = ["crossings", "jitter", "models"]
 LOSSES = {"loss-burst", "transit", "crossings", "models"}
 
 
@@ -89,7 +90,7 @@ def test_a_page_of_large_captures_stays_small_and_keeps_every_loss():
 def test_every_chart_is_drawn_in_a_browser_without_errors_or_requests(browser: Any, written: Path, scheme: str):
     opened = Opened(browser, written, scheme=scheme)
     drawn = opened.page.evaluate(DRAWN)
-    assert list(drawn) == [*PATH, *FLOW, *(key for key in charts.CHARTS if not key.endswith("close-up"))]
+    assert list(drawn) == [*PATH, *FLOW, *(key for key in AT_THE_SENDER if not key.endswith("close-up"))]
     lost = STYLES["lost"].dark if scheme == "dark" else STYLES["lost"].light
     for key, colours in drawn.items():
         assert has_colour(colours, lost) or key not in LOSSES, key
