@@ -119,7 +119,9 @@ def datagrams(found: Explained) -> Table:
         Column("Jitter", True, 5): lambda row: known(row.of_stream("jitter_mean_s"), quantities.duration),
         Column("Score", True, 6): lambda row: known(row.of_stream("mos"), "{:.1f}".format),
         Column("RTT median", True, 7): _rtt,
-        Column("Lost at receiver", True, 11): lambda row: known(row.reported("lost"), quantities.count),
+        Column("Lost at receiver", True, 11): lambda row: known(
+            row.reported("lost"), lambda lost: quantities.count(max(lost, 0))
+        ),
         Column("Jitter at receiver", True, 12): lambda row: known(row.reported("jitter_mean_s"), quantities.duration),
         Column("Marked", True, 10): lambda row: quantities.count(row.flow["ce_marked"]),
     }

@@ -183,7 +183,9 @@ def gap_time(scene: Scene) -> Figure:
         raise NothingToDraw(f"{scene.flow.flow}: no gap in the received data was reported (SACK) and filled")
     shortest = scene.flow.rtt_min_s
     layers = [
-        marks("gap", "segment", "points", filled, (pl.col("filled") - pl.col("opened")) * 1e3, pl.col("opened")),
+        marks(
+            "gap", "point-1", "points", filled, (pl.col("filled") - pl.col("opened")) * 1e3, pl.col("opened"), rare=True
+        ),
         *([] if shortest is None else [rule("shortest round-trip time", "limit", shortest * 1e3)]),
     ]
     y = Axis("Time until the gap was filled (ms)", from_zero="always")

@@ -63,7 +63,7 @@ def _delays(rows: pl.DataFrame) -> Panel:
         marks("packet", "segment", "points", rows, late),
         marks("packets lost", "lost", "points", _losses(rows), pl.lit(0.0), rare=True),
     ]
-    return Panel(_X, Axis("Delay above the fastest packet (ms)", from_zero="always"), present(layers), zoom="time")
+    return Panel(_X, Axis("Added delay (ms)", from_zero="always"), present(layers), zoom="time")
 
 
 def _losses(rows: pl.DataFrame) -> pl.DataFrame:
