@@ -29,10 +29,12 @@ def test_the_published_queue_takes_325_microseconds_of_packets_at_line_rate():
     assert found.overflow_time_s is not None
     assert found.overflow_time_s.value == pytest.approx(405_630 * 8 / 47e6)
     assert (
-        "Bursts entered the path at 10.0 Gbit/s. The queue drains 0.47 % more slowly and holds 325 µs of packets at "
-        "line rate: a burst at line rate loses packets after 69.0 ms."
+        "Packets of a burst arrive at 10.000 Gbit/s and leave at 9.953 Gbit/s, 0.47 % more slowly. The queue holds "
+        "325 µs of packets at line rate: a burst at line rate loses packets after 69.0 ms."
     ) in [line.replace("\xa0", " ") for line in sentences(found)]
     kept = found.document()
+    assert kept["rate_step"]["value"] == pytest.approx(0.0047)
+    assert kept["rate_step"]["low"] < 0.0047 < kept["rate_step"]["high"]
     assert kept["burst_time_s"]["low"] < kept["burst_time_s"]["value"] < kept["burst_time_s"]["high"]
 
 
@@ -40,7 +42,9 @@ def test_the_bucket_of_a_policer_takes_bursts_too():
     found = result("policer", line_bit_s=100e6, drain_bit_s=10e6, room_bytes=90_000)
     assert found.overflow_time_s is not None
     assert found.overflow_time_s.value == pytest.approx(8e-3)
-    assert "The bucket fills 90 % more slowly and holds 7.20 ms" in " ".join(sentences(found)).replace("\xa0", " ")
+    assert "pass at 10.0 Mbit/s, 90 % more slowly. The bucket holds 7.20 ms" in " ".join(sentences(found)).replace(
+        "\xa0", " "
+    )
 
 
 @pytest.mark.parametrize(

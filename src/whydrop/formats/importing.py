@@ -80,7 +80,7 @@ def _damaged(path: Path, tool: str, reason: Exception) -> RecordingError:
 
 def _of_another_tool(path: Path) -> list[Recording]:
     raw = read(path)
-    from whydrop.formats import disco, iperf3, pscheduler
+    from whydrop.formats import disco, iperf3, msak, pscheduler
 
     if disco.is_disco(raw):
         return [disco.recording(raw, path)]
@@ -95,10 +95,12 @@ def _of_another_tool(path: Path) -> list[Recording]:
         from whydrop.formats.flent import recording
 
         return [_converted(recording, content, path, "Flent")]
+    if isinstance(content, dict) and msak.is_latency(content):
+        return [_converted(msak.recording, content, path, "MSAK")]
     if isinstance(content, dict) and "intervals" in content and "start" in content:
         return _converted(iperf3.recordings, [iperf3.Document(content)], path, "iperf3")
     raise RecordingError(
         f"{path}: JSON, but of no tool that is known here: expected a file of Flent or netperf-wrapper (with the keys "
         "x_values and results), the output of iperf3 --json (start and intervals), a result of pScheduler (throughput, "
-        "latency, rtt or trace), DISCO's switch telemetry, or a result of NDT5 or NDT7"
+        "latency, rtt or trace), DISCO's switch telemetry, or a result of NDT5, NDT7 or MSAK"
     )

@@ -31,7 +31,8 @@ _STORE = "whydrop-store.json"
 
 # Of ss with and without its line of titles; of bcc's tcpretrans and tcpdrop.
 _OF_LOGS = (b"Recv-Q", b"ESTAB ", b"LADDR:LPORT", b"SADDR:SPORT")
-# Keys of tcp-info's lines and NDT7's results; and of DISCO's telemetry, Flent's and iperf3's files.
+# Keys of tcp-info's lines and of NDT7's and MSAK's results; and of DISCO's telemetry, Flent's and iperf3's files, and
+# of MSAK's latency1.
 _OF_CONNECTIONS = (b'"RawIDM"', b'"GitShortCommit"', b'"ServerMeasurements"', b'"Download"', b'"Upload"')
 _OF_IPERF3 = (
     (b'"start"', b'"version"', b'"iperf 3'),
@@ -40,7 +41,7 @@ _OF_IPERF3 = (
 )
 # Lists of runs, and of points in time for esmond, as pScheduler writes them.
 _OF_PSCHEDULER = (b'"succeeded"', b'"event-type"', b'"result-merged"')
-_OF_TESTS = (b'"experiment"', b'"x_values"', b'"intervals"')
+_OF_TESTS = (b'"experiment"', b'"x_values"', b'"intervals"', b'"RoundTrips"')
 
 
 def is_recording(path: str | Path) -> bool:

@@ -57,7 +57,7 @@ NDT: Schema = {
     "start_ns": _I64,  # of the TCP connection's measurement
     "end_ns": _I64,
     "test_id": _TEXT,  # UUID, or the name of the file
-    "protocol": _TEXT,  # web100, ndt5, ndt7
+    "protocol": _TEXT,  # web100, ndt5, ndt7, throughput1
     "direction": _TEXT,  # download (server to client), upload
     **columns(_TEXT, "metro site machine"),
     "server": _TEXT,  # host name as recorded
@@ -85,7 +85,7 @@ TCP: Schema = {
     "time_ns": _I64,  # null where the source has only the time since the start
     "elapsed_ns": _I64,  # since the connection began (web100: Duration; NDT7: ElapsedTime); null for tcp-info
     "test_id": _TEXT,  # as in ndt, where the source says
-    "source": _TEXT,  # web100, tcp-info, ndt7, sidestream, ss, tcpretrans, tcpdrop, watch
+    "source": _TEXT,  # web100, tcp-info, ndt7, throughput1, sidestream, ss, tcpretrans, tcpdrop, watch
     **columns(_TEXT, "kernel machine site local_address"),
     "local_port": _I64,
     "remote_address": _TEXT,

@@ -1,8 +1,9 @@
 """Results of NDT in JSON (https://github.com/m-lab/ndt-server): who tested, when, and what came of it.
 
 NDT7 (`data/result.go`, `ndt7/model`) has tcp_info and BBR's state as the server read them, some four times a second;
-NDT5 (`ndt5/data`) has the speeds and, in later files, the last tcp_info. Of the client's metadata nothing is kept: they
-hold access tokens.
+NDT5 (`ndt5/data`) has the speeds and, in later files, the last tcp_info. MSAK's throughput1 (https://github.com/m-lab/msak,
+`pkg/throughput1/model`) writes a file for each stream, with measurements as NDT7's. Of the client's metadata nothing is
+kept: they hold access tokens.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ _TOTALS = {
     "min_rtt_ns": ("MinRTT", _US),
 }
 _ENDS = ("test_id", "machine", "site", "local_address", "local_port", "remote_address", "remote_port")
-_KEPT = {name: TCP[name] for name in (*_ENDS, "time_ns", "elapsed_ns", "bbr_bandwidth_bps", "bbr_min_rtt_ns")}
+_KEPT = {
+    name: TCP[name]
+    for name in (
+        *_ENDS, "time_ns", "elapsed_ns", "bbr_bandwidth_bps", "bbr_min_rtt_ns", "congestion_control", "source",
+    )
+}  # fmt: skip
 
 
 def read(content: bytes, name: str, of: Host | None) -> Found | None:
@@ -49,11 +55,15 @@ def read(content: bytes, name: str, of: Host | None) -> Found | None:
     document, damage = json_text.load(content)
     found = Found(as_rows=tcp_rows, damage=damage)
     objects = document if isinstance(document, dict) else {}
+    protocol = "ndt7"
+    if (of_stream := _of_throughput1(objects)) is not None:
+        objects, protocol = of_stream, "throughput1"
     if any(isinstance(objects.get(key), dict) for key in _NDT7):
         for part, row in _directions(objects, _NDT7, plain(name), of):
             measurements = _measurements(part)
-            found.tests.append(_ndt7_test(row, measurements))
-            found.objects += [_at_its_time(one, row) for one in measurements]
+            found.tests.append(_ndt7_test(row | {"protocol": protocol}, measurements))
+            about = {"source": protocol, "congestion_control": text(part.get("CCAlgorithm"))}
+            found.objects += [_at_its_time(one, row) | about for one in measurements]
     elif any(isinstance(objects.get(key), dict) for key in ("Control", *_NDT5)):
         for part, row in _directions(objects, _NDT5, plain(name), of):
             found.tests.append(_ndt5_test(row, part))
@@ -63,6 +73,19 @@ def read(content: bytes, name: str, of: Host | None) -> Found | None:
     elif damage is None:
         return None
     return found
+
+
+def _of_throughput1(document: Row) -> Row | None:
+    """A stream of MSAK in the form of a test of NDT7; None of anything else."""
+    key = {"download": "Download", "upload": "Upload"}.get(str(document.get("Direction")))
+    if key is None or not isinstance(document.get("ServerMeasurements"), list):
+        return None
+    part = dict(document)
+    for end in ("Server", "Client"):
+        address, _, port = (text(document.get(end)) or "").rpartition(":")
+        part[f"{end}IP"] = address.strip("[]") or None
+        part[f"{end}Port"] = int(port) if port.isdecimal() and len(port) <= 5 else None
+    return {"StartTime": document.get("StartTime"), key: part}
 
 
 def _directions(
@@ -140,9 +163,11 @@ def _measurement(one: dict[str, Any]) -> Row:
     bbr = bbr if isinstance(bbr, dict) else {}
     bandwidth = whole(bbr.get("MaxBandwidth", bbr.get("BW")))  # bytes a second, in both generations
     min_rtt = bbr.get("MinRTT")
+    # MSAK has a time since the beginning of the measurement, and in tcp_info that since the connection's.
+    clock = one if "ElapsedTime" in one else info if isinstance(info, dict) else bbr
     return _fields(info) | {
         "has_tcp_info": isinstance(info, dict),
-        "elapsed_ns": _nanoseconds((info if isinstance(info, dict) else bbr).get("ElapsedTime")),
+        "elapsed_ns": _nanoseconds(clock.get("ElapsedTime")),
         "bbr_bandwidth_bps": 8.0 * bandwidth if bandwidth and bandwidth > 0 else None,
         "bbr_min_rtt_ns": (_nanoseconds(min_rtt) or None) if min_rtt != linux_tcp.NO_RTT else None,
     }
@@ -172,4 +197,4 @@ def tcp_rows(measurements: Sequence[Row]) -> pl.DataFrame:
     columns = {name: pl.Int64() for name in linux_tcp.FIELDS} | _KEPT
     frame = pl.DataFrame({name: [row.get(name) for row in measurements] for name in columns}, schema=columns)
     frame = frame.select(*linux_tcp.columns(), *_KEPT)
-    return conform("tcp", frame.with_columns(source=pl.lit("ndt7")))
+    return conform("tcp", frame)

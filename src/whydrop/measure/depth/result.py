@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from whydrop.measure.depth.tracing.place import Place
-from whydrop.text.quantities import count, duration, interval, percent, plural, rate, size
+from whydrop.text.quantities import NO_BREAK, count, duration, interval, percent, plural, rate, size
 
 # Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
 _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
@@ -18,6 +19,9 @@ _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
 _PASSED_FOR_EACH_LOSS = 0.5
 
 _LARGE_BYTES = 1500
+
+# Three digits show the difference of two rates from here on.
+_MUCH_FASTER = 1.05
 
 _KINDS = {
     "shallow-queue": "queue",
@@ -98,9 +102,18 @@ class Depth:
         ends = (_filled_s(room.low, line.value, drain.low), _filled_s(room.high, line.value, drain.high))
         return Quantity(room.value * 8 / (line.value - drain.value), *ends)
 
+    @property
+    def rate_step(self) -> Quantity | None:
+        """The share by which packets leave more slowly than they arrive; ``None`` where they do not, or unknown."""
+        line, drain = self.line_rate_bit_s, self.rate_bit_s
+        if line is None or drain is None or not line.value > drain.value:
+            return None
+        low, high = (None if end is None else max(1 - end / line.value, 0.0) for end in (drain.high, drain.low))
+        return Quantity(1 - drain.value / line.value, low, high)
+
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        times = {name: getattr(self, name) for name in ("burst_time_s", "overflow_time_s")}
+        times = {name: getattr(self, name) for name in ("burst_time_s", "overflow_time_s", "rate_step")}
         derived = {name: None if value is None else dataclasses.asdict(value) for name, value in times.items()}
         return {**dataclasses.asdict(self), **derived, "trace": None if self.trace is None else self.trace.document()}
 
@@ -287,16 +300,33 @@ def sentences(found: Depth) -> list[str]:
 
 def _line(found: Depth, line: Quantity) -> str:
     """The line rate, the step down from it, and the bursts at line rate that there is room for."""
-    holds, overflow = found.burst_time_s, found.overflow_time_s
-    entered = f"Bursts entered the path at {rate(line.value)}"
-    if holds is None or overflow is None or found.rate_bit_s is None or not found.lost:
-        return f"{entered}."
-    slower = percent(1 - found.rate_bit_s.value / line.value)
-    what = "The bucket fills" if found.kind == "policer" else "The queue drains"
+    holds, overflow, step = found.burst_time_s, found.overflow_time_s, found.rate_step
+    if holds is None or overflow is None or found.rate_bit_s is None or step is None or not found.lost:
+        return f"Bursts entered the path at {rate(line.value)}."
+    arrive, leave = _apart(line.value, found.rate_bit_s.value)
+    what, room = ("pass", "The bucket") if found.kind == "policer" else ("leave", "The queue")
     return (
-        f"{entered}. {what} {slower} more slowly and holds {duration(holds.value)} of packets at line rate: a burst at "
-        f"line rate loses packets after {duration(overflow.value)}."
+        f"Packets of a burst arrive at {arrive} and {what} at {leave}, {percent(step.value)} more slowly. {room} holds "
+        f"{duration(holds.value)} of packets at line rate: a burst at line rate loses packets after "
+        f"{duration(overflow.value)}."
     )
+
+
+def _apart(faster_bps: float, slower_bps: float) -> tuple[str, str]:
+    """Two rates, with digits that show their difference where it is small.
+
+    >>> [text.replace(NO_BREAK, " ") for text in _apart(10e9, 9.953e9)]
+    ['10.000 Gbit/s', '9.953 Gbit/s']
+    >>> [text.replace(NO_BREAK, " ") for text in _apart(100e6, 10e6)]
+    ['100 Mbit/s', '10.0 Mbit/s']
+    """
+    if faster_bps >= _MUCH_FASTER * slower_bps:
+        return rate(faster_bps), rate(slower_bps)
+    scales = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"))
+    scale, unit = next((one for one in scales if slower_bps >= one[0]), (1.0, "bit/s"))
+    digits = min(max(math.ceil(1 - math.log10((faster_bps - slower_bps) / scale)), 1), 6)
+    faster, slower = (f"{bps / scale:.{digits}f}{NO_BREAK}{unit}" for bps in (faster_bps, slower_bps))
+    return faster, slower
 
 
 def _headline(found: Depth) -> str:
