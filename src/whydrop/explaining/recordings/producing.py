@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from whydrop.explaining.recordings import ports
-from whydrop.explaining.recordings.causes import hosts, interruptions, losses, queues, senders, sharing
+from whydrop.explaining.recordings.causes import hosts, interruptions, losses, queues, reconciling, senders, sharing
 from whydrop.explaining.recordings.causes.sides import Side, facts, sides
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures.scene import Scene
@@ -60,7 +60,7 @@ def _with_senders(scene: Scene, finding: Finding) -> Finding:
     # That one of the limits is the cause is said once.
     named = {fact.values["flow"] for fact in finding.facts if fact.code in ("kernel-limited", "held-by-responder")}
     own = [fact for fact in told if fact.code != "limited-by" or fact.values["flow"] not in named]
-    return replace(finding, facts=(*finding.facts, *own))
+    return replace(finding, facts=(*finding.facts, *own, *reconciling.facts(scene, finding.subject.flows)))
 
 
 def _paid(finding: Finding) -> Finding:

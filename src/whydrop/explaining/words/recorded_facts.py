@@ -27,6 +27,8 @@ LIMITS = {
     "far-end": "the responder (its --max-rate)",
 }
 
+# From so many losses to a signal on they are said to come in groups.
+_GROUPED = 1.5
 _OTHERS = {
     "application-limited": "because it was not used or idle (RFC 7661)",
     "path-mtu": "because the path's MTU fell",
@@ -119,6 +121,23 @@ def _at_both_ends(v: Values) -> str:
         "both ends of {flow}: the sender sent {sent_packets|data packet}, and {received_packets} reached the receiver"
         f"{lost}{needless}[; {{out_of_order_packets|packet}} came out of order]"
         f"[; up to {{waited_bytes}} waited for the receiver's application]{clocks}"
+    )
+
+
+def _udp_beside_tcp(v: Values) -> str:
+    said = f"{v['signals_per_s']:.3g} congestion signals" if v["signals_per_s"] is not None else ""
+    signals = f" and {said}" if said else ""
+    agree = "the two agree"
+    if not v["agrees"]:
+        agree = f"TCP lost {'more' if v['more'] else 'less'} often than the stream: they did not meet the same losses"
+    groups = ""
+    if v["agrees"] and (v["per_signal"] or 0) >= _GROUPED:
+        groups = f", with {v['per_signal']:.2g} losses to a signal: TCP reacts once a round trip"
+    return (
+        f"{where(v['direction'])} a UDP stream lost {share(v['udp_share'])} "
+        f"(95 % interval {interval(share, v['udp_low'], v['udp_high'])}); at this rate TCP's "
+        f"{v['packets_per_s']:,.0f} packets a second would lose {v['expected_per_s']:.3g} a second, and there were "
+        f"{v['retransmitted_per_s']:.3g} retransmissions{signals} a second: {agree}{groups}"
     )
 
 
@@ -254,6 +273,7 @@ FACTS: dict[str, Phrase] = {
     "limited-by": _limited_by,
     "congestion-signals": _congestion_signals,
     "at-both-ends": _at_both_ends,
+    "udp-loss-beside-tcp": _udp_beside_tcp,
     "throughput-by-window": _window_fit,
     "unequal-shares": _unequal,
 }

@@ -51,7 +51,7 @@ def _random(side: Side) -> Finding | None:
         likelihood.bounded(nats),
         lost=side.lost if side.loads else total,
         explained=1.0,
-        quantities={"loss_rate": _interval(total, sent, losses.inflation)},
+        quantities={"loss_rate": loss_interval(total, sent, losses.inflation)},
         facts=(own, *facts(side)),
     )
 
@@ -65,7 +65,7 @@ def without_load(losses: Losses) -> float:
     return likelihood.bounded(found / max(1.0, losses.inflation))
 
 
-def _interval(lost: int, sent: int, inflation: float) -> Quantity:
+def loss_interval(lost: int, sent: int, inflation: float) -> Quantity:
     """A share with E. B. Wilson's interval (1927), of as many independent probes as there are."""
     n, share, z = sent / max(1.0, inflation), lost / sent, 1.96
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
