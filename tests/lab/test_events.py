@@ -127,9 +127,10 @@ def _in_bursts(sender: Host, _: Host, receiver: Host) -> None:
     ).wait()
 
 
-SCENES: dict[str, tuple[str, str, Callable[[Host, Host, Host], None]]] = {
+SCENES: dict[str, tuple[str, str | None, Callable[[Host, Host, Host], None]]] = {
     "loss": ("netem delay 20ms loss 0.5% rate 50mbit limit 1000", "fast-retransmit", _steadily),
     "reordering": ("netem delay 20ms reorder 95% 25% limit 1000", "fast-retransmit", _steadily),
+    "jitter": ("netem delay 20ms 2ms limit 1000", None, _steadily),
     "ecn": ("fq_codel ecn target 2ms interval 20ms", "ecn", _steadily),
     "timeout": ("netem delay 20ms", "timeout", _interrupted),
     "idle": ("netem delay 20ms", "application-limited", _in_bursts),
@@ -155,12 +156,14 @@ def test_each_reduction_has_the_cause_that_was_laid(lab: Lab, scene: str) -> Non
             transfer(sender, router, receiver)
     counted = causes(found)
     told = signals(found)
-    assert counted[cause] > 0, counted
+    assert cause is None or counted[cause] > 0, counted
     assert counted["unexplained"] <= 0.01 * counted.total()
     assert told["by"] == "events"
     assert told["falls_attributed_share"] is None or told["falls_attributed_share"] >= 0.99
     if scene == "reordering":
+        # Packets that are late by a round trip look lost: the window is given back when they have come.
         assert told["undone"] > 0
+    if scene == "jitter":
         assert told["duplicate_acks_of_reordering"] > 0
 
 

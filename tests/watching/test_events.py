@@ -83,3 +83,13 @@ def test_a_sample_gets_the_counts_at_its_time_and_the_first_samples_none() -> No
     assert second["send_stalls"].to_list() == [5, 0, 5]
     taken = Taken({"tcp_info": samples}, [], [], 0)
     assert Events(wanted(), 0.1, active=False).take(taken).is_empty()
+
+
+def test_an_event_belongs_to_the_connection_that_had_its_ports_at_its_time() -> None:
+    events = Events(wanted(), 0.1, active=True)
+    ends = ("192.0.2.1:5", "192.0.2.2:80")
+    events._flows = {ends: {2: 100, 4: 500}}
+    rows = pl.DataFrame({"source": [ends[0]] * 4, "destination": [ends[1]] * 4, "time_ns": [50, 499, 500, 900]})
+    assert events._with_flows(rows)["flow"].to_list() == [2, 2, 4, 4]
+    other = rows.with_columns(source=pl.lit("192.0.2.9:5"))
+    assert events._with_flows(other)["flow"].to_list() == [None] * 4

@@ -101,7 +101,8 @@ class Events:
         self._selection = wanted
         self._every_ns = round(min(max(every_s, _LEAST_S), _MOST_S) * _NS_PER_S)
         self._monitor: _core.EventMonitor | None = None
-        self._flows: dict[tuple[str, str], int] = {}
+        # By both ends: the flows, and when each was first seen. Ports are used again.
+        self._flows: dict[tuple[str, str], dict[int, int]] = {}
         self._last = pl.DataFrame()
 
     def start(self) -> None:
@@ -126,15 +127,18 @@ class Events:
         for sampled in taken.connections:
             ends = (place(sampled[f"{end}_address"], sampled[f"{end}_port"]) for end in ("local", "remote"))
             local, remote = ends
-            self._flows[local, remote] = sampled["flow"]
+            self._flows.setdefault((local, remote), {}).setdefault(sampled["flow"], sampled["seen_ns"])
         events, counts = (pl.DataFrame(table) for table in self._monitor.take())
         standing = self._monitor.standing()
         self.noted.lost = standing["lost"] + standing["lost_rows"]
-        flows = self._known()
         if "tcp_info" in taken.frames:
-            taken.frames["tcp_info"] = self._counted(taken.frames["tcp_info"], counts.join(flows, on=_ENDS))
+            known = self._with_flows(counts).drop_nulls("flow")
+            taken.frames["tcp_info"] = self._counted(taken.frames["tcp_info"], known)
+        rows = self._with_flows(events.filter(pl.col("event") != "counts"))
+        # Processes and control groups are not compared in the kernel: events of others are left out.
+        if self._selection.processes or self._selection.cgroups:
+            rows = rows.drop_nulls("flow")
         self._forget({flow for flow, _ in taken.ended})
-        rows = events.filter(pl.col("event") != "counts").join(flows, on=_ENDS, how=self._how(), maintain_order="left")
         self.noted.add(rows)
         return rows
 
@@ -153,20 +157,27 @@ class Events:
             return {}
         return {"events": self._monitor is not None, "events_shortfall": self.shortfall}
 
-    def _how(self) -> Any:
-        """Processes and control groups are not compared in the kernel: events of others are left out."""
-        return "inner" if self._selection.processes or self._selection.cgroups else "left"
-
-    def _known(self) -> pl.DataFrame:
-        rows = [(source, destination, flow) for (source, destination), flow in self._flows.items()]
-        schema = {"source": pl.String(), "destination": pl.String(), "flow": pl.Int32()}
-        return pl.DataFrame(rows, schema=schema, orient="row")
+    def _with_flows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with their flow: the last with these ends that was seen before, or else the first."""
+        listed = [
+            (source, destination, seen_ns if place else 0, flow)
+            for (source, destination), flows in self._flows.items()
+            for place, (flow, seen_ns) in enumerate(flows.items())
+        ]
+        schema = {"source": pl.String(), "destination": pl.String(), "time_ns": pl.Int64(), "flow": pl.Int32()}
+        flows = pl.DataFrame(listed, schema=schema, orient="row").sort("time_ns")
+        ordered = rows.sort("time_ns", maintain_order=True)
+        return ordered.join_asof(flows, on="time_ns", by=_ENDS, check_sortedness=False)
 
     def _forget(self, ended: set[int]) -> None:
-        if ended:
-            self._flows = {ends: flow for ends, flow in self._flows.items() if flow not in ended}
-            if self._last.height:
-                self._last = self._last.filter(~pl.col("flow").is_in(list(ended)))
+        if not ended:
+            return
+        for flows in self._flows.values():
+            for flow in ended & flows.keys():
+                del flows[flow]
+        self._flows = {ends: flows for ends, flows in self._flows.items() if flows}
+        if self._last.height:
+            self._last = self._last.filter(~pl.col("flow").is_in(list(ended)))
 
     def _counted(self, samples: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
         """The samples with the counts at their times; zero before the first event of a connection."""

@@ -15,6 +15,9 @@ import polars as pl
 from whydrop.explaining.recordings.measures.series import STATES, Flow, Times
 from whydrop.recording.end_limits import BY_RATE
 
+# The sampler gives a socket the time at which its part of the list was complete: up to so long after it was read.
+_READ_BEFORE_NS = 1_000_000
+
 SIGNALS = ("fast-retransmit", "timeout", "ecn", "local-queue", "tail-loss-probe")
 OTHERS = ("application-limited", "path-mtu", "congestion-control")
 UNEXPLAINED = "unexplained"
@@ -79,7 +82,7 @@ def _falls(flow: Flow, reductions: pl.DataFrame) -> tuple[int, int]:
     fell = np.flatnonzero(np.diff(window) < 0)
     if flow.control in BY_RATE:
         return len(fell), len(fell)
-    begun_ns, ended_ns = times_ns[fell], times_ns[fell + 1]
+    begun_ns, ended_ns = times_ns[fell] - _READ_BEFORE_NS, times_ns[fell + 1]
     explained = reductions.filter(pl.col("cause") != UNEXPLAINED)["time_ns"].to_numpy()
     between = np.searchsorted(explained, ended_ns, "right") > np.searchsorted(explained, begun_ns, "right")
     return len(fell), int((between | _recovering(flow.events, begun_ns)).sum())
