@@ -6,11 +6,12 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_uploads_go_by_the_program_that_speaks_to_the_server() -> None:
     curl = far_end("https://server.example/up").flow(FLOW, "server").options["command"]
     assert (curl[0], curl[-2:]) == ("curl", ["/dev/zero", "https://server.example/up"])
     ssh = far_end("ssh:2222").flow(FLOW, "192.0.2.1").options["command"]
-    assert ssh[-4:] == ["-p", "2222", "192.0.2.1", "cat >/dev/null"]
+    assert ssh[-5:] == ["-p", "2222", "--", "192.0.2.1", "cat >/dev/null"]
     assert "BatchMode=yes" in ssh
 
 
@@ -129,9 +130,10 @@ class _Server(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(*methods: str) -> Iterator[int]:
+def serving(*methods: str, **others: Callable[[Any], None]) -> Iterator[int]:
     """A web server that takes uploads by these methods, and answers 501 to others; its port."""
-    handler = type("Handler", (_Server,), {f"do_{one}": _Server.take for one in methods})
+    answers = {**dict.fromkeys(methods, _Server.take), **others}
+    handler = type("Handler", (_Server,), {f"do_{name}": answer for name, answer in answers.items()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -155,6 +157,19 @@ def test_an_upload_by_curl_is_read_from_the_kernel(tmp_path: Path, method: str) 
 @pytest.mark.needs_program("curl")
 def test_a_server_that_takes_no_upload_is_named(tmp_path: Path) -> None:
     with serving("GET") as port, pytest.raises(NoMeasurementError, match="neither PUT nor POST"):
+        meter(tmp_path, f"http://127.0.0.1:{port}/").reading("upload")
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("curl")
+def test_a_server_that_answers_before_all_is_sent_is_named(tmp_path: Path) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.rfile.read1(1 << 16)
+        request.send_response(201)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    with serving(PUT=answer) as port, pytest.raises(NoMeasurementError, match="takes an upload of any length"):
         meter(tmp_path, f"http://127.0.0.1:{port}/").reading("upload")
 
 

@@ -76,12 +76,21 @@ class FarEnd:
         version = [f"-{planned.ip_version}"] if planned.ip_version else []
         if self.kind == "http":
             # Without "Expect", for which curl would wait.
-            words = ["curl", "-sS", "--fail", "--connect-timeout", str(_CONNECTS_WITHIN_S), "-H", "Expect:"]
+            words = [
+                "curl",
+                "-sS",
+                "--fail",
+                "--globoff",
+                "--connect-timeout",
+                str(_CONNECTS_WITHIN_S),
+                "-H",
+                "Expect:",
+            ]
             return [*words, *version, "-o", "/dev/null", "-X", self.method, "-T", "/dev/zero", self.place]
         options = ["BatchMode=yes", f"ConnectTimeout={_CONNECTS_WITHIN_S}", "Compression=no", "ControlPath=none"]
         words = ["ssh", *version, *(word for option in options for word in ("-o", option))]
         port = [] if self.port is None else ["-p", str(self.port)]
-        return [*_FROM_ZEROS, *words, *port, self.place or host, "cat >/dev/null"]
+        return [*_FROM_ZEROS, *words, *port, "--", self.place or host, "cat >/dev/null"]
 
     def otherwise(self, message: str) -> FarEnd | None:
         """The same far end in another manner, where its server knows no such method; ``None``: there is none."""
@@ -101,6 +110,8 @@ RESPONDER = FarEnd()
 
 _ADVICE = {
     "http": {
+        "ended after": "the server answered before all was sent: give a URL that takes an upload of any length, and is "
+        "no redirection",
         "405": "the server takes neither PUT nor POST there: give a URL that takes uploads",
         "501": "the server takes neither PUT nor POST: give a URL that takes uploads",
         "403": "the server refuses uploads there",
@@ -112,6 +123,7 @@ _ADVICE = {
         "could not resolve": "there is no such host: check the URL",
     },
     "ssh": {
+        "ended after": "the far end must run `cat >/dev/null` for this user: look for a forced command",
         "permission denied": "ssh must log in without a password: give it a key that the host knows (ssh-copy-id), "
         "or load it into ssh-agent",
         "host key verification": "the key of the host is not known: log in by hand once, and compare its fingerprint",

@@ -12,6 +12,8 @@ from whydrop.monitoring.sockets.sampler import Sampler, SamplingError, Taken
 from whydrop.monitoring.sockets.selection import Wanted
 
 _EVERY_S = 0.1
+# Of the planned time, the share for which a flow must last.
+_ENOUGH = 0.7
 # A poll may be late by so much.
 _SLACK_NS = 50_000_000
 _FOREVER_NS = 1 << 62
@@ -34,6 +36,7 @@ class ObservedRunner(Runner):
         self._problem: str | None = None
         self._from_ns = 0
         self._observed: dict[str, pl.DataFrame] = {}
+        self._ended_ns: int | None = None
 
     def check(self) -> str | None:
         """Faults of the program's runner."""
@@ -50,6 +53,7 @@ class ObservedRunner(Runner):
 
     def drain(self) -> dict[str, pl.DataFrame]:
         """The kernel's rows, once the flow has ended; what the program counted is not the same thing, and left out."""
+        self._note_end()
         self._inner.drain()
         rows, self._observed = self._observed, {}
         return rows
@@ -64,6 +68,7 @@ class ObservedRunner(Runner):
 
     def finish(self, timeout_s: float) -> Outcome:
         """Wait for the end; only then it is known which connection was the flow."""
+        self._note_end()
         found = self._inner.finish(timeout_s)
         if self._sampler is None:
             return Outcome("failed", self._problem or found.message or "the flow was never started", found.facts)
@@ -71,12 +76,20 @@ class ObservedRunner(Runner):
         self._observed = rows_of_flow(self._sampler.take(), self.number, self._from_ns, self._until_ns())
         if found.status not in ("complete", "no-data"):
             return found
+        lasted_s = ((self._ended_ns or time.time_ns()) - self._from_ns) / 1e9
+        if lasted_s < _ENOUGH * (self.flow.duration_s or 0.0):
+            words = f"the program ended after {lasted_s:.1f} s of {self.flow.duration_s:g} s"
+            return Outcome("failed", words, found.facts)
         if not self._observed:
             return Outcome("failed", self._unseen(), found.facts)
         return Outcome("complete", None, found.facts)
 
     def _until_ns(self) -> int | None:
         return None if self.flow.duration_s is None else self._from_ns + round(self.flow.duration_s * 1e9)
+
+    def _note_end(self) -> None:
+        if self._ended_ns is None and self._inner.done():
+            self._ended_ns = time.time_ns()
 
     def _unseen(self) -> str:
         where = ", ".join(address for address, _ in self._wanted.networks)
