@@ -67,6 +67,18 @@ def test_a_router_that_omits_answers_behind_bursts_is_no_queue_where_hops_beyond
     assert found.hop == 4
 
 
+def test_a_host_that_omits_answers_without_delaying_any_may_limit_them_itself() -> None:
+    for times in (SILENT, (None,) * 10 + (0.0011,) * 2):
+        found = judge(path(AS_EVER, AS_EVER, AS_EVER, AS_EVER, times), STEEP)
+        assert (found.hop, found.before_hop) == (None, None)
+    found = judge(path(AS_EVER, AS_EVER, AS_EVER, AS_EVER, SILENT), STEEP)
+    assert found.reason is not None
+    assert "may limit them itself" in found.reason
+    # Of a policer there is no delay to support it.
+    assert judge(path(AS_EVER, AS_EVER, AS_EVER, AS_EVER, LOST), Expected(0.9, None)).hop is None
+    assert judge(path(AS_EVER, AS_EVER, AS_EVER, LOST, LOST), Expected(0.9, None)).hop == 3
+
+
 def test_one_router_alone_without_answers_shows_nothing() -> None:
     hops = [hop(1, AS_EVER), hop(2, LOST), hop(3, SILENT, SILENT)]
     found = judge(hops, STEEP)

@@ -50,6 +50,10 @@ def judge(hops: Sequence[Hop], expected: Expected) -> Place:
     place = Place(hops=tuple(judged))
     if not behind:
         return dataclasses.replace(place, after_hop=ahead or None, reason=_none_behind(judged, ahead))
+    if len(behind) == 1 and behind[0].is_host and not _is_delayed(behind[0], expected):
+        # Packets for the host may use up its own limit on answers: it would omit them, but not delay them.
+        alone = "only the host lacks answers, and it may limit them itself"
+        return dataclasses.replace(place, after_hop=ahead or None, reason=alone)
     if len(behind) == 1 and not behind[0].is_host:
         alone = f"only {behind[0]} lacks answers or delays them, and none beyond it answers: its router may do so"
         return dataclasses.replace(place, reason=alone)
@@ -87,11 +91,22 @@ def _judged(hop: Hop, expected: Expected) -> Hop:
     if not any(one is not None for one in (*hop.in_bursts_s, *hop.alone_s)):
         return dataclasses.replace(hop, finding="silent")
     loss, delay = by_loss(hop, expected.loss), by_delay(hop, expected.delay_s)
+    if loss == "behind" and _is_delayed(hop, expected) is False:
+        # Answers are missing, but those that come did not wait in a full queue.
+        loss = "unclear"
     # Losses are what is looked for. The delay decides where they are too few, and supports them where they are not.
     finding = loss if loss != "unclear" else delay
     kinds: tuple[tuple[Evidence, Finding], ...] = (("loss", loss), ("delay", delay))
     evidence = tuple(kind for kind, found in kinds if found == finding != "unclear")
     return dataclasses.replace(hop, finding=finding, evidence=evidence)
+
+
+def _is_delayed(hop: Hop, expected: Expected) -> bool | None:
+    """True if answers behind bursts have the delay of the full queue; ``None`` if no answer shows it."""
+    added_s = _added_s(hop)
+    if expected.delay_s is None or added_s is None:
+        return None
+    return added_s >= _LITTLE_DELAY * expected.delay_s
 
 
 def by_loss(hop: Hop, expected: float) -> Finding:

@@ -19,12 +19,17 @@ _DISCOVERIES = 3
 # A router far away answers within this time, or never.
 ANSWER_S = 1.0
 # Routers that answer so many packets in so short a time do not limit what is asked of them here.
-_RATE_TEST_PACKETS = 10
+RATE_TEST_PACKETS = 10
 _RATE_TEST_EVERY_S = 0.1
 # Linux answers one packet a second of each host when it has answered six (icmp(7), icmp_ratelimit).
 _LIMITED_EVERY_S = 1.1
 _UNLIMITED_EVERY_S = 0.15
 _GAP_S = 0.01
+
+# A UDP packet and an echo request for each hop.
+MOST_DISCOVERING_PACKETS = 2 * _DISCOVERIES * _MOST_HOPS
+MOST_PACKETS_BEFORE = MOST_DISCOVERING_PACKETS + RATE_TEST_PACKETS * _MOST_HOPS
+"""Packets before the first burst, at most."""
 
 
 @dataclass
@@ -121,7 +126,7 @@ class Prober:
 
     def allowed_every_s(self) -> float:
         """The time between two packets to a hop that all routers allow, as far as a short test shows."""
-        for _ in range(_RATE_TEST_PACKETS):
+        for _ in range(RATE_TEST_PACKETS):
             for hop in self.asked():
                 self.send_one(hop)
                 self.collect(_GAP_S)

@@ -13,7 +13,13 @@ from whydrop.measure.depth.rounds import WIRE_BYTES, Budget
 from whydrop.measure.depth.tracing.judging import Expected, judge
 from whydrop.measure.depth.tracing.packets import Packet
 from whydrop.measure.depth.tracing.place import Hop, Place
-from whydrop.measure.depth.tracing.probing import ANSWER_S, Prober
+from whydrop.measure.depth.tracing.probing import (
+    ANSWER_S,
+    MOST_DISCOVERING_PACKETS,
+    MOST_PACKETS_BEFORE,
+    RATE_TEST_PACKETS,
+    Prober,
+)  # fmt: skip
 from whydrop.measure.engine import EngineError, looked_up
 from whydrop.text.quantities import plural, rate, size
 
@@ -92,13 +98,15 @@ class _Tracer:
 
     def run(self) -> Place:
         """Find the hops, then send bursts and controls in turns until the place is known."""
-        if self._lacks(self._cost_bytes(), ANSWER_S):
+        if self._lacks(self._cost_bytes() + MOST_PACKETS_BEFORE * self._wire_bytes, ANSWER_S):
             return Place(reason=self._too_little_left())
         self.say("trace: looking for the routers of the path")
+        self.budget.take(MOST_DISCOVERING_PACKETS * self._wire_bytes)
         self.prober.discover()
         if not self.prober.asked():
             return Place(reason="no router of the path answers packets that end there")
         self.say(f"trace: {plural(len(self.prober.asked()), 'hop')} of {self.prober.length} answer")
+        self.budget.take(RATE_TEST_PACKETS * len(self.prober.asked()) * self._wire_bytes)
         every_s = self.prober.allowed_every_s()
         turns = 0
         while turns < _MOST_TURNS:
@@ -218,7 +226,12 @@ class _Tracer:
 
     def _cost_bytes(self) -> float:
         """Bytes of a burst and a control."""
-        return (self._packets() + len(self.prober.asked())) * (self.found.large_bytes + WIRE_BYTES)
+        return (self._packets() + len(self.prober.asked())) * self._wire_bytes
+
+    @property
+    def _wire_bytes(self) -> int:
+        """Bytes of a packet on the wire."""
+        return self.found.large_bytes + WIRE_BYTES
 
     def _draining_s(self) -> float:
         """The time in which a burst is sent and the path becomes idle."""
