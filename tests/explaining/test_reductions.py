@@ -80,6 +80,12 @@ def test_reductions_that_are_no_signals_are_counted_apart_and_explain_falls() ->
     assert (found["count"], found["other_reductions"], found["falls_attributed"]) == (0, {"application-limited": 1}, 1)
 
 
+def test_a_window_that_was_not_used_fell_up_to_two_round_trips_before_its_event() -> None:
+    event = {"event": "reduction", "cause": "application-limited", "srtt_ns": 2 * EVERY_NS}
+    assert told(made([{"time_ns": 103.5, **event}], falling(100)))["falls_attributed"] == 1
+    assert told(made([{"time_ns": 104.5, **event}], falling(100)))["falls_attributed"] == 0
+
+
 def test_bbr_s_window_falls_by_its_model() -> None:
     found = told(made([], falling(100, 200), "bbr"))
     assert (found["falls"], found["falls_attributed_share"]) == (2, 1.0)

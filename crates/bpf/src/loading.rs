@@ -12,8 +12,9 @@ const TRACEPOINT_OPEN: i32 = 17;
 const PERF_EVENT_ARRAY: u32 = 4;
 const LRU_HASH: u32 = 9;
 const OF_RAW_TRACEPOINT: u32 = 17;
-/// The offset of `recursion_misses` in `struct bpf_prog_info` (Linux 5.12).
-const MISSES: usize = 208;
+/// The offset in `struct bpf_prog_info` of `run_time_ns`, with `run_cnt` (Linux 5.1) and `recursion_misses` (5.12)
+/// behind it.
+const RUN_TIME: usize = 192;
 /// The helpers that read kernel memory require a GPL-compatible licence.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 
@@ -80,17 +81,36 @@ pub fn attach(program: BorrowedFd<'_>, tracepoint: &std::ffi::CStr) -> io::Resul
     call(TRACEPOINT_OPEN, &mut attributes).and_then(owned)
 }
 
-/// How often a program did not run because the same processor was already running it. 0 if the kernel does not count
-/// this.
-pub fn missed(program: BorrowedFd<'_>) -> u64 {
-    let mut info = [0_u8; MISSES + 8];
+/// Counts of a program; 0 where the kernel does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time that it ran, and how often: counted only while `kernel.bpf_stats_enabled` is set.
+    pub run_ns: u64,
+    pub runs: u64,
+    /// How often it did not run because the same processor was already running it.
+    pub missed: u64,
+}
+
+/// The counts of a program.
+pub fn usage(program: BorrowedFd<'_>) -> Usage {
+    const WORD: usize = 8;
+    let mut info = [0_u8; RUN_TIME + 3 * WORD];
     let mut attributes = Vec::new();
     attributes.extend(program.as_raw_fd().to_ne_bytes());
     attributes.extend((info.len() as u32).to_ne_bytes());
     attributes.extend((info.as_mut_ptr() as u64).to_ne_bytes());
-    match call(INFORMATION, &mut attributes) {
-        Ok(_) => u64::from_ne_bytes(info[MISSES..].try_into().expect("eight")),
-        Err(_) => 0,
+    if call(INFORMATION, &mut attributes).is_err() {
+        return Usage::default();
+    }
+    let word = |number: usize| {
+        let mut bytes = [0; WORD];
+        bytes.copy_from_slice(&info[RUN_TIME + WORD * number..][..WORD]);
+        u64::from_ne_bytes(bytes)
+    };
+    Usage {
+        run_ns: word(0),
+        runs: word(1),
+        missed: word(2),
     }
 }
 

@@ -189,7 +189,7 @@ impl Source {
         let missed = self
             .programs
             .iter()
-            .map(|program| loading::missed(program.as_fd()))
+            .map(|program| loading::usage(program.as_fd()).missed)
             .sum();
         let before = std::mem::replace(&mut self.missed, missed);
         missed.saturating_sub(before)

@@ -100,9 +100,19 @@ pub fn event(report: &Report) -> Option<Event> {
         Kind::Raised => Some(Event::Undone),
         Kind::Threshold if report.flags & flags::ENDING != 0 => None,
         Kind::Threshold => Some(Event::SlowStartEnd),
-        Kind::Counts | Kind::Closed => Some(Event::Counts),
+        Kind::Closed => Some(of_end(report)),
+        Kind::Counts => Some(Event::Counts),
         Kind::Retransmission => Some(Event::Retransmission),
         Kind::Stall => Some(Event::Stall),
+    }
+}
+
+/// After this end has closed the connection, only its end shows that the last packets found the window unused.
+fn of_end(report: &Report) -> Event {
+    let fell = report.window < report.window_before && report.from < REDUCED && report.to < REDUCED;
+    match outside_of_recovery(report) {
+        Some(cause @ Cause::ApplicationLimited) if fell => Event::Reduction(cause),
+        _ => Event::Counts,
     }
 }
 
@@ -256,6 +266,23 @@ mod tests {
         };
         let cause = Cause::CongestionControl;
         assert_eq!(event(&own), Some(Event::Reduction(cause)));
+    }
+
+    #[test]
+    fn a_connection_that_ends_shows_that_its_last_packets_found_the_window_unused() {
+        let ends = Report {
+            window: 10,
+            window_before: 40,
+            threshold: 30,
+            threshold_before: 30,
+            ..plain(Kind::Closed)
+        };
+        let cause = Cause::ApplicationLimited;
+        assert_eq!(event(&ends), Some(Event::Reduction(cause)));
+        let grown = Report { window: 41, ..ends };
+        assert_eq!(event(&grown), Some(Event::Counts));
+        let recovering = Report { to: LOSS, ..ends };
+        assert_eq!(event(&recovering), Some(Event::Counts));
     }
 
     #[test]

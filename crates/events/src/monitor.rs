@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
+use whydrop_bpf::loading::Usage;
 use whydrop_sockets::clock::{Clock, since_boot_ns, thread_cpu_ns};
 
 use crate::attribution::{self, Cause, Event};
@@ -60,8 +61,10 @@ pub struct Standing {
     pub lost: u64,
     /// Rows discarded because they were not collected.
     pub lost_rows: u64,
-    /// Processor time of reading; that of the programs is part of the kernel's own.
+    /// Processor time of reading.
     pub cpu_ns: i64,
+    /// Counts of the programs; their time only while the kernel counts it.
+    pub programs: Usage,
 }
 
 /// The monitoring thread; it ends when this is dropped.
@@ -187,6 +190,7 @@ impl Reading {
         self.standing.lost += self
             .source
             .read(|time_ns, report| pending.push((time_ns, report)));
+        self.standing.programs = self.source.usage();
         self.pending.sort_by_key(|(time_ns, _)| *time_ns);
         let until = if all { i64::MAX } else { now_ns };
         let due = self

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use whydrop_bpf::btf::Btf;
-use whydrop_bpf::loading;
+use whydrop_bpf::loading::{self, Usage};
 use whydrop_bpf::perf::{self, Record, Ring};
 
 use crate::filter::Filter;
@@ -29,7 +29,7 @@ pub struct Source {
     pub missing: Vec<(&'static str, String)>,
     rings: Vec<Ring>,
     programs: Vec<OwnedFd>,
-    missed: u64,
+    usage: Usage,
     /// Descriptors that keep the maps, and the programs attached, while they are open.
     kept: Vec<OwnedFd>,
 }
@@ -51,7 +51,7 @@ impl Source {
             missing: Vec::new(),
             rings: Vec::new(),
             programs: Vec::new(),
-            missed: 0,
+            usage: Usage::default(),
             kept: Vec::new(),
         };
         for processor in &processors {
@@ -137,12 +137,23 @@ impl Source {
         lost + self.newly_missed()
     }
 
+    /// The counts of all programs, as of the last reading.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// Events for which a program did not run, because the same processor was running it already.
     fn newly_missed(&mut self) -> u64 {
-        let programs = self.programs.iter();
-        let missed = programs.map(|one| loading::missed(one.as_fd())).sum();
-        let before = std::mem::replace(&mut self.missed, missed);
-        missed.saturating_sub(before)
+        let before = self.usage.missed;
+        let mut sum = Usage::default();
+        for program in &self.programs {
+            let one = loading::usage(program.as_fd());
+            sum.run_ns += one.run_ns;
+            sum.runs += one.runs;
+            sum.missed += one.missed;
+        }
+        self.usage = sum;
+        sum.missed.saturating_sub(before)
     }
 }
 

@@ -88,6 +88,8 @@ impl EventMonitor {
             state.set_item("missing", monitor.missing.clone())?;
             state.set_item("lost", standing.lost)?;
             state.set_item("lost_rows", standing.lost_rows)?;
+            state.set_item("programs_ns", standing.programs.run_ns)?;
+            state.set_item("programs_runs", standing.programs.runs)?;
             state.set_item("cpu_ns", standing.cpu_ns)
         })?;
         Ok(state)

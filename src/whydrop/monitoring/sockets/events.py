@@ -46,6 +46,9 @@ class Noted:
         reductions: of congestion windows, by cause.
         events: by kind.
         lost: events that the kernel had no room for, and rows that could not be written in time.
+        cpu_s: processor time of reading the events.
+        programs_cpu_s: time of the programs in the kernel; 0 unless the kernel counts it (kernel.bpf_stats_enabled).
+        programs_runs: how often they ran, where the kernel counts it.
         missing: tracepoints that this kernel lacks, each with the reason.
     """
 
@@ -53,6 +56,9 @@ class Noted:
     reductions: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     lost: int = 0
+    cpu_s: float = 0.0
+    programs_cpu_s: float = 0.0
+    programs_runs: int = 0
     missing: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, rows: pl.DataFrame) -> None:
@@ -81,6 +87,9 @@ class Noted:
             "reductions": dict(self.reductions.most_common()),
             "events": dict(self.events.most_common()),
             "lost": self.lost,
+            "cpu_s": self.cpu_s,
+            "programs_cpu_s": self.programs_cpu_s,
+            "programs_runs": self.programs_runs,
             "missing": dict(self.missing),
         }
 
@@ -131,6 +140,9 @@ class Events:
         events, counts = (pl.DataFrame(table) for table in self._monitor.take())
         standing = self._monitor.standing()
         self.noted.lost = standing["lost"] + standing["lost_rows"]
+        self.noted.cpu_s = standing["cpu_ns"] / _NS_PER_S
+        self.noted.programs_cpu_s = standing["programs_ns"] / _NS_PER_S
+        self.noted.programs_runs = standing["programs_runs"]
         if "tcp_info" in taken.frames:
             known = self._with_flows(counts).drop_nulls("flow")
             taken.frames["tcp_info"] = self._counted(taken.frames["tcp_info"], known)

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from whydrop.explaining.recordings.measures.series import STATES, Flow, Times
 from whydrop.recording.end_limits import BY_RATE
 
 # The sampler gives a socket the time at which its part of the list was complete: up to so long after it was read.
 _READ_BEFORE_NS = 1_000_000
+# The acknowledgment after a reduction outside of recovery comes within so many smoothed round trips.
+_LATE_ROUND_TRIPS = 2
+
+Flags = NDArray[np.bool_]
 
 SIGNALS = ("fast-retransmit", "timeout", "ecn", "local-queue", "tail-loss-probe")
 OTHERS = ("application-limited", "path-mtu", "congestion-control")
@@ -85,10 +90,23 @@ def _falls(flow: Flow, reductions: pl.DataFrame) -> tuple[int, int]:
     begun_ns, ended_ns = times_ns[fell] - _READ_BEFORE_NS, times_ns[fell + 1]
     explained = reductions.filter(pl.col("cause") != UNEXPLAINED)["time_ns"].to_numpy()
     between = np.searchsorted(explained, ended_ns, "right") > np.searchsorted(explained, begun_ns, "right")
-    return len(fell), int((between | _recovering(flow.events, begun_ns)).sum())
+    unused = _unused(reductions, begun_ns, ended_ns)
+    return len(fell), int((between | unused | _recovering(flow.events, begun_ns)).sum())
 
 
-def _recovering(events: pl.DataFrame, times_ns: Times) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _unused(reductions: pl.DataFrame, begun_ns: Times, ended_ns: Times) -> Flags:
+    """Falls of a window that was not used: the event comes with the next acknowledgment, a round trip later."""
+    own = reductions.filter(pl.col("cause") == "application-limited")
+    if own.is_empty():
+        return np.zeros(len(begun_ns), dtype=bool)
+    seen_ns = own["time_ns"].to_numpy()
+    first_ns = seen_ns - _LATE_ROUND_TRIPS * own["srtt_ns"].fill_null(0).to_numpy()
+    next_one = np.searchsorted(seen_ns, begun_ns, "right")
+    there = next_one < len(seen_ns)
+    return np.asarray(there & (first_ns[np.minimum(next_one, len(seen_ns) - 1)] <= ended_ns))
+
+
+def _recovering(events: pl.DataFrame, times_ns: Times) -> Flags:
     """At which times a recovery went on: the last event before shows one of its states."""
     if not events.height:
         return np.zeros(len(times_ns), dtype=bool)

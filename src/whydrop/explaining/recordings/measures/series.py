@@ -198,6 +198,7 @@ COLUMNS = {
         "event",
         "cause",
         "congestion_state",
+        "srtt_ns",
         "duplicate_acks",
         "duplicate_acks_of_reordering",
     ),
