@@ -46,9 +46,8 @@ def main() -> int:
         print(f"without a watch: {rate / 1e9:.1f} Gbit/s")
         for options in ([], ["--events"]):
             told, cpu_s, took_s, rate = watched(wanted, options)
-            print(
-                f"whydrop watch {' '.join(options)}: {rate / 1e9:.1f} Gbit/s, {100 * cpu_s / took_s:.2f} % of a processor"
-            )
+            share = 100 * cpu_s / took_s
+            print(f"whydrop watch {' '.join(options)}: {rate / 1e9:.1f} Gbit/s, {share:.2f} % of a processor")
             if told["events"]:
                 _print_events(told["events"], rate, took_s)
     return 0
@@ -57,9 +56,8 @@ def main() -> int:
 def _print_events(events: dict[str, Any], rate: float, took_s: float) -> None:
     runs, spent_s = events["programs_runs"], events["programs_cpu_s"]
     share = 100 * spent_s / took_s
-    print(
-        f"  programs in the kernel: {runs / took_s:,.0f} runs a second, {spent_s * _NS_PER_S / max(runs, 1):.0f} ns each,"
-    )
+    each_ns = spent_s * _NS_PER_S / max(runs, 1)
+    print(f"  programs in the kernel: {runs / took_s:,.0f} runs a second, {each_ns:.0f} ns each,")
     print(f"  {share:.2f} % of a processor ({share / (rate / 1e10):.2f} % for 10 Gbit/s)")
     print(f"  {sum(events['events'].values())} events, {events['lost']} lost")
 
