@@ -214,6 +214,47 @@ def study(
         return run(opened, chosen)
 
 
+def study_rollout(
+    store: str | PathLike[str],
+    changes: str | PathLike[str],
+    *,
+    days: int = 14,
+    parameters: str | PathLike[str] | None = None,
+    settings: Sequence[str] = (),
+    backend: str = "duckdb",
+    mapping: str | PathLike[str] | None = None,
+    endpoint: str | None = None,
+) -> pl.DataFrame:
+    """Judge each stage of a change against the sites that were not changed (docs/discards.md).
+
+    Args:
+        store: its folder, or a prefix of an object store.
+        changes: a CSV file of changes: date, text and site.
+        days: how many days before and after each stage are compared.
+        parameters: as of :func:`study`.
+        settings: as of :func:`study`.
+        backend: as of :func:`study`.
+        mapping: as of :func:`study`.
+        endpoint: as of :func:`study`.
+
+    Returns:
+        A row for each stage and measure (discards, speed): sites, ratios, interval, p-value and conclusion.
+
+    Raises:
+        whydrop.Error: a file has mistakes, or the engine cannot open the store.
+    """
+    from whydrop.store.engines import open_backend
+    from whydrop.studies.discards.changes_file import read as read_changes
+    from whydrop.studies.discards.parameters import read
+    from whydrop.studies.discards.rollout import judged_stages
+
+    chosen = read(None if parameters is None else Path(parameters), list(settings))
+    noted = read_changes(Path(changes))
+    table_mapping = None if mapping is None else Path(mapping)
+    with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
+        return judged_stages(opened, chosen, noted, days)
+
+
 def study_tcp(
     store: str | PathLike[str],
     *,

@@ -38,6 +38,13 @@ Examples:
   whydrop study discards watch fleet.store -i 5min
 """
 
+ROLLOUT_EXAMPLES = """
+\b
+Examples:
+  whydrop study discards rollout my.store --changes a.csv
+  whydrop study discards rollout s3://b/x --changes a.csv
+"""
+
 TCP_EXAMPLES = """
 \b
 Examples:
@@ -144,6 +151,23 @@ def watch(**given: Any) -> int:
         raise click.UsageError("--now looks once, --interval again and again: give one of them.")
     parameters = _parameters(given)
     return study_watch.run(given, parameters)
+
+
+@discards.subcommand("rollout", short_help="Judge the stages of a change.", epilog=ROLLOUT_EXAMPLES)
+@_store
+@click.option(
+    "--changes", required=True, type=options.FILE, metavar="FILE", help="CSV file of changes: date,text,site."
+)
+@click.option("--days", type=click.IntRange(5, 366), default=14, show_default=True, metavar="N",
+              help="Days before and after each stage that are compared.")  # fmt: skip
+@options.as_json
+def rollout(**given: Any) -> int:
+    """Judge each stage of a change, one site, some or all, against the sites that were not changed."""
+    from whydrop.cli import study_run
+
+    if given["as_published"]:
+        raise click.UsageError("--as-published: stages are judged by the corrected definitions only.")
+    return study_run.rollout(given, _parameters(given))
 
 
 @discards.subcommand(

@@ -68,6 +68,25 @@ def list_tests(given: dict[str, Any], wanted: parameters.Parameters, kind: str) 
     return ending.NOT_ANALYSED if results.facts["failed"] else 0
 
 
+def rollout(given: dict[str, Any], wanted: parameters.Parameters) -> int:
+    """Judge the stages of a change, and print what was found; returns the exit status."""
+    from whydrop.show.document import Document, Items
+    from whydrop.studies.discards import changes_file
+    from whydrop.studies.discards import rollout as stages
+
+    noted = changes_file.read(given["changes"])
+    with _opened(given, None) as (backend, advance):
+        found = stages.judged_stages(backend, wanted, noted, given["days"], advance)
+        notes = list(backend.notes)
+    if given["as_json"]:
+        rows = [plain(row) for row in found.iter_rows(named=True)]
+        ending.write_json({"schema": SCHEMA, "days": given["days"], "stages": rows, "notes": notes})
+    else:
+        said = (*stages.sentences(found), *notes)
+        ending.show(Document("Stages of the change", tuple(filter(None, [Items.of(said)]))))
+    return 0 if (found["conclusion"] != "no-data").any() else ending.NOT_ANALYSED
+
+
 def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
     """Compute the study of TCP connections, print it and write it into a folder; returns the exit status."""
     from whydrop.show import html
