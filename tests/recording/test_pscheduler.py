@@ -234,6 +234,25 @@ def test_data_for_esmond_are_read_as_the_results_that_they_are_made_of(tmp_path:
     assert found.table("flows")["host"][0] == "10.0.0.2"
 
 
+def test_esmond_gets_round_trips_as_a_histogram_and_other_results_whole(tmp_path: Path) -> None:
+    def point(*values: tuple[str, Any]) -> list[dict[str, Any]]:
+        return [{"ts": START_NS // 10**9, "val": [{"event-type": name, "val": value} for name, value in values]}]
+
+    counted = [("packet-count-sent", 8), ("packet-count-lost-bidir", 2)]
+    found = opened(tmp_path, point(("histogram-rtt", {"53.80": 3, "53.90": 3}), *counted))
+    assert found.samples("Round-trip time, mean")["value"].to_list() == [pytest.approx(53.85)]
+    assert found.samples("Loss")["value"].to_list() == [25.0]
+    hops = [{"ttl": 1, "query": 1, "success": 1, "ip": "192.0.2.1", "rtt": 7.5}, {"ttl": 2, "query": 1, "success": 1},
+            {"ttl": 3, "query": 1, "success": 1, "ip": "192.0.2.9", "rtt": 21.5}]  # fmt: skip
+    found = opened(tmp_path, point(("packet-trace", hops)))
+    assert found.table("flows")["name"].to_list() == ["Hop 1 (192.0.2.1)", "Hop 2 (silent)", "Hop 3 (192.0.2.9)"]
+    assert found.samples("Hop 3 (192.0.2.9)")["value"].to_list() == [21.5]
+    found = opened(tmp_path, point(("packet-trace", hops[:1]), ("pscheduler-raw", TRACE)))
+    assert found.table("flows")["name"].to_list() == ["Hop 1 (192.0.2.1)", "Hop 2 (silent)"]
+    with pytest.raises(RecordingError, match="the host is down"):
+        opened(tmp_path, point(("failures", {"error": "the host is down"})))
+
+
 def test_lines_and_lists_of_runs_are_a_recording_each_and_failed_ones_are_counted(tmp_path: Path) -> None:
     good = run_of("throughput", tcp_result())
     failed = run_of("throughput", {"succeeded": False, "error": "the server is busy", "diags": "", "intervals": [],

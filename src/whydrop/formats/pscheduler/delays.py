@@ -65,15 +65,24 @@ def _latency(run: Run) -> _Rows:
     if packets:
         # As a stream of packets in one direction, which have no round trip.
         return {"flows": [_flow(run, 0, "One-way delay", "burst", facts)], "bursts": packets}, notes
-    histogram = _histogram(run)
+    loss = _loss(result.get("packets-sent"), result.get("packets-lost"))
+    return _numbers(run, "One-way delay", result.get("histogram-latency"), facts, loss), [*notes, _HISTOGRAM_ONLY]
+
+
+_HISTOGRAM_ONLY = "the result has a histogram of the delays and not the delay of each packet"
+_Values = dict[str, tuple[float, str]]
+
+
+def _numbers(run: Run, name: str, counted: Any, facts: Object, loss: _Values) -> dict[str, list[Object]]:
+    """A histogram as its numbers, each a flow with one value."""
+    histogram = _histogram(run, counted)
     facts["histogram_ms"] = {f"{delay_ms:g}": packets for delay_ms, packets in histogram}
-    values = _of_histogram(histogram) | _loss(result)
-    notes.append("the result has a histogram of the delays and not the delay of each packet")
+    values = _of_histogram(histogram, name) | loss
     flows, rows = [], []
-    for flow, (name, (value, units)) in enumerate(values.items()):
-        flows.append(_flow(run, flow, name, "value", facts if not flow else {}, units=units))
+    for flow, (title, (value, units)) in enumerate(values.items()):
+        flows.append(_flow(run, flow, title, "value", facts if not flow else {}, units=units))
         rows.append({"flow": flow, "time_ns": run.ended_ns or run.started_ns or 0, "key": "", "value": value})
-    return {"flows": flows, "values": rows}, notes
+    return {"flows": flows, "values": rows}
 
 
 def _packets(run: Run) -> Iterator[Object]:
@@ -105,29 +114,29 @@ def ntp_ns(stamp: Any) -> int | None:
     return (whole - _NTP_EPOCH_S) * _NS + (fraction * _NS >> 32)
 
 
-def _histogram(run: Run) -> list[tuple[float, int]]:
+def _histogram(run: Run, counted: Any) -> list[tuple[float, int]]:
     """Delays in milliseconds, ascending, with the number of packets of each."""
     width = number(run.spec.get("bucket-width"))
     to_ms = 1e3 * (width if width is not None and width > 0 else _BUCKET_S)
     found = []
-    for key, packets in as_object(run.result.get("histogram-latency")).items():
+    for key, packets in as_object(counted).items():
         delay, times = number(key), rounded(number(packets))
         if delay is not None and times is not None and times > 0:
             found.append((delay * to_ms, times))
     return sorted(found)
 
 
-def _of_histogram(histogram: list[tuple[float, int]]) -> dict[str, tuple[float, str]]:
+def _of_histogram(histogram: list[tuple[float, int]], name: str) -> _Values:
     if not histogram:
         return {}
     packets = sum(times for _, times in histogram)
     mean = sum(delay * times for delay, times in histogram) / packets
     return {
-        "One-way delay, minimum": (histogram[0][0], "ms"),
-        "One-way delay, median": (_quantile(histogram, 0.5), "ms"),
-        "One-way delay, mean": (mean, "ms"),
-        "One-way delay, 95th percentile": (_quantile(histogram, 0.95), "ms"),
-        "One-way delay, maximum": (histogram[-1][0], "ms"),
+        f"{name}, minimum": (histogram[0][0], "ms"),
+        f"{name}, median": (_quantile(histogram, 0.5), "ms"),
+        f"{name}, mean": (mean, "ms"),
+        f"{name}, 95th percentile": (_quantile(histogram, 0.95), "ms"),
+        f"{name}, maximum": (histogram[-1][0], "ms"),
     }
 
 
@@ -140,13 +149,16 @@ def _quantile(histogram: list[tuple[float, int]], share: float) -> float:
     return histogram[-1][0]
 
 
-def _loss(result: Object) -> dict[str, tuple[float, str]]:
-    sent, lost = number(result.get("packets-sent")), number(result.get("packets-lost"))
+def _loss(sent_packets: Any, lost_packets: Any) -> _Values:
+    sent, lost = number(sent_packets), number(lost_packets)
     return {"Loss": (100 * lost / sent, "%")} if sent and lost is not None and 0 <= lost <= sent else {}
 
 
 def _rtt(run: Run) -> _Rows:
     """Round trips in order of their numbers; those that are missing were lost."""
+    if "histogram-rtt" in run.result and "roundtrips" not in run.result:
+        loss = _loss(run.result.get("sent"), run.result.get("lost"))
+        return _numbers(run, "Round-trip time", run.result["histogram-rtt"], {}, loss), [_HISTOGRAM_ONLY]
     seen: dict[int, Object] = {}
     duplicates = 0
     for place, one in enumerate(objects(run.result.get("roundtrips"))[:_MOST_PROBES], 1):

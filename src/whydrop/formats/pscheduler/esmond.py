@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from whydrop.formats.files import number
-from whydrop.formats.pscheduler.run import Object, Run, as_object, instant_ns, objects
+from whydrop.formats.pscheduler.run import KINDS, Object, Run, as_object, instant_ns, kind_of, objects
 
 # Metadata of esmond under the names of a test's specification.
 _SPEC = {"source": "source", "destination": "dest", "time-probe-interval": "packet-interval"}
@@ -21,11 +21,11 @@ def runs(document: Any) -> Iterator[Run]:
     points = around.get("data") if around else document
     for point in objects(points):
         values = {str(one["event-type"]): one.get("val") for one in objects(point.get("val")) if one.get("event-type")}
-        found = _result(values)
+        metadata = {**around, **as_object(around.get("metadata"))}
+        found = _result(values) or _failure(values, metadata)
         if found is None:
             continue
         kind, result = found
-        metadata = {**around, **as_object(around.get("metadata"))}
         spec = {ours: metadata[theirs] for theirs, ours in _SPEC.items() if theirs in metadata}
         if metadata.get("ip-transport-protocol") in ("tcp", "udp"):
             spec["udp"] = metadata["ip-transport-protocol"] == "udp"
@@ -38,6 +38,9 @@ def runs(document: Any) -> Iterator[Run]:
 
 def _result(values: Object) -> tuple[str, Object] | None:
     """The kind of the test, and its result as the test itself writes it."""
+    raw = values.get("pscheduler-raw")
+    if isinstance(raw, dict) and (kind := kind_of(raw)) is not None:
+        return kind, raw
     if "throughput" in values or "throughput-subintervals" in values:
         return "throughput", _throughput(values)
     if isinstance(values.get("histogram-owdelay"), dict):
@@ -46,9 +49,25 @@ def _result(values: Object) -> tuple[str, Object] | None:
         counts = {f"packets-{ours}": values[theirs] for theirs, ours in names.items() if theirs in values}
         error = {"max-clock-error": values["time-error-estimates"]} if "time-error-estimates" in values else {}
         return "latency", {"histogram-latency": values["histogram-owdelay"], **counts, **error}
+    if isinstance(values.get("histogram-rtt"), dict):
+        whole = {"sent": "packet-count-sent", "lost": "packet-count-lost-bidir", "reorders": "packet-reorders-bidir",
+                 "duplicates": "packet-duplicates-bidir"}  # fmt: skip
+        counts = {ours: values[theirs] for ours, theirs in whole.items() if theirs in values}
+        return "rtt", {"histogram-rtt": values["histogram-rtt"], **counts}
     if isinstance(values.get("packet-trace"), list):
         return "trace", {"succeeded": True, "paths": _paths(values["packet-trace"])}
     return None
+
+
+def _failure(values: Object, metadata: Object) -> tuple[str, Object] | None:
+    """A run that failed: esmond gets its error alone."""
+    if "failures" not in values:
+        return None
+    kind = str(metadata.get("pscheduler-test-type"))
+    return kind if kind in KINDS else KINDS[0], {
+        "succeeded": False,
+        "error": as_object(values["failures"]).get("error"),
+    }
 
 
 def _throughput(values: Object) -> Object:

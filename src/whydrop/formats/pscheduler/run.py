@@ -97,6 +97,19 @@ class Run:
         return 0.0
 
 
+def kind_of(value: Object) -> str | None:
+    """The kind of a result by its keys; ``None``: it is no result."""
+    if isinstance(value.get("intervals"), list) and "start" not in value:
+        return "throughput"
+    if isinstance(value.get("roundtrips"), list):
+        return "rtt"
+    if isinstance(value.get("paths"), list) and "succeeded" in value:
+        return "trace"
+    if isinstance(value.get("histogram-latency"), dict) or isinstance(value.get("raw-packets"), list):
+        return "latency"
+    return None
+
+
 def instant_ns(said: Any) -> int | None:
     """A time of day in ISO 8601, or seconds since the epoch, in nanoseconds.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from whydrop.formats.files import parsed
 from whydrop.formats.pscheduler import esmond
-from whydrop.formats.pscheduler.run import Object, Run, as_object, instant_ns, seconds
+from whydrop.formats.pscheduler.run import Object, Run, as_object, instant_ns, kind_of, seconds
 from whydrop.recording.errors import RecordingError
 
 _SIGNS = (b'"succeeded"', b'"event-type"', b'"result-merged"')
@@ -82,7 +82,7 @@ def _within(value: Any, around: Object, depth: int) -> Iterator[Run]:
         return
     if not isinstance(value, dict):
         return
-    if (kind := _kind(value)) is not None:
+    if (kind := kind_of(value)) is not None:
         yield _run(kind, value, around)
         return
     known = {**around, **_known(value)}
@@ -94,19 +94,6 @@ def _within(value: Any, around: Object, depth: int) -> Iterator[Run]:
     for key in ("run", "runs", "results", "hits", "_source", "data"):
         if isinstance(value.get(key), (dict, list)):
             yield from _within(value[key], known, depth + 1)
-
-
-def _kind(value: Object) -> str | None:
-    """The kind of a result by its keys; ``None``: it is no result."""
-    if isinstance(value.get("intervals"), list) and "start" not in value:
-        return "throughput"
-    if isinstance(value.get("roundtrips"), list):
-        return "rtt"
-    if isinstance(value.get("paths"), list) and "succeeded" in value:
-        return "trace"
-    if isinstance(value.get("histogram-latency"), dict) or isinstance(value.get("raw-packets"), list):
-        return "latency"
-    return None
 
 
 def _known(value: Object) -> Object:
