@@ -11,6 +11,7 @@ import pytest
 from explaining.made_connections import EVERY_NS, connection, samples
 from plain_text import plain
 from whydrop.explaining.recordings import document
+from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import Recording
 
 N = 400
@@ -113,3 +114,11 @@ def test_without_events_samples_show_the_reductions() -> None:
         {name: recording.table(name) for name in ("flows", "tcp_info", "intervals")},
     )
     assert told(recording)["by"] == "samples"
+
+
+def test_the_summary_has_the_reductions_by_cause_where_events_were_recorded() -> None:
+    causes = ("timeout", "fast-retransmit", "fast-retransmit")
+    events = [{"time_ns": place, "event": "reduction", "cause": cause} for place, cause in enumerate(causes)]
+    summary = Summary(made(events, falling(100)))
+    assert summary.window_reductions() == {"fast-retransmit": 2, "timeout": 1}
+    assert Summary(connection(samples(N))).window_reductions() is None

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from watching.traffic import WHYDROP, pair, rows, watch
+from whydrop import _core
 from whydrop.monitoring.sockets.events import COUNTS, Events
 from whydrop.monitoring.sockets.sampler import Taken
 from whydrop.monitoring.sockets.selection import wanted
@@ -93,3 +94,41 @@ def test_an_event_belongs_to_the_connection_that_had_its_ports_at_its_time() -> 
     assert events._with_flows(rows)["flow"].to_list() == [2, 2, 4, 4]
     other = rows.with_columns(source=pl.lit("192.0.2.9:5"))
     assert events._with_flows(other)["flow"].to_list() == [None] * 4
+
+
+class Old:
+    """The monitor on a kernel without one of the tracepoints."""
+
+    def __init__(self, *_: object) -> None:
+        self.stopped = False
+
+    def standing(self) -> dict[str, object]:
+        return {"missing": [("tcp_cong_state_set", "No such file or directory")]}
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_kernel_without_a_tracepoint_is_watched_without_it_and_the_sentence_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_core, "EventMonitor", Old)
+    events = Events(wanted(), 0.1, active=True)
+    events.start()
+    assert events.noted.active
+    assert events.shortfall is not None
+    assert "without some tracepoints (tcp_cong_state_set: No such file or directory)" in events.shortfall
+    assert events.metadata() == {"events": True, "events_shortfall": events.shortfall}
+
+
+def test_a_kernel_without_type_information_is_named_and_the_watch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError("this kernel has no type information in /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)")
+
+    monkeypatch.setattr(_core, "EventMonitor", refused)
+    events = Events(wanted(), 0.1, active=True)
+    events.start()
+    assert not events.noted.active
+    assert events.shortfall is not None
+    assert events.shortfall.startswith("TCP's events are not recorded: this kernel has no type information")
+    assert events.noted.document() is None

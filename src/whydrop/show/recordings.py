@@ -309,6 +309,11 @@ def _together(summary: Summary) -> Iterator[str]:
         if len(retransmitted) > 1 and retransmitted[most]:
             line += f", most by {most} ({quantities.count(retransmitted[most])})"
         yield line + (f"; the senders of {listed(silent)} reported none" if silent else "")
+    reductions = summary.window_reductions()
+    if reductions is not None:
+        named = ", ".join(f"{quantities.count(number)} {cause}" for cause, number in reductions.items())
+        total = quantities.plural(sum(reductions.values()), "time")
+        yield f"Congestion windows were reduced {total}" + (f": {named}" if named else "")
 
 
 # --- for a page ---

@@ -32,8 +32,8 @@ _NS_PER_S = 1e9
 _PRIVILEGE = "root, or the capabilities CAP_BPF and CAP_PERFMON"
 
 LOST = (
-    "events of TCP came faster than they could be recorded: some reductions of windows are missing; select fewer "
-    "connections, by --port or --to"
+    "some events of TCP could not be recorded, and reductions of windows may be missing; select fewer connections, "
+    "by --port or --to"
 )
 
 

@@ -312,6 +312,15 @@ class Summary:
                 found[row["name"]] = count
         return found
 
+    def window_reductions(self) -> dict[str, int] | None:
+        """Reductions of congestion windows by cause, most frequent first; ``None`` where events were not recorded."""
+        parameters = self.recording.metadata["test"].get("parameters") or {}
+        if parameters.get("events") is not True:
+            return None
+        causes = self.recording.table("tcp_events").filter(pl.col("event") == "reduction")["cause"]
+        counts = causes.drop_nulls().value_counts().sort("count", "cause", descending=[True, False])
+        return dict(counts.iter_rows())
+
     def document(self, series: Iterable[Series] | None = None) -> dict[str, Any]:
         """Everything as JSON has it; ``series`` are all where they are left out."""
         metadata = self.recording.metadata
@@ -337,6 +346,7 @@ class Summary:
                 _fields(one, "name", "sent", "lost", "lost_up", "lost_down", "late", "percent") for one in self.losses()
             ],
             "retransmitted_segments": self.retransmissions(),
+            **({"window_reductions": reductions} if (reductions := self.window_reductions()) is not None else {}),
             **({"depth": metadata["depth"]} if metadata.get("depth") is not None else {}),
         }
 
