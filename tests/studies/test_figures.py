@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import polars as pl
@@ -14,6 +16,7 @@ from whydrop.show.facets import building
 from whydrop.show.figure import Counts, Figure, Layer
 from whydrop.show.vega.drawing import specification
 from whydrop.studies.discards import figures
+from whydrop.studies.discards.changes_file import Noted
 from whydrop.studies.discards.results import PLOT, TABLES
 
 # Eight figures, of which the sixth is two.
@@ -193,3 +196,22 @@ def test_a_chart_of_each_figure_can_be_had() -> None:
     charts = figures.charts(results())
     assert list(charts) == NAMES
     assert all("vconcat" in chart.to_dict() for chart in charts.values())
+
+
+def test_changes_are_vertical_lines_in_the_panels_of_their_sites_and_named_below() -> None:
+    noted = (
+        Noted(date(2018, 2, 11), "flow control on", "dfw01"), Noted(date(2018, 2, 12), "elsewhere", "lga01"),
+        Noted(date(2030, 1, 1), "long after", ""),
+    )  # fmt: skip
+    made = figures.facets(replace(results(), noted=noted))
+    rules = {
+        panel.name: [layer.data["x"].to_list() for layer in panel.layers if layer.mark == "rule"]
+        for panel in made["discard_ratio"].panels
+    }
+    assert rules == {"dfw": [[FEBRUARY_11]], "lga": [[FEBRUARY_12]]}
+    [note] = made["discard_ratio"].notes
+    assert note == "Vertical lines: 2018-02-11 flow control on (dfw01); 2018-02-12 elsewhere (lga01)."
+    of_sites = made["contact_days"].panels
+    assert [panel.name for panel in of_sites if any(layer.mark == "rule" for layer in panel.layers)] == ["dfw01"]
+    # Figure 6 is not over time.
+    assert not any(layer.mark == "rule" for panel in made["client_speeds_max"].panels for layer in panel.layers)

@@ -101,6 +101,8 @@ def _formats(default: tuple[str, ...]) -> options.Decorator:
 @_store
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
 @_formats(_DEFAULT)
+@click.option("--changes", type=options.FILE, metavar="FILE",
+              help="CSV file of changes (date,text,site) to draw into figures.")  # fmt: skip
 @options.as_json
 def discards(**given: Any) -> int:
     """Find whether packets that switches discard slow downloads down; makes seven figures (docs/discards.md)."""
@@ -110,6 +112,8 @@ def discards(**given: Any) -> int:
     formats = given["formats"] or _DEFAULT
     if given["formats"] and given["output"] is None:
         raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
+    if given["changes"] and given["output"] is None:
+        raise click.UsageError("--changes are drawn into the figures of --output: give --output DIR too.")
     return study_run.discards(given, parameters, formats)
 
 

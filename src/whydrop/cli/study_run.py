@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,9 @@ def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tupl
     """Compute the study of discards, and print it or write it into a folder; returns the exit status."""
     from whydrop.show.document import Document, Text
     from whydrop.studies import study_files
-    from whydrop.studies.discards import document, sentences
+    from whydrop.studies.discards import changes_file, document, sentences
 
+    noted = () if given["changes"] is None else tuple(changes_file.read(given["changes"]))
     folder = _folder(given["output"], wanted.model_dump(mode="json"))
     # Each table is written as soon as it is computed, as a later one may fail.
     kind = next((one for one in ("parquet", "csv") if one in formats), None)
@@ -46,7 +48,7 @@ def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tupl
             study_files.write_table(folder, name, frame, kind)
 
     with _opened(given, folder) as (backend, advance):
-        results = _computed(backend, wanted, advance, keep=keep)
+        results = replace(_computed(backend, wanted, advance, keep=keep), noted=noted)
         files = 0 if folder is None else len(document.write(results, folder, formats, _writing(advance)))
     if given["as_json"]:
         ending.write_json(_discards_as_json(results))

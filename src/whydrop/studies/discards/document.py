@@ -82,7 +82,12 @@ def write(
     """
     laid_out = figures.facets(results)
     contents = study_files.Contents(
-        {"parameters": results.parameters.model_dump(mode="json"), "notes": results.notes, "facts": results.facts},
+        {
+            "parameters": results.parameters.model_dump(mode="json"),
+            "notes": results.notes,
+            "facts": results.facts,
+            "changes": [{"date": str(one.day), "text": one.text, "site": one.site} for one in results.noted],
+        },
         {**results.tables, "plot": figures.plot_frame(results)},
         {name: figure for name, figure in laid_out.items() if figures.rows(figure)},
         lambda: html.page(page(results, laid_out)),

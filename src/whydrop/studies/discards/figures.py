@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -12,7 +15,9 @@ import polars as pl
 from whydrop.show import labels
 from whydrop.show.facets import building, tables
 from whydrop.show.facets.schema import FacetSpec, read
-from whydrop.show.figure import Counts
+from whydrop.show.figure import Counts, Layer
+from whydrop.show.printable import printable
+from whydrop.show.theme import INK, PAPER, Style
 from whydrop.studies.discards import results as contract
 from whydrop.studies.discards.bins import ALL, DIRECTIONS
 from whydrop.studies.discards.sentences import p_equals
@@ -22,8 +27,10 @@ if TYPE_CHECKING:
     import altair as alt
 
     from whydrop.show.figure import Figure
+    from whydrop.studies.discards.changes_file import Noted
     from whydrop.studies.discards.study import Results
 
+_CHANGE = Style(INK, PAPER, width=1.0, dash=(5, 3))
 # Figure 6, and the statistic that each part of it compares.
 _STATISTICS = {"client_speeds_max": "max", "client_speeds_mean": "mean"}
 
@@ -68,8 +75,41 @@ def facets(results: Results) -> dict[str, Figure]:
     made = {}
     for name, spec in specs(results.parameters.definitions).items():
         own = frame.filter(pl.col("figure") == name)
-        made[name] = building.build(name, spec, own, _words(name, spec, results))
+        made[name] = _with_changes(building.build(name, spec, own, _words(name, spec, results)), results.noted)
     return made
+
+
+def _with_changes(figure: Figure, noted: Sequence[Noted]) -> Figure:
+    """A figure over time with a vertical line for each change of its panels' sites, and a note of what it was."""
+    shown: dict[Noted, None] = {}
+    panels = []
+    for panel in figure.panels:
+        low, high = panel.x.ends or (-math.inf, math.inf)
+        own = {
+            one: _midnight(one)
+            for one in noted
+            if panel.x.scale == "time" and low <= _midnight(one) <= high and _is_of(one, panel.name)
+        }
+        lines = (Layer("", _CHANGE, "rule", pl.DataFrame({"x": [x]}), helper=True) for x in dict.fromkeys(own.values()))
+        panels.append(replace(panel, layers=(*lines, *panel.layers)))
+        shown |= dict.fromkeys(own)
+    if not shown:
+        return figure
+    words = "; ".join(_said(one) for one in sorted(shown))
+    return replace(figure, panels=tuple(panels), notes=(*figure.notes, f"Vertical lines: {printable(words)}."))
+
+
+def _midnight(one: Noted) -> float:
+    return datetime(one.day.year, one.day.month, one.day.day, tzinfo=UTC).timestamp()
+
+
+def _is_of(one: Noted, panel: str) -> bool:
+    """True if a change is of a site of a panel: of one site, or of a metro, the letters of a site's name."""
+    return not one.site or panel in (one.site, one.site.rstrip("0123456789"))
+
+
+def _said(one: Noted) -> str:
+    return " ".join(part for part in (str(one.day), one.text, f"({one.site})" if one.site else "") if part)
 
 
 def charts(results: Results, width: int = 900) -> dict[str, alt.VConcatChart]:

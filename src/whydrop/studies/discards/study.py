@@ -14,6 +14,7 @@ from whydrop.text.phrases import capital
 
 if TYPE_CHECKING:
     from whydrop.store.engines import Backend
+    from whydrop.studies.discards.changes_file import Noted
     from whydrop.studies.discards.parameters import Change, Parameters
 
 # What is being done, how many steps are done (with the part of this one), and how many there are.
@@ -47,12 +48,14 @@ class Results:
         notes: what could not be made, or is to be known about it: sentences, in the order of the figures.
         facts: of the study itself: ``missing`` (table's name: why it is empty), ``failed`` (table's name: the error),
             ``backend`` (the engine's name).
+        noted: changes that figures over time show.
     """
 
     parameters: Parameters
     tables: dict[str, pl.DataFrame]
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    noted: tuple[Noted, ...] = ()
 
 
 def run(
