@@ -131,6 +131,20 @@ def test_reports_are_drawn_a_round_trip_before_they_came(base: Scene):
     assert drawn["x"].to_list() == pytest.approx([0.06 - RTT_S])
 
 
+def test_an_acknowledgment_of_nothing_captured_is_not_before_the_first_packet(base: Scene):
+    scene = scene_of(base, 6, [(-0.01, 0), (0.05, 1), (0.09, 6)], [(0.06, 3, 5)])
+    drawn = layer_data(gaps.received(scene), "received without a gap")
+    assert drawn["x"].min() == 0
+
+
+def test_in_a_capture_at_the_receiver_reports_are_not_moved_by_the_round_trip_to_the_sender(base: Scene):
+    scene = scene_of(base, 6, [(0.005, 1), (0.09, 6)], [(0.006, 3, 5)])
+    segments = scene.segments.with_columns(rtt_ns=pl.lit(None, pl.Int64))
+    scene = replace(scene, segments=segments, flow=replace(scene.flow, vantage="receiver", rtt_min_s=RTT_S))
+    drawn = layer_data(gaps.received(scene), "received out of order (SACK)")
+    assert drawn["x"].to_list() == pytest.approx([0.006])
+
+
 def test_hatching_fills_each_gap_and_nothing_else(base: Scene):
     scene = scene_of(base, 6, [(0.05, 1), (0.09, 6)], [(0.06, 3, 5)])
     lines = layer_data(gaps.received(scene), "missing at the receiver")

@@ -38,7 +38,7 @@ def test_losses_are_counted_from_the_first_loss_of_each_burst_on():
     assert found["before_loss"].to_list() == [2, None]
     assert (found["after_onset"].to_list(), found["lost_after"].to_list()) == ([2, 0], [1, 0])
     assert plain(bursts.onset_in_words(found)) == (
-        "1 of 2 bursts lost packets; before the first loss came 2.0 packets of the burst (median). "
+        "1 of 2 bursts lost packets; before the first loss came 2 packets of the burst (median). "
         "Of the 2 packets after the first loss of their burst, 50 % were lost."
     )
 
@@ -59,6 +59,71 @@ def test_a_sender_has_the_length_rate_and_pause_of_its_bursts():
     assert found.pause_s == pytest.approx(0.1 - 9 * 0.0001)
     assert found.rate_bps == pytest.approx(1500 * 8 / 0.0001)
     assert found.line_bps == pytest.approx(1500 * 8 / 0.0001)
+
+
+def behind_losses() -> pl.DataFrame:
+    """Twenty bursts of ten at the receiver: the last of each is lost, and of every second burst also the third.
+
+    A lost packet has the time of the next one that came.
+    """
+    times, lost = [], set()
+    for train in range(20):
+        for place in range(10):
+            tail, third = place == 9, place == 2 and train % 2 == 0
+            if tail or third:
+                lost.add(len(times))
+            times.append((train + 1) * 0.1 if tail else train * 0.1 + (place + third) * 0.0001)
+    return packets(times[:-1], lost)
+
+
+def test_a_capture_behind_the_losses_is_known_by_their_times():
+    assert bursts.is_behind_losses(behind_losses())
+    assert not bursts.is_behind_losses(packets(trains(20, 10), lost=set(range(9, 200, 10))))
+    assert not bursts.is_behind_losses(packets(trains(20, 10)))
+
+
+def test_offloaded_bursts_that_lose_their_ends_are_not_behind_the_losses():
+    assert not bursts.is_behind_losses(packets(trains(20, 10, gap_s=0.0), lost=set(range(9, 200, 10))))
+
+
+def test_losses_between_two_bursts_are_not_called_the_start_of_the_later_one():
+    numbered = bursts.numbered(behind_losses(), 0.01)
+    assert plain(bursts.onset_in_words(bursts.each(bursts.without_unplaced(numbered)))) == (
+        "10 of 20 bursts lost packets; before the first loss came 2 packets of the burst (median). "
+        "Of the 60 packets after the first loss of their burst, 0 % were lost."
+    )
+    before = bursts.numbered(packets(trains(5, 10), lost={0, 10}), 0.01)
+    assert bursts.without_unplaced(before).equals(before)
+
+
+def test_packets_that_never_reached_the_capture_point_are_in_no_burst_there():
+    found = bursts.Sending.of(behind_losses(), 0.04)
+    assert found is not None
+    assert (found.packets_median, found.packets_most) == (8.5, 9)
+    assert found.rate_bps is not None
+
+
+def test_the_time_between_packets_is_that_of_the_packets_that_came(synthetic: Explanation):
+    scene = Scene.of(synthetic, 0)
+    following = pl.col("t").shift(-1).fill_null(pl.col("t"))
+    lost = pl.col("fate") == "lost"
+    behind = scene.segments.with_columns(t=pl.when(lost & ~lost.shift(-1)).then(following).otherwise("t"))
+    behind = behind.filter(~(lost & lost.shift(-1, fill_value=False)))
+    drawn = timing.interarrival(replace(scene, segments=behind))
+    came = behind.filter(~lost)
+    assert layer_data(drawn, "time since the packet before").height == int((came["t"].diff() > 0).sum())
+    same = int((came["t"].diff() == 0).sum())
+    assert all("captured at the time" not in note or str(same) in note for note in drawn.notes)
+
+
+@pytest.mark.parametrize(("step_ns", "is_known"), [(1, True), (1000, True), (100_000, False)])
+def test_timestamps_as_coarse_as_the_time_between_packets_give_no_rate(step_ns: int, is_known: bool):
+    times = trains(20, 10, gap_s=0.000123)
+    stamped = packets(times).with_columns(time_ns=(pl.col("t") * 1e9).round().cast(pl.Int64) // step_ns * step_ns)
+    stamped = stamped.with_columns(t=pl.col("time_ns") / 1e9)
+    found = bursts.Sending.of(stamped, 0.04)
+    assert found is not None
+    assert (found.line_bps is not None) == is_known
 
 
 def test_packets_of_one_timestamp_have_no_rate():
@@ -159,6 +224,12 @@ def test_senders_that_lose_alike_are_not_contrasted(synthetic: Explanation):
     table = sending.table(two_flows(synthetic, 1.0))
     assert table is not None
     assert len(table.notes) == 1
+
+
+def test_captures_at_the_receivers_do_not_show_how_senders_send(synthetic: Explanation):
+    both = two_flows(synthetic, 0.0)
+    both.__dict__["flows"] = tuple(replace(flow, vantage="receiver") for flow in both.flows)
+    assert sending.table(both) is None
 
 
 def test_one_sender_needs_no_comparison(synthetic: Explanation):

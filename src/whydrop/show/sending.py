@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from whydrop.explaining import bursts
 from whydrop.explaining.bursts import FEWEST_PACKETS, Sending
 from whydrop.explaining.document import Flow
 from whydrop.explaining.explained import Explained
@@ -40,8 +41,8 @@ def table(found: Explained) -> Table | None:
     columns: Columns[_Row] = {
         Column("Flow"): lambda row: row.flow.flow,
         Column("Lost", True, 1): lambda row: f"{quantities.significant(row.lost * 100, 2)} %",
-        Column("Packets in a burst", True, 2): lambda row: quantities.significant(row.sending.packets_median, 2),
-        Column("95 % at most", True, 5): lambda row: quantities.significant(row.sending.packets_most, 2),
+        Column("Packets in a burst", True, 2): lambda row: bursts.many(row.sending.packets_median),
+        Column("95 % at most", True, 5): lambda row: bursts.many(row.sending.packets_most),
         Column("Rate in a burst", True, 3): lambda row: known(row.sending.rate_bps, quantities.rate),
         Column("Back to back", True, 4): lambda row: known(row.sending.line_bps, quantities.rate),
         Column("Pause", True, 6): lambda row: known(row.sending.pause_s, quantities.duration),
@@ -68,6 +69,9 @@ def _rows(found: Explained) -> list[_Row]:
         if flow.flow not in wanted or flow.packets < FEWEST_PACKETS:
             continue
         own = segments.filter(pl.col("flow") == number).with_columns(t=(pl.col("time_ns") - _first(segments)) / 1e9)
+        # Behind the losses, bursts are those that the path let through.
+        if flow.vantage == "receiver" or bursts.is_behind_losses(own):
+            continue
         sending = Sending.of(own, flow.rtt_min_s)
         if sending is not None:
             rows.append(_Row(flow, own.filter(pl.col("fate") == "lost").height / own.height, sending))
@@ -93,5 +97,5 @@ def _of(row: _Row) -> str:
     rate = f" at {quantities.rate(sending.rate_bps)}" if sending.rate_bps else ""
     return (
         f"{row.flow.flow} lost {quantities.significant(row.lost * 100, 2)} % and sends bursts of "
-        f"{quantities.significant(sending.packets_median, 2)} packets{rate}"
+        f"{bursts.packets_in_words(sending.packets_median)}{rate}"
     )

@@ -24,14 +24,16 @@ from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw
 from whydrop.text import quantities
 
 SEE_RECEIVED = (
-    "Acknowledgments are drawn one round trip early, over the packets that they speak of. Blue marks are packets of "
-    "data, purple ones data that the receiver reported out of order (SACK), and the green line is what it has without "
-    "a gap. A hatched area is data that it still missed; it ends where a retransmission fills the gap."
+    "Acknowledgments are drawn early by the round trip from the capture point, over the packets that they speak of. "
+    "Blue marks are packets of data, purple ones data that the receiver reported out of order (SACK), and the green "
+    "line is what it has without a gap. A hatched area is data that it still missed; it ends where a retransmission or "
+    "a late packet fills the gap."
 )
 SEE_GAP_TIME = (
     "Each dot is a gap in the data that the receiver had: when its first report came, and how long the gap remained. "
-    "One retransmission fills a gap after about one round trip (the dotted line). Much longer: the retransmission was "
-    "lost too, or the sender waited for a timeout. Meanwhile the application gets no data."
+    "One retransmission fills a gap after about one round trip (the dotted line). Much sooner: packets only came out "
+    "of order. Much longer: the retransmission was lost too, or the sender waited for a timeout. Meanwhile the "
+    "application gets nothing beyond the gap."
 )
 
 Floats = npt.NDArray[np.float64]
@@ -105,13 +107,18 @@ def _next(following: list[int], place: int) -> int:
 
 
 def early(scene: Scene, times: pl.Series) -> pl.Series:
-    """Move the times of acknowledgments one round trip back, by the round-trip time measured last before each."""
+    """Move the times of acknowledgments one round trip back, by the round-trip time measured last before each.
+
+    It is that from the capture point to the receiver, so it is short in a capture at the receiver.
+    """
     timed = scene.segments.drop_nulls("rtt_ns").select(
         t=pl.col("t") + pl.col("rtt_ns") / 1e9, rtt=pl.col("rtt_ns") / 1e9
     )
+    first = timed["rtt"].first()
     rows = times.rename("t").to_frame().with_row_index().sort("t")
     joined = rows.join_asof(timed.sort("t"), on="t", strategy="backward").sort("index")
-    return joined["t"] - joined["rtt"].fill_null(scene.flow.rtt_min_s or 0.0)
+    # Acknowledgments of nothing that was captured, as in a handshake, are not before the first packet.
+    return (joined["t"] - joined["rtt"].fill_null(as_float(first))).clip(lower_bound=0.0)
 
 
 def received(scene: Scene) -> Figure:

@@ -36,7 +36,11 @@ def burst(scene: Scene) -> Figure:
     if scene.lost.is_empty():
         raise NothingToDraw(f"{scene.flow.flow}: nothing was lost")
     gap_s = bursts.gap_s(scene.flow.rtt_min_s)
-    numbered = bursts.numbered(scene.segments, gap_s)
+    every = bursts.numbered(scene.segments, gap_s)
+    numbered = bursts.without_unplaced(every)
+    unplaced = every.height - numbered.height
+    if unplaced == scene.lost.height:
+        raise NothingToDraw(f"{scene.flow.flow}: captured behind its losses, which lie between bursts")
     note = None
     if _largest(numbered) <= _LARGEST_BURST:
         placed = numbered.select(place=(_BYTES.cum_sum() - _BYTES).over("burst"), lost=pl.col("fate") == "lost")
@@ -45,7 +49,7 @@ def burst(scene: Scene) -> Figure:
         note = bursts.onset_in_words(bursts.each(numbered))
     else:
         span_s = max(scene.flow.rtt_min_s or 0.0, bursts.SHORTEST_GAP_S)
-        placed = _in_round_trip(scene.segments, span_s)
+        placed = _in_round_trip(numbered, span_s)
         title, see = "How much was sent just before packets were lost", SEE_ROUND_TRIP
         sent = "Sent in the round-trip time (" + quantities.duration(span_s) + ") before the packet ({})"
     bars = _bars(placed)
@@ -58,7 +62,18 @@ def burst(scene: Scene) -> Figure:
     ]
     panel = Panel(Axis(sent.format(unit)), Axis("Packets lost (% of sent)", from_zero="always"), present(layers))
     pale = "" if bars.filter(few).is_empty() else " Pale bars are based on few packets."
-    return Figure("burst", title, scene.flow.flow, (panel,), see=see + pale).noted(note)
+    return Figure("burst", title, scene.flow.flow, (panel,), see=see + pale).noted(note).noted(_unplaced(unplaced))
+
+
+def _unplaced(number: int) -> str | None:
+    """Losses that are left out, since the capture lacks them and they lie between two bursts."""
+    if not number:
+        return None
+    packets, either = quantities.plural(number, "lost packet"), "which is" if number == 1 else "which are"
+    return (
+        f"Captured behind the losses: {packets} between two bursts, {either} the end of the one or the start of the "
+        "other, not counted here."
+    )
 
 
 def _largest(numbered: pl.DataFrame) -> float:

@@ -23,8 +23,9 @@ from whydrop.text import quantities
 
 SEE_INTERARRIVAL = (
     "Each dot is the time from one data packet to the next. The lowest dense row is the time between packets of one "
-    "burst, which shows the rate of the line before the capture point; dots near the round-trip time are pauses "
-    "between bursts. Rows at other heights show a queue or a timer that spaces the packets."
+    "burst: the rate of the line before the capture point, unless the capturing host reads several packets at once. "
+    "Dots near the round-trip time are pauses between bursts. Rows at other heights show a queue or a timer that "
+    "spaces the packets."
 )
 SEE_ARRIVALS = (
     "Above: the rate at which packets come to the hop that drops or delays them, in short intervals, against the rate "
@@ -53,7 +54,8 @@ _RATES = ("rate_bps", "drain_rate_bps")
 def interarrival(scene: Scene) -> Figure:
     """Draw the time between each data packet and the one before it."""
     scene.need_segments()
-    rows = scene.segments.with_columns(gap=pl.col("t").diff()).filter(pl.col("gap") > 0)
+    captured = bursts.captured(scene.segments)
+    rows = captured.with_columns(gap=pl.col("t").diff()).filter(pl.col("gap") > 0)
     if rows.height < 2:
         raise NothingToDraw(f"{scene.flow.flow}: too few packets at different times for the time between them")
     shortest = scene.flow.rtt_min_s
@@ -65,7 +67,7 @@ def interarrival(scene: Scene) -> Figure:
     y = Axis("Time between packets (ms)", scale="log", ends=(low / _ROOM, high * _ROOM))
     title = "The time between data packets, at the capture point"
     drawn = over_time(scene, "interarrival", title, y, layers, SEE_INTERARRIVAL)
-    same = scene.segments.height - rows.height - 1
+    same = captured.height - rows.height - 1
     note = (
         f"{quantities.plural(same, 'packet')} captured at the time of the packet before: not drawn." if same else None
     )
@@ -79,9 +81,9 @@ def _sending_in_words(scene: Scene) -> str | None:
     rate = f"; within a burst packets come at {quantities.rate(found.rate_bps)}" if found.rate_bps else ""
     line = f", back to back at {quantities.rate(found.line_bps)}" if found.line_bps else ""
     pause = f", {quantities.duration(found.pause_s)} apart" if found.pause_s is not None else ""
-    most = quantities.significant(found.packets_most, 2)
     return (
-        f"Bursts have {quantities.significant(found.packets_median, 2)} packets (median; 95 % have at most {most})"
+        f"Bursts have {bursts.packets_in_words(found.packets_median)} (median; 95 % have at most "
+        f"{bursts.packets_in_words(found.packets_most)})"
         f"{pause}{rate}{line}."
     )
 
