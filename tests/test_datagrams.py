@@ -173,6 +173,27 @@ def test_a_call_is_drawn_with_its_losses_and_the_reports(tmp_path: Path) -> None
     assert "round trip to the receiver 30.0 ms" in plain(found.notes[0])
 
 
+@pytest.mark.parametrize("jump", [20_000, -20_000])
+def test_a_sender_that_starts_again_has_lost_and_delayed_nothing(tmp_path: Path, jump: int) -> None:
+    numbers = [30_000 + n + (jump if n >= 250 else 0) for n in range(500)]
+    speech = [
+        struct.pack(">H", number % 65_536).join((_speech(n)[:2], _speech(n)[4:])) for n, number in enumerate(numbers)
+    ]
+    call = [(0.02 * n, _frame((40_000, 5004), payload)) for n, payload in enumerate(speech)]
+    explained = whydrop.explain(_capture(tmp_path / "call.pcap", call))
+    drawn = charts.figure(explained, "rtp", 0)
+    assert [one.name for one in drawn.panels[0].layers] == ["packet"]
+    assert layer_data(drawn.panels[0], "packet")["y"].max() < 1  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [(-6, "6 packets more than it expected (duplicates)"), (1, "1 lost packet"), (0, "0 lost packets")],
+)
+def test_the_count_of_a_receiver_is_said_as_it_is(lost: int, words: str) -> None:
+    assert plain(streams._reported_lost(lost)) == words
+
+
 def test_the_jitter_that_is_drawn_is_that_of_the_document(tmp_path: Path) -> None:
     explained = _reported_call(tmp_path)
     [(_, stream)] = streams.streams(explained)

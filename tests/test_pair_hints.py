@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import whydrop
 from example_files import EXAMPLES, POLICED, Run
+from plain_text import plain
+from whydrop.show import pair_words
 
 NEAR, FAR = POLICED, EXAMPLES / "policed-download-far.pcap.zst"
 
@@ -32,6 +35,21 @@ def test_packets_that_are_too_long_are_counted(run_here: Run):
     found = json.loads(run_here("match", NEAR, FAR, "--match-up-to", "200", "--json").stdout)
     assert found["unmatched"]["too-long"] > 1000
     assert found["matched"] > 1000
+
+
+@pytest.mark.parametrize("longest", ["200", "1500"])
+def test_an_answer_without_many_packets_is_refused(run_here: Run, longest: str):
+    found = run_here("explain", NEAR, FAR, "--match-up-to", longest)
+    assert found.returncode == 2
+    assert f"packets are longer than {longest} bytes and were not matched" in " ".join(found.stderr.split())
+
+
+def test_an_answer_without_some_packets_says_so():
+    pair = whydrop.explain(NEAR, FAR).pair
+    assert pair is not None
+    few = replace(pair, unmatched={**pair.unmatched, "too-long": 3})
+    assert plain(pair_words.too_long((few,))).startswith("This covers a part: 3 packets longer than --match-up-to")
+    assert pair_words.too_long((pair,)) == ""
 
 
 @pytest.mark.parametrize(

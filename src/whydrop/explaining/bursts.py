@@ -24,7 +24,7 @@ def gap_s(rtt_min_s: float | None) -> float:
 
 
 def is_behind_losses(segments: pl.DataFrame) -> bool:
-    """Tell if a flow was captured behind the place where it loses packets, by rows in the order of their times ``t``.
+    """Know if a flow was captured behind the place where it loses packets, by rows in the order of their times ``t``.
 
     Packets that were lost before the capture point have no time of their own, but that of the next packet that came.
     """

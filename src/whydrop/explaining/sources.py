@@ -186,9 +186,29 @@ def _of_captures(
     explain = _core.explain if is_one else _core.explain_pair
     chosen = {**(selection or {}), **({} if hints is None else {"hints": _fitting(hints, captures)})}
     try:
-        return explain(captures, tables=tables, progress=progress, **chosen)
+        found = explain(captures, tables=tables, progress=progress, **chosen)
     except ValueError as reason:
         raise SourceError(f"filter {reason}") from None
+    if hints is not None and hints.longest_bytes is not None:
+        _need_nearly_all(found.document(), hints.longest_bytes)
+    return found
+
+
+# An explanation needs all but this share of the packets.
+_MOST_TOO_LONG = 0.05
+
+
+def _need_nearly_all(document: Mapping[str, Any], longest_bytes: int) -> None:
+    """Refuse an explanation without many of the packets: it would say that nothing was lost."""
+    pairs = document.get("path") or [document["pair"]]
+    too_long = sum(pair["unmatched"].get("too-long", 0) for pair in pairs)
+    matched = sum(pair["matched"] for pair in pairs)
+    if too_long > _MOST_TOO_LONG * (too_long + matched):
+        raise SourceError(
+            f"{too_long} packets are longer than {longest_bytes} bytes and were not matched, and {matched} were, so "
+            "the cause of losses and delays is unknown. Give a larger length (packets before segmentation offload have "
+            "up to 64 kB), or count the shorter ones with `whydrop match`"
+        )
 
 
 def _fitting(hints: PairHints, captures: Sequence[str]) -> dict[str, Any]:

@@ -121,6 +121,8 @@ def _left_out(found: Explained) -> Iterator[str]:
     """The limits of the answer as a whole: this stands with it, and not among the notes."""
     if order := pair_words.order(found.path_segments):
         yield order
+    if too_long := pair_words.too_long(found.path_segments):
+        yield too_long
     for capture in found.captures:
         if capture.left_out:
             of = f" of {capture.path}" if len(found.captures) > 1 else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from whydrop.explaining.document import Model, Verdict
 from whydrop.explaining.pair import AfterGap, Changes, LeftOut, Pair, PairFlow, Transit
 from whydrop.show.document import Column, Columns, Table, known
-from whydrop.text.quantities import clock, count, duration, percent, significant
+from whydrop.text.quantities import clock, count, duration, percent, plural, significant
 
 # Translated flows that are listed; a gateway translates thousands.
 _NAMES = 2
@@ -25,6 +25,17 @@ _UNMATCHED = {
     "broadcast-or-multicast": "broadcast or multicast, which are not matched",
     "too-long": "longer than the packets to match",
 }
+
+
+def too_long(segments: Sequence[Pair]) -> str:
+    """A sentence on the packets that were not matched since they are too long; otherwise nothing."""
+    number = sum(hop.unmatched.get("too-long", 0) for hop in segments)
+    if not number:
+        return ""
+    return (
+        f"This covers a part: {plural(number, 'packet')} longer than --match-up-to were not matched. What was lost or "
+        "delayed of them is unknown."
+    )
 
 
 def title(segments: Sequence[Pair]) -> str:

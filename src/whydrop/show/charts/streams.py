@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from whydrop.explaining.explained import Explained
-from whydrop.show.charts.scene import as_float, marks, points, present
+from whydrop.show.charts.scene import marks, points, present
 from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
 from whydrop.text import quantities
 
@@ -21,6 +21,8 @@ SEE = (
 # Streams with charts in a page, largest first.
 MOST = 4
 _GAIN = 1 / 16
+# A larger step of the numbers is a sender that starts again (MAX_DROPOUT and MAX_MISORDER, RFC 3550, A.1).
+_MOST_DROPOUT, _MOST_MISORDER = 3000, 100
 _X = Axis("Time since the first packet of the stream (s)")
 
 
@@ -43,8 +45,8 @@ def figure(found: Explained, number: int) -> Figure:
     rows = found.table("rtp").filter(pl.col("stream") == number)
     if rows.height < 2:
         raise NothingToDraw(f"{name}: the packets of the RTP stream are not in the tables")
-    first = int(as_float(rows["time_ns"].min()))
-    rows = rows.with_columns(t=(pl.col("time_ns") - first) / 1e9)
+    first = rows["time_ns"].min()
+    rows = _in_runs(rows.with_columns(t=(pl.col("time_ns") - first) / 1e9))
     reports = found.table("rtp_reports").filter(pl.col("stream") == number)
     reports = reports.with_columns(t=(pl.col("time_ns") - first) / 1e9)
     panels = (_delays(rows), _jitter(rows, reports))
@@ -53,14 +55,20 @@ def figure(found: Explained, number: int) -> Figure:
     ).noted(_in_words(stream))
 
 
+def _in_runs(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add ``run``, which counts the starts of the sender: numbers and timestamps of different starts are unrelated."""
+    step = pl.col("number").diff().fill_null(1)
+    rows = rows.with_columns(run=(~step.is_between(-_MOST_MISORDER, _MOST_DROPOUT)).cum_sum())
+    return rows.with_columns(late_ns=pl.col("late_ns") - pl.col("late_ns").min().over("run"))
+
+
 def _codec(stream: Mapping[str, Any]) -> str:
     return stream["codec"] or f"payload type {stream['payload_type']}"
 
 
 def _delays(rows: pl.DataFrame) -> Panel:
-    late = (pl.col("late_ns") - rows["late_ns"].min()) / 1e6
     layers: list[Layer] = [
-        marks("packet", "segment", "points", rows, late),
+        marks("packet", "segment", "points", rows, pl.col("late_ns") / 1e6),
         marks("packets lost", "lost", "points", _losses(rows), pl.lit(0.0), rare=True),
     ]
     return Panel(_X, Axis("Added delay (ms)", from_zero="always"), present(layers), zoom="time")
@@ -68,8 +76,8 @@ def _delays(rows: pl.DataFrame) -> Panel:
 
 def _losses(rows: pl.DataFrame) -> pl.DataFrame:
     """The time of the first packet after each run of missing numbers; numbers that came late are not missing."""
-    by_number = rows.sort("number")
-    return by_number.filter(pl.col("number").diff() > 1)
+    by_number = rows.sort("run", "number")
+    return by_number.filter(pl.col("number").diff().over("run") > 1)
 
 
 def _jitter(rows: pl.DataFrame, reports: pl.DataFrame) -> Panel:
@@ -96,10 +104,17 @@ def _in_words(stream: Mapping[str, Any]) -> str:
         trip = reported["rtt_median_s"]
         round_trip = f"; round trip to the receiver {quantities.duration(trip)} (median)" if trip is not None else ""
         words.append(
-            f"The receiver reported {quantities.plural(max(reported['lost'], 0), 'lost packet')} in all, and jitter of "
+            f"The receiver reported {_reported_lost(reported['lost'])} since the stream began, and jitter of "
             f"{quantities.duration(reported['jitter_mean_s'])} (mean){round_trip}."
         )
     return " ".join(words)
+
+
+def _reported_lost(lost: int) -> str:
+    """The count of a receiver, which duplicates make smaller."""
+    if lost < 0:
+        return f"{quantities.plural(-lost, 'packet')} more than it expected (duplicates)"
+    return quantities.plural(lost, "lost packet")
 
 
 def _gone(lost: int, expected: int, runs: int) -> str:

@@ -145,10 +145,11 @@ def ack_delay(scene: Scene) -> Figure:
     if scene.flow.vantage != "receiver":
         raise NothingToDraw(f"{scene.flow.flow}: only a capture at the receiver shows how long acknowledgments take")
     rows = scene.segments.drop_nulls("rtt_ns")
-    if rows.is_empty():
-        raise NothingToDraw(f"{scene.flow.flow}: no acknowledgment shows how long it took")
-    dots = marks("time to the acknowledgment", "segment", "points", rows, pl.col("rtt_ns") / 1e6)
-    y = Axis("Acknowledgment delay (ms)", from_zero="always")
+    if rows.height < 2:
+        raise NothingToDraw(f"{scene.flow.flow}: fewer than two acknowledgments show how long they took")
+    scale, unit = readable(rows["rtt_ns"].max(), "ns")
+    dots = marks("time to the acknowledgment", "segment", "points", rows, pl.col("rtt_ns") / scale)
+    y = Axis(f"Acknowledgment delay ({unit})", from_zero="always")
     layers = [dots, lost_packets(scene.segments, pl.lit(0.0))]
     title = "How long the receiver took to acknowledge"
     return over_time(scene, "ack-delay", title, y, layers, SEE_ACK_DELAY).noted(_delays_in_words(rows["rtt_ns"] / 1e9))
