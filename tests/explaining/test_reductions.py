@@ -122,3 +122,12 @@ def test_the_summary_has_the_reductions_by_cause_where_events_were_recorded() ->
     summary = Summary(made(events, falling(100)))
     assert summary.window_reductions() == {"fast-retransmit": 2, "timeout": 1}
     assert Summary(connection(samples(N))).window_reductions() is None
+
+
+def test_a_sample_was_read_between_the_start_of_its_poll_and_its_time() -> None:
+    recording = made([{"time_ns": 98.7, "event": "reduction", "cause": "ecn"}], falling(100))
+    assert told(recording)["falls_attributed"] == 0
+    starts = recording.table("tcp_info")["time_ns"] - EVERY_NS // 2
+    polls = pl.DataFrame({"start_ns": starts, "end_ns": starts + EVERY_NS // 2})
+    parts = {name: recording.table(name) for name in ("flows", "tcp_info", "intervals", "tcp_events")}
+    assert told(Recording(recording.path, recording.metadata, {**parts, "polls": polls}))["falls_attributed"] == 1

@@ -161,7 +161,7 @@ def _each(recording: Recording, flows: pl.DataFrame, groups: list[list[dict[str,
             for name, columns in COLUMNS.items()
         }
         own = flows.filter(pl.col("flow").is_in(numbers))
-        yield Recording(recording.path, recording.metadata, {"flows": own, **tables})
+        yield Recording(recording.path, recording.metadata, {"flows": own, "polls": recording.table("polls"), **tables})
 
 
 def _document(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str, Any]:

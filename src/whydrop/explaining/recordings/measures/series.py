@@ -95,6 +95,7 @@ class Flow:
         intervals: start, end (ns) and bytes of payload of each interval, one row each.
         makes_load: not so of the end of a connection that receives more than it sends, where both are known.
         events: of TCP in its kernel, in order of time; ``None`` where none were recorded.
+        polls_ns: when the polls began that its samples are of, in order of time; empty where that is not known.
         is_whole: its connection was opened for the test, so that its kernel's counters began at zero.
         runner_facts: what its runner said once, such as ``TCP_RETRANSMIT``.
         datagrams: of a stream of UDP, sent and lost, where its receiver counted.
@@ -123,6 +124,7 @@ class Flow:
     set_rate_bps: float | None = None
     is_whole: bool = False
     events: pl.DataFrame | None = None
+    polls_ns: Times = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def retransmitted(self) -> float:
@@ -274,6 +276,7 @@ def flows(recording: Recording) -> list[Flow]:
     """All flows that made load and say when."""
     found = []
     has_events = _has_events(recording)
+    polls_ns = recording.table("polls")["start_ns"].drop_nulls().sort().to_numpy().astype(np.int64)
     for row in recording.table("flows").sort("flow").to_dicts():
         if row["kind"] not in LOADING or row["start_ns"] is None or row["end_ns"] is None:
             continue
@@ -305,6 +308,7 @@ def flows(recording: Recording) -> list[Flow]:
                 set_send_buffer_bytes=_whole(settings.get("send_buffer_bytes")),
                 set_rate_bps=_rate(settings.get("rate_bps")),
                 is_whole=row["runner"] == "engine",
+                polls_ns=polls_ns,
                 events=_events(recording, row["flow"]) if has_events and row["direction"] == "up" else None,
             )
         )
