@@ -104,7 +104,7 @@ def signals(found: Watched) -> dict[str, Any]:
     (path,) = found.folder.glob("*.recording")
     flows = explain(path).document()["recordings"][0]["flows"]
     counted = [flow["congestion_signals"] for flow in flows if flow["congestion_signals"]]
-    return max(counted, key=lambda one: one["duplicate_acks"] + one["count"])
+    return max(counted, key=lambda one: one["duplicate_acks"] + one["count"] + one["falls"])
 
 
 def _interrupted(sender: Host, router: Host, receiver: Host) -> None:
@@ -135,6 +135,17 @@ SCENES: dict[str, tuple[str, str | None, Callable[[Host, Host, Host], None]]] = 
     "timeout": ("netem delay 20ms", "timeout", _interrupted),
     "idle": ("netem delay 20ms", "application-limited", _in_bursts),
 }
+
+
+def test_a_window_that_is_not_used_is_reduced_for_that(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, router, receiver = between(network)
+        with iperf3_server(receiver), watched(sender, lab.folder / "idle", *OPTIONS, "-i", "20ms") as found:
+            _in_bursts(sender, router, receiver)
+    assert set(causes(found)) == {"application-limited"}
+    told = signals(found)
+    assert told["other_reductions"]["application-limited"] > 0
+    assert told["falls"] == told["falls_attributed"] > 0
 
 
 @pytest.mark.needs_kernel("netem", "fq_codel", "htb")

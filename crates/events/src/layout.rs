@@ -20,7 +20,9 @@ pub struct Bits {
 /// Offsets in the kernel's structures. Those of counters that older kernels do not have are `None`.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    pub ports: u16,
+    /// Both in network byte order. `skc_num`, the local port as a number, is cleared before a connection is closed.
+    pub remote_port: u16,
+    pub local_port: u16,
     pub family: u16,
     pub socket_state: u16,
     pub cookie: u16,
@@ -64,7 +66,8 @@ impl Layout {
         let packet_control = btf.of("sk_buff", "cb")?;
         let ipv6 = common("skc_v6_rcv_saddr").zip(common("skc_v6_daddr"));
         Some(Layout {
-            ports: common("skc_portpair")?,
+            remote_port: common("skc_dport")?,
+            local_port: btf.of("inet_sock", "inet_sport")?,
             family: common("skc_family")?,
             socket_state: common("skc_state")?,
             cookie: common("skc_cookie")?,

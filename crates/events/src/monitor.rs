@@ -289,6 +289,9 @@ mod tests {
             .clone()
             .find(|one| one.report.ends.1.port() == port)
             .expect("the sender's counts");
+        let closed = |one: &&Count| one.report.kind == Kind::Closed;
+        let ends = seen.counts.iter().filter(closed);
+        assert!(ends.clone().any(|one| one.report.ends == last.report.ends));
         let counts = last.totals.counts;
         assert!(counts.slow_start_increases + counts.avoidance_increases > 0);
         assert!(last.report.ends.0.ip().is_loopback());

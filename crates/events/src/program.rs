@@ -226,7 +226,8 @@ impl<'a> Writer<'a> {
     fn find(&mut self) {
         let program = &mut self.program;
         program.store(Width::Eight, STACK, KEY, SOCKET);
-        program.probe(KEY + 8, 4, SOCKET, self.with.layout.ports);
+        program.probe(KEY + 8, 2, SOCKET, self.with.layout.remote_port);
+        program.probe(KEY + 10, 2, SOCKET, self.with.layout.local_port);
         program.set(1, 0);
         program.store(Width::Four, STACK, KEY + 12, 1);
         program.look_up(self.with.memory, KEY);
@@ -268,8 +269,9 @@ impl<'a> Writer<'a> {
         program.load(Width::Two, 1, STACK, KEY + 8);
         program.load(Width::Two, 2, STACK, KEY + 10);
         for port in ports {
-            program.jump_if(1, i32::from(port.to_be()), ours);
-            program.jump_if(2, i32::from(*port), ours);
+            for end in [1, 2] {
+                program.jump_if(end, i32::from(port.to_be()), ours);
+            }
         }
         program.go(self.end);
         program.place(ours);
@@ -680,7 +682,8 @@ impl<'a> Writer<'a> {
         for (place, size, offset) in [
             (report::COOKIE, 8, Some(layout.cookie)),
             (report::FAMILY, 2, Some(layout.family)),
-            (report::PORTS, 4, Some(layout.ports)),
+            (report::PORTS, 2, Some(layout.remote_port)),
+            (report::PORTS + 2, 2, Some(layout.local_port)),
             (report::IPV4, 4, Some(layout.ipv4[0])),
             (report::IPV4 + 4, 4, Some(layout.ipv4[1])),
             (report::IPV6, 16, ipv6[0]),

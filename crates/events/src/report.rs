@@ -231,9 +231,8 @@ fn ends(bytes: &[u8; SIZE]) -> (SocketAddr, SocketAddr) {
         }
         Ipv6Addr::from(part::<16>(bytes, IPV6 + 16 * side)).to_canonical()
     };
-    // The kernel stores the remote port in network byte order, and then the local one as a number.
-    let remote = SocketAddr::new(address(1), u16::from_be(two(PORTS)));
-    (SocketAddr::new(address(0), two(PORTS + 2)), remote)
+    let end = |side: i16, port: i16| SocketAddr::new(address(side), u16::from_be(two(port)));
+    (end(0, PORTS + 2), end(1, PORTS))
 }
 
 #[cfg(test)]
@@ -248,7 +247,7 @@ pub(crate) mod tests {
             |at: i16, value: &[u8]| bytes[at as usize..][..value.len()].copy_from_slice(value);
         put(FAMILY, &AF_INET.to_ne_bytes());
         put(PORTS, &443_u16.to_be_bytes());
-        put(PORTS + 2, &49152_u16.to_ne_bytes());
+        put(PORTS + 2, &49152_u16.to_be_bytes());
         put(IPV4, &[192, 0, 2, 1, 198, 51, 100, 7]);
         put(SOCKET_STATE, &[ESTABLISHED]);
         put(SRTT, &8000_u32.to_ne_bytes());
