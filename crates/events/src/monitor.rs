@@ -198,6 +198,7 @@ impl Reading {
             .partition_point(|(time_ns, _)| *time_ns <= until);
         for (time_ns, report) in self.pending.drain(..due) {
             let event = attribution::event(&report);
+            self.standing.lost += self.book.newly_failed(&report);
             let totals = self.book.count(&report, event);
             let time_ns = self.clock.of_boot_ns(time_ns + since_boot);
             self.seen.counts.push(Count {

@@ -658,8 +658,6 @@ impl<'a> Writer<'a> {
         program.store(Width::Four, STACK, OUT + report::FROM, 1);
         program.load(Width::Four, 1, STACK, TO);
         program.store(Width::Four, STACK, OUT + report::TO, 1);
-        program.set(1, 0);
-        program.store(Width::Four, MEMORY, memory::PENDING, 1);
         self.report_socket();
         self.report_segment();
         let (own, other) = (self.program.label(), self.program.label());
@@ -672,6 +670,14 @@ impl<'a> Writer<'a> {
         self.program.place(other);
         let program = &mut self.program;
         program.output(CONTEXT, self.with.rings, OUT, SIZE as u16);
+        let taken = program.label();
+        program.jump_if(0, 0, taken);
+        // The ring took nothing. What is remembered stays, so that the next acknowledgment finds the change again.
+        self.increase(memory::FAILED);
+        self.program.go(self.end);
+        self.program.place(taken);
+        self.program.set(1, 0);
+        self.program.store(Width::Four, MEMORY, memory::PENDING, 1);
     }
 
     fn report_socket(&mut self) {

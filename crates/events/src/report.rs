@@ -56,7 +56,9 @@ pub mod memory {
     /// Duplicate acknowledgments of disorder that ended without a retransmission.
     pub const OF_REORDERING: i16 = 64;
     pub const MARKED: i16 = 68;
-    pub const SIZE: i16 = 72;
+    /// Reports that the ring did not take.
+    pub const FAILED: i16 = 72;
+    pub const SIZE: i16 = 80;
 }
 
 /// Flags of a connection, as of its last acknowledgment.
@@ -165,6 +167,8 @@ pub struct Counts {
     pub avoidance_increases: u32,
     pub echoes: u32,
     pub stalls: u32,
+    /// Reports that did not arrive.
+    pub failed: u32,
 }
 
 const AF_INET: u16 = 2;
@@ -183,6 +187,7 @@ impl Report {
             avoidance_increases: kept(memory::AVOIDANCE),
             echoes: kept(memory::ECHOES),
             stalls: kept(memory::STALLS),
+            failed: kept(memory::FAILED),
         };
         Some(Report {
             kind: Kind::of(four(KIND))?,

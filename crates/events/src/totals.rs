@@ -33,6 +33,13 @@ pub struct Book {
 }
 
 impl Book {
+    /// Reports of a connection that have not arrived since the last one that did; call it before [`Book::count`].
+    pub fn newly_failed(&self, report: &Report) -> u64 {
+        let known = self.totals.get(&report.ends);
+        let before = known.map_or(0, |totals| totals.counts.failed);
+        u64::from(report.counts.failed.saturating_sub(before))
+    }
+
     /// Counts an event, and returns the connection's totals.
     pub fn count(&mut self, report: &Report, event: Option<Event>) -> Totals {
         if self.totals.len() >= MOST {
@@ -95,6 +102,16 @@ mod tests {
         );
         assert_eq!(counted, (2, 1, 1));
         assert_eq!((totals.congestion_signals, totals.other_reductions), (2, 0));
+    }
+
+    #[test]
+    fn reports_that_did_not_arrive_are_counted_once() {
+        let mut book = Book::default();
+        let mut report = plain(Kind::Counts);
+        report.counts.failed = 2;
+        assert_eq!(book.newly_failed(&report), 2);
+        book.count(&report, None);
+        assert_eq!(book.newly_failed(&report), 0);
     }
 
     #[test]
