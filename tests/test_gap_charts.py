@@ -160,6 +160,11 @@ def test_the_time_until_a_gap_is_filled_is_drawn_and_said(base: Scene):
     assert plain(drawn.notes) == ("2 gaps in the received data; filled after 25.0 ms (median), 30.0 ms at most.",)
 
 
+def test_the_time_of_a_single_gap_is_said_once(base: Scene):
+    scene = scene_of(base, 5, [(0.05, 1), (0.09, 5)], [(0.06, 2, 3)])
+    assert plain(gaps.gap_time(scene).notes) == ("1 gap in the received data; filled after 30.0 ms.",)
+
+
 def test_each_gap_of_a_policed_transfer_holds_a_lost_packet(synthetic: Explanation):
     scene = Scene.of(synthetic, 0)
     lost = scene.lost.filter(pl.col("kind") == "new")

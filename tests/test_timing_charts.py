@@ -184,6 +184,13 @@ def test_jitter_is_the_moving_average_of_changes_of_the_transit_time():
     assert layer_data(drawn, "interarrival jitter (RFC 3550)")["y"].to_list() == pytest.approx(expected)
 
 
+def test_segmentation_offload_is_named_where_it_varies_the_transit_times():
+    scene = PairScene.of(Explanation(paired_transfer()), 0)
+    together = scene.rows.with_columns(sent_ns=pl.col("sent_ns") // 10_000_000 * 10_000_000)
+    assert not any("offload" in note for note in timing.jitter(scene).notes)
+    assert any("offload" in note for note in timing.jitter(replace(scene, rows=together)).notes)
+
+
 def test_a_burst_between_two_captures_has_its_length_at_both():
     found = Explanation(paired_transfer())
     (note,) = plain(charts.figure(found, "loss-burst", 0).notes)

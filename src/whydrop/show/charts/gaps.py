@@ -31,6 +31,7 @@ SEE_RECEIVED = (
 )
 SEE_GAP_TIME = (
     "Each dot is a gap in the data that the receiver had: when its first report came, and how long the gap remained. "
+    "Neighbouring data that were filled at different times are several gaps. "
     "One retransmission fills a gap after about one round trip (the dotted line). Much sooner: packets only came out "
     "of order. Much longer: the retransmission was lost too, or the sender waited for a timeout. Meanwhile the "
     "application gets nothing beyond the gap."
@@ -208,8 +209,8 @@ def _in_words(missing: pl.DataFrame) -> str:
     taken = (missing["filled"] - missing["opened"]).drop_nulls()
     words = [f"{quantities.plural(missing.height, 'gap')} in the received data"]
     if len(taken):
-        median, most = as_float(taken.median()), as_float(taken.max())
-        words.append(f"filled after {quantities.duration(median)} (median), {quantities.duration(most)} at most")
+        median, most = (quantities.duration(as_float(time)) for time in (taken.median(), taken.max()))
+        words.append(f"filled after {most}" if len(taken) == 1 else f"filled after {median} (median), {most} at most")
     if open_ones := missing.height - len(taken):
         words.append(f"{quantities.count(open_ones)} not filled before the capture ends")
     return "; ".join(words) + "."

@@ -116,10 +116,14 @@ def matched(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col("crossing") == "matched").drop_nulls("transit_ns")
 
 
+def is_offloaded(rows: pl.DataFrame) -> bool:
+    """True if packets were captured at one time, before a network card cut them apart."""
+    return int(rows["sent_ns"].diff().eq(0).sum()) * _MANY >= max(rows.height, 1)
+
+
 def offloaded(rows: pl.DataFrame) -> str:
     """A sentence where packets were captured at one time, before a network card cut them apart; else nothing."""
-    together = rows["sent_ns"].diff().eq(0).sum()
-    if together * _MANY < rows.height:
+    if not is_offloaded(rows):
         return ""
     return (
         " Packets that begin at one spot were captured as one large segment (segmentation offload) and left one after "

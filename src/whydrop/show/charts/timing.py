@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from whydrop.explaining import bursts
-from whydrop.show.charts.pair_scene import PairScene, matched
+from whydrop.show.charts.pair_scene import PairScene, is_offloaded, matched
 from whydrop.show.charts.scene import (
     TIME,
     Scene,
@@ -41,6 +41,11 @@ SEE_JITTER = (
     "Each dot is the difference between the transit times of a packet and of the one before it (RFC 3393): above zero, "
     "the packet needed more time. The line is the interarrival jitter of RFC 3550, a moving average of these "
     "differences without their sign."
+)
+
+_OFFLOADED = (
+    "Packets were captured as large segments (segmentation offload) and left one after the other: that part of the "
+    "variation is not the path's."
 )
 
 # Beside the data on a logarithmic axis.
@@ -181,10 +186,14 @@ def jitter(scene: PairScene) -> Figure:
     )
     last = quantities.duration(as_float(smooth["y"][-1]) / 1e3)
     mean = quantities.duration(as_float(smooth["y"].mean()) / 1e3)
-    return Figure(
-        "jitter",
-        "Delay variation between the captures, packet by packet",
-        scene.scene.flow.flow,
-        (panel,),
-        see=SEE_JITTER,
-    ).noted(f"Interarrival jitter: {mean} on average, {last} at the end.")
+    return (
+        Figure(
+            "jitter",
+            "Delay variation between the captures, packet by packet",
+            scene.scene.flow.flow,
+            (panel,),
+            see=SEE_JITTER,
+        )
+        .noted(_OFFLOADED if is_offloaded(scene.own) else None)
+        .noted(f"Interarrival jitter: {mean} on average, {last} at the end.")
+    )
