@@ -123,6 +123,8 @@ def _left_out(found: Explained) -> Iterator[str]:
         yield order
     if too_long := pair_words.too_long(found.path_segments):
         yield too_long
+    if beyond := tables.lost_beyond(found):
+        yield beyond
     for capture in found.captures:
         if capture.left_out:
             of = f" of {capture.path}" if len(found.captures) > 1 else ""

@@ -156,6 +156,9 @@ class _Datagram:
         return self.stream is not None or self.flow["spin"] is not None or "measured" in self.flow
 
 
+# Between two reports, a smaller share of losses is no finding of its own.
+_FEW_LOST = 0.01
+
 # Of whydrop's own packets.
 _MEASURED = {
     "probes": "probes of whydrop",
@@ -201,6 +204,26 @@ def _unjudged(known: Mapping[str, Any]) -> str:
     )
 
 
+def lost_beyond(found: Explained) -> str:
+    """A sentence on packets of RTP streams that were lost after the capture point, as their receivers reported."""
+    flows = (found.datagrams or {"flows": ()})["flows"]
+    lossy = {flow["flow"]: beyond for flow in flows if (beyond := sum(map(_beyond, flow["rtp"])))}
+    if not lossy:
+        return ""
+    most = max(lossy, key=lambda name: lossy[name])
+    of = most if len(lossy) == 1 else f"{quantities.count(len(lossy))} flows, most of {most}"
+    lost = quantities.plural(sum(lossy.values()), "lost packet")
+    return f"Receivers of RTP reported {lost} beyond the capture point (RTCP): of {of}."
+
+
+def _beyond(stream: Mapping[str, Any]) -> int:
+    """The losses that a receiver reported and the capture lacks; of late packets it may count few as lost."""
+    reported = stream["reported"]
+    if reported is None or reported["lost_share_max"] < _FEW_LOST:
+        return 0
+    return max(int(reported["lost"]) - int(stream["lost"]), 0)
+
+
 def servers(found: Explained) -> Table:
     """Servers of one capture that were asked by UDP, or for DNS, and the outcome of the requests."""
     columns: Columns[Mapping[str, Any]] = {
@@ -208,7 +231,7 @@ def servers(found: Explained) -> Table:
         Column("Protocol"): lambda row: row["service"],
         Column("Requests", True, 1): lambda row: quantities.count(row["requests"]),
         Column("Unanswered", True, 2): lambda row: quantities.count(row["unanswered"]),
-        Column("Repeated", True, 4): lambda row: quantities.count(row["repeated"]),
+        Column("Attempts", True, 4): lambda row: quantities.count(row["attempts"]),
         Column("Refused or failed", True, 5): lambda row: quantities.count(row["refused"] + row["failed"]),
         Column("No such name", True, 7): lambda row: quantities.count(row["no_such_name"]),
         Column("Fastest answer", True, 6): lambda row: known(row["shortest_s"], quantities.duration),

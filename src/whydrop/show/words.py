@@ -37,7 +37,7 @@ _CAUSES = {
     "jitter": ("Jitter", "delays varied, and this traffic's load does not explain it"),
     "host-drop": ("Dropped by a host", "a host's own kernel dropped packets, and gave the reason"),
     "unfairness": ("Unfairness", "flows of one direction get unequal shares"),
-    "none": ("No problem found", "no packet was lost, and no cause took time of its own"),
+    "none": ("No problem found", "no loss was seen, and no cause took time of its own"),
     "unknown": ("Unknown", "the evidence names no single cause"),
 }
 
