@@ -34,8 +34,8 @@ SEE_ARRIVALS = (
 )
 SEE_ACK_DELAY = (
     "Each dot is the time from a data packet's arrival to the acknowledgment that covers it, at the receiver. A "
-    "receiver may wait for a second packet (RFC 9293: less than 500 ms; Linux: 40 ms, or less). Dots far above that "
-    "show a receiver that is late, and not the path."
+    "receiver may wait for a second packet, or for data of its own (RFC 9293: less than 500 ms; Linux: mostly 40 ms, "
+    "at most 200 ms). Dots far above that show a receiver that is late, and not the path."
 )
 SEE_JITTER = (
     "Each dot is the difference between the transit times of a packet and of the one before it (RFC 3393): above zero, "
