@@ -1,12 +1,11 @@
 """Sources of an explanation: captures of one path, pieces of one capture, a recording, or a mixture."""
 
-# ruff: noqa: PTH113, PTH118, PTH121
+# ruff: noqa: PTH112, PTH113, PTH118, PTH121
 # Importing pathlib would take longer than the question: `whydrop explain` asks it at every start.
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from whydrop import _core
 from whydrop.errors import Mistake
@@ -83,7 +82,7 @@ def _ends(sources: Sequence[str | os.PathLike[str] | Recording]) -> tuple[Record
 
 
 def _is_folder(path: str | os.PathLike[str]) -> bool:
-    return Path(path).is_dir() and is_recording(os.fspath(path))
+    return os.path.isdir(path) and is_recording(os.fspath(path))
 
 
 def apart(

@@ -106,7 +106,7 @@ def ntp_ns(stamp: Any) -> int | None:
     """A timestamp of NTP in 64 bits, in nanoseconds of Unix; ``None`` for none, or 0.
 
     >>> ntp_ns(0xDC5A_AF16_8000_0000), ntp_ns(0), ntp_ns("x")
-    (1488194070500000000, None, None)
+    (1487941782500000000, None, None)
     """
     if isinstance(stamp, bool) or not isinstance(stamp, int) or not 0 < stamp < 1 << 64:
         return None
