@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from example_files import Run
 from plain_text import plain
 from whydrop.act import pacing
 from whydrop.act.changes import segmented
@@ -66,3 +67,9 @@ def test_routes_survive_the_state_file_and_those_of_older_versions_have_none() -
     assert not found.same_as(QUEUES)
     older = {name: value for name, value in QUEUES.as_json().items() if name != "routes"}
     assert Snapshot.from_json(older) == QUEUES
+
+
+def test_a_rate_beside_a_size_is_refused(run_here: Run) -> None:
+    done = run_here("pace", "192.0.2.7", "--mtu", "1500", "--rate", "5M", "--max-rate", "9M")
+    assert done.returncode == 2
+    assert "leave out --rate, --max-rate" in " ".join(done.stderr.split())

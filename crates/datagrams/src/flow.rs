@@ -11,7 +11,7 @@ use crate::exchange::{Exchanged, asks_many};
 use crate::measuring::{Measured, Numbered};
 use crate::repeats::Repeats;
 use crate::reports::Report;
-use crate::rtcp::ControlReports;
+use crate::rtcp::{ControlReports, is_control};
 use crate::rtp::{RtpStream, RtpStreams};
 use crate::spin::{self, Spin, SpinBit};
 use crate::tls::Alert;
@@ -120,7 +120,9 @@ impl Flow {
         self.largest_ttl = self.largest_ttl.max(network.ttl);
         self.repeats
             .take(time_ns, packet.index.saturating_add(1), payload);
-        self.rtp.take(time_ns, payload_bytes, payload);
+        if !is_control(payload) {
+            self.rtp.take(time_ns, payload_bytes, payload);
+        }
         self.spin.take(time_ns, payload);
         self.numbered.take(time_ns, payload_bytes, payload);
     }

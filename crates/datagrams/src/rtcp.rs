@@ -12,9 +12,9 @@ const RECEIVER_REPORT: u8 = 201;
 const HEADER_BYTES: usize = 8;
 const SENDER_BYTES: usize = 20;
 const BLOCK_BYTES: usize = 24;
-/// The most streams with reports, reports of one stream, and sender reports that wait for their echo.
+/// The most streams with reports, reports of all streams, and sender reports that wait for their echo.
 const MOST_STREAMS: usize = 1 << 12;
-const MOST_REPORTS: usize = 1 << 14;
+const MOST_REPORTS: usize = 1 << 18;
 const MOST_SENT: usize = 1 << 10;
 /// A longer round trip is an echo of another time.
 const LONGEST_TRIP_NS: i64 = 60_000_000_000;
@@ -38,6 +38,8 @@ pub struct ControlReport {
 pub(crate) struct ControlReports {
     /// By the source of the stream, and the host that receives it.
     reports: HashMap<(u32, IpAddr), Vec<ControlReport>>,
+    /// How many there are.
+    kept: usize,
     /// Sender reports: source, middle of the time stamp, time of the capture.
     sent: VecDeque<(u32, u32, i64)>,
 }
@@ -113,8 +115,14 @@ impl ControlReports {
             return;
         };
         let key = (source, from);
-        if !self.reports.contains_key(&key) && self.reports.len() == MOST_STREAMS {
+        if self.kept >= MOST_REPORTS {
             return;
+        }
+        if !self.reports.contains_key(&key) && self.reports.len() == MOST_STREAMS {
+            self.forget_single_ones();
+            if self.reports.len() == MOST_STREAMS {
+                return;
+            }
         }
         let report = ControlReport {
             time_ns,
@@ -124,16 +132,24 @@ impl ControlReports {
             jitter_ticks,
             round_trip_ns: self.round_trip_ns(time_ns, source, last, delay),
         };
-        let reports = self.reports.entry(key).or_default();
-        if reports.len() < MOST_REPORTS {
-            reports.push(report);
-        }
+        self.reports.entry(key).or_default().push(report);
+        self.kept += 1;
+    }
+
+    /// Drops the sources with one report: those of encrypted reports are random, and come once.
+    #[cold]
+    fn forget_single_ones(&mut self) {
+        self.reports.retain(|_, reports| reports.len() > 1);
+        self.kept = self.reports.values().map(Vec::len).sum();
     }
 
     /// The time since the sender report `last` passed, less the time that the receiver kept it.
     fn round_trip_ns(&self, time_ns: i64, source: u32, last: u32, delay: u32) -> Option<i64> {
+        if last == 0 {
+            return None;
+        }
         let is_it = |sent: &&(u32, u32, i64)| (sent.0, sent.1) == (source, last);
-        let (.., sent_ns) = self.sent.iter().rev().find(is_it).filter(|_| last != 0)?;
+        let (.., sent_ns) = self.sent.iter().rev().find(is_it)?;
         let kept_ns = i64::from(delay) * 1_000_000_000 / 65_536;
         let trip_ns = time_ns.checked_sub(*sent_ns)?.checked_sub(kept_ns)?;
         (0..=LONGEST_TRIP_NS).contains(&trip_ns).then_some(trip_ns)
@@ -214,6 +230,25 @@ mod tests {
             reports.take(0, host(2), &whole[..length]);
             assert!(reports.on(SOURCE, host(2)).is_empty());
         }
+    }
+
+    #[test]
+    fn random_sources_of_encrypted_reports_leave_room_for_others() {
+        let mut reports = ControlReports::default();
+        let of = |source: u32| {
+            let mut packet = receiver_report(1);
+            packet[8..12].copy_from_slice(&source.to_be_bytes());
+            packet
+        };
+        reports.take(0, host(2), &of(7));
+        reports.take(1, host(2), &of(7));
+        for source in 1000..1000 + 2 * MOST_STREAMS as u32 {
+            reports.take(2, host(2), &of(source));
+        }
+        reports.take(3, host(2), &of(8));
+        assert_eq!(reports.on(7, host(2)).len(), 2);
+        assert_eq!(reports.on(8, host(2)).len(), 1);
+        assert!(reports.reports.len() <= MOST_STREAMS);
     }
 
     #[test]

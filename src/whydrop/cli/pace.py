@@ -66,7 +66,7 @@ replace_root = click.option(
 @click.option("--no-proof", "prove", is_flag=True, flag_value=False, default=True,
               help="Apply the rate without measuring whether it helps.")  # fmt: skip
 @replace_root
-@click.option("--dry-run", is_flag=True, help="Print the tc commands, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the commands, and change nothing.")
 @far_end
 @connections
 @options.far_end
@@ -81,6 +81,7 @@ def command(host: str, keep: bool, for_s: float, as_json: bool, **given: Any) ->
         if not as_json:
             ending.show(documents.of_plan(plan, change))
 
+    _check_usage(given)
     recover(ending.note)
     found = whydrop.pace(host, keep=keep, for_s=for_s, planned=planned, say=say, **given)
     if as_json:
@@ -89,6 +90,14 @@ def command(host: str, keep: bool, for_s: float, as_json: bool, **given: Any) ->
         print()
         ending.show(documents.of_pacing(found, keep=keep, for_s=for_s))
     return 0 if found.helps else ending.NOT_ANALYSED
+
+
+def _check_usage(given: dict[str, Any]) -> None:
+    """Refuse a rate beside --mtu, which does not pace."""
+    options_of_rates = {"--rate": "rate_bps", "--burst": "burst_bytes", "--max-rate": "highest_bps", "--from": "source"}
+    named = [option for option, name in options_of_rates.items() if given[name] is not None]
+    if given["mtu_bytes"] is not None and named:
+        raise click.UsageError(f"--mtu keeps packets small and does not pace: leave out {', '.join(named)}.")
 
 
 @command.subcommand("status", short_help="Show the changes on this host.", epilog="Example: whydrop pace status --json")

@@ -26,6 +26,7 @@ EXAMPLES = """
 Examples:
   whydrop watch --port 443
   whydrop watch --to 192.0.2.0/24 -i 10ms -t 1min
+  whydrop watch --port 443 --events
   whydrop watch --pid 4711 -t 8h -o /var/tmp --quiet
   whydrop watch --cgroup system.slice/nginx.service
   whydrop watch -- curl -sO https://example.org/large.iso
@@ -51,7 +52,7 @@ _DROPS = ("auto", "program", "drop-monitor", "tracepoint", "off")
               metavar="TIME", help="Time between readings of drop counters; 0 reads none.")  # fmt: skip
 @click.option("--drops", type=click.Choice(_DROPS), default="auto", metavar="HOW", show_default=True,
               help="Drops: auto, program, tracepoint, drop-monitor or off.")  # fmt: skip
-@click.option("--events", is_flag=True, help="Also record TCP's events in the kernel (root).")
+@click.option("--events", is_flag=True, help="Also record TCP's events in the kernel (root or CAP_BPF).")
 @options.title
 @options.note
 @options.output_folder()
