@@ -152,3 +152,12 @@ def test_a_name_that_is_like_no_test_is_answered_in_whole_sentences(run: Run) ->
     done = run("tests", "zzzzzzzz")
     assert done.returncode == 2
     assert "`whydrop tests` lists them. If you mean a file, give its path" in done.stderr
+
+
+@pytest.mark.slow
+def test_charts_are_written_though_the_text_goes_to_a_program_that_reads_one_line(tmp_path: Path):
+    folder = tmp_path / "charts"
+    line = f"{sys.executable} -m whydrop explain {POLICED} --charts {folder} -f svg | head -1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.startswith("A policer at")
+    assert len(list(folder.glob("*.svg"))) > 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import time
 from pathlib import Path
@@ -15,7 +17,7 @@ from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Outcome
 from whydrop.measure.runners.msak import MsakRunner
 from whydrop.measure.runners.msak.counting import Grid
-from whydrop.measure.runners.msak.websocket import BINARY, TEXT, Event, WebSocket, WebSocketError, frame
+from whydrop.measure.runners.msak.websocket import WebSocket, WebSocketError
 
 slow = pytest.mark.slow
 
@@ -107,11 +109,11 @@ def test_a_longer_stream_of_probes_is_several_sessions() -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"refuse": b"HTTP/1.1 401 Unauthorized\r\n\r\n"}, "refuses the upgrade to WebSocket: HTTP/1.1 401"),
-        ({"refuse": b"HTTP/1.1 101 X\r\nSec-WebSocket-Accept: x\r\n\r\n"}, "none to this request"),
+        ({"refuse": b"HTTP/1.1 401 Unauthorized\r\n\r\n"}, "refuses the upgrade to WebSocket: HTTP status 401"),
+        ({"refuse": b"HTTP/1.1 101 X\r\nSec-WebSocket-Accept: x\r\n\r\n"}, "upgrade to WebSocket is wrong"),
         ({"refuse": b""}, "ended the connection"),
         ({"babble": b"\x81\xff" + bytes(12)}, "breaks the protocol"),
-        ({"babble": b"\x81\x7f" + b"\x7f" * 8}, "far more than a measurement"),
+        ({"babble": b"\x81\x7f" + b"\x7f" * 8}, "breaks the protocol"),
     ],
 )
 def test_servers_that_refuse_or_babble_are_reported(how: dict[str, Any], said: str) -> None:
@@ -155,22 +157,35 @@ def test_the_command_runs_it(tmp_path: Path, run: Any) -> None:
 
 
 class Pieces:
-    """A connection that brings bytes in pieces of one size."""
+    """A connection that brings bytes in pieces of one size, behind the answer to the upgrade."""
 
     def __init__(self, data: bytes, piece: int) -> None:
-        self._pieces = [data[at : at + piece] for at in range(0, len(data), piece)]
+        self._data, self._piece = data, piece
+        self._pieces: list[bytes] = []
         self.out = b""
 
-    def recv_into(self, memory: memoryview) -> int:
+    def sendall(self, request: bytes) -> None:
+        key = request.split(b"Sec-WebSocket-Key: ")[1].split(b"\r\n")[0]
+        accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+        head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        whole = head + b"Sec-WebSocket-Protocol: p\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n" + self._data
+        self._pieces = [whole[at : at + self._piece] for at in range(0, len(whole), self._piece)]
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
+
+    def recv(self, _: int) -> bytes:
         if not self._pieces:
             raise BlockingIOError
-        piece = self._pieces.pop(0)
-        memory[: len(piece)] = piece
-        return len(piece)
+        return self._pieces.pop(0)
 
     def send(self, data: memoryview) -> int:
         self.out += bytes(data[:3])
         return min(3, len(data))
+
+
+def upgraded(data: bytes, piece: int) -> WebSocket:
+    return WebSocket.upgraded(Pieces(data, piece), "h", "/", "p", "test")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 1000])
@@ -178,21 +193,27 @@ def test_frames_are_read_wherever_they_are_cut(piece: int) -> None:
     pong_wanted = b"\x89\x02hi"
     data = (
         b"\x82\x7e" + (300).to_bytes(2, "big") + bytes(300) + b"\x01\x02{}" + pong_wanted + b"\x80\x01 "
-        + b"\x82\x7f" + (5).to_bytes(8, "big") + bytes(5) + b"\x81\x00"
+        + b"\x82\x05" + bytes(5) + b"\x81\x00"
     )  # fmt: skip
-    web = WebSocket(Pieces(data, piece))  # type: ignore[arg-type]
-    events: list[Event] = []
-    for _ in range(len(data)):
-        events += web.receive()
-    assert sum(one.size_bytes for one in events if one.kind == BINARY) == 305
-    assert [one.text for one in events if one.kind == TEXT] == [b"{} ", b""]
+    web = upgraded(data, piece)
+    texts = [text for _ in range(len(data)) for text in web.receive()]
+    assert texts == [b"{} ", b""]
+    assert web.received_bytes == 300 + 3 + 5
     assert web.waits_to_send
     web.pump()
-    assert len(web.connection.out) == len(frame(10, b"hi"))  # type: ignore[attr-defined]
+    # A client's pong: two bytes of head, four of its mask, and the payload.
+    assert len(web.connection.out) == 2 + 4 + 2  # type: ignore[attr-defined]
+
+
+def test_a_part_of_a_message_counts_when_it_comes() -> None:
+    web = upgraded(b"\x82\x7f" + (100_000).to_bytes(8, "big") + bytes(60_000), 1000)
+    for _ in range(100):
+        assert list(web.receive()) == []
+    assert 60_000 <= web.received_bytes <= 60_010
 
 
 def test_a_frame_that_a_client_would_send_is_refused() -> None:
-    web = WebSocket(Pieces(b"\x81\x80\0\0\0\0", 10))  # type: ignore[arg-type]
+    web = upgraded(b"\x81\x80\0\0\0\0", 1000)
     with pytest.raises(WebSocketError, match="breaks the protocol"):
         list(web.receive())
 

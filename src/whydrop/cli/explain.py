@@ -74,13 +74,16 @@ def command(
         found = explained(captures, tables=report is not None or folder is not None, **selection)
         if flow_filter is not None:
             found = _only(found, flow_filter)
-        if as_json:
-            ending.write_found(found.document)
-        else:
-            from whydrop.show import explanation
+        try:
+            if as_json:
+                ending.write_found(found.document)
+            else:
+                from whydrop.show import explanation
 
-            ending.show(explanation.document(found))
-        _write_files(found, report, folder, picture or "png", quiet=as_json)
+                ending.show(explanation.document(found))
+        finally:
+            # Also where the text goes to `head`, which closes the pipe.
+            _write_files(found, report, folder, picture or "png", quiet=as_json)
     except (Error, OSError) as reason:
         return ending.not_analysed(reason, [path for path in captures if not path.is_dir()])
     return 0

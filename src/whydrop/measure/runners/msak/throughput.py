@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import select
 import socket
@@ -21,15 +22,7 @@ from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.runners import Rows
 from whydrop.measure.runners.msak.counting import Grid
 from whydrop.measure.runners.msak.measurements import Measurement, measurement
-from whydrop.measure.runners.msak.websocket import (
-    BINARY,
-    CLOSE,
-    TEXT,
-    WebSocket,
-    WebSocketError,
-    frame,
-    random_frame,
-)  # fmt: skip
+from whydrop.measure.runners.msak.websocket import WebSocket, WebSocketError
 from whydrop.measure.runners.registry import bracketed
 
 PROTOCOL = "net.measurementlab.throughput.v1"
@@ -190,10 +183,10 @@ class _Stream:
         self.flow, self.stream, self.web = flow, stream, web
         self.is_up = flow.flow.direction == "up"
         self.began_ns = time.monotonic_ns()
-        self.received = self.sent = 0
+        self.sent = 0
         self._measured_ns = self._counted_ns = self.began_ns
         self._size = _FIRST_MESSAGE_BYTES
-        self._message = random_frame(self._size)
+        self._message = os.urandom(self._size)
 
     def run(self, length_s: float, stopping: threading.Event) -> None:
         """Send or receive until the time is over, or the server ends it."""
@@ -212,34 +205,32 @@ class _Stream:
         """Say farewell, and wait shortly for the server's last measurement."""
         with contextlib.suppress(OSError):
             # A message that is half sent must be completed first.
-            self.web.send(frame(CLOSE, struct.pack("!H", 1000) + b"Done sending"))
+            self.web.send_close("Done sending")
             until_ns = time.monotonic_ns() + round(_GRACE_S * 1e9)
             while time.monotonic_ns() < until_ns and not stopping.is_set():
                 if self.web.is_closed and not self.web.waits_to_send:
                     break
                 self._exchange(0.05)
         if not self.is_up:
-            self.flow.arrived(self.stream, time.monotonic_ns(), self.received)
+            self.flow.arrived(self.stream, time.monotonic_ns(), self.web.received_bytes)
 
     def _exchange(self, wait_s: float) -> None:
         one = self.web.connection
-        pending = self.web.has_early or (isinstance(one, ssl.SSLSocket) and one.pending() > 0)
+        pending = isinstance(one, ssl.SSLSocket) and one.pending() > 0
         writing = [one] if self.web.waits_to_send else []
         readable, writable, _ = select.select([one], writing, [], 0 if pending else wait_s)
         if writable:
             self.web.pump()
         if readable or pending:
-            for event in self.web.receive():
-                self._take(event.kind, event.size_bytes, event.text)
+            for text in self.web.receive():
+                self._take(text)
         now_ns = time.monotonic_ns()
         if not self.is_up and now_ns - self._counted_ns >= _COUNTS_EVERY_S * 1e9:
             self._counted_ns = now_ns
-            self.flow.arrived(self.stream, now_ns, self.received)
+            self.flow.arrived(self.stream, now_ns, self.web.received_bytes)
 
-    def _take(self, kind: int, size_bytes: int, text: bytes) -> None:
-        if kind in (BINARY, TEXT):
-            self.received += size_bytes
-        found = measurement(text) if kind == TEXT else None
+    def _take(self, text: bytes) -> None:
+        found = measurement(text)
         if found is None:
             return
         self.flow.heard(found)
@@ -253,19 +244,19 @@ class _Stream:
         if now_ns - self._measured_ns < _MEASURES_EVERY_S * 1e9:
             return
         self._measured_ns = now_ns
-        counts = {"BytesSent": self.sent, "BytesReceived": self.received}
+        counts = {"BytesSent": self.sent, "BytesReceived": self.web.received_bytes}
         text = json.dumps({"Application": counts, "ElapsedTime": (now_ns - self.began_ns) // 1000}).encode()
-        self.web.send(frame(TEXT, text))
+        self.web.send_text(text)
         self.sent += len(text)
         if self.is_up:
             self.flow.sender(now_ns, _own_tcp(self.web.connection))
 
     def _send_more(self) -> None:
-        self.web.send(self._message)
+        self.web.send_binary(self._message)
         self.sent += self._size
         if self._size < _MOST_MESSAGE_BYTES and self._size <= self.sent // _SCALING:
             self._size *= 2
-            self._message = random_frame(self._size)
+            self._message = os.urandom(self._size)
 
 
 def _own_tcp(connection: socket.socket) -> dict[str, int]:
