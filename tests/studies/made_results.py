@@ -33,9 +33,14 @@ def results(definitions: str = "corrected", site: str = "dfw01", **tables: list[
         ],
         "client_speeds": [
             {**here, "machine": None, "client": f"192.0.2.{n}", "period": period, "tests": 11, "mean_bps": speed * 5e5,
-             "max_bps": speed * 1e6, "sd_bps": 1e5}
+             "max_bps": speed * 1e6, "sd_bps": 1e5, "min_bps": speed * 2e5, "cv": 0.2 / speed}
             for period in ("before", "after")
             for n, speed in enumerate((1.0, 1.0, 10.0, 100.0))
+        ],
+        "client_spread": [
+            {**here, "period": period, "clients": 4, "tests": 11.0, "min_bps": 1.1e6, "mean_bps": 2.75e6,
+             "max_bps": 5.5e6, "sd_bps": 1e5, "cv": 0.11}
+            for period in ("before", "after")
         ],
         "comparisons": [
             {**here, "statistic": statistic, "before": 4, "after": 4, "ks_distance": 0.0, "ks_p": p, "adjusted_p": 1.0,

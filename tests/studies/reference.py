@@ -318,10 +318,16 @@ def client_speeds(tables: Tables, parameters: Parameters) -> Rows:
             {
                 "metro": metro, "site": site, "machine": machine, "client": client, "period": period,
                 "tests": len(speeds), "mean_bps": statistics.fmean(speeds), "max_bps": max(speeds),
-                "sd_bps": statistics.stdev(speeds),
+                **_spread(speeds),
             }
         )  # fmt: skip
     return rows
+
+
+def _spread(speeds: list[float]) -> Row:
+    sd = statistics.stdev(speeds) if len(speeds) > 1 else None
+    mean = statistics.fmean(speeds)
+    return {"sd_bps": sd, "min_bps": min(speeds), "cv": sd / mean if sd is not None and mean else None}
 
 
 # Figure 7

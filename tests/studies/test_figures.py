@@ -19,11 +19,12 @@ from whydrop.studies.discards import figures
 from whydrop.studies.discards.changes_file import Noted
 from whydrop.studies.discards.results import PLOT, TABLES
 
-# Eight figures, of which the sixth is two.
+# Eight figures, of which the sixth is four.
 NAMES = [
     "utilisation", "download_speed", "discard_ratio", "retransmission_ratio", "overlay", "client_speeds_max",
-    "client_speeds_mean", "contact_days", "discard_bins",
+    "client_speeds_mean", "client_speeds_min", "client_speeds_cv", "contact_days", "discard_bins",
 ]  # fmt: skip
+SPEEDS = results().tables["client_speeds"].to_dicts()
 FEBRUARY_11, FEBRUARY_12 = 1518307200.0, 1518393600.0
 
 
@@ -79,6 +80,26 @@ def test_figure_6_as_corrected_has_densities_at_the_centres_of_shared_bins() -> 
     assert [y for _, _, _, y in found] == pytest.approx([0.5] * 4)
 
 
+def test_figure_6_shows_the_slowest_downloads_and_the_variation_with_medians_in_the_legend() -> None:
+    made = figures.facets(results())
+    assert [one.name for one in drawn(made["client_speeds_min"])] == [
+        "before (n = 4, median 1.10\u00a0Mbit/s)", "after (n = 4, median 1.10\u00a0Mbit/s)",
+    ]  # fmt: skip
+    assert [one.name for one in drawn(made["client_speeds_cv"])] == [
+        "before (n = 4, median 0.110)", "after (n = 4, median 0.110)",
+    ]  # fmt: skip
+    found = rows("client_speeds_cv")
+    # Of 0.002 to 0.2 two bins of one decade each.
+    assert [x for _, _, x, _ in found[:2]] == pytest.approx([0.002 * math.sqrt(10), 0.02 * math.sqrt(10)])
+    assert [y for _, _, _, y in found] == pytest.approx([0.25, 0.75] * 2)
+
+
+def test_clients_without_a_variation_above_zero_are_counted_below_the_figure() -> None:
+    speeds = [row | {"cv": None if row["client"] == "192.0.2.0" else 0.2} for row in SPEEDS]
+    words = figures.facets(results(client_speeds=speeds))["client_speeds_cv"].footnotes()[0]
+    assert words.endswith("2 bins or clients have no coefficient of variation above 0.")
+
+
 def test_figure_7_counts_tests_by_class() -> None:
     assert [(group, y) for _, group, _, y in rows("contact_days")] == [("zero", 90), ("non-zero", 6), ("unknown", 4)]
     assert [(group, y) for _, group, _, y in rows("contact_days", "published")] == [("zero", 90), ("non-zero", 6)]
@@ -104,14 +125,17 @@ def test_every_figure_says_its_title_and_its_axes_with_units(definitions: str) -
         "overlay": "Share of packets, or of segments",
         "client_speeds_max": "Density (per decade)",
         "client_speeds_mean": "Density (per decade)",
+        "client_speeds_min": "Density (per decade)",
+        "client_speeds_cv": "Density (per decade)",
         "contact_days": "Tests (per day)",
         "discard_bins": "Bins with discards, share of all",
     }  # fmt: skip
     for name, facets in figures.facets(results(definitions)).items():
         text = json.dumps(specification(facets), ensure_ascii=False)
         across = "Download speed (Mbit/s)" if name.startswith("client_speeds") else "Day (UTC)"
+        across = "Coefficient of variation" if name == "client_speeds_cv" else across
         across = "Month (UTC)" if name == "discard_bins" else across
-        for words in (f"Figure {dict(zip(NAMES, '123456678', strict=True))[name]}", units[name], across, "Drawn: "):
+        for words in (f"Figure {dict(zip(NAMES, '12345666678', strict=True))[name]}", units[name], across, "Drawn: "):
             assert words in text, (name, words)
         assert figures.specs(definitions)[name].caption
 

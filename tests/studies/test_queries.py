@@ -21,6 +21,7 @@ from whydrop.store.engines import Backend, open_backend
 from whydrop.store.store import Store
 from whydrop.studies.discards import queries, results
 from whydrop.studies.discards.parameters import Change, Days, Exposure, Parameters
+from whydrop.studies.discards.spread import client_spread
 
 MLAB = Path(__file__).parents[2].parent / "shared" / "data" / "mlab"
 
@@ -277,8 +278,33 @@ def test_clients_that_came_often_both_before_and_after_are_compared(computed):
     assert before == {
         "metro": "dfw", "site": "dfw01", "machine": None, "client": "192.0.2.1", "period": "before", "tests": 2,
         "mean_bps": 6e6, "max_bps": 8e6, "sd_bps": pytest.approx(statistics.stdev([8e6, 4e6])),
+        "min_bps": 4e6, "cv": pytest.approx(statistics.stdev([8e6, 4e6]) / 6e6),
     }  # fmt: skip
     assert (after["period"], after["tests"], after["max_bps"]) == ("after", 3, 8e6)
+
+
+def test_a_client_with_one_test_has_no_deviation_and_none_has_a_variation_of_no_mean(computed):
+    tests = [download(0), download(2 * DAY, acked_bytes=0), download(2 * DAY + 60 * SECOND, acked_bytes=0)]
+    once = CHANGE.model_copy(update={"more_tests_than": 0})
+    rows = computed("client_speeds", ndt=tests, change=once, tests={"least_acked_bytes": 0})
+    found = [(row["period"], row["tests"], row["sd_bps"], row["cv"], row["min_bps"]) for row in rows]
+    assert found == [("after", 2, 0.0, None, 0.0), ("before", 1, None, None, 8e6)]
+
+
+def test_the_spread_of_a_site_has_the_medians_of_its_clients_and_no_deviation_of_single_tests():
+    rows = [
+        {"metro": "dfw", "site": "dfw01", "client": str(number), "period": period, "tests": 1 if sd is None else 9,
+         "mean_bps": mean, "max_bps": 2 * mean, "min_bps": mean / 2, "sd_bps": sd,
+         "cv": None if sd is None else sd / mean}
+        for period, scale in (("before", 1.0), ("after", 2.0))
+        for number, (mean, sd) in enumerate([(scale * 1e6, 2e5), (4e6, None), (6e6, 6e5)])
+    ]  # fmt: skip
+    found = client_spread(pl.DataFrame(rows, schema=results.CLIENT_SPEEDS))
+    assert found.schema == results.CLIENT_SPREAD
+    assert found.select("period", "clients", "tests", "mean_bps", "sd_bps").rows() == [
+        ("before", 3, 9.0, 4e6, 4e5), ("after", 3, 9.0, 4e6, 4e5),
+    ]  # fmt: skip
+    assert found["cv"].to_list() == pytest.approx([0.15, 0.1])
 
 
 def test_published_clients_are_counted_over_the_metro_and_shown_by_machine(computed):

@@ -67,7 +67,7 @@ def compare(found: pl.DataFrame, wanted: list[dict[str, Any]], table: str) -> No
             assert (row[column] is None) == (want[column] is None), where
             if row[column] is not None:
                 # Deviations of speeds that are nearly alike are differences of large numbers.
-                absolute = REL * want["mean_bps"] if column == "sd_bps" else 1e-12
+                absolute = {"sd_bps": REL * want.get("mean_bps", 0.0), "cv": REL}.get(column, 1e-12)
                 assert row[column] == pytest.approx(want[column], rel=REL, abs=absolute), where
 
 

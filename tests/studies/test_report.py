@@ -165,7 +165,7 @@ def test_a_figure_without_rows_has_no_picture_and_says_why(tmp_path: Path) -> No
 def test_a_study_of_nothing_is_a_page_too() -> None:
     nothing = only()
     seen = _Seen(html.page(document.page(nothing, figures.facets(nothing)))).text
-    assert seen.count("no picture, because") == 9
+    assert seen.count("no picture, because") == 11
 
 
 def test_shares_of_classes_are_of_all_tests_of_a_site() -> None:
@@ -195,7 +195,7 @@ def test_a_browser_shows_every_figure_with_nothing_to_complain_of(
     context.close()
     assert trouble == []
     assert requests == [address]
-    assert len(boxes) == 9
+    assert len(boxes) == 11
     for box in boxes:
         assert box["width"] <= width
         assert box["height"] > 100

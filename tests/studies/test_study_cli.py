@@ -134,6 +134,9 @@ def test_json_is_one_document_that_backs_the_sentences(small_fleet: SmallFleet) 
     assert {row["site"] for row in document["tables"]["comparisons"]} <= {"dfw01", "dfw02"}
     assert sum(document["tests"].values()) == document["rows"]["contacts"]
     assert document["summary"][0].startswith("Whether discards")
+    spread = document["tables"]["client_spread"]
+    assert {row["period"] for row in spread} == {"before", "after"}
+    assert all(0 < row["min_bps"] < row["mean_bps"] < row["max_bps"] and 0 < row["cv"] < 2 for row in spread)
 
 
 @pytest.mark.slow

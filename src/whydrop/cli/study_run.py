@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from whydrop.studies.tcp import study as tcp_study
 
 # Tables that are small enough to read; the sentences come from them.
-_IN_DOCUMENT = ("comparisons", "placebo_comparisons", "discard_changes", "discard_bins")
+_IN_DOCUMENT = ("client_spread", "comparisons", "placebo_comparisons", "discard_changes", "discard_bins")
 # Tables of TCP by network can have 100 000 rows: only the files hold them.
 _NOT_BY_NETWORK = ("all", "site", "day")
 SCHEMA = 1

@@ -168,9 +168,30 @@ def _conclusions(results: Results) -> Iterable[Table | None]:
     tables = results.tables
     yield table_of("Discards of switches before and after the change", tables.get("discard_changes"), _CHANGES)
     yield table_of("Clients' download speeds before and after the change", tables.get("comparisons"), _COMPARISONS)
+    yield spread(results)
     yield table_of(
         "The same between two periods before the change (placebo)", tables.get("placebo_comparisons"), _COMPARISONS
     )
+
+
+_SPREAD = (
+    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Period", ("period",), str),
+    FrameColumn("Clients", ("clients",), quantities.count, 4),
+    FrameColumn("Tests", ("tests",), quantities.significant, 5),
+    FrameColumn("Slowest", ("min_bps",), quantities.rate),
+    FrameColumn("Mean", ("mean_bps",), quantities.rate, 2),
+    FrameColumn("Fastest", ("max_bps",), quantities.rate, 3),
+    FrameColumn("Standard deviation", ("sd_bps",), quantities.rate, 6),
+    FrameColumn("Coefficient of variation", ("cv",), _ratio, 1),
+)
+
+
+def spread(results: Results) -> Table | None:
+    """One row for each site and period: what each client's tests show."""
+    note = "Coefficient of variation: standard deviation / mean of a client's speeds; none for a client with one test."
+    found = results.tables["client_spread"]
+    return table_of("What each client's tests show (medians over clients)", found, _SPREAD, notes=[note])
 
 
 def _explained(results: Results) -> Iterable[Part]:

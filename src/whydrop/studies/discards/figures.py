@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 _CHANGE = Style(INK, PAPER, width=1.0, dash=(5, 3))
 # Figure 6, and the statistic that each part of it compares.
 _STATISTICS = {"client_speeds_max": "max", "client_speeds_mean": "mean"}
+# The parts of it that are shown without a test of significance, and how their medians are said.
+_DESCRIBED: dict[str, tuple[str, Callable[[float], str]]] = {
+    "client_speeds_min": ("min_bps", quantities.rate),
+    "client_speeds_cv": ("cv", quantities.significant),
+}
 
 
 @cache
@@ -54,9 +59,9 @@ def specs(definitions: str) -> dict[str, FacetSpec]:
 def plot_frame(results: Results) -> pl.DataFrame:
     """Everything that all figures draw: a frame of `results.PLOT` (the report's ``plot_df``).
 
-    ``x`` is seconds since the Unix epoch (a day's midnight, UTC) or, in figure 6, Mbit/s; ``y`` is in the unit of the
-    figure's axis. Figure 6 has a row for each bin: its left edge as published, its centre (of the logarithm) as
-    corrected. Rows that cannot be drawn are there with null.
+    ``x`` is seconds since the Unix epoch (a day's midnight, UTC) or, in figure 6, Mbit/s (6d: without a unit); ``y`` is
+    in the unit of the figure's axis. Figure 6 has a row for each bin: its left edge as published, its centre (of the
+    logarithm) as corrected. Rows that cannot be drawn are there with null.
     """
     definitions = results.parameters.definitions
     months = results.tables["discard_bins"].filter(pl.col("month") != ALL)
@@ -144,6 +149,8 @@ def _words(name: str, spec: FacetSpec, results: Results) -> building.Words:
     parameters = results.parameters
     if name in _STATISTICS:
         return building.Words(_periods(results), labels=_p_values(results, _STATISTICS[name]))
+    if name in _DESCRIBED:
+        return building.Words(_periods(results), labels=_medians(results, *_DESCRIBED[name]))
     if name == "contact_days":
         return building.Words(f"{parameters.days.first} to {parameters.days.last}")
     if spec.look in ("parts", "overlay"):
@@ -183,3 +190,14 @@ def _p_values(results: Results, statistic: str) -> dict[tuple[str, str], str]:
         labels[row["site"], "before"] = f"before (n = {quantities.count(row['before'])})"
         labels[row["site"], "after"] = f"after (n = {quantities.count(row['after'])}, {p})"
     return labels
+
+
+def _medians(results: Results, column: str, said: Callable[[float], str]) -> dict[tuple[str, str], str]:
+    """The legend of each site's panel: how many clients, and their median."""
+    return {
+        (
+            row["site"],
+            row["period"],
+        ): f"{row['period']} (n = {quantities.count(row['clients'])}, median {said(row[column])})"
+        for row in results.tables["client_spread"].drop_nulls(column).iter_rows(named=True)
+    }

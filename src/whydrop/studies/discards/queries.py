@@ -362,7 +362,9 @@ def client_speeds(tables: Tables, parameters: Parameters) -> ir.Table:
         mean_bps=tests.speed_bps.mean(),
         max_bps=tests.speed_bps.max(),
         sd_bps=tests.speed_bps.std(how="sample"),
+        min_bps=tests.speed_bps.min(),
     )
+    clients = clients.mutate(cv=clients.sd_bps / clients.mean_bps.nullif(0.0))
     if parameters.is_published:
         clients = _frequent(clients, change.more_tests_than, "metro")
         # The report drops clients without a standard deviation.

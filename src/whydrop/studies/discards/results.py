@@ -64,10 +64,18 @@ RETRANSMISSION_RATIO: Schema = {
 # Figure 6. One row for each site, machine, client and period; cohorts of clients with more than `more_tests_than` dl
 # rows in each period. Published: counted over the whole metro, rows by host and client, those with one test (sd null)
 # dropped. Corrected: counted at the site, rows by site and client (machine null), so that each client of a site has
-# exactly two rows (9).
+# exactly two rows (9); a client with one test in a period has no sd. `cv` is sd / mean, null where there is no sd or
+# the mean is 0.
 CLIENT_SPEEDS: Schema = {
     "metro": _TEXT, "site": _TEXT, "machine": _TEXT, "client": _TEXT, "period": _TEXT, "tests": _I64,
-    "mean_bps": _F64, "max_bps": _F64, "sd_bps": _F64,
+    "mean_bps": _F64, "max_bps": _F64, "sd_bps": _F64, "min_bps": _F64, "cv": _F64,
+}  # fmt: skip
+
+# Medians over the clients of CLIENT_SPEEDS (as published: its rows), of each site and period; of `sd` and `cv` over
+# those that have one.
+CLIENT_SPREAD: Schema = {
+    "metro": _TEXT, "site": _TEXT, "period": _TEXT, "clients": _I64, "tests": _F64, "min_bps": _F64, "mean_bps": _F64,
+    "max_bps": _F64, "sd_bps": _F64, "cv": _F64,
 }  # fmt: skip
 
 # Figure 6's conclusions: one row for each site (published: `site`; cohorts as above) and statistic (mean, max), of
@@ -167,6 +175,7 @@ TABLES: dict[str, Schema] = {
     "discard_ratio": DISCARD_RATIO,
     "retransmission_ratio": RETRANSMISSION_RATIO,
     "client_speeds": CLIENT_SPEEDS,
+    "client_spread": CLIENT_SPREAD,
     "comparisons": COMPARISONS,
     "placebo_comparisons": PLACEBO_COMPARISONS,
     "discard_changes": DISCARD_CHANGES,

@@ -189,10 +189,11 @@ class _Work:
 
     def conclude(self) -> None:
         """Draw the conclusions from the tables."""
-        from whydrop.studies.discards import bins, changes, inference
+        from whydrop.studies.discards import bins, changes, inference, spread
 
         if "client_speeds" in self.tables:
             speeds, placebos = self.tables["client_speeds"], self.tables.get("placebo_comparisons")
+            self.put("client_spread", spread.client_spread(speeds))
             self.put("comparisons", inference.comparisons(speeds, self.parameters, placebos))
         if "discard_ratio" in self.tables:
             self.put("discard_changes", changes.discard_changes(self.tables["discard_ratio"], self.parameters))
