@@ -84,6 +84,121 @@ def test_what_the_engine_thinned_are_rows_of_the_table(backend: Backend, kind: s
     assert drawn.filter(pl.col("y") == 5000).height == 2
 
 
+# --- distributions of a store ---
+
+
+def shares(made: Figure) -> dict[str, list[tuple[float, float]]]:
+    """The drawn x and y of each panel, in order."""
+    drawn = numbers.frame(made)
+    return {str(panel): own.select("x", "y").rows() for (panel,), own in drawn.group_by("panel", maintain_order=True)}
+
+
+def test_a_cumulative_distribution_is_that_of_all_rows_at_each_of_its_steps(backend: Backend) -> None:
+    options = of_store.Options("counters", "value", panel_by=("site",), filters=("counter=octets.tx",), kind="cdf")
+    (made,) = of_store.facets(backend, options)
+    values = counters().filter(pl.col("counter").eq("octets.tx") & pl.col("site").eq("dfw01"))["value"].drop_nulls()
+    for steps in shares(made).values():
+        upper = dict(steps)  # of two points of one x the later one is the upper end of the step
+        # The values are 0 to 6, and 5000: a cell of the axis, 1/900 of it, holds 0 to 5 together.
+        assert upper == {x: pytest.approx(100 * (values <= x).mean()) for x in (5.0, 6.0, 5000.0)}
+        assert steps[0] == (5.0, 0.0)
+    assert (made.left_out.rows, made.left_out.missing) == (2 * SAMPLES, 2)
+
+
+def test_a_cumulative_distribution_of_few_values_has_each_of_them(backend: Backend) -> None:
+    filters = ("counter=octets.tx", "site=dfw01", "value<100")
+    (made,) = of_store.facets(backend, of_store.Options("counters", "value", filters=filters, kind="cdf"))
+    values = counters().filter(pl.col("counter").eq("octets.tx") & pl.col("site").eq("dfw01"))["value"].drop_nulls()
+    values = values.filter(values < 100)
+    (steps,) = shares(made).values()
+    assert dict(steps) == {float(value): pytest.approx(100 * (values <= value).mean()) for value in range(7)}
+    assert [x for x, _ in steps] == [float(value) for value in range(7) for _ in range(2)]
+    assert [y for _, y in steps] == sorted(y for _, y in steps)
+
+
+def test_zeros_left_of_a_logarithmic_axis_are_part_of_the_cumulative_distribution(backend: Backend) -> None:
+    filters = ("counter=discards.tx", "site=dfw01")
+    (made,) = of_store.facets(backend, of_store.Options("counters", "value", filters=filters, kind="cdf", log=True))
+    values = counters().filter(pl.col("counter").eq("discards.tx") & pl.col("site").eq("dfw01"))["value"].drop_nulls()
+    (steps,) = shares(made).values()
+    zeros = 100 * (values == 0).sum() / len(values)
+    assert steps[0] == (1.0, pytest.approx(zeros))
+    assert steps[-1] == (5000.0, 100.0)
+    assert made.notes == (
+        "8\u00a0551 of these are 0 or below, where a logarithmic axis has no place: curves begin at their share.",
+    )
+
+
+def test_a_group_that_has_only_zeros_is_a_line_at_all_of_its_rows(backend: Backend) -> None:
+    filters = ("site=dfw01", "end_ns>2018-02-11", "end_ns<2018-02-11T00:01")
+    options = of_store.Options("counters", "value", group_by=("counter",), filters=filters, kind="cdf", log=True)
+    (made,) = of_store.facets(backend, options)
+    drawn = numbers.frame(made)
+    assert drawn.filter(group="discards.tx").select("x", "y").rows() == [(1.0, 100.0), (5.0, 100.0)]
+    assert drawn.filter(group="octets.tx")["y"].to_list() == [
+        0.0,
+        20.0,
+        20.0,
+        40.0,
+        40.0,
+        60.0,
+        60.0,
+        80.0,
+        80.0,
+        100.0,
+    ]
+
+
+def test_a_logarithmic_distribution_of_zeros_alone_is_refused(backend: Backend) -> None:
+    options = of_store.Options("counters", "value", filters=("value=0",), kind="cdf", log=True)
+    with pytest.raises(NothingToDraw, match="no row has value above 0, which --log needs"):
+        of_store.facets(backend, options)
+
+
+def test_a_histogram_has_the_shares_of_all_rows_and_no_comb_of_whole_numbers(backend: Backend) -> None:
+    filters = ("counter=octets.tx", "site=dfw01", "value<100")
+    (made,) = of_store.facets(backend, of_store.Options("counters", "value", filters=filters, kind="histogram"))
+    values = counters().filter(pl.col("counter").eq("octets.tx") & pl.col("site").eq("dfw01"))["value"].drop_nulls()
+    values = values.filter(values < 100)
+    (bins,) = shares(made).values()
+    assert bins == [(float(value), pytest.approx(100 * (values == value).mean())) for value in range(7)]
+    assert made.notes == ("7 bins of a width of 1.00.",)
+
+
+def test_panels_share_the_bins_and_a_logarithmic_histogram_has_no_zeros(backend: Backend) -> None:
+    options = of_store.Options(
+        "counters", "value", panel_by=("site",), filters=("counter=octets.tx",), kind="histogram", log=True
+    )
+    (made,) = of_store.facets(backend, options)
+    first, second = shares(made).values()
+    assert first == second
+    assert len(first) == 92  # the square root of 8639
+    assert [x for x, y in first if y] == sorted(x for x, y in first if y)
+    positive = counters().filter(pl.col("counter").eq("octets.tx") & (pl.col("value") > 0)).height
+    assert sum(y for _, y in first) == pytest.approx(100 * positive / 2 / (SAMPLES - 1))
+    assert made.left_out.missing == 2 * SAMPLES - positive
+    assert "or 0 or below, where a logarithmic axis has no place" in made.footnotes()[0]
+
+
+def test_panels_by_counter_have_bins_of_their_own(backend: Backend) -> None:
+    filters = ("site=dfw01", "value<5000")
+    options = of_store.Options("counters", "value", panel_by=("counter",), filters=filters, kind="histogram")
+    (made,) = of_store.facets(backend, options)
+    assert {panel: [x for x, _ in bins] for panel, bins in shares(made).items()} == {
+        "discards.tx": [0.0, 1.0], "octets.tx": [float(value) for value in range(7)],
+    }  # fmt: skip
+    assert made.notes == ("Each panel has its own bins.",)
+
+
+def test_equal_values_are_one_bin(backend: Backend) -> None:
+    for log in (False, True):
+        (made,) = of_store.facets(
+            backend, of_store.Options("counters", "value", filters=("value=5000",), kind="histogram", log=log)
+        )
+        (bins,) = shares(made).values()
+        assert bins == [(pytest.approx(5000.0), 100.0)]
+
+
 def test_small_tables_are_drawn_whole(backend: Backend) -> None:
     filters = ("counter=discards.tx", "site=dfw01", "value>0")
     (made,) = of_store.facets(backend, of_store.Options("counters", "value", filters=filters))
@@ -123,6 +238,8 @@ def test_filters_choose_rows(backend: Backend, filters: tuple[str, ...], rows: i
         (of_store.Options("counter", "value"), "a store has no table 'counter'; it has counters"),
         (of_store.Options("counters", "values"), "--y: table counters has no column 'values' (did you mean 'value'?)"),
         (of_store.Options("counters", "site"), "--y: site is text"),
+        (of_store.Options("counters", "site", kind="cdf"), "--y: site is text"),
+        (of_store.Options("counters", "value", "end_ns", kind="cdf"), "--x: a cdf has the values of --y on its"),
         (of_store.Options("counters", "value", filters=("dfw01",)), "expected a column, ="),
         (of_store.Options("counters", "value", filters=("value>many",)), "value: expected a number, got 'many'"),
         (of_store.Options("counters", "value", filters=("end_ns>noon",)), "expected a time such as 2018-02-11"),

@@ -172,7 +172,7 @@ def plot_table(
     *,
     y: str = "value",
     x: str = "",
-    kind: Literal["points", "line"] = "points",
+    kind: Literal["points", "line", "cdf", "histogram"] = "points",
     filters: Sequence[str] = (),
     log: bool = False,
     group_by: Sequence[str] = (),
@@ -187,9 +187,9 @@ def plot_table(
         table: ``counters``, ``polls``, ``ndt``, ``tcp``, ``verdicts``, ...
         y: a column with numbers.
         x: a column with numbers; by default the time of the table.
-        kind: points, or a line through the rows of a group.
+        kind: points, a line through the rows of a group, or the distribution of ``y`` in each group.
         filters: conditions such as ``site=dfw*`` or ``value>0``; all must hold.
-        log: make the axis of ``y`` logarithmic.
+        log: make the axis of the values of ``y`` logarithmic.
         group_by: columns that choose colours.
         panel_by: one panel for each value of these columns.
         figure_by: one plot for each value of these columns.

@@ -140,8 +140,9 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @click.option("--y", metavar="COLUMN", help="For a store: column of the vertical axis.  [default: value]")
 @click.option(
     "--kind",
-    type=click.Choice(("points", "line")),
-    help="For a store: how each row is drawn.  [default: points]",
+    metavar="KIND",
+    type=click.Choice(("points", "line", "cdf", "histogram")),
+    help="For a store: points, line, cdf or histogram.  [default: points]",
 )
 def command(
     recordings: tuple[Path, ...],

@@ -220,7 +220,8 @@ def _placed(part: pl.DataFrame, x: figure.Axis, y: figure.Axis) -> tuple[pl.Data
         _with_lanes(name, scale, inside).alias(f"{name}_place")
         for name, scale in (("x", x), ("y", y), ("low", y), ("high", y))
     )
-    return moved.sort("group", "line", "x"), Counts(
+    # A vertical step is two points of one x, in the order of the frame.
+    return moved.sort("group", "line", "x", maintain_order=True), Counts(
         rows=part.height,
         zeros=zeros,
         beyond=signed.height - inside.height,

@@ -15,6 +15,7 @@ import polars as pl
 from whydrop.show import labels
 from whydrop.show.facets import building
 from whydrop.show.facets.building import Words
+from whydrop.show.facets.distributions import KINDS, Distributions
 from whydrop.show.facets.schema import Axis, FacetSpec
 from whydrop.show.figure import Counts, Figure, NothingToDraw
 from whydrop.show.plots.catalogue import PlotError
@@ -47,12 +48,12 @@ class Options:
 
     Attributes:
         table: one of the store's.
-        x: a column of numbers, by default the table's time.
+        x: a column of numbers, by default the table's time; none of a distribution.
         y: a column of numbers, by default ``value`` where the table has one.
         figure_by: columns with values that make pictures, ``panel_by`` panels, ``group_by`` styles.
         filters: conditions, such as ``site=dfw*`` or ``value>0``; all must hold.
-        kind: points, or lines through the samples of a group.
-        log: whether the axis of y is logarithmic.
+        kind: points, lines through the samples of a group, or the distribution of y in each group.
+        log: whether the axis of the values of y is logarithmic.
     """
 
     table: str
@@ -62,7 +63,7 @@ class Options:
     panel_by: Sequence[str] = ()
     group_by: Sequence[str] = ()
     filters: Sequence[str] = ()
-    kind: Literal["points", "line"] = "points"
+    kind: Literal["points", "line", "cdf", "histogram"] = "points"
     log: bool = False
 
 
@@ -85,6 +86,8 @@ def facets(backend: Backend, options: Options) -> list[Figure]:
                         missing=int(overview["missing"].sum()), because=spec.missing, what="rows")  # fmt: skip
         raise NothingToDraw(f"table {options.table}: {counts.words()}")
     _bearable(overview, options)
+    if options.kind in KINDS:
+        return _distributions(found, spec, overview, options)
     thinned = found.thinned(overview, options.kind)
     made = []
     for name in sorted(overview["figure"].unique().to_list(), key=labels.natural):
@@ -103,6 +106,26 @@ def facets(backend: Backend, options: Options) -> list[Figure]:
     return made
 
 
+def _distributions(found: _Query, spec: FacetSpec, overview: pl.DataFrame, options: Options) -> list[Figure]:
+    """The pictures of distributions, each with how many rows it is of."""
+    if not overview["y_low"].count():
+        raise NothingToDraw(f"table {options.table}: no row has {options.y or 'a value'} above 0, which --log needs")
+    over = ("figure", "panel") if "counter" in options.panel_by else ("figure",)
+    made = []
+    for name in sorted(overview["figure"].unique().to_list(), key=labels.natural):
+        own = overview.filter(pl.col("figure") == name)
+        asked = Distributions(found.backend, found.of_figure(name), own, options.log, over)
+        missing, because = int(own["missing"].sum()), spec.missing
+        if options.kind == "histogram" and asked.below:
+            missing += asked.below
+            because += ", or 0 or below, where a logarithmic axis has no place"
+        counts = Counts(int(own["rows"].sum()), missing=missing, because=because, what="rows")
+        title = spec.model_copy(update={"title": f"{spec.title}: {name}"}) if name else spec
+        words = Words(_subtitle(options), notes=asked.words(options.kind), counts=counts)
+        made.append(building.build(name or options.table, title, asked.frame(options.kind), words))
+    return made
+
+
 _THINNED = "Rows that would fall on the same pixels are drawn once."
 
 
@@ -114,8 +137,10 @@ def _checked(options: Options) -> tuple[str, str]:
     y = options.y or ("value" if "value" in schema else "")
     if not y:
         raise PlotError(f"--y: which column of {options.table}? It has {', '.join(schema)}.")
-    x = options.x or next(column for column in schema if column in _INSTANTS)
-    named = {"--x": (x,), "--y": (y,), "--figure-by": options.figure_by, "--panel-by": options.panel_by,
+    if options.kind in KINDS and options.x:
+        raise PlotError(f"--x: a {options.kind} has the values of --y on its horizontal axis, and no other column")
+    x = y if options.kind in KINDS else options.x or next(column for column in schema if column in _INSTANTS)
+    named = {"--y": (y,), "--x": (x,), "--figure-by": options.figure_by, "--panel-by": options.panel_by,
              "--group-by": options.group_by}  # fmt: skip
     for option, columns in named.items():
         for column in columns:
@@ -171,6 +196,8 @@ def _spec(options: Options, x_column: str, y_column: str) -> FacetSpec:
     elif counter:
         unit = "bytes" if counter.startswith("octets") else "packets"
         y = y.model_copy(update={"title": f"{counter} in each sample", "unit": unit})
+    if options.kind == "cdf" or options.kind == "histogram":
+        return _spec_of_distribution(options, y, counter or f"{y_column} of {options.table}")
     return FacetSpec(
         title=counter or f"{y_column} of {options.table}",
         kind=options.kind,
@@ -181,6 +208,18 @@ def _spec(options: Options, x_column: str, y_column: str) -> FacetSpec:
         wide=x.scale == "time",
         breaks=x.scale == "time",
         missing=f"without {x_column} or {y_column}",
+    )
+
+
+def _spec_of_distribution(options: Options, values: Axis, title: str) -> FacetSpec:
+    cdf = options.kind == "cdf"
+    return FacetSpec(
+        title=f"Distribution of {title}",
+        kind="line" if cdf else "density",
+        x=values,
+        y=Axis(title="Rows up to the value" if cdf else "Rows in each bin", unit="% of the group"),
+        share="y" if "counter" in options.panel_by else "both",
+        missing=f"without {options.y or 'value'}",
     )
 
 
@@ -207,7 +246,7 @@ class _Query:
     def __init__(self, backend: Backend, options: Options, x: str, y: str) -> None:
         import ibis
 
-        self._backend, self._log = backend, options.log
+        self.backend, self._log = backend, options.log
         first, last, conditions = _conditions(options)
         table = backend.table(options.table, first, last)
         for column, operation, value in conditions:
@@ -240,8 +279,13 @@ class _Query:
             x_high=rows.x.max(where=known & ~negative),
             y_low=rows.y.min(where=shown),
             y_high=rows.y.max(where=shown),
+            whole=(rows.y == rows.y.floor()).cast("int64").min(where=shown),
         )
-        return self._backend.run(query)
+        return self.backend.run(query)
+
+    def of_figure(self, name: str) -> ir.Table:
+        """The rows of one picture."""
+        return self._rows.filter(self._rows.figure == name)
 
     def thinned(self, overview: pl.DataFrame, kind: str) -> pl.DataFrame:
         """The rows that pixels can show: one a cell for points; first, last, lowest, highest of a column for lines."""
@@ -268,7 +312,7 @@ class _Query:
         celled = rows.mutate(cell=cell)
         # One of the cell's rows, the same whichever engine counts; its x and y are those of one row.
         query = celled.group_by(*_KEYS, "column", "cell").agg(x=celled.x.min(), y=celled.y.argmin(celled.x))
-        return self._backend.run(query).select(*_KEYS, "x", "y").sort(*_KEYS, "x", "y")
+        return self.backend.run(query).select(*_KEYS, "x", "y").sort(*_KEYS, "x", "y")
 
     def _lines(self, rows: ir.Table) -> pl.DataFrame:
         query = rows.group_by(*_KEYS, "column").agg(
@@ -276,7 +320,7 @@ class _Query:
             x_lowest=rows.x.argmin(rows.y), y_lowest=rows.y.min(), x_highest=rows.x.argmax(rows.y),
             y_highest=rows.y.max(),
         )  # fmt: skip
-        wide = self._backend.run(query)
+        wide = self.backend.run(query)
         parts = [wide.select(*_KEYS, x=f"x_{end}", y=f"y_{end}") for end in ("first", "lowest", "highest", "last")]
         return pl.concat(parts).unique().sort(*_KEYS, "x", "y")
 
