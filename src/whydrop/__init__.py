@@ -37,7 +37,16 @@ if TYPE_CHECKING:
     )
     from whydrop.api.plotting import Plot, plot, plot_names, plot_table
     from whydrop.api.recordings import Statistics, compare, export, import_file, metadata, open, stats, summary
-    from whydrop.api.stores import collect, collect_once, explain_into, import_into, study, study_rollout, study_tcp
+    from whydrop.api.stores import (
+        collect,
+        collect_once,
+        explain_into,
+        import_into,
+        study,
+        study_pauses,
+        study_rollout,
+        study_tcp,
+    )
     from whydrop.errors import Error
     from whydrop.explaining.document import (
         Against,
@@ -73,7 +82,9 @@ _HOMES = {
         "whydrop.api.plotting": "Plot plot plot_names plot_table",
         "whydrop.api.recordings": "Statistics compare export import_file metadata open stats summary",
         "whydrop.api.changing": "fix pace pace_forget pace_keep pace_revert pace_status",
-        "whydrop.api.stores": "collect collect_once explain_into import_into study study_rollout study_tcp",
+        "whydrop.api.stores": (
+            "collect collect_once explain_into import_into study study_pauses study_rollout study_tcp"
+        ),
         "whydrop.errors": "Error",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
         "whydrop.explaining.hints": "PairHints",
@@ -159,6 +170,7 @@ __all__ = [
     "start",
     "stats",
     "study",
+    "study_pauses",
     "study_rollout",
     "study_tcp",
     "summary",

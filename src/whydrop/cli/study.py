@@ -45,6 +45,13 @@ Examples:
   whydrop study discards rollout s3://b/x --changes a.csv
 """
 
+PAUSES_EXAMPLES = """
+\b
+Examples:
+  whydrop study discards pauses fleet.store
+  whydrop study discards pauses fleet.store --json
+"""
+
 TCP_EXAMPLES = """
 \b
 Examples:
@@ -172,6 +179,18 @@ def rollout(**given: Any) -> int:
     if given["as_published"]:
         raise click.UsageError("--as-published: stages are judged by the corrected definitions only.")
     return study_run.rollout(given, _parameters(given))
+
+
+@discards.subcommand("pauses", short_help="Compare pause frames with speeds.", epilog=PAUSES_EXAMPLES)
+@_store
+@options.as_json
+def pauses(**given: Any) -> int:
+    """Compare each day's pause frames with the speed of downloads and with discards, by site."""
+    from whydrop.cli import study_run
+
+    if given["as_published"]:
+        raise click.UsageError("--as-published: the report has no pause frames.")
+    return study_run.pauses(given, _parameters(given))
 
 
 @discards.subcommand(

@@ -89,6 +89,25 @@ def rollout(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     return 0 if (found["conclusion"] != "no-data").any() else ending.NOT_ANALYSED
 
 
+def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
+    """Compare pause frames with tests, and print what was found; returns the exit status."""
+    from dataclasses import replace
+
+    from whydrop.studies.discards import pauses as study_pauses
+    from whydrop.studies.discards import pauses_document
+
+    with _opened(given, None) as (backend, _):
+        found = study_pauses.pauses(backend, wanted)
+        found = replace(found, notes=[*found.notes, *backend.notes])
+    if given["as_json"]:
+        frames = {"days": found.days, "correlations": found.correlations}
+        rows = {name: [plain(row) for row in frame.iter_rows(named=True)] for name, frame in frames.items()}
+        ending.write_json({"schema": SCHEMA, **rows, "notes": found.notes})
+    else:
+        ending.show(pauses_document.document(found))
+    return 0 if found.days.height else ending.NOT_ANALYSED
+
+
 def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
     """Compute the study of TCP connections, print it and write it into a folder; returns the exit status."""
     from whydrop.show import html

@@ -42,7 +42,12 @@ class FrameColumn:
 
 
 def table_of(
-    title: str, frame: pl.DataFrame | None, columns: Sequence[FrameColumn], *, notes: Iterable[str] = ()
+    title: str,
+    frame: pl.DataFrame | None,
+    columns: Sequence[FrameColumn],
+    *,
+    notes: Iterable[str] = (),
+    elsewhere: str = _ELSEWHERE,
 ) -> Table | None:
     """A table of a frame, without the columns that the frame lacks; None without rows."""
     if frame is None or not frame.height:
@@ -55,7 +60,7 @@ def table_of(
     heads = {
         Column(one.title, frame.schema[one.names[0]].is_numeric(), one.rank): one.cell for one in used
     }  # fmt: skip
-    return Table.of(title, heads, frame.iter_rows(named=True), notes=notes, most=_MOST_ROWS, elsewhere=_ELSEWHERE)
+    return Table.of(title, heads, frame.iter_rows(named=True), notes=notes, most=_MOST_ROWS, elsewhere=elsewhere)
 
 
 def pictures(figures: Mapping[str, Figure], missing: Mapping[str, str]) -> Section:

@@ -126,19 +126,21 @@ def _ratio(value: float) -> str:
     return quantities.significant(value, 2 if value < 0.001 else 3)
 
 
-def _per_million(ratio: float) -> str:
+def ppm(ratio: float) -> str:
+    """A ratio of discards to packets in a table."""
     return f"{quantities.significant(ratio * 1e6)} ppm" if ratio else "0"
 
 
-def _site(name: str | None) -> str:
+def site_name(name: str | None) -> str:
+    """A site in a table."""
     return name or "–"
 
 
 _CHANGES = (
-    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Site", ("site",), site_name),
     FrameColumn("Discards after", ("conclusion",), str),
-    FrameColumn("Ratio before", ("ratio_before",), _per_million, 2),
-    FrameColumn("Ratio after", ("ratio_after",), _per_million, 3),
+    FrameColumn("Ratio before", ("ratio_before",), ppm, 2),
+    FrameColumn("Ratio after", ("ratio_after",), ppm, 3),
     FrameColumn("After / before", ("ratio",), _ratio),
     FrameColumn("95 % interval", ("ratio_low", "ratio_high"), _ratio, 1),
     FrameColumn("p", ("p",), quantities.p_value, 7),
@@ -147,7 +149,7 @@ _CHANGES = (
     FrameColumn("Days after", ("days_after",), quantities.count, 6),
 )
 _COMPARISONS = (
-    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Site", ("site",), site_name),
     FrameColumn("Clients'", ("statistic",), str),
     FrameColumn("Conclusion", ("conclusion",), str),
     FrameColumn("Clients before", ("before",), quantities.count, 4),
@@ -175,7 +177,7 @@ def _conclusions(results: Results) -> Iterable[Table | None]:
 
 
 _SPREAD = (
-    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Site", ("site",), site_name),
     FrameColumn("Period", ("period",), str),
     FrameColumn("Clients", ("clients",), quantities.count, 4),
     FrameColumn("Tests", ("tests",), quantities.significant, 5),
@@ -211,10 +213,10 @@ def _explained(results: Results) -> Iterable[Part]:
 
 
 _SITES = (
-    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Site", ("site",), site_name),
     FrameColumn("Median rate", ("rate",), quantities.rate, 3),
     FrameColumn("Median speed", ("speed",), quantities.rate, 1),
-    FrameColumn("Discards", ("discards",), _per_million),
+    FrameColumn("Discards", ("discards",), ppm),
     FrameColumn("Retransmitted", ("retransmitted",), quantities.percent, 2),
     FrameColumn("Tests", ("tests",), quantities.count, 4),
     FrameColumn("Exposed", ("exposed",), quantities.count),
@@ -222,7 +224,7 @@ _SITES = (
 
 
 _BINS = (
-    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Site", ("site",), site_name),
     FrameColumn("Direction", ("direction",), str),
     FrameColumn("Share", ("share",), quantities.percent),
     FrameColumn("95 % interval", ("low", "high"), quantities.percent, 1),
@@ -266,7 +268,7 @@ def _by_site(first: pl.DataFrame, *others: pl.DataFrame) -> pl.DataFrame:
 
 
 _COVERED = (
-    FrameColumn("Site", ("site",), _site),
+    FrameColumn("Site", ("site",), site_name),
     FrameColumn("Days of telemetry", ("days",), quantities.count),
     FrameColumn("covered", ("coverage",), quantities.percent),
     FrameColumn("Days with a ratio", ("ratio_days",), quantities.count),
