@@ -70,12 +70,15 @@ fn check(result: Result<Explanation, ExplainError>) -> Option<Explanation> {
 
 /// JSON has null for numbers that are not finite: only fields that may be unknown may be null.
 fn check_numbers(name: &str, value: &Value) {
-    const MAY_BE_UNKNOWN: [&str; 28] = [
+    const MAY_BE_UNKNOWN: [&str; 31] = [
         "tick_s",
         "limits",
         "spin",
         "codec",
         "mos",
+        "reported",
+        "shortest_s",
+        "longest_s",
         "pair",
         "first",
         "last",
