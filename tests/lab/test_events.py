@@ -139,6 +139,10 @@ SCENES: dict[str, tuple[str, str | None, Callable[[Host, Host, Host], None]]] = 
 }
 
 
+# In virtual time the others take one to two minutes each.
+IN_EVERY_RUN = ("loss", "ecn")
+
+
 def test_a_window_that_is_not_used_is_reduced_for_that(lab: Lab) -> None:
     with lab.network() as network:
         sender, router, receiver = between(network)
@@ -151,7 +155,9 @@ def test_a_window_that_is_not_used_is_reduced_for_that(lab: Lab) -> None:
 
 
 @pytest.mark.needs_kernel("netem", "fq_codel", "htb")
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(
+    "scene", [pytest.param(one, marks=[] if one in IN_EVERY_RUN else [pytest.mark.exhaustive]) for one in SCENES]
+)
 def test_each_reduction_has_the_cause_that_was_laid(lab: Lab, scene: str) -> None:
     queue, cause, transfer = SCENES[scene]
     with lab.network() as network:
