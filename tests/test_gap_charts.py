@@ -182,3 +182,9 @@ def test_a_flow_without_reports_has_no_chart_of_gaps():
         with pytest.raises(NothingToDraw, match="SACK"):
             figure(found, name)
     assert math.isfinite(Scene.of(found, 0).origin_s)
+
+
+def test_a_flow_without_new_data_has_no_gaps(base: Scene):
+    scene = scene_of(base, 3, [(0.05, 1)], [(0.06, 2, 3)])
+    again = scene.segments.with_columns(kind=pl.lit("other"))
+    assert rows(replace(scene, segments=again)) == []

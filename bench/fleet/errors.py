@@ -115,8 +115,9 @@ def client_speeds(rows: pl.DataFrame, chosen: Parameters) -> pl.DataFrame:
     often = tests.filter((pl.col("before") > change.more_tests_than) & (pl.col("after") > change.more_tests_than))
     speeds = often.group_by("metro", "site", "machine", "client", "period").agg(
         tests=pl.len().cast(pl.Int64), mean_bps=pl.col("speed").mean(), max_bps=pl.col("speed").max(),
-        sd_bps=pl.col("speed").std(),
+        sd_bps=pl.col("speed").std(), min_bps=pl.col("speed").min(),
     )  # fmt: skip
+    speeds = speeds.with_columns(cv=pl.when(pl.col("mean_bps") != 0).then(pl.col("sd_bps") / pl.col("mean_bps")))
     if published:
         speeds = speeds.filter(pl.col("tests") > 1)
     return speeds.select(results.CLIENT_SPEEDS.keys()).sort("metro", "site", "machine", "client", "period")

@@ -58,7 +58,7 @@ def gaps(scene: Scene) -> pl.DataFrame:
     ends = starts + first["payload_bytes"].to_numpy()
     reported = np.minimum(_acknowledged_at(scene, ends), _selectively_acknowledged_at(scene, starts, ends))
     # The first report of anything above each segment.
-    above = np.minimum.accumulate(np.append(reported[1:], math.inf)[::-1])[::-1]
+    above = np.minimum.accumulate(np.append(reported, math.inf)[:0:-1])[::-1]
     rows = pl.DataFrame({"start": starts, "end": ends, "opened": above, "filled": reported})
     rows = rows.filter(pl.col("opened") < pl.col("filled"))
     own = pl.struct("opened", "filled")
