@@ -115,6 +115,8 @@ def test_a_connection_is_found_and_drawn_with_keys_only_and_its_link_shows_it_ag
         page.page.wait_for_selector("#connections tbody tr:only-child td:text('receive window')")
         page.page.keyboard.press("Escape")
         page.page.keyboard.press("j")
+        # On a busy machine, Enter could come before the row has the focus.
+        page.page.wait_for_selector("#connections tbody button:focus")
         page.page.keyboard.press("Enter")
         page.page.wait_for_selector(".chosen-connection canvas >> nth=3")
         assert local in page.text(".chosen-connection h2")
