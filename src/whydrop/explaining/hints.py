@@ -1,14 +1,12 @@
 """The knowledge of a path between two captures that a user adds to what the packets show."""
 
-# ruff: noqa: PTH121
-# As in `sources`: importing pathlib would take longer than the question.
-
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
 from whydrop.errors import Mistake
+from whydrop.explaining.same_file import is_same_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,13 +56,6 @@ class PairHints:
 
 def _number(path: str, captures: Sequence[str]) -> int:
     for number, capture in enumerate(captures):
-        if path == capture or _is_same_file(path, capture):
+        if path == capture or is_same_file(path, capture):
             return number
     raise HintError(f"the capture nearer to the clients is {path!r}, but the captures are {', '.join(captures)}")
-
-
-def _is_same_file(path: str, other: str) -> bool:
-    try:
-        return os.path.samefile(path, other)
-    except OSError:
-        return False

@@ -1,6 +1,6 @@
 """Sources of an explanation: captures of one path, pieces of one capture, a recording, or a mixture."""
 
-# ruff: noqa: PTH112, PTH113, PTH118, PTH121
+# ruff: noqa: PTH112, PTH113, PTH118
 # Importing pathlib would take longer than the question: `whydrop explain` asks it at every start.
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 
 from whydrop import _core
 from whydrop.errors import Mistake
+from whydrop.explaining.same_file import is_same_file
 from whydrop.formats.kinds import is_recording, is_store
 
 # As type checkers know it; importing typing would take longer than the question.
@@ -142,18 +143,11 @@ def _require_different(captures: Sequence[str]) -> None:
         for other in captures[:number]:
             if path == other == "-":
                 raise SourceError("- is given twice, but standard input can be read only once")
-            if _is_same_file(path, other):
+            if is_same_file(path, other):
                 raise SourceError(
                     f"{other!r} and {path!r} are the same file. Several captures are taken at different points of one "
                     "path; for one capture in several files (tcpdump -C) use sequence=True"
                 )
-
-
-def _is_same_file(path: str, other: str) -> bool:
-    try:
-        return os.path.samefile(path, other)
-    except OSError:
-        return False
 
 
 def kept_in(recording: str | Recording) -> list[str]:

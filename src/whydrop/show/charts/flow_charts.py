@@ -63,7 +63,6 @@ _RETRANSMISSIONS = (
 )
 # Enough windows to show how the rate moves, long enough that one holds several packets.
 _WINDOWS = 120
-_RATES = ("rate_bps", "drain_rate_bps")
 _SPANS = {"from": pl.Float64, "until": pl.Float64, "limiter": pl.String}
 
 
@@ -184,7 +183,7 @@ def throughput(scene: Scene) -> Figure:
     window = _window_s(scene)
     sent = _rates(scene.segments.select("t", amount=pl.col("ip_bytes")), window)
     acknowledged = _rates(_in_time(scene).select("t", amount=_newly_acknowledged()), window)
-    limit = next((value for name in _RATES if (value := scene.parameter(name)) is not None), None)
+    limit = scene.fitted_rate_bps
     if sent.height < 2:
         raise NothingToDraw(f"{scene.flow.flow}: the flow is too short for a rate")
     largest = max(as_float(sent["y"].max()), as_float(acknowledged["y"].max()), limit or 0.0)

@@ -77,6 +77,12 @@ class Scene:
             return None
         return self.verdict.parameters[name].value
 
+    @property
+    def fitted_rate_bps(self) -> float | None:
+        """The rate of the fitted model, where it has one."""
+        rates = map(self.parameter, ("rate_bps", "drain_rate_bps"))
+        return next((rate for rate in rates if rate is not None), None)
+
     def need_segments(self) -> None:
         """Stop with a reason where the capture holds no data packet of the flow."""
         if self.segments.is_empty():

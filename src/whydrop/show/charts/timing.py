@@ -53,7 +53,6 @@ _ROOM = 1.5
 _INTERVALS = 4000
 # The weight of one packet in the average of RFC 3550, section 6.4.1.
 _JITTER_GAIN = 1 / 16
-_RATES = ("rate_bps", "drain_rate_bps")
 
 
 def interarrival(scene: Scene) -> Figure:
@@ -99,7 +98,7 @@ def arrivals(scene: Scene) -> Figure:
         raise NothingToDraw(f"{scene.flow.flow}: no verdict with a model of the path concerns this flow")
     width_s = _interval_s(scene)
     bins = _binned(scene.model, width_s)
-    limit = next((value for name in _RATES if (value := scene.parameter(name)) is not None), None)
+    limit = scene.fitted_rate_bps
     scale, unit = readable(max(as_float(bins["rate"].max()), limit or 0.0), "bit/s")
     middle = pl.col("x") + width_s / 2
     rates = [

@@ -35,22 +35,27 @@ _PLACE = ("metro", "site", "direction")
 _MOST_SPANS = 1.5
 
 
-def by_length(counters: ir.Table, parameters: Parameters) -> ir.Table:
-    """Samples of discards by series, day and length (`results.DISCARD_BIN_DAYS`)."""
+def samples_of(counter: str, counters: ir.Table, parameters: Parameters) -> ir.Table:
+    """Known samples of a counter of both directions at the studied port and metros, with their ``direction``."""
     if parameters.metros:
         counters = counters.filter(counters.metro.isin(list(parameters.metros)))
     samples = counters.filter(
         counters.port == parameters.port,
-        counters.counter.isin([f"discards.{direction}" for direction in DIRECTIONS]),
+        counters.counter.isin([f"{counter}.{direction}" for direction in DIRECTIONS]),
         counters.value.notnull(),
         counters.span_ns > 0,
     )
+    return samples.mutate(direction=(samples.counter == f"{counter}.tx").ifelse("tx", "rx"))
+
+
+def by_length(counters: ir.Table, parameters: Parameters) -> ir.Table:
+    """Samples of discards by series, day and length (`results.DISCARD_BIN_DAYS`)."""
+    samples = samples_of("discards", counters, parameters)
     # Lengths to the second, short ones to 10 ms: polls are some milliseconds beside their tick.
     unit = (samples.span_ns >= 5 * _SECOND).ifelse(_SECOND, _SECOND // 100)
     nearest = samples.span_ns + (samples.span_ns >= 5 * _SECOND).ifelse(_SECOND // 2, _SECOND // 200)
     samples = samples.mutate(
         bin_ns=nearest - nearest % unit,
-        direction=(samples.counter == "discards.tx").ifelse("tx", "rx"),
     )
     return samples.group_by(*_SERIES, "bin_ns").agg(
         bins=samples.count(),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whydrop.recording.statistics.differences import holm
 from whydrop.studies.days import LEAST_DAYS, dependence, effective
+from whydrop.studies.discards.bins import DIRECTIONS, samples_of
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _I64, _F64, _TEXT = pl.Int64(), pl.Float64(), pl.String()
 _SITE_DAY = ("metro", "site", "day")
-_DIRECTIONS = ("rx", "tx")
 _MEASURES = {"speed": "speed_bps", "discards": "discard_ratio"}
 
 # One row for each site and day with a value of a pause counter. `rx_per_s`: pause frames that the switch received on
@@ -100,15 +100,7 @@ def _nothing(parameters: Parameters) -> str:
 
 def _series(counters: ir.Table, parameters: Parameters) -> ir.Table:
     """Pause frames by machine, day and direction."""
-    if parameters.metros:
-        counters = counters.filter(counters.metro.isin(list(parameters.metros)))
-    samples = counters.filter(
-        counters.port == parameters.port,
-        counters.counter.isin([f"pause.{direction}" for direction in _DIRECTIONS]),
-        counters.value.notnull(),
-        counters.span_ns > 0,
-    )
-    samples = samples.mutate(direction=(samples.counter == "pause.tx").ifelse("tx", "rx"))
+    samples = samples_of("pause", counters, parameters)
     return samples.group_by("metro", "site", "switch", "machine", "day", "direction").agg(
         samples=samples.count(), frames=samples.value.sum(), span_ns=samples.span_ns.sum()
     )
@@ -124,14 +116,12 @@ def _rates(series: pl.DataFrame) -> pl.DataFrame:
         rate.filter(pl.col("direction") == name).sum().alias(f"{name}_per_s")
         if name in series["direction"]
         else pl.lit(None, dtype=_F64).alias(f"{name}_per_s")
-        for name in _DIRECTIONS
+        for name in DIRECTIONS
     ]
-    counted = [(pl.col("direction") == name).any().alias(f"has_{name}") for name in _DIRECTIONS]
+    counted = [(pl.col("direction") == name).any().alias(f"has_{name}") for name in DIRECTIONS]
     days = best.group_by(_SITE_DAY).agg(*each, *counted)
     # A direction that was not counted on a day is unknown, not zero.
-    return days.with_columns(
-        pl.when(f"has_{name}").then(f"{name}_per_s").alias(f"{name}_per_s") for name in _DIRECTIONS
-    )
+    return days.with_columns(pl.when(f"has_{name}").then(f"{name}_per_s").alias(f"{name}_per_s") for name in DIRECTIONS)
 
 
 def correlations(days: pl.DataFrame, significance: float = 0.01) -> pl.DataFrame:
@@ -147,7 +137,7 @@ def correlations(days: pl.DataFrame, significance: float = 0.01) -> pl.DataFrame
 
 def _rows(days: pl.DataFrame) -> Iterator[dict[str, Any]]:
     for (metro, site), own in days.sort(_SITE_DAY).group_by("metro", "site", maintain_order=True):
-        for direction in _DIRECTIONS:
+        for direction in DIRECTIONS:
             for measure, column in _MEASURES.items():
                 both = own.drop_nulls([f"{direction}_per_s", column])
                 ordinals = np.array([date.fromisoformat(day).toordinal() for day in both["day"]], dtype=np.int64)

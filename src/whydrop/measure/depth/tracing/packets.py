@@ -198,14 +198,7 @@ class Markers:
             poll.poll(1e3 * left_s)
 
     def _queued(self) -> Iterator[Answer]:
-        while True:
-            try:
-                data, control, _, _ = self._socket.recvmsg(512, 512, _MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            except OSError:
-                # The error itself, which is also in the queue.
-                continue
+        for data, control in _waiting(self._socket, _MSG_ERRQUEUE):
             error, time_ns = _told(control, self.version)
             if error is None:
                 continue
@@ -256,29 +249,30 @@ class Echoes:
     def answers(self) -> Iterator[Answer]:
         """Replies that have come."""
         self._read_stamps()
-        while True:
-            try:
-                data, control, _, _ = self._socket.recvmsg(512, 512, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            except OSError:
-                continue
+        for data, control in _waiting(self._socket):
             number = _number_in(data, self._token)
             if number is not None and data[0] == _ECHO[self.version][1]:
                 yield Answer(number, self._host, "echo", _told(control, self.version)[1])
 
     def _read_stamps(self) -> None:
-        while True:
-            try:
-                data, control, _, _ = self._socket.recvmsg(512, 512, _MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            except OSError:
-                continue
+        for data, control in _waiting(self._socket, _MSG_ERRQUEUE):
             error, time_ns = _told(control, self.version)
             number = _number_in(data, self._token)
             if error is not None and error[0][1] == _FROM_STAMPING and number is not None:
                 self.left_ns.setdefault(number, time_ns)
+
+
+def _waiting(one: socket.socket, flags: int = 0) -> Iterator[tuple[bytes, list[tuple[int, int, bytes]]]]:
+    """The packets that wait in a socket's queue, with their control messages."""
+    while True:
+        try:
+            data, control, _, _ = one.recvmsg(512, 512, flags | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            # The error of an answer, which is also in the queue of errors.
+            continue
+        yield data, control
 
 
 def _number_in(data: bytes, token: bytes) -> int | None:
