@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -162,6 +163,28 @@ def test_a_server_that_takes_no_upload_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs_program("curl")
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [("501", "neither PUT nor POST"), ("", "ended the connection while data was sent")],
+    ids=["with an answer if it is asked first", "without an answer"],
+)
+def test_a_server_that_resets_the_connection_while_data_arrives_is_named(
+    tmp_path: Path, asked: str, words: str
+) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        if asked and request.headers["Expect"]:
+            request.send_error(int(asked))
+            return
+        request.rfile.read1(1 << 16)
+        request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    # curl waits for a second before it sends data unasked.
+    with serving(PUT=answer, POST=answer) as port, pytest.raises(NoMeasurementError, match=words):
+        meter(tmp_path, f"http://127.0.0.1:{port}/", length_s=3.0).reading("upload")
+
+
+@pytest.mark.slow
+@pytest.mark.needs_program("curl")
 def test_a_server_that_answers_before_all_is_sent_is_named(tmp_path: Path) -> None:
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.rfile.read1(1 << 16)
@@ -185,5 +208,5 @@ def test_an_upload_by_nuttcp_is_read_from_the_kernel(tmp_path: Path, closed_port
         server.wait()
 
 
-def meter(folder: Path, kind: str) -> Meter:
-    return Meter(FarHost("127.0.0.1", "127.0.0.1"), folder, 1.0, far_end=far_end(kind))
+def meter(folder: Path, kind: str, length_s: float = 1.0) -> Meter:
+    return Meter(FarHost("127.0.0.1", "127.0.0.1"), folder, length_s, far_end=far_end(kind))

@@ -25,6 +25,8 @@ _RUNNERS = ("iperf3", "nuttcp")
 _CONNECTS_WITHIN_S = 10
 # As curl prints them.
 _NO_SUCH_METHOD = ("returned error: 405", "returned error: 501")
+# The server ended the connection while curl sent; its answer, if there was one, may be lost with it.
+_CUT_OFF = ("curl: (55)", "curl: (56)")
 
 
 class FarEndError(Mistake):
@@ -40,12 +42,15 @@ class FarEnd:
         port: of it; ``None``: the usual one.
         place: the URL of an upload; or the destination as ``ssh`` knows it, where it is not the host's name.
         method: of an upload.
+        asks: curl asks before it sends data (``Expect: 100-continue``, RFC 9110, section 10.1.1). It waits for the
+            answer then, so it does so only to learn why a server ends the connection.
     """
 
     kind: Kind = "responder"
     port: int | None = None
     place: str = ""
     method: Literal["PUT", "POST"] = "PUT"
+    asks: bool = False
 
     def __str__(self) -> str:
         return self.place if self.kind == "http" else self.kind + (f":{self.place}" if self.place else "")
@@ -75,17 +80,8 @@ class FarEnd:
     def _command(self, planned: PlannedFlow, host: str) -> list[str]:
         version = [f"-{planned.ip_version}"] if planned.ip_version else []
         if self.kind == "http":
-            # Without "Expect", for which curl would wait.
-            words = [
-                "curl",
-                "-sS",
-                "--fail",
-                "--globoff",
-                "--connect-timeout",
-                str(_CONNECTS_WITHIN_S),
-                "-H",
-                "Expect:",
-            ]
+            words = ["curl", "-sS", "--fail", "--globoff", "--connect-timeout", str(_CONNECTS_WITHIN_S)]
+            words += ["-H", "Expect: 100-continue" if self.asks else "Expect:"]
             return [*words, *version, "-o", "/dev/null", "-X", self.method, "-T", "/dev/zero", self.place]
         options = ["BatchMode=yes", f"ConnectTimeout={_CONNECTS_WITHIN_S}", "Compression=no", "ControlPath=none"]
         words = ["ssh", *version, *(word for option in options for word in ("-o", option))]
@@ -93,7 +89,9 @@ class FarEnd:
         return [*_FROM_ZEROS, *words, *port, "--", self.place or host, "cat >/dev/null"]
 
     def otherwise(self, message: str) -> FarEnd | None:
-        """The same far end in another manner, where its server knows no such method; ``None``: there is none."""
+        """The same far end in another manner, where this one failed with the message; ``None``: there is none."""
+        if self.kind == "http" and not self.asks and any(code in message for code in _CUT_OFF):
+            return dataclasses.replace(self, asks=True)
         if self.kind == "http" and self.method == "PUT" and any(code in message for code in _NO_SUCH_METHOD):
             return dataclasses.replace(self, method="POST")
         return None
@@ -108,6 +106,7 @@ class FarEnd:
 
 RESPONDER = FarEnd()
 
+_ENDED = "the server ended the connection while data was sent: give a URL that takes uploads of any length"
 _ADVICE = {
     "http": {
         "ended after": "the server answered before all was sent: give a URL that takes an upload of any length, and is "
@@ -118,6 +117,8 @@ _ADVICE = {
         "404": "there is no such address at the server",
         "401": "the server asks for a password, which is not given to it: give a URL that needs none",
         "413": "the server limits the size of uploads: give a URL without a limit",
+        "curl: (55)": _ENDED,
+        "curl: (56)": _ENDED,
         "connect to server": "nothing listens there, or a firewall drops it: start the server, or give its port",
         "refused": "nothing listens there: start the server, or give its port in the URL",
         "could not resolve": "there is no such host: check the URL",
