@@ -11,7 +11,7 @@ import pytest
 import whydrop
 from plain_text import plain
 from test_charts import layer_data
-from whydrop.show import charts, explanation, tables
+from whydrop.show import charts, explanation, tables, words
 from whydrop.show.charts import streams
 from whydrop.show.figure import NothingToDraw
 
@@ -129,19 +129,27 @@ def _receiver_report(lost: int, jitter_ticks: int, echo_s: float, kept_s: float)
     return struct.pack(">BBHI", 0x81, 201, 7, 0xCAFE) + block
 
 
-def _call_lost_beyond(path: Path, lost_at_3_s: int) -> str:
-    """Read the limits of the answer on a call that is whole at the capture point, and not at its receiver."""
+def _call_lost_beyond(path: Path, lost_at_3_s: int) -> whydrop.Explanation:
+    """A call that is whole at the capture point, and not at its receiver."""
     call = [(0.02 * n, _frame((40_000, 5004), _speech(n))) for n in range(500)]
     share = 40 << 24 if lost_at_3_s else 0
     reports = [_receiver_report(share | lost_at_3_s * n, 80, 0, 0) for n in (1, 2)]
     control = [(5.0 * n, _frame((5005, 40_001), report)) for n, report in enumerate(reports)]
-    return plain(" ".join(explanation._left_out(whydrop.explain(_capture(path / "beyond.pcap", call + control)))))
+    return whydrop.explain(_capture(path / "beyond.pcap", call + control))
 
 
 def test_losses_that_only_the_receiver_reports_stand_with_the_answer(tmp_path: Path) -> None:
-    words = "Receivers of RTP reported 120 lost packets beyond the capture point (RTCP): of 192.0.2.1:40000 >"
-    assert _call_lost_beyond(tmp_path, 60).startswith(words)
-    assert _call_lost_beyond(tmp_path, 0) == ""
+    def left_out(found: whydrop.Explanation) -> str:
+        return plain(" ".join(explanation._left_out(found)))
+
+    stated = "Receivers of RTP reported 120 lost packets beyond the capture point (RTCP): of 192.0.2.1:40000 >"
+    lossy = _call_lost_beyond(tmp_path, 60)
+    assert left_out(lossy).startswith(stated)
+    assert lossy.verdicts[0].cause == "unknown"
+    assert "report 120 lost packets. The capture shows none missing" in words.stated(lossy.verdicts[0])
+    whole = _call_lost_beyond(tmp_path, 0)
+    assert left_out(whole) == ""
+    assert whole.verdicts[0].cause == "none"
 
 
 def _reported_call(path: Path) -> whydrop.Explanation:

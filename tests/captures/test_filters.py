@@ -53,12 +53,18 @@ def handshakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         back = (server, client, port, 40_000 + number)
         frames += [_ip(6, _tcp(0x02, *ends), *ends), _ip(6, _tcp(0x12, *back), *back)]
         frames += [_ip(17, _udp(*ends), *ends), _ip(17, _udp(*back), *back)]
+    write(path, frames)
+    return path
+
+
+def write(path: Path, frames: list[bytes], delay_us: int = 0) -> None:
+    """Write IP packets as a capture, one microsecond apart."""
     records = [
-        struct.pack("<IIII", 1_700_000_000, number, len(one), len(one)) + one for number, one in enumerate(frames)
+        struct.pack("<IIII", 1_700_000_000, delay_us + number, len(one), len(one)) + one
+        for number, one in enumerate(frames)
     ]
     # Link type 101: raw IP.
     path.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101) + b"".join(records))
-    return path
 
 
 def _ip(protocol: int, payload: bytes, source: str, destination: str, *_: int) -> bytes:
@@ -134,3 +140,18 @@ def test_times_are_of_one_capture() -> None:
     far = EXAMPLES / "policed-download-far.pcap.zst"
     with pytest.raises(SourceError, match="times select packets of one capture"):
         whydrop.explain(CAPTURE, far, begin=1.0)
+
+
+def test_two_captures_of_handshakes_alone_hold_no_data_to_judge(run_here: Run, tmp_path: Path) -> None:
+    frames = []
+    for number in range(30):
+        ends, back = (
+            ("192.0.2.1", "198.51.100.1", 40_000 + number, 443),
+            ("198.51.100.1", "192.0.2.1", 443, 40_000 + number),
+        )
+        frames += [_ip(6, _tcp(0x02, *ends), *ends), _ip(6, _tcp(0x12, *back), *back)]
+    for name, delay_us in (("near.pcap", 0), ("far.pcap", 5000)):
+        write(tmp_path / name, frames, delay_us)
+    said = run_here("explain", tmp_path / "near.pcap", tmp_path / "far.pcap").stdout
+    assert said.startswith("No verdict: no packet with data is in both captures.")
+    assert "60 packets matched" in said

@@ -33,6 +33,7 @@ _MOST_MINOR = 12
 # Verdicts after the headline that a page holds.
 _MOST_FOLDED = 500
 _NO_VERDICT = "No verdict: there are no packets to explain."
+_NO_DATA_MATCHED = "No verdict: no packet with data is in both captures."
 
 
 def document(
@@ -52,7 +53,7 @@ def document(
     """
     figures = {} if figures is None else figures
     headline = found.verdicts[0] if found.verdicts else None
-    title = words.stated(headline) if headline else _NO_VERDICT
+    title = words.stated(headline) if headline else _no_verdict(found)
     steps = set(_steps(headline.advice)) if headline else set()
     pair_title = pair_words.title(found.path_segments) if found.pair else ""
     own = (*map(Text, _left_out(found)), *(_verdict(headline, found) if headline else ()))
@@ -115,6 +116,10 @@ def _notes(found: Explained) -> Iterator[str]:
         yield from (note if note.startswith(of) else of + note for note in capture.notes)
     for recording in found.recordings:
         yield from (f"{recording['path']}: {note}" for note in recording["notes"])
+
+
+def _no_verdict(found: Explained) -> str:
+    return _NO_DATA_MATCHED if any(segment.matched for segment in found.path_segments) else _NO_VERDICT
 
 
 def _left_out(found: Explained) -> Iterator[str]:

@@ -30,6 +30,7 @@ pub(crate) fn verdict(
     let (cause, fact) = match () {
         () if kinds.tcp + kinds.udp + kinds.icmp == 0 => (Cause::Unknown, unread(summary)),
         () if lost > 0 => (Cause::Unknown, lost_of_streams(datagrams)),
+        () if reported_lost(datagrams) > 0 => (Cause::Unknown, lost_by_reports(datagrams)),
         () => (Cause::None, contents(summary, tracked, datagrams)),
     };
     let mut condition = Condition::new(cause, Vec::new());
@@ -59,6 +60,27 @@ fn lost_of_streams(datagrams: &Datagrams) -> Fact {
         lost = lost,
         expected_packets = expected,
         streams = streams().count()
+    )
+}
+
+/// Lost packets of the RTP streams, by the last report of each receiver (RTCP).
+fn reported_lost(datagrams: &Datagrams) -> u64 {
+    let last = |stream: &whydrop_datagrams::rtp::RtpStream| {
+        stream.reports.last().map(|report| report.lost)
+    };
+    let streams = datagrams.rtp.iter().flatten();
+    streams
+        .filter_map(last)
+        .map(|lost| u64::try_from(lost).unwrap_or(0))
+        .sum()
+}
+
+fn lost_by_reports(datagrams: &Datagrams) -> Fact {
+    let streams = datagrams.rtp.iter().flatten();
+    fact!(
+        "rtcp-lost",
+        lost = reported_lost(datagrams),
+        streams = streams.filter(|stream| !stream.reports.is_empty()).count()
     )
 }
 

@@ -162,6 +162,8 @@ HEADLINES: Phrases = {
     nothing-readable: No packet can be analysed: none of {packets|packet} could be read as TCP, UDP or ICMP.
     rtp-lost: {lost} of {expected_packets|RTP packet} never arrived; the capture was made behind the loss and does not
         show what dropped them.
+    rtcp-lost: The receivers of RTP streams report {lost|lost packet}. The capture shows none missing: they were lost
+        behind the capture point, or before the capture began.
     """),
     "requests-unanswered": _requests_unanswered,
     "datagrams-rejected": _rejected,
@@ -196,6 +198,7 @@ EVIDENCE: Phrases = {
     nothing-readable: {not_ip|packet} without IP, {other_ip} of other IP protocols, {fragments|fragment}, {undecodable}
         not decoded
     rtp-lost: by the sequence numbers of {streams|RTP stream}
+    rtcp-lost: by the receiver reports (RTCP) on {streams|RTP stream}
     """),
     "nothing-failed": _kinds,
 }

@@ -46,7 +46,10 @@ SEE_RTT = (
 )
 SEE_THROUGHPUT = (
     "The solid line is the rate of the sent data, the dashed line that of the acknowledged data. Where the solid line "
-    "is above, the difference was lost or queued. A level dashed line shows a fixed limit on the path."
+    "is above, the difference was lost or queued. A level dashed line shows a fixed limit, of the path or of an end."
+)
+SEE_SENT_RATE = (
+    "The line is the rate of the sent data. The capture holds no acknowledgments of it, so how much arrived is unknown."
 )
 SEE_LIMITS = (
     "Each row is one limit of the sender, and its bars show when that limit applied. The limit that applied longest is "
@@ -190,9 +193,11 @@ def throughput(scene: Scene) -> Figure:
     scale, unit = readable(largest, "bit/s")
     layers = [
         marks("sent (IP bytes)", "segment", "line", sent, pl.col("y") / scale, pl.col("x")),
-        marks("acknowledged (payload)", "arrived", "line", acknowledged, pl.col("y") / scale, pl.col("x")),
         lost_packets(scene.segments, pl.lit(0.0)),
     ]
+    if acknowledged.height:
+        rate, at = pl.col("y") / scale, pl.col("x")
+        layers.insert(1, marks("acknowledged (payload)", "arrived", "line", acknowledged, rate, at))
     if limit is not None and scene.verdict is not None:
         name = f"fitted {scene.verdict.cause} rate: {quantities.rate(limit)}"
         layers.append(rule(name, "limit", limit / scale))
@@ -202,7 +207,7 @@ def throughput(scene: Scene) -> Figure:
         "Throughput, sent and acknowledged",
         Axis(f"Throughput ({unit})", from_zero="always"),
         layers,
-        SEE_THROUGHPUT,
+        SEE_THROUGHPUT if acknowledged.height else SEE_SENT_RATE,
         x=Axis(f"{TIME.title}, averages over {quantities.duration(window)}"),
     )
 
