@@ -40,7 +40,7 @@ Examples:
 @click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=options.ANY_PATH)
 @click.option("--flow", "flow_filter", metavar="TEXT", help="Show only flows with TEXT in their name, such as :443.")
 @click.option("--filter", metavar="FILTER",
-              help="Analyse only conversations with a match, such as 'tcp.port == 443'.")  # fmt: skip
+              help="Analyse conversations with a match, such as 'tcp.port == 443'.")  # fmt: skip
 @click.option(
     "--from", "begin", type=MOMENT, metavar="TIME", help="Analyse from TIME: 2.5 (seconds), or 2026-11-27T12:00Z."
 )
