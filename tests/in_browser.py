@@ -68,7 +68,7 @@ def browser(chromium: str) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        connected = playwright.chromium.connect_over_cdp(chromium)
+        connected = playwright.chromium.connect_over_cdp(chromium, timeout=PATIENCE_S * 1000)
         yield connected
         connected.close()
 

@@ -130,6 +130,7 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_python_needs_in_the_machine_is_compiled_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.batch.COMPILED", tmp_path / "compiled")
     (tmp_path / "nodes").write_text("tests/lab/test_batch.py\n")

@@ -140,7 +140,7 @@ SCENES: dict[str, tuple[str, str | None, Callable[[Host, Host, Host], None]]] = 
 
 
 # In virtual time the others take one to two minutes each.
-IN_EVERY_RUN = ("loss", "ecn")
+IN_EVERY_RUN = ("loss",)
 
 
 def test_a_window_that_is_not_used_is_reduced_for_that(lab: Lab) -> None:

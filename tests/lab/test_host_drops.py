@@ -273,6 +273,7 @@ def test_the_drop_monitor_names_them_too(lab: Lab) -> None:
     assert found.table("drops")["here"].null_count() == found.table("drops").height
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("drop_monitor")
 def test_a_drop_monitor_that_a_killed_watch_left_at_work_is_taken_over_and_one_in_use_is_not(lab: Lab) -> None:
     words = [sys.executable, "-m", "whydrop", "watch", "--json", "--drops", "drop-monitor"]

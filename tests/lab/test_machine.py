@@ -14,6 +14,7 @@ from lab import Lab, kernel
 from lab.measuring import iperf3_of, iperf3_server, ping, pings_of, received_bps, start_iperf3, start_ping
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem")
 def test_a_delay_of_25_ms_each_way_is_a_round_trip_time_of_50_ms(lab: Lab) -> None:
     with lab.path(delay="25ms") as path:
@@ -44,16 +45,17 @@ def test_loss_at_random_takes_its_share(lab: Lab) -> None:
 
 # A FIFO of 1000 packets holds 1.2 s at 10 Mbit/s; what is meant to keep queues short keeps them below 30 ms
 # (their targets are 5 ms, 15 ms for PIE) but at the start of the flow, which the median leaves out.
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem", "fq_codel", "codel", "pie", "cake")
 @pytest.mark.parametrize(
     ("queue", "least_s", "most_s"),
     [
-        pytest.param("pfifo limit 1000", 0.5, 1.3, marks=pytest.mark.exhaustive),
-        pytest.param("bfifo limit 126000", 0.05, 0.11, marks=pytest.mark.exhaustive),
+        ("pfifo limit 1000", 0.5, 1.3),
+        ("bfifo limit 126000", 0.05, 0.11),
         ("fq_codel", 0, 0.03),
-        pytest.param("codel", 0, 0.03, marks=pytest.mark.exhaustive),
-        pytest.param("pie", 0, 0.03, marks=pytest.mark.exhaustive),
-        pytest.param("cake", 0, 0.03, marks=pytest.mark.exhaustive),
+        ("codel", 0, 0.03),
+        ("pie", 0, 0.03),
+        ("cake", 0, 0.03),
     ],
 )
 def test_a_queue_delays_others_as_its_kind_does(lab: Lab, queue: str, least_s: float, most_s: float) -> None:
@@ -75,6 +77,7 @@ def test_red_drops_before_its_queue_is_full(lab: Lab) -> None:
     assert red_drops > 10
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem", "police")
 def test_a_policer_drops_what_exceeds_its_rate(lab: Lab) -> None:
     with lab.path(delay="10ms", police="rate 10mbit burst 30k") as path, iperf3_server(path.server):
@@ -102,6 +105,7 @@ def test_another_test_reads_what_was_left(left_by: Callable[[str], Path]) -> Non
     assert (left / "sub/kernel").read_text() != platform.release()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem", virtual_time=True)
 def test_back_to_back_packets_are_apart_by_what_they_take_at_the_rate_of_the_line(lab: Lab) -> None:
     capture = lab.folder / "gaps.pcap"

@@ -60,6 +60,7 @@ def test_directions_may_differ(lab: Lab) -> None:
     assert 13.5e6 < down < 15.5e6
 
 
+@pytest.mark.exhaustive
 @in_virtual_time
 def test_a_full_fifo_delays_by_its_length_over_its_rate(lab: Lab) -> None:
     with lab.path(rate="10mbit", queue="pfifo limit 100") as path, iperf3_server(path.server):

@@ -227,7 +227,8 @@ def test_equal_runs_are_called_different_in_any_metric_as_rarely_as_claimed(
     monkeypatch.setattr(resampling, "RESAMPLES", 300)
     alarms = 0
     for number in range(20):
-        pair = [noisy(tmp_path / f"{number}-{n}.recording", 1000 + 2 * number + n, lost=0.01) for n in (0, 1)]
+        seed, folder = 1000 + 2 * number, tmp_path / str(number)
+        pair = [noisy(folder / f"{n}.recording", seed + n, lost=0.01, length_s=20) for n in (0, 1)]
         alarms += any(one.verdict == "established" for one in compare(sides(*pair)).rows)
     assert alarms <= 4
 
@@ -256,17 +257,21 @@ def test_groups_of_equal_runs_that_vary_between_runs_raise_no_more_alarms_than_c
 
 
 @pytest.mark.slow
-def test_compare_prints_the_answer_first(tmp_path: Path, run: Run) -> None:
-    noisy(tmp_path / "a.recording", 1, title="before")
-    noisy(tmp_path / "b.recording", 2, title="after", delay_ms=-20)
-    done = run("compare", "a.recording", "b.recording", cwd=tmp_path)
+def test_compare_prints_the_answer_first(
+    tmp_path: Path, run: Run, run_here: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = [tmp_path / "a.recording", tmp_path / "b.recording"]
+    noisy(pair[0], 1, title="before")
+    noisy(pair[1], 2, title="after", delay_ms=-20)
+    done = run("compare", *pair)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
     assert first.startswith("after against before: ")
     assert "Round-trip time under load, median lower by" in done.stdout.replace("\n", " ")
-    document = json.loads(run("compare", "a.recording", "b.recording", "--json", cwd=tmp_path).stdout)
+    monkeypatch.setattr(resampling, "RESAMPLES", 300)
+    document = json.loads(run_here("compare", *pair, "--json").stdout)
     assert {one["finding"] for one in document["metrics"]} <= {"established", "too small to matter", "not resolved"}
-    table = run("compare", "a.recording", "b.recording", "--format", "csv", cwd=tmp_path).stdout
+    table = run_here("compare", *pair, "--format", "csv").stdout
     assert table.startswith("metric,name,units,first,second,")
 
 
