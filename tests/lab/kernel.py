@@ -32,10 +32,13 @@ ON_INGRESS = {"police": "matchall action police rate 1mbit burst 10k conform-exc
 # The family of generic netlink that reports drops; its module is loaded on request.
 FAMILIES = {"drop_monitor": "NET_DM"}
 
+# Interfaces of the machine alone: settings of a real one are not for tests to change.
+DRIVERS = frozenset({"e1000"})
+
 CONGESTION_CONTROLS = frozenset({"bbr"})
 """Beside those that every kernel has."""
 
-FEATURES = frozenset(PROBES) | frozenset(ON_INGRESS) | frozenset(FAMILIES) | CONGESTION_CONTROLS
+FEATURES = frozenset(PROBES) | frozenset(ON_INGRESS) | frozenset(FAMILIES) | CONGESTION_CONTROLS | DRIVERS
 
 # The modules of the features, as Debian's kernel names them.
 MODULES = (
@@ -49,6 +52,7 @@ MODULES = (
     "nft_ct",
     "tcp_bbr",
     "drop_monitor",
+    *DRIVERS,
 )
 
 
@@ -66,6 +70,8 @@ def has(feature: str) -> bool:
         # The module of one that is not loaded is loaded by those who may, when a flow asks for it.
         known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
         return feature in known or subprocess.run(["modprobe", f"tcp_{feature}"], check=False).returncode == 0
+    if feature in DRIVERS:
+        return "WHYDROP_LAB_INSIDE" in os.environ and bool(interfaces_of(feature))
     if feature in FAMILIES:
         shown = subprocess.run(["genl", "ctrl", "get", "name", FAMILIES[feature]], capture_output=True, check=False)
         return shown.returncode == 0
@@ -82,6 +88,12 @@ def has(feature: str) -> bool:
         # Also where `ip` is still to be installed: what wants the lab is not run before.
         return False
     return True
+
+
+def interfaces_of(driver: str) -> list[str]:
+    """The names of the interfaces that a driver serves."""
+    links = Path("/sys/class/net").glob("*/device/driver")
+    return sorted(one.parents[1].name for one in links if one.resolve().name == driver)
 
 
 def lacks(features: Iterable[str]) -> list[str]:

@@ -40,6 +40,8 @@ _FILES = (
     f"-fsdev local,id={TAG},path=/,security_model=none,readonly=on,multidevs=remap "
     f"-device virtio-9p-pci,fsdev={TAG},mount_tag={TAG}"
 )
+# An interface with flow control, which virtual ones lack; nothing is connected to it.
+_INTERFACE = "-device e1000,romfile="
 
 # Runs in the guest first: the same files again, this time cached, and the guest's own folders over them.
 _ENTER = """#!/bin/sh
@@ -145,7 +147,7 @@ class Machine:
             *("--run", str(kernels()[-1])),
             *("--user", "root", "--memory", MEMORY, "--cpus", str(cpus)),
             f"--rwdir={self.folder}",
-            f"--qemu-opts={_FILES}{' ' + VIRTUAL_TIME if virtual_time else ''}",
+            f"--qemu-opts={_FILES} {_INTERFACE}{' ' + VIRTUAL_TIME if virtual_time else ''}",
             *("--append", KERNEL_OPTIONS),
             *("--", f"sh {shlex.quote(str(own / 'enter.sh'))}"),
         ]

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from whydrop.act import guard, reverting, state
+from whydrop.act import flow_control, guard, reverting, state
 from whydrop.act.changes import CannotChangeError, Change
+from whydrop.act.pauses import Pauses, Setting, carrier, settled
 from whydrop.act.snapshot import Request, Snapshot
 from whydrop.act.state import Entry, Phase
 from whydrop.errors import Error
@@ -30,6 +31,7 @@ class Lease:
         self.change = change
         self._entry = entry
         self._has_ended = False
+        self.told = ""  # what the driver reports since it was applied, where that may differ from what was asked
 
     def on(self) -> None:
         """Apply it.
@@ -40,6 +42,9 @@ class Lease:
         """
         with deferred(), state.opened() as book:
             self._check(book)
+            if isinstance(self.change.before, Pauses):
+                self._pause(self.change.before)
+                return
             with closing(Netlink()) as netlink:
                 if not Snapshot.take(netlink, self.change.before.index).same_as(self.change.before):
                     raise LostError(f"{self.change.interface}: another program has changed its queues in the meantime")
@@ -49,6 +54,30 @@ class Lease:
                 except CannotChangeError:
                     reverting.restore(self._entry)
                     raise
+
+    def _pause(self, before: Pauses) -> None:
+        """Change flow control, wait until the link is up again, and look at what the driver reports then."""
+        name, command = self.change.interface, self.change.commands()[0]
+        try:
+            now = Setting.now(before.index)
+        except OSError as reason:
+            raise LostError(f"{name}: its driver reports no flow control any more: {reason}") from None
+        if now != before.before:
+            raise LostError(f"{name}: another program has changed its flow control in the meantime ({now.words()})")
+        link_up = bool(carrier(before.index))
+        with closing(Netlink()) as netlink:
+            for step in self.change.steps:
+                self._send(netlink, step.request, step.command)
+        try:
+            now = settled(before.index, before.asked, link_up=link_up)
+        except OSError as reason:
+            reverting.restore(self._entry)
+            raise CannotChangeError(f"{name}: after `{command}` its driver does not answer: {reason}") from None
+        if now == before.asked and (not link_up or carrier(before.index)):
+            self.told = flow_control.resolved_words(before.index, now)
+            return
+        reverting.restore(self._entry)
+        raise CannotChangeError(flow_control.not_as_asked(name, command, before, now))
 
     def use(self, change: Change) -> None:
         """Apply another change of the same kind, such as another rate, instead. Raises as :meth:`on`."""
@@ -93,7 +122,9 @@ class Lease:
             request.send(netlink)
         except OSError as reason:
             hint = ""
-            if reason.errno in (errno.EPERM, errno.EACCES):
+            if request.by_ethtool:
+                hint = flow_control.hint(reason)
+            elif reason.errno in (errno.EPERM, errno.EACCES):
                 hint = "; changing queues needs CAP_NET_ADMIN: run as root"
             elif reason.errno == errno.EEXIST:
                 hint = "; somebody has configured that already, and whydrop leaves it alone: change it by hand"
@@ -115,7 +146,7 @@ def leased(change: Change, host: str) -> Iterator[Lease]:
         state.StateError: it cannot be written down.
     """
     if not reverting.allowed():
-        raise CannotChangeError("changing queues needs CAP_NET_ADMIN: run as root (or see `--dry-run`)")
+        raise CannotChangeError("changing this host needs CAP_NET_ADMIN: run as root (or see `--dry-run`)")
     entry = Entry(
         interface=change.interface,
         host=host,

@@ -1,4 +1,4 @@
-"""Changes of an interface's queues: as messages for the kernel, and as the commands of tc(8) that do the same."""
+"""Changes of an interface: as messages for the kernel, and as the commands of tc(8), ip(8), ethtool(8)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whydrop.act.pauses import Pauses
 from whydrop.act.snapshot import PROTOCOL, Piece, Request, Snapshot, can_be_recreated, rehearsed
 from whydrop.errors import Error
 from whydrop.runtime.rtnetlink import (
@@ -85,7 +86,7 @@ class Change:
     Attributes:
         interface: its name.
         words: what it does, for people.
-        before: the queues as they are.
+        before: the queues, or flow control, as they are.
         steps: in order.
         undo: messages that bring back ``before``; each may fail where there is nothing to be done.
         owns: the handle that is ours; what else stands there is not removed. 0: it changes no queue.
@@ -95,7 +96,7 @@ class Change:
 
     interface: str
     words: str
-    before: Snapshot
+    before: Snapshot | Pauses
     steps: tuple[Step, ...]
     undo: tuple[Request, ...]
     owns: int
@@ -103,7 +104,7 @@ class Change:
     addresses: tuple[Address, ...] = ()
 
     def commands(self) -> list[str]:
-        """Of tc or ip, to paste."""
+        """Of tc, ip or ethtool, to paste."""
         return [step.command for step in self.steps]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import polars as pl
 
 from whydrop.act import planning
-from whydrop.act.alternatives import alternatives
+from whydrop.act.alternatives import Alternative, alternatives
 from whydrop.act.changes import Change
 from whydrop.act.fixing import Evidence, Fixed, NoRemedy, Remedy
 from whydrop.act.pacing import Paced, Plan
@@ -65,7 +65,11 @@ def of_plan(plan: Plan, change: Change) -> Document:
 
 
 def _alternatives(plan: Plan, change: Change) -> Iterator[Text | Command]:
-    for one in alternatives(plan, change):
+    yield from _others(alternatives(plan, change))
+
+
+def _others(alternatives: Iterable[Alternative]) -> Iterator[Text | Command]:
+    for one in alternatives:
         yield Text(f"{capital(one.words)}.")
         yield from map(Command, one.commands)
 
@@ -190,7 +194,11 @@ def _fix(remedy: Remedy | NoRemedy) -> Iterator[Part]:
         return
     yield Text(f"{capital(remedy.words)}.")
     yield Text(f"Expected: {remedy.expected}.")
+    if remedy.change is not None:
+        yield from (Text(f"Note: {note}.", "warning") for note in remedy.change.notes)
     yield from map(Command, remedy.all_commands())
+    if remedy.others:
+        yield Section("Or, in its place", tuple(_others(remedy.others)))
 
 
 def _after(found: Fixed) -> tuple[Part, ...]:
@@ -207,7 +215,14 @@ def fix_as_json(host: str, found: Fixed, outcome: str) -> dict[str, Any]:
     evidence, remedy, proof = found.evidence, found.remedy, found.proof
     fix = None
     if isinstance(remedy, Remedy):
-        fix = {"words": remedy.words, "expected": remedy.expected, "aim": remedy.aim, "commands": remedy.all_commands()}
+        fix = {
+            "words": remedy.words,
+            "expected": remedy.expected,
+            "aim": remedy.aim,
+            "commands": remedy.all_commands(),
+            "notes": [] if remedy.change is None else list(remedy.change.notes),
+            "alternatives": [one.as_json() for one in remedy.others],
+        }
     return {
         "host": host,
         "verdict": evidence.headline,

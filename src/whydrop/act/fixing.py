@@ -17,6 +17,7 @@ import polars as pl
 
 from whydrop import _core
 from whydrop.act import planning, proving
+from whydrop.act.alternatives import Alternative
 from whydrop.act.changes import CannotChangeError, Change
 from whydrop.act.meter import RESPONDER_JUDGED, Judged, Measuring, NoMeasurementError, metrics, read
 from whydrop.act.pacing import Route
@@ -94,11 +95,12 @@ class Remedy:
         words: what it does.
         expected: what should come of it.
         aim, beside: keys of the metrics that should be better, and that must not be much worse.
-        change: to queues of this host; None for a setting of whydrop's own flows.
+        change: to queues or flow control of this host; None for a setting of whydrop's own flows.
         highest_bps: where the rate is known too little, it is searched for up to this one; infinite: the interface's.
         parameters: of the test that tries it.
         bottleneck: where another operator runs it: what is known of it.
         commands: that make it last, where it is no change of queues.
+        others: other fixes that are indicated as well.
     """
 
     words: str
@@ -110,6 +112,7 @@ class Remedy:
     parameters: Mapping[str, Any] | None = None
     bottleneck: Bottleneck | None = None
     commands: tuple[str, ...] = ()
+    others: tuple[Alternative, ...] = ()
 
     def all_commands(self) -> list[str]:
         """The commands that make the fix, to paste."""

@@ -80,11 +80,18 @@ _LOOPBACK = 1
 
 @dataclass(frozen=True)
 class Request:
-    """A change as it is sent to the kernel."""
+    """A change as it is sent to the kernel.
+
+    Attributes:
+        kind: of the message; of ethtool its command.
+        flags, body: of the message.
+        by_ethtool: whether it is one of ethtool, and not of rtnetlink.
+    """
 
     kind: int
     flags: int
     body: bytes
+    by_ethtool: bool = False
 
     def of(self, index: int) -> Request:
         """The same for another interface."""
@@ -97,16 +104,21 @@ class Request:
         Raises:
             OSError: the kernel refuses it.
         """
+        if self.by_ethtool:
+            from whydrop.measure.host import ethtool  # seldom needed, and slow to import for the guard
+
+            ethtool.send(self.kind, self.body)
+            return
         netlink.change(self.kind, self.flags, self.body)
 
     def as_json(self) -> list[Any]:
         """For the state file."""
-        return [self.kind, self.flags, self.body.hex()]
+        return [self.kind, self.flags, self.body.hex(), *([True] if self.by_ethtool else [])]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Request:
         """From the state file."""
-        return cls(int(value[0]), int(value[1]), bytes.fromhex(value[2]))
+        return cls(int(value[0]), int(value[1]), bytes.fromhex(value[2]), *map(bool, value[3:4]))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from whydrop.act.pauses import Pauses
 from whydrop.act.snapshot import Request, Snapshot
 from whydrop.errors import Error
 from whydrop.runtime import durable
@@ -36,10 +37,10 @@ class Entry:
         interface: its name, for people.
         host: the far end, as the user named it.
         words: what was changed.
-        snapshot: the queues before; see :class:`Snapshot`.
+        snapshot: the queues before; see :class:`Snapshot`; or flow control, see :class:`Pauses`.
         undo: messages that roll the change back; see :class:`Request`.
         owns: a handle of ours: whether what stands there is still ours.
-        commands: of tc, that made the change.
+        commands: of tc, ip or ethtool, that made the change.
         owner: number and start (in ticks since boot) of the process that tries it.
         until_s: of the clock since boot (``CLOCK_BOOTTIME``), after which it is rolled back unless kept.
         boot, network: of which boot and of which network namespace it is; of others it is no matter.
@@ -68,8 +69,10 @@ class Entry:
         """The requests that take it back."""
         return [Request.from_json(one) for one in self.undo]
 
-    def before(self) -> Snapshot:
-        """The queues as they were."""
+    def before(self) -> Snapshot | Pauses:
+        """The queues, or flow control, as they were."""
+        if "flow_control" in self.snapshot:
+            return Pauses.from_json(self.snapshot)
         return Snapshot.from_json(self.snapshot)
 
     def left_s(self) -> float:
@@ -153,7 +156,7 @@ class Book:
             self._file.unlink(missing_ok=True)
             durable.sync_folder(self._file.parent)
             return
-        what = "changes to queues by whydrop; see `whydrop pace status`"
+        what = "changes to this host by whydrop; see `whydrop pace status`"
         content = {"what": what, "changes": [asdict(one) for one in entries]}
         durable.write_bytes(self._file, json.dumps(content, indent=1).encode())
 

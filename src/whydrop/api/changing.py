@@ -192,6 +192,7 @@ def fix(
     flows: int = 1,
     duration_s: float = 6.0,
     replace_root: bool = False,
+    flow_control: bool = False,
     far_end: str = "responder",
     connections: bool = False,
     port: int | None = None,
@@ -212,6 +213,8 @@ def fix(
         flows: TCP flows that make the load.
         duration_s: of the load of one measurement.
         replace_root: replace a root queue of the interface that was configured by hand.
+        flow_control: try flow control of this host's own interface (pause frames) instead of the mildest fix, if the
+            measurements indicate it.
         far_end: what takes the data there: ``responder`` (``whydrop responder``), ``iperf3``, ``nuttcp`` or ``ssh``
             (each with ``:PORT``), ``ssh:USER@HOST``, or the URL of an upload. Without a responder, this host's kernel
             counts what is acknowledged.
@@ -237,7 +240,7 @@ def fix(
             raise far_ends.FarEndError(f"--flows {flows}: several flows need `whydrop responder` at the far end")
         route = pacing.route_to(meter.host.address or host, ip_version, replace_root=replace_root)
         evidence = fixing.measured(meter, route) if source is None else fixing.of_capture(Path(source))
-        remedy = fixing.choose(evidence, route)
+        remedy = _remedy(evidence, route, flow_control=flow_control)
         chosen(evidence, remedy)
         if isinstance(remedy, fixing.NoRemedy) or not apply:
             return fixing.Fixed(evidence, remedy, None)
@@ -249,6 +252,17 @@ def fix(
             )
         tried = _tried(meter, route, remedy, host, "kept" if keep else "until", for_s)
         return fixing.Fixed(evidence, *tried, meter.judged())
+
+
+def _remedy(evidence: Evidence, route: Route, *, flow_control: bool) -> Remedy | NoRemedy:
+    from whydrop.act import fixing, pause_remedy
+
+    if flow_control:
+        return pause_remedy.choose(evidence, route)
+    found = fixing.choose(evidence, route)
+    if isinstance(found, fixing.NoRemedy):
+        return found
+    return dataclasses.replace(found, others=pause_remedy.beside(evidence, route))
 
 
 def _tried(
@@ -273,6 +287,8 @@ def _tried(
             lease.off()
             remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")
         proof = fixing.prove(meter, remedy, lease.on, lease.off)
+        if lease.told:
+            remedy = dataclasses.replace(remedy, words=f"{remedy.words}; {lease.told}")
         if proof.holds:
             lease.leave(phase, for_s)
     return remedy, proof
@@ -341,18 +357,22 @@ def pace_status() -> list[dict[str, Any]]:
 
 def pace_keep() -> list[str]:
     """Keep the changes that are in place without a limit of time; return what they are."""
-    return _each(lambda book, entry: book.update(entry, phase="kept"))
+
+    def keep(book: Book, entry: Entry) -> None:
+        book.update(entry, phase="kept")
+
+    return _each(keep)
 
 
 def pace_revert() -> list[str]:
-    """Revert the changes that are in place; return what they were.
+    """Revert the changes that are in place; return what they were, and of which the interface has gone.
 
     Raises:
         whydrop.Error: the queues cannot be restored, such as after another program changed them.
     """
     from whydrop.act import reverting
 
-    return _each(reverting.revert)
+    return _each(lambda book, entry: None if reverting.revert(book, entry) else reverting.gone(entry))
 
 
 def pace_forget() -> list[str]:
@@ -360,18 +380,18 @@ def pace_forget() -> list[str]:
     return _each(lambda book, entry: book.drop(entry))
 
 
-def _each(do: Callable[[Book, Entry], object]) -> list[str]:
-    """Do something with every change that is in place; return what they are."""
+def _each(do: Callable[[Book, Entry], str | None]) -> list[str]:
+    """Do something with every change that is in place; return what they are, or the words that it gave instead."""
     from whydrop.act import state
 
     done: list[str] = []
     with state.opened() as book:
         for entry in book.ours():
             try:
-                do(book, entry)
+                words = do(book, entry)
             except Exception as reason:
-                for words in done:
-                    reason.add_note(f"done before: {words}")
+                for one in done:
+                    reason.add_note(f"done before: {one}")
                 raise
-            done.append(entry.words)
+            done.append(words or entry.words)
     return done

@@ -21,6 +21,7 @@ Examples:
   whydrop fix server.example
   whydrop fix server.example --apply --report fix.html
   whydrop fix server.example --from capture.pcap --apply
+  whydrop fix server.example --flow-control --apply
 """
 
 
@@ -34,6 +35,7 @@ Examples:
 @click.option("-P", "--flows", type=quantities.Whole(1, 1000), default=1, show_default=True, metavar="N",
               help="Number of TCP flows in the load.")  # fmt: skip
 @pace.replace_root
+@click.option("--flow-control", is_flag=True, help="Try flow control (pause frames) of this host's interface.")
 @pace.far_end
 @pace.connections
 @options.far_end

@@ -51,6 +51,8 @@ _MAIN_TABLE, _UNICAST = 254, 1
 _SCOPE_LINK = 253
 # Questions about routes are answered by what matches only, not by a whole table (linux/netlink.h).
 _SOL_NETLINK, _STRICT = 270, 12
+# Extended acknowledgments: an error without the request, but with words.
+_CAP_ACK, _EXT_ACK, _ACK_TLVS, _ERROR_WORDS = 10, 11, 0x200, 1
 ROOT = 0xFFFFFFFF
 
 Attributes = dict[int, bytes]
@@ -84,14 +86,18 @@ class Route:
 class Netlink:
     """A socket to ask the kernel; of the network namespace of the thread that makes it.
 
-    A question raises OSError where the kernel does not answer, and a change where the kernel refuses it.
+    A question raises OSError where the kernel does not answer, and a change where the kernel refuses it. With
+    ``explains`` the error has the words of the kernel or the driver, where they give some.
     """
 
-    def __init__(self, protocol: int = _NETLINK_ROUTE) -> None:
+    def __init__(self, protocol: int = _NETLINK_ROUTE, *, explains: bool = False) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._socket.settimeout(_TIMEOUT_S)
         self._socket.bind((0, 0))
         self._sequence = 0
+        if explains:
+            for option in (_CAP_ACK, _EXT_ACK):
+                self._socket.setsockopt(_SOL_NETLINK, option, 1)
 
     def close(self) -> None:
         """Close the socket."""
@@ -191,7 +197,7 @@ class Netlink:
             data = self._socket.recv(_RECEIVE_BYTES)
             offset = 0
             while offset + _HEADER.size <= len(data):
-                length, message, _, sequence, _ = _HEADER.unpack_from(data, offset)
+                length, message, marks, sequence, _ = _HEADER.unpack_from(data, offset)
                 if length < _HEADER.size or offset + length > len(data):
                     raise OSError("the kernel's answer is cut short")
                 payload = data[offset + _HEADER.size : offset + length]
@@ -199,8 +205,14 @@ class Netlink:
                 if sequence != self._sequence:
                     continue  # the rest of an answer that came too late
                 if message == _ERROR and (code := -struct.unpack_from("=i", payload)[0]):
-                    raise OSError(code, os.strerror(code))
+                    raise OSError(code, _explained(code, payload if marks & _ACK_TLVS else b""))
                 yield message, payload
+
+
+def _explained(code: int, payload: bytes) -> str:
+    """The error's words, with those of an extended acknowledgment: after the error and the request's header."""
+    words = text(attributes(payload[4 + _HEADER.size :]).get(_ERROR_WORDS, b""))
+    return f"{os.strerror(code)} ({words})" if words else os.strerror(code)
 
 
 def host_route(address: str, route: Route, protocol: int, mtu_bytes: int | None = None) -> bytes:

@@ -9,6 +9,7 @@ import fcntl
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -137,14 +138,18 @@ PAUSES = (RECEIVED, SENT)
 _GENERIC, _CONTROL, _GET_FAMILY = 16, 16, 3  # linux/genetlink.h
 _FAMILY_ID, _FAMILY_NAME = 1, 2
 _COMMAND = struct.Struct("=BBH")
-_PAUSE_GET = 21
-_HEADER, _AUTONEGOTIATE, _RECEIVE, _TRANSMIT, _STATISTICS = 1, 2, 3, 4, 5
-_INTERFACE, _FLAGS, _WITH_STATISTICS = 2, 3, 1 << 2
+_LINK_MODES_GET, _PAUSE_GET, PAUSE_SET = 4, 21, 22
+_HEADER, _STATISTICS = 1, 5
+_SETTINGS = {2: "autonegotiate", 3: "receive", 4: "transmit"}
+_INDEX, _INTERFACE, _FLAGS, _COMPACT, _WITH_STATISTICS = 1, 2, 3, 1 << 0, 1 << 2
 _SENT, _RECEIVED = 2, 3
+# Of link modes: what this end advertises and the other; of a set of bits, its value; the bits (linux/ethtool.h).
+_LINK_AUTONEGOTIATES, _OURS, _PEERS, _BITSET_VALUE = 2, 3, 4, 4
+_PAUSE, _ASYMMETRIC = 1 << 13, 1 << 14
 
 
-def flow_control(interface: str) -> dict[str, bool | int]:
-    """Settings, and counters where the driver has them.
+def flow_control(interface: str | int) -> dict[str, bool | int]:
+    """Settings, and counters where the driver has them, of an interface by its name or its index.
 
     Returns:
         ``autonegotiate``, ``receive`` (pause frames that arrive hold this host) and ``transmit`` (it sends some), and
@@ -153,19 +158,92 @@ def flow_control(interface: str) -> dict[str, bool | int]:
     Raises:
         OSError: the driver knows no flow control, or the kernel is too old.
     """
-    with contextlib.closing(Netlink(_GENERIC)) as netlink:
+    answer = _answer(_PAUSE_GET, _header(interface, _WITH_STATISTICS))
+    if answer is None:
+        raise OSError("the kernel reports no flow control")
+    return parsed(answer)
+
+
+def pause_message(index: int, **settings: bool | None) -> bytes:
+    """The body of the message that changes flow control; what is not given, or ``None``, stays as it is.
+
+    Args:
+        index: of the interface.
+        settings: ``autonegotiate``, ``receive`` and ``transmit``.
+
+    >>> pause_message(2, receive=True).hex()
+    '0c00018008000100020000000500030001000000'
+    """
+    kinds = {name: kind for kind, name in _SETTINGS.items()}
+    given = {name: value for name, value in settings.items() if value is not None}
+    return _header(index) + b"".join(attribute(kinds[name], bytes([value])) for name, value in given.items())
+
+
+def send(command: int, body: bytes) -> None:
+    """Send a message of ethtool that changes something (``CAP_NET_ADMIN``).
+
+    Raises:
+        OSError: the kernel or the driver refuses, with its own explanation where it gives one.
+    """
+    _answer(command, body)
+
+
+@dataclass(frozen=True)
+class Negotiated:
+    """The flow control that follows from what both ends of a link advertise (IEEE 802.3, table 28B-3)."""
+
+    receive: bool
+    transmit: bool
+
+
+def negotiated(index: int) -> Negotiated | None:
+    """The outcome of autonegotiation; ``None`` where the driver does not know what the other end advertises."""
+    try:
+        answer = _answer(_LINK_MODES_GET, _header(index, _COMPACT))
+    except OSError:
+        return None
+    return None if answer is None else resolved(answer)
+
+
+def resolved(data: bytes) -> Negotiated | None:
+    """The outcome from the attributes of the kernel's answer; see :func:`negotiated`."""
+    found = attributes(data)
+    ours, peers = (_bits(found.get(kind)) for kind in (_OURS, _PEERS))
+    if ours is None or not peers or not unsigned(found.get(_LINK_AUTONEGOTIATES)):
+        return None
+    if ours & peers & _PAUSE:
+        return Negotiated(receive=True, transmit=True)
+    if ours & peers & _ASYMMETRIC:
+        return Negotiated(receive=bool(ours & _PAUSE), transmit=bool(peers & _PAUSE))
+    return Negotiated(receive=False, transmit=False)
+
+
+def _bits(data: bytes | None) -> int | None:
+    value = attributes(data or b"").get(_BITSET_VALUE)
+    # Words of 32 bits, the lowest first, each in the order of this machine.
+    return unsigned(value[:4]) if value else None
+
+
+def _header(interface: str | int, flags: int = 0) -> bytes:
+    if isinstance(interface, int):
+        asked = attribute(_INDEX, struct.pack("=I", interface))
+    else:
+        asked = attribute(_INTERFACE, interface.encode() + b"\0")
+    if flags:
+        asked += attribute(_FLAGS, struct.pack("=I", flags))
+    return attribute(_HEADER | 0x8000, asked)
+
+
+def _answer(command: int, body: bytes) -> bytes | None:
+    """The attributes of the answer to a message of ethtool; ``None`` where there is none."""
+    with contextlib.closing(Netlink(_GENERIC, explains=True)) as netlink:
         name = attribute(_FAMILY_NAME, b"ethtool\0")
         family = netlink.ask(_CONTROL, _COMMAND.pack(_GET_FAMILY, 1, 0) + name)
         number = unsigned(attributes(family[0][_COMMAND.size :]).get(_FAMILY_ID)) if family else None
         if number is None:
             raise OSError("the kernel has no ethtool by netlink")
-        asked = attribute(_INTERFACE, interface.encode() + b"\0") + attribute(
-            _FLAGS, struct.pack("=I", _WITH_STATISTICS)
-        )
-        answers = netlink.ask(number, _COMMAND.pack(_PAUSE_GET, 1, 0) + attribute(_HEADER | 0x8000, asked))
-    if not answers:
-        raise OSError("the kernel reports no flow control")
-    return parsed(answers[0][_COMMAND.size :])
+        answers = netlink.ask(number, _COMMAND.pack(command, 1, 0) + body)
+    return answers[0][_COMMAND.size :] if answers else None
 
 
 def parsed(data: bytes) -> dict[str, bool | int]:
@@ -175,8 +253,9 @@ def parsed(data: bytes) -> dict[str, bool | int]:
     {'receive': True, 'transmit': False, 'pause_frames_received': 7}
     """
     found = attributes(data)
-    names = {_AUTONEGOTIATE: "autonegotiate", _RECEIVE: "receive", _TRANSMIT: "transmit"}
-    told: dict[str, bool | int] = {name: bool(unsigned(found[kind])) for kind, name in names.items() if kind in found}
+    told: dict[str, bool | int] = {
+        name: bool(unsigned(found[kind])) for kind, name in _SETTINGS.items() if kind in found
+    }
     counted = attributes(found.get(_STATISTICS, b""))
     for kind, name in ((_RECEIVED, RECEIVED), (_SENT, SENT)):
         value = unsigned(counted.get(kind))
