@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         explain_into,
         import_into,
         study,
+        study_flow_control,
         study_pauses,
         study_rollout,
         study_tcp,
@@ -83,7 +84,8 @@ _HOMES = {
         "whydrop.api.recordings": "Statistics compare export import_file metadata open stats summary",
         "whydrop.api.changing": "fix pace pace_forget pace_keep pace_revert pace_status",
         "whydrop.api.stores": (
-            "collect collect_once explain_into import_into study study_pauses study_rollout study_tcp"
+            "collect collect_once explain_into import_into "
+            "study study_flow_control study_pauses study_rollout study_tcp"
         ),
         "whydrop.errors": "Error",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
@@ -170,6 +172,7 @@ __all__ = [
     "start",
     "stats",
     "study",
+    "study_flow_control",
     "study_pauses",
     "study_rollout",
     "study_tcp",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from whydrop.explaining.many.explaining import Tally
     from whydrop.formats.archives.ingesting import Report
+    from whydrop.studies.discards.flow_control import FlowControl
     from whydrop.studies.discards.pauses import Pauses
     from whydrop.studies.discards.study import Results as Discards
     from whydrop.studies.tcp.study import Results as Limits
@@ -254,6 +255,41 @@ def study_rollout(
     table_mapping = None if mapping is None else Path(mapping)
     with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
         return judged_stages(opened, chosen, noted, days)
+
+
+def study_flow_control(
+    store: str | PathLike[str],
+    *,
+    parameters: str | PathLike[str] | None = None,
+    settings: Sequence[str] = (),
+    backend: str = "duckdb",
+    mapping: str | PathLike[str] | None = None,
+    endpoint: str | None = None,
+) -> FlowControl:
+    """Find ports at which flow control could replace discards, and what else a pause would stop (docs/discards.md).
+
+    Args:
+        store: its folder, or a prefix of an object store.
+        parameters: as of :func:`study`.
+        settings: as of :func:`study`.
+        backend: as of :func:`study`.
+        mapping: as of :func:`study`.
+        endpoint: as of :func:`study`.
+
+    Returns:
+        Frames of ports, of the ports that feed them and of others at the same time, and notes on what is unknown.
+
+    Raises:
+        whydrop.Error: a file has mistakes, or the engine cannot open the store.
+    """
+    from whydrop.store.engines import open_backend
+    from whydrop.studies.discards.flow_control import find
+    from whydrop.studies.discards.parameters import read
+
+    chosen = read(None if parameters is None else Path(parameters), list(settings))
+    table_mapping = None if mapping is None else Path(mapping)
+    with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
+        return find(opened, chosen)
 
 
 def study_pauses(

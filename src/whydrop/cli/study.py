@@ -52,6 +52,13 @@ Examples:
   whydrop study discards pauses fleet.store --json
 """
 
+FLOW_CONTROL_EXAMPLES = """
+\b
+Examples:
+  whydrop study discards flow-control fleet.store
+  whydrop study discards flow-control my.store --json
+"""
+
 TCP_EXAMPLES = """
 \b
 Examples:
@@ -191,6 +198,18 @@ def pauses(**given: Any) -> int:
     if given["as_published"]:
         raise click.UsageError("--as-published: the report has no pause frames.")
     return study_run.pauses(given, _parameters(given))
+
+
+@discards.subcommand("flow-control", short_help="Find where pauses could help.", epilog=FLOW_CONTROL_EXAMPLES)
+@_store
+@options.as_json
+def flow_control(**given: Any) -> int:
+    """Find ports at which flow control could replace discards, and what else a pause would stop."""
+    from whydrop.cli import study_run
+
+    if given["as_published"]:
+        raise click.UsageError("--as-published: the report has no flow control.")
+    return study_run.flow_control(given, _parameters(given))
 
 
 @discards.subcommand(

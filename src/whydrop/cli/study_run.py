@@ -108,6 +108,25 @@ def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     return 0 if found.days.height else ending.NOT_ANALYSED
 
 
+def flow_control(given: dict[str, Any], wanted: parameters.Parameters) -> int:
+    """Find where flow control could replace discards, and print it; returns the exit status."""
+    from dataclasses import replace
+
+    from whydrop.studies.discards import flow_control as study_flow_control
+    from whydrop.studies.discards import flow_control_document
+
+    with _opened(given, None) as (backend, _):
+        found = study_flow_control.find(backend, wanted)
+        found = replace(found, notes=[*found.notes, *backend.notes])
+    if given["as_json"]:
+        frames = {"ports": found.ports, "feeders": found.feeders, "left": found.left}
+        rows = {name: [plain(row) for row in frame.iter_rows(named=True)] for name, frame in frames.items()}
+        ending.write_json({"schema": SCHEMA, **rows, "notes": found.notes})
+    else:
+        ending.show(flow_control_document.document(found))
+    return 0 if found.is_counted else ending.NOT_ANALYSED
+
+
 def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
     """Compute the study of TCP connections, print it and write it into a folder; returns the exit status."""
     from whydrop.show import html
