@@ -6,20 +6,23 @@ import errno
 import ipaddress
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
 import recordings
-from whydrop.act import flow_control, pause_remedy, reverting, state
+from whydrop.act import applying, fixing, flow_control, pause_remedy, pauses, reverting, state
 from whydrop.act.changes import CannotChangeError
 from whydrop.act.fixing import Evidence, NoRemedy, Remedy
 from whydrop.act.pacing import Route
 from whydrop.act.pauses import Pauses, Setting
 from whydrop.act.snapshot import Request, Snapshot
 from whydrop.act.state import Entry
+from whydrop.api import changing
 from whydrop.explaining.recordings.step_down import CODE
 from whydrop.measure.host import ethtool
 from whydrop.runtime.rtnetlink import attribute, attributes
@@ -226,3 +229,56 @@ def test_a_driver_that_refuses_offers_no_other_fix(tmp_path: Path, monkeypatch: 
     assert pause_remedy.beside(evidence(recording(tmp_path, 0)), ROUTE) == ()
     with pytest.raises(CannotChangeError, match="not support"):
         pause_remedy.choose(evidence(recording(tmp_path / "2", 0)), ROUTE)
+
+
+# --- the trial, with the lease and its guard ---
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("helps", [True, False])
+def test_it_stays_only_if_it_helps_and_can_be_reverted(
+    card: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helps: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    seen: list[bool] = []
+
+    def prove(meter: object, remedy: Remedy, on: Callable[[], None], off: Callable[[], None]) -> SimpleNamespace:
+        for change in (off, on, off, on):
+            change()
+            seen.append(card["receive"])
+        return SimpleNamespace(holds=helps)
+
+    monkeypatch.setattr(fixing, "prove", prove)
+    remedy = pause_remedy.choose(evidence(recording(tmp_path, 0)), ROUTE)
+    assert isinstance(remedy, Remedy)
+    tried, _ = changing._tried(Any, ROUTE, remedy, "server.example", "until", 600.0)  # type: ignore[arg-type]
+    assert seen == [False, True, False, True]
+    assert "the driver reports receive on, transmit off" in tried.words
+    assert card["receive"] == helps
+    assert [one["commands"] for one in changing.pace_status()] == [["ethtool -A eth9 rx on tx off"]] * helps
+    assert len(changing.pace_revert()) == helps
+    assert not card["receive"]
+
+
+@pytest.mark.needs_root
+def test_a_driver_that_does_as_it_likes_is_restored_and_named(
+    card: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(pauses, "SETTLES_S", 0.1)
+    do = ethtool.send
+
+    def send(command: int, body: bytes) -> None:
+        do(command, body)
+        card["transmit"] = card["receive"]
+
+    monkeypatch.setattr(ethtool, "send", send)
+    card["autonegotiate"] = True
+    change = flow_control.changed("eth9", 9, receive=True)
+    with (
+        pytest.raises(CannotChangeError, match="reports receive on, transmit on"),
+        applying.leased(change, "server.example") as lease,
+    ):
+        lease.on()
+    assert card == {"autonegotiate": True, "receive": False, "transmit": False}
+    assert changing.pace_status() == []

@@ -20,6 +20,7 @@ def verdict(
         "parameters": {"drain_rate_bps": {"value": drain_bps, "low": None, "high": None}},
         "facts": [],
         "evidence": [],
+        "advice": [],
     }
 
 
@@ -72,3 +73,12 @@ def test_where_something_of_it_is_not_known_or_not_so_nothing_is_said(
 
 def test_it_is_not_said_of_a_capture_of_another_time_which_has_no_place_on_the_tests_path() -> None:
     assert said({**verdict(), "at": None}, host()) == []
+
+
+def test_the_advice_names_what_to_look_at_first_and_which_end_lacks_flow_control() -> None:
+    off, on = verdict(), verdict()
+    said(off, host())
+    said(on, host(receive=True, frames=(7, 7)))
+    assert "whydrop fix HOST --flow-control" in off["advice"][0]
+    assert "transmit) on there" in on["advice"][0]
+    assert all("what else eth1 carries" in one["advice"][0] for one in (off, on))

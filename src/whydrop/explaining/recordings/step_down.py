@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from whydrop.explaining.recordings.wording import phrase
+from whydrop.text.phrases import capital
 
 CODE = "step-down-without-flow-control"
+
+# Only the next port can pause this host, and which port is full is not known from here.
+_ADVICE = {
+    False: "If the full queue is that of the port next to {interface}, flow control may prevent these losses: "
+    "`whydrop fix HOST --flow-control` tries it, and reverts it where it does not help. Look first at what else "
+    "{interface} carries (a pause stops all of it), and whether the switch sends pause frames",
+    True: "{interface} stops for pause frames, and none came: if the full queue is that of the port next to it, switch "
+    "flow control (transmit) on there. Look first at what else {interface} carries: a pause stops all of it",
+}
 
 _QUEUES = ("shallow-queue", "deep-queue")
 # A queue drains at less than this share of what the sender's interface sends: between the two, the rate steps down.
@@ -15,7 +25,7 @@ _LESS = 0.9
 
 
 def said_of(verdicts: list[dict[str, Any]], metadata: Mapping[str, Any]) -> None:
-    """Add the fact, and its words, to the verdicts on queues that this host's own sending fills.
+    """Add the fact, its words and advice to the verdicts on queues that this host's own sending fills.
 
     It is said only where the driver reports flow control, and none stopped this host while packets were lost: pause
     frames are not taken, or none came.
@@ -26,6 +36,7 @@ def said_of(verdicts: list[dict[str, Any]], metadata: Mapping[str, Any]) -> None
             fact = {"code": CODE, "values": values}
             verdict["facts"].append(fact)
             verdict["evidence"].append(phrase(fact))
+            verdict["advice"].append(capital(_ADVICE[values["receive"]].format(interface=values["interface"])))
 
 
 def _step(verdict: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any] | None:
