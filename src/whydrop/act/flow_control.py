@@ -46,17 +46,17 @@ def _command(interface: str, setting: Setting) -> str:
 def _words(interface: str, before: Setting, asked: Setting) -> str:
     said = []
     if asked.receive != before.receive:
-        said.append(f"{interface} {'stops' if asked.receive else 'does not stop'} for pause frames that arrive")
+        said.append(f"pause frames that arrive {'stop' if asked.receive else 'do not stop'} {interface}")
     if asked.transmit != before.transmit:
-        verb = "sends" if asked.transmit else "sends no"
-        said.append(f"{interface} {verb} pause frames when its buffers are full")
+        said.append(f"pause frames leave {interface} {'when its buffers are full' if asked.transmit else 'no more'}")
     return "; ".join(said)
 
 
 def _notes(interface: str, before: Setting, asked: Setting) -> tuple[str, ...]:
     notes = [
-        f"some drivers restart the link for this change: {interface} may be down for some seconds, and longer where "
-        "the switch holds a port that comes up (spanning tree, 802.1X); all its connections wait",
+        f"some drivers restart the link for this change, and the proof makes it several times: {interface} may be down "
+        "for some seconds each time, and longer where the switch holds a port that comes up (spanning tree, 802.1X); "
+        "all its connections wait",
         f"a pause holds all traffic on {interface}, not only that to this host",
         f"by hand it is undone by `{_command(interface, before)}`",
     ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from whydrop.explaining.recordings.wording import phrase
-from whydrop.text.phrases import capital
 
 CODE = "step-down-without-flow-control"
 
@@ -15,8 +14,8 @@ _ADVICE = {
     False: "If the full queue is that of the port next to {interface}, flow control may prevent these losses: "
     "`whydrop fix HOST --flow-control` tries it, and reverts it where it does not help. Look first at what else "
     "{interface} carries (a pause stops all of it), and whether the switch sends pause frames",
-    True: "{interface} stops for pause frames, and none came: if the full queue is that of the port next to it, switch "
-    "flow control (transmit) on there. Look first at what else {interface} carries: a pause stops all of it",
+    True: "Pause frames would stop {interface}, and none came: if the full queue is that of the port next to it, "
+    "switch flow control (transmit) on there. Look first at what else {interface} carries: a pause stops all of it",
 }
 
 _QUEUES = ("shallow-queue", "deep-queue")
@@ -36,7 +35,7 @@ def said_of(verdicts: list[dict[str, Any]], metadata: Mapping[str, Any]) -> None
             fact = {"code": CODE, "values": values}
             verdict["facts"].append(fact)
             verdict["evidence"].append(phrase(fact))
-            verdict["advice"].append(capital(_ADVICE[values["receive"]].format(interface=values["interface"])))
+            verdict["advice"].append(_ADVICE[values["receive"]].format(interface=values["interface"]))
 
 
 def _step(verdict: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -159,7 +159,7 @@ def _blocking(one: dict[str, Any], left: pl.DataFrame) -> str:
         for row in left.sort("left_share", descending=True).iter_rows(named=True)
         if (row["to_machine"], row["to_port"]) != (one["from_machine"], one["from_port"])
     ]
-    at_once = f" At the same time packets left by {listed(others[:_MOST_NAMES])}, as shares of all." if others else ""
+    at_once = f" Of all that left the switch at the same time: {listed(others[:_MOST_NAMES])}." if others else ""
     if one["blocking"] == "shared":
         return (
             f"A pause of {name} would also hold up other traffic (head-of-line blocking): {share} of what "
