@@ -184,3 +184,10 @@ def test_without_discards_there_is_nothing_to_prevent_and_without_counts_nothing
 def test_a_store_without_names_of_sites_is_read_too(tmp_path: Path) -> None:
     rows = [row | {"site": None} for row in uplink() + port("local", "mlab1", 0.5, 0.01)]
     assert found(tmp_path, rows).ports["conclusion"].to_list() == ["candidate"]
+
+
+def test_without_counts_of_discards_on_arrival_nothing_is_known_to_have_gone_elsewhere(tmp_path: Path) -> None:
+    rows = uplink() + port("local", "mlab1", 0.8, 0.01, discards_rx=None) + port("local", "mlab2", 0.05, 0.35)
+    feeder = found(tmp_path, rows).feeders.to_dicts()[0]
+    assert (feeder["elsewhere_low"], feeder["blocking"]) == (0.0, "unknown")
+    assert "discards.rx" in feeder["why"]

@@ -30,6 +30,7 @@ _I64, _F64, _TEXT, _BOOL = pl.Int64(), pl.Float64(), pl.String(), pl.Boolean()
 _SECOND = 1_000_000_000
 _COUNTERS = ("octets.rx", "octets.tx", "discards.rx", "discards.tx", "pause.rx", "pause.tx")
 _PLACE = ("site", "switch", "machine", "port")
+_OTHERS = ("from_machine", "from_port", "to_machine", "to_port")
 # Days of one switch that are read at once.
 _DAYS_AT_ONCE = 7
 # Ports are read at the same time if their samples end so close, as a share of a sample.
@@ -147,7 +148,9 @@ def find(backend: Backend, parameters: Parameters) -> FlowControl:
     if not ports:
         notes = [*notes, _nothing(parameters, is_counted=is_counted)]
     frames = [
-        pl.DataFrame(rows, schema=schema).sort(_PLACE, nulls_last=False)
+        pl.DataFrame(rows, schema=schema).sort(
+            [name for name in schema if name in (*_PLACE, *_OTHERS)], nulls_last=False
+        )
         for rows, schema in ((ports, PORTS), (feeders, FEEDERS), (left, LEFT))
     ]
     return FlowControl(frames[0], frames[1], frames[2], notes, is_counted)
@@ -319,7 +322,7 @@ def _feeders(
         machine, port = key
         speed, source = _speed(port, highest.get(key), speeds)
         low, high = elsewhere(sums, key)
-        blocking, why = _blocking(low, high, sums)
+        blocking, why = _blocking(low, high, sums, key)
         yield {
             "from_machine": machine, "from_port": port, "speed_bps": speed, "speed_from": source,
             "is_faster": _is_faster(speed, source, highest.get(key, 0.0), slow),
@@ -361,7 +364,7 @@ def imbalance(sums: Sums) -> float:
     return lacking / max(entered, left, 1.0)
 
 
-def _blocking(low: float, high: float, sums: Sums) -> tuple[str, str]:
+def _blocking(low: float, high: float, sums: Sums, key: Key) -> tuple[str, str]:
     if sums.used < _MOST_UNUSED * sums.with_discards:
         return "unknown", "in most samples with discards not all ports were read at the same time"
     if low >= _SHARED:
@@ -371,6 +374,8 @@ def _blocking(low: float, high: float, sums: Sums) -> tuple[str, str]:
         return "unknown", f"{lacking:.0%} of the octets passed by ports of the switch that the store lacks"
     if high <= _NOTHING:
         return "alone", ""
+    if sums.of(key, "discards.rx") is None and sums.others[key]["octets.rx"] > sums.used_sent:
+        return "unknown", "packets that it discarded on arrival (discards.rx) were not counted: they went nowhere"
     return "unknown", "a switch does not count which packets leave where, and other ports sent at the same time"
 
 
