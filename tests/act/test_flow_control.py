@@ -104,6 +104,12 @@ def test_a_driver_without_flow_control_is_left_alone() -> None:
         flow_control.changed("lo", 1, receive=True)
 
 
+def test_a_refusal_comes_with_the_words_of_the_kernel() -> None:
+    with pytest.raises(OSError, match="no device matches ifindex") as refused:
+        ethtool.flow_control(2**30)
+    assert refused.value.errno == errno.ENODEV
+
+
 def test_the_commands_by_hand_do_and_undo_it(card: dict[str, bool]) -> None:
     card["transmit"] = True
     change = flow_control.changed("eth9", 9, receive=True)

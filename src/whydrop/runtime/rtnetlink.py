@@ -96,8 +96,10 @@ class Netlink:
         self._socket.bind((0, 0))
         self._sequence = 0
         if explains:
-            for option in (_CAP_ACK, _EXT_ACK):
-                self._socket.setsockopt(_SOL_NETLINK, option, 1)
+            # Linux before 4.12 has none; then errors have no words.
+            with contextlib.suppress(OSError):
+                for option in (_CAP_ACK, _EXT_ACK):
+                    self._socket.setsockopt(_SOL_NETLINK, option, 1)
 
     def close(self) -> None:
         """Close the socket."""
