@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -151,6 +152,25 @@ def test_the_printed_commands_do_what_whydrop_does(lab: Lab, configured: str) ->
         assert bursts.sub("", ours) == bursts.sub("", by_hand)
         assert [*map(int, bursts.findall(ours))] == pytest.approx([*map(int, bursts.findall(by_hand))], rel=0.01)
         pace(lab, one, "revert")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_program("iperf3")
+@pytest.mark.needs_kernel("htb", "tbf", "fq")
+def test_the_printed_commands_for_fq_pace_a_flow(lab: Lab) -> None:
+    with two(lab) as (one, other, interface), iperf3_server(other):
+        said = json.loads(pace(lab, one, other.address, "--rate", "12mbit", "--dry-run", "--json").stdout)
+        # Where no packet must be cut, fq is the queue below HTB at once.
+        *below, alone = (found["commands"] for found in said["alternatives"] if found["commands"])
+        reached = []
+        for commands in ([*said["commands"], *itertools.chain.from_iterable(below)], alone):
+            for command in commands:
+                one.run(command.split())
+            assert "fq" in shown(interface)
+            reached.append(received_bps(iperf3_of(start_iperf3(one, other.address, 5))))
+            interface.tc("qdisc delete dev {} root")
+        # The rate is that of packets on the line; what iperf3 counts is their payload.
+        assert reached == pytest.approx([12e6 * 1448 / 1514] * 2, rel=0.1)
 
 
 def test_without_the_capability_it_says_so_and_changes_nothing(lab: Lab) -> None:
