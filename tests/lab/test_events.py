@@ -46,11 +46,13 @@ def test_losses_behind_a_router_are_fast_retransmits_and_timeouts(lab: Lab) -> N
             start_iperf3(sender, receiver.address, 3, "-C", "cubic").wait()
     counted = causes(found)
     assert counted.total() > 10
-    # Linux 6.18 sometimes runs no program for an event: its recovery is seen without its cause.
+    # A kernel may run no program for an event: its recovery is seen without its cause.
     assert counted.pop("unexplained", 0) <= 0.01 * counted.total() + 1
     assert set(counted) <= {"fast-retransmit", "timeout", "tail-loss-probe", "application-limited"}
     assert counted["fast-retransmit"] == last(found, "fast_retransmits")
     again = found.table("tcp_events").filter(pl.col("event") == "retransmission")
+    # The last sample may be older than the last retransmission.
+    assert again.height + found.unreported >= last(found, "retransmitted_packets")
     assert again.height == pytest.approx(last(found, "retransmitted_packets"), rel=0.02)
     assert last(found, "duplicate_acks") >= counted["fast-retransmit"]
 

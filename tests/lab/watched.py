@@ -25,6 +25,8 @@ class Watched:
     folder: Path
     lost: int = 0
     """Drops that the monitor itself says it could not count."""
+    unreported: int = 0
+    """Retransmitted segments that TCP counted without an event."""
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of it."""
@@ -70,7 +72,9 @@ def watched(host: Host, folder: Path, *options: str, way: str = "program") -> It
     time.sleep(0.5)
     watching.signal(signal.SIGINT)
     # Behind what went wrong.
-    found.lost = json.loads(watching.wait().splitlines()[-1])["dropped"]["lost_events"]
+    said = json.loads(watching.wait().splitlines()[-1])
+    found.lost = said["dropped"]["lost_events"]
+    found.unreported = (said["events"] or {}).get("unreported", 0)
 
 
 def between(network: Network) -> tuple[Host, Host, Host]:

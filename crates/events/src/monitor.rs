@@ -59,6 +59,8 @@ pub struct Seen {
 pub struct Standing {
     /// Events that found no room, or came while the same program was running on their processor.
     pub lost: u64,
+    /// Retransmitted segments that TCP counted, and the kernel did not report.
+    pub unreported: u64,
     /// Rows discarded because they were not collected.
     pub lost_rows: u64,
     /// Processor time of reading.
@@ -199,6 +201,7 @@ impl Reading {
         for (time_ns, report) in self.pending.drain(..due) {
             let event = attribution::event(&report);
             self.standing.lost += self.book.newly_failed(&report);
+            self.standing.unreported += self.book.newly_unreported(&report);
             let totals = self.book.count(&report, event);
             let time_ns = self.clock.of_boot_ns(time_ns + since_boot);
             self.seen.counts.push(Count {

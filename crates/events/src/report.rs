@@ -220,6 +220,12 @@ impl Report {
             counts,
         })
     }
+
+    /// How many segments a retransmission has; a FIN counts as a byte.
+    pub fn segments(&self) -> u32 {
+        let bytes = self.end.wrapping_sub(self.first);
+        bytes.div_ceil(self.mss.max(1)).max(1)
+    }
 }
 
 fn part<const COUNT: usize>(bytes: &[u8; SIZE], at: i16) -> [u8; COUNT] {

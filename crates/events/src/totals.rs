@@ -24,6 +24,8 @@ pub struct Totals {
     /// Reductions of the window that are no congestion signals.
     pub other_reductions: u64,
     pub counts: Counts,
+    /// TCP's own count of retransmitted segments, as of the last report.
+    retransmitted: u32,
 }
 
 /// The totals of all connections.
@@ -40,6 +42,22 @@ impl Book {
         u64::from(report.counts.failed.saturating_sub(before))
     }
 
+    /// Retransmitted segments that TCP has counted since the last report and no report names; call it before
+    /// [`Book::count`]. The kernel ran no program for them; or it could not send them, and its tracepoint reports only
+    /// what was sent.
+    pub fn newly_unreported(&self, report: &Report) -> u64 {
+        let Some(known) = self.totals.get(&report.ends) else {
+            return 0;
+        };
+        let named = match report.kind {
+            Kind::Retransmission => report.segments(),
+            _ => 0,
+        };
+        // A smaller count is that of another connection with the same ends.
+        let counted = report.retransmitted.saturating_sub(known.retransmitted);
+        u64::from(counted.saturating_sub(named))
+    }
+
     /// Counts an event, and returns the connection's totals.
     pub fn count(&mut self, report: &Report, event: Option<Event>) -> Totals {
         if self.totals.len() >= MOST {
@@ -47,6 +65,7 @@ impl Book {
         }
         let totals = self.totals.entry(report.ends).or_default();
         totals.counts = report.counts;
+        totals.retransmitted = report.retransmitted;
         match event {
             Some(Event::Reduction(cause)) => totals.reduced(report, cause),
             Some(Event::Undone) => totals.undone += 1,
@@ -83,6 +102,31 @@ impl Totals {
 mod tests {
     use super::*;
     use crate::report::tests::plain;
+
+    #[test]
+    fn a_retransmission_that_only_the_kernel_counts_is_unreported() {
+        let mut book = Book::default();
+        let mut unreported = |kind, retransmitted, payload_bytes| {
+            let report = Report {
+                retransmitted,
+                mss: 1448,
+                end: payload_bytes,
+                ..plain(kind)
+            };
+            let found = book.newly_unreported(&report);
+            book.count(&report, None);
+            found
+        };
+        assert_eq!(unreported(Kind::Counts, 5, 0), 0, "before the watch");
+        assert_eq!(unreported(Kind::Retransmission, 6, 1448), 0);
+        assert_eq!(
+            unreported(Kind::Retransmission, 9, 2000),
+            1,
+            "two segments at once"
+        );
+        assert_eq!(unreported(Kind::State, 10, 0), 1);
+        assert_eq!(unreported(Kind::Counts, 0, 0), 0, "another connection");
+    }
 
     #[test]
     fn a_timeout_is_subsequent_or_abrupt_by_the_state_before() {

@@ -87,6 +87,7 @@ impl EventMonitor {
             let standing = monitor.standing();
             state.set_item("missing", monitor.missing.clone())?;
             state.set_item("lost", standing.lost)?;
+            state.set_item("unreported", standing.unreported)?;
             state.set_item("lost_rows", standing.lost_rows)?;
             state.set_item("programs_ns", standing.programs.run_ns)?;
             state.set_item("programs_runs", standing.programs.runs)?;

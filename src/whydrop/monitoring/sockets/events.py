@@ -46,6 +46,7 @@ class Noted:
         reductions: of congestion windows, by cause.
         events: by kind.
         lost: events that the kernel had no room for, and rows that could not be written in time.
+        unreported: retransmitted segments that TCP counted, and the kernel did not report.
         cpu_s: processor time of reading the events.
         programs_cpu_s: time of the programs in the kernel; 0 unless the kernel counts it (kernel.bpf_stats_enabled).
         programs_runs: how often they ran, where the kernel counts it.
@@ -56,6 +57,7 @@ class Noted:
     reductions: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     lost: int = 0
+    unreported: int = 0
     cpu_s: float = 0.0
     programs_cpu_s: float = 0.0
     programs_runs: int = 0
@@ -77,6 +79,8 @@ class Noted:
             lines.append(f"{plural(self.events['undone'], 'reduction')} undone: nothing had been lost")
         if self.lost:
             lines.append(f"{plural(self.lost, 'event')} lost")
+        if self.unreported:
+            lines.append(f"{plural(self.unreported, 'retransmitted segment')} counted by TCP, without an event")
         return lines
 
     def document(self) -> dict[str, Any] | None:
@@ -87,6 +91,7 @@ class Noted:
             "reductions": dict(self.reductions.most_common()),
             "events": dict(self.events.most_common()),
             "lost": self.lost,
+            "unreported": self.unreported,
             "cpu_s": self.cpu_s,
             "programs_cpu_s": self.programs_cpu_s,
             "programs_runs": self.programs_runs,
@@ -140,6 +145,7 @@ class Events:
         events, counts = (pl.DataFrame(table) for table in self._monitor.take())
         standing = self._monitor.standing()
         self.noted.lost = standing["lost"] + standing["lost_rows"]
+        self.noted.unreported = standing["unreported"]
         self.noted.cpu_s = standing["cpu_ns"] / _NS_PER_S
         self.noted.programs_cpu_s = standing["programs_ns"] / _NS_PER_S
         self.noted.programs_runs = standing["programs_runs"]
