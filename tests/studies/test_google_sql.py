@@ -18,7 +18,7 @@ from studies.test_tcp_study import of_each
 from whydrop.store import mappings
 from whydrop.store.engines import Backend, open_backend
 from whydrop.store.tables import TABLES
-from whydrop.studies.discards import queries, study, watch
+from whydrop.studies.discards import flow_control, pauses, queries, study, watch
 from whydrop.studies.discards.parameters import Change, Days, Exposure, Parameters
 from whydrop.studies.tcp import queries as tcp_queries
 
@@ -89,6 +89,25 @@ def test_the_whole_study_of_discards_comes_to_the_same_conclusions(reference, du
     assert found.notes == wanted.notes
     for name, table in wanted.tables.items():
         assert_frame_equal(found.tables[name], table, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def test_pause_frames_are_added_up_alike(reference, duckdb):
+    """M-Lab's tables have no pause frames; the query is asked for discards, of which both directions are there."""
+    asked = parameters("corrected")
+    wanted, found = (
+        backend.run(pauses.by_day(queries.Tables.of(backend, asked.days).counters, asked, "discards"))
+        for backend in (duckdb, reference)
+    )
+    assert wanted.height > 2
+    assert_frame_equal(found.sort(found.columns), wanted.sort(found.columns).select(found.columns), rel_tol=1e-12)
+
+
+@pytest.mark.exhaustive
+def test_ports_that_flow_control_might_serve_are_the_same(reference, duckdb):
+    wanted, found = (flow_control.find(backend, parameters("corrected")) for backend in (duckdb, reference))
+    assert wanted.ports.height
+    assert_frame_equal(found.ports, wanted.ports, rel_tol=1e-12, abs_tol=0)
+    assert_frame_equal(found.feeders, wanted.feeders, rel_tol=1e-12, abs_tol=0)
 
 
 def test_a_study_of_days_without_rows_says_what_it_lacks(reference):

@@ -11,9 +11,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from small_stores import BIN, DAY, SECOND, Row, download, sample, series, write
+from studies.test_flow_control import port, uplink
+from studies.test_tcp_study import of_each
 from whydrop.store.engines import Backend, BackendError, open_backend
-from whydrop.studies.discards import queries
+from whydrop.studies.discards import flow_control, pauses, queries
 from whydrop.studies.discards.parameters import Change, Days, Parameters
+from whydrop.studies.tcp import queries as tcp_queries
 
 pytestmark = [pytest.mark.needs_spark, pytest.mark.slow]
 
@@ -73,6 +76,37 @@ def test_spark_gives_the_same_tables_as_duckdb(on_spark, store, definitions):
     for name, frame in wanted.items():
         assert frame.height, f"{name}: a table without rows shows nothing"
         assert_frame_equal(found[name], frame, rel_tol=1e-12, abs_tol=0)
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Samples of TCP, and two ports with pause frames, one of them slow."""
+    counters = uplink(pause_rx=[3.0, 5.0]) + port("local", "mlab1", 0.5, 0.01)
+    return write(tmp_path_factory.mktemp("spark-others") / "a store", counters, odd_tests(), tcp=of_each())
+
+
+def test_spark_finds_the_connections_of_tcp_that_duckdb_finds(spark, spark_master, others):
+    with open_backend(others) as duckdb, open_backend(others, spark_master) as cluster:
+        wanted, found = (backend.run(tcp_queries.connections(backend)) for backend in (duckdb, cluster))
+    assert wanted.height > 8
+    key = list(tcp_queries.KEY)
+    assert_frame_equal(found.sort(key), wanted.sort(key), rel_tol=1e-12, abs_tol=0)
+
+
+def test_spark_finds_the_pause_frames_and_the_slow_ports_that_duckdb_finds(spark, spark_master, others):
+    asked = parameters("corrected")
+    asked = asked.model_copy(
+        update={"watch": asked.watch.model_copy(update={"port_speed_bps": {"uplink": 1e9, "local": 10e9}})}
+    )
+    with open_backend(others) as duckdb, open_backend(others, spark_master) as cluster:
+        wanted, found = (
+            (pauses.pauses(backend, asked).days, flow_control.find(backend, asked)) for backend in (duckdb, cluster)
+        )
+    assert wanted[0]["rx_per_s"].to_list() == [0.4]
+    assert_frame_equal(found[0], wanted[0], rel_tol=1e-12, abs_tol=0)
+    assert wanted[1].ports["conclusion"].to_list() == ["candidate"]
+    assert_frame_equal(found[1].ports, wanted[1].ports, rel_tol=1e-12, abs_tol=0)
+    assert_frame_equal(found[1].feeders, wanted[1].feeders, rel_tol=1e-12, abs_tol=0)
 
 
 def test_a_cluster_counts_tests_by_class_as_this_machine_does(on_spark):

@@ -74,7 +74,7 @@ def pauses(backend: Backend, parameters: Parameters) -> Pauses:
 
     parameters, notes = diagnosis.fitted(backend, parameters)
     tables = queries.Tables.of(backend, parameters.days)
-    series = backend.run(_series(tables.counters, parameters))
+    series = backend.run(by_day(tables.counters, parameters))
     if series.is_empty():
         return Pauses(pl.DataFrame(schema=DAYS), pl.DataFrame(schema=CORRELATIONS), [*notes, _nothing(parameters)])
     found = queries.compute(backend, parameters, only=("download_speed", "discard_ratio"))
@@ -98,9 +98,9 @@ def _nothing(parameters: Parameters) -> str:
     )
 
 
-def _series(counters: ir.Table, parameters: Parameters) -> ir.Table:
-    """Pause frames by machine, day and direction."""
-    samples = samples_of("pause", counters, parameters)
+def by_day(counters: ir.Table, parameters: Parameters, counter: str = "pause") -> ir.Table:
+    """Pause frames, or what another counter of both directions counts, by machine, day and direction."""
+    samples = samples_of(counter, counters, parameters)
     return samples.group_by("metro", "site", "switch", "machine", "day", "direction").agg(
         samples=samples.count(), frames=samples.value.sum(), span_ns=samples.span_ns.sum()
     )
