@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import whydrop as api
-from small_stores import DAY, SECOND, download, sample, write
+from small_stores import DAY, SECOND, download, sample, series, write
 from whydrop.cli.commands import whydrop
 from whydrop.runtime.user_files.problems import FileError
 from whydrop.studies.discards import changes_file, rollout
@@ -200,3 +200,11 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileError, match="not UTF-8"):
         changes_file.read(binary)
+
+
+def test_changes_of_a_study_come_with_its_results_in_python_as_in_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "changes.csv"
+    file.write_text("date,text,site\n2018-02-11,new switch,dfw01\n")
+    store = write(tmp_path / "store", series("octets.tx", [1e6, 2e6]), [download(0)])
+    (change,) = api.study(store, settings=['metros=["dfw"]', "change=false"], changes=file).noted
+    assert (str(change.day), change.text, change.site) == ("2018-02-11", "new switch", "dfw01")

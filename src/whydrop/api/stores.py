@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from whydrop.explaining.many.explaining import Tally
     from whydrop.formats.archives.ingesting import Report
+    from whydrop.store.engines import Backend
     from whydrop.studies.discards.flow_control import FlowControl
+    from whydrop.studies.discards.parameters import Parameters
     from whydrop.studies.discards.pauses import Pauses
     from whydrop.studies.discards.study import Results as Discards
     from whydrop.studies.tcp.study import Results as Limits
@@ -182,6 +184,7 @@ def study(
     *,
     settings: Sequence[str] = (),
     as_published: bool = False,
+    changes: str | PathLike[str] | None = None,
     backend: str = "duckdb",
     mapping: str | PathLike[str] | None = None,
     endpoint: str | None = None,
@@ -193,6 +196,7 @@ def study(
         parameters: a TOML file; by default the parameters of the published report.
         settings: parameters as ``change.significance=0.05``, which win over the file.
         as_published: compute as the report did, its faults included.
+        changes: a CSV file of changes (date, text and site), which figures over time show.
         backend: the engine: ``duckdb``, ``spark``, ``spark://host:port``, ``bigquery:PROJECT``.
         mapping: with BigQuery, a file that says how its tables become ours; by default M-Lab's.
         endpoint: with BigQuery, the URL of another service that speaks its protocol, such as an emulator.
@@ -201,19 +205,34 @@ def study(
         Tables as polars frames, and notes.
 
     Raises:
-        whydrop.Error: the parameters have mistakes, or the engine cannot open the store.
+        whydrop.Error: the parameters or the changes have mistakes, or the engine cannot open the store.
     """
-    from whydrop.store.engines import open_backend
-    from whydrop.studies.discards.parameters import read
+    from whydrop.studies.discards.changes_file import read as read_changes
     from whydrop.studies.discards.study import run
 
-    chosen = read(
-        None if parameters is None else Path(parameters),
-        [*settings, *(['definitions="published"'] if as_published else [])],
-    )
+    settings = [*settings, *(['definitions="published"'] if as_published else [])]
+    noted = () if changes is None else tuple(read_changes(Path(changes)))
+    with _asked(store, parameters, settings, backend, mapping, endpoint) as (opened, chosen):
+        return replace(run(opened, chosen), noted=noted)
+
+
+@contextlib.contextmanager
+def _asked(
+    store: str | PathLike[str],
+    parameters: str | PathLike[str] | None,
+    settings: Sequence[str],
+    backend: str,
+    mapping: str | PathLike[str] | None,
+    endpoint: str | None,
+) -> Iterator[tuple[Backend, Parameters]]:
+    """Open what a study of discards asks, with its parameters."""
+    from whydrop.store.engines import open_backend
+    from whydrop.studies.discards.parameters import read
+
+    chosen = read(None if parameters is None else Path(parameters), list(settings))
     table_mapping = None if mapping is None else Path(mapping)
     with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
-        return run(opened, chosen)
+        yield opened, chosen
 
 
 def study_rollout(
@@ -245,15 +264,11 @@ def study_rollout(
     Raises:
         whydrop.Error: a file has mistakes, or the engine cannot open the store.
     """
-    from whydrop.store.engines import open_backend
     from whydrop.studies.discards.changes_file import read as read_changes
-    from whydrop.studies.discards.parameters import read
     from whydrop.studies.discards.rollout import judged_stages
 
-    chosen = read(None if parameters is None else Path(parameters), list(settings))
     noted = read_changes(Path(changes))
-    table_mapping = None if mapping is None else Path(mapping)
-    with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
+    with _asked(store, parameters, settings, backend, mapping, endpoint) as (opened, chosen):
         return judged_stages(opened, chosen, noted, days)
 
 
@@ -282,13 +297,9 @@ def study_flow_control(
     Raises:
         whydrop.Error: a file has mistakes, or the engine cannot open the store.
     """
-    from whydrop.store.engines import open_backend
     from whydrop.studies.discards.flow_control import find
-    from whydrop.studies.discards.parameters import read
 
-    chosen = read(None if parameters is None else Path(parameters), list(settings))
-    table_mapping = None if mapping is None else Path(mapping)
-    with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
+    with _asked(store, parameters, settings, backend, mapping, endpoint) as (opened, chosen):
         return find(opened, chosen)
 
 
@@ -317,13 +328,9 @@ def study_pauses(
     Raises:
         whydrop.Error: a file has mistakes, or the engine cannot open the store.
     """
-    from whydrop.store.engines import open_backend
-    from whydrop.studies.discards.parameters import read
     from whydrop.studies.discards.pauses import pauses
 
-    chosen = read(None if parameters is None else Path(parameters), list(settings))
-    table_mapping = None if mapping is None else Path(mapping)
-    with open_backend(fspath(store), backend, mapping=table_mapping, endpoint=endpoint) as opened:
+    with _asked(store, parameters, settings, backend, mapping, endpoint) as (opened, chosen):
         return pauses(opened, chosen)
 
 
