@@ -19,6 +19,7 @@ import polars as pl
 
 from whydrop.studies.discards.watch import USUAL_SPEEDS_BPS
 from whydrop.text.phrases import listed
+from whydrop.text.quantities import share
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -371,7 +372,7 @@ def _blocking(low: float, high: float, sums: Sums, key: Key) -> tuple[str, str]:
         return "shared", ""
     lacking = imbalance(sums)
     if lacking > _BALANCED:
-        return "unknown", f"{lacking:.0%} of the octets passed by ports of the switch that the store lacks"
+        return "unknown", f"{share(lacking)} of the octets passed by ports of the switch that the store lacks"
     if high <= _NOTHING:
         return "alone", ""
     if sums.of(key, "discards.rx") is None and sums.others[key]["octets.rx"] > sums.used_sent:
