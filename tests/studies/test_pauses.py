@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from click.testing import CliRunner
 from scipy import stats
@@ -16,7 +17,7 @@ from scipy import stats
 import whydrop as api
 from small_stores import BIN, DAY, SECOND, Row, download, sample, series, write
 from whydrop.cli.commands import whydrop
-from whydrop.studies.discards import pauses
+from whydrop.studies.discards import pauses, pauses_figures
 
 SETTINGS = [
     "--set", 'metros=["dfw"]', "--set", "days.first=2018-02-11", "--set", "days.last=2018-04-30",
@@ -150,3 +151,35 @@ def test_published_definitions_are_refused(tmp_path):
     done = CliRunner().invoke(whydrop, ["study", "discards", "pauses", str(store), "--as-published"])
     assert done.exit_code == 2
     assert "the report has no pause frames" in done.output
+
+
+@pytest.mark.slow
+def test_a_folder_has_the_tables_a_page_and_a_point_for_each_day(tmp_path: Path) -> None:
+    store = slowed(tmp_path / "store")
+    given = [
+        "study",
+        "discards",
+        "pauses",
+        str(store),
+        *SETTINGS,
+        "-o",
+        str(tmp_path / "out"),
+        "-f",
+        "html,svg,parquet",
+    ]
+    asked = CliRunner().invoke(whydrop, given)
+    assert asked.exit_code == 0, asked.output
+    days = pl.read_parquet(tmp_path / "out/tables/days.parquet")
+    pictures = pauses_figures.figures(found(store))
+    assert list(pictures) == ["speeds", "discards"]
+    received, sent = pictures["speeds"].panels[0].layers
+    assert received.data["x"].to_list() == days["rx_per_s"].to_list()
+    assert set(sent.data["x"]) == {0.0}
+    assert "Each point is a day" in (tmp_path / "out/figures/speeds.svg").read_text()
+    assert "Pause frames and speeds of downloads" in (tmp_path / "out/report.html").read_text()
+
+
+def test_formats_without_a_folder_are_refused() -> None:
+    asked = CliRunner().invoke(whydrop, ["study", "discards", "pauses", "x", "-f", "png"])
+    assert asked.exit_code == 2
+    assert "give --output DIR too" in asked.output

@@ -49,7 +49,7 @@ PAUSES_EXAMPLES = """
 \b
 Examples:
   whydrop study discards pauses fleet.store
-  whydrop study discards pauses fleet.store --json
+  whydrop study discards pauses fleet.store -o pauses
 """
 
 FLOW_CONTROL_EXAMPLES = """
@@ -190,6 +190,8 @@ def rollout(**given: Any) -> int:
 
 @discards.subcommand("pauses", short_help="Compare pause frames with speeds.", epilog=PAUSES_EXAMPLES)
 @_store
+@options.output_folder("Write figures, report and tables into DIR.", default=None)
+@_formats(_TCP_DEFAULT)
 @options.as_json
 def pauses(**given: Any) -> int:
     """Compare each day's pause frames with the speed of downloads and with discards, by site."""
@@ -197,6 +199,9 @@ def pauses(**given: Any) -> int:
 
     if given["as_published"]:
         raise click.UsageError("--as-published: the report has no pause frames.")
+    if given["formats"] and given["output"] is None:
+        raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
+    given["formats"] = given["formats"] or _TCP_DEFAULT
     return study_run.pauses(given, _parameters(given))
 
 

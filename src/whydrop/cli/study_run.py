@@ -93,18 +93,32 @@ def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     """Compare pause frames with tests, and print what was found; returns the exit status."""
     from dataclasses import replace
 
+    from whydrop.show import html
+    from whydrop.studies import study_files
     from whydrop.studies.discards import pauses as study_pauses
-    from whydrop.studies.discards import pauses_document
+    from whydrop.studies.discards import pauses_document, pauses_figures
 
-    with _opened(given, None) as (backend, _):
+    asked = wanted.model_dump(mode="json")
+    folder, files = _folder(given["output"], asked), 0
+    with _opened(given, folder) as (backend, advance):
         found = study_pauses.pauses(backend, wanted)
         found = replace(found, notes=[*found.notes, *backend.notes])
-    if given["as_json"]:
         frames = {"days": found.days, "correlations": found.correlations}
+        if folder is not None and found.days.height:
+            pictures = pauses_figures.figures(found)
+            contents = study_files.Contents(
+                {"parameters": asked, "notes": found.notes},
+                frames,
+                pictures,
+                lambda: html.page(pauses_document.document(found, pictures)),
+            )
+            files = len(study_files.write(contents, folder, given["formats"], _writing(advance)))
+    if given["as_json"]:
         rows = {name: [plain(row) for row in frame.iter_rows(named=True)] for name, frame in frames.items()}
         ending.write_json({"schema": SCHEMA, **rows, "notes": found.notes})
     else:
         ending.show(pauses_document.document(found))
+    _say_files(folder if files else None, files, as_json=given["as_json"])
     return 0 if found.days.height else ending.NOT_ANALYSED
 
 

@@ -8,10 +8,13 @@ import polars as pl
 
 from whydrop.show.document import Document, Items, Section, parts
 from whydrop.studies.discards.document import ppm, site_name
-from whydrop.studies.frame_tables import FrameColumn, table_of
+from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
 from whydrop.text import quantities
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from whydrop.show.figure import Figure
     from whydrop.studies.discards.pauses import Pauses
 
 
@@ -44,8 +47,8 @@ _DAYS = (
 )
 
 
-def document(found: Pauses) -> Document:
-    """The comparison as a terminal shows it."""
+def document(found: Pauses, figures: Mapping[str, Figure] | None = None) -> Document:
+    """The comparison, with its pictures on a page."""
     if found.days.is_empty():
         return Document("Pause frames and tests", tuple(parts(Items.of(found.notes))))
     note = (
@@ -57,7 +60,8 @@ def document(found: Pauses) -> Document:
     )
     days = table_of("Days", found.days, _DAYS, elsewhere=_ELSEWHERE)
     shown = Section(_answer(found.correlations), parts(Items.of([*_unknown(found.correlations), *found.notes])))
-    return Document("Pause frames and tests", (shown, *parts(correlations, days)))
+    drawn = [pictures(figures, {})] if figures else []
+    return Document("Pause frames and tests", (shown, *drawn, *parts(correlations, days)))
 
 
 def _answer(correlations: pl.DataFrame) -> str:
