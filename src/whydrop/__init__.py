@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         study_flow_control,
         study_pauses,
         study_rollout,
+        study_streams,
         study_tcp,
     )
     from whydrop.errors import Error
@@ -85,7 +86,7 @@ _HOMES = {
         "whydrop.api.changing": "fix pace pace_forget pace_keep pace_revert pace_status",
         "whydrop.api.stores": (
             "collect collect_once explain_into import_into "
-            "study study_flow_control study_pauses study_rollout study_tcp"
+            "study study_flow_control study_pauses study_rollout study_streams study_tcp"
         ),
         "whydrop.errors": "Error",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
@@ -175,6 +176,7 @@ __all__ = [
     "study_flow_control",
     "study_pauses",
     "study_rollout",
+    "study_streams",
     "study_tcp",
     "summary",
     "tests",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from whydrop.formats.archives.ingesting import Report
     from whydrop.store.engines import Backend
     from whydrop.studies.discards.flow_control import FlowControl
+    from whydrop.studies.discards.multi_stream import MultiStream
     from whydrop.studies.discards.parameters import Parameters
     from whydrop.studies.discards.pauses import Pauses
     from whydrop.studies.discards.study import Results as Discards
@@ -301,6 +302,33 @@ def study_flow_control(
 
     with _asked(store, parameters, settings, backend, mapping, endpoint) as (opened, chosen):
         return find(opened, chosen)
+
+
+def study_streams(
+    store: str | PathLike[str],
+    *,
+    parameters: str | PathLike[str] | None = None,
+    settings: Sequence[str] = (),
+    backend: str = "duckdb",
+) -> MultiStream:
+    """Repeat the comparison before and after a change with tests of several connections at once (docs/discards.md).
+
+    Args:
+        store: its folder, or a prefix of an object store.
+        parameters: as of :func:`study`.
+        settings: as of :func:`study`.
+        backend: as of :func:`study`, but BigQuery, which has no table of samples.
+
+    Returns:
+        Frames of clients' speeds, of comparisons by both kinds of tests, and whether these agree; notes.
+
+    Raises:
+        whydrop.Error: a file has mistakes, or the engine cannot open the store.
+    """
+    from whydrop.studies.discards.multi_stream import compare
+
+    with _asked(store, parameters, settings, backend, None, None) as (opened, chosen):
+        return compare(opened, chosen)
 
 
 def study_pauses(

@@ -45,6 +45,13 @@ Examples:
   whydrop study discards rollout s3://b/x --changes a.csv
 """
 
+STREAMS_EXAMPLES = """
+\b
+Examples:
+  whydrop study discards streams fleet.store
+  whydrop study discards streams fleet.store --json
+"""
+
 PAUSES_EXAMPLES = """
 \b
 Examples:
@@ -203,6 +210,20 @@ def pauses(**given: Any) -> int:
         raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
     given["formats"] = given["formats"] or _TCP_DEFAULT
     return study_run.pauses(given, _parameters(given))
+
+
+@discards.subcommand("streams", short_help="Compare by multi-stream tests.", epilog=STREAMS_EXAMPLES)
+@_store
+@options.as_json
+def streams(**given: Any) -> int:
+    """Repeat the comparison before and after a change with tests of several connections at once."""
+    from whydrop.cli import study_run
+
+    if given["as_published"]:
+        raise click.UsageError("--as-published: tests of several connections are compared as corrected only.")
+    if given["backend"].startswith("bigquery"):
+        raise click.UsageError("--backend: BigQuery has no table of samples: import the files into a store.")
+    return study_run.streams(given, _parameters(given))
 
 
 @discards.subcommand("flow-control", short_help="Find where pauses could help.", epilog=FLOW_CONTROL_EXAMPLES)

@@ -122,6 +122,22 @@ def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     return 0 if found.days.height else ending.NOT_ANALYSED
 
 
+def streams(given: dict[str, Any], wanted: parameters.Parameters) -> int:
+    """Compare tests of several connections before and after the change, and print it; returns the exit status."""
+    from whydrop.studies.discards import multi_stream, multi_stream_document
+
+    with _opened(given, None) as (backend, _):
+        found = multi_stream.compare(backend, wanted)
+        found = replace(found, notes=[*found.notes, *backend.notes])
+    if given["as_json"]:
+        names = ("agreement", "comparisons", "single_stream")
+        rows = {name: [plain(row) for row in getattr(found, name).iter_rows(named=True)] for name in names}
+        ending.write_json({"schema": SCHEMA, **rows, "notes": found.notes})
+    else:
+        ending.show(multi_stream_document.document(found))
+    return 0 if found.comparisons.height else ending.NOT_ANALYSED
+
+
 def flow_control(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     """Find where flow control could replace discards, and print it; returns the exit status."""
     from dataclasses import replace

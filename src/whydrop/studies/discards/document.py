@@ -148,7 +148,7 @@ _CHANGES = (
     FrameColumn("Days before", ("days_before",), quantities.count, 5),
     FrameColumn("Days after", ("days_after",), quantities.count, 6),
 )
-_COMPARISONS = (
+COMPARISONS = (
     FrameColumn("Site", ("site",), site_name),
     FrameColumn("Clients'", ("statistic",), str),
     FrameColumn("Conclusion", ("conclusion",), str),
@@ -169,14 +169,14 @@ _COMPARISONS = (
 def _conclusions(results: Results) -> Iterable[Table | None]:
     tables = results.tables
     yield table_of("Discards of switches before and after the change", tables.get("discard_changes"), _CHANGES)
-    yield table_of("Clients' download speeds before and after the change", tables.get("comparisons"), _COMPARISONS)
+    yield table_of("Clients' download speeds before and after the change", tables.get("comparisons"), COMPARISONS)
     yield spread(results)
     yield table_of(
-        "The same between two periods before the change (placebo)", tables.get("placebo_comparisons"), _COMPARISONS
+        "The same between two periods before the change (placebo)", tables.get("placebo_comparisons"), COMPARISONS
     )
 
 
-_SPREAD = (
+SPREAD = (
     FrameColumn("Site", ("site",), site_name),
     FrameColumn("Period", ("period",), str),
     FrameColumn("Clients", ("clients",), quantities.count, 4),
@@ -193,7 +193,7 @@ def spread(results: Results) -> Table | None:
     """One row for each site and period: what each client's tests show."""
     note = "Coefficient of variation: standard deviation / mean of a client's speeds; none for a client with one test."
     found = results.tables["client_spread"]
-    return table_of("What each client's tests show (medians over clients)", found, _SPREAD, notes=[note])
+    return table_of("What each client's tests show (medians over clients)", found, SPREAD, notes=[note])
 
 
 def _explained(results: Results) -> Iterable[Part]:
