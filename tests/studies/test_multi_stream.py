@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ import whydrop as api
 from small_stores import DAY, SECOND, Row, download, write
 from studies.test_tcp_study import connection
 from whydrop.cli.commands import whydrop
+from whydrop.store.engines import open_backend
 from whydrop.studies.discards import multi_stream, results
+from whydrop.studies.discards.parameters import Days, Parameters
 
 SETTINGS = [
     'metros=["dfw"]', "days.first=2018-02-11", "days.last=2018-02-16", "change.more_tests_than=1",
@@ -87,6 +90,33 @@ def test_tests_of_one_connection_are_none_of_several(tmp_path: Path) -> None:
     single = found(tmp_path, 1.5, count=1)
     assert single.comparisons.is_empty()
     assert "no client of dfw has more than 1 tests of several connections" in single.notes[-1]
+
+
+def of_one_client(folder: Path, *given: tuple[int, int, int]) -> list[dict[str, Any]]:
+    """The tests that connections make; each by its start and its length in seconds, and its megabytes."""
+    rows = [
+        row | {
+            "acked_bytes": megabytes * 1_000_000, "received_bytes": 1000, "remote_address": "192.0.2.1",
+            "time_ns": row["time_ns"] + (start + length) * SECOND, "elapsed_ns": length * SECOND, "site": "dfw01",
+            "local_port": 5000 + number, "test_id": str(number),
+        }
+        for number, (start, length, megabytes) in enumerate(given)
+        for row in connection(number, samples=1)
+    ]  # fmt: skip
+    limits = Parameters.model_validate({"tests": {"least_duration_s": 1, "most_duration_s": 60}})
+    days = Days(first=date(2018, 2, 11), last=date(2018, 2, 12))
+    with open_backend(write(folder / "store", tcp=rows)) as backend:
+        found = multi_stream.tests(backend, limits.model_copy(update={"metros": ()}), days)
+    return found.select("streams", "speed_bps").to_dicts()
+
+
+def test_a_sample_at_the_end_of_a_connection_says_when_it_began(tmp_path: Path) -> None:
+    assert of_one_client(tmp_path, (0, 10, 20), (11, 2, 20)) == []
+    assert of_one_client(tmp_path / "overlap", (0, 10, 20), (5, 15, 20)) == [{"streams": 2, "speed_bps": 16e6}]
+
+
+def test_a_control_connection_is_no_stream(tmp_path: Path) -> None:
+    assert of_one_client(tmp_path, (0, 12, 1), (1, 10, 20)) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), min_size=1, max_size=12))

@@ -183,3 +183,18 @@ def test_formats_without_a_folder_are_refused() -> None:
     asked = CliRunner().invoke(whydrop, ["study", "discards", "pauses", "x", "-f", "png"])
     assert asked.exit_code == 2
     assert "give --output DIR too" in asked.output
+
+
+def test_a_picture_of_many_sites_says_how_many_it_leaves_out() -> None:
+    days = pl.DataFrame(
+        [
+            {"metro": "dfw", "site": f"dfw{site:02}", "day": f"2018-02-{day:02}", "rx_per_s": 1.0 * day,
+             "tx_per_s": None, "speed_bps": 1e6, "discard_ratio": None}
+            for site in range(15)
+            for day in range(1, 4)
+        ],
+        schema=pauses.DAYS,
+    )  # fmt: skip
+    (picture,) = pauses_figures.figures(pauses.Pauses(days, pl.DataFrame(schema=pauses.CORRELATIONS), [])).values()
+    assert picture.subtitle == "36 days of 12 sites"
+    assert "Not drawn: 3 sites with fewer days." in picture.notes

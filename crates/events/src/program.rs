@@ -323,6 +323,7 @@ impl<'a> Writer<'a> {
             (memory::REORDERED, layout.reordered),
             (memory::DUPLICATE_SACKS, layout.duplicate_sacks),
             (memory::MARKED, layout.marked),
+            (memory::RETRANSMITTED, Some(layout.total_retransmitted)),
         ] {
             if let Some(offset) = offset {
                 program.probe(MADE + place, 4, SOCKET, offset);

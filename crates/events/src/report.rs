@@ -58,6 +58,8 @@ pub mod memory {
     pub const MARKED: i16 = 68;
     /// Reports that the ring did not take.
     pub const FAILED: i16 = 72;
+    /// TCP's own count of retransmitted segments when the programs began to remember the connection.
+    pub const RETRANSMITTED: i16 = 76;
     pub const SIZE: i16 = 80;
 }
 
@@ -142,6 +144,8 @@ pub struct Report {
     pub sacked: u32,
     pub lost: u32,
     pub retransmitted: u32,
+    /// The same when the programs began to remember the connection.
+    pub retransmitted_first: u32,
     pub srtt_ns: u64,
     pub mss: u32,
     pub reordered: u32,
@@ -205,6 +209,7 @@ impl Report {
             sacked: four(SACKED),
             lost: four(LOST),
             retransmitted: four(RETRANSMITTED),
+            retransmitted_first: kept(memory::RETRANSMITTED),
             // The kernel keeps eighths of microseconds.
             srtt_ns: u64::from(four(SRTT)) * 125,
             mss: four(MSS),

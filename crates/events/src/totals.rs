@@ -46,15 +46,14 @@ impl Book {
     /// [`Book::count`]. The kernel ran no program for them; or it could not send them, and its tracepoint reports only
     /// what was sent.
     pub fn newly_unreported(&self, report: &Report) -> u64 {
-        let Some(known) = self.totals.get(&report.ends) else {
-            return 0;
-        };
+        let known = self.totals.get(&report.ends);
+        let before = known.map_or(report.retransmitted_first, |totals| totals.retransmitted);
         let named = match report.kind {
             Kind::Retransmission => report.segments(),
             _ => 0,
         };
         // A smaller count is that of another connection with the same ends.
-        let counted = report.retransmitted.saturating_sub(known.retransmitted);
+        let counted = report.retransmitted.saturating_sub(before);
         u64::from(counted.saturating_sub(named))
     }
 
@@ -109,6 +108,7 @@ mod tests {
         let mut unreported = |kind, retransmitted, payload_bytes| {
             let report = Report {
                 retransmitted,
+                retransmitted_first: 4,
                 mss: 1448,
                 end: payload_bytes,
                 ..plain(kind)
@@ -117,7 +117,11 @@ mod tests {
             book.count(&report, None);
             found
         };
-        assert_eq!(unreported(Kind::Counts, 5, 0), 0, "before the watch");
+        assert_eq!(
+            unreported(Kind::Counts, 5, 0),
+            1,
+            "four were before the watch"
+        );
         assert_eq!(unreported(Kind::Retransmission, 6, 1448), 0);
         assert_eq!(
             unreported(Kind::Retransmission, 9, 2000),

@@ -15,7 +15,7 @@ import polars as pl
 
 from whydrop.studies.discards import diagnosis, inference, results
 from whydrop.studies.discards.parameters import Days, Parameters
-from whydrop.studies.discards.study import placebos
+from whydrop.studies.discards.study import placebo_comparisons, placebos
 from whydrop.studies.discards.study import run as run_study
 from whydrop.studies.tcp import queries as tcp_queries
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _NS = 1_000_000_000
 _PLACE = ("site", "remote_address")
+# A connection with less than this share of the largest one's bytes is no stream: a test's control connection, say.
+_LEAST_SHARE = 0.1
 # One row for each site: the conclusions on clients' mean speeds, of tests of several connections and of NDT's single
 # ones. `agreement`: agree, disagree, undecided (one of them), one kind only (the other has no clients).
 AGREEMENT = {
@@ -65,13 +67,8 @@ def compare(backend: Backend, parameters: Parameters) -> MultiStream:
     speeds = client_speeds(backend, parameters)
     if speeds.is_empty():
         return _nothing([*notes, _why_none(parameters)])
-    earlier = []
-    for shifted in placebos(parameters):
-        found = client_speeds(backend, shifted)
-        if found.is_empty():
-            break
-        earlier.append(inference.comparisons(found, shifted))
-    compared = inference.comparisons(speeds, parameters, pl.concat(earlier) if earlier else None)
+    earlier = placebo_comparisons(placebos(parameters), lambda shifted: client_speeds(backend, shifted))
+    compared = inference.comparisons(speeds, parameters, earlier)
     single = run_study(backend, parameters, only=("client_speeds",)).tables["comparisons"]
     return MultiStream(speeds, compared, single, _agreement(compared, single), notes)
 
@@ -107,7 +104,7 @@ def tests(backend: Backend, parameters: Parameters, days: Days) -> pl.DataFrame:
     found = tcp_queries.connections(backend, days.first, days.last)
     found = found.filter(
         found.start_ns.notnull(), found.span_ns > 0, found.site.notnull(), found.remote_address.notnull(),
-        found.acked_bytes > found.received_bytes.fill_null(0),
+        found.acked_bytes > found.received_bytes,
     )  # fmt: skip
     if limits.excluded_clients:
         found = found.filter(found.remote_address.notin(limits.excluded_clients))
@@ -118,8 +115,11 @@ def tests(backend: Backend, parameters: Parameters, days: Days) -> pl.DataFrame:
     )
     if parameters.metros:
         rows = rows.filter(pl.col("metro").is_in(list(parameters.metros)))
+    rows = _numbered(rows)
+    of_test = ["metro", *_PLACE, "test"]
+    rows = rows.filter(pl.col("acked_bytes") >= _LEAST_SHARE * pl.col("acked_bytes").max().over(of_test))
     elapsed = pl.col("end_ns").max() - pl.col("start_ns").min()
-    each = _numbered(rows).group_by("metro", *_PLACE, "test").agg(
+    each = rows.group_by(of_test).agg(
         start_ns=pl.col("start_ns").min(), streams=pl.len().cast(pl.Int64), acked=pl.col("acked_bytes").sum(),
         elapsed_ns=elapsed,
     )  # fmt: skip

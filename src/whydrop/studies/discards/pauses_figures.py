@@ -28,25 +28,25 @@ def figures(found: Pauses) -> dict[str, Figure]:
     """Those for which there are days with both values."""
     made = {}
     for name, (column, title, axis, factor) in _MEASURES.items():
-        panels = _panels(found.days, column, axis, factor)
-        if panels:
-            days = plural(found.days[column].drop_nulls().len(), "day")
-            made[name] = Figure(name, title, f"{days} of {plural(len(panels), 'site')}", panels, 2, notes=(_NOTE,))
+        known = found.days.drop_nulls(column).filter(pl.any_horizontal(pl.col(*_DIRECTIONS).is_not_null()))
+        sites = known.group_by("site", maintain_order=True).len().sort("len", descending=True, maintain_order=True)
+        shown = sites.head(_MOST_SITES)
+        if shown.is_empty():
+            continue
+        panels = [
+            _panel(known.filter(pl.col("site").eq_missing(site)), site, axis, factor, column) for site in shown["site"]
+        ]
+        left_out = sites.height - shown.height
+        subtitle = f"{plural(int(shown['len'].sum()), 'day')} of {plural(shown.height, 'site')}"
+        more = [f"Not drawn: {plural(left_out, 'site')} with fewer days."] if left_out else []
+        made[name] = Figure(name, title, subtitle, tuple(panels), 2, notes=(_NOTE, *more))
     return made
 
 
-def _panels(days: pl.DataFrame, column: str, axis: str, factor: float) -> tuple[Panel, ...]:
-    known = days.drop_nulls(column)
-    most = known.group_by("site", maintain_order=True).len().sort("len", descending=True, maintain_order=True)
-    panels = []
-    for site in most["site"][:_MOST_SITES].to_list():
-        own = known.filter(pl.col("site").eq_missing(site))
-        layers = []
-        for number, (direction, words) in enumerate(_DIRECTIONS.items()):
-            data = own.drop_nulls(direction).select("day", x=pl.col(direction), y=pl.col(column) * factor)
-            if data.height:
-                of = (site_name(site), direction, axis)
-                layers.append(trace(words, of, "points", data.drop("day"), number))
-        if layers:
-            panels.append(panel(site_name(site), "Pause frames per second", axis, layers, legend="Pause frames"))
-    return tuple(panels)
+def _panel(days: pl.DataFrame, site: str | None, axis: str, factor: float, column: str) -> Panel:
+    layers = []
+    for number, (direction, words) in enumerate(_DIRECTIONS.items()):
+        data = days.drop_nulls(direction).select(x=pl.col(direction), y=pl.col(column) * factor)
+        if data.height:
+            layers.append(trace(words, (site_name(site), direction, axis), "points", data, number))
+    return panel(site_name(site), "Pause frames per second", axis, layers, legend="Pause frames")

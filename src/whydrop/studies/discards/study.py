@@ -114,6 +114,29 @@ def placebos(parameters: Parameters) -> list[Parameters]:
     return found
 
 
+def placebo_comparisons(
+    earlier: list[Parameters], speeds_of: Callable[[Parameters], pl.DataFrame | None]
+) -> pl.DataFrame | None:
+    """Comparisons of clients' speeds where nothing was changed, up to where the history ends; ``None``: there is none.
+
+    Args:
+        earlier: of :func:`placebos`.
+        speeds_of: rows of `results.CLIENT_SPEEDS` by the parameters.
+    """
+    from whydrop.studies.discards import inference
+
+    found = []
+    for shifted in earlier:
+        assert shifted.change is not None
+        speeds = speeds_of(shifted)
+        if speeds is None or speeds.is_empty():
+            break
+        before, after = (pl.lit(str(days.first)) for days in (shifted.change.before, shifted.change.after))
+        compared = inference.comparisons(speeds, shifted)
+        found.append(compared.select(before.alias("before_first"), after.alias("after_first"), pl.all()))
+    return pl.concat(found) if found else None
+
+
 class _Work:
     """The tables computed so far."""
 
@@ -154,20 +177,12 @@ class _Work:
 
     def compare_placebos(self, earlier: list[Parameters]) -> None:
         """Compare speeds where nothing was changed; ends where the history does."""
-        from whydrop.studies.discards import inference
-
         self.step(_PLACEBO)
-        found = []
-        for shifted in earlier:
-            assert shifted.change is not None
-            speeds = self._computed("client_speeds", shifted, "placebo_comparisons")
-            if speeds is None or speeds.is_empty():
-                break
-            before, after = (pl.lit(str(days.first)) for days in (shifted.change.before, shifted.change.after))
-            compared = inference.comparisons(speeds, shifted)
-            found.append(compared.select(before.alias("before_first"), after.alias("after_first"), pl.all()))
-        if found:
-            self.put("placebo_comparisons", pl.concat(found))
+        found = placebo_comparisons(
+            earlier, lambda shifted: self._computed("client_speeds", shifted, "placebo_comparisons")
+        )
+        if found is not None:
+            self.put("placebo_comparisons", found)
 
     def _computed(self, name: str, parameters: Parameters, kept_as: str) -> pl.DataFrame | None:
         """A table by the engine; ``None`` if it fails, which the table ``kept_as`` then has as its reason."""

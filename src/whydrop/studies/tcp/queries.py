@@ -47,7 +47,8 @@ def connections(backend: Backend, first: date | None = None, last: date | None =
     ends = {f"{name}_{end}": getattr(samples[column], end)() for name, column in _GROWN.items() for end in _ENDS}
     each = samples.group_by(*KEY).agg(
         site=samples.site.arbitrary(),
-        start_ns=samples.time_ns.min(),
+        # A sample's time is when it was taken: the only one of SideStream at the connection's end.
+        start_ns=(samples.time_ns - samples.elapsed_ns.fill_null(0)).min(),
         samples=samples.count(),
         since_min=since.min(),
         since_max=since.max(),
