@@ -144,6 +144,16 @@ def serving(*methods: str, **others: Callable[[Any], None]) -> Iterator[int]:
         server.server_close()
 
 
+def test_a_path_that_fails_is_no_server_that_ends_the_connection() -> None:
+    server = far_end("http://server.example/")
+    failed = "curl ended with status 55: curl: (55) Send failure: Connection timed out"
+    assert server.otherwise(failed) is None
+    assert server.advice(failed) == failed
+    cut = "curl ended with status 56: curl: (56) OpenSSL SSL_read: Connection reset by peer, errno 104"
+    assert server.otherwise(cut) is not None
+    assert "ended the connection while data was sent" in server.advice(cut)
+
+
 @pytest.mark.slow
 @pytest.mark.needs_program("curl")
 @pytest.mark.parametrize("method", ["PUT", "POST"])

@@ -146,16 +146,19 @@ IN_EVERY_RUN = ("loss",)
 
 
 def test_a_window_that_is_not_used_is_reduced_for_that(lab: Lab) -> None:
-    with lab.network() as network:
-        sender, router, receiver = between(network)
-        with iperf3_server(receiver), watched(sender, lab.folder / "idle", *OPTIONS, "-i", "20ms") as found:
-            _in_bursts(sender, router, receiver)
-    assert set(causes(found)) == {"application-limited"}
-    told = signals(found)
-    assert told["other_reductions"]["application-limited"] > 0
-    # A kernel may run no program for an event.
-    assert told["falls"] - 1 <= told["falls_attributed"] <= told["falls"]
-    assert told["falls_attributed"] > 0
+    """A kernel may run no program for an event (docs/watching.md): what it missed is watched again, twice at most."""
+    for attempt in range(3):
+        with lab.network() as network:
+            sender, router, receiver = between(network)
+            folder = lab.folder / f"idle-{attempt}"
+            with iperf3_server(receiver), watched(sender, folder, *OPTIONS, "-i", "20ms") as found:
+                _in_bursts(sender, router, receiver)
+        assert set(causes(found)) == {"application-limited"}
+        told = signals(found)
+        assert told["other_reductions"]["application-limited"] > 0
+        if told["falls"] == told["falls_attributed"]:
+            break
+    assert told["falls"] == told["falls_attributed"] > 0
 
 
 @pytest.mark.needs_kernel("netem", "fq_codel", "htb")

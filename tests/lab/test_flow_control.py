@@ -71,7 +71,7 @@ from whydrop.act.flow_control import changed
 name, index, receive, transmit, for_s = sys.argv[1], *map(int, sys.argv[2:])
 with leased(changed(name, index, receive=bool(receive), transmit=bool(transmit)), "server.example") as lease:
     lease.on()
-    print("applied:", lease.told, flush=True)
+    print("applied:", lease.reported, flush=True)
     if for_s:
         lease.leave("until", for_s)
     else:

@@ -31,7 +31,7 @@ class Lease:
         self.change = change
         self._entry = entry
         self._has_ended = False
-        self.told = ""  # what the driver reports since it was applied, where that may differ from what was asked
+        self.reported = ""  # what the driver reports since it was applied, where that may differ from what was asked
 
     def on(self) -> None:
         """Apply it.
@@ -74,7 +74,7 @@ class Lease:
             reverting.restore(self._entry)
             raise CannotChangeError(f"{name}: after `{command}` its driver does not answer: {reason}") from None
         if now == before.asked and (not link_up or carrier(before.index)):
-            self.told = flow_control.resolved_words(before.index, now)
+            self.reported = flow_control.resolved_words(before.index, now)
             return
         reverting.restore(self._entry)
         raise CannotChangeError(flow_control.not_as_asked(name, command, before, now))

@@ -60,16 +60,12 @@ def of_plan(plan: Plan, change: Change) -> Document:
     title = f"Plan: {change.words}."
     notes = (Text(f"Note: {note}.", "warning") for note in change.notes)
     shown: tuple[Part, ...] = (Text(f"Why: {plan.why}."), *notes, *map(Command, change.commands()))
-    others: tuple[Part, ...] = tuple(_alternatives(plan, change))
+    others: tuple[Part, ...] = tuple(_others(alternatives(plan, change)))
     return Document(title, parts(Section(title, shown), Section("Or, in its place", others)))
 
 
-def _alternatives(plan: Plan, change: Change) -> Iterator[Text | Command]:
-    yield from _others(alternatives(plan, change))
-
-
-def _others(alternatives: Iterable[Alternative]) -> Iterator[Text | Command]:
-    for one in alternatives:
+def _others(found: Iterable[Alternative]) -> Iterator[Text | Command]:
+    for one in found:
         yield Text(f"{capital(one.words)}.")
         yield from map(Command, one.commands)
 

@@ -25,8 +25,9 @@ _RUNNERS = ("iperf3", "nuttcp")
 _CONNECTS_WITHIN_S = 10
 # As curl prints them.
 _NO_SUCH_METHOD = ("returned error: 405", "returned error: 501")
-# The server ended the connection while curl sent; its answer, if there was one, may be lost with it.
-_CUT_OFF = ("curl: (55)", "curl: (56)")
+# The server ended the connection while curl sent; its answer, if there was one, may be lost with it. Other failures
+# with these numbers are the path's: timeouts, no route.
+_CUT_OFF = re.compile(r"curl: \(5[56]\).*(broken pipe|connection reset)", re.IGNORECASE)
 
 
 class FarEndError(Mistake):
@@ -90,7 +91,7 @@ class FarEnd:
 
     def otherwise(self, message: str) -> FarEnd | None:
         """The same far end in another manner, where this one failed with the message; ``None``: there is none."""
-        if self.kind == "http" and not self.asks and any(code in message for code in _CUT_OFF):
+        if self.kind == "http" and not self.asks and _CUT_OFF.search(message):
             return dataclasses.replace(self, asks=True)
         if self.kind == "http" and self.method == "PUT" and any(code in message for code in _NO_SUCH_METHOD):
             return dataclasses.replace(self, method="POST")
@@ -98,6 +99,8 @@ class FarEnd:
 
     def advice(self, message: str) -> str:
         """The program's message, with what to do about it where that is known."""
+        if self.kind == "http" and _CUT_OFF.search(message):
+            return f"{message}: {_ENDED}"
         for words, what in _ADVICE.get(self.kind, {}).items():
             if words in message.lower():
                 return f"{_SHELL.sub('', message)}: {what}"
@@ -117,8 +120,6 @@ _ADVICE = {
         "404": "there is no such address at the server",
         "401": "the server asks for a password, which is not given to it: give a URL that needs none",
         "413": "the server limits the size of uploads: give a URL without a limit",
-        "curl: (55)": _ENDED,
-        "curl: (56)": _ENDED,
         "connect to server": "nothing listens there, or a firewall drops it: start the server, or give its port",
         "refused": "nothing listens there: start the server, or give its port in the URL",
         "could not resolve": "there is no such host: check the URL",

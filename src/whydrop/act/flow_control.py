@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 
 from whydrop.act.changes import CannotChangeError, Change, Step
-from whydrop.act.pauses import Pauses, Setting, has_gone
+from whydrop.act.pauses import SWITCH, Pauses, Setting, has_gone
 from whydrop.act.snapshot import Request
-
-_SWITCH = {True: "on", False: "off"}
 
 
 def changed(interface: str, index: int, *, receive: bool | None = None, transmit: bool | None = None) -> Change:
@@ -40,7 +38,7 @@ def changed(interface: str, index: int, *, receive: bool | None = None, transmit
 
 
 def _command(interface: str, setting: Setting) -> str:
-    return f"ethtool -A {interface} rx {_SWITCH[setting.receive]} tx {_SWITCH[setting.transmit]}"
+    return f"ethtool -A {interface} rx {SWITCH[setting.receive]} tx {SWITCH[setting.transmit]}"
 
 
 def _words(interface: str, before: Setting, asked: Setting) -> str:
@@ -79,7 +77,7 @@ def resolved_words(index: int, now: Setting) -> str:
     found = ethtool.negotiated(index)
     if found is None:
         return f"{said}; it does not report what the other end advertises"
-    return f"{said}; agreed on: receive {_SWITCH[found.receive]}, transmit {_SWITCH[found.transmit]}"
+    return f"{said}; agreed on: receive {SWITCH[found.receive]}, transmit {SWITCH[found.transmit]}"
 
 
 def not_as_asked(interface: str, command: str, before: Pauses, now: Setting) -> str:

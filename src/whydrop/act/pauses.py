@@ -16,6 +16,8 @@ SETTLES_S = 15.0
 _LOOK_S = 0.1
 _IFLA_CARRIER = 33
 
+SWITCH = {True: "on", False: "off"}
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -53,9 +55,8 @@ class Setting:
         >>> Setting(True, True, False).words()
         'receive on, transmit off, negotiated with the other end'
         """
-        switch = {True: "on", False: "off"}
         negotiated = ", negotiated with the other end" if self.autonegotiate else ""
-        return f"receive {switch[self.receive]}, transmit {switch[self.transmit]}{negotiated}"
+        return f"receive {SWITCH[self.receive]}, transmit {SWITCH[self.transmit]}{negotiated}"
 
 
 @dataclass(frozen=True)

@@ -287,8 +287,8 @@ def _tried(
             lease.off()
             remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")
         proof = fixing.prove(meter, remedy, lease.on, lease.off)
-        if lease.told:
-            remedy = dataclasses.replace(remedy, words=f"{remedy.words}; {lease.told}")
+        if lease.reported:
+            remedy = dataclasses.replace(remedy, words=f"{remedy.words}; {lease.reported}")
         if proof.holds:
             lease.leave(phase, for_s)
     return remedy, proof

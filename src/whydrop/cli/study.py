@@ -118,6 +118,11 @@ def _formats(default: tuple[str, ...]) -> options.Decorator:
     return click.option("-f", "--format", "formats", multiple=True, callback=_listed, metavar="LIST", help=words)
 
 
+def _formats_need_a_folder(given: dict[str, Any]) -> None:
+    if given["formats"] and given["output"] is None:
+        raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
+
+
 @command.command("discards", short_help="Find whether discards of switches slow downloads down.", epilog=EXAMPLES)
 @_store
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
@@ -131,8 +136,7 @@ def discards(**given: Any) -> int:
 
     parameters = _parameters(given)
     formats = given["formats"] or _DEFAULT
-    if given["formats"] and given["output"] is None:
-        raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
+    _formats_need_a_folder(given)
     if given["changes"] and given["output"] is None:
         raise click.UsageError("--changes are drawn into the figures of --output: give --output DIR too.")
     return study_run.discards(given, parameters, formats)
@@ -206,8 +210,7 @@ def pauses(**given: Any) -> int:
 
     if given["as_published"]:
         raise click.UsageError("--as-published: the report has no pause frames.")
-    if given["formats"] and given["output"] is None:
-        raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
+    _formats_need_a_folder(given)
     given["formats"] = given["formats"] or _TCP_DEFAULT
     return study_run.pauses(given, _parameters(given))
 

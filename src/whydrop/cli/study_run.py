@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from whydrop.runtime import cancelling
 if TYPE_CHECKING:
     import polars as pl
 
+    from whydrop.show.document import Document
     from whydrop.store.engines.base import Backend
     from whydrop.studies.discards import parameters, study
     from whydrop.studies.study_files import Folder
@@ -91,8 +92,6 @@ def rollout(given: dict[str, Any], wanted: parameters.Parameters) -> int:
 
 def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     """Compare pause frames with tests, and print what was found; returns the exit status."""
-    from dataclasses import replace
-
     from whydrop.show import html
     from whydrop.studies import study_files
     from whydrop.studies.discards import pauses as study_pauses
@@ -113,11 +112,7 @@ def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
                 lambda: html.page(pauses_document.document(found, pictures)),
             )
             files = len(study_files.write(contents, folder, given["formats"], _writing(advance)))
-    if given["as_json"]:
-        rows = {name: [plain(row) for row in frame.iter_rows(named=True)] for name, frame in frames.items()}
-        ending.write_json({"schema": SCHEMA, **rows, "notes": found.notes})
-    else:
-        ending.show(pauses_document.document(found))
+    _show(given, frames, found.notes, lambda: pauses_document.document(found))
     _say_files(folder if files else None, files, as_json=given["as_json"])
     return 0 if found.days.height else ending.NOT_ANALYSED
 
@@ -129,31 +124,22 @@ def streams(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     with _opened(given, None) as (backend, _):
         found = multi_stream.compare(backend, wanted)
         found = replace(found, notes=[*found.notes, *backend.notes])
-    if given["as_json"]:
-        names = ("agreement", "comparisons", "single_stream")
-        rows = {name: [plain(row) for row in getattr(found, name).iter_rows(named=True)] for name in names}
-        ending.write_json({"schema": SCHEMA, **rows, "notes": found.notes})
-    else:
-        ending.show(multi_stream_document.document(found))
+    names = ("agreement", "comparisons", "single_stream")
+    frames = {name: getattr(found, name) for name in names}
+    _show(given, frames, found.notes, lambda: multi_stream_document.document(found))
     return 0 if found.comparisons.height else ending.NOT_ANALYSED
 
 
 def flow_control(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     """Find where flow control could replace discards, and print it; returns the exit status."""
-    from dataclasses import replace
-
     from whydrop.studies.discards import flow_control as study_flow_control
     from whydrop.studies.discards import flow_control_document
 
     with _opened(given, None) as (backend, _):
         found = study_flow_control.find(backend, wanted)
         found = replace(found, notes=[*found.notes, *backend.notes])
-    if given["as_json"]:
-        frames = {"ports": found.ports, "feeders": found.feeders, "left": found.left}
-        rows = {name: [plain(row) for row in frame.iter_rows(named=True)] for name, frame in frames.items()}
-        ending.write_json({"schema": SCHEMA, **rows, "notes": found.notes})
-    else:
-        ending.show(flow_control_document.document(found))
+    frames = {"ports": found.ports, "feeders": found.feeders, "left": found.left}
+    _show(given, frames, found.notes, lambda: flow_control_document.document(found))
     return 0 if found.is_counted else ending.NOT_ANALYSED
 
 
@@ -182,6 +168,17 @@ def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
         ending.show(document.document(results))
     _say_files(folder if files else None, files, as_json=given["as_json"])
     return 0 if results.facts["connections"] else ending.NOT_ANALYSED
+
+
+def _show(
+    given: dict[str, Any], frames: Mapping[str, pl.DataFrame], notes: list[str], document: Callable[[], Document]
+) -> None:
+    """Print frames and notes as JSON where that is asked for, and else the document."""
+    if given["as_json"]:
+        rows = {name: [plain(row) for row in frame.iter_rows(named=True)] for name, frame in frames.items()}
+        ending.write_json({"schema": SCHEMA, **rows, "notes": notes})
+    else:
+        ending.show(document())
 
 
 def _folder(path: Path | None, wanted: dict[str, Any]) -> Folder | None:

@@ -27,10 +27,11 @@ pub(crate) fn verdict(
         .flatten()
         .map(|stream| stream.lost)
         .sum();
+    let reported = reported_lost(datagrams);
     let (cause, fact) = match () {
         () if kinds.tcp + kinds.udp + kinds.icmp == 0 => (Cause::Unknown, unread(summary)),
         () if lost > 0 => (Cause::Unknown, lost_of_streams(datagrams)),
-        () if reported_lost(datagrams) > 0 => (Cause::Unknown, lost_by_reports(datagrams)),
+        () if reported > 0 => (Cause::Unknown, lost_by_reports(datagrams, reported)),
         () => (Cause::None, contents(summary, tracked, datagrams)),
     };
     let mut condition = Condition::new(cause, Vec::new());
@@ -65,21 +66,18 @@ fn lost_of_streams(datagrams: &Datagrams) -> Fact {
 
 /// Lost packets of the RTP streams, by the last report of each receiver (RTCP).
 fn reported_lost(datagrams: &Datagrams) -> u64 {
-    let last = |stream: &whydrop_datagrams::rtp::RtpStream| {
-        stream.reports.last().map(|report| report.lost)
-    };
     let streams = datagrams.rtp.iter().flatten();
-    streams
-        .filter_map(last)
-        .map(|lost| u64::try_from(lost).unwrap_or(0))
+    let last = streams.filter_map(|stream| stream.reports.last());
+    // Negative where there were duplicates.
+    last.map(|report| u64::from(report.lost.max(0).unsigned_abs()))
         .sum()
 }
 
-fn lost_by_reports(datagrams: &Datagrams) -> Fact {
+fn lost_by_reports(datagrams: &Datagrams, lost: u64) -> Fact {
     let streams = datagrams.rtp.iter().flatten();
     fact!(
         "rtcp-lost",
-        lost = reported_lost(datagrams),
+        lost = lost,
         streams = streams.filter(|stream| !stream.reports.is_empty()).count()
     )
 }

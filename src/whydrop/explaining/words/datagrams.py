@@ -162,7 +162,7 @@ HEADLINES: Phrases = {
     nothing-readable: No packet can be analysed: none of {packets|packet} could be read as TCP, UDP or ICMP.
     rtp-lost: {lost} of {expected_packets|RTP packet} never arrived; the capture was made behind the loss and does not
         show what dropped them.
-    rtcp-lost: The receivers of RTP streams report {lost|lost packet}. The capture shows none missing: they were lost
+    rtcp-lost: The receivers of RTP streams report {lost|lost packet}. The capture shows none missing: any loss was
         behind the capture point, or before the capture began.
     """),
     "requests-unanswered": _requests_unanswered,

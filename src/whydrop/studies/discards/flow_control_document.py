@@ -130,6 +130,10 @@ def _of_port(row: dict[str, Any], found: FlowControl) -> Iterator[str]:
             yield _blocking(one, left)
 
 
+def _speed(feeder: dict[str, Any]) -> str:
+    return "of unknown speed" if feeder["speed_bps"] is None else quantities.rate(feeder["speed_bps"])
+
+
 def _words(row: dict[str, Any], feeders: pl.DataFrame) -> str:
     if row["conclusion"] == "unknown":
         return f"Whether flow control would help is unknown: {row['why']}."
@@ -137,7 +141,7 @@ def _words(row: dict[str, Any], feeders: pl.DataFrame) -> str:
         return "No port that feeds it is faster: several feed it at once. Pauses would hold all of them."
     faster = [
         f"{_port(one['from_machine'], one['from_port'])} "
-        f"({quantities.rate(one['speed_bps'])}, {quantities.percent(one['entered_share'])} of what entered the switch)"
+        f"({_speed(one)}, {quantities.percent(one['entered_share'])} of what entered the switch)"
         for one in feeders.filter(_FASTER).iter_rows(named=True)
     ]
     fed = f"It has {quantities.rate(row['speed_bps'])}; faster ports feed it: {listed(faster)}"
