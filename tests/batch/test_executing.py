@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import recordings
+import whydrop
 from whydrop.formats.flent.exporting import as_document
 from whydrop.measure.batch import commands
 from whydrop.measure.batch.batch_file import read
@@ -23,6 +24,7 @@ from whydrop.measure.batch.executing import Outcome, Summary, execute
 from whydrop.measure.batch.expanding import Run, Wanted, expand_runs
 from whydrop.measure.batch.one_run import described
 from whydrop.measure.batch.state import Entry, State, StateError
+from whydrop.recording import document
 from whydrop.recording.recording import Recording
 from whydrop.runtime import cancelling, process_groups
 from whydrop.text.quantities import duration
@@ -185,6 +187,52 @@ def test_only_an_essential_command_that_fails_keeps_the_test_from_running(
     told = outcome.message or " ".join(outcome.warnings)
     assert "command 'first' ended with status 3: before" in told
     assert outputs(tmp_path)["post-last.txt"] == "after\n"
+
+
+def test_what_commands_print_before_and_after_the_test_is_kept_in_the_recording(tmp_path: Path) -> None:
+    text = '[batch.b]\ntest = "ping"\nhosts = "h"\ncommands = ["before", "after", "long"]\n'
+    text += '[command.before]\nkind = "pre"\nrun = "echo plain"\nmetadata = "text"\n'
+    text += """[command.after]\nkind = "post"\nrun = 'echo "[{\\"drops\\": 3}]"'\nmetadata = "queue"\n"""
+    text += '[command.long]\nkind = "post"\nrun = "yes | head -c 1000001"\nmetadata = "long"\n'
+    runs, state = begin(tmp_path, text)
+
+    def measure(run: Run) -> str:
+        document.write(tmp_path / "b.recording", document.complete({"batch": {"run": run.key}}))
+        return "complete"
+
+    (tmp_path / "b.recording").mkdir()
+    [(_, outcome)] = go(tmp_path, runs, state, Fake(measure)).outcomes
+    kept = document.read(tmp_path / "b.recording")["batch"]
+    assert kept == {"run": "b//01", "outputs": {"text": "plain\n", "queue": [{"drops": 3}]}}
+    assert outcome.status == "complete"
+    assert "more than 1 MB: not kept as metadata 'long'" in outcome.warnings[0]
+
+
+def test_a_run_that_this_host_cannot_make_is_skipped_with_its_reason_and_tried_again_later(tmp_path: Path) -> None:
+    text = '[batch.b]\ntest = "ping"\nhosts = "h"\ncommands = ["first"]\n'
+    text += '[command.first]\nkind = "pre"\nessential = true\nrun = "echo no module sch_pie; exit $(cat status)"\n'
+    (tmp_path / "status").write_text("77")
+    runs, state = begin(tmp_path, text)
+    summary = go(tmp_path, runs, state, Fake())
+    [(_, outcome)] = summary.outcomes
+    assert (outcome.status, summary.count("failed")) == ("skipped", 0)
+    assert "no module sch_pie" in str(outcome.message)
+    kept = State.read(tmp_path / "b.batch-state.json")
+    (tmp_path / "status").write_text("0")
+    assert go(tmp_path, runs, kept, Fake()).count("complete") == 1
+
+
+def test_hosts_that_share_a_batch_run_each_run_once(tmp_path: Path) -> None:
+    path = tmp_path / "b.toml"
+    path.write_text(THREE)
+    shares = [whydrop.batch_plan(path, share=(number, 2), output=tmp_path / f"{number}") for number in (1, 2)]
+    whole = whydrop.batch_plan(path, output=tmp_path)
+    assert [[run.key for run in one.runs] for one in shares] == [
+        [run.key for run in whole.runs[first::2]] for first in (0, 1)
+    ]
+    shares[1].state.write(shares[1].path)
+    again = whydrop.batch_plan(path, output=tmp_path / "2", resume=True)
+    assert [run.key for run in again.runs] == [run.key for run in shares[1].runs]
 
 
 def test_ctrl_c_ends_monitors_and_runs_post_commands(tmp_path: Path) -> None:

@@ -108,6 +108,46 @@ def test_disabled_is_inherited_and_abstract_is_not(tmp_path: Path) -> None:
     assert [run.batch for run in runs_of(tmp_path, text, batches=["*"])] == ["c"]
 
 
+CUTS = """
+[batch.a]
+test = "ping"
+hosts = "h"
+repetitions = "${repetitions_${cut}}"
+for.queue = "${queues_${cut}}"
+matrix.rate = ["${rates_${cut}}", "1gbit"]
+[batch.a.variables]
+cut = "whole"
+repetitions_small = 1
+repetitions_whole = 2
+queues_small = "codel, pie"
+queues_whole = "*"
+rates_small = "10mbit"
+rates_whole = "10mbit,100mbit"
+[argument.codel]
+[argument.pie]
+[argument.sfq]
+"""
+
+
+def test_a_variable_chooses_among_several_axes(tmp_path: Path) -> None:
+    small = runs_of(tmp_path, CUTS, overrides={"cut": "small"})
+    rates = ("rate=10mbit", "rate=1gbit")
+    assert [run.arguments for run in small] == [(queue, rate) for queue in ("codel", "pie") for rate in rates]
+    assert len(runs_of(tmp_path, CUTS)) == 3 * 3 * 2
+    with pytest.raises(FileError, match="no argument is called 'code', or matches it; did you mean codel"):
+        runs_of(tmp_path, CUTS, overrides={"queues_whole": "code,pie"})
+    with pytest.raises(FileError, match="no variable is called 'queues_smal'"):
+        runs_of(tmp_path, CUTS, overrides={"cut": "smal"})
+
+
+def test_what_a_command_prints_can_become_metadata_but_not_that_of_a_monitor(tmp_path: Path) -> None:
+    text = '[batch.a]\ntest = "ping"\nhosts = "h"\ncommands = "c"\n[command.c]\nrun = "x"\nmetadata = "q-${host}"\n'
+    [run] = runs_of(tmp_path, text + 'kind = "post"\n')
+    assert [command.metadata for command in run.commands] == ["q-h"]
+    with pytest.raises(FileError, match="command 'c': metadata: a monitor has none"):
+        runs_of(tmp_path, text + 'kind = "monitor"\n')
+
+
 def test_overrides_count_more_than_batches_and_less_than_arguments(tmp_path: Path) -> None:
     overrides = {"hosts": "x.example", "rate": "1mbit", "cc": "y", "set.markings": "AF11", "length_s": "20"}
     cubic, _, bbr, _ = runs_of(tmp_path, BASE, overrides=overrides)

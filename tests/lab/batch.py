@@ -50,7 +50,7 @@ _WARM = "ip -V; tc -V; ethtool --version; ss -V; ping -V; iperf3 -v; irtt versio
 # Virtual time jumps over idleness to the next timer, and waiting for a file of the host is idleness: without a timer
 # at hand one wait could be a second. This one is always near.
 _TICK_S = 0.001
-_TICK = "{python} -c 'import time\nwhile True: time.sleep({tick_s})' &\n"
+TICK = f"{{python}} -c 'import time\nwhile True: time.sleep({_TICK_S})' &\n"
 
 _GUEST = """\
 cd {root}
@@ -77,12 +77,20 @@ for found in pkgutil.walk_packages(whydrop.__path__, "whydrop."):
 
 def compile_python(nodes: Path) -> None:
     """Leave in ``COMPILED`` what Python in the machine would else compile at every start."""
+    compile_whydrop()
+    _compile(["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", f"@{nodes}"])
+
+
+def compile_whydrop() -> None:
+    """Leave all of whydrop in ``COMPILED``."""
+    _compile(["-c", _IMPORT_ALL])
+
+
+def _compile(words: Sequence[str]) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"PYTHONPYCACHEPREFIX": str(COMPILED), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    collect = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", f"@{nodes}"]
-    for words in (["-c", _IMPORT_ALL], collect):
-        # What cannot be imported is not compiled; the test that needs it will report it.
-        subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, check=False)
+    # What cannot be imported is not compiled; the test that needs it will report it.
+    subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, check=False)
 
 
 class BatchError(LabError):
@@ -178,7 +186,7 @@ class Batch:
     def _script(self, name: str) -> str:
         python = shlex.quote(sys.executable)
         return _GUEST.format(
-            tick=_TICK.format(python=python, tick_s=_TICK_S) if self.virtual_time else "",
+            tick=TICK.format(python=python) if self.virtual_time else "",
             root=shlex.quote(str(ROOT)),
             inside=INSIDE,
             machine=MACHINE,

@@ -101,7 +101,7 @@ def lacks(features: Iterable[str]) -> list[str]:
     return [feature for feature in features if not has(feature)]
 
 
-def load_modules() -> None:
+def load_modules(others: Iterable[str] = ()) -> None:
     """Load what the features need, where the kernel keeps it in modules; ``has`` finds out what could not be."""
-    for module in MODULES:
+    for module in (*MODULES, *others):
         subprocess.run(["modprobe", "-q", module], check=False, stdin=subprocess.DEVNULL)

@@ -256,6 +256,7 @@ def batch_plan(
     repetitions: int | None = None,
     shuffle: bool | None = None,
     seed: int | None = None,
+    share: tuple[int, int] | None = None,
     output: str | PathLike[str] = ".",
     resume: bool = False,
 ) -> Prepared:
@@ -268,6 +269,7 @@ def batch_plan(
         repetitions: of each run; by default as the file says.
         shuffle: run in random order; by default as the file says.
         seed: of the random order; by default from the contents of the files.
+        share: ``(1, 2)``: only the first of two shares of the runs, so that two hosts can run a batch together.
         output: the folder for the recordings and the state.
         resume: those that an earlier call has left to do; its choices hold.
 
@@ -277,7 +279,7 @@ def batch_plan(
     from whydrop.measure.batch.expanding import Wanted
     from whydrop.measure.batch.preparing import prepare
 
-    choice = Wanted(batches, overrides or {}, repetitions, shuffle, seed)
+    choice = Wanted(batches, overrides or {}, repetitions, shuffle, seed, share=share)
     return prepare([Path(file) for file in files], Path(output), choice, resume=resume)
 
 
@@ -288,6 +290,7 @@ def batch(
     repetitions: int | None = None,
     shuffle: bool | None = None,
     seed: int | None = None,
+    share: tuple[int, int] | None = None,
     output: str | PathLike[str] = ".",
     resume: bool = False,
     restart: bool = False,
@@ -320,6 +323,7 @@ def batch(
         repetitions=repetitions,
         shuffle=shuffle,
         seed=seed,
+        share=share,
         output=output,
         resume=resume,
     )

@@ -38,6 +38,17 @@ def command() -> None:
     """Run many tests from one file: all combinations of arguments, repeated, in random order (docs/batches.md)."""
 
 
+def _share(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, int] | None:
+    """Number and count of a share."""
+    if given is None:
+        return None
+    parts = given.split("/")
+    number, count = parts if len(parts) == 2 else ("", "")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise click.UsageError(f"--share: {ending.printable(given)!r}: expected K/N with K from 1 to N, such as 1/2.")
+    return int(number), int(count)
+
+
 _choosing = options.together(
     click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.FILE),
     click.option("-b", "--batch", "batches", multiple=True, metavar="NAME",
@@ -49,6 +60,8 @@ _choosing = options.together(
                  help="Repetitions of each run.  [default: the file's]"),
     click.option("--shuffle/--no-shuffle", default=None, help="Run in random order.  [default: as the file says]"),
     click.option("--seed", type=int, metavar="N", help="Seed of the random order.  [default: from the files]"),
+    click.option("--share", callback=_share, metavar="K/N",
+                 help="Run only share K of N, such as 1/2, for N hosts together.  [default: all]"),
     options.output_folder("Folder for the recordings and the state.  [default: here]"),
 )  # fmt: skip
 
@@ -79,7 +92,7 @@ def run(files: tuple[Path, ...], resume: bool, restart: bool, **given: Any) -> i
     """Run the batches of a file; Ctrl-C ends it after the file's clean-up commands, and --resume continues later."""
     if resume and restart:
         raise click.UsageError("Give --resume, which continues, or --restart, which starts again; not both.")
-    choices = ("batches", "overrides", "repetitions", "shuffle", "seed")
+    choices = ("batches", "overrides", "repetitions", "shuffle", "seed", "share")
     chosen = [key for key in choices if given[key] not in ((), {}, None)]
     if resume and chosen:
         raise click.UsageError("--resume continues with the choices of the first call: leave out the other options.")
@@ -119,7 +132,7 @@ def convert(file: Path, output: Path | None) -> None:
 
 
 def _report(summary: Summary, prepared: Prepared) -> int:
-    counts = {status: summary.count(status) for status in ("complete", "failed", "interrupted")}
+    counts = {status: summary.count(status) for status in ("complete", "failed", "skipped", "interrupted")}
     parts = [f"{number} {status}" for status, number in counts.items() if number] or ["none run"]
     if summary.skipped:
         parts.append(f"{summary.skipped} complete before")

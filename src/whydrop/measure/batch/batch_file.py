@@ -136,7 +136,7 @@ def _unmatched(table: Table, axis: str, patterns: list[str], known: dict[str, Ta
     return [
         table.problem(f"no argument is called {pattern!r}, or matches it{_hint(pattern, known)}", "for", axis)
         for pattern in patterns
-        if not any(fnmatchcase(name, pattern) for name in known)
+        if "${" not in pattern and not any(fnmatchcase(name, pattern) for name in known)
     ]
 
 

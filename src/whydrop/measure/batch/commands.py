@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -13,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from whydrop.measure.batch.expanding import BatchCommand
 from whydrop.runtime import process_groups
@@ -24,6 +25,10 @@ from whydrop.text.quantities import duration
 # From SIGTERM to SIGKILL.
 _MERCY_S = 5.0
 _TAIL_BYTES = 2000
+# Exit status of a command that finds that its run cannot be made on this host; test programs of automake use it too.
+_SKIP = 77
+# More than any description of a host has.
+_MOST_METADATA_BYTES = 1_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +53,11 @@ class Done:
     said: str
     killed: bool = False
     left: Sequence[Left] = ()
+
+    @property
+    def skips(self) -> bool:
+        """True if it found that the run cannot be made on this host."""
+        return self.status == _SKIP and not self.timed_out
 
     @property
     def ok(self) -> bool:
@@ -163,6 +173,8 @@ class Around:
     Attributes:
         folder: takes what the commands print; made when there is a command.
         signals: allowed only while the program waits; a process that was started is never lost.
+        outputs: what commands with ``metadata`` printed, by that name; parsed if it is JSON.
+        is_impossible: an essential command found that the run cannot be made on this host.
     """
 
     commands: tuple[BatchCommand, ...]
@@ -171,6 +183,8 @@ class Around:
     signals: Deferred
     monitors: list[Started] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    is_impossible: bool = False
 
     def before(self) -> bool:
         """Run the pre commands and start the monitors; whether the test may start."""
@@ -207,7 +221,24 @@ class Around:
     def _run(self, command: BatchCommand, waiting: AbstractContextManager[None]) -> bool:
         with Started(command, self.folder, self.cwd) as started, waiting:
             done = started.wait(command.timeout_s)
+        if command.metadata is not None:
+            self._keep_output(command.metadata, done)
         return self._judged(done)
+
+    def _keep_output(self, name: str, done: Done) -> None:
+        try:
+            if done.output.stat().st_size > _MOST_METADATA_BYTES:
+                size = _MOST_METADATA_BYTES // 1_000_000
+                self.troubles.append(f"{done.output}: more than {size} MB: not kept as metadata {name!r}")
+                return
+            text = done.output.read_text(errors="replace")
+        except OSError as reason:
+            self.troubles.append(f"metadata {name!r}: {reason}")
+            return
+        try:
+            self.outputs[name] = json.loads(text)
+        except (ValueError, RecursionError):
+            self.outputs[name] = text
 
     def _start_monitors(self) -> bool:
         for command in self._of("monitor"):
@@ -245,4 +276,5 @@ class Around:
         if done.ok:
             return True
         self.troubles.append(str(done))
+        self.is_impossible = self.is_impossible or (done.command.essential and done.skips)
         return not done.command.essential

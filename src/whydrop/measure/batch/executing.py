@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from whydrop.measure.batch.commands import Around, Started
 from whydrop.measure.batch.expanding import BatchCommand, Run
 from whydrop.measure.batch.state import Entry, State
+from whydrop.recording import document
+from whydrop.recording.errors import RecordingError
 from whydrop.runtime.cancelling import Deferred, deferred
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class Outcome:
     """The outcome of one run.
 
     Attributes:
-        status: ``complete``, ``failed``, ``interrupted``.
+        status: ``complete``, ``failed``, ``interrupted``, ``skipped`` (it cannot be made on this host).
         recording: its folder, where there is one.
         message: why it failed.
     """
@@ -179,6 +181,10 @@ class _Batch:
             outcome = replace(_failed(reason), recording=outcome.recording)
             around.abandon()
         status = outcome.status if well or outcome.status != "complete" else "failed"
+        if around.is_impossible and not may_start and problem is None:
+            status = "skipped"
+        if outcome.recording is not None and around.outputs:
+            around.troubles += _keep_outputs(outcome.recording, around.outputs)
         # Where the test was not started, the commands' troubles say why.
         messages = [outcome.message] if outcome.message and (may_start or problem or not around.troubles) else []
         messages += around.troubles if status != "complete" else []
@@ -206,6 +212,18 @@ class _Batch:
 
     def _folder(self, run: Run) -> Path:
         return self.output / run.output
+
+
+def _keep_outputs(recording: Path, outputs: Mapping[str, Any]) -> list[str]:
+    """Add what commands printed to the metadata of a recording; what went wrong."""
+    if not (recording / document.FILE_NAME).is_file():
+        return []
+    try:
+        metadata = document.read(recording)
+        document.write(recording, {**metadata, "batch": {**(metadata["batch"] or {}), "outputs": dict(outputs)}})
+    except (OSError, RecordingError) as reason:
+        return [f"the outputs of commands were not added to the recording: {reason}"]
+    return []
 
 
 def _failed(reason: BaseException) -> Outcome:

@@ -50,6 +50,7 @@ class BatchCommand:
     essential: bool = False
     kill: bool = False
     timeout_s: float = 60.0
+    metadata: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Wanted:
         shuffle: in random order; ``None``: as the file says.
         seed: of the random order; ``None``: from the contents of the files.
         time: of the whole batch, as ``${batch_time}``.
+        share: number and count of a share: of two hosts that run a batch together, one runs (1, 2), the other (2, 2).
     """
 
     batches: Sequence[str] = ()
@@ -103,6 +105,7 @@ class Wanted:
     shuffle: bool | None = None
     seed: int | None = None
     time: str = ""
+    share: Sequence[int] | None = None
 
 
 def expand_runs(tables: Tables, wanted: Wanted) -> list[Run]:
@@ -226,16 +229,27 @@ def _axes(tables: Tables, batch: Table, settings: Mapping[str, Any]) -> list[lis
     """For each axis its choices: a name, and what it lays over the batch."""
     arguments = tables.named("argument")
     axes: list[list[tuple[str, Table | dict[str, Any]]]] = []
-    for axis, patterns in settings.get("for_", {}).items():
+    known = settings.get("variables", {})
+    for axis, texts in settings.get("for_", {}).items():
+        patterns = list(_split(expand_all(texts, known)))
+        if strange := [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in arguments)]:
+            hint = suggestion(strange[0], arguments, f"there are {', '.join(arguments) or 'none'}")
+            raise FileError([batch.problem(f"no argument is called {strange[0]!r}, or matches it{hint}", "for", axis)])
         names = dict.fromkeys(name for pattern in patterns for name in arguments if fnmatchcase(name, pattern))
         axes.append([(name, arguments[name]) for name in names])
         if not names:
             raise FileError([batch.problem(f"no argument, {_NO_RUN}", "for", axis)])
-    for variable, values in settings.get("matrix", {}).items():
+    for variable, given in settings.get("matrix", {}).items():
+        values = [part for value in given for part in _values_in(value, known)]
         axes.append([(f"{variable}={value}", {"variables": {variable: value}}) for value in dict.fromkeys(values)])
         if not values:
             raise FileError([batch.problem(f"no value, {_NO_RUN}", "matrix", variable)])
     return axes
+
+
+def _values_in(value: Any, known: Mapping[str, Any]) -> list[Any]:
+    """A value of an axis as it is; of a text with variables, all values that they give."""
+    return list(_split([expand(value, known)])) if isinstance(value, str) and "${" in value else [value]
 
 
 def _repetitions(batch: Table, settings: Mapping[str, Any], wanted: Wanted) -> int:
@@ -373,7 +387,16 @@ def _commands(tables: Tables, merged: Mapping[str, Any], values: Mapping[str, An
             essential=_true("essential", table.get("essential", False), own),
             kill=_true("kill", table.get("kill", False), own),
             timeout_s=_seconds("timeout_s", table.get("timeout_s", 60), own),
+            metadata=_metadata(name, table, own),
         )
+
+
+def _metadata(command: str, table: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:
+    if table.get("metadata") is None:
+        return None
+    if table["kind"] == "monitor":
+        raise ValueError(f"command {command!r}: metadata: a monitor has none; expected a pre or post command")
+    return expand(table["metadata"], values)
 
 
 def _true(key: str, value: bool | str, values: Mapping[str, Any]) -> bool:

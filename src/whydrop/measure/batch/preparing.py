@@ -71,6 +71,10 @@ def prepare(files: Sequence[Path], output: Path, choice: Wanted, *, resume: bool
     known = set(state.order)
     notes = [f"{name} has changed since the batch began" for name in _changed(tables, state)]
     runs = _ordered(expand_runs(tables, Wanted(**state.wanted, time=state.time)), state)
+    if (share := state.wanted.get("share")) is not None:
+        # A share that is resumed has its runs already; others of a changed file belong to nobody.
+        runs = [run for run in runs if run.key in known] if resume else runs[share[0] - 1 :: share[1]]
+        state.order = [run.key for run in runs]
     if not runs:
         raise BatchError("no batch to run: the file has none, or all are abstract or disabled")
     notes += [f"run {key} is no longer in the file; left out" for key in sorted(known - {run.key for run in runs})]

@@ -88,10 +88,12 @@ class Batch(Settings):
     for_: Axes = Field(
         default_factory=dict,
         alias="for",
-        description="Axes of the matrix: for each, names or patterns (`*`, `?`) of arguments.",
+        description="Axes of the matrix: for each, names or patterns (`*`, `?`) of arguments. Variables may hold "
+        "several, separated by commas.",
     )
     matrix: dict[str, list[Scalar]] = Field(
-        default_factory=dict, description="Further axes of plain values: for each variable, its values."
+        default_factory=dict,
+        description="Further axes of plain values: for each variable, its values; a variable may hold several.",
     )
 
 
@@ -116,6 +118,11 @@ class Command(Table):
         description="A command that takes longer is killed (60 s; for monitors from the end of the test).",
     )
     disabled: bool | str = Field(default=False, description="Not run; texts may hold variables.")
+    metadata: str | None = Field(
+        default=None,
+        description="Name under which the recording keeps the command's output (`batch.outputs.NAME`), parsed if it is "
+        "JSON. Not for monitors.",
+    )
     also: Texts = Field(default_factory=list, description="Further commands to run directly after it.")
     variables: dict[str, Scalar] = Field(
         default_factory=dict, description="Variables of the command; variables of the batch override them."

@@ -13,9 +13,11 @@ from whydrop.errors import Error
 from whydrop.runtime import durable
 
 SUFFIX = ".batch-state.json"
-STATUSES = ("complete", "failed", "interrupted", "running")
+STATUSES = ("complete", "failed", "interrupted", "running", "skipped")
 # What is kept of that which the command line asked of the files.
-WANTED = ("batches", "overrides", "repetitions")
+WANTED = ("batches", "overrides", "repetitions", "share")
+# Of a state of an earlier version.
+_MAY_BE_MISSING = {"share"}
 
 
 class StateError(Error, ValueError):
@@ -90,7 +92,7 @@ class State:
             if isinstance(reason, StateError):
                 raise
             raise StateError(f"{path}: not the state of a batch ({reason}); start again with --restart") from None
-        if set(state.wanted) != set(WANTED):
+        if set(WANTED) - set(state.wanted) - _MAY_BE_MISSING or set(state.wanted) - set(WANTED):
             raise StateError(f"{path}: what was asked for is damaged; start again with --restart")
         return state
 

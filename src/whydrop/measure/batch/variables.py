@@ -1,4 +1,4 @@
-"""Texts with variables: ``${name}`` stands for a text that may hold further variables."""
+"""Texts with variables: ``${name}`` stands for a text that may hold further variables, and so may the name itself."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 from whydrop.measure.tests.expressions import written
 from whydrop.runtime.user_files.spelling import suggestion
 
-# $$ is a dollar sign; ${name} a variable. Any other dollar sign is itself, as shells need it.
-_PARTS = re.compile(r"\$\$|\$\{([^{}]*)\}")
+# $$ is a dollar sign; ${name} a variable, whose name may hold variables. Any other dollar sign is itself, as shells
+# need it.
+_PARTS = re.compile(r"\$\$|\$\{((?:[^{}]|\$\{[^{}]*\})*)\}")
 _LONGEST = 1_000_000
 _DEEPEST = 100
 
@@ -24,6 +25,8 @@ def expand(text: str, values: Mapping[str, Any]) -> str:
 
     >>> expand("${a} and $$HOME", {"a": "${b}!", "b": 5})
     '5! and $HOME'
+    >>> expand("${queues_${cut}}", {"cut": "small", "queues_small": "codel,pie"})
+    'codel,pie'
 
     Raises:
         VariableError: a variable is unknown, or needs itself.
@@ -44,7 +47,8 @@ def expand_all(value: Any, values: Mapping[str, Any]) -> Any:
 
 def names_in(text: str) -> set[str]:
     """The variables that a text names."""
-    return {match[1].strip() for match in _PARTS.finditer(text) if match[1] is not None}
+    found = {match[1].strip() for match in _PARTS.finditer(text) if match[1] is not None}
+    return {name for name in found if "$" not in name}.union(*(names_in(name) for name in found if "$" in name))
 
 
 def escaped(text: str, keep: Callable[[str], bool]) -> str:
@@ -62,10 +66,13 @@ class _Expansion:
         self.known: dict[str, str] = {}
 
     def text(self, text: str, within: tuple[str, ...]) -> str:
-        found = _PARTS.sub(lambda match: "$" if match[1] is None else self.variable(match[1].strip(), within), text)
+        found = _PARTS.sub(lambda match: "$" if match[1] is None else self.named(match[1].strip(), within), text)
         if len(found) > _LONGEST:
             raise VariableError(f"a text grows beyond {_LONGEST} characters")
         return found
+
+    def named(self, name: str, within: tuple[str, ...]) -> str:
+        return self.variable(self.text(name, within) if "$" in name else name, within)
 
     def variable(self, name: str, within: tuple[str, ...]) -> str:
         if name in self.known:

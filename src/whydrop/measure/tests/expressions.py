@@ -8,6 +8,7 @@ ever handed to Python's own evaluator.
 from __future__ import annotations
 
 import ast
+import hashlib
 import math
 import operator
 import os
@@ -311,6 +312,12 @@ def _item(items: list[Any], index: int, default: Any = None) -> Any:
     return items[index] if 0 <= index < len(items) else default
 
 
+def _uniform(seed: float, number: float) -> float:
+    """A number of [0, 1) that looks random and is the same wherever it is computed."""
+    digest = hashlib.sha256(f"{written(seed)} {written(number)}".encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
@@ -323,5 +330,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "item": _item,
     "first": lambda items, count: items[: max(0, count)],
     "text": written,
+    "uniform": _uniform,
     "cpus": lambda: os.cpu_count() or 1,
 }

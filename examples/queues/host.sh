@@ -1,0 +1,142 @@
+#!/bin/sh
+# Sets up one host of the path, or shows its queues. The batch runs it on each host: sh -s -- ARGUMENTS <host.sh
+#   host.sh end DEVICE ONE-WAY-MS [ADDRESS,... ONE-WAY-MS,...]  an end host: delays what arrives; of or for some
+#                                                           addresses of the server by other times
+#   host.sh router DEVICE RATE QUEUE                        a bottleneck: rate and queue of what leaves by DEVICE
+#   host.sh show DEVICE                                     the queues of DEVICE with their counters, as JSON
+#   host.sh restore DEVICE                                  everything as it was before
+# Exit status 77: this host lacks a kernel module or a program, so this run cannot be made here.
+set -eu
+PATH=$PATH:/usr/sbin:/sbin
+state=/run/whydrop-queues
+
+refuse() { echo "host.sh: $*" >&2; exit 1; }
+lacking() { echo "host.sh: $*" >&2; exit 77; }
+
+# Packets of queues and captures must be those of the wire: offloads join them to up to 64 KiB.
+offloads_off() {
+    mkdir -p $state
+    if [ ! -e "$state/$1" ]; then
+        ethtool -k "$1" | awk -F: '$2 == " on" {
+            if ($1 ~ /^tcp-segmentation/) print "tso"; if ($1 ~ /^generic-segmentation/) print "gso"
+            if ($1 ~ /^generic-receive/) print "gro"; if ($1 ~ /^large-receive/) print "lro" }' >"$state/$1"
+    fi
+    for name in tso gso gro lro; do ethtool -K "$1" $name off 2>/dev/null || true; done
+    for name in tcp-segmentation-offload generic-segmentation-offload generic-receive-offload; do
+        if ethtool -k "$1" | grep -q "^$name: on"; then refuse "$1: $name could not be switched off"; fi
+    done
+}
+
+# A list with commas without its first item.
+rest() {
+    case $1 in
+    *,*) echo "${1#*,}" ;;
+    esac
+}
+
+end() {
+    device=$1 delay=$2
+    shift 2
+    offloads_off "$device"
+    # What arrives is delayed, not what leaves: TCP would see a queue of its own host in a delay at its exit.
+    if ! ip link show whydrop-delay >/dev/null 2>&1; then
+        modprobe -q ifb numifbs=0 || true
+        ip link add whydrop-delay type ifb 2>/dev/null || lacking "this kernel has no ifb (module ifb)"
+    fi
+    ip link set whydrop-delay up
+    tc qdisc replace dev "$device" clsact || lacking "this kernel has no clsact (module sch_ingress)"
+    tc filter replace dev "$device" ingress pref 1 handle 1 matchall action mirred egress redirect dev whydrop-delay ||
+        lacking "this kernel cannot redirect arriving packets (modules cls_matchall, act_mirred)"
+    tc qdisc del dev whydrop-delay root 2>/dev/null || true
+    tc qdisc add dev whydrop-delay root handle 1: prio bands 16 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+    tc qdisc add dev whydrop-delay parent 1:1 handle 10: netem limit 100000 delay "${delay}ms" ||
+        lacking "this kernel has no netem (module sch_netem)"
+    band=1
+    addresses=${1:-} delays=${2:-}
+    while [ -n "$delays" ] && [ -n "$addresses" ]; do
+        band=$((band + 1))
+        tc qdisc add dev whydrop-delay parent "1:$(printf %x $band)" netem limit 100000 delay "${delays%%,*}ms"
+        for side in src dst; do
+            tc filter add dev whydrop-delay parent 1: protocol ip pref $band u32 match ip $side "${addresses%%,*}/32" \
+                flowid "1:$(printf %x $band)"
+        done
+        addresses=$(rest "$addresses") delays=$(rest "$delays")
+    done
+}
+
+# Kbit/s of a rate such as 10mbit.
+kbit() {
+    case $1 in
+    *gbit) echo $((${1%gbit} * 1000000)) ;;
+    *mbit) echo $((${1%mbit} * 1000)) ;;
+    *kbit) echo "${1%kbit}" ;;
+    *) refuse "$1: expected a rate such as 10mbit" ;;
+    esac
+}
+
+# A queue by its name, as tc writes it: the kind first.
+queue() {
+    case $1 in
+    pfifo_fast) echo "pfifo_fast" ;;
+    # S. Floyd, R. Gummadi, S. Shenker, Adaptive RED (2001): a target delay of 5 ms, at least 5 packets.
+    ared)
+        min=$(($2 * 5 / 16))
+        [ $min -ge 7570 ] || min=7570
+        max=$((3 * min))
+        echo "red limit 1514000 min $min max $max avpkt 1000 burst $(((2 * min + max) / 3000 + 1)) bandwidth ${2}kbit" \
+            "probability 0.1 adaptive"
+        ;;
+    pie) echo "pie limit 1000" ;;
+    codel) echo "codel limit 1000" ;;
+    sfq) echo "sfq limit 1000 perturb 0" ;;
+    fq_codel) echo "fq_codel limit 10240 noecn" ;;
+    # Round robin without CoDel: a target that no packet reaches.
+    fq_nocodel) echo "fq_codel limit 1000 noecn target 1000s interval 1000s" ;;
+    fq_pie) echo "fq_pie limit 10240" ;;
+    cake) echo "cake besteffort" ;;
+    dualpi2) echo "dualpi2" ;;
+    *) refuse "$1: expected pfifo_fast, ared, pie, codel, sfq, fq_codel, fq_nocodel, fq_pie, cake or dualpi2" ;;
+    esac
+}
+
+router() {
+    device=$1 rate=$2 rate_kbit=$(kbit "$2")
+    setting=$(queue "$3" "$rate_kbit")
+    offloads_off "$device"
+    sysctl -q -w net.ipv4.ip_forward=1
+    tc qdisc del dev "$device" root 2>/dev/null || true
+    kind=${setting%% *}
+    if [ "$kind" = cake ]; then
+        tc qdisc add dev "$device" root handle 10: $setting bandwidth "$rate" || lacking "no queue $kind: $setting"
+    else
+        # A line sends one packet after the other: one full frame of burst, and 0.1 ms of it at high rates.
+        burst=$((rate_kbit / 80))
+        [ $burst -ge 1600 ] || burst=1600
+        tc qdisc add dev "$device" root handle 1: htb default 1 || lacking "this kernel has no htb (module sch_htb)"
+        tc class add dev "$device" parent 1: classid 1:1 htb rate "$rate" ceil "$rate" \
+            burst $burst cburst $burst quantum 1514
+        tc qdisc add dev "$device" parent 1:1 handle 10: $setting || lacking "this kernel or its tc has no $setting"
+    fi
+    # The kernel has the last word on what was asked of it.
+    tc qdisc show dev "$device" | grep -q "^qdisc $kind 10: " ||
+        refuse "$device: expected the queue $kind, but it has: $(tc qdisc show dev "$device" | tr '\n' ' ')"
+}
+
+restore() {
+    tc qdisc del dev "$1" root 2>/dev/null || true
+    tc qdisc del dev "$1" clsact 2>/dev/null || true
+    ip link del whydrop-delay 2>/dev/null || true
+    [ -e "$state/$1" ] || return 0
+    while read -r name; do ethtool -K "$1" "$name" on; done <"$state/$1"
+    rm "$state/$1"
+}
+
+command=${1:-}
+[ $# -lt 2 ] || shift
+case $command in
+end) end "$@" ;;
+router) router "$@" ;;
+show) tc -s -j qdisc show dev "$1" ;;
+restore) for device in "$@"; do restore "$device"; done ;;
+*) refuse "'$command': expected end, router, show or restore" ;;
+esac
