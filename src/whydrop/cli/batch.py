@@ -61,7 +61,7 @@ _choosing = options.together(
     click.option("--shuffle/--no-shuffle", default=None, help="Run in random order.  [default: as the file says]"),
     click.option("--seed", type=int, metavar="N", help="Seed of the random order.  [default: from the files]"),
     click.option("--share", callback=_share, metavar="K/N",
-                 help="Run only share K of N, such as 1/2, for N hosts together.  [default: all]"),
+                 help="Run only share K of N, such as 1/2.  [default: all]"),
     options.output_folder("Folder for the recordings and the state.  [default: here]"),
 )  # fmt: skip
 

@@ -72,7 +72,7 @@ def prepare(files: Sequence[Path], output: Path, choice: Wanted, *, resume: bool
     notes = [f"{name} has changed since the batch began" for name in _changed(tables, state)]
     runs = _ordered(expand_runs(tables, Wanted(**state.wanted, time=state.time)), state)
     if (share := state.wanted.get("share")) is not None:
-        # A share that is resumed has its runs already; others of a changed file belong to nobody.
+        # A share that is resumed has its runs already; new ones of a changed file belong to no share.
         runs = [run for run in runs if run.key in known] if resume else runs[share[0] - 1 :: share[1]]
         state.order = [run.key for run in runs]
     if not runs:

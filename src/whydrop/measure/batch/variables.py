@@ -9,7 +9,7 @@ from typing import Any
 from whydrop.measure.tests.expressions import written
 from whydrop.runtime.user_files.spelling import suggestion
 
-# $$ is a dollar sign; ${name} a variable, whose name may hold variables. Any other dollar sign is itself, as shells
+# $$ is a dollar sign; ${name} a variable; its name may hold variables. Any other dollar sign is itself, as shells
 # need it.
 _PARTS = re.compile(r"\$\$|\$\{((?:[^{}]|\$\{[^{}]*\})*)\}")
 _LONGEST = 1_000_000
