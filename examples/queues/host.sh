@@ -44,8 +44,9 @@ end() {
         ip link add whydrop-delay type ifb 2>/dev/null || lacking "this kernel has no ifb (module ifb)"
     fi
     ip link set whydrop-delay up
-    tc qdisc replace dev "$device" clsact || lacking "this kernel has no clsact (module sch_ingress)"
-    tc filter replace dev "$device" ingress pref 1 handle 1 matchall action mirred egress redirect dev whydrop-delay ||
+    tc qdisc del dev "$device" clsact 2>/dev/null || true
+    tc qdisc add dev "$device" clsact || lacking "this kernel has no clsact (module sch_ingress)"
+    tc filter add dev "$device" ingress pref 1 handle 1 matchall action mirred egress redirect dev whydrop-delay ||
         lacking "this kernel cannot redirect arriving packets (modules cls_matchall, act_mirred)"
     tc qdisc del dev whydrop-delay root 2>/dev/null || true
     tc qdisc add dev whydrop-delay root handle 1: prio bands 16 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0

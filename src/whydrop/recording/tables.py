@@ -192,6 +192,7 @@ FETCHES: Schema = {
     "status": _I32,
     "payload_bytes": _I64,
     "error": _TEXT,
+    "round": _I64,  # number of the round, in which each address of a list is fetched once: a page with its objects
     # Of fetches that opened a connection of their own and measured it; they are part of the duration.
     "tcp_ns": _I64,  # TCP handshake
     "tls_ns": _I64,  # TLS handshake

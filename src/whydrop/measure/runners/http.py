@@ -145,7 +145,7 @@ class HttpRunner(ThreadRunner):
         for url in self._urls:
             waiting.put(url)
         threads = [
-            threading.Thread(target=self._work, args=(waiting, pool, options, end_ns), daemon=True)
+            threading.Thread(target=self._work, args=(self._rounds, waiting, pool, options, end_ns), daemon=True)
             for _ in range(min(options.workers, len(self._urls)))
         ]
         for thread in threads:
@@ -154,7 +154,7 @@ class HttpRunner(ThreadRunner):
             thread.join()
 
     def _work(
-        self, waiting: SimpleQueue[str], pool: urllib3.PoolManager, options: _Options, end_ns: int | None
+        self, number: int, waiting: SimpleQueue[str], pool: urllib3.PoolManager, options: _Options, end_ns: int | None
     ) -> None:
         while not self._stopping.is_set() and (end_ns is None or time.monotonic_ns() < end_ns):
             try:
@@ -162,13 +162,13 @@ class HttpRunner(ThreadRunner):
             except Empty:
                 return
             try:
-                self._fetch(url, pool, options)
+                self._fetch(number, url, pool, options)
             except Exception as reason:
                 _log.exception("runner http of flow %s", self.flow.name)
                 self._broken = masked(f"fetching {url} failed: {reason!r}")
                 return
 
-    def _fetch(self, url: str, pool: urllib3.PoolManager, options: _Options) -> None:
+    def _fetch(self, number: int, url: str, pool: urllib3.PoolManager, options: _Options) -> None:
         """One address; that it fails is a measurement too."""
         import urllib3
 
@@ -203,6 +203,7 @@ class HttpRunner(ThreadRunner):
                 status=status,
                 payload_bytes=received_bytes,
                 error=masked(error) if error is not None else None,
+                round=number,
             )
             if error is not None:
                 self._failed += 1

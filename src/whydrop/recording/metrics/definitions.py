@@ -72,7 +72,8 @@ METRICS = {
         Metric("fairness-up", "Fairness of uploads (Jain)", "", "higher", 0.02),
         Metric("retransmits", "TCP segments retransmitted", "%", "lower", 0.1),
         Metric("mos", "Quality of speech (MOS, ITU-T G.107)", "", "higher", 0.1),
-        Metric("fetch-time", "Time to fetch a page, median", "ms", "lower", 5.0, 0.02),
+        Metric("fetch-time", "Time to fetch an address, median", "ms", "lower", 5.0, 0.02),
+        Metric("page-time", "Time to load a page with all its objects, median", "ms", "lower", 20.0, 0.02),
     )
 }
 
@@ -124,6 +125,7 @@ def measure(recording: Recording) -> dict[str, Measured]:
         *_retransmits(recording, span, steps),
         *_speech(recording, span),
         *_fetches(recording, span, steps),
+        *_pages(recording, span, steps),
     ]
     return {one.metric.key: one for one in sorted(found, key=lambda one: list(METRICS).index(one.metric.key))}
 
@@ -464,3 +466,41 @@ def _fetches(recording: Recording, span: Window, steps: Steps) -> list[Measured]
     lead = _lead([steps.means(one.steps, one.values) for one in streams])
     value = float(np.mean([np.median(one.values) for one in streams]))
     return [Measured(METRICS["fetch-time"], value, statistic, lead, samples=streams[0].values)]
+
+
+def _pages(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
+    """The time from the start of a round's first fetch to the end of its last; of rounds that are complete."""
+    metric = METRICS["page-time"]
+    rounds = _rounds(recording, span)
+    if rounds.is_empty():
+        return []
+    whole = rounds.filter("complete")
+    basis = f"{whole.height} loads of {int(rounds['most'].max())} objects"  # type: ignore[arg-type]
+    if (others := rounds.height - whole.height) > 0:
+        basis += f"; {others} did not end in time or had a failed fetch"
+    if whole.is_empty():
+        return [Measured(metric, float("nan"), basis=f"not known; {basis}")]
+    values = ((whole["end_ns"] - whole["start_ns"]) / 1e6).to_numpy()
+    numbers = steps.number(whole["start_ns"])
+    statistic, lead = quantile_of(values, numbers, 0.5), _lead([steps.means(numbers, values)])
+    return [Measured(metric, float(np.median(values)), statistic, lead, samples=values, basis=basis)]
+
+
+def _rounds(recording: Recording, span: Window) -> pl.DataFrame:
+    """Rounds of several addresses that began under load: start, end, and whether all of them were fetched in time."""
+    urls = {
+        flow: document.number(document.json_object(facts).get("urls"))
+        for flow, facts in recording.table("flows").select("flow", "facts").iter_rows()
+    }
+    fetches = recording.table("fetches").filter(pl.col("round").is_not_null() & pl.col("duration_ns").is_not_null())
+    rounds = fetches.group_by("flow", "round").agg(
+        start_ns=pl.col("start_ns").min(),
+        end_ns=(pl.col("start_ns") + pl.col("duration_ns")).max(),
+        fetched=pl.col("error").is_null().sum(),
+    )
+    most = pl.col("flow").replace_strict(urls, default=None, return_dtype=pl.Float64).cast(pl.Int64)
+    complete = (pl.col("fetched") == pl.col("most")) & (pl.col("end_ns") < span.end_ns)
+    began = (pl.col("start_ns") >= span.start_ns) & (pl.col("start_ns") < span.end_ns)
+    return (rounds.with_columns(most=most).filter((pl.col("most") > 1) & began).with_columns(complete=complete)).sort(
+        "start_ns"
+    )
