@@ -4,7 +4,8 @@
 #                                                           addresses of the server by other times
 #   host.sh router DEVICE RATE QUEUE                        a bottleneck: rate and queue of what leaves by DEVICE
 #   host.sh show DEVICE                                     the queues of DEVICE with their counters, as JSON
-#   host.sh restore DEVICE                                  everything as it was before
+#   host.sh serve ADDRESS BYTES,BYTES,...                   a web server with a page of objects of these sizes
+#   host.sh restore DEVICE ...                              everything as it was before
 # Exit status 77: this host lacks a kernel module or a program, so this run cannot be made here.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -123,6 +124,35 @@ router() {
         refuse "$device: expected the queue $kind, but it has: $(tc qdisc show dev "$device" | tr '\n' ' ')"
 }
 
+# Objects 1, 2, ... and a list of their addresses, served by HTTP/1.1 on port 8080.
+serve() {
+    command -v python3 >/dev/null || lacking "no python3, which serves the page"
+    stop_serving
+    mkdir -p $state/page
+    rm -f $state/page/*
+    sizes=$2 number=0
+    while [ -n "$sizes" ]; do
+        number=$((number + 1))
+        head -c "${sizes%%,*}" /dev/urandom >"$state/page/$number"
+        echo "http://$1:8080/$number" >>$state/page/list
+        sizes=$(rest "$sizes")
+    done
+    setsid python3 -m http.server 8080 --protocol HTTP/1.1 --bind "$1" --directory $state/page \
+        </dev/null >$state/server.log 2>&1 &
+    echo $! >$state/server.pid
+    waits=0
+    until curl -sf -o /dev/null "http://$1:8080/list"; do
+        waits=$((waits + 1))
+        [ $waits -lt 100 ] || refuse "the web server did not start: $(tail -n 1 $state/server.log)"
+        sleep 0.1
+    done
+}
+
+stop_serving() {
+    [ ! -e $state/server.pid ] || kill "$(cat $state/server.pid)" 2>/dev/null || true
+    rm -f $state/server.pid
+}
+
 restore() {
     tc qdisc del dev "$1" root 2>/dev/null || true
     tc qdisc del dev "$1" clsact 2>/dev/null || true
@@ -138,6 +168,10 @@ case $command in
 end) end "$@" ;;
 router) router "$@" ;;
 show) tc -s -j qdisc show dev "$1" ;;
-restore) for device in "$@"; do restore "$device"; done ;;
-*) refuse "'$command': expected end, router, show or restore" ;;
+serve) serve "$@" ;;
+restore)
+    stop_serving
+    for device in "$@"; do restore "$device"; done
+    ;;
+*) refuse "'$command': expected end, router, show, serve or restore" ;;
 esac

@@ -140,6 +140,15 @@ def test_a_variable_chooses_among_several_axes(tmp_path: Path) -> None:
         runs_of(tmp_path, CUTS, overrides={"cut": "smal"})
 
 
+def test_a_variable_chooses_among_batches(tmp_path: Path) -> None:
+    text = CUTS + '[batch.b]\ninherits = "a"\ndisabled = "${only_whole_${cut}}"\n'
+    text += '[batch.b.variables]\nonly_whole_small = true\nonly_whole_whole = "no"\n'
+    assert {run.batch for run in runs_of(tmp_path, text)} == {"a", "b"}
+    assert {run.batch for run in runs_of(tmp_path, text, overrides={"cut": "small"})} == {"a"}
+    with pytest.raises(FileError, match="disabled: 'perhaps': expected true or false"):
+        runs_of(tmp_path, text, overrides={"only_whole_whole": "perhaps"})
+
+
 def test_what_a_command_prints_can_become_metadata_but_not_that_of_a_monitor(tmp_path: Path) -> None:
     text = '[batch.a]\ntest = "ping"\nhosts = "h"\ncommands = "c"\n[command.c]\nrun = "x"\nmetadata = "q-${host}"\n'
     [run] = runs_of(tmp_path, text + 'kind = "post"\n')

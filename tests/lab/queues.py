@@ -173,11 +173,18 @@ def _run_batch(given: argparse.Namespace) -> int:
         shutil.copy(own_state, _IN_MEMORY / STATE)
 
     class Copying(Watcher):
+        busy_s = _busy_s()
+
         def planned(self, runs: Sequence[Run], done: set[str]) -> None:
             print(f"{len(runs)} runs, {len(done)} complete before", flush=True)
 
         def ends(self, run: Run, outcome: Outcome) -> None:
-            print(f"{time.strftime('%H:%M:%S')} {run.key}: {outcome.status} {outcome.message or ''}", flush=True)
+            busy_s = _busy_s()
+            cost = f"{busy_s - self.busy_s:.1f} s of the processor"
+            print(
+                f"{time.strftime('%H:%M:%S')} {run.key}: {outcome.status} {outcome.message or ''} ({cost})", flush=True
+            )
+            self.busy_s = busy_s
             for warning in outcome.warnings:
                 print(f"  {warning}", flush=True)
             _move_all(_IN_MEMORY, given.output)
@@ -196,6 +203,12 @@ def _run_batch(given: argparse.Namespace) -> int:
     }  # fmt: skip
     found = whydrop.batch(FILE, output=_IN_MEMORY, resume=given.resume, watching=watching, **choices)
     return 1 if found.count("failed") else 0
+
+
+def _busy_s() -> float:
+    """Processor time that the machine has used since its start, in s; in virtual time 10^9 instructions are one."""
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split(maxsplit=11)[1:11])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def _move_all(source: Path, target: Path) -> None:

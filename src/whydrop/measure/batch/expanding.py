@@ -145,7 +145,7 @@ def shuffled(runs: Sequence[Run], seed: int) -> list[Run]:
 def _chosen(tables: Tables, wanted: Wanted) -> list[Table]:
     batches = tables.named("batch")
     if not wanted.batches:
-        return [table for table in batches.values() if _runs_at_all(tables, table)]
+        return [table for table in batches.values() if _runs_at_all(tables, table, wanted)]
     found: list[Table] = []
     for pattern in wanted.batches:
         matching = [table for name, table in batches.items() if fnmatchcase(name, pattern)]
@@ -153,15 +153,23 @@ def _chosen(tables: Tables, wanted: Wanted) -> list[Table]:
             hint = suggestion(pattern, batches, f"there are {', '.join(batches)}")
             raise BatchError(f"no batch is called {pattern!r}{hint}")
         for table in matching:
-            if pattern == table.name and not _runs_at_all(tables, table):
+            if pattern == table.name and not _runs_at_all(tables, table, wanted):
                 word = "abstract: it is only inherited from" if table.said.get("abstract") else "disabled"
                 raise BatchError(f"batch {table.name!r} is {word}")
-        found.extend(table for table in matching if table not in found and _runs_at_all(tables, table))
+        found.extend(table for table in matching if table not in found and _runs_at_all(tables, table, wanted))
     return found
 
 
-def _runs_at_all(tables: Tables, table: Table) -> bool:
-    return not table.said.get("abstract") and not _merged(lineage(tables, table)).get("disabled")
+def _runs_at_all(tables: Tables, table: Table, wanted: Wanted) -> bool:
+    if table.said.get("abstract"):
+        return False
+    settings = _merged([*lineage(tables, table), _overriding(wanted)])
+    try:
+        return not _true("disabled", settings.get("disabled", False), settings.get("variables", {}))
+    except VariableError:
+        raise
+    except ValueError as reason:
+        raise FileError([table.problem(str(reason), "disabled")]) from None
 
 
 def _merged(chain: Iterable[Table | Mapping[str, Any]]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Batch(Settings):
     """Runs of one test with all combinations of arguments."""
 
     abstract: bool = Field(default=False, description="For inheritance only, not run; this key is not inherited.")
-    disabled: bool = Field(default=False, description="Not run; this key is inherited.")
+    disabled: bool | str = Field(default=False, description="Not run; this key is inherited. Texts may hold variables.")
     for_: Axes = Field(
         default_factory=dict,
         alias="for",
@@ -117,7 +117,7 @@ class Command(Table):
         default=None,
         description="A command that takes longer is killed (60 s; for monitors from the end of the test).",
     )
-    disabled: bool | str = Field(default=False, description="Not run; texts may hold variables.")
+    disabled: bool | str = Field(default=False, description="Not run. Texts may hold variables.")
     metadata: str | None = Field(
         default=None,
         description="Name under which the recording keeps the command's output (`batch.outputs.NAME`), parsed if it is "
