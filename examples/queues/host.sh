@@ -14,18 +14,23 @@ state=/run/whydrop-queues
 refuse() { echo "host.sh: $*" >&2; exit 1; }
 lacking() { echo "host.sh: $*" >&2; exit 77; }
 
+# The offloads of a device that join packets and that are on, by their names for `ethtool -K`.
+joining() {
+    ethtool -k "$1" | awk -F: '$2 ~ /^ on/ {
+        if ($1 == "tcp-segmentation-offload") print "tso"; if ($1 == "generic-segmentation-offload") print "gso"
+        if ($1 == "generic-receive-offload") print "gro"; if ($1 == "large-receive-offload") print "lro" }'
+}
+
 # Packets of queues and captures must be those of the wire: offloads join them to up to 64 KiB.
 offloads_off() {
+    command -v ethtool >/dev/null || lacking "no ethtool"
+    names=$(joining "$1")
+    [ -n "$names" ] || return 0
     mkdir -p $state
-    if [ ! -e "$state/$1" ]; then
-        ethtool -k "$1" | awk -F: '$2 == " on" {
-            if ($1 ~ /^tcp-segmentation/) print "tso"; if ($1 ~ /^generic-segmentation/) print "gso"
-            if ($1 ~ /^generic-receive/) print "gro"; if ($1 ~ /^large-receive/) print "lro" }' >"$state/$1"
-    fi
-    for name in tso gso gro lro; do ethtool -K "$1" $name off 2>/dev/null || true; done
-    for name in tcp-segmentation-offload generic-segmentation-offload generic-receive-offload; do
-        if ethtool -k "$1" | grep -q "^$name: on"; then refuse "$1: $name could not be switched off"; fi
-    done
+    [ -e "$state/$1" ] || echo "$names" >"$state/$1"
+    for name in $names; do ethtool -K "$1" "$name" off || true; done
+    names=$(joining "$1" | tr '\n' ' ')
+    [ -z "$names" ] || refuse "$1: offloads could not be switched off: $names"
 }
 
 # A list with commas without its first item.

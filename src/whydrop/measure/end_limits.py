@@ -20,6 +20,8 @@ from whydrop.text import quantities
 
 # Fewer samples than this are the beginning of a flow.
 _FEWEST_SAMPLES = 5
+# Rows that are counted together.
+_ROWS_AT_ONCE = 20_000
 _INTERVAL = ("start_ns", "end_ns", "payload_bytes")
 _SAMPLE = [
     "unacked_packets",
@@ -62,23 +64,37 @@ class EndLimits:
     def __init__(self, tallies: Mapping[int, Tally]) -> None:
         self._tallies = {number: tally for number, tally in tallies.items() if tally.flow.runner == "engine"}
         self._seen = {number: _Seen() for number in self._tallies}
+        self._waiting: dict[str, list[pl.DataFrame]] = {"intervals": [], "tcp_info": []}
+        self._rows = 0
 
     def count(self, frames: Mapping[str, pl.DataFrame]) -> None:
-        """Count rows of the tables ``intervals`` and ``tcp_info``."""
-        for number, own in self._by_flow(frames.get("intervals"), _INTERVAL):
+        """Count rows of the tables ``intervals`` and ``tcp_info``; many at once, since each step costs time."""
+        for name, waiting in self._waiting.items():
+            if self._tallies and (frame := frames.get(name)) is not None and frame.height:
+                waiting.append(frame)
+                self._rows += frame.height
+        if self._rows >= _ROWS_AT_ONCE:
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        for number, own in self._by_flow("intervals", _INTERVAL):
             intervals = own.select(_INTERVAL).cast(pl.Float64).to_numpy()
             self._seen[number].paced += Paced.of(self._tallies[number].facts, intervals)
-        for number, own in self._by_flow(frames.get("tcp_info"), ("send_memory_bytes", "time_ns")):
+        for number, own in self._by_flow("tcp_info", ("send_memory_bytes", "time_ns")):
             _count_samples(self._seen[number], own.sort("time_ns"))
+        self._rows = 0
 
-    def _by_flow(self, frame: pl.DataFrame | None, known: tuple[str, ...]) -> list[tuple[int, pl.DataFrame]]:
-        if frame is None or not self._tallies:
+    def _by_flow(self, name: str, known: tuple[str, ...]) -> list[tuple[int, pl.DataFrame]]:
+        frames, self._waiting[name] = self._waiting[name], []
+        if not frames:
             return []
-        rows = frame.filter(pl.col("flow").is_in(list(self._tallies))).drop_nulls(known)
+        rows = pl.concat(frames, how="diagonal_relaxed")
+        rows = rows.filter(pl.col("flow").is_in(list(self._tallies))).drop_nulls(known)
         return [(int(number), own) for (number,), own in rows.partition_by("flow", as_dict=True).items()]
 
     def warnings(self) -> list[str]:
         """At most one on the responder's limit, and one on send buffers."""
+        self._count_waiting()
         return [*self._at_responder(), *self._in_send_buffers()]
 
     def _at_responder(self) -> list[str]:

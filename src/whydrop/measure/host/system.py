@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import struct
@@ -135,8 +136,9 @@ def _whydrop() -> dict[str, str | None]:
     return {"version": _core.__version__, "revision": _revision()}
 
 
+@functools.cache
 def _revision() -> str | None:
-    """``git describe`` of the checkout that this runs from, if it does."""
+    """``git describe`` of the checkout that this runs from, if it does; as of the process's first run."""
     import subprocess
 
     top = Path(__file__).resolve().parents[4]
