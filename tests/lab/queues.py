@@ -137,7 +137,18 @@ def _run_hosts(share: str, options: Sequence[str]) -> int:
         responder = server.popen([Path(sys.executable).with_name("whydrop"), "responder", "--secret-file", secret])
         server.wait_listening(17370)
         client.run(
-            [sys.executable, "-m", "lab.queues", "--client", share, *options, "--set", f"address={server.address}"],
+            [
+                sys.executable,
+                "-X",
+                "faulthandler",
+                "-m",
+                "lab.queues",
+                "--client",
+                share,
+                *options,
+                "--set",
+                f"address={server.address}",
+            ],
             timeout_s=_MOST_PROCESSOR_S,
             capture_output=False,
         )

@@ -167,10 +167,10 @@ def test_a_reader_that_fails_in_an_unheard_of_way_costs_its_file_only(
     files = hourly(tmp_path, 3)
     pieces = chunks._pieces
 
-    def failing(path: Path) -> Any:
+    def failing(path: Path, digest: str) -> Any:
         if path == files[1]:
             raise ZeroDivisionError("unheard of")
-        return pieces(path)
+        return pieces(path, digest)
 
     monkeypatch.setattr(chunks, "_pieces", failing)
     report = ingest(Store.create(tmp_path / "store"), files)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from whydrop.recording.tables import Schema, conform_to
-from whydrop.store import capture_tables
+from whydrop.store import capture_tables, recording_tables
 from whydrop.store.capture_tables import columns
 
 _I64, _F64, _TEXT = pl.Int64(), pl.Float64(), pl.String()
@@ -132,13 +132,14 @@ TABLES: dict[str, Schema] = {
     "ndt": NDT,
     "tcp": TCP,
     **capture_tables.TABLES,
+    **recording_tables.TABLES,
 }
 
 # The time column; its UTC day names the folder.
 TIME: dict[str, str] = {
     "counters": "end_ns",
     "polls": "due_ns",
-    **dict.fromkeys(("ndt", "tcp", *capture_tables.TABLES), "time_ns"),
+    **dict.fromkeys(("ndt", "tcp", *capture_tables.TABLES, *recording_tables.TABLES), "time_ns"),
 }
 
 # What makes a row the same row: another with this key is a duplicate, and one that differs elsewhere is in conflict.
@@ -150,6 +151,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "tcp": ("test_id", "source", "local_port", "remote_address", "remote_port", "time_ns", "elapsed_ns"),
     "captures": ("capture", "whydrop", "status"),  # a failed one may be tried again
     **dict.fromkeys(("flows", "transfers", "verdicts"), ("capture", "whydrop", "number")),
+    **recording_tables.KEYS,
 }
 
 # Rows of a part are in this order, so that a query for one counter reads little of it.
@@ -160,6 +162,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "tcp": ("test_id", "time_ns", "elapsed_ns"),
     "captures": ("time_ns", "capture"),
     **dict.fromkeys(("flows", "transfers", "verdicts"), ("capture", "number")),
+    **recording_tables.ORDER,
 }
 
 

@@ -77,7 +77,7 @@ def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
             report.notes = [Note(report.path, f"It was damaged when it was read: {one}") for one in _damage_of(known)]
             yield Chunk(report)
             return
-        for piece in _pieces(file.path):
+        for piece in _pieces(file.path, report.sha256):
             report.notes += [Note(piece.source, note) for note in piece.notes]
             if piece.damage is not None:
                 report.status = "damaged"
@@ -102,25 +102,15 @@ def _damage_of(known: dict[str, Any]) -> list[str]:
     return [one for one in damage if isinstance(one, str)] if isinstance(damage, list) else []
 
 
-def _pieces(path: Path) -> Iterator[Piece]:
+def _pieces(path: Path, digest: str) -> Iterator[Piece]:
     if path.is_dir():
-        yield _of_recording(path)
+        from whydrop.formats.archives import recordings
+
+        yield from recordings.pieces(path, digest)
         return
     from whydrop.formats.archives.pieces import pieces
 
     yield from pieces(path)
-
-
-def _of_recording(path: Path) -> Piece:
-    from whydrop.formats import connections
-    from whydrop.formats.archives import Piece
-    from whydrop.formats.archives.opening import printed
-    from whydrop.recording.recording import Recording
-
-    found = Recording.open(path)
-    frame = connections.rows_of(found)
-    none = [] if frame.height else ["It has no TCP statistics, which are all that a store takes of a recording."]
-    return Piece(printed(path), "tcp", frame, [*found.notes, *none])
 
 
 def _fail(report: FileReport, file: Given, words: str) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 
 # With fewer idle samples a median says little.
-_FEWEST_IDLE = 3
+FEWEST_IDLE = 3
 # Idle time of more steps than this before the load is none: a clock must have jumped.
 _MOST_IDLE_STEPS = 1_000_000
 # A stream with samples in less of the time than this is no measurement of all of it.
@@ -101,7 +101,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class _Stream:
+class Stream:
     """Samples of one series under load, and before."""
 
     name: str
@@ -141,7 +141,7 @@ def round_trips_per_minute(recording: Recording) -> float | None:
     span = window(recording)
     if span is None:
         return None
-    streams = _streams(recording, span, Steps.of(span, recording))
+    streams = probe_streams(recording, span, Steps.of(span, recording))
     means = [mean for one in streams if (mean := trimmed_mean(one.values)) is not None]
     return describing.round_trips_per_minute(float(np.mean(means))) if means else None
 
@@ -216,7 +216,8 @@ def _fairness(metric: Metric, shares: Values, steps: Steps) -> Measured:
     return Measured(metric, value, statistic, lead, samples=each[np.isfinite(each)])
 
 
-def _streams(recording: Recording, span: Window, steps: Steps, quantity: str = "rtt") -> list[_Stream]:
+def probe_streams(recording: Recording, span: Window, steps: Steps, quantity: str = "rtt") -> list[Stream]:
+    """The series of a quantity of probes, cut to the time under load and the idle time before it."""
     found = []
     near = access_point.probe(recording)
     for series in recording.series():
@@ -230,7 +231,7 @@ def _streams(recording: Recording, span: Window, steps: Steps, quantity: str = "
             continue
         smallest = samples["value"].min()
         found.append(
-            _Stream(
+            Stream(
                 series.name,
                 during["value"].to_numpy(),
                 steps.number(during["time_ns"]),
@@ -242,7 +243,7 @@ def _streams(recording: Recording, span: Window, steps: Steps, quantity: str = "
     return _covering(found, steps)
 
 
-def _covering(streams: Sequence[_Stream], steps: Steps) -> list[_Stream]:
+def _covering(streams: Sequence[Stream], steps: Steps) -> list[Stream]:
     """Without streams that fell silent early, where others did not: their few samples are of another time."""
     bins = max(1, steps.count // 10)
     covered = [len(np.unique(one.steps // 10)) / bins for one in streams]
@@ -259,7 +260,7 @@ def _mean_over(statistics: Sequence[Statistic]) -> Statistic:
 
 
 def _round_trips(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
-    streams = _streams(recording, span, steps)
+    streams = probe_streams(recording, span, steps)
     if not streams:
         return []
     lead = _lead([steps.means(one.steps, one.values) for one in streams])
@@ -279,9 +280,9 @@ def _round_trips(recording: Recording, span: Window, steps: Steps) -> list[Measu
     return found
 
 
-def _induced(streams: Sequence[_Stream], loaded: Measured) -> Measured:
+def _induced(streams: Sequence[Stream], loaded: Measured) -> Measured:
     """The median under load, less the median of the idle time before; where there is none, less the minimum."""
-    is_idle = [len(one.idle) >= _FEWEST_IDLE for one in streams]
+    is_idle = [len(one.idle) >= FEWEST_IDLE for one in streams]
     bases = [float(np.median(one.idle)) if idle else one.smallest for one, idle in zip(streams, is_idle, strict=True)]
     samples = np.concatenate([one.values - base for one, base in zip(streams, bases, strict=True)])
     basis = "compared with the smallest round-trip time, because there was too little idle time before the load"
@@ -459,7 +460,7 @@ def _mos_of(packets: speech.Packets) -> Statistic:
 def _fetches(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     # Probes of a small object are no pages.
     flows = recording.table("flows").filter(pl.col("runner") == RUNNER)["name"].to_list()
-    streams = [one for one in _streams(recording, span, steps, "fetch-time") if one.name not in flows]
+    streams = [one for one in probe_streams(recording, span, steps, "fetch-time") if one.name not in flows]
     if not streams:
         return []
     statistic = _mean_over([quantile_of(one.values, one.steps, 0.5) for one in streams])
