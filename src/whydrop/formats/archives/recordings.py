@@ -102,7 +102,7 @@ def _of_induced(found: Recording, measured: dict[str, Measured]) -> Iterator[dic
 
 
 def _marks(found: Recording) -> Iterator[dict[str, Any]]:
-    """The share of delivered segments whose congestion mark came back, over the TCP flows that count them."""
+    """The share of congestion marks that came back, among delivered segments, over the TCP flows that count them."""
     samples = found.table("tcp_info").drop_nulls(["delivered_packets", "delivered_ce_packets"])
     last = samples.sort("time_ns").group_by("flow").agg(pl.col("delivered_packets", "delivered_ce_packets").last())
     if (delivered := int(last["delivered_packets"].sum())) > 0:
