@@ -17,6 +17,7 @@ from plain_text import plain
 from whydrop.explaining.recordings import together
 from whydrop.explaining.recordings.document import of_recording
 from whydrop.explaining.recordings.measures import scene as scenes
+from whydrop.measure import end_limits
 from whydrop.measure.end_limits import EndLimits
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
@@ -158,6 +159,20 @@ def test_the_run_warns_of_a_send_buffer_that_limits_its_flows() -> None:
         found = limits.warnings()
         assert bool(found) == warned, found
         assert all("tcp_wmem" in line and "200 kB" in line for line in plain(found))
+
+
+def test_the_run_counts_a_long_test_piece_by_piece_as_it_counts_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(end_limits, "_ROWS_AT_ONCE", 700)
+    flow = PlannedFlow("Up", "tcp", direction="up")
+    rows = samples(**FULL, not_sent_bytes=0)
+    found = []
+    for pieces in (1, rows.height):
+        limits = EndLimits({0: Tally(0, flow)})
+        for _ in range(100):
+            for piece in rows.iter_slices(rows.height // pieces):
+                limits.count({"tcp_info": piece.select(piece.columns[:: 1 if pieces == 1 else -1])})
+        found.append(limits.warnings())
+    assert found[0] == found[1] != []
 
 
 def test_the_run_says_nothing_of_flows_that_report_no_memory() -> None:

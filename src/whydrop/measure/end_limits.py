@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from whydrop.measure.tally import Tally
+from whydrop.recording import tables
 from whydrop.recording.end_limits import (
     BY_RATE,
     RUNS_DRY,
@@ -88,7 +89,8 @@ class EndLimits:
         frames, self._waiting[name] = self._waiting[name], []
         if not frames:
             return []
-        rows = pl.concat(frames, how="diagonal_relaxed")
+        # Alike first: joining unlike frames is a plan as deep as there are frames, for which polars' stack is too small.
+        rows = pl.concat([tables.conform(name, frame) for frame in frames])
         rows = rows.filter(pl.col("flow").is_in(list(self._tallies))).drop_nulls(known)
         return [(int(number), own) for (number,), own in rows.partition_by("flow", as_dict=True).items()]
 
