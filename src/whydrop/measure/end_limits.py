@@ -89,7 +89,7 @@ class EndLimits:
         frames, self._waiting[name] = self._waiting[name], []
         if not frames:
             return []
-        # Alike first: joining unlike frames is a plan as deep as there are frames, for which polars' stack is too small.
+        # Alike first: joining unlike frames makes a plan as deep as there are frames, and polars' stack is too small.
         rows = pl.concat([tables.conform(name, frame) for frame in frames])
         rows = rows.filter(pl.col("flow").is_in(list(self._tallies))).drop_nulls(known)
         return [(int(number), own) for (number,), own in rows.partition_by("flow", as_dict=True).items()]
