@@ -50,10 +50,17 @@ def download(start: int = 0, seconds: float = 10.0, client: str | None = "192.0.
     return row | more
 
 
-def write(folder: Path, counters: Iterable[Row] = (), ndt: Iterable[Row] = (), tcp: Iterable[Row] = ()) -> Path:
-    """A store of these rows."""
+def write(
+    folder: Path,
+    counters: Iterable[Row] = (),
+    ndt: Iterable[Row] = (),
+    tcp: Iterable[Row] = (),
+    **others: Iterable[Row],
+) -> Path:
+    """A store of these rows; ``others`` are of further tables, by name."""
     store = Store.create(folder)
-    for table, rows in (("counters", list(counters)), ("ndt", list(ndt)), ("tcp", list(tcp))):
+    for table, given in {"counters": counters, "ndt": ndt, "tcp": tcp, **others}.items():
+        rows = list(given)
         frame = pl.DataFrame(rows, schema=TABLES[table]) if rows else pl.DataFrame(schema=TABLES[table])
         day = pl.from_epoch(TIME[table], time_unit="ns").dt.strftime("%Y-%m-%d").alias("day")
         for (name,), part in frame.with_columns(day).group_by("day"):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         study,
         study_flow_control,
         study_pauses,
+        study_queues,
         study_rollout,
         study_streams,
         study_tcp,
@@ -86,7 +87,7 @@ _HOMES = {
         "whydrop.api.changing": "fix pace pace_forget pace_keep pace_revert pace_status",
         "whydrop.api.stores": (
             "collect collect_once explain_into import_into "
-            "study study_flow_control study_pauses study_rollout study_streams study_tcp"
+            "study study_flow_control study_pauses study_queues study_rollout study_streams study_tcp"
         ),
         "whydrop.errors": "Error",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
@@ -175,6 +176,7 @@ __all__ = [
     "study",
     "study_flow_control",
     "study_pauses",
+    "study_queues",
     "study_rollout",
     "study_streams",
     "study_tcp",

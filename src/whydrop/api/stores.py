@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
     from whydrop.studies.discards.pauses import Pauses
     from whydrop.studies.discards.study import Results as Discards
+    from whydrop.studies.queues.study import Results as Queues
     from whydrop.studies.tcp.study import Results as Limits
 
 
@@ -390,3 +391,36 @@ def study_tcp(
 
     with open_backend(fspath(store), backend) as opened:
         return run(opened, Parameters(first, last, tuple(sites)))
+
+
+def study_queues(
+    store: str | PathLike[str],
+    *,
+    queue: str = "queue",
+    strata: Sequence[str] = ("line", "control", "scene"),
+    baseline: str = "pfifo_fast",
+    target_ms: float = 20.0,
+    backend: str = "duckdb",
+) -> Queues:
+    """Study which queue suits which line, from recordings of one experiment (docs/queue-study.md).
+
+    Args:
+        store: its folder, or a prefix of an object store.
+        queue: variable of the batch that names the queue.
+        strata: variables that name the conditions; queues are compared within them.
+        baseline: the queue without AQM that others are compared with.
+        target_ms: induced delay that counts as contained.
+        backend: the engine: ``duckdb``, ``spark``, ``spark://host:port``.
+
+    Returns:
+        Tables as polars frames, and notes.
+
+    Raises:
+        whydrop.Error: the engine cannot open the store, or it failed.
+    """
+    from whydrop.store.engines import open_backend
+    from whydrop.studies.queues.parameters import Parameters
+    from whydrop.studies.queues.study import run
+
+    with open_backend(fspath(store), backend) as opened:
+        return run(opened, Parameters(queue, tuple(strata), baseline, target_ms))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, options
+from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command, Group
 
 if TYPE_CHECKING:
@@ -74,6 +74,13 @@ Examples:
   whydrop study tcp fleet.store --first 2019-05-01
   whydrop study tcp fleet.store -o report --format html
   whydrop study tcp fleet.store --backend spark:local[4]
+"""
+QUEUES_EXAMPLES = """
+\b
+Examples:
+  whydrop study queues lab.store
+  whydrop study queues lab.store -o report --format html
+  whydrop study queues lab.store --stratum line --json
 """
 FIGURES = ("png", "svg", "pdf", "html")
 TABLES = ("parquet", "csv")
@@ -275,6 +282,49 @@ def tcp(first: datetime | None, last: datetime | None, sites: tuple[str, ...], *
     _check_engine(given["backend"])
     given["formats"] = given["formats"] or _TCP_DEFAULT
     return study_run.tcp(given, parameters)
+
+
+@command.command("queues", short_help="Find which queue suits which line.", epilog=QUEUES_EXAMPLES)
+@click.argument("store", metavar="STORE")
+@click.option("--queue", default="queue", show_default=True, metavar="VARIABLE", help="Variable that names the queue.")
+@click.option(
+    "--stratum",
+    "strata",
+    multiple=True,
+    metavar="VARIABLE",
+    help="Condition to compare within. Repeatable.  [default: line, control, scene]",
+)
+@click.option(
+    "--baseline", default="pfifo_fast", show_default=True, metavar="QUEUE", help="Queue without AQM to compare with."
+)
+@click.option(
+    "--target",
+    "target_s",
+    type=quantities.DURATION,
+    default="20ms",
+    show_default=True,
+    metavar="TIME",
+    help="Induced delay that counts as contained.",
+)
+@options.backend("duckdb, spark://HOST:PORT or spark:local[N].", "duckdb")
+@options.output_folder("Write figures, report and tables into DIR.", default=None)
+@_formats(_DEFAULT)
+@options.as_json
+def queues(queue: str, strata: tuple[str, ...], baseline: str, target_s: float, **given: Any) -> int:
+    """Find which queue suits which line, from recordings of one experiment (docs/queue-study.md)."""
+    from whydrop.cli import study_queues
+    from whydrop.studies.queues.parameters import STRATA, Parameters
+
+    chosen = tuple(dict.fromkeys(strata)) or STRATA
+    if queue in chosen:
+        raise click.UsageError(f"--stratum {ending.printable(queue)}: --queue names the same variable.")
+    options.above_zero("--target", target_s)
+    _formats_need_a_folder(given)
+    if given["backend"].startswith("bigquery"):
+        raise click.UsageError("--backend: BigQuery has no table of recordings: import them into a store.")
+    _check_engine(given["backend"])
+    given["formats"] = given["formats"] or _DEFAULT
+    return study_queues.run(given, Parameters(queue, chosen, baseline, target_s * 1e3))
 
 
 def _parameters(given: dict[str, Any]) -> Parameters:

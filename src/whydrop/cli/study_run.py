@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from whydrop.show.document import Document
     from whydrop.store.engines.base import Backend
     from whydrop.studies.discards import parameters, study
+    from whydrop.studies.queues import study as queue_study
     from whydrop.studies.study_files import Folder
     from whydrop.studies.tcp import study as tcp_study
 
@@ -40,7 +41,7 @@ def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tupl
     from whydrop.studies.discards import changes_file, document, sentences
 
     noted = () if given["changes"] is None else tuple(changes_file.read(given["changes"]))
-    folder = _folder(given["output"], wanted.model_dump(mode="json"))
+    folder = results_folder(given["output"], wanted.model_dump(mode="json"))
     # Each table is written as soon as it is computed, as a later one may fail.
     kind = next((one for one in ("parquet", "csv") if one in formats), None)
 
@@ -48,9 +49,9 @@ def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tupl
         if folder is not None and kind is not None:
             study_files.write_table(folder, name, frame, kind)
 
-    with _opened(given, folder) as (backend, advance):
+    with opened(given, folder) as (backend, advance):
         results = replace(_computed(backend, wanted, advance, keep=keep), noted=noted)
-        files = 0 if folder is None else len(document.write(results, folder, formats, _writing(advance)))
+        files = 0 if folder is None else len(document.write(results, folder, formats, writing(advance)))
     if given["as_json"]:
         ending.write_json(_discards_as_json(results))
     elif folder is not None:
@@ -58,14 +59,14 @@ def discards(given: dict[str, Any], wanted: parameters.Parameters, formats: tupl
         ending.show(Document(results.parameters.title, tuple(map(Text, lines))))
     else:
         ending.show(document.document(results))
-    _say_files(folder, files, as_json=given["as_json"])
+    say_files(folder, files, as_json=given["as_json"])
     complete = not results.facts["failed"] and any(frame.height for frame in results.tables.values())
     return 0 if complete else ending.NOT_ANALYSED
 
 
 def list_tests(given: dict[str, Any], wanted: parameters.Parameters, kind: str) -> int:
     """Print or write the list of tests with the discards during each; returns the exit status."""
-    with _opened(given, None) as (backend, advance):
+    with opened(given, None) as (backend, advance):
         results = _computed(backend, wanted, advance, only=("contacts",))
     _write_tests(results, given, kind)
     return ending.NOT_ANALYSED if results.facts["failed"] else 0
@@ -78,7 +79,7 @@ def rollout(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     from whydrop.studies.discards import rollout as stages
 
     noted = changes_file.read(given["changes"])
-    with _opened(given, None) as (backend, advance):
+    with opened(given, None) as (backend, advance):
         found = stages.judged_stages(backend, wanted, noted, given["days"], advance)
         notes = list(backend.notes)
     if given["as_json"]:
@@ -98,8 +99,8 @@ def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     from whydrop.studies.discards import pauses_document, pauses_figures
 
     asked = wanted.model_dump(mode="json")
-    folder, files = _folder(given["output"], asked), 0
-    with _opened(given, folder) as (backend, advance):
+    folder, files = results_folder(given["output"], asked), 0
+    with opened(given, folder) as (backend, advance):
         found = study_pauses.pauses(backend, wanted)
         found = replace(found, notes=[*found.notes, *backend.notes])
         frames = {"days": found.days, "correlations": found.correlations}
@@ -111,9 +112,9 @@ def pauses(given: dict[str, Any], wanted: parameters.Parameters) -> int:
                 pictures,
                 lambda: html.page(pauses_document.document(found, pictures)),
             )
-            files = len(study_files.write(contents, folder, given["formats"], _writing(advance)))
+            files = len(study_files.write(contents, folder, given["formats"], writing(advance)))
     _show(given, frames, found.notes, lambda: pauses_document.document(found))
-    _say_files(folder if files else None, files, as_json=given["as_json"])
+    say_files(folder if files else None, files, as_json=given["as_json"])
     return 0 if found.days.height else ending.NOT_ANALYSED
 
 
@@ -121,7 +122,7 @@ def streams(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     """Compare tests of several connections before and after the change, and print it; returns the exit status."""
     from whydrop.studies.discards import multi_stream, multi_stream_document
 
-    with _opened(given, None) as (backend, _):
+    with opened(given, None) as (backend, _):
         found = multi_stream.compare(backend, wanted)
         found = replace(found, notes=[*found.notes, *backend.notes])
     names = ("agreement", "comparisons", "single_stream")
@@ -135,7 +136,7 @@ def flow_control(given: dict[str, Any], wanted: parameters.Parameters) -> int:
     from whydrop.studies.discards import flow_control as study_flow_control
     from whydrop.studies.discards import flow_control_document
 
-    with _opened(given, None) as (backend, _):
+    with opened(given, None) as (backend, _):
         found = study_flow_control.find(backend, wanted)
         found = replace(found, notes=[*found.notes, *backend.notes])
     frames = {"ports": found.ports, "feeders": found.feeders, "left": found.left}
@@ -149,8 +150,8 @@ def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
     from whydrop.studies import study_files
     from whydrop.studies.tcp import document, figures, study
 
-    folder, files = _folder(given["output"], wanted.document()), 0
-    with _opened(given, folder) as (backend, advance):
+    folder, files = results_folder(given["output"], wanted.document()), 0
+    with opened(given, folder) as (backend, advance):
         results = study.run(backend, wanted, advance)
         cancelling.raise_if_received()
         if folder is not None and results.facts["connections"]:
@@ -161,12 +162,12 @@ def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
                 pictures,
                 lambda: html.page(document.document(results, pictures)),
             )
-            files = len(study_files.write(contents, folder, given["formats"], _writing(advance)))
+            files = len(study_files.write(contents, folder, given["formats"], writing(advance)))
     if given["as_json"]:
         ending.write_json(_tcp_as_json(results))
     else:
         ending.show(document.document(results))
-    _say_files(folder if files else None, files, as_json=given["as_json"])
+    say_files(folder if files else None, files, as_json=given["as_json"])
     return 0 if results.facts["connections"] else ending.NOT_ANALYSED
 
 
@@ -181,14 +182,15 @@ def _show(
         ending.show(document())
 
 
-def _folder(path: Path | None, wanted: dict[str, Any]) -> Folder | None:
+def results_folder(path: Path | None, wanted: dict[str, Any]) -> Folder | None:
+    """The folder that a study is written into, with what was asked; ``None`` without a path."""
     from whydrop.studies.study_files import Folder
 
     return None if path is None else Folder(path, {"parameters": wanted})
 
 
 @contextmanager
-def _opened(given: dict[str, Any], folder: Folder | None) -> Iterator[tuple[Backend, progress.Advance]]:
+def opened(given: dict[str, Any], folder: Folder | None) -> Iterator[tuple[Backend, progress.Advance]]:
     """The engine that reads the store, and the progress; Ctrl-C says where the results so far are."""
     from whydrop.store.engines import open_backend
 
@@ -224,11 +226,12 @@ def _computed(
     return results
 
 
-def _writing(advance: progress.Advance) -> Any:
+def writing(advance: progress.Advance) -> Any:
+    """The progress of writing files."""
     return lambda what, done, of: advance(f"Writing {what}", done, of)
 
 
-def _say_files(folder: Folder | None, files: int, *, as_json: bool) -> None:
+def say_files(folder: Folder | None, files: int, *, as_json: bool) -> None:
     """Say where a study was written, and what of earlier ones became."""
     if folder is None:
         return
@@ -259,7 +262,7 @@ def _discards_as_json(results: study.Results) -> dict[str, Any]:
     classes = results.tables["contact_days"].group_by("class").agg(pl.col("tests").sum())
     tables = {name: results.tables[name] for name in _IN_DOCUMENT}
     tests = {"tests": dict(sorted(classes.iter_rows()))}
-    return _as_json(
+    return as_json(
         "discards", results, results.parameters.model_dump(mode="json"), sentences.summary(results), tables, tests
     )
 
@@ -274,17 +277,18 @@ def _tcp_as_json(results: tcp_study.Results) -> dict[str, Any]:
         name: frame.filter(pl.col("by").is_in(_NOT_BY_NETWORK)) if "by" in frame.columns else frame
         for name, frame in results.tables.items()
     }
-    return _as_json("tcp", results, results.parameters.document(), sentences.summary(results), tables, {})
+    return as_json("tcp", results, results.parameters.document(), sentences.summary(results), tables, {})
 
 
-def _as_json(
+def as_json(
     name: str,
-    results: study.Results | tcp_study.Results,
+    results: study.Results | tcp_study.Results | queue_study.Results,
     wanted: dict[str, Any],
     summary: list[str],
     tables: dict[str, pl.DataFrame],
     more: dict[str, Any],
 ) -> dict[str, Any]:
+    """A study as JSON: what was asked, sentences, notes, facts, ``more``, the number of rows, and these tables."""
     return {
         "whydrop": whydrop.__version__,
         "schema": SCHEMA,

@@ -160,7 +160,7 @@ def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Panel:
             # Without an order of time, a cloud; its centre is where the means are.
             traces.append(trace(label, of, "points", points, number))
         else:
-            shape = _ellipse(x, y)
+            shape = ellipse(x, y)
             centre = pl.DataFrame({"x": [float(x.mean())], "y": [float(y.mean())]})
             traces.append(trace(label, of, "points", centre, number, rare=True))
             if shape is not None:
@@ -193,7 +193,7 @@ def _notes(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> list[str
     return []
 
 
-def _ellipse(x: Values, y: Values) -> pl.DataFrame | None:
+def ellipse(x: Values, y: Values) -> pl.DataFrame | None:
     """The curve one standard deviation from the mean in the metric of the covariance; none of fewer than 3 points."""
     if len(x) < 3:
         return None

@@ -27,7 +27,7 @@ _MOST_BINS = 400
 _STEPS, _TAIL = 1_000, 50
 # From light to dark, as red, green and blue; and how dark a cell is on which white is read.
 _BLUES = ((0xCF, 0xE1, 0xF2), (0x5B, 0xA3, 0xCF), (0x0A, 0x4A, 0x90))
-_DARK = 0.55
+DARK = 0.55
 BOX_NOTE = "Boxes: quartiles and median; whiskers: 5th to 95th percentile; dots: the lowest and the highest value."
 FEW_NOTE = "Each dot is one value; the bar is their mean."
 LINE_NOTE = "Points: mean; whiskers: one standard deviation to both sides."
@@ -305,8 +305,8 @@ def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
         x, y = float(across.index(sample.category)), -float(down.index(sample.group))
         cell = pl.DataFrame({"x": [x - 0.5], "x2": [x + 0.5], "y": [y - 0.5], "y2": [y + 0.5], "value": [mean]})
         text = pl.DataFrame({"x": [x], "y": [y], "text": [significant(mean)]})
-        shade, ink = _shade(share), "#ffffff" if share > _DARK else theme.INK
-        traces.append(replace(trace("", sample.of, "cells", cell, 0), style=Style(shade, shade)))
+        tint, ink = shade(share), "#ffffff" if share > DARK else theme.INK
+        traces.append(replace(trace("", sample.of, "cells", cell, 0), style=Style(tint, tint)))
         traces.append(replace(trace("", sample.of, "text", text, INK, helper=True), style=Style(ink, ink)))
     return panel(
         axes.title(spec.title or spec.y, samples[0].units), "", "", traces,
@@ -317,10 +317,10 @@ def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> Panel:
     )  # fmt: skip
 
 
-def _shade(share: float) -> str:
+def shade(share: float) -> str:
     """A blue that is the darker, the larger the share.
 
-    >>> _shade(0.0), _shade(0.5), _shade(1.0)
+    >>> shade(0.0), shade(0.5), shade(1.0)
     ('#cfe1f2', '#5ba3cf', '#0a4a90')
     """
     mixed = [round(float(np.interp(share, (0.0, 0.5, 1.0), levels))) for levels in zip(*_BLUES, strict=True)]

@@ -1,0 +1,89 @@
+"""The median of a few runs with its 95 % interval, also of values of which only a lower bound is known.
+
+- From six values on the interval is that of order statistics: whatever the distribution, the median lies between two of
+  them with at least 95 % (W. R. Thompson, Ann. Math. Stat. 7, 1936). Of fewer no two values have it.
+- Of three to five it is Student's t about their mean: it presumes that runs vary symmetrically, roughly as a normal
+  distribution does.
+- Of one or two nothing is known of how runs vary.
+
+A run that ended before what was waited for is a lower bound (censored). The median of lower bounds is one of the
+median.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+ORDERED_FROM = 6
+STUDENT_FROM = 3
+ORDER, STUDENT, UNKNOWN = "order statistics", "Student's t", "unknown: fewer than three runs"
+CENSORED = "unknown: fewer than six runs, some without an end"
+EQUAL = "unknown: all runs have the same value"
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Median:
+    """A median of runs.
+
+    Attributes:
+        value: NaN without any.
+        low: end of the 95 % interval; NaN: unknown.
+        high: the other; infinite: it has no upper end.
+        censored: whether ``value`` is a lower bound.
+        method: of the interval, or why there is none.
+    """
+
+    value: float
+    low: float
+    high: float
+    censored: bool
+    method: str
+
+
+def median(
+    values: Values, censored: NDArray[np.bool_] | None = None, least: float = -math.inf, most: float = math.inf
+) -> Median:
+    """The median of runs; the interval keeps within what is possible.
+
+    >>> found = median(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]))
+    >>> found.value, found.low, found.high, found.method
+    (3.5, 1.0, 9.0, 'order statistics')
+    """
+    lacking = np.zeros(len(values), dtype=bool) if censored is None else censored
+    if not len(values):
+        return Median(math.nan, math.nan, math.nan, censored=False, method=UNKNOWN)
+    lower, upper = np.sort(values), np.sort(np.where(lacking, math.inf, values))
+    value = float(np.median(lower))
+    is_bound = float(np.median(upper)) != value
+    if len(values) >= ORDERED_FROM:
+        rank = _rank(len(values))
+        return Median(value, float(lower[rank]), float(upper[-1 - rank]), is_bound, ORDER)
+    if len(values) < STUDENT_FROM:
+        return Median(value, math.nan, math.nan, is_bound, UNKNOWN)
+    if lacking.any():
+        return Median(value, math.nan, math.nan, is_bound, CENSORED)
+    from scipy import special
+
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    if not spread > _ROUNDING * float(np.abs(values).max()):
+        return Median(value, math.nan, math.nan, is_bound, EQUAL)
+    half = float(special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(len(values))
+    return Median(value, max(least, mean - half), min(most, mean + half), is_bound, STUDENT)
+
+
+def _rank(count: int) -> int:
+    """How many of the smallest values lie below the interval: the chance of more than that is at most 2.5 %."""
+    from scipy import special
+
+    rank = 0
+    while special.bdtr(rank + 1, count, 0.5) <= (1 - CONFIDENCE) / 2:
+        rank += 1
+    return rank

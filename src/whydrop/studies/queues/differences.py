@@ -1,0 +1,138 @@
+"""Differences between queues under the same conditions, with intervals and a correction for many comparisons.
+
+Runs of the same repetition and seed are blocks: they begin alike. Where three or more blocks have both queues, the
+differences within them are compared (Student's t); else runs are (Welch's t, from six on ranks).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from whydrop.recording.statistics import differences
+from whydrop.recording.statistics.differences import Difference, Values
+from whydrop.studies.queues.families import sort_key
+from whydrop.studies.queues.measures import CONTAIN, MEASURES, Measure
+
+if TYPE_CHECKING:
+    from whydrop.studies.queues.parameters import Parameters
+
+SIGNIFICANCE = 0.05
+# A measure of which values may be lower bounds has no differences of means.
+COMPARED = tuple(key for key in MEASURES if key != CONTAIN and MEASURES[key].better)
+
+DIFFERENCES = {
+    **dict.fromkeys(("metric", "first", "second"), pl.String()),
+    "runs_first": pl.Int64(), "runs_second": pl.Int64(), "pairs": pl.Int64(),
+    **dict.fromkeys(
+        ("difference", "low", "high", "ratio", "ratio_low", "ratio_high", "effect", "p", "adjusted_p"), pl.Float64()
+    ),
+    **dict.fromkeys(("effect_kind", "effect_size", "method", "conclusion"), pl.String()),
+}  # fmt: skip
+
+# The values of one queue, by block: repetition and seed, or the recording where it has no repetition.
+Blocks = Mapping[Any, float]
+
+
+def by_queue(frame: pl.DataFrame) -> dict[str, Blocks]:
+    """Of rows with ``queue``, ``repetition``, ``seed``, ``recording``, ``value``: the blocks of each queue."""
+    found: dict[str, dict[Any, float]] = {}
+    for row in frame.select("queue", "repetition", "seed", "recording", "value").iter_rows(named=True):
+        blocks = found.setdefault(row["queue"], {})
+        key = (row["repetition"], row["seed"])
+        # Without a repetition, or with two runs of one, a run is a block of its own.
+        blocks[row["recording"] if row["repetition"] is None or key in blocks else key] = row["value"]
+    return dict(sorted(found.items(), key=lambda item: sort_key(item[0])))
+
+
+def difference(first: Blocks, second: Blocks, factor: float = 1.0) -> tuple[Difference, int]:
+    """``factor`` times the second less the first, and how many blocks have both (0: runs are compared)."""
+    common = [key for key in first if key in second]
+    if len(common) >= differences.GROUP_FROM:
+        pairs = _array(first, common), factor * _array(second, common)
+        return differences.of_pairs(*pairs), len(common)
+    ones, others = _array(first, first), factor * _array(second, second)
+    if min(len(ones), len(others)) < differences.GROUP_FROM:
+        value = float(others.mean() - ones.mean())
+        return Difference(value, math.nan, math.nan, math.nan, "fewer than three runs: no interval"), 0
+    found = differences.of_groups(ones, others)
+    # Runs that agree to the last digit show nothing of how runs vary.
+    is_empty = found.low == found.high
+    return (Difference(found.value, math.nan, math.nan, math.nan, found.method) if is_empty else found), 0
+
+
+def _array(blocks: Blocks, keys: Any) -> Values:
+    return np.array([blocks[key] for key in keys], dtype=float)
+
+
+def compared(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> pl.DataFrame:
+    """A frame of the strata and `DIFFERENCES`: every two queues of each stratum, by measure.
+
+    Holm's correction is over the pairs of a stratum and measure.
+    """
+    strata = list(parameters.strata)
+    joined = values.filter(pl.col("metric").is_in(COMPARED)).join(
+        runs.select("recording", "repetition", "seed", *strata, "queue"), on="recording"
+    )
+    rows: list[dict[str, Any]] = []
+    for key, own in joined.partition_by(*strata, "metric", as_dict=True, maintain_order=True).items():
+        where = dict(zip(strata, key, strict=False))
+        measure = MEASURES[str(key[-1])]
+        found = [{**where, "metric": measure.key, **row} for row in _pairs(by_queue(own), measure)]
+        adjusted = differences.holm([row["p"] for row in found])
+        for row, p in zip(found, adjusted, strict=True):
+            row["adjusted_p"] = p
+            row["conclusion"] = _conclusion(row["difference"], p, measure)
+        rows += found
+    schema = {**dict.fromkeys(strata, pl.String()), **DIFFERENCES}
+    return pl.DataFrame(rows, schema=schema).fill_nan(None)
+
+
+def _pairs(queues: Mapping[str, Blocks], measure: Measure) -> Iterator[dict[str, Any]]:
+    for first, second in combinations(queues, 2):
+        one, other = queues[first], queues[second]
+        found, pairs = difference(one, other)
+        ones, others = _array(one, one), _array(other, other)
+        ranks = min(len(ones), len(others)) >= differences.RANKS_FROM
+        effect = differences.cliffs_delta(ones, others) if ranks else differences.hedges_g(ones, others)
+        kind = "cliffs-delta" if ranks else "hedges-g"
+        yield {
+            "first": first, "second": second, "runs_first": len(one), "runs_second": len(other), "pairs": pairs,
+            "difference": found.value, "low": found.low, "high": found.high, "p": _known(found.p),
+            "method": found.method, **_ratio(one, other, measure),
+            "effect": effect if math.isfinite(effect) else None, "effect_kind": kind,
+            "effect_size": differences.size_in_words(kind, effect),
+        }  # fmt: skip
+
+
+def _ratio(one: Blocks, other: Blocks, measure: Measure) -> dict[str, float | None]:
+    """The second's geometric mean over the first's, with its interval; unknown where a value is not above 0."""
+    if not measure.ratio or min(*one.values(), *other.values()) <= 0:
+        return {"ratio": None, "ratio_low": None, "ratio_high": None}
+    logs, others = ({key: math.log(value) for key, value in blocks.items()} for blocks in (one, other))
+    found, _ = difference(logs, others)
+    return {
+        "ratio": math.exp(found.value), "ratio_low": _exp(found.low), "ratio_high": _exp(found.high),
+    }  # fmt: skip
+
+
+def _exp(value: float) -> float | None:
+    return math.exp(value) if math.isfinite(value) and value < 700 else None
+
+
+def _known(p: float) -> float | None:
+    return None if math.isnan(p) else p
+
+
+def _conclusion(value: float, p: float | None, measure: Measure) -> str:
+    """Of the second queue, against the first."""
+    if p is None:
+        return "unknown"
+    if p >= SIGNIFICANCE:
+        return "not distinguished"
+    return "better" if (value < 0) == (measure.better == "lower") else "worse"

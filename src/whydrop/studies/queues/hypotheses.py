@@ -1,0 +1,108 @@
+"""Published findings and predictions as hypotheses: data, each with a measure, two sides, and the conditions.
+
+Of 2015: T. Høiland-Jørgensen, P. Hurtig and A. Brunstrom, "The Good, the Bad and the WiFi: Modern AQMs in a residential
+setting", Computer Networks 89 (2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from whydrop.studies.queues import families
+from whydrop.studies.queues.measures import CONTAIN, LATENCY
+
+PAPER = "Høiland-Jørgensen, Hurtig, Brunstrom, Computer Networks 89 (2015)"
+# In place of a queue's name: the one that the reader chose as baseline.
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A statement about queues.
+
+    Attributes:
+        key: its name.
+        title: the statement, a sentence.
+        source: who states it, or predicts it.
+        metric: the measure.
+        queues: each of them is claimed to hold.
+        against: queues; the claim holds against each of them. Empty: against ``limits``.
+        comparison: ``below``: ``factor`` times the measure of one of ``queues`` is below that of each of ``against``;
+            ``above``: it is above. ``within``: most runs of one of ``queues`` lie within ``limits``.
+        factor: as above.
+        limits: the least and the greatest value; ``None``: there is no such end.
+        where: values of the conditions for which it is stated, by variable; others decide nothing.
+    """
+
+    key: str
+    title: str
+    source: str
+    metric: str
+    queues: tuple[str, ...]
+    comparison: Literal["below", "above", "within"]
+    against: tuple[str, ...] = ()
+    factor: float = 1.0
+    limits: tuple[float | None, float | None] = (None, None)
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_LINES_OF_2014 = ("10/1", "10/10", "100/100")
+_RRUL = {"line": ("10/10",), "control": ("cubic",), "scene": ("rrul",)}
+_DISTANCES = {"line": _LINES_OF_2014, "control": ("cubic",), "scene": ("distances",)}
+_TRANSIENT = {"line": _LINES_OF_2014, "control": ("cubic",), "scene": ("transient",)}
+_LOADED = {"control": ("cubic",), "scene": ("rrul",)}
+
+HYPOTHESES = (
+    Hypothesis(
+        "good-aqm",
+        "The induced latency of each AQM with one queue is at least five times lower than that without AQM.",
+        PAPER, LATENCY, families.SINGLE_OF_2014, "below", (BASELINE,), 5.0, where=_RRUL,
+    ),
+    Hypothesis(
+        "good-fq", "The induced latency of each fair queue is lower than that of every AQM with one queue.",
+        PAPER, LATENCY, families.FAIR_OF_2014, "below", families.SINGLE_OF_2014, where=_RRUL,
+    ),
+    Hypothesis(
+        "bad-down",
+        "Downloads over four round-trip times share less fairly under AQM with one queue than under fair queues.",
+        PAPER, "fairness-down", families.FAIR_OF_2014, "above", families.SINGLE_OF_2014, where=_DISTANCES,
+    ),
+    Hypothesis(
+        "bad-up",
+        "Uploads over four round-trip times share less fairly under AQM with one queue than under fair queues.",
+        PAPER, "fairness-up", families.FAIR_OF_2014, "above", families.SINGLE_OF_2014, where=_DISTANCES,
+    ),
+    Hypothesis(
+        "ugly-aqm", "An AQM with one queue takes seconds to contain the delay after flows start.",
+        PAPER, CONTAIN, families.SINGLE_OF_2014, "within", limits=(1.0, None), where=_TRANSIENT,
+    ),
+    Hypothesis(
+        "ugly-fq", "A fair queue contains the delay within 100 ms after flows start.",
+        PAPER, CONTAIN, families.FAIR_OF_2014, "within", limits=(None, 0.1), where=_TRANSIENT,
+    ),
+    Hypothesis(
+        "since-fq", "The fair queues that came since have lower induced latency than every AQM with one queue.",
+        "the finding of 2015, for queues that it did not have", LATENCY, families.FAIR_SINCE, "below",
+        families.SINGLE_OF_2014, where=_RRUL,
+    ),
+    Hypothesis(
+        "rfc8290-flows", "FQ-CoDel gives flows of few packets a lower induced latency than CoDel does.",
+        "RFC 8290, sections 1 and 3", LATENCY, ("fq_codel",), "below", ("codel",), where=_LOADED,
+    ),
+    Hypothesis(
+        "rfc8290-fairness", "FQ-CoDel shares the line among downloads more fairly than CoDel does.",
+        "RFC 8290, section 1", "fairness-down", ("fq_codel",), "above", ("codel",), where=_DISTANCES,
+    ),
+    Hypothesis(
+        "rfc8033-target",
+        "PIE keeps the delay near its target of 15 ms in each direction: 15 to 60 ms (30 ms, within a factor of two).",
+        "RFC 8033, section 4", LATENCY, ("pie",), "within", limits=(15.0, 60.0), where=_LOADED,
+    ),
+    Hypothesis(
+        "rfc9332-target",
+        "DualPI2 keeps the delay of classic traffic near its target of 15 ms in each direction: 15 to 60 ms.",
+        "RFC 9332, appendix A", LATENCY, ("dualpi2",), "within", limits=(15.0, 60.0), where=_LOADED,
+    ),
+)  # fmt: skip

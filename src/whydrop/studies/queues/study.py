@@ -1,0 +1,108 @@
+"""The study of queues, from a store's recordings to its conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from whydrop.studies.queues import cells, differences, judging, pictured, queries, ranking
+from whydrop.studies.queues import runs as of_runs
+from whydrop.studies.queues.measures import CONTAIN
+from whydrop.text.quantities import plural
+
+if TYPE_CHECKING:
+    from whydrop.store.engines import Backend
+    from whydrop.studies.queues.parameters import Parameters
+
+# What is being done, how many steps are done, and how many there are.
+Progress = Callable[[str, float, int], None]
+
+_MOST_REASONS = 5
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results of the study.
+
+    Attributes:
+        parameters: what was chosen.
+        tables: ``runs``, ``values``, ``cells``, ``medians``, ``containment``, ``differences``, ``ranks``,
+            ``hypotheses``, ``checks``, ``distributions`` and ``delays`` (docs/queue-study.md).
+        notes: what is to be known about it: sentences.
+        facts: ``recordings``, ``runs`` (with a queue), ``used``, ``cells``, ``kernels``, ``backend`` (its name).
+    """
+
+    parameters: Parameters
+    tables: dict[str, pl.DataFrame]
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def run(backend: Backend, parameters: Parameters, progress: Progress | None = None) -> Results:
+    """Sum up a store's recordings. The engine reduces steps and histograms to rows of recordings; the rest is here.
+
+    Raises:
+        BackendError: the engine failed.
+    """
+    tell = progress or (lambda *_: None)
+    tell("reading recordings", 0, 5)
+    recordings = backend.run(backend.table("recordings").drop("day"))
+    metrics = backend.run(backend.table("metrics").select("recording", "metric", "value"))
+    tell("reading delays", 1, 5)
+    containment = backend.run(queries.containment(backend, round(parameters.target_ms * 1e6))).sort("recording")
+    tell("reading distributions", 2, 5)
+    counts, steps = backend.run(queries.distributions(backend)), backend.run(queries.over_time(backend))
+    tell("summing up", 3, 5)
+    found = of_runs.runs(recordings, metrics["recording"].unique(), parameters)
+    used = found.filter(pl.col("left_out").is_null())
+    values = of_runs.values(used, metrics, containment)
+    tell("comparing", 4, 5)
+    hypotheses, checks = judging.judged(used, values, parameters)
+    tables = {
+        "runs": found,
+        "values": values,
+        "cells": cells.cells(found, parameters),
+        "medians": cells.medians(used, values, parameters),
+        "containment": cells.contained(used, containment, parameters),
+        "differences": differences.compared(used, values, parameters),
+        "ranks": ranking.ranks(used, values, parameters),
+        "hypotheses": hypotheses,
+        "checks": checks,
+        "distributions": pictured.distributions(used, counts, parameters),
+        "delays": pictured.delays(used, steps, parameters),
+    }
+    facts = {
+        "recordings": found.height, "runs": found["queue"].count(), "used": used.height,
+        "cells": used.select(cells.cell_columns(parameters)).unique().height,
+        "kernels": sorted(used["kernel"].drop_nulls().unique()), "backend": backend.name,
+    }  # fmt: skip
+    return Results(parameters, tables, [*_notes(found, values, parameters), *backend.notes], facts)
+
+
+def _notes(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> list[str]:
+    notes = []
+    reasons = runs.drop_nulls("left_out")["left_out"].value_counts(sort=True)
+    for reason, count in reasons.head(_MOST_REASONS).iter_rows():
+        notes.append(f"{plural(count, 'recording')} left out: {reason}.")
+    if reasons.height > _MOST_REASONS:
+        left = int(reasons["count"][_MOST_REASONS:].sum())
+        notes.append(f"{plural(left, 'recording')} left out for other reasons: the table of runs has them.")
+    used = runs.filter(pl.col("left_out").is_null())
+    for name in parameters.strata:
+        lacking = used.filter(pl.col(name) == of_runs.MISSING).height
+        if lacking:
+            notes.append(
+                f"{plural(lacking, 'recording')} without the variable {name!r}: compared with each other only."
+            )
+    kernels = used["kernel"].drop_nulls().unique()
+    if len(kernels) > 1:
+        notes.append(f"The runs are of {len(kernels)} kernels ({', '.join(sorted(kernels)[:4])}): queues may differ.")
+    twice = used.group_by([*cells.cell_columns(parameters), "repetition", "seed"]).len().filter(pl.col("len") > 1)
+    if twice.drop_nulls("repetition").height:
+        notes.append(f"{plural(twice.height, 'repetition')} of a cell ran more than once: each run counts.")
+    if values.filter(pl.col("metric") == CONTAIN, pl.col("censored")).height:
+        notes.append("A time to contain with > is a lower bound: the load ended before the delay was contained.")
+    return notes
