@@ -44,6 +44,8 @@ end() {
     device=$1 delay=$2
     shift 2
     offloads_off "$device"
+    # Without delays no module is needed.
+    [ "$delay" != 0 ] || [ -n "${2:-}" ] || return 0
     # What arrives is delayed, not what leaves: TCP would see a queue of its own host in a delay at its exit.
     if ! ip link show whydrop-delay >/dev/null 2>&1; then
         modprobe -q ifb numifbs=0 || true

@@ -17,13 +17,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.batch import COMPILED, TICK, compile_whydrop
 from lab.kernel import load_modules
 from lab.machine import ROOT, Machine
-from lab.network import Network
+from lab.network import Host, Network, Process
 
 if TYPE_CHECKING:
     from whydrop.measure.batch.executing import Watcher
@@ -114,9 +115,44 @@ def _follow(machines: Sequence[Machine], logs: Sequence[Path]) -> None:
             time.sleep(_LOOK_EVERY_S)
 
 
-def _run_hosts(share: str, options: Sequence[str]) -> int:
-    """In a machine: make the three hosts, start the responder, and run the batch in the client."""
-    load_modules(_MODULES)
+@dataclass
+class Hosts:
+    """A client, a router and a server in a row, with further addresses at the server.
+
+    Attributes:
+        folder: of the commands that run a shell on a host, and the secret.
+    """
+
+    client: Host
+    router: Host
+    server: Host
+    folder: Path
+
+    def settings(self) -> dict[str, str]:
+        """The variables of the batch that name these hosts."""
+        return {
+            "router": str(self.folder / "router"),
+            "server": str(self.folder / "server"),
+            "client_device": self.client.interfaces["router"].name,
+            "router_up": self.router.interfaces["server"].name,
+            "router_down": self.router.interfaces["client"].name,
+            "server_device": self.server.interfaces["router"].name,
+            "address": self.server.address,
+            "distant": ",".join(_DISTANT),
+            "secret": str(self.folder / "secret"),
+        }
+
+    def start_responder(self) -> Process:
+        """Start the far end of the tests."""
+        program = Path(sys.executable).with_name("whydrop")
+        responder = self.server.popen([program, "responder", "--secret-file", self.folder / "secret"])
+        self.server.wait_listening(17370)
+        return responder
+
+
+@contextmanager
+def three_hosts(folder: Path) -> Iterator[Hosts]:
+    """The hosts of the study as namespaces; ``folder`` is made for what names them."""
     with Network() as network:
         client, router, server = (network.host(name) for name in ("client", "router", "server"))
         network.link(client, router)
@@ -126,49 +162,33 @@ def _run_hosts(share: str, options: Sequence[str]) -> int:
             server.run(["ip", "address", "add", f"{address}/32", "dev", "lo"])
             router.run(["ip", "route", "add", address, "via", server.address])
             client.run(["ip", "route", "add", address, "via", router.interfaces["client"].address])
-        _HOSTS.mkdir()
+        folder.mkdir(parents=True)
         for host in (router, server):
-            script = _HOSTS / host.name
+            script = folder / host.name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(host.words([]))} "$@"\n')
             script.chmod(0o755)
-        secret = _HOSTS / "secret"
+        secret = folder / "secret"
         secret.write_text(os.urandom(24).hex())
         secret.chmod(0o600)
-        responder = server.popen([Path(sys.executable).with_name("whydrop"), "responder", "--secret-file", secret])
-        server.wait_listening(17370)
-        client.run(
-            [
-                sys.executable,
-                "-X",
-                "faulthandler",
-                "-m",
-                "lab.queues",
-                "--client",
-                share,
-                *options,
-                "--set",
-                f"address={server.address}",
-            ],
+        yield Hosts(client, router, server, folder)
+
+
+def _run_hosts(share: str, options: Sequence[str]) -> int:
+    """In a machine: make the three hosts, start the responder, and run the batch in the client."""
+    load_modules(_MODULES)
+    with three_hosts(_HOSTS) as hosts:
+        responder = hosts.start_responder()
+        settings = [word for key, value in hosts.settings().items() for word in ("--set", f"{key}={value}")]
+        # If a signal ends the client, it prints where it was.
+        python = [sys.executable, "-X", "faulthandler", "-m", "lab.queues"]
+        done = hosts.client.run(
+            [*python, "--client", share, *settings, *options],
             timeout_s=_MOST_PROCESSOR_S,
             capture_output=False,
+            check=False,
         )
         responder.stop()
-    return 0
-
-
-def _overrides(settings: Sequence[str]) -> dict[str, str]:
-    """The variables of the batch: those of the machine's hosts, and those that were given."""
-    hosts = {
-        "router": str(_HOSTS / "router"),
-        "server": str(_HOSTS / "server"),
-        "client_device": "to-router",
-        "router_up": "to-server",
-        "router_down": "to-client",
-        "server_device": "to-router",
-        "distant": ",".join(_DISTANT),
-        "secret": str(_HOSTS / "secret"),
-    }
-    return hosts | dict(one.split("=", 1) for one in settings)
+    return done.returncode
 
 
 def _run_batch(given: argparse.Namespace) -> int:
@@ -207,7 +227,7 @@ def _run_batch(given: argparse.Namespace) -> int:
 
     choices = {} if given.resume else {
         "batches": given.batch,
-        "overrides": _overrides(given.set),
+        "overrides": dict(one.split("=", 1) for one in given.set),
         "repetitions": given.repetitions,
         "seed": given.seed,
         "share": (number, count),
