@@ -40,7 +40,7 @@ def hosts(lab: Lab) -> Iterator[Hosts]:
 
 
 def batch(lab: Lab, hosts: Hosts, *options: str, **changed: str) -> tuple[str, dict[str, Any]]:
-    """What the batch printed, and its runs by their keys, as its state has them."""
+    """Output of the batch, and its runs by their keys, as its state has them."""
     folder = lab.folder / "queues"
     shutil.copytree(ROOT / "examples/queues", folder, dirs_exist_ok=True)
     settings = {**hosts.settings(), **SETTINGS, **changed}
