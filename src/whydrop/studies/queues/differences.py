@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from whydrop.studies.queues.parameters import Parameters
 
 SIGNIFICANCE = 0.05
+_LARGEST_LOG = 700.0
 # A measure of which values may be lower bounds has no differences of means.
 COMPARED = tuple(key for key in MEASURES if key != CONTAIN and MEASURES[key].better)
 
@@ -50,13 +51,13 @@ def by_queue(frame: pl.DataFrame) -> dict[str, Blocks]:
     return dict(sorted(found.items(), key=lambda item: sort_key(item[0])))
 
 
-def difference(first: Blocks, second: Blocks, factor: float = 1.0) -> tuple[Difference, int]:
-    """``factor`` times the second less the first, and how many blocks have both (0: runs are compared)."""
+def difference(first: Blocks, second: Blocks) -> tuple[Difference, int]:
+    """The second less the first, and how many blocks have both (0: runs are compared)."""
     common = [key for key in first if key in second]
     if len(common) >= differences.GROUP_FROM:
-        pairs = _array(first, common), factor * _array(second, common)
+        pairs = _array(first, common), _array(second, common)
         return differences.of_pairs(*pairs), len(common)
-    ones, others = _array(first, first), factor * _array(second, second)
+    ones, others = _array(first, first), _array(second, second)
     if min(len(ones), len(others)) < differences.GROUP_FROM:
         value = float(others.mean() - ones.mean())
         return Difference(value, math.nan, math.nan, math.nan, "fewer than three runs: no interval"), 0
@@ -104,25 +105,30 @@ def _pairs(queues: Mapping[str, Blocks], measure: Measure) -> Iterator[dict[str,
         yield {
             "first": first, "second": second, "runs_first": len(one), "runs_second": len(other), "pairs": pairs,
             "difference": found.value, "low": found.low, "high": found.high, "p": _known(found.p),
-            "method": found.method, **_ratio(one, other, measure),
-            "effect": effect if math.isfinite(effect) else None, "effect_kind": kind,
-            "effect_size": differences.size_in_words(kind, effect),
+            "method": found.method, "effect": effect if math.isfinite(effect) else None, "effect_kind": kind,
+            "effect_size": differences.size_in_words(kind, effect), **_ratio(one, other, measure),
         }  # fmt: skip
 
 
-def _ratio(one: Blocks, other: Blocks, measure: Measure) -> dict[str, float | None]:
-    """The second's geometric mean over the first's, with its interval; unknown where a value is not above 0."""
-    if not measure.ratio or min(*one.values(), *other.values()) <= 0:
-        return {"ratio": None, "ratio_low": None, "ratio_high": None}
-    logs, others = ({key: math.log(value) for key, value in blocks.items()} for blocks in (one, other))
-    found, _ = difference(logs, others)
+def _ratio(one: Blocks, other: Blocks, measure: Measure) -> dict[str, Any]:
+    """The ratio of geometric means with its interval, which then decides instead of the difference's."""
+    if measure.floor is None:
+        return {}
+    found, _ = difference(logarithms(one, measure.floor), logarithms(other, measure.floor))
     return {
-        "ratio": math.exp(found.value), "ratio_low": _exp(found.low), "ratio_high": _exp(found.high),
+        "low": None, "high": None, "ratio": math.exp(found.value), "ratio_low": exp(found.low),
+        "ratio_high": exp(found.high), "p": _known(found.p), "method": f"{found.method}, of logarithms",
     }  # fmt: skip
 
 
-def _exp(value: float) -> float | None:
-    return math.exp(value) if math.isfinite(value) and value < 700 else None
+def logarithms(blocks: Blocks, floor: float) -> Blocks:
+    """The logarithm of each value; values below the floor count as it."""
+    return {key: math.log(max(value, floor)) for key, value in blocks.items()}
+
+
+def exp(value: float) -> float | None:
+    """The number with this logarithm; ``None`` where it is not known."""
+    return math.exp(value) if math.isfinite(value) and value < _LARGEST_LOG else None
 
 
 def _known(p: float) -> float | None:

@@ -89,14 +89,16 @@ def _hypotheses(checks: pl.DataFrame, results: Results) -> Table | None:
         FrameColumn("Against", ("against",), str), FrameColumn("Conclusion", ("conclusion",), str),
         FrameColumn("Median", ("median",), quantities.significant),
         FrameColumn("Against it", ("median_against",), quantities.significant),
-        FrameColumn("Margin", ("margin",), quantities.significant),
+        FrameColumn("Ahead by", ("estimate",), quantities.significant),
         FrameColumn("95 % interval", ("low", "high"), quantities.significant),
+        FrameColumn("Claimed", ("claimed",), quantities.significant),
         FrameColumn("Within", ("within",), quantities.count), FrameColumn("Runs", ("runs",), quantities.count),
         FrameColumn("Decides", ("decides",), lambda decides: "yes" if decides else "no"),
     ]  # fmt: skip
     note = (
-        "Margin: the claimed factor times the queue's value, less the other's; below 0 where the claim is that it is "
-        "lower. Rows that do not decide are of conditions other than those of the statement."
+        "Ahead by: the ratio of the larger measure to the smaller as the statement has them, or their difference; more "
+        "than claimed supports it. Of limits the interval is that of the median. Rows that do not decide are of "
+        "conditions other than those of the statement."
     )
     return table_of("Checks of the hypotheses", checks, columns, notes=[note], elsewhere=_ELSEWHERE)
 
@@ -140,7 +142,9 @@ def _differences(results: Results) -> Table | None:
         FrameColumn("First", ("first",), str), FrameColumn("Second", ("second",), str),
         FrameColumn("Second is", ("conclusion",), str), FrameColumn("Difference", ("difference",), _signed),
         FrameColumn("95 % interval", ("low", "high"), _signed),
-        FrameColumn("Ratio", ("ratio",), quantities.significant), FrameColumn("Effect", ("effect_size",), str),
+        FrameColumn("Ratio", ("ratio",), quantities.significant),
+        FrameColumn("95 % interval", ("ratio_low", "ratio_high"), quantities.significant),
+        FrameColumn("Effect", ("effect_size",), str),
         FrameColumn("adjusted p", ("adjusted_p",), quantities.p_value),
         FrameColumn("Pairs", ("pairs",), quantities.count),
     ]  # fmt: skip

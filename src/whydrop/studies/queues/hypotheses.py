@@ -31,7 +31,7 @@ class Hypothesis:
         against: queues; the claim holds against each of them. Empty: against ``limits``.
         comparison: ``below``: ``factor`` times the measure of one of ``queues`` is below that of each of ``against``;
             ``above``: it is above. ``within``: most runs of one of ``queues`` lie within ``limits``.
-        factor: as above.
+        factor: of measures that have ratios.
         limits: the least and the greatest value; ``None``: there is no such end.
         where: values of the conditions for which it is stated, by variable; others decide nothing.
     """

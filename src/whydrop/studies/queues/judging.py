@@ -9,6 +9,7 @@ open. Nothing measured that it is about: not measured.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ import polars as pl
 from whydrop.recording.statistics.differences import holm
 from whydrop.recording.statistics.medians import median
 from whydrop.studies.queues.cells import line_key
-from whydrop.studies.queues.differences import by_queue, difference
+from whydrop.studies.queues.differences import by_queue, difference, exp, logarithms
 from whydrop.studies.queues.hypotheses import BASELINE, HYPOTHESES, Hypothesis
 from whydrop.studies.queues.measures import MEASURES
 
@@ -28,13 +29,15 @@ if TYPE_CHECKING:
 # In place of a condition: all of those for which the statement is made.
 ALL = "all"
 SUPPORTED, CONTRADICTED, OPEN, NOT_MEASURED = "supported", "contradicted", "open", "not measured"
+RATIO, DIFFERENCE = "ratio", "difference"
 LEVEL = 0.05
 
 CHECKS = {
     "hypothesis": pl.String(), "queue": pl.String(), "against": pl.String(), "decides": pl.Boolean(),
     "conclusion": pl.String(), "runs": pl.Int64(), "runs_against": pl.Int64(), "median": pl.Float64(),
-    "median_against": pl.Float64(), "censored": pl.Boolean(), "ratio": pl.Float64(), "margin": pl.Float64(),
-    "low": pl.Float64(), "high": pl.Float64(), "within": pl.Int64(), "p_for": pl.Float64(), "p_not": pl.Float64(),
+    "median_against": pl.Float64(), "censored": pl.Boolean(), "estimate": pl.Float64(), "estimate_of": pl.String(),
+    "claimed": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(),
+    "within": pl.Int64(), "p_for": pl.Float64(), "p_not": pl.Float64(),
     "method": pl.String(),
 }  # fmt: skip
 FOUND = {
@@ -104,16 +107,25 @@ def _is_scene(one: Hypothesis, where: Mapping[str, str]) -> bool:
 
 
 def _compared(one: Hypothesis, own: Mapping[Any, float], others: Mapping[Any, float]) -> dict[str, Any]:
-    """The margin: ``factor`` times the queue's value less the other's. Below 0 is what ``below`` claims."""
-    found, _ = difference(others, own, one.factor)
-    sign = 1 if one.comparison == "below" else -1
-    p_for, p_not = _one_sided(found.p, -sign * found.value)
-    medians = [float(pl.Series(list(blocks.values())).median() or 0.0) for blocks in (own, others)]  # type: ignore[arg-type]
-    ratio = medians[1] / medians[0] if min(medians) > 0 and MEASURES[one.metric].ratio else None
+    """By how much the queue is ahead of the other: as a ratio, or as a difference."""
+    measure = MEASURES[one.metric]
+    less, more = (own, others) if one.comparison == "below" else (others, own)
+    if measure.floor is None:
+        found, _ = difference(less, more)
+        estimate = {"estimate_of": DIFFERENCE, "claimed": 0.0, "estimate": found.value, "low": found.low,
+                    "high": found.high}  # fmt: skip
+    else:
+        # The claimed factor is taken off before the test, and put back into what is shown.
+        factor = math.log(one.factor)
+        least = {key: value + factor for key, value in logarithms(less, measure.floor).items()}
+        found, _ = difference(least, logarithms(more, measure.floor))
+        ends = {name: exp(end + factor) for name, end in (("low", found.low), ("high", found.high))}
+        estimate = {"estimate_of": RATIO, "claimed": one.factor, "estimate": math.exp(found.value + factor), **ends}
+    p_for, p_not = _one_sided(found.p, found.value)
+    medians = [statistics.median(blocks.values()) for blocks in (own, others)]
     return {
-        "runs": len(own), "runs_against": len(others), "median": medians[0], "median_against": medians[1],
-        "ratio": ratio, "margin": found.value, "low": found.low, "high": found.high, "p_for": p_for, "p_not": p_not,
-        "method": found.method, "conclusion": _decided(p_for, p_not),
+        "runs": len(own), "runs_against": len(others), "median": medians[0], "median_against": medians[1], **estimate,
+        "p_for": p_for, "p_not": p_not, "method": found.method, "conclusion": _decided(p_for, p_not),
     }  # fmt: skip
 
 

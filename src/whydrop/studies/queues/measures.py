@@ -18,7 +18,7 @@ class Measure:
         better: ``lower`` or ``higher``; empty: neither.
         least: the smallest possible value; an interval never goes below it.
         most: the largest.
-        ratio: whether ratios of it mean something.
+        floor: smaller values count as this much where a logarithm is taken; ``None``: ratios of it mean nothing.
     """
 
     key: str
@@ -27,33 +27,35 @@ class Measure:
     better: str = "lower"
     least: float = 0.0
     most: float = math.inf
-    ratio: bool = True
+    floor: float | None = None
 
 
 CONTAIN = "contain-time"
 LATENCY = "induced-latency"
+# Delays of a bin of the store's histograms are not distinguished.
+_BIN_MS = 0.1
 
 MEASURES = {
     one.key: one
     for one in (
         # A median below the idle one is possible: the path may be quieter.
-        Measure(LATENCY, "Induced latency, median", "ms", least=-math.inf),
-        Measure("induced-latency-p95", "Induced latency, 95 %", "ms", least=-math.inf),
-        Measure("induced-latency-p99", "Induced latency, 99 %", "ms", least=-math.inf),
+        Measure(LATENCY, "Induced latency, median", "ms", least=-math.inf, floor=_BIN_MS),
+        Measure("induced-latency-p95", "Induced latency, 95 %", "ms", least=-math.inf, floor=_BIN_MS),
+        Measure("induced-latency-p99", "Induced latency, 99 %", "ms", least=-math.inf, floor=_BIN_MS),
         Measure(CONTAIN, "Time to contain", "s"),
-        Measure("goodput-down", "Goodput down", "Mbit/s", "higher"),
-        Measure("goodput-up", "Goodput up", "Mbit/s", "higher"),
-        Measure("utilisation-down", "Utilisation down", "%", "higher", ratio=False),
-        Measure("utilisation-up", "Utilisation up", "%", "higher", ratio=False),
-        Measure("fairness-down", "Jain's index down", "", "higher", most=1.0, ratio=False),
-        Measure("fairness-up", "Jain's index up", "", "higher", most=1.0, ratio=False),
-        Measure("drops-down", "Drops at the queue down", "%", most=100.0, ratio=False),
-        Measure("drops-up", "Drops at the queue up", "%", most=100.0, ratio=False),
-        Measure("marks-down", "Marks at the queue down", "%", "", most=100.0, ratio=False),
-        Measure("marks-up", "Marks at the queue up", "%", "", most=100.0, ratio=False),
-        Measure("retransmits", "Retransmitted segments", "%", most=100.0, ratio=False),
-        Measure("mos", "Quality of speech (MOS)", "", "higher", least=1.0, most=4.5, ratio=False),
-        Measure("page-time", "Time to load a page", "ms"),
+        Measure("goodput-down", "Goodput down", "Mbit/s", "higher", floor=0.001),
+        Measure("goodput-up", "Goodput up", "Mbit/s", "higher", floor=0.001),
+        Measure("utilisation-down", "Utilisation down", "%", "higher"),
+        Measure("utilisation-up", "Utilisation up", "%", "higher"),
+        Measure("fairness-down", "Jain's index down", "", "higher", most=1.0),
+        Measure("fairness-up", "Jain's index up", "", "higher", most=1.0),
+        Measure("drops-down", "Drops at the queue down", "%", most=100.0),
+        Measure("drops-up", "Drops at the queue up", "%", most=100.0),
+        Measure("marks-down", "Marks at the queue down", "%", "", most=100.0),
+        Measure("marks-up", "Marks at the queue up", "%", "", most=100.0),
+        Measure("retransmits", "Retransmitted segments", "%", most=100.0),
+        Measure("mos", "Quality of speech (MOS)", "", "higher", least=1.0, most=4.5),
+        Measure("page-time", "Time to load a page", "ms", floor=1.0),
     )
 }
 

@@ -19,17 +19,14 @@ from whydrop.recording.statistics.mixed import Mixed, reml
 from whydrop.studies.queues.cells import line_key
 from whydrop.studies.queues.differences import SIGNIFICANCE
 from whydrop.studies.queues.families import sort_key
-from whydrop.studies.queues.measures import LATENCY, MEASURES
+from whydrop.studies.queues.measures import MEASURES
 
 if TYPE_CHECKING:
     from whydrop.studies.queues.parameters import Parameters
 
 ALL = "all"
-# Measures that are ranked, with the value that smaller ones count as: a logarithm needs one. Bins of delay are 0.1 ms.
-RANKED = {
-    LATENCY: 0.1, "induced-latency-p95": 0.1, "induced-latency-p99": 0.1, "goodput-down": 0.001, "goodput-up": 0.001,
-    "page-time": 0.1,
-}  # fmt: skip
+# Measures that are ranked.
+RANKED = tuple(key for key, measure in MEASURES.items() if measure.floor is not None)
 RANKS = {
     **dict.fromkeys(("by", "group", "metric", "queue"), pl.String()), "rank": pl.Int64(), "mean": pl.Float64(),
     **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "adjusted_p"), pl.Float64()),
@@ -50,7 +47,7 @@ def ranks(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> p
     ``rank`` one more than the number of queues that are better and distinguished (Holm, at 5 %).
     """
     strata = list(parameters.strata)
-    joined = values.filter(pl.col("metric").is_in(list(RANKED))).join(
+    joined = values.filter(pl.col("metric").is_in(RANKED)).join(
         runs.select("recording", "repetition", "seed", *strata, "queue"), on="recording"
     )
     rows: list[dict[str, Any]] = []
@@ -66,7 +63,7 @@ def ranks(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> p
 
 
 def _ranked(frame: pl.DataFrame, metric: str, strata: list[str]) -> list[dict[str, Any]]:
-    floor = RANKED[metric]
+    floor = MEASURES[metric].floor or 0.0
     logs = np.log(np.maximum(frame["value"].to_numpy(), floor))
     model = _fitted(frame, logs, strata)
     if model is None:

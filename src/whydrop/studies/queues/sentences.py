@@ -92,7 +92,7 @@ def _ranked(results: Results, by: str, group: str, rows: pl.DataFrame) -> str:
     if not others:
         return f"{text}. No queue is distinguished from another."
     worse = [others[0], others[-1]] if len(others) > 1 else others
-    parts = [f"{name(row['queue'])} {_times(row)}" for row in worse]
+    parts = [f"{name(row['queue'])} has {_times(row)}" for row in worse]
     return f"{text}; {' and '.join(parts)} as much.{_price(results, by, group, best)}"
 
 
@@ -166,7 +166,7 @@ def _numbers(metric: str, checks: pl.DataFrame) -> Iterator[str]:
     worst = checks.sort(pl.col("p_for").fill_null(1.0), descending=True, maintain_order=True).row(0, named=True)
     yield (
         f"the weakest: {name(worst['queue'])} {value(metric, worst['median'])} against {name(worst['against'])} "
-        f"{value(metric, worst['median_against'])}{_ratio(worst)}"
+        f"{value(metric, worst['median_against'])}{_estimate(worst)}"
     )
 
 
@@ -178,8 +178,10 @@ def _limits(one: Hypothesis) -> str:
     return f"from {quantities.interval(lambda end: value(one.metric, end), least, most)}"
 
 
-def _ratio(row: Mapping[str, Any]) -> str:
-    return f" (ratio {significant(row['ratio'])})" if row["ratio"] is not None else ""
+def _estimate(row: Mapping[str, Any]) -> str:
+    known = row["low"] is not None and row["high"] is not None
+    interval = f", {quantities.interval(significant, row['low'], row['high'])}" if known else ", interval unknown"
+    return f" ({row['estimate_of']} {significant(row['estimate'])}{interval})"
 
 
 def contain(row: Mapping[str, Any]) -> str:
