@@ -208,6 +208,17 @@ def test_pairs_of_repetitions_take_away_what_they_share(tmp_path):
     assert row["ratio_low"] < 1 / 1.315 < row["ratio_high"]
 
 
+@pytest.mark.parametrize(("runs", "conclusion"), [(5, "unknown"), (7, "worse")])
+def test_differences_that_are_all_the_same_decide_from_six_on(tmp_path, runs, conclusion):
+    made = [
+        Made(queue, number, metrics={"fairness-down": share})
+        for queue, share in (("codel", 0.9), ("cake", 0.8))
+        for number in range(runs)
+    ]
+    row = studied(tmp_path, made).tables["differences"].filter(metric="fairness-down").row(0, named=True)
+    assert (row["pairs"], row["conclusion"]) == (runs, conclusion)
+
+
 def test_runs_of_other_seeds_are_no_pairs(tmp_path):
     runs = [*cell("cake", around(2.0)), *[Made("pie", number, 9.0 + number, seed=100 + number) for number in (1, 2, 3)]]
     row = studied(tmp_path, runs).tables["differences"].filter(metric="induced-latency").row(0, named=True)

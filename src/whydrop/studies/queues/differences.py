@@ -16,6 +16,7 @@ import polars as pl
 
 from whydrop.recording.statistics import differences
 from whydrop.recording.statistics.differences import Difference, Values
+from whydrop.recording.statistics.medians import ORDERED_FROM
 from whydrop.studies.queues.families import sort_key
 from whydrop.studies.queues.measures import CONTAIN, MEASURES, Measure
 
@@ -56,7 +57,8 @@ def difference(first: Blocks, second: Blocks) -> tuple[Difference, int]:
     common = [key for key in first if key in second]
     if len(common) >= differences.GROUP_FROM:
         pairs = _array(first, common), _array(second, common)
-        return differences.of_pairs(*pairs), len(common)
+        found = differences.of_pairs(*pairs)
+        return (_of_equal(pairs[1] - pairs[0]) if math.isnan(found.p) else found), len(common)
     ones, others = _array(first, first), _array(second, second)
     if min(len(ones), len(others)) < differences.GROUP_FROM:
         value = float(others.mean() - ones.mean())
@@ -65,6 +67,15 @@ def difference(first: Blocks, second: Blocks) -> tuple[Difference, int]:
     # Runs that agree to the last digit show nothing of how runs vary.
     is_empty = found.low == found.high
     return (Difference(found.value, math.nan, math.nan, math.nan, found.method) if is_empty else found), 0
+
+
+def _of_equal(apart: Values) -> Difference:
+    """Differences that are all the same: from six on the sign test decides, and order statistics give the interval."""
+    value = float(apart.mean())
+    if len(apart) < ORDERED_FROM:
+        return Difference(value, math.nan, math.nan, math.nan, "fewer than six differences, all the same: no interval")
+    p = 1.0 if value == 0 else 2 * 0.5 ** len(apart)
+    return Difference(value, value, value, p, "differences of pairs that are all the same (sign test)")
 
 
 def _array(blocks: Blocks, keys: Any) -> Values:

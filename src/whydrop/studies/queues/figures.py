@@ -54,12 +54,14 @@ class _Scene:
         rows: of one table, with ``queue``.
         queues: all of the study, in order: the place of one is its colour.
         target_ms: what counts as contained.
+        whole: the rows of all panels.
     """
 
     title: str
     rows: pl.DataFrame
     queues: list[str]
     target_ms: float
+    whole: pl.DataFrame
 
     def parts(self) -> Iterator[tuple[int, str, pl.DataFrame]]:
         """The place, the name and the rows of each queue that has any."""
@@ -101,7 +103,7 @@ def _panels(
         frame = _wide(frame, [*results.parameters.strata, "queue", "recording"])
     parts = frame.partition_by(*strata, as_dict=True) if strata else {(): frame}
     for key in sorted(parts, key=lambda key: [line_key(str(one)) for one in key]):
-        made = draw(_Scene(" ".join(map(str, key)), parts[key], queues, results.parameters.target_ms))
+        made = draw(_Scene(" ".join(map(str, key)), parts[key], queues, results.parameters.target_ms, frame))
         if made is not None:
             yield made
 
@@ -194,8 +196,10 @@ def _heat(scene: _Scene) -> Panel | None:
     if not queues:
         return None
     across = sorted(own["across"].unique(), key=line_key)
-    logs = own.select(pl.col("median").clip(_LEAST_MS).log10()).to_series()
-    low, spread = float(logs.min()), float(logs.max() - logs.min()) or 1.0  # type: ignore[arg-type, operator]
+    logs = own["median"].clip(_LEAST_MS).log10()
+    # One scale of colours for all panels.
+    low, high = _extent([scene.whole.filter(pl.col("metric") == LATENCY)["median"].clip(_LEAST_MS).log10()])
+    spread = high - low or 1.0
     layers = []
     for row, log in zip(own.iter_rows(named=True), logs, strict=True):
         x, y, share = float(across.index(row["across"])), -float(queues.index(row["queue"])), (log - low) / spread
@@ -253,7 +257,7 @@ _FIGURES: dict[str, tuple[str, str, str, Callable[[_Scene], Panel | None], tuple
     ),
     "contain": (
         "Time until delay is contained after flows start", _STARTING, "medians", _contain,
-        ("Medians over the runs of a cell; steps of 0.1 s, and at 0.1 s what was contained at once.",),
+        ("Medians over the runs of a cell, in steps of 0.1 s. At 0.1 s: contained from the first whole step on.",),
     ),
     "cells": (
         "Induced latency (ms) of each queue and line", _STEADY, "medians", _heat,

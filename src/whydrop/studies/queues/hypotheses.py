@@ -13,7 +13,7 @@ from typing import Literal
 from whydrop.studies.queues import families
 from whydrop.studies.queues.measures import CONTAIN, LATENCY
 
-PAPER = "Høiland-Jørgensen, Hurtig, Brunstrom, Computer Networks 89 (2015)"
+PAPER = "Høiland-Jørgensen et al. 2015"
 # In place of a queue's name: the one that the reader chose as baseline.
 BASELINE = "baseline"
 
@@ -84,7 +84,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "since-fq", "The fair queues that came since have lower induced latency than every AQM with one queue.",
-        "the finding of 2015, for queues that it did not have", LATENCY, families.FAIR_SINCE, "below",
+        "the finding of 2015, for later queues", LATENCY, families.FAIR_SINCE, "below",
         families.SINGLE_OF_2014, where=_RRUL,
     ),
     Hypothesis(
