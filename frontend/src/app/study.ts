@@ -13,6 +13,7 @@ const LONGEST_IN_LINK = 6_000;
 const QUESTIONS: readonly [string, string][] = [
   ["discards", "Do discards of switches slow downloads down?"],
   ["tcp", "What limits the TCP connections?"],
+  ["queues", "Which queue suits which line?"],
 ];
 
 export function study(view: HTMLElement): void {
@@ -41,6 +42,10 @@ class Form {
   private readonly first = element("input", { id: "first", type: "date" });
   private readonly last = element("input", { id: "last", type: "date" });
   private readonly sites = element("input", { id: "sites", placeholder: "ams01, lhr01; all if empty", spellcheck: "false" });
+  private readonly queue = element("input", { id: "queue", placeholder: "queue", spellcheck: "false" });
+  private readonly strata = element("input", { id: "strata", placeholder: "line, control, scene", spellcheck: "false" });
+  private readonly baseline = element("input", { id: "baseline", placeholder: "pfifo_fast", spellcheck: "false" });
+  private readonly target = element("input", { id: "target", type: "number", min: "0.1", step: "any", placeholder: "20" });
   private readonly compute = element("button", { type: "submit" }, "Compute");
   private readonly status = element("p", { role: "status" });
   private readonly bar = element("progress", { max: 1, hidden: "", "aria-label": "Computed" });
@@ -59,6 +64,11 @@ class Form {
     this.first.value = given.get("first") ?? "";
     this.last.value = given.get("last") ?? "";
     this.sites.value = given.get("sites") ?? "";
+    for (const [name, input] of this.ofQueues()) input.value = given.get(name) ?? "";
+  }
+
+  private ofQueues(): [string, HTMLInputElement][] {
+    return [["queue", this.queue], ["strata", this.strata], ["baseline", this.baseline], ["target_ms", this.target]];
   }
 
   start(): void {
@@ -72,11 +82,17 @@ class Form {
       element("p", {}, reset),
     );
     const ofTcp = element("div", {}, field("First day (UTC)", this.first), field("Last day (UTC)", this.last), field("Sites", this.sites));
-    const form = element("form", {}, field("Store", this.store), field("Question", this.question), ofDiscards, ofTcp, element("p", { class: "buttons" }, this.compute, cancel));
+    const ofQueues = element(
+      "div", {},
+      field("Variable of the queue", this.queue), field("Variables of the conditions", this.strata),
+      field("Queue without AQM", this.baseline), field("Delay that counts as contained (ms)", this.target),
+    );
+    const form = element("form", {}, field("Store", this.store), field("Question", this.question), ofDiscards, ofTcp, ofQueues, element("p", { class: "buttons" }, this.compute, cancel));
     this.view.replaceChildren(element("h1", {}, "Study"), form, this.status, this.bar, this.answer);
     const show = (): void => {
       ofDiscards.hidden = this.question.value !== "discards";
-      ofTcp.hidden = !ofDiscards.hidden;
+      ofTcp.hidden = this.question.value !== "tcp";
+      ofQueues.hidden = this.question.value !== "queues";
     };
     this.question.addEventListener("change", show);
     show();
@@ -97,22 +113,37 @@ class Form {
     if (new URLSearchParams(location.search).has("store")) void this.run(false, cancel);
   }
 
-  private about(): Record<string, string | string[] | null> {
+  private about(): Record<string, string | string[] | number | null> {
     const isOfDiscards = this.question.value === "discards";
+    const isOfTcp = this.question.value === "tcp";
     return {
       question: this.question.value,
       parameters: isOfDiscards ? this.parameters.value : "",
-      first: isOfDiscards ? null : this.first.value || null,
-      last: isOfDiscards ? null : this.last.value || null,
-      sites: isOfDiscards ? [] : this.sites.value.split(",").map((one) => one.trim()).filter((one) => one),
+      first: isOfTcp ? this.first.value || null : null,
+      last: isOfTcp ? this.last.value || null : null,
+      sites: isOfTcp ? namesIn(this.sites) : [],
+      ...(this.question.value === "queues" ? this.aboutQueues() : {}),
+    };
+  }
+
+  /** What differs from the defaults, which the server has. */
+  private aboutQueues(): Record<string, string | string[] | number> {
+    const target = this.target.valueAsNumber;
+    return {
+      ...(this.queue.value.trim() && { queue: this.queue.value.trim() }),
+      ...(namesIn(this.strata).length > 0 && { strata: namesIn(this.strata) }),
+      ...(this.baseline.value.trim() && { baseline: this.baseline.value.trim() }),
+      ...(target > 0 && { target_ms: target }),
     };
   }
 
   private keepAddress(): void {
-    const { question, parameters, first, last } = this.about();
+    const { question, parameters, first, last } = this.about() as Record<string, string | null>;
     const isLong = (parameters ?? "").length > LONGEST_IN_LINK;
+    const isOfQueues = question === "queues";
+    const ofQueues = Object.fromEntries(this.ofQueues().map(([name, input]) => [name, isOfQueues ? input.value : ""]));
     history.replaceState(null, "", location.pathname + query({
-      store: this.store.value, question, first, last, sites: question === "tcp" ? this.sites.value : "",
+      store: this.store.value, question, first, last, sites: question === "tcp" ? this.sites.value : "", ...ofQueues,
       parameters: parameters === this.defaults || isLong ? "" : parameters,
     }));
   }
@@ -154,4 +185,9 @@ class Form {
     this.status.textContent = words;
     this.bar.hidden = cancel.hidden = true;
   }
+}
+
+/** Names with commas between them. */
+function namesIn(input: HTMLInputElement): string[] {
+  return input.value.split(",").map((one) => one.trim()).filter((one) => one);
 }

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from whydrop.studies.discards import parameters
+from whydrop.studies.queues.parameters import STRATA
 from whydrop.web.endpoints import Endpoint, Nothing
 from whydrop.web.handlers.analyses import FiguresOf, PageAnswer
 from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
@@ -20,11 +21,15 @@ class Question(BaseModel):
     """A question to a store."""
 
     store: str = Field(description="Identifier of the store's entry")
-    question: Literal["discards", "tcp"]
+    question: Literal["discards", "tcp", "queues"]
     parameters: str = Field("", max_length=200_000, description="Of discards: the text of a TOML file")
     first: date | None = Field(None, description="Of tcp: the first UTC day")
     last: date | None = None
     sites: list[str] = Field(default_factory=list, max_length=1000, description="Of tcp: only these")
+    queue: str = Field("queue", min_length=1, max_length=100, description="Of queues: variable that names the queue")
+    strata: list[str] = Field(list(STRATA), max_length=20, description="Of queues: variables that name the conditions")
+    baseline: str = Field("pfifo_fast", min_length=1, max_length=100, description="Of queues: the one without AQM")
+    target_ms: float = Field(20.0, gt=0, le=1e6, description="Of queues: induced delay that counts as contained")
     again: bool = Field(False, description="Compute it again, since the store may have grown")
 
 

@@ -1,4 +1,4 @@
-"""Questions to a store: the study of discards, and that of what limits TCP connections."""
+"""Questions to a store: the study of discards, that of what limits TCP connections, and that of queues."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ class Studying:
         Args:
             emit: given ``doing``, ``done_steps`` and ``of_steps``.
             sources: the store.
-            about: ``question`` (``discards`` or ``tcp``); of discards ``parameters``, the text of a TOML file; of tcp
-                ``first``, ``last`` (days) and ``sites``.
+            about: ``question`` (``discards``, ``tcp`` or ``queues``); of discards ``parameters``, the text of a TOML
+                file; of tcp ``first``, ``last`` (days) and ``sites``; of queues ``queue``, ``strata``, ``baseline`` and
+                ``target_ms``.
 
         Raises:
             Error: the parameters have mistakes, or the store cannot be read.
         """
         self._report = seldom(emit)
         (self._store,) = sources
-        document, self._results = self._discards(about) if about["question"] == "discards" else self._tcp(about)
+        studies = {"discards": self._discards, "tcp": self._tcp, "queues": self._queues}
+        document, self._results = studies[about["question"]](about)
         self._pages = Pages(document)
 
     def close(self) -> None:
@@ -75,4 +77,15 @@ class Studying:
         with open_backend(self._store, "duckdb") as backend:
             results = study.run(backend, wanted, self._progress)
         pictures = figures.figures(results) if results.facts["connections"] else {}
+        return document.document(results, pictures), results
+
+    def _queues(self, about: Mapping[str, Any]) -> tuple[Document, Any]:
+        from whydrop.store.engines import open_backend
+        from whydrop.studies.queues import document, figures, study
+        from whydrop.studies.queues.parameters import Parameters
+
+        wanted = Parameters(about["queue"], tuple(about["strata"]), about["baseline"], about["target_ms"])
+        with open_backend(self._store, "duckdb") as backend:
+            results = study.run(backend, wanted, self._progress)
+        pictures = figures.figures(results) if results.facts["used"] else {}
         return document.document(results, pictures), results
