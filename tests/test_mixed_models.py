@@ -59,6 +59,29 @@ def test_in_balanced_blocks_it_is_the_analysis_of_variance():
     assert found.freedom == (blocks - 1) * (treatments - 1)
 
 
+@pytest.mark.slow
+def test_intervals_of_effects_hold_the_truth_where_values_are_missing():
+    from scipy import stats
+
+    noise = np.random.default_rng(6)
+    inside = 0
+    for _ in range(300):
+        strata = np.repeat(np.arange(4), 12)
+        blocks = np.repeat(np.arange(16), 3)
+        treatment = np.tile(np.arange(3), 16)
+        y = 0.3 * treatment + noise.normal(size=4)[strata] + 0.5 * noise.normal(size=16)[blocks]
+        y = y + 0.2 * noise.normal(size=48)
+        kept = noise.random(48) > 0.15
+        x = np.eye(3)[treatment[kept]]
+        x[:, 0] = 1.0
+        found = reml(y[kept], x, strata[kept], blocks[kept])
+        assert found is not None
+        half = stats.t.ppf(0.975, found.freedom) * np.sqrt(found.covariance[1, 1])
+        inside += abs(found.effects[1] - 0.3) <= half
+    # 95 % of 300, less three standard deviations.
+    assert inside >= 273
+
+
 @pytest.mark.parametrize(
     "y", [np.array([1.0, 2.0, 3.0, 4.0]), np.ones(8)], ids=["a value for each effect", "no spread"]
 )

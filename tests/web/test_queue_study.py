@@ -53,7 +53,7 @@ def test_the_page_answers_shows_the_figures_and_keeps_the_options_in_its_address
     page.wait_for_selector("#baseline")
     assert not page.is_visible("#parameters")
     assert not page.is_visible("#sites")
-    page.fill("#strata", "line, scene")
+    page.fill("#strata", "line, control, scene")
     page.fill("#target", "30")
     page.click("text=Compute")
     page.wait_for_selector("#answer h1, #answer h2")
@@ -66,6 +66,6 @@ def test_the_page_answers_shows_the_figures_and_keeps_the_options_in_its_address
     assert opened.serious() == []
     page.goto(page.url)
     page.wait_for_selector("#answer h1, #answer h2")
-    assert (page.input_value("#strata"), page.input_value("#target")) == ("line, scene", "30")
+    assert (page.input_value("#strata"), page.input_value("#target")) == ("line, control, scene", "30")
     assert opened.complaints == []
     opened.context.close()

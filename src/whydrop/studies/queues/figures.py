@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import polars as pl
 
@@ -35,10 +36,11 @@ def figures(results: Results) -> dict[str, Figure]:
     made = {}
     for key, (title, scene, table, draw, notes) in _FIGURES.items():
         frame = _run_values(results) if table == "run_values" else results.tables[table]
-        panels = list(_panels(results, frame, scene, queues, draw))
-        shown, left = panels[:_MOST_PANELS], len(panels) - _MOST_PANELS
+        # One more than is drawn: more conditions than that may be a variable of something else.
+        panels = list(islice(_panels(results, frame, scene, queues, draw), _MOST_PANELS + 1))
+        shown = panels[:_MOST_PANELS]
         if shown:
-            more = (f"Not drawn: {plural(left, 'panel')} of further conditions.",) if left > 0 else ()
+            more = ("Not drawn: further conditions, which the tables have.",) if len(panels) > len(shown) else ()
             subtitle = _subtitle(results, scene, frame)
             columns = 1 if len(shown) == 1 else 2
             made[key] = Figure(key, title, subtitle, tuple(shown), columns, notes=(*notes, *more), one_legend=True)

@@ -56,10 +56,16 @@ def judged(
     rows, checks = [], []
     for one in hypotheses:
         against = tuple(parameters.baseline if queue == BASELINE else queue for queue in one.against)
-        own = replace(one, against=against, where={k: v for k, v in one.where.items() if k in strata})
+        own = replace(one, against=against)
+        unknown = [name for name in one.where if name not in strata]
+        if unknown:
+            rows.append({**_concluded(own, []), "missing": "", "conditions": f"unknown: {', '.join(unknown)}"})
+            continue
         frame = joined.filter(pl.col("metric") == own.metric)
         found = list(_checked(own, frame, strata))
-        rows.append({**_concluded(own, found), "conditions": _conditions(own, frame, strata)})
+        is_measured = any(check["decides"] for check in found)
+        conditions = _conditions(own, frame, strata) if is_measured else ""
+        rows.append({**_concluded(own, found), "conditions": conditions})
         checks += found
     return (
         pl.DataFrame(rows, schema=FOUND),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MISSING = "–"
 _S_NS = 1e9
 _LONGEST_REASON = 160
+# No measure reaches it: squares of larger numbers have no value.
+_LARGEST = 1e15
 
 VALUES = {"recording": pl.String(), "metric": pl.String(), "value": pl.Float64(), "censored": pl.Boolean()}
 
@@ -73,7 +75,7 @@ def values(
 
     A censored value is a lower bound.
     """
-    own = metrics.filter(pl.col("value").is_finite()).unique(["recording", "metric"], maintain_order=True)
+    own = metrics.filter(pl.col("value").abs() < _LARGEST).unique(["recording", "metric"], maintain_order=True)
     own = own.select("recording", "metric", "value").join(used.select("recording"), on="recording", how="semi")
     frames = [
         own.filter(pl.col("metric").is_in(list(MEASURES))).with_columns(censored=pl.lit(value=False)),

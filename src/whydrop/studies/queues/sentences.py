@@ -141,7 +141,8 @@ def hypothesis(results: Results, row: Mapping[str, Any]) -> str:
     checks = results.tables["checks"].filter(pl.col("hypothesis") == row["hypothesis"], pl.col("decides"))
     head = f"{_CONCLUSIONS[row['conclusion']]}: {row['title']}"
     if not checks.height:
-        return f"{head} ({row['source']})"
+        conditions = f" Conditions {row['conditions']}." if row["conditions"] else ""
+        return f"{head}{conditions} ({row['source']})"
     numbers = "; ".join(_numbers(row["metric"], checks))
     missing = f" Not measured: {', '.join(map(name, row['missing'].split('; ')))}." if row["missing"] else ""
     where = f" Measured at {row['conditions']}." if row["conditions"] else ""

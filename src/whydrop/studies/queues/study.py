@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from whydrop.errors import Error
 from whydrop.studies.queues import cells, differences, judging, pictured, queries, ranking
 from whydrop.studies.queues import runs as of_runs
 from whydrop.studies.queues.measures import CONTAIN
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float, int], None]
 
 _MOST_REASONS = 5
+# Every two queues are compared: far more of them are the values of another variable.
+_MOST_QUEUES = 50
+
+
+class TooManyQueuesError(Error, ValueError):
+    """The variable of the queue has so many values that it is another's."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +53,24 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
 
     Raises:
         BackendError: the engine failed.
+        TooManyQueuesError: the variable of the queue has far too many values.
     """
     tell = progress or (lambda *_: None)
     tell("reading recordings", 0, 5)
     recordings = backend.run(backend.table("recordings").drop("day"))
     metrics = backend.run(backend.table("metrics").select("recording", "metric", "value"))
+    found = of_runs.runs(recordings, metrics["recording"].unique(), parameters)
+    queues = found["queue"].drop_nulls().n_unique()
+    if queues > _MOST_QUEUES:
+        raise TooManyQueuesError(
+            f"the variable {parameters.queue!r} has {queues} values: expected the names of at most {_MOST_QUEUES} "
+            "queues; another variable may name them (--queue VARIABLE)"
+        )
     tell("reading delays", 1, 5)
     containment = backend.run(queries.containment(backend, round(parameters.target_ms * 1e6))).sort("recording")
     tell("reading distributions", 2, 5)
     counts, steps = backend.run(queries.distributions(backend)), backend.run(queries.over_time(backend))
     tell("summing up", 3, 5)
-    found = of_runs.runs(recordings, metrics["recording"].unique(), parameters)
     used = found.filter(pl.col("left_out").is_null())
     values = of_runs.values(used, metrics, containment)
     tell("comparing", 4, 5)
