@@ -201,7 +201,7 @@ def test_control_characters_and_markup_in_names_command_nothing(tmp_path):
 def test_queues_that_are_the_same_are_seldom_found_to_differ():
     noise = np.random.default_rng(3)
     found = 0
-    for _ in range(200):
+    for _ in range(80):
         rows = [
             (f"{line}-{queue}-{number}", f"{line}/1", queue, number, line + shared + 0.1 * noise.normal())
             for line in (1, 2, 3)
@@ -214,8 +214,8 @@ def test_queues_that_are_the_same_are_seldom_found_to_differ():
         values = frame.select("recording", "value", metric=pl.lit("induced-latency"))
         made = ranking.ranks(frame.drop("value"), values, Parameters(strata=("line",)))
         found += made.filter(by="all")["rank"].max() > 1
-    # 5 % by Holm's correction, with three standard deviations of 200 trials.
-    assert found <= 200 * (0.05 + 3 * (0.05 * 0.95 / 200) ** 0.5)
+    # 5 % by Holm's correction, with three standard deviations of 80 trials.
+    assert found <= 80 * (0.05 + 3 * (0.05 * 0.95 / 80) ** 0.5)
 
 
 def test_unknown_values_are_no_values(tmp_path):

@@ -137,9 +137,9 @@ def _optimum(profile: _Profile) -> tuple[float, float]:
 
     bounds = [(0.0, _LARGEST_RATIO)] * 2
     best: tuple[float, tuple[float, float]] = (math.inf, (0.0, 0.0))
-    for start in ((1.0, 1.0), (10.0, 1.0), (1.0, 0.0), (0.0, 0.0)):
+    for start in ((1.0, 1.0), (0.1, 3.0)):
         found = optimize.minimize(
-            criterion, np.array(start), method="Nelder-Mead", bounds=bounds, options={"xatol": 1e-7, "fatol": 1e-9}
+            criterion, np.array(start), method="Nelder-Mead", bounds=bounds, options={"xatol": 1e-6, "fatol": 1e-9}
         )
         best = min(best, (float(found.fun), (float(found.x[0]), float(found.x[1]))))
     return best[1]
