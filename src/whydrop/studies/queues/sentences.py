@@ -182,7 +182,7 @@ def _limits(one: Hypothesis) -> str:
 def _estimate(row: Mapping[str, Any]) -> str:
     known = row["low"] is not None and row["high"] is not None
     ends = quantities.interval(significant, row["low"], row["high"]) if known else ""
-    interval = f", 95 % interval {ends}" if known else ", interval unknown"
+    interval = f", 95 % interval {ends}" if known else f"; {row['method']}"
     return f" ({row['estimate_of']} {significant(row['estimate'])}{interval})"
 
 
