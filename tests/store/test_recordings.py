@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import recordings
 import whydrop
 from recordings import DELAY_S, IDLE_RTT_MS, LENGTH_S, MS, START_NS, STEP_S, S
+from whydrop.cli.commands import whydrop as whydrop_command
 from whydrop.recording import document
 from whydrop.recording.metrics.induced import EDGES_NS
+from whydrop.recording.writer import RecordingWriter
+from whydrop.store.engines import BackendError, open_backend
 from whydrop.store.store import Store
 
 QUEUE = [
@@ -150,7 +154,14 @@ def test_a_recording_is_read_once_and_again_when_it_has_changed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "batch", [{"outputs": 3}, {"outputs": {"q": [{"kind": "pie", "drops": "7"}]}}, {"repetition": "x"}]
+    "batch",
+    [
+        {"outputs": 3},
+        {"outputs": {"q": [{"kind": "pie", "drops": "7"}]}},
+        {"outputs": {"q": [{"kind": "pie", "drops": 10**400, "packets": True}]}},
+        {"outputs": {"q": [{"kind": {"a": 1}, "drops": 5}]}},
+        {"repetition": "x"},
+    ],
 )
 def test_odd_metadata_costs_no_more_than_itself(tmp_path: Path, batch: dict[str, Any]) -> None:
     recordings.rrul(tmp_path / "a.recording", batch=batch)
@@ -163,3 +174,119 @@ def test_odd_metadata_costs_no_more_than_itself(tmp_path: Path, batch: dict[str,
 
 def values_of(path: Path) -> dict[str, float]:
     return dict(Store.open(str(path)).scan("metrics").select("metric", "value").collect().iter_rows())
+
+
+def recordings_of(path: Path) -> list[dict[str, Any]]:
+    return Store.open(str(path)).scan("recordings").collect().to_dicts()
+
+
+def test_a_qdisc_of_arriving_packets_is_no_queue(tmp_path: Path) -> None:
+    both = [*QUEUE, {"kind": "ingress", "packets": 5, "drops": 0}]
+    recordings.rrul(tmp_path / "a.recording", batch={**BATCH, "outputs": {"q": both}})
+    whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    assert values_of(tmp_path / "store")["q.sent_packets"] == 900
+
+
+def test_connections_that_were_watched_are_one_row_without_load_and_metrics(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    info = tables["tcp_info"].with_columns(delivered_packets=100, delivered_ce_packets=3)
+    recordings.write(tmp_path / "a.recording", {"flows": tables["flows"], "tcp_info": info}, name="watch", test={})
+    report = whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    assert {table: of.rows for table, of in report.tables().items()} == {"tcp": 100, "recordings": 1}
+    [row] = recordings_of(tmp_path / "store")
+    assert (row["load_start_ns"], row["load_end_ns"], row["last_start_ns"]) == (None, None, None)
+
+
+def test_marks_are_the_share_of_delivered_segments_of_all_flows_at_their_end(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    rising = pl.col("time_ns").rank("ordinal").over("flow").cast(pl.Int64)
+    delivered, marked = rising * 10 * (pl.col("flow") + 1), rising * pl.col("flow")
+    tables["tcp_info"] = tables["tcp_info"].with_columns(delivered_packets=delivered, delivered_ce_packets=marked)
+    recordings.write(tmp_path / "a.recording", tables)
+    whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    assert values_of(tmp_path / "store")["marks"] == pytest.approx(100 * (0 + 50) / (500 + 1000))
+
+
+def test_a_clock_that_jumped_costs_the_metrics_and_not_the_row(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    jumped = pl.when(pl.col("flow") == 0).then(2**62).otherwise("end_ns")
+    tables["flows"] = tables["flows"].with_columns(end_ns=jumped)
+    recordings.write(tmp_path / "a.recording", tables)
+    report = whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    [damage] = [line for file in report.files for line in file.damage]
+    assert "its metrics are not known: 14558430083 steps under load" in damage
+    assert len(recordings_of(tmp_path / "store")) == 1
+    assert values_of(tmp_path / "store") == {}
+
+
+def test_without_idle_time_the_round_trip_time_before_the_load_is_not_known(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    tables["probes"] = tables["probes"].filter(pl.col("scheduled_ns") >= START_NS + int(DELAY_S * S))
+    recordings.write(tmp_path / "a.recording", tables)
+    whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    found = values_of(tmp_path / "store")
+    assert found["idle-rtt"] is None
+    assert found["induced-latency-p95"] is not None
+
+
+def test_an_unknown_start_is_null_and_not_1970(tmp_path: Path) -> None:
+    recordings.write(tmp_path / "a.recording", {}, "failed", started_ns=None)
+    whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    [row] = recordings_of(tmp_path / "store")
+    assert (row["time_ns"], row["load_start_ns"], row["status"]) == (None, None, "failed")
+
+
+def test_a_recording_that_is_still_being_measured_gets_its_row_when_it_has_ended(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a.recording", recordings.metadata())
+    for name, frame in recordings.tables().items():
+        writer.append(name, frame)
+    writer.flush()
+    before = whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    assert set(before.tables()) == {"tcp"}
+    assert any("when it has ended" in note.text for file in before.files for note in file.notes)
+    writer.finish("complete")
+    whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    assert [row["status"] for row in recordings_of(tmp_path / "store")] == ["complete"]
+
+
+def test_losses_on_the_way_to_the_access_point_are_none_of_the_path(tmp_path: Path) -> None:
+    test = recordings.metadata()["test"]
+    lossy, other = recordings.PINGS
+    near, far = {"host": "ap", "probe": lossy}, [{"host": "server", "probe": other}]
+    recordings.rrul(tmp_path / "a.recording", test={**test, "segments": {"near": near, "far": far}})
+    whydrop.import_into(tmp_path / "store", tmp_path / "a.recording")
+    delays = Store.open(str(tmp_path / "store")).scan("delays").collect()
+    assert (delays["samples"].sum(), delays["lost"].sum()) == (60, 0)
+    assert values_of(tmp_path / "store")["loss"] == 0
+
+
+NEW = ("recordings", "metrics", "delays", "delay_counts")
+
+
+def test_duckdb_opens_the_tables(store: Store) -> None:
+    with open_backend(store.files.shown) as engine:
+        for table in NEW:
+            counted = engine.run(engine.table(table).count().as_table()).item()
+            assert counted == store.scan(table).collect().height > 0
+
+
+@pytest.mark.slow
+@pytest.mark.needs_spark
+def test_spark_opens_the_tables(store: Store) -> None:
+    with open_backend(store.files.shown, "spark:local[1]") as engine:
+        for table in NEW:
+            counted = engine.run(engine.table(table).count().as_table()).item()
+            assert counted == store.scan(table).collect().height
+
+
+def test_bigquery_says_that_it_has_none() -> None:
+    with open_backend("", "bigquery:payer") as engine:
+        for table in NEW:
+            with pytest.raises(BackendError, match=table):
+                engine.sql(engine.table(table))
+
+
+def test_the_store_lists_them(store: Store) -> None:
+    out = CliRunner().invoke(whydrop_command, ["store", store.files.shown]).output
+    for table in NEW:
+        assert f"{table} " in out

@@ -14,8 +14,10 @@ import polars as pl
 from whydrop.formats import connections
 from whydrop.formats.archives import Piece
 from whydrop.formats.archives.opening import printed
+from whydrop.recording import table_files
+from whydrop.recording.errors import RecordingError
 from whydrop.recording.metrics import induced
-from whydrop.recording.metrics.definitions import Measured, measure, probe_streams
+from whydrop.recording.metrics.definitions import FEWEST_IDLE, Measured, measure, probe_streams
 from whydrop.recording.metrics.load import Steps, Window, window
 from whydrop.recording.recording import Recording
 from whydrop.store.tables import conform
@@ -23,6 +25,10 @@ from whydrop.store.tables import conform
 # Of the kinds of flows that make load.
 _LOADING = ("tcp", "udp", "burst")
 _INDUCED = "induced-latency"
+# What recordings of a host's connections are called, watched or imported: what makes load is not known.
+_WITHOUT_TEST = ("watch", "connections")
+# Qdiscs of arriving packets, which `tc` lists last: they are no queues.
+_NO_QUEUES = ("ingress", "clsact")
 
 
 def pieces(path: Path, digest: str) -> Iterator[Piece]:
@@ -33,18 +39,39 @@ def pieces(path: Path, digest: str) -> Iterator[Piece]:
     """
     found = Recording.open(path)
     source = printed(path)
-    yield Piece(source, "tcp", connections.rows_of(found), found.notes)
-    span = window(found)
-    which = {"time_ns": found.started_ns, "recording": digest}
-    tables = {"metrics": _metrics(found)}
+    tcp = connections.rows_of(found)
+    if table_files.is_being_written(path):
+        later = "Its row and its metrics are read when it has ended: import it again then."
+        yield Piece(source, "tcp", tcp, [*found.notes, later])
+        return
+    yield Piece(source, "tcp", tcp, found.notes)
+    # Where even the start is unknown, times since it are no times.
+    start_ns = found.started_ns or None
+    span = window(found) if start_ns is not None and found.metadata["name"] not in _WITHOUT_TEST else None
+    which = {"time_ns": start_ns, "recording": digest}
+    damage = None
+    try:
+        yield from (_piece(source, name, frame, which) for name, frame in _measured(found, span).items())
+    except RecordingError as reason:
+        damage = f"its metrics are not known: {str(reason).removeprefix(f'{found.path}: ')}"
+    yield _piece(source, "recordings", pl.DataFrame([_of_recording(found, span)]), which, damage)
+
+
+def _measured(found: Recording, span: Window | None) -> dict[str, pl.DataFrame]:
+    """The rows of what a test measured, by table; of connections that were watched there are none."""
+    if found.metadata["name"] in _WITHOUT_TEST:
+        return {}
+    tables = {"metrics": _metrics(found, span)}
     if span is not None:
         each = induced.delays(found, span)
         tables["delays"] = induced.by_step(found, span, each)
         tables["delay_counts"] = induced.histogram(span, each)
-    tables["recordings"] = pl.DataFrame([_of_recording(found, span)])
-    for name, frame in tables.items():
-        columns = {key: pl.lit(value) for key, value in which.items() if key not in frame.columns}
-        yield Piece(source, name, conform(name, frame.with_columns(**columns)))
+    return tables
+
+
+def _piece(source: str, table: str, frame: pl.DataFrame, which: dict[str, Any], damage: str | None = None) -> Piece:
+    columns = {key: pl.lit(value) for key, value in which.items() if key not in frame.columns}
+    return Piece(source, table, conform(table, frame.with_columns(**columns)), damage=damage)
 
 
 def _of_recording(found: Recording, span: Window | None) -> dict[str, Any]:
@@ -69,15 +96,15 @@ def _of_recording(found: Recording, span: Window | None) -> dict[str, Any]:
         "outputs": _json(batch.get("outputs", {})),
         "load_start_ns": span and span.start_ns,
         "load_end_ns": span and span.end_ns,
-        "last_start_ns": starts.max(),
+        "last_start_ns": span and starts.max(),
         "step_ns": induced.STEP_NS,
     }
 
 
-def _metrics(found: Recording) -> pl.DataFrame:
+def _metrics(found: Recording, span: Window | None) -> pl.DataFrame:
     measured = measure(found)
     rows = [_row(key, one.metric.name, one.metric.units, one.value, one.basis) for key, one in measured.items()]
-    rows += [*_of_induced(found, measured), *_marks(found), *_of_queues(found)]
+    rows += [*_of_induced(found, span, measured), *_marks(found), *_of_queues(found)]
     return pl.DataFrame(rows, schema={key: conform("metrics", pl.DataFrame()).schema[key] for key in _COLUMNS})
 
 
@@ -89,16 +116,19 @@ def _row(metric: str, name: str, units: str, value: float, note: str = "") -> di
     return dict(zip(_COLUMNS, (metric, name, units, known, note), strict=True))
 
 
-def _of_induced(found: Recording, measured: dict[str, Measured]) -> Iterator[dict[str, Any]]:
+def _of_induced(found: Recording, span: Window | None, measured: dict[str, Measured]) -> Iterator[dict[str, Any]]:
     """The tail of the induced latency, over all probes together, and the round-trip time without load."""
-    one, span = measured.get(_INDUCED), window(found)
+    one = measured.get(_INDUCED)
     if one is None or span is None:
         return
     for percent in (95, 99):
         value = float(np.quantile(one.samples, percent / 100))
         yield _row(f"{_INDUCED}-p{percent}", f"Induced latency, {percent}th percentile", "ms", value, one.basis)
-    bases = [induced.base_ms(stream) for stream in probe_streams(found, span, Steps.of(span, found))]
-    yield _row("idle-rtt", "Round-trip time before the load", "ms", float(np.mean(bases)), one.basis)
+    streams = probe_streams(found, span, Steps.of(span, found))
+    idle = all(len(stream.idle) >= FEWEST_IDLE for stream in streams)
+    value = float(np.mean([induced.base_ms(stream) for stream in streams])) if idle else math.nan
+    note = one.basis if idle else "not known: there was too little idle time before the load"
+    yield _row("idle-rtt", "Round-trip time before the load", "ms", value, note)
 
 
 def _marks(found: Recording) -> Iterator[dict[str, Any]]:
@@ -114,8 +144,9 @@ def _of_queues(found: Recording) -> Iterator[dict[str, Any]]:
     """Counters of queues that commands of the batch printed (``tc -s -j qdisc show``)."""
     outputs = _at(found.metadata, "batch", "outputs")
     for name, output in outputs.items() if isinstance(outputs, dict) else ():
-        qdiscs = [one for one in output if isinstance(one, dict)] if isinstance(output, list) else []
-        if not qdiscs or "kind" not in qdiscs[-1]:
+        rows = [one for one in output if isinstance(one, dict)] if isinstance(output, list) else []
+        qdiscs = [one for one in rows if isinstance(one.get("kind"), str) and one["kind"] not in _NO_QUEUES]
+        if not qdiscs:
             continue
         # A parent counts what its children dropped too.
         inner = qdiscs[-1]
@@ -124,8 +155,8 @@ def _of_queues(found: Recording) -> Iterator[dict[str, Any]]:
             ("drops", "packets dropped", inner.get("drops")),
             ("marks", "packets marked", _marked(inner)),
         ):
-            if isinstance(value, int):
-                yield _row(f"{name}.{counter}", f"{name}: {words}", "packets", float(value), inner["kind"])
+            if (count := _whole(value)) is not None:
+                yield _row(f"{name}.{counter}", f"{name}: {words}", "packets", float(count), inner["kind"])
 
 
 def _marked(qdisc: dict[str, Any]) -> int | None:

@@ -313,14 +313,21 @@ def _filled(values: Values) -> Values:
     return np.interp(np.arange(len(values)), known, values[known])
 
 
+def to_far_ends(recording: Recording, probes: pl.DataFrame) -> pl.DataFrame:
+    """Rows of table ``probes`` without those of a stream that goes no farther than the access point."""
+    near = access_point.probe(recording)
+    if near is None:
+        return probes
+    flows = recording.table("flows").filter(pl.col("name") == near)["flow"]
+    return probes.filter(~pl.col("flow").is_in(flows.to_list()))
+
+
 def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     sent = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")
     rows = recording.table("probes").with_columns(at=sent)
     rows = rows.filter((pl.col("at") >= span.start_ns) & (pl.col("at") < span.end_ns))
     rows = rows.filter(pl.col("fate").is_not_null() & ~pl.col("fate").is_in(NOT_OF_PATH))
-    if (near := access_point.probe(recording)) is not None:
-        flows = recording.table("flows").filter(pl.col("name") == near)["flow"]
-        rows = rows.filter(~pl.col("flow").is_in(flows.to_list()))
+    rows = to_far_ends(recording, rows)
     if rows.is_empty():
         return []
     # Losses per direction need a far end that reports the direction.

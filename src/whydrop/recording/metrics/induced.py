@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from whydrop.recording.metrics.definitions import FEWEST_IDLE, Stream, probe_streams
+from whydrop.recording.metrics.definitions import FEWEST_IDLE, Stream, probe_streams, to_far_ends
 from whydrop.recording.metrics.load import Steps, Window
 from whydrop.recording.troubles import NOT_OF_PATH
 
@@ -65,7 +65,8 @@ def by_step(recording: Recording, span: Window, induced: pl.DataFrame) -> pl.Dat
         max_ns=pl.col("induced_ns").max(),
     )
     sent = pl.coalesce("sent_ns", "scheduled_ns").alias("time_ns")
-    probes = recording.table("probes").select(sent, "fate").filter(pl.col("time_ns") < span.end_ns)
+    probes = to_far_ends(recording, recording.table("probes").select("flow", sent, "fate"))
+    probes = probes.filter(pl.col("time_ns") < span.end_ns)
     lost = pl.col("fate").is_in(["lost", "lost-up", "lost-down"]) & ~pl.col("fate").is_in(list(NOT_OF_PATH))
     losses = probes.filter(lost).group_by(after_load_ns=at).agg(lost=pl.len())
     found = answered.join(losses, on="after_load_ns", how="full", coalesce=True)
