@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -25,6 +26,9 @@ _SHOWN = {
     "fairness-up": ("Jain up", 6), "retransmits": ("Retransmitted, %", 7), "drops-down": ("Drops down, %", 8),
     "marks-down": ("Marks down, %", 11), "mos": ("MOS", 9), "page-time": ("Page, ms", 10),
 }  # fmt: skip
+
+
+_TITLES = [title for title, _ in _SHOWN.values()]
 
 
 def document(results: Results, figures: Mapping[str, Figure] | None = None) -> Document:
@@ -69,7 +73,15 @@ def _cells(results: Results) -> Table | None:
     columns = [*_conditions(results), _QUEUE, FrameColumn("Runs", ("used",), quantities.count, 12)]
     columns += [FrameColumn(title, (key,), str, rank) for key, (title, rank) in _SHOWN.items()]
     note = "Medians over the runs of a cell. The tables of --output and --json have their 95 % intervals."
-    return table_of("Cells", table, columns, notes=[note], elsewhere=_ELSEWHERE)
+    return _aligned(table_of("Cells", table, columns, notes=[note], elsewhere=_ELSEWHERE), _TITLES)
+
+
+def _aligned(table: Table | None, titles: list[str]) -> Table | None:
+    """The table with the texts of these columns aligned as the numbers that they are."""
+    if table is None:
+        return None
+    columns = tuple(replace(one, number=one.number or one.title in titles) for one in table.columns)
+    return replace(table, columns=columns)
 
 
 def _median(row: Mapping[str, Any]) -> str:
@@ -88,7 +100,7 @@ def _hypotheses(checks: pl.DataFrame, results: Results) -> Table | None:
         FrameColumn("Hypothesis", ("hypothesis",), str), *_conditions(results), _QUEUE,
         FrameColumn("Against", ("against",), str), FrameColumn("Conclusion", ("conclusion",), str),
         FrameColumn("Median", ("median",), quantities.significant),
-        FrameColumn("Against it", ("median_against",), quantities.significant),
+        FrameColumn("Its median", ("median_against",), quantities.significant),
         FrameColumn("Ahead by", ("estimate",), quantities.significant),
         FrameColumn("95 % interval", ("low", "high"), quantities.significant),
         FrameColumn("Claimed", ("claimed",), quantities.significant),
@@ -115,7 +127,8 @@ def _medians(results: Results) -> list[Table | None]:
             FrameColumn("95 % interval", ("low", "high"), quantities.significant),
             FrameColumn("Method", ("method",), str),
         ]  # fmt: skip
-        found.append(table_of(measure.title, own.with_columns(texts), columns, elsewhere=_ELSEWHERE))
+        table = table_of(measure.title, own.with_columns(texts), columns, elsewhere=_ELSEWHERE)
+        found.append(_aligned(table, [f"Median{unit}"]))
     return found
 
 
