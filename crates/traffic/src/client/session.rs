@@ -16,7 +16,7 @@ use crate::client::correcting::{ClockRow, Taken};
 use crate::client::expected::Expected;
 use crate::client::{FarEnd, Host};
 use crate::clock;
-use crate::flow::{FlowSpec, Kind};
+use crate::flow::{Direction, FlowSpec, Kind};
 use crate::icmp;
 use crate::life::Life;
 use crate::local_end::{LocalEnd, with_zone};
@@ -84,6 +84,9 @@ struct Known {
     endings: HashMap<u32, Ending>,
     /// Flows handed over as complete, although their far ends may still report a failure.
     completed: HashSet<u32>,
+    /// Downloads that this end closed at their planned end. The responder's clock for a flow begins when it hears of
+    /// it, which is much later on a long path or after a loss: what it then says of the close is no failure.
+    closed: HashSet<u32>,
     finishing: bool,
     finished: bool,
 }
@@ -295,6 +298,16 @@ impl HostSession {
         self.end_flow(spec.flow, ending);
     }
 
+    fn ends_by_time_here(&self, flow: u32) -> bool {
+        self.specs.iter().any(|spec| {
+            spec.flow == flow
+                && spec.kind == Kind::Tcp
+                && spec.direction == Direction::Down
+                && spec.duration_s.is_some()
+                && spec.payload_bytes.is_none()
+        })
+    }
+
     fn end_flow(&self, flow: u32, ending: Ending) {
         let lost = match &ending {
             // The reason may be about to arrive on the control channel.
@@ -303,7 +316,7 @@ impl HostSession {
             }
             _ => None,
         };
-        let known = self.known();
+        let mut known = self.known();
         // A flow that stopped because its responder disappeared has failed, for that reason. One that failed at the
         // responder first has failed for the reason reported there.
         let ending = match (ending, lost.or_else(|| known.lost.clone())) {
@@ -313,6 +326,9 @@ impl HostSession {
                 _ => ending,
             },
         };
+        if ending == Ending::Complete && self.ends_by_time_here(flow) {
+            known.closed.insert(flow);
+        }
         drop(known);
         self.near
             .with(|samples| samples.endings.push((flow, ending)));

@@ -130,6 +130,9 @@ impl HostSession {
     fn apply_endings(&self, endings: Vec<(u32, Ending)>) {
         for (flow, ending) in endings {
             let failed = matches!(ending, Ending::Failed(_));
+            if failed && self.known().closed.contains(&flow) {
+                continue;
+            }
             self.known().endings.insert(flow, ending);
             if failed && let Some(stream) = self.connections().get(&flow) {
                 // Fails if the connection is gone, which has the same effect.
