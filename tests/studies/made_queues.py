@@ -168,7 +168,8 @@ def as_published(lines: Iterable[str] = ("10/10", "100/100"), count: int = 4) ->
                 noisy = {name: value - wobble for name, value in fair.items()}
                 goodput = {"goodput-down": 9.4 - 0.1 * place - wobble * 20}
                 common = {"line": line, "repetition": number + 1, "latency_ms": one}
-                runs.append(Made(queue, scene="rrul", metrics=goodput, **common))  # type: ignore[arg-type]
+                started = {**common, "contain_s": TRUE_CONTAIN[queue]}
+                runs.append(Made(queue, scene="rrul", metrics=goodput, **started))  # type: ignore[arg-type]
                 runs.append(Made(queue, scene="distances", metrics=noisy, **common))  # type: ignore[arg-type]
-                runs.append(Made(queue, scene="transient", contain_s=TRUE_CONTAIN[queue], **common))  # type: ignore[arg-type]
+                runs.append(Made(queue, scene="transient", **started))  # type: ignore[arg-type]
     return runs

@@ -399,7 +399,7 @@ def study_queues(
     queue: str = "queue",
     strata: Sequence[str] = ("line", "control", "scene"),
     baseline: str = "pfifo_fast",
-    target_ms: float = 20.0,
+    target_ms: float = 50.0,
     backend: str = "duckdb",
 ) -> Queues:
     """Study which queue suits which line, from recordings of one experiment (docs/queue-study.md).

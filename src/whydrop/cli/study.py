@@ -301,7 +301,7 @@ def tcp(first: datetime | None, last: datetime | None, sites: tuple[str, ...], *
     "--target",
     "target_s",
     type=quantities.DURATION,
-    default="20ms",
+    default="50ms",
     show_default=True,
     metavar="TIME",
     help="Induced delay that counts as contained.",

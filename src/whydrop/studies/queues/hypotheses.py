@@ -51,7 +51,8 @@ class Hypothesis:
 _LINES_OF_2014 = ("10/1", "10/10", "100/100")
 _RRUL = {"line": ("10/10",), "control": ("cubic",), "scene": ("rrul",)}
 _DISTANCES = {"line": _LINES_OF_2014, "control": ("cubic",), "scene": ("distances",)}
-_TRANSIENT = {"line": _LINES_OF_2014, "control": ("cubic",), "scene": ("transient",)}
+# All flows start on an idle line, or most of them beside one.
+_TRANSIENT = {"line": _LINES_OF_2014, "control": ("cubic",), "scene": ("rrul", "transient")}
 _LOADED = {"control": ("cubic",), "scene": ("rrul",)}
 
 HYPOTHESES = (

@@ -22,7 +22,7 @@ class Parameters:
     queue: str = "queue"
     strata: tuple[str, ...] = STRATA
     baseline: str = "pfifo_fast"
-    target_ms: float = 20.0
+    target_ms: float = 50.0
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
