@@ -27,6 +27,9 @@ ROOT = Path(__file__).parents[2]
 VIRTME_NG = ROOT / "build/virtme-ng/bin"
 """Where ``tools/test-programs`` installs virtme-ng."""
 
+KERNEL_VARIABLE = "WHYDROP_LAB_KERNEL"
+"""Names a kernel to boot instead of Debian's installed one, as ``examples/queues/newer-kernel.sh`` leaves it."""
+
 MEMORY = "2G"
 
 # What costs most under emulation and protects nothing here (no5lvl: every miss of the emulated TLB walks the tables).
@@ -49,15 +52,30 @@ set -e
 new=/run/whydrop-root
 mkdir -p $new
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000,access=any {tag} $new
-for folder in /proc /sys /dev /run /tmp /var {folder}; do mount --rbind $folder $new$folder; done
+{replace}for folder in /proc /sys /dev /run /tmp /var {folder}; do mount --rbind $folder $new$folder; done
 exec chroot $new sh {script}
 """
 
 
 def kernels() -> list[Path]:
-    """Kernels that can be booted, the newest last: those with modules."""
+    """Kernels that can be booted, the newest last: those with modules, or the one that ``KERNEL_VARIABLE`` names."""
+    if given := os.environ.get(KERNEL_VARIABLE):
+        return [Path(given).resolve()]
     found = [path for path in Path("/boot").glob("vmlinuz-*") if Path("/lib/modules", path.name[8:]).is_dir()]
     return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def replacements(kernel: Path) -> str:
+    """Mounts that put the modules of ``kernel``, and the ``tc`` beside them, in the place of this machine's."""
+    modules = kernel.parent.parent
+    if kernel.parent == Path("/boot"):
+        return ""
+    lines = [f"mount --bind $new{shlex.quote(str(modules))} $new/usr/lib/modules"]
+    # Queues that this machine's tc does not know need one of the kernel's age; a wrapper finds its libraries.
+    tc = modules.parents[2] / "tc"
+    if tc.exists():
+        lines.append(f"mount --bind $new{shlex.quote(str(tc))} $new/usr/sbin/tc")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def vng() -> str | None:
@@ -68,6 +86,9 @@ def vng() -> str | None:
 
 def missing() -> str | None:
     """The needs of the machine that this one lacks, with the packages to install; ``None`` if all is there."""
+    given = os.environ.get(KERNEL_VARIABLE)
+    if given and not (Path(given).is_file() and Path(given).resolve().match("usr/lib/modules/*/vmlinuz")):
+        return f"{KERNEL_VARIABLE}={given}: no such kernel; expected .../usr/lib/modules/VERSION/vmlinuz"
     packages = [
         package
         for package, found in (
@@ -136,7 +157,9 @@ class Machine:
         own = self.folder / name
         own.mkdir(parents=True, exist_ok=True)
         guest = shlex.quote(str(own / "guest.sh"))
-        (own / "enter.sh").write_text(_ENTER.format(tag=TAG, folder=shlex.quote(str(self.folder)), script=guest))
+        kernel = kernels()[-1]
+        enter = _ENTER.format(tag=TAG, folder=shlex.quote(str(self.folder)), script=guest, replace=replacements(kernel))
+        (own / "enter.sh").write_text(enter)
         (own / "guest.sh").write_text(script)
         self._console = own / "console.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,7 +167,7 @@ class Machine:
         self._words = [
             vng() or "vng",
             "--disable-kvm",
-            *("--run", str(kernels()[-1])),
+            *("--run", str(kernel)),
             *("--user", "root", "--memory", MEMORY, "--cpus", str(cpus)),
             f"--rwdir={self.folder}",
             f"--qemu-opts={_FILES} {_INTERFACE}{' ' + VIRTUAL_TIME if virtual_time else ''}",

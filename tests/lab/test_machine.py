@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, kernel
+from lab import Lab, kernel, machine
 from lab.measuring import iperf3_of, iperf3_server, ping, pings_of, received_bps, start_iperf3, start_ping
 
 
@@ -129,3 +129,19 @@ def packets(content: bytes) -> list[tuple[float, int]]:
         found.append((second + micro / 1e6, length))
         at += 16 + held
     return found
+
+
+def test_another_kernel_brings_its_modules_and_its_tc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "usr/lib/modules/9.9.9/vmlinuz"
+    monkeypatch.setenv(machine.KERNEL_VARIABLE, str(own))
+    missing = machine.missing()
+    assert missing is not None
+    assert "no such kernel; expected .../usr/lib/modules/VERSION/vmlinuz" in missing
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert machine.kernels() == [own]
+    modules = f"mount --bind $new{tmp_path}/usr/lib/modules $new/usr/lib/modules\n"
+    assert machine.replacements(own) == modules
+    (tmp_path / "tc").touch()
+    assert machine.replacements(own) == f"{modules}mount --bind $new{tmp_path}/tc $new/usr/sbin/tc\n"
+    assert machine.replacements(Path("/boot/vmlinuz-9.9.9")) == ""
