@@ -116,3 +116,16 @@ def test_a_bound_below_the_middle_makes_the_median_a_bound():
 def test_intervals_stay_within_what_is_possible():
     found = median(np.array([0.9, 0.99, 0.999]), least=0.0, most=1.0)
     assert found.high == 1.0
+
+
+def test_values_that_vary_by_factors_have_an_interval_of_factors():
+    values = np.array([30.0, 65.0, 130.0])
+    plain, of_factors = median(values), median(values, floor=0.1)
+    assert plain.low < 0
+    logarithms = np.log(values)
+    half = 4.302652730 * logarithms.std(ddof=1) / np.sqrt(3)
+    assert of_factors.low == pytest.approx(np.exp(logarithms.mean() - half))
+    assert of_factors.high == pytest.approx(np.exp(logarithms.mean() + half))
+    assert of_factors.method == "Student's t of logarithms"
+    # What is below the floor counts as the floor.
+    assert median(np.array([-1.0, 0.05, 0.1]), floor=0.1).low == pytest.approx(0.1)

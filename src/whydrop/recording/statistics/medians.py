@@ -3,7 +3,7 @@
 - From six values on the interval is that of order statistics: whatever the distribution, the median lies between two of
   them with at least 95 % (W. R. Thompson, Ann. Math. Stat. 7, 1936). Of fewer no two values have it.
 - Of three to five it is Student's t about their mean: it presumes that runs vary symmetrically, roughly as a normal
-  distribution does.
+  distribution does. Of values that vary by factors (delays, rates) it is about the mean of the logarithms.
 - Of one or two nothing is known of how runs vary.
 
 A run that ended before what was waited for is a lower bound (censored). The median of lower bounds is one of the
@@ -24,9 +24,12 @@ CONFIDENCE = 0.95
 ORDERED_FROM = 6
 STUDENT_FROM = 3
 ORDER, STUDENT, UNKNOWN = "order statistics", "Student's t", "unknown: fewer than three runs"
+STUDENT_OF_LOGARITHMS = "Student's t of logarithms"
 CENSORED = "unknown: fewer than six runs, some without an end"
 EQUAL = "unknown: all runs have the same value"
 _ROUNDING = 1e-12
+# Of logarithms: beyond it their exponential is no number.
+_LARGEST = 700.0
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,20 @@ class Median:
 
 
 def median(
-    values: Values, censored: NDArray[np.bool_] | None = None, least: float = -math.inf, most: float = math.inf
+    values: Values,
+    censored: NDArray[np.bool_] | None = None,
+    least: float = -math.inf,
+    most: float = math.inf,
+    floor: float | None = None,
 ) -> Median:
     """The median of runs; the interval keeps within what is possible.
+
+    Args:
+        values: one for each run.
+        censored: those that are lower bounds.
+        least: no value can be smaller.
+        most: no value can be larger.
+        floor: values vary by factors; smaller ones than this count as this much.
 
     >>> found = median(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]))
     >>> found.value, found.low, found.high, found.method
@@ -70,13 +84,22 @@ def median(
         return Median(value, math.nan, math.nan, is_bound, UNKNOWN)
     if lacking.any():
         return Median(value, math.nan, math.nan, is_bound, CENSORED)
+    if not float(values.std(ddof=1)) > _ROUNDING * float(np.abs(values).max()):
+        return Median(value, math.nan, math.nan, is_bound, EQUAL)
+    if floor is not None:
+        low, high = (math.exp(min(end, _LARGEST)) for end in _student(np.log(np.maximum(values, floor))))
+        return Median(value, max(least, low), min(most, high), is_bound, STUDENT_OF_LOGARITHMS)
+    low, high = _student(values)
+    return Median(value, max(least, low), min(most, high), is_bound, STUDENT)
+
+
+def _student(values: Values) -> tuple[float, float]:
+    """The ends of Student's interval about the mean."""
     from scipy import special
 
     mean, spread = float(values.mean()), float(values.std(ddof=1))
-    if not spread > _ROUNDING * float(np.abs(values).max()):
-        return Median(value, math.nan, math.nan, is_bound, EQUAL)
     half = float(special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(len(values))
-    return Median(value, max(least, mean - half), min(most, mean + half), is_bound, STUDENT)
+    return mean - half, mean + half
 
 
 def _rank(count: int) -> int:

@@ -43,7 +43,8 @@ def medians(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) ->
     rows: list[dict[str, Any]] = []
     for key, own in joined.partition_by(*names, "metric", as_dict=True, maintain_order=True).items():
         measure = MEASURES[str(key[-1])]
-        found = median(own["value"].to_numpy(), own["censored"].to_numpy(), measure.least, measure.most)
+        censored = own["censored"].to_numpy()
+        found = median(own["value"].to_numpy(), censored, measure.least, measure.most, measure.floor)
         rows.append(
             {
                 **dict(zip([*names, "metric"], key, strict=True)), "runs": own.height, "median": found.value,

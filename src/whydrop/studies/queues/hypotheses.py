@@ -90,20 +90,20 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "rfc8290-flows", "FQ-CoDel gives flows of few packets a lower induced latency than CoDel does.",
-        "RFC 8290, sections 1 and 3", LATENCY, ("fq_codel",), "below", ("codel",), where=_LOADED,
+        "RFC 8290, section 1.3", LATENCY, ("fq_codel",), "below", ("codel",), where=_LOADED,
     ),
     Hypothesis(
         "rfc8290-fairness", "FQ-CoDel shares the line among downloads more fairly than CoDel does.",
-        "RFC 8290, section 1", "fairness-down", ("fq_codel",), "above", ("codel",), where=_DISTANCES,
+        "RFC 8290, section 1.3", "fairness-down", ("fq_codel",), "above", ("codel",), where=_DISTANCES,
     ),
     Hypothesis(
         "rfc8033-target",
         "PIE keeps the delay near its target of 15 ms in each direction: 15 to 60 ms (30 ms, within a factor of two).",
-        "RFC 8033, section 4", LATENCY, ("pie",), "within", limits=(15.0, 60.0), where=_LOADED,
+        "RFC 8033, section 4.2", LATENCY, ("pie",), "within", limits=(15.0, 60.0), where=_LOADED,
     ),
     Hypothesis(
         "rfc9332-target",
         "DualPI2 keeps the delay of classic traffic near its target of 15 ms in each direction: 15 to 60 ms.",
-        "RFC 9332, appendix A", LATENCY, ("dualpi2",), "within", limits=(15.0, 60.0), where=_LOADED,
+        "RFC 9332, appendix A.1", LATENCY, ("dualpi2",), "within", limits=(15.0, 60.0), where=_LOADED,
     ),
 )  # fmt: skip

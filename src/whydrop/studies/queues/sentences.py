@@ -166,7 +166,7 @@ def _numbers(metric: str, checks: pl.DataFrame) -> Iterator[str]:
     # The one that is nearest to failing, or failed most.
     worst = checks.sort(pl.col("p_for").fill_null(1.0), descending=True, maintain_order=True).row(0, named=True)
     yield (
-        f"the weakest: {name(worst['queue'])} {value(metric, worst['median'])} against {name(worst['against'])} "
+        f"the least certain: {name(worst['queue'])} {value(metric, worst['median'])} against {name(worst['against'])} "
         f"{value(metric, worst['median_against'])}{_estimate(worst)}"
     )
 
