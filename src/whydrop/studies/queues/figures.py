@@ -74,11 +74,11 @@ class _Scene:
 
 
 def _scene(results: Results, frame: pl.DataFrame, wanted: str) -> str | None:
-    """The scene that a picture is of: the wanted one, or else the first that there is."""
+    """The scene that a picture is of: the wanted one, or else all flows at once, or else the first that there is."""
     if "scene" not in results.parameters.strata or frame.is_empty():
         return None
     scenes = sorted(frame["scene"].unique())
-    return wanted if wanted in scenes else scenes[0]
+    return next(scene for scene in (wanted, _STEADY, scenes[0]) if scene in scenes)
 
 
 def _subtitle(results: Results, wanted: str, frame: pl.DataFrame) -> str:
