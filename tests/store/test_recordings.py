@@ -272,8 +272,8 @@ def test_duckdb_opens_the_tables(store: Store) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs_spark
-def test_spark_opens_the_tables(store: Store) -> None:
-    with open_backend(store.files.shown, "spark:local[1]") as engine:
+def test_spark_opens_the_tables(store: Store, spark_master: str) -> None:
+    with open_backend(store.files.shown, spark_master) as engine:
         for table in NEW:
             counted = engine.run(engine.table(table).count().as_table()).item()
             assert counted == store.scan(table).collect().height
