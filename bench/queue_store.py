@@ -71,6 +71,8 @@ def main() -> int:
         measured = [Series(name, words) for name, words in chosen.items()]
         measure_in_turns(measured, TURNS)
         answers = [json.loads(subprocess.check_output(words)) for words in chosen.values()]
+        for answer in answers:
+            del answer["facts"]["backend"]
     for one in measured:
         print(
             f"{one.name}: {one.wall_s():.1f} s, {one.cpu_s():.1f} s of processors, for {wanted.recordings} recordings"

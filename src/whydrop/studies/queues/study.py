@@ -57,8 +57,9 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
     """
     tell = progress or (lambda *_: None)
     tell("reading recordings", 0, 5)
-    recordings = backend.run(backend.table("recordings").drop("day"))
-    metrics = backend.run(backend.table("metrics").select("recording", "metric", "value"))
+    # Engines give rows in any order; that of results is always the same.
+    recordings = backend.run(backend.table("recordings").drop("day")).sort("recording")
+    metrics = backend.run(backend.table("metrics").select("recording", "metric", "value")).sort("recording", "metric")
     found = of_runs.runs(recordings, metrics["recording"].unique(), parameters)
     queues = found["queue"].drop_nulls().n_unique()
     if queues > _MOST_QUEUES:
@@ -69,10 +70,11 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
     tell("reading delays", 1, 5)
     containment = backend.run(queries.containment(backend, round(parameters.target_ms * 1e6))).sort("recording")
     tell("reading distributions", 2, 5)
-    counts, steps = backend.run(queries.distributions(backend)), backend.run(queries.over_time(backend))
+    counts = backend.run(queries.distributions(backend)).sort("recording", "bin")
+    steps = backend.run(queries.over_time(backend)).sort("recording", "step")
     tell("summing up", 3, 5)
     used = found.filter(pl.col("left_out").is_null())
-    values = of_runs.values(used, metrics, containment)
+    values = of_runs.values(used, metrics, containment).sort("recording", "metric")
     tell("comparing", 4, 5)
     hypotheses, checks = judging.judged(used, values, parameters)
     tables = {
