@@ -25,7 +25,8 @@ import numpy as np
 import polars as pl
 from measuring import Series, measure_in_turns
 
-from whydrop.recording.metrics.induced import EDGES_NS, STEP_NS
+from whydrop.recording.metrics.induced import STEP_NS, histogram
+from whydrop.recording.metrics.load import Window
 from whydrop.store.store import Store
 from whydrop.store.tables import conform
 
@@ -134,7 +135,6 @@ def recorded(number: int, repetition: int, cell: Cell, random: np.random.Generat
     decay = np.exp(-np.maximum(after, 0) / 1e9 / max(contained_s, 0.05))
     delay_ms = np.where(after < 0, 0.0, median_ms * (1 + 3 * decay)) + random.normal(0.0, 0.05, len(after))
     delay_ns = np.rint(delay_ms * 1e6).astype(np.int64)
-    places = np.clip(np.searchsorted(EDGES_NS.to_numpy(), delay_ns, side="right") - 1, 0, EDGES_NS.len() - 2)
     which = {"time_ns": start_ns, "recording": name}
     variables = {
         "line": line, "queue": queue, "control": control, "scene": scene,
@@ -159,17 +159,17 @@ def recorded(number: int, repetition: int, cell: Cell, random: np.random.Generat
     metrics = pl.DataFrame({"metric": list(values), "value": [float(value) for value in values.values()]})
     steps = pl.DataFrame({"after_load_ns": after, "min_ns": delay_ns - 1000, "median_ns": delay_ns,
                           "max_ns": delay_ns + 1000})  # fmt: skip
-    counts = pl.DataFrame({"load": load, "place": places}).group_by("load", "place").agg(samples=pl.len() * 5)
-    histogram = counts.select(
-        "load", "samples", lower_ns=EDGES_NS.gather(counts["place"]), upper_ns=EDGES_NS.gather(counts["place"] + 1)
-    )
+    counts = histogram(
+        Window(load_ns, load_ns + _LOAD_STEPS * STEP_NS, "made"),
+        pl.DataFrame({"time_ns": after + load_ns, "induced_ns": delay_ns}),
+    ).with_columns(pl.col("samples") * 5)
     return {
         "recordings": conform("recordings", pl.DataFrame([about])),
         "metrics": conform("metrics", metrics.with_columns(**{key: pl.lit(value) for key, value in which.items()})),
         "delays": conform("delays", steps.with_columns(
             time_ns=pl.col("after_load_ns") + load_ns, recording=pl.lit(name), samples=5, lost=0)),
         "delay_counts": conform(
-            "delay_counts", histogram.with_columns(**{key: pl.lit(value) for key, value in which.items()})
+            "delay_counts", counts.with_columns(**{key: pl.lit(value) for key, value in which.items()})
         ),
     }  # fmt: skip
 

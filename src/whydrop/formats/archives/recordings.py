@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from whydrop.formats.archives.opening import printed
 from whydrop.recording import table_files
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.metrics import induced
-from whydrop.recording.metrics.definitions import FEWEST_IDLE, Measured, measure, probe_streams
+from whydrop.recording.metrics.definitions import FEWEST_IDLE, Measured, Stream, measure, probe_streams
 from whydrop.recording.metrics.load import Steps, Window, window
 from whydrop.recording.recording import Recording
+from whydrop.store.recording_tables import METRICS
 from whydrop.store.tables import conform
 
 # Of the kinds of flows that make load.
@@ -61,9 +62,11 @@ def _measured(found: Recording, span: Window | None) -> dict[str, pl.DataFrame]:
     """The rows of what a test measured, by table; of connections that were watched there are none."""
     if found.metadata["name"] in _WITHOUT_TEST:
         return {}
-    tables = {"metrics": _metrics(found, span)}
+    # Those that fell silent early are left out.
+    streams = probe_streams(found, span, Steps.of(span, found)) if span is not None else []
+    tables = {"metrics": _metrics(found, streams)}
     if span is not None:
-        each = induced.delays(found, span)
+        each = induced.delays(found, span, streams)
         tables["delays"] = induced.by_step(found, span, each)
         tables["delay_counts"] = induced.histogram(span, each)
     return tables
@@ -101,11 +104,11 @@ def _of_recording(found: Recording, span: Window | None) -> dict[str, Any]:
     }
 
 
-def _metrics(found: Recording, span: Window | None) -> pl.DataFrame:
+def _metrics(found: Recording, streams: Sequence[Stream]) -> pl.DataFrame:
     measured = measure(found)
     rows = [_row(key, one.metric.name, one.metric.units, one.value, one.basis) for key, one in measured.items()]
-    rows += [*_of_induced(found, span, measured), *_marks(found), *_of_queues(found)]
-    return pl.DataFrame(rows, schema={key: conform("metrics", pl.DataFrame()).schema[key] for key in _COLUMNS})
+    rows += [*_of_induced(streams, measured), *_marks(found), *_of_queues(found)]
+    return pl.DataFrame(rows, schema={key: METRICS[key] for key in _COLUMNS})
 
 
 _COLUMNS = ("metric", "name", "units", "value", "note")
@@ -116,15 +119,14 @@ def _row(metric: str, name: str, units: str, value: float, note: str = "") -> di
     return dict(zip(_COLUMNS, (metric, name, units, known, note), strict=True))
 
 
-def _of_induced(found: Recording, span: Window | None, measured: dict[str, Measured]) -> Iterator[dict[str, Any]]:
+def _of_induced(streams: Sequence[Stream], measured: dict[str, Measured]) -> Iterator[dict[str, Any]]:
     """The tail of the induced latency, over all probes together, and the round-trip time without load."""
     one = measured.get(_INDUCED)
-    if one is None or span is None:
+    if one is None or not streams:
         return
     for percent in (95, 99):
         value = float(np.quantile(one.samples, percent / 100))
         yield _row(f"{_INDUCED}-p{percent}", f"Induced latency, {percent}th percentile", "ms", value, one.basis)
-    streams = probe_streams(found, span, Steps.of(span, found))
     idle = all(len(stream.idle) >= FEWEST_IDLE for stream in streams)
     value = float(np.mean([induced.base_ms(stream) for stream in streams])) if idle else math.nan
     note = one.basis if idle else "not known: there was too little idle time before the load"

@@ -6,14 +6,14 @@ median of the idle time before the load or, where there is too little of it, the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from whydrop.recording.metrics.definitions import FEWEST_IDLE, Stream, probe_streams, to_far_ends
-from whydrop.recording.metrics.load import Steps, Window
-from whydrop.recording.troubles import NOT_OF_PATH
+from whydrop.recording.metrics.definitions import FEWEST_IDLE, Stream, to_far_ends
+from whydrop.recording.metrics.load import Window
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -32,13 +32,13 @@ def _edges() -> pl.Series:
 EDGES_NS = _edges()
 
 
-def delays(recording: Recording, span: Window) -> pl.DataFrame:
-    """The delay that the load induced, of each answered probe until the end of the load.
+def delays(recording: Recording, span: Window, streams: Sequence[Stream]) -> pl.DataFrame:
+    """The delay that the load induced, of each answered probe of the streams until the end of the load.
 
-    Columns: ``time_ns``, ``induced_ns``; in order of time. Streams that fell silent early are left out.
+    Columns: ``time_ns``, ``induced_ns``; in order of time.
     """
     parts = []
-    for one in probe_streams(recording, span, Steps.of(span, recording)):
+    for one in streams:
         base = base_ms(one)
         samples = recording.samples(one.name).drop_nulls("value").filter(pl.col("time_ns") < span.end_ns)
         induced = ((pl.col("value") - base) * 1e6).round().cast(pl.Int64)
@@ -67,7 +67,7 @@ def by_step(recording: Recording, span: Window, induced: pl.DataFrame) -> pl.Dat
     sent = pl.coalesce("sent_ns", "scheduled_ns").alias("time_ns")
     probes = to_far_ends(recording, recording.table("probes").select("flow", sent, "fate"))
     probes = probes.filter(pl.col("time_ns") < span.end_ns)
-    lost = pl.col("fate").is_in(["lost", "lost-up", "lost-down"]) & ~pl.col("fate").is_in(list(NOT_OF_PATH))
+    lost = pl.col("fate").is_in(["lost", "lost-up", "lost-down"])
     losses = probes.filter(lost).group_by(after_load_ns=at).agg(lost=pl.len())
     found = answered.join(losses, on="after_load_ns", how="full", coalesce=True)
     return found.select(
