@@ -14,6 +14,20 @@ state=/run/whydrop-queues
 refuse() { echo "host.sh: $*" >&2; exit 1; }
 lacking() { echo "host.sh: $*" >&2; exit 77; }
 
+# Runs tc: skips the run where the kernel or tc lacks what is asked for ($1 names it), and stops it at any other error.
+tc_or_skip() {
+    what=$1
+    shift
+    said=$(tc "$@" 2>&1) && return
+    said=$(echo "$said" | tr '\n' ' ')
+    case $said in
+    *"kind is unknown"* | *"Unknown qdisc"* | *"TC classifier not found"* | *"TC action"* | *"No such file or directory"*)
+        lacking "this kernel or its tc has no $what: $said"
+        ;;
+    *) refuse "tc $*: $said" ;;
+    esac
+}
+
 # The offloads of a device that join packets and that are on, by their names for `ethtool -K`.
 joining() {
     ethtool -k "$1" | awk -F: '$2 ~ /^ on/ {
@@ -53,13 +67,13 @@ end() {
     fi
     ip link set whydrop-delay up
     tc qdisc del dev "$device" clsact 2>/dev/null || true
-    tc qdisc add dev "$device" clsact || lacking "this kernel has no clsact (module sch_ingress)"
-    tc filter add dev "$device" ingress pref 1 handle 1 matchall action mirred egress redirect dev whydrop-delay ||
-        lacking "this kernel cannot redirect arriving packets (modules cls_matchall, act_mirred)"
+    tc_or_skip "clsact (module sch_ingress)" qdisc add dev "$device" clsact
+    tc_or_skip "redirection of arriving packets (modules cls_matchall, act_mirred)" \
+        filter add dev "$device" ingress pref 1 handle 1 matchall action mirred egress redirect dev whydrop-delay
     tc qdisc del dev whydrop-delay root 2>/dev/null || true
     tc qdisc add dev whydrop-delay root handle 1: prio bands 16 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-    tc qdisc add dev whydrop-delay parent 1:1 handle 10: netem limit 100000 delay "${delay}ms" ||
-        lacking "this kernel has no netem (module sch_netem)"
+    tc_or_skip "netem (module sch_netem)" \
+        qdisc add dev whydrop-delay parent 1:1 handle 10: netem limit 100000 delay "${delay}ms"
     band=1
     addresses=${1:-} delays=${2:-}
     while [ -n "$delays" ] && [ -n "$addresses" ]; do
@@ -116,15 +130,15 @@ router() {
     tc qdisc del dev "$device" root 2>/dev/null || true
     kind=${setting%% *}
     if [ "$kind" = cake ]; then
-        tc qdisc add dev "$device" root handle 10: $setting bandwidth "$rate" || lacking "no queue $kind: $setting"
+        tc_or_skip "$kind" qdisc add dev "$device" root handle 10: $setting bandwidth "$rate"
     else
         # A line sends one packet after the other: one full frame of burst, and 0.1 ms of it at high rates.
         burst=$((rate_kbit / 80))
         [ $burst -ge 1600 ] || burst=1600
-        tc qdisc add dev "$device" root handle 1: htb default 1 || lacking "this kernel has no htb (module sch_htb)"
+        tc_or_skip "htb (module sch_htb)" qdisc add dev "$device" root handle 1: htb default 1
         tc class add dev "$device" parent 1: classid 1:1 htb rate "$rate" ceil "$rate" \
             burst $burst cburst $burst quantum 1514
-        tc qdisc add dev "$device" parent 1:1 handle 10: $setting || lacking "this kernel or its tc has no $setting"
+        tc_or_skip "$kind" qdisc add dev "$device" parent 1:1 handle 10: $setting
     fi
     # The kernel has the last word on what was asked of it.
     tc qdisc show dev "$device" | grep -q "^qdisc $kind 10: " ||

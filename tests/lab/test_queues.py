@@ -128,6 +128,15 @@ def test_a_wrong_queue_stops_the_run_before_it_begins(lab: Lab, hosts: Hosts) ->
 
 
 @pytest.mark.needs_kernel("pfifo")
+def test_any_other_error_of_tc_stops_the_run_with_what_tc_said(lab: Lab, hosts: Hosts) -> None:
+    hosts.start_responder()
+    said, runs = batch(lab, hosts, "--repetitions", "1", router_up="eth9")
+    assert [run["status"] for run in runs.values()] == ["failed"]
+    assert "eth9" in said
+    assert recordings(lab) == []
+
+
+@pytest.mark.needs_kernel("pfifo")
 def test_a_server_that_dies_in_mid_batch_costs_its_runs_until_it_is_back(lab: Lab, hosts: Hosts) -> None:
     responder = hosts.start_responder()
     server, calls = hosts.folder / "server", hosts.folder / "calls"
