@@ -146,15 +146,36 @@ def flow_control(given: dict[str, Any], wanted: parameters.Parameters) -> int:
 
 def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
     """Compute the study of TCP connections, print it and write it into a folder; returns the exit status."""
-    from whydrop.show import html
-    from whydrop.studies import study_files
     from whydrop.studies.tcp import document, figures, study
 
+    return reported(given, wanted, (study, figures, document), "connections", _tcp_as_json)
+
+
+def reported(
+    given: dict[str, Any],
+    wanted: Any,
+    modules: tuple[Any, Any, Any],
+    counted: str,
+    to_json: Callable[[Any], dict[str, Any]],
+) -> int:
+    """Compute a study, print it and write it into a folder; returns the exit status.
+
+    Args:
+        given: options of the command line.
+        wanted: the study's parameters.
+        modules: ``study``, ``figures`` and ``document`` of the study's package.
+        counted: the fact that is 0 if there was nothing to study.
+        to_json: the document for ``--json``.
+    """
+    from whydrop.show import html
+    from whydrop.studies import study_files
+
+    study, figures, document = modules
     folder, files = results_folder(given["output"], wanted.document()), 0
     with opened(given, folder) as (backend, advance):
         results = study.run(backend, wanted, advance)
         cancelling.raise_if_received()
-        if folder is not None and results.facts["connections"]:
+        if folder is not None and results.facts[counted]:
             pictures = figures.figures(results)
             contents = study_files.Contents(
                 {"parameters": wanted.document(), "notes": results.notes, "facts": results.facts},
@@ -164,11 +185,11 @@ def tcp(given: dict[str, Any], wanted: tcp_study.Parameters) -> int:
             )
             files = len(study_files.write(contents, folder, given["formats"], writing(advance)))
     if given["as_json"]:
-        ending.write_json(_tcp_as_json(results))
+        ending.write_json(to_json(results))
     else:
         ending.show(document.document(results))
     say_files(folder if files else None, files, as_json=given["as_json"])
-    return 0 if results.facts["connections"] else ending.NOT_ANALYSED
+    return 0 if results.facts[counted] else ending.NOT_ANALYSED
 
 
 def _show(
