@@ -49,6 +49,7 @@ def test_a_trigger_on_a_path_that_drops_leads_to_its_cause(
 ) -> None:
     with lab.path(**shape) as path, iperf3_server(path.server) as (port,):
         state = rolled(lab, path, port, *options)
+    assert state["kept"], state
     kept = state["kept"][0]
     assert (kept["kind"], kept["state"]) == (kind, "explained"), state
     assert kept["cause"] in causes, kept

@@ -74,6 +74,9 @@ METRICS = {
         Metric("mos", "Quality of speech (MOS, ITU-T G.107)", "", "higher", 0.1),
         Metric("fetch-time", "Time to fetch an address, median", "ms", "lower", 5.0, 0.02),
         Metric("page-time", "Time to load a page with all its objects, median", "ms", "lower", 20.0, 0.02),
+        Metric("burst-time", "Time until a burst has arrived, median", "ms", "lower", 1.0, 0.02),
+        Metric("burst-time-p95", "Time until a burst has arrived, 95th percentile", "ms", "lower", 2.0, 0.05),
+        Metric("bursts-incomplete", "Bursts with lost packets", "%", "lower", 0.5),
     )
 }
 
@@ -126,6 +129,7 @@ def measure(recording: Recording) -> dict[str, Measured]:
         *_speech(recording, span),
         *_fetches(recording, span, steps),
         *_pages(recording, span, steps),
+        *_bursts(recording, span, steps),
     ]
     return {one.metric.key: one for one in sorted(found, key=lambda one: list(METRICS).index(one.metric.key))}
 
@@ -343,11 +347,15 @@ def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
         if own.is_empty():
             continue
         lost = own["fate"].is_in(fates).cast(pl.Float64).to_numpy() * 100.0
-        number = steps.number(own["at"])
-        sums = np.bincount(number, lost, steps.count)[: steps.count].astype(float)
-        counts = np.bincount(number, minlength=steps.count)[: steps.count].astype(float)
-        found.append(Measured(METRICS[key], float(lost.mean()), ratio_of(sums, counts), sums, samples=lost))
+        found.append(_share(METRICS[key], lost, steps.number(own["at"]), steps))
     return found
+
+
+def _share(metric: Metric, values: Values, numbers: NDArray[np.int64], steps: Steps, basis: str = "") -> Measured:
+    """The mean of values that are 0 or 100 %, each of a step."""
+    sums = np.bincount(numbers, values, steps.count)[: steps.count].astype(float)
+    counts = np.bincount(numbers, minlength=steps.count)[: steps.count].astype(float)
+    return Measured(metric, float(values.mean()), ratio_of(sums, counts), sums, samples=values, basis=basis)
 
 
 def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
@@ -512,3 +520,39 @@ def _rounds(recording: Recording, span: Window) -> pl.DataFrame:
     return (rounds.with_columns(most=most).filter((pl.col("most") > 1) & began).with_columns(complete=complete)).sort(
         "start_ns"
     )
+
+
+def _bursts(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
+    """Bursts that were sent under load: how long each took as a whole, and the share that never became whole.
+
+    Times are of complete bursts. Bursts of unlike lengths, as a search for the depth of a queue sends them, have no
+    common time.
+    """
+    bursts = (
+        recording.table("bursts")
+        .group_by("flow", "burst")
+        .agg(
+            start_ns=pl.col("sent_ns").min(),
+            end_ns=pl.col("received_ns").max(),
+            packets=pl.len(),
+            lost=pl.col("received_ns").is_null().any().cast(pl.Float64),
+        )
+    )
+    during = pl.col("start_ns").is_between(span.start_ns, span.end_ns, closed="left")
+    found = bursts.filter(during).sort("start_ns", "flow")
+    if found.is_empty() or found["packets"].n_unique() > 1 or found["packets"][0] == 1:
+        return []
+    basis = f"{found.height} bursts of {found['packets'][0]} packets"
+    lost = 100 * found["lost"].to_numpy()
+    measured = [_share(METRICS["bursts-incomplete"], lost, steps.number(found["start_ns"]), steps, basis)]
+    whole = found.filter(pl.col("lost") == 0)
+    numbers, values = steps.number(whole["start_ns"]), ((whole["end_ns"] - whole["start_ns"]) / 1e6).to_numpy()
+    for key, share_within in (("burst-time", 0.5), ("burst-time-p95", 0.95)):
+        metric = METRICS[key]
+        if whole.is_empty():
+            measured.append(Measured(metric, float("nan"), basis=f"not known: none of {basis} is complete"))
+            continue
+        value, lead = float(np.quantile(values, share_within)), _lead([steps.means(numbers, values)])
+        statistic = quantile_of(values, numbers, share_within)
+        measured.append(Measured(metric, value, statistic, lead, samples=values, basis=basis))
+    return measured

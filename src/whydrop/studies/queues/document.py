@@ -25,6 +25,7 @@ _SHOWN = {
     "goodput-down": ("Down, Mbit/s", 1), "goodput-up": ("Up, Mbit/s", 2), "fairness-down": ("Jain down", 5),
     "fairness-up": ("Jain up", 6), "retransmits": ("Retransmitted, %", 7), "drops-down": ("Drops down, %", 8),
     "marks-down": ("Marks down, %", 11), "mos": ("MOS", 9), "page-time": ("Page, ms", 10),
+    "burst-time-p95": ("Frame 95 %, ms", 12), "bursts-incomplete": ("Frames incomplete, %", 13),
 }  # fmt: skip
 
 

@@ -56,6 +56,8 @@ MEASURES = {
         Measure("retransmits", "Retransmitted segments", "%", most=100.0),
         Measure("mos", "Quality of speech (MOS)", "", "higher", least=1.0, most=4.5),
         Measure("page-time", "Time to load a page", "ms", floor=1.0),
+        Measure("burst-time-p95", "Time of a frame, 95 %", "ms", floor=1.0),
+        Measure("bursts-incomplete", "Frames with lost packets", "%", most=100.0),
     )
 }
 
