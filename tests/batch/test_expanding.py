@@ -147,6 +147,9 @@ def test_a_variable_chooses_among_batches(tmp_path: Path) -> None:
     assert {run.batch for run in runs_of(tmp_path, text, overrides={"cut": "small"})} == {"a"}
     with pytest.raises(FileError, match="disabled: 'perhaps': expected true or false"):
         runs_of(tmp_path, text, overrides={"only_whole_whole": "perhaps"})
+    said = r"disabled: no variable is called 'only_whole_smal'; did you mean \w+\? \(from \$\{only_whole_\$\{cut\}\}\)"
+    with pytest.raises(FileError, match=said):
+        runs_of(tmp_path, text, overrides={"cut": "smal"})
 
 
 def test_what_a_command_prints_can_become_metadata_but_not_that_of_a_monitor(tmp_path: Path) -> None:

@@ -166,8 +166,6 @@ def _runs_at_all(tables: Tables, table: Table, wanted: Wanted) -> bool:
     settings = _merged([*lineage(tables, table), _overriding(wanted)])
     try:
         return not _true("disabled", settings.get("disabled", False), settings.get("variables", {}))
-    except VariableError:
-        raise
     except ValueError as reason:
         raise FileError([table.problem(str(reason), "disabled")]) from None
 

@@ -72,7 +72,13 @@ class _Expansion:
         return found
 
     def named(self, name: str, within: tuple[str, ...]) -> str:
-        return self.variable(self.text(name, within) if "$" in name else name, within)
+        if "$" not in name:
+            return self.variable(name, within)
+        found = self.text(name, within)
+        if found not in self.values:
+            # What the reader wrote is a part of the name only.
+            raise VariableError(f"{unknown(found, self.values)} (from ${{{name}}})")
+        return self.variable(found, within)
 
     def variable(self, name: str, within: tuple[str, ...]) -> str:
         if name in self.known:
