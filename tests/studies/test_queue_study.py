@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,36 @@ def test_queues_that_cannot_be_distinguished_share_a_rank(tmp_path):
     runs += cell("pie", [30.0, 31.0, 29.0, 30.5])
     found = studied(tmp_path, runs).tables["ranks"].filter(by="all", metric="induced-latency")
     assert dict(found.select("queue", "rank").iter_rows()) == {"cake": 1, "fq_codel": 1, "pie": 3}
+
+
+def test_a_queue_that_varies_much_does_not_blur_two_that_vary_little(tmp_path):
+    runs = [*cell("pie", [15.0, 200.0, 60.0, 30.0, 110.0, 45.0]), *cell("codel", [90.0, 25.0, 40.0, 130.0, 33.0, 20.0])]
+    runs += [*cell("cake", around(1.4, 6, 0.02)), *cell("fq_codel", around(1.2, 6, 0.02))]
+    found = studied(tmp_path, runs)
+    ranks = found.tables["ranks"].filter(by="all", metric="induced-latency")
+    assert dict(ranks.select("queue", "rank").iter_rows()) == {"fq_codel": 1, "cake": 2, "codel": 3, "pie": 3}
+    row = ranks.row(by_predicate=pl.col("queue") == "cake", named=True)
+    assert 1.1 < row["ratio_low"] < 1.4 / 1.2 < row["ratio_high"] < 1.25
+
+
+@pytest.mark.slow
+def test_a_ranking_does_not_take_the_noise_of_two_queues_for_that_of_all():
+    noise = np.random.default_rng(5)
+    spreads = {"pie": 0.65, "codel": 0.45, "cake": 0.04, "fq_codel": 0.02, "fq_pie": 0.03, "sfq": 0.04}
+    found = 0
+    for _ in range(80):
+        rows = [
+            (f"{queue}-{number}", "10/10", queue, number, math.exp(spread * noise.normal()))
+            for queue, spread in spreads.items()
+            for number in range(6)
+        ]
+        frame = pl.DataFrame(rows, schema=["recording", "line", "queue", "repetition", "value"], orient="row")
+        frame = frame.with_columns(seed=pl.lit(1))
+        values = frame.select("recording", "value", metric=pl.lit("induced-latency"))
+        made = ranking.ranks(frame.drop("value"), values, Parameters(strata=("line",)))
+        found += made.filter(by="all")["rank"].max() > 1
+    # 5 % by Holm's correction, with three standard deviations of 80 trials.
+    assert found <= 80 * (0.05 + 3 * (0.05 * 0.95 / 80) ** 0.5)
 
 
 def test_pairs_of_repetitions_take_away_what_they_share(tmp_path):

@@ -7,7 +7,7 @@ differences within them are compared (Student's t); else runs are (Welch's t, fr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +41,16 @@ DIFFERENCES = {
 Blocks = Mapping[Any, float]
 
 
-def by_queue(frame: pl.DataFrame) -> dict[str, Blocks]:
-    """Of rows with ``queue``, ``repetition``, ``seed``, ``recording``, ``value``: the blocks of each queue."""
+def by_queue(frame: pl.DataFrame, strata: Sequence[str] = ()) -> dict[str, Blocks]:
+    """Of rows with ``queue``, ``repetition``, ``seed``, ``recording``, ``value``: the blocks of each queue.
+
+    Of rows of several conditions, ``strata`` names them: a block lies within one of them.
+    """
     found: dict[str, dict[Any, float]] = {}
-    for row in frame.select("queue", "repetition", "seed", "recording", "value").iter_rows(named=True):
+    names = dict.fromkeys((*strata, "queue", "repetition", "seed", "recording", "value"))
+    for row in frame.select(*names).iter_rows(named=True):
         blocks = found.setdefault(row["queue"], {})
-        key = (row["repetition"], row["seed"])
+        key = (*(row[name] for name in strata), row["repetition"], row["seed"])
         # Without a repetition, or with two runs of one, a run is a block of its own.
         blocks[row["recording"] if row["repetition"] is None or key in blocks else key] = row["value"]
     return dict(sorted(found.items(), key=lambda item: sort_key(item[0])))
@@ -56,9 +60,7 @@ def difference(first: Blocks, second: Blocks) -> tuple[Difference, int]:
     """The second less the first, and how many blocks have both (0: runs are compared)."""
     common = [key for key in first if key in second]
     if len(common) >= differences.GROUP_FROM:
-        pairs = _array(first, common), _array(second, common)
-        found = differences.of_pairs(*pairs)
-        return (_of_equal(pairs[1] - pairs[0]) if math.isnan(found.p) else found), len(common)
+        return paired(_array(first, common), _array(second, common)), len(common)
     ones, others = _array(first, first), _array(second, second)
     if min(len(ones), len(others)) < differences.GROUP_FROM:
         value = float(others.mean() - ones.mean())
@@ -67,6 +69,12 @@ def difference(first: Blocks, second: Blocks) -> tuple[Difference, int]:
     # Runs that agree to the last digit show nothing of how runs vary.
     is_empty = found.low == found.high
     return (Difference(found.value, math.nan, math.nan, math.nan, found.method) if is_empty else found), 0
+
+
+def paired(first: Values, second: Values) -> Difference:
+    """The second less the first, of three blocks or more that have both."""
+    found = differences.of_pairs(first, second)
+    return _of_equal(second - first) if math.isnan(found.p) else found
 
 
 def _of_equal(apart: Values) -> Difference:

@@ -145,7 +145,8 @@ def _ranks(ranks: pl.DataFrame) -> Table | None:
     ]  # fmt: skip
     note = (
         "Mixed model of the logarithm: queue, and random intercepts of conditions and of repetitions within them. "
-        "Rank: one more than the number of queues that are better and distinguished (Holm, 5 %)."
+        "Rank: one more than the number of queues that are better and distinguished (differences within blocks that "
+        "have both queues, Holm, 5 %); two queues of different ranks need not be distinguished from each other."
     )
     return table_of("Ranks over conditions", ranks, columns, notes=[note], elsewhere=_ELSEWHERE)
 

@@ -3,21 +3,27 @@
 The logarithm of a measure is the queue's effect, an intercept of the conditions (line, congestion control, scene) and
 one of the block (repetition) within them. What is compared is the mean effect over these conditions: a queue
 may still be worse than another under some of them, which the table of differences shows.
+
+Queues vary unequally: the runs of one within 2 %, those of another by a factor. So what distinguishes two queues, and
+the interval of their ratio, comes from the runs of these two alone: the differences within blocks that have both, which
+is what the model of these two gives.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from whydrop.recording.statistics.differences import holm
+from whydrop.recording.statistics.differences import GROUP_FROM, Difference, holm
 from whydrop.recording.statistics.mixed import Mixed, reml
 from whydrop.studies.queues.cells import line_key
-from whydrop.studies.queues.differences import SIGNIFICANCE
+from whydrop.studies.queues.differences import SIGNIFICANCE, by_queue, exp, paired
 from whydrop.studies.queues.families import sort_key
 from whydrop.studies.queues.measures import MEASURES
 
@@ -43,8 +49,8 @@ class _Model:
 def ranks(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> pl.DataFrame:
     """A frame of `RANKS`: for all conditions together, and for each value of the first variable (each line).
 
-    ``mean`` is the geometric mean that the model gives, ``ratio`` that over the best queue's with its 95 % interval,
-    ``rank`` one more than the number of queues that are better and distinguished (Holm, at 5 %).
+    ``mean`` is the geometric mean that the model gives, ``ratio`` that to the best queue with its 95 % interval, of the
+    blocks that have both, ``rank`` one more than the number of queues that are better and distinguished (Holm, at 5 %).
     """
     strata = list(parameters.strata)
     joined = values.filter(pl.col("metric").is_in(RANKED)).join(
@@ -75,23 +81,73 @@ def _ranked(frame: pl.DataFrame, metric: str, strata: list[str]) -> list[dict[st
     means[:, 0] = 1.0
     effects = means @ fitted.effects
     sign = 1 if MEASURES[metric].better == "lower" else -1
+    apart = _apart(frame.with_columns(value=pl.Series(logs)), queues, strata)
+    adjusted = dict(zip(apart, holm([one.p for one in apart.values()]), strict=True))
+    if all(p is None or math.isnan(p) for p in adjusted.values()):
+        return []
+    behind = _behind(apart, adjusted, sign)
     best = int(np.argmin(sign * effects))
-    apart, adjusted = _distinguished(means, fitted)
     rows = []
     for place in np.argsort(sign * effects, kind="stable"):
-        better = sum(apart[other, place] and sign * effects[other] < sign * effects[place] for other in range(count))
         own = frame.filter(pl.col("queue") == queues[place])
-        ratio, low, high = _interval(means[place] - means[best], fitted)
         rows.append(
             {
-                "queue": queues[place], "rank": int(better) + 1, "mean": math.exp(effects[place]), "ratio": ratio,
-                "ratio_low": None if place == best else low, "ratio_high": None if place == best else high,
-                "adjusted_p": None if place == best else float(adjusted[best, place]),
+                "queue": queues[place], "rank": behind.count(place) + 1, "mean": math.exp(effects[place]),
+                **_to_best(apart, adjusted, best, int(place), effects),
                 "runs": own.height, "strata": own.select(strata).unique().height if strata else 1,
                 "floored": own.filter(pl.col("value") < floor).height,
             }
         )  # fmt: skip
     return rows
+
+
+# Two queues by their places, the first being the smaller.
+Pair = tuple[int, int]
+
+
+def _apart(frame: pl.DataFrame, queues: list[str], strata: list[str]) -> dict[Pair, Difference]:
+    """How much every two queues are apart; without an interval where fewer than three blocks have both."""
+    blocks = by_queue(frame, strata)
+    rows = {key: row for row, key in enumerate(dict.fromkeys(key for own in blocks.values() for key in own))}
+    table = np.full((len(rows), len(queues)), math.nan)
+    for column, queue in enumerate(queues):
+        table[[rows[key] for key in blocks[queue]], column] = list(blocks[queue].values())
+    found = {}
+    for one, other in combinations(range(len(queues)), 2):
+        both = np.isfinite(table[:, one]) & np.isfinite(table[:, other])
+        if both.sum() >= GROUP_FROM:
+            found[one, other] = paired(table[both, one], table[both, other])
+        else:
+            found[one, other] = Difference(math.nan, math.nan, math.nan, math.nan, "fewer than three blocks")
+    return found
+
+
+def _behind(apart: Mapping[Pair, Difference], adjusted: Mapping[Pair, float | None], sign: int) -> list[int]:
+    """The worse queue of each two that are distinguished."""
+    found = []
+    for (one, other), difference in apart.items():
+        p = adjusted[one, other]
+        if p is not None and p < SIGNIFICANCE:
+            found.append(other if sign * difference.value > 0 else one)
+    return found
+
+
+def _to_best(
+    apart: Mapping[Pair, Difference], adjusted: Mapping[Pair, float | None], best: int, place: int,
+    effects: np.ndarray[Any, Any],
+) -> dict[str, float | None]:  # fmt: skip
+    """The ratio to the best queue; where no blocks have both, as the model has it, without an interval."""
+    nothing = {"ratio_low": None, "ratio_high": None, "adjusted_p": None}
+    if place == best:
+        return {"ratio": 1.0, **nothing}
+    pair = (min(best, place), max(best, place))
+    found, p = apart[pair], adjusted[pair]
+    if p is None or math.isnan(p):
+        return {"ratio": math.exp(effects[place] - effects[best]), **nothing}
+    sign = 1 if place > best else -1
+    ends = sorted((sign * found.low, sign * found.high))
+    return {"ratio": math.exp(sign * found.value), "ratio_low": exp(ends[0]), "ratio_high": exp(ends[1]),
+            "adjusted_p": p}  # fmt: skip
 
 
 def _fitted(frame: pl.DataFrame, logs: np.ndarray[Any, np.dtype[np.float64]], strata: list[str]) -> _Model | None:
@@ -110,29 +166,3 @@ def _fitted(frame: pl.DataFrame, logs: np.ndarray[Any, np.dtype[np.float64]], st
     stratum, block = (numbered[name].cast(pl.Int64).to_numpy() for name in ("stratum", "block"))
     fitted = reml(logs, x, stratum, block)
     return None if fitted is None or not np.isfinite(fitted.covariance).all() else _Model(queues, fitted)
-
-
-def _distinguished(means: np.ndarray[Any, Any], fitted: Mixed) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Which two queues are distinguished, and the adjusted p of each two."""
-    from scipy import special
-
-    count = len(means)
-    pairs = [(one, other) for one in range(count) for other in range(one + 1, count)]
-    found: list[float | None] = []
-    for one, other in pairs:
-        contrast = means[other] - means[one]
-        error = math.sqrt(max(0.0, float(contrast @ fitted.covariance @ contrast)))
-        value = abs(float(contrast @ fitted.effects))
-        found.append(2 * float(special.stdtr(fitted.freedom, -value / error)) if error > 0 else None)
-    adjusted = np.full((count, count), np.nan)
-    for (one, other), p in zip(pairs, holm(found), strict=True):
-        adjusted[one, other] = adjusted[other, one] = math.nan if p is None else p
-    return adjusted < SIGNIFICANCE, adjusted
-
-
-def _interval(contrast: np.ndarray[Any, Any], fitted: Mixed) -> tuple[float, float, float]:
-    from scipy import special
-
-    value = float(contrast @ fitted.effects)
-    half = float(special.stdtrit(fitted.freedom, 0.975)) * math.sqrt(max(0.0, contrast @ fitted.covariance @ contrast))
-    return math.exp(value), math.exp(min(700.0, value - half)), math.exp(min(700.0, value + half))

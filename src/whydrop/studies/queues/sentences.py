@@ -84,11 +84,11 @@ def _ranked(results: Results, by: str, group: str, rows: pl.DataFrame) -> str:
     where = where[0].upper() + where[1:]
     best = rows.filter(pl.col("rank") == 1).to_dicts()
     others = rows.filter(pl.col("rank") > 1).to_dicts()
-    values = listed([value(LATENCY, row["mean"]) for row in best[:_MOST_NAMED]])
-    more = f" and {len(best) - _MOST_NAMED} more" if len(best) > _MOST_NAMED else ""
-    names = listed([name(row["queue"]) for row in best[:_MOST_NAMED]]) + more
-    verb, apart = ("have", ", not distinguished") if len(best) > 1 else ("has", "")
-    text = f"{where}: {names} {verb} the lowest induced latency ({values}{apart})"
+    alike = [f"{name(row['queue'])} ({value(LATENCY, row['mean'])})" for row in best[1:]]
+    text = f"{where}: {name(best[0]['queue'])} has the lowest induced latency ({value(LATENCY, best[0]['mean'])})"
+    if alike:
+        more = [f"{len(alike) - _MOST_NAMED} more"] if len(alike) > _MOST_NAMED else []
+        text += f", not distinguished from {listed([*alike[:_MOST_NAMED], *more])}"
     if not others:
         return f"{text}. No queue is distinguished from another."
     worse = [others[0], others[-1]] if len(others) > 1 else others
@@ -97,6 +97,8 @@ def _ranked(results: Results, by: str, group: str, rows: pl.DataFrame) -> str:
 
 
 def _times(row: Mapping[str, Any]) -> str:
+    if row["ratio_low"] is None or row["ratio_high"] is None:
+        return f"{significant(row['ratio'])} times (interval unknown)"
     interval = quantities.interval(significant, row["ratio_low"], row["ratio_high"])
     return f"{significant(row['ratio'])} ({interval}) times"
 
