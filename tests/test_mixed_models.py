@@ -127,5 +127,9 @@ def test_values_that_vary_by_factors_have_an_interval_of_factors():
     assert of_factors.low == pytest.approx(np.exp(logarithms.mean() - half))
     assert of_factors.high == pytest.approx(np.exp(logarithms.mean() + half))
     assert of_factors.method == "Student's t of logarithms"
-    # What is below the floor counts as the floor.
-    assert median(np.array([-1.0, 0.05, 0.1]), floor=0.1).low == pytest.approx(0.1)
+
+
+def test_the_interval_of_a_median_below_the_floor_is_about_the_values_themselves():
+    found = median(np.array([-0.3, -0.2, -0.25, -0.28]), floor=0.1)
+    assert found.low < found.value < found.high < 0
+    assert found.method == "Student's t"

@@ -215,3 +215,14 @@ def test_whatever_is_asked_for_replaces_a_file_only_when_it_is_whole(
             write(path)
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_error_of_another_library_keeps_its_words(tmp_path: Path) -> None:
+    def fail(_: Path) -> None:
+        raise OSError("No space left on device (os error 28)")
+
+    with pytest.raises(OSError, match="No space left") as raised:
+        durable.write_by(tmp_path / "table.csv", fail)
+    assert (raised.value.filename, raised.value.strerror) == (
+        str(tmp_path / "table.csv"), "No space left on device (os error 28)"
+    )  # fmt: skip

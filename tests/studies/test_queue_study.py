@@ -17,10 +17,11 @@ from polars.testing import assert_frame_equal
 from studies.made_queues import LAST_START_S, LOAD_S, Made, around, as_published, cell, store_of
 from whydrop import study_queues
 from whydrop.cli.commands import whydrop
+from whydrop.errors import Error
 from whydrop.store.engines import open_backend
-from whydrop.studies.queues import ranking, sentences, study
+from whydrop.studies.queues import judging, ranking, sentences, study
 from whydrop.studies.queues.measures import rate_bps
-from whydrop.studies.queues.parameters import Parameters
+from whydrop.studies.queues.parameters import TAKEN, Parameters
 from whydrop.studies.queues.study import Results
 
 
@@ -332,6 +333,56 @@ def test_json_says_what_the_command_says_and_python_too(store, published):
     assert_frame_equal(found.tables["medians"], published.tables["medians"])
 
 
+def test_no_condition_has_the_name_of_a_column(published):
+    columns = {name for frame in published.tables.values() for name in frame.columns}
+    assert columns - {"line", "control", "scene"} <= TAKEN
+
+
+@pytest.mark.parametrize("wrong", [{"target_ms": math.nan}, {"target_ms": 0}, {"strata": ["queue"]}, {"queue": " "}])
+def test_python_refuses_what_the_command_refuses(store, wrong):
+    with pytest.raises(Error, match=r"target|stratum|empty name"):
+        study_queues(store, **wrong)
+
+
+def test_one_text_is_one_condition_and_the_same_condition_twice_is_one(tmp_path):
+    made = store_of(tmp_path / "store", cell("cake", around(2.0)))
+    assert study_queues(made, strata="line").parameters.strata == ("line",)
+    assert study_queues(made, strata=["line", "line"]).parameters.strata == ("line",)
+
+
+def test_a_misspelled_name_is_answered_with_those_that_there_are(tmp_path):
+    runs = [*cell("cake", around(2.0)), *cell("pie", around(20.0))]
+    made = store_of(tmp_path / "store", runs)
+
+    def said(*words: str) -> str:
+        return " ".join(run(str(made), *words).stdout.split())
+
+    assert "No recording has the variable 'lin'; did you mean line?" in said("--stratum", "lin")
+    assert "No recording has the variable 'qdisc'; there are control, line, " in said("--queue", "qdisc")
+    assert "No run has the queue 'pfifo_fast'" in said()
+    assert not [note for note in studied(tmp_path, runs, baseline="pie").notes if "No run has" in note]
+
+
+def test_a_finding_on_containing_says_what_counts_as_contained(tmp_path):
+    found = studied(tmp_path, cell("pie", around(20.0), contain_s=3.0), target_ms=250.0)
+    assert "Contained: at most 250\xa0ms." in " ".join(sentences.hypotheses(found))
+
+
+def test_bounds_that_decide_nothing_count_against_both_answers(tmp_path):
+    # Six runs are contained before 1 s; in eight the load ends too early to show it.
+    runs = [*cell("pie", around(20.0, 6), contain_s=0.5)]
+    short = [Made("pie", number, 20.0, contain_s=None) for number in range(7, 15)]
+    made = store_of(tmp_path / "store", [*runs, *short])
+    with open_backend(made, "duckdb") as backend:
+        whole = study.run(backend, Parameters())
+    values = whole.tables["values"].with_columns(
+        value=pl.when(pl.col("metric") == "contain-time", pl.col("censored")).then(0.6).otherwise("value")
+    )
+    _, checks = judging.judged(whole.tables["runs"], values, Parameters())
+    row = checks.filter(pl.col("hypothesis") == "ugly-aqm", pl.col("decides")).row(0, named=True)
+    assert (row["runs"], row["within"], row["conclusion"]) == (14, 0, "open")
+
+
 @pytest.mark.slow
 def test_a_folder_gets_page_pictures_and_tables_and_no_markup_from_the_store(tmp_path: Path) -> None:
     runs = [*as_published(("10/10",), 3), *cell("<script>x", around(5.0, 3))]
@@ -354,7 +405,10 @@ def test_a_store_without_such_recordings_is_said_to_have_none(tmp_path: Path) ->
     ("words", "said"),
     [
         (("--target", "0s"), "--target"),
+        (("--target", "-1"), "such as 50ms"),
         (("--stratum", "queue"), "--queue names the same variable"),
+        (("--stratum", ""), "an empty name"),
+        (("--stratum", "seed"), "tables have a column of this name"),
         (("--format", "html"), "--format chooses what --output writes"),
         (("--backend", "bigquery:mine"), "BigQuery has no table of recordings"),
         (("--backend", "oracle"), "--backend"),

@@ -45,7 +45,7 @@ class Form {
   private readonly queue = element("input", { id: "queue", placeholder: "queue", spellcheck: "false" });
   private readonly strata = element("input", { id: "strata", placeholder: "line, control, scene", spellcheck: "false" });
   private readonly baseline = element("input", { id: "baseline", placeholder: "pfifo_fast", spellcheck: "false" });
-  private readonly target = element("input", { id: "target", type: "number", min: "0.1", step: "any", placeholder: "20" });
+  private readonly target = element("input", { id: "target", type: "number", min: "0.1", step: "any", placeholder: "50" });
   private readonly compute = element("button", { type: "submit" }, "Compute");
   private readonly status = element("p", { role: "status" });
   private readonly bar = element("progress", { max: 1, hidden: "", "aria-label": "Computed" });

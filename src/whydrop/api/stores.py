@@ -416,11 +416,13 @@ def study_queues(
         Tables as polars frames, and notes.
 
     Raises:
-        whydrop.Error: the engine cannot open the store, or it failed.
+        whydrop.Error: the engine cannot open the store, or it failed; a name or the target is none that can be.
     """
     from whydrop.store.engines import open_backend
     from whydrop.studies.queues.parameters import Parameters
     from whydrop.studies.queues.study import run
 
+    # A text is one name, not a list of letters.
+    wanted = Parameters(queue, (strata,) if isinstance(strata, str) else tuple(strata), baseline, target_ms)
     with open_backend(fspath(store), backend) as opened:
-        return run(opened, Parameters(queue, tuple(strata), baseline, target_ms))
+        return run(opened, wanted)

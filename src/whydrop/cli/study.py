@@ -318,7 +318,8 @@ def queues(queue: str, strata: tuple[str, ...], baseline: str, target_s: float, 
     chosen = tuple(dict.fromkeys(strata)) or STRATA
     if queue in chosen:
         raise click.UsageError(f"--stratum {ending.printable(queue)}: --queue names the same variable.")
-    options.above_zero("--target", target_s)
+    if target_s <= 0:
+        raise click.UsageError("--target: expected a time above zero, such as 50ms.")
     _formats_need_a_folder(given)
     if given["backend"].startswith("bigquery"):
         raise click.UsageError("--backend: BigQuery has no table of recordings: import them into a store.")

@@ -47,6 +47,8 @@ def write_by(path: Path, write: Callable[[Path], object]) -> None:
             _replace(target, write)
     except OSError as reason:
         # A full disk has no file name in the error, and the temporary name would not help.
+        # That of another library may have words alone.
+        reason.strerror = reason.strerror or str(reason) or "it cannot be written"
         reason.filename, reason.filename2 = str(path), None
         raise
 

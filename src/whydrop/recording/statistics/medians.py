@@ -65,7 +65,7 @@ def median(
         censored: those that are lower bounds.
         least: no value can be smaller.
         most: no value can be larger.
-        floor: values vary by factors; smaller ones than this count as this much.
+        floor: values vary by factors, unless one is smaller than this.
 
     >>> found = median(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]))
     >>> found.value, found.low, found.high, found.method
@@ -86,7 +86,8 @@ def median(
         return Median(value, math.nan, math.nan, is_bound, CENSORED)
     if not float(values.std(ddof=1)) > _ROUNDING * float(np.abs(values).max()):
         return Median(value, math.nan, math.nan, is_bound, EQUAL)
-    if floor is not None:
+    # Of values below the floor the logarithms show nothing.
+    if floor is not None and float(lower[0]) >= floor:
         low, high = (math.exp(min(end, _LARGEST)) for end in _student(np.log(np.maximum(values, floor))))
         return Median(value, max(least, low), min(most, high), is_bound, STUDENT_OF_LOGARITHMS)
     low, high = _student(values)

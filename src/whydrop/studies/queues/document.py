@@ -71,7 +71,7 @@ def _cells(results: Results) -> Table | None:
     )
     wide = texts.pivot("metric", index=names, values="text", maintain_order=True) if texts.height else texts
     table = results.tables["cells"].join(wide, on=names, how="left", maintain_order="left")
-    columns = [*_conditions(results), _QUEUE, FrameColumn("Runs", ("used",), quantities.count, 12)]
+    columns = [*_conditions(results), _QUEUE, FrameColumn("Runs", ("used",), quantities.count, 3)]
     columns += [FrameColumn(title, (key,), str, rank) for key, (title, rank) in _SHOWN.items()]
     note = "Medians over the runs of a cell. The tables of --output and --json have their 95 % intervals."
     return _aligned(table_of("Cells", table, columns, notes=[note], elsewhere=_ELSEWHERE), _TITLES)

@@ -179,9 +179,9 @@ def _counted(one: Hypothesis, own: pl.DataFrame) -> dict[str, Any]:
     below_least = pl.lit(value=False) if least is None else (value < least) & ~censored
     within = own.filter(above_least & below_most).height
     outside = own.filter(beyond_most | below_least).height
-    decided = within + outside
-    p_for = float(special.bdtrc(within - 1, decided, 0.5)) if within else 1.0
-    p_not = float(special.bdtrc(outside - 1, decided, 0.5)) if outside else 1.0
+    # A bound that decides nothing may lie on either side: it counts against both.
+    p_for = float(special.bdtrc(within - 1, own.height, 0.5)) if within else 1.0
+    p_not = float(special.bdtrc(outside - 1, own.height, 0.5)) if outside else 1.0
     middle = median(own["value"].to_numpy(), own["censored"].to_numpy())
     return {
         "runs": own.height, "within": within, "median": middle.value, "censored": middle.censored,

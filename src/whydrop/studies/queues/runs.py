@@ -56,6 +56,14 @@ def runs(recordings: pl.DataFrame, measured: Iterable[str], parameters: Paramete
     return pl.DataFrame(rows, schema=schema)
 
 
+def variables(recordings: pl.DataFrame) -> list[str]:
+    """The names of variables that any recording has a value of."""
+    found: set[str] = set()
+    for text in recordings["variables"].unique():
+        found.update(name for name, value in _object(text).items() if _text(value))
+    return sorted(found)
+
+
 def _reason(row: Mapping[str, Any], queue: str | None, known: set[str], parameters: Parameters) -> str | None:
     failures = _list(row["failures"])
     if queue is None:

@@ -148,7 +148,9 @@ def hypothesis(results: Results, row: Mapping[str, Any]) -> str:
     numbers = "; ".join(_numbers(row["metric"], checks))
     missing = f" Not measured: {', '.join(map(name, row['missing'].split('; ')))}." if row["missing"] else ""
     where = f" Measured at {row['conditions']}." if row["conditions"] else ""
-    return f"{head} {numbers}.{missing}{where} ({row['source']})"
+    target = results.parameters.target_ms
+    contained = f" Contained: at most {value(LATENCY, target)}." if row["metric"] == CONTAIN else ""
+    return f"{head} {numbers}.{missing}{contained}{where} ({row['source']})"
 
 
 def _numbers(metric: str, checks: pl.DataFrame) -> Iterator[str]:

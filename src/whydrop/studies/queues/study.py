@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop.errors import Error
+from whydrop.runtime.user_files.spelling import suggestion
 from whydrop.studies.queues import cells, differences, judging, pictured, queries, ranking
 from whydrop.studies.queues import runs as of_runs
+from whydrop.studies.queues.families import sort_key
 from whydrop.studies.queues.measures import CONTAIN
+from whydrop.text.phrases import listed
 from whydrop.text.quantities import plural
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float, int], None]
 
 _MOST_REASONS = 5
+_MOST_NAMES, _LONGEST_NAME = 12, 40
 # Every two queues are compared: far more of them are the values of another variable.
 _MOST_QUEUES = 50
 
@@ -95,7 +99,27 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
         "cells": used.select(cells.cell_columns(parameters)).unique().height,
         "kernels": sorted(used["kernel"].drop_nulls().unique()), "backend": backend.name,
     }  # fmt: skip
-    return Results(parameters, tables, [*_notes(found, values, parameters), *backend.notes], facts)
+    notes = [*_misnamed(of_runs.variables(recordings), found, parameters), *_notes(found, values, parameters)]
+    return Results(parameters, tables, [*notes, *backend.notes], facts)
+
+
+def _misnamed(known: list[str], runs: pl.DataFrame, parameters: Parameters) -> list[str]:
+    """Names that were asked for and that nothing has: what there is instead."""
+    notes = [
+        f"No recording has the variable {name!r}{suggestion(name, known, _there_are(known))}."
+        for name in (parameters.queue, *parameters.strata)
+        if known and name not in known
+    ]
+    queues = sorted(runs["queue"].drop_nulls().unique(), key=sort_key)
+    if queues and parameters.baseline not in queues:
+        hint = suggestion(parameters.baseline, queues, _there_are(queues))
+        notes.append(f"No run has the queue {parameters.baseline!r}, with which others are to be compared{hint}.")
+    return notes
+
+
+def _there_are(names: list[str]) -> str:
+    shown = [name[:_LONGEST_NAME] for name in names[:_MOST_NAMES]]
+    return f"there are {listed([*shown, 'others'] if len(names) > len(shown) else shown)}"
 
 
 def _notes(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> list[str]:

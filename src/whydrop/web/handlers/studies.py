@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from whydrop.studies.discards import parameters
-from whydrop.studies.queues.parameters import STRATA
+from whydrop.studies.queues.parameters import STRATA, TARGET_MS
 from whydrop.web.endpoints import Endpoint, Nothing
 from whydrop.web.handlers.analyses import FiguresOf, PageAnswer
 from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
@@ -29,7 +29,7 @@ class Question(BaseModel):
     queue: str = Field("queue", min_length=1, max_length=100, description="Of queues: variable that names the queue")
     strata: list[str] = Field(list(STRATA), max_length=20, description="Of queues: variables that name the conditions")
     baseline: str = Field("pfifo_fast", min_length=1, max_length=100, description="Of queues: the one without AQM")
-    target_ms: float = Field(20.0, gt=0, le=1e6, description="Of queues: induced delay that counts as contained")
+    target_ms: float = Field(TARGET_MS, gt=0, le=1e6, description="Of queues: induced delay that counts as contained")
     again: bool = Field(False, description="Compute it again, since the store may have grown")
 
 
