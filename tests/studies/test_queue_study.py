@@ -192,6 +192,15 @@ def test_numbers_that_no_network_has_are_no_values(tmp_path):
     assert not {"goodput-down", "goodput-up", "utilisation-down"} & known
 
 
+def test_a_name_that_no_table_could_show_is_left_out_with_the_reason(tmp_path):
+    runs = [*cell("cake", around(2.0)), Made("cake", 9, variables={"line": "x" * 10_000, "rate_down": "1mbit"})]
+    found = studied(tmp_path, [*runs, Made("y" * 101)])
+    said = "variable '{}' has {} characters: expected a name of at most 100"
+    reasons = found.tables["runs"]["left_out"].drop_nulls().to_list()
+    assert sorted(reasons) == [said.format("line", 10_000), said.format("queue", 101)]
+    assert found.tables["runs"]["line"].str.len_chars().max() == 100
+
+
 def test_control_characters_and_markup_in_names_command_nothing(tmp_path):
     runs = [*cell("\x1b[31m<b>", around(5.0, 3)), *cell("cake", around(2.0, 3))]
     done = run(str(store_of(tmp_path / "store", runs)))

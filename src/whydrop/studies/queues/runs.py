@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MISSING = "–"
 _S_NS = 1e9
 _LONGEST_REASON = 160
+# A longer value names no queue and no condition, and no table could show it.
+_LONGEST_NAME = 100
 # No measure reaches it: squares of larger numbers have no value.
 _LARGEST = 1e15
 
@@ -41,10 +43,11 @@ def runs(recordings: pl.DataFrame, measured: Iterable[str], parameters: Paramete
             {
                 "recording": row["recording"], "name": row["name"], "run": row["run"], "kernel": row["kernel"],
                 "repetition": row["repetition"], "seed": row["seed"],
-                **{name: cell[name] or MISSING for name in parameters.strata}, "queue": cell[parameters.queue],
+                **{name: _cut(cell[name]) or MISSING for name in parameters.strata},
+                "queue": _cut(cell[parameters.queue]),
                 "rate_down_bps": rate_bps(_text(variables.get("rate_down"))),
                 "rate_up_bps": rate_bps(_text(variables.get("rate_up"))),
-                "left_out": _reason(row, cell[parameters.queue], known, parameters),
+                "left_out": _reason(row, cell, known, parameters),
             }
         )  # fmt: skip
     schema = {
@@ -64,10 +67,19 @@ def variables(recordings: pl.DataFrame) -> list[str]:
     return sorted(found)
 
 
-def _reason(row: Mapping[str, Any], queue: str | None, known: set[str], parameters: Parameters) -> str | None:
+def _cut(name: str | None) -> str | None:
+    return name and name[:_LONGEST_NAME]
+
+
+def _reason(
+    row: Mapping[str, Any], cell: Mapping[str, str | None], known: set[str], parameters: Parameters
+) -> str | None:
     failures = _list(row["failures"])
-    if queue is None:
+    if cell[parameters.queue] is None:
         return f"no variable {parameters.queue!r}"
+    for name, value in cell.items():
+        if value is not None and len(value) > _LONGEST_NAME:
+            return f"variable {name!r} has {len(value)} characters: expected a name of at most {_LONGEST_NAME}"
     if row["status"] != "complete":
         why = f": {failures[0]}" if failures else ""
         return f"{row['status'] or 'status unknown'}{why}"[:_LONGEST_REASON]
