@@ -192,6 +192,21 @@ def test_numbers_that_no_network_has_are_no_values(tmp_path):
     assert not {"goodput-down", "goodput-up", "utilisation-down"} & known
 
 
+def test_the_answer_counts_all_that_are_not_distinguished_and_says_why_there_is_no_ranking(tmp_path):
+    queues = ("ared", "pie", "codel", "sfq", "cake", "fq_codel", "fq_pie")
+    noise = np.random.default_rng(2)
+    runs = [one for queue in queues for one in cell(queue, np.exp(0.3 * noise.normal(size=4)))]
+    assert " and 2 more. No queue is distinguished" in sentences.answer(studied(tmp_path / "a", runs))[0]
+    alone = studied(tmp_path / "b", cell("cake", [2.0] * 6))
+    assert sentences.answer(alone) == [
+        "Line 10/10: only one queue was measured; median of induced latency: CAKE 2.00\xa0ms."
+    ]
+    same = studied(tmp_path / "c", [*cell("cake", [2.0] * 6), *cell("pie", [2.0] * 6)])
+    assert "these runs do not show how runs vary" in sentences.answer(same)[0]
+    unknown = [Made(queue, number, missing=("induced-latency",)) for queue in ("cake", "pie") for number in (1, 2, 3)]
+    assert sentences.answer(studied(tmp_path / "d", unknown))[0].startswith("No run has an induced latency")
+
+
 def test_a_name_that_no_table_could_show_is_left_out_with_the_reason(tmp_path):
     runs = [*cell("cake", around(2.0)), Made("cake", 9, variables={"line": "x" * 10_000, "rate_down": "1mbit"})]
     found = studied(tmp_path, [*runs, Made("y" * 101)])
@@ -367,7 +382,10 @@ def test_a_misspelled_name_is_answered_with_those_that_there_are(tmp_path):
         return " ".join(run(str(made), *words).stdout.split())
 
     assert "No recording has the variable 'lin'; did you mean line?" in said("--stratum", "lin")
-    assert "No recording has the variable 'qdisc'; there are control, line, " in said("--queue", "qdisc")
+    assert (
+        "No recording has the variable 'qdisc'; there are control, line, queue, rate_down, rate_up, rtt_ms and scene"
+        in said("--queue", "qdisc")
+    )
     assert "No run has the queue 'pfifo_fast'" in said()
     assert not [note for note in studied(tmp_path, runs, baseline="pie").notes if "No run has" in note]
 

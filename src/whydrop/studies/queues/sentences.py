@@ -60,6 +60,8 @@ def answer(results: Results) -> list[str]:
     if not results.facts["used"]:
         return ["The store has no recording of this experiment that can be used."]
     found = list(_lines(results))
+    if not results.tables["medians"].filter(pl.col("metric") == LATENCY).height:
+        return ["No run has an induced latency, so nothing shows which queue suits a line."]
     return found if found else ["No two queues were measured under the same conditions."]
 
 
@@ -87,8 +89,7 @@ def _ranked(results: Results, by: str, group: str, rows: pl.DataFrame) -> str:
     alike = [f"{name(row['queue'])} ({value(LATENCY, row['mean'])})" for row in best[1:]]
     text = f"{where}: {name(best[0]['queue'])} has the lowest induced latency ({value(LATENCY, best[0]['mean'])})"
     if alike:
-        more = [f"{len(alike) - _MOST_NAMED} more"] if len(alike) > _MOST_NAMED else []
-        text += f", not distinguished from {listed([*alike[:_MOST_NAMED], *more])}"
+        text += f", not distinguished from {listed(alike, most=_MOST_NAMED)}"
     if not others:
         return f"{text}. No queue is distinguished from another."
     worse = [others[0], others[-1]] if len(others) > 1 else others
@@ -127,9 +128,13 @@ def _unranked(results: Results, ranked: set[str]) -> Iterator[str]:
         own = medians.filter(pl.col(strata[0]) == line).group_by("queue", maintain_order=True)
         found = own.agg(pl.col("median").median()).sort("median").head(_MOST_NAMED)
         parts = [f"{name(queue)} {value(LATENCY, number)}" for queue, number in found.iter_rows()]
+        where = f"{strata[0].capitalize()} {line}"
+        if found.height == 1:
+            yield f"{where}: only one queue was measured; median of induced latency: {parts[0]}."
+            continue
         yield (
-            f"{strata[0].capitalize()} {line}: no ranking, because too few runs show how runs vary; lowest medians of "
-            f"induced latency: {listed(parts)}."
+            f"{where}: no ranking, because these runs do not show how runs vary; lowest medians of induced latency: "
+            f"{listed(parts)}."
         )
 
 

@@ -118,8 +118,7 @@ def _misnamed(known: list[str], runs: pl.DataFrame, parameters: Parameters) -> l
 
 
 def _there_are(names: list[str]) -> str:
-    shown = [name[:_LONGEST_NAME] for name in names[:_MOST_NAMES]]
-    return f"there are {listed([*shown, 'others'] if len(names) > len(shown) else shown)}"
+    return f"there are {listed([name[:_LONGEST_NAME] for name in names], most=_MOST_NAMES)}"
 
 
 def _notes(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> list[str]:
