@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,6 +20,7 @@ from bench.fleet import Fleet, Plan, write  # noqa: E402
 from bench.fleet.plan import TYPES  # noqa: E402
 from bench.fleet.writing import truth_folder  # noqa: E402
 
+from whydrop.store.engines import Backend, open_backend  # noqa: E402
 from whydrop.studies.discards.parameters import Change, Days, Exposure, Parameters  # noqa: E402
 
 
@@ -75,6 +78,13 @@ SMALL = Plan(
     counters=tuple(f"{kind}.tx" for kind in TYPES), change_day=date(2018, 2, 4), discards_kept=0.05, outages=10.0,
     tests_per_day=120, clients=40,
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def on_spark(spark: Any, spark_master: str, store: Path) -> Iterator[Backend]:
+    """Spark over the store of the tests' own module."""
+    with open_backend(store, spark_master) as backend:
+        yield backend
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -445,12 +444,6 @@ def test_a_wrong_command_line_says_what_was_expected(store, words, said):
     done = run(str(store), *words)
     assert done.exit_code == 2
     assert said in done.stderr
-
-
-@pytest.fixture(scope="module")
-def on_spark(spark: Any, spark_master: str, store: Path) -> Iterator[Any]:
-    with open_backend(store, spark_master) as backend:
-        yield backend
 
 
 @pytest.mark.needs_spark

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 from polars.testing import assert_frame_equal
@@ -13,7 +11,7 @@ from polars.testing import assert_frame_equal
 from small_stores import BIN, DAY, SECOND, Row, download, sample, series, write
 from studies.test_flow_control import port, uplink
 from studies.test_tcp_study import of_each
-from whydrop.store.engines import Backend, BackendError, open_backend
+from whydrop.store.engines import BackendError, open_backend
 from whydrop.studies.discards import flow_control, pauses, queries
 from whydrop.studies.discards.parameters import Change, Days, Parameters
 from whydrop.studies.tcp import queries as tcp_queries
@@ -52,12 +50,6 @@ def odd_tests() -> list[Row]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("spark-study") / "a store", odd_samples(), odd_tests())
-
-
-@pytest.fixture(scope="module")
-def on_spark(spark: Any, spark_master: str, store: Path) -> Iterator[Backend]:
-    with open_backend(store, spark_master) as backend:
-        yield backend
 
 
 def parameters(definitions: str) -> Parameters:
