@@ -16,7 +16,7 @@ use crate::client::correcting::{ClockRow, Taken};
 use crate::client::expected::Expected;
 use crate::client::{FarEnd, Host};
 use crate::clock;
-use crate::flow::{Direction, FlowSpec, Kind};
+use crate::flow::{FlowSpec, Kind};
 use crate::icmp;
 use crate::life::Life;
 use crate::local_end::{LocalEnd, with_zone};
@@ -84,8 +84,8 @@ struct Known {
     endings: HashMap<u32, Ending>,
     /// Flows handed over as complete, although their far ends may still report a failure.
     completed: HashSet<u32>,
-    /// Downloads that this end closed at their planned end. The responder's clock for a flow begins when it hears of
-    /// it, which is much later on a long path or after a loss: what it then says of the close is no failure.
+    /// Flows that this end closed at their planned end. The responder's clock for a flow begins with the first byte,
+    /// which arrives much later on a long path or after a loss: what it then says of the close is no failure.
     closed: HashSet<u32>,
     finishing: bool,
     finished: bool,
@@ -302,7 +302,6 @@ impl HostSession {
         self.specs.iter().any(|spec| {
             spec.flow == flow
                 && spec.kind == Kind::Tcp
-                && spec.direction == Direction::Down
                 && spec.duration_s.is_some()
                 && spec.payload_bytes.is_none()
         })

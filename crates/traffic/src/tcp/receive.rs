@@ -31,7 +31,6 @@ const SLACK_NS: i64 = 500_000_000;
 
 /// Receives until the peer closes, `end_ns` or `stop`.
 ///
-/// A reset is a failure unless the flow had nearly lasted for `due_after_ns` since it began. With a `brake` it reads no
 /// A reset is a failure unless the flow has lasted nearly `due_after_ns`. With a `brake`, the receiver reads no faster
 /// than that allows.
 pub fn run(

@@ -65,21 +65,22 @@ fn a_transfer_that_has_failed_at_its_far_end_is_not_waited_for_here() {
 }
 
 #[test]
-fn a_download_that_ended_here_by_its_time_is_complete_whatever_a_late_responder_says_of_the_close()
-{
-    let timed = FlowSpec {
-        duration_s: Some(1.0),
-        ..FlowSpec::new(3, Kind::Tcp, Direction::Down)
-    };
-    let (session, _far) = session(timed.clone());
-    session.end_flow(3, Ending::Complete);
-    session.apply(failure(3));
-    assert_eq!(endings(&session), [(3, Ending::Complete)]);
-    assert_eq!(endings(&session), []);
-    let (session, _far) = self::session(timed);
-    session.apply(failure(3));
-    session.end_flow(3, Ending::Complete);
-    assert!(matches!(endings(&session)[..], [(3, Ending::Failed(_))]));
+fn a_flow_that_ended_here_by_its_time_is_complete_whatever_a_late_responder_says_of_the_close() {
+    for direction in [Direction::Down, Direction::Up] {
+        let timed = FlowSpec {
+            duration_s: Some(1.0),
+            ..FlowSpec::new(3, Kind::Tcp, direction)
+        };
+        let (session, _far) = session(timed.clone());
+        session.end_flow(3, Ending::Complete);
+        session.apply(failure(3));
+        assert_eq!(endings(&session), [(3, Ending::Complete)]);
+        assert_eq!(endings(&session), []);
+        let (session, _far) = self::session(timed);
+        session.apply(failure(3));
+        session.end_flow(3, Ending::Complete);
+        assert!(matches!(endings(&session)[..], [(3, Ending::Failed(_))]));
+    }
 }
 
 #[test]
