@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 from polars.testing import assert_frame_equal
 
-from studies.made_queues import LAST_START_S, LOAD_S, Made, around, as_published, cell, store_of
+from small_stores import write
+from studies.made_queues import LAST_START_S, LOAD_S, Made, around, as_published, cell, metrics, recording, store_of
 from whydrop import study_queues
 from whydrop.cli.commands import whydrop
 from whydrop.errors import Error
@@ -189,6 +190,24 @@ def test_numbers_that_no_network_has_are_no_values(tmp_path):
     known = set(studied(tmp_path, runs).tables["values"]["metric"])
     assert "induced-latency" in known
     assert not {"goodput-down", "goodput-up", "utilisation-down"} & known
+
+
+def test_a_changed_copy_of_a_recording_is_no_second_run(tmp_path):
+    runs = [*cell("cake", around(2.0, 3)), *cell("pie", around(20.0, 3))]
+    made = store_of(tmp_path / "store", runs)
+    rows = [{**recording(one), "recording": f"{number:064x}", "name": "copy"} for number, one in enumerate(runs)]
+    copied = [{**row, "recording": f"{number:064x}"} for number, one in enumerate(runs) for row in metrics(one)]
+    more = write(tmp_path / "copies", recordings=rows, metrics=copied)
+    for table in ("recordings", "metrics"):
+        for part in (more / table).glob("*/*.parquet"):
+            part.rename(made / table / part.parent.name / f"copy-{part.name}")
+    with open_backend(made) as backend:
+        found = study.run(backend, Parameters())
+    assert (
+        found.tables["runs"]["left_out"].value_counts().filter(left_out="a changed copy of another recording").row(0)[1]
+        == 6
+    )
+    assert found.facts["used"] == 6
 
 
 def test_the_answer_counts_all_that_are_not_distinguished_and_says_why_there_is_no_ranking(tmp_path):

@@ -35,10 +35,18 @@ def runs(recordings: pl.DataFrame, measured: Iterable[str], parameters: Paramete
         parameters: which variables name a cell.
     """
     known = set(measured)
+    seen: set[tuple[Any, ...]] = set()
     rows = []
     for row in recordings.unique("recording", maintain_order=True).sort("time_ns", "recording").iter_rows(named=True):
         variables = _object(row["variables"])
         cell = {name: _text(variables.get(name)) for name in (*parameters.strata, parameters.queue)}
+        reason = _reason(row, cell, known, parameters)
+        if reason is None and row["run"] is not None:
+            # A copy with another note, say, is no second run: it shows nothing of how runs vary.
+            reason = (
+                "a changed copy of another recording" if (row["run"], row["time_ns"], row["end_ns"]) in seen else None
+            )
+            seen.add((row["run"], row["time_ns"], row["end_ns"]))
         rows.append(
             {
                 "recording": row["recording"], "name": row["name"], "run": row["run"], "kernel": row["kernel"],
@@ -47,7 +55,7 @@ def runs(recordings: pl.DataFrame, measured: Iterable[str], parameters: Paramete
                 "queue": _cut(cell[parameters.queue]),
                 "rate_down_bps": rate_bps(_text(variables.get("rate_down"))),
                 "rate_up_bps": rate_bps(_text(variables.get("rate_up"))),
-                "left_out": _reason(row, cell, known, parameters),
+                "left_out": reason,
             }
         )  # fmt: skip
     schema = {
