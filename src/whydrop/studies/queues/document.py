@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from whydrop.show.document import Document, Items, Section, Table, parts
+from whydrop.show.document import Document, Items, Section, Table, Text, parts
 from whydrop.studies.frame_tables import FrameColumn, pictures, table_of
-from whydrop.studies.queues import sentences
-from whydrop.studies.queues.measures import MEASURES
+from whydrop.studies.queues import ranking, sentences
+from whydrop.studies.queues.cells import line_key
+from whydrop.studies.queues.hypotheses import hypothesis_of
+from whydrop.studies.queues.measures import MEASURES, Measure
 from whydrop.text import quantities
 
 if TYPE_CHECKING:
@@ -19,14 +21,24 @@ if TYPE_CHECKING:
     from whydrop.studies.queues.study import Results
 
 _ELSEWHERE = "--output DIR writes all of them"
-# Columns of the table of cells, and the order in which they are left out where the width is short.
+# Columns of the table of medians, and the order in which they are left out where the width is short.
 _SHOWN = {
-    "induced-latency": ("Latency, ms", 0), "induced-latency-p99": ("99 %, ms", 3), "contain-time": ("Contained, s", 4),
+    "induced-latency": ("Latency, ms", 0), "induced-latency-p99": ("99 %, ms", 4), "contain-time": ("Contained, s", 3),
     "goodput-down": ("Down, Mbit/s", 1), "goodput-up": ("Up, Mbit/s", 2), "fairness-down": ("Jain down", 5),
-    "fairness-up": ("Jain up", 6), "retransmits": ("Retransmitted, %", 7), "drops-down": ("Drops down, %", 8),
-    "marks-down": ("Marks down, %", 11), "mos": ("MOS", 9), "page-time": ("Page, ms", 10),
-    "burst-time-p95": ("Frame 95 %, ms", 12), "bursts-incomplete": ("Frames incomplete, %", 13),
+    "fairness-up": ("Jain up", 6), "retransmits": ("Retransmitted, %", 8), "drops-down": ("Dropped down, %", 9),
+    "marks-down": ("Marked down, %", 12), "mos": ("MOS", 10), "page-time": ("Page, ms", 11),
+    "burst-time-p95": ("Frame 95 %, ms", 13), "bursts-incomplete": ("Frames incomplete, %", 14),
 }  # fmt: skip
+_HEADS = (
+    "Latency: induced latency, the round-trip time that load adds, median and 99th percentile of probes. Contained: "
+    "time from the start of the last flow until this latency is at most {target}, for 1 s without exception and for "
+    "95 % of the remaining time. Down and up: goodput. Jain: Jain's index of the flows' goodputs, 1 if all are equal."
+)
+# Variables of examples/queues, which name the conditions by default.
+_VARIABLES = {"control": "TCP's congestion control", "scene": "the test"}
+_JUDGED = (
+    "Supported or contradicted: 95 % intervals of these runs decide, or a sign test of them. Open: they do not decide."
+)
 
 
 _TITLES = [title for title, _ in _SHOWN.values()]
@@ -42,7 +54,9 @@ def document(results: Results, figures: Mapping[str, Figure] | None = None) -> D
     judged = sentences.hypotheses(results) if facts["used"] else []
     head = Section(first, parts(Items.of(rest)), key="summary")
     others = parts(
-        Section("Findings and predictions", parts(Items.of(judged)), key="hypotheses") if judged else None,
+        Section("Findings and predictions", parts(Text(_JUDGED, "quiet"), Items.of(judged)), key="hypotheses")
+        if judged
+        else None,
         pictures(figures, {}) if figures else None,
         Section("", parts(_cells(results))) if not is_page else None,
         Section("", parts(Items.of(results.notes))) if results.notes and not is_page else None,
@@ -50,31 +64,72 @@ def document(results: Results, figures: Mapping[str, Figure] | None = None) -> D
     )
     runs = f"{quantities.count(facts['used'])} of {quantities.plural(facts['recordings'], 'recording')} used"
     kernels = f"; Linux {', '.join(facts['kernels'][:3])}" if facts["kernels"] else ""
-    source = f"{sentences.TITLE}: {runs}, {quantities.plural(facts['cells'], 'cell')}{kernels}"
+    queues = results.tables["medians"]["queue"].n_unique()
+    source = f"{sentences.TITLE}: {quantities.plural(queues, 'queue')}, {runs}{kernels}"
     footer = f"Made by whydrop {_core.__version__}."
     return Document(sentences.TITLE, (head, *others), source, tuple(results.notes) if is_page else (), footer)
+
+
+_MEASURE = FrameColumn("Measure", ("metric",), lambda key: _measure(MEASURES[key]))
+
+
+def _measure(measure: Measure) -> str:
+    return f"{measure.title} ({measure.unit})" if measure.unit else measure.title
 
 
 def _conditions(results: Results) -> list[FrameColumn]:
     return [FrameColumn(name.capitalize(), (name,), str) for name in results.parameters.strata]
 
 
-_QUEUE = FrameColumn("Queue", ("queue",), str)
+_QUEUE = FrameColumn("Queue", ("queue",), sentences.name)
 
 
-def _cells(results: Results) -> Table | None:
+def _cells(results: Results, *, is_page: bool = False) -> Table | None:
     """One row for each cell, with the medians of its runs."""
     names = [*results.parameters.strata, "queue"]
     medians = results.tables["medians"].filter(pl.col("metric").is_in(list(_SHOWN)))
-    texts = medians.with_columns(
-        text=pl.Series([_median(row) for row in medians.iter_rows(named=True)], dtype=pl.String)
-    )
+    texts = medians.with_columns(text=_texts(medians))
     wide = texts.pivot("metric", index=names, values="text", maintain_order=True) if texts.height else texts
     table = results.tables["cells"].join(wide, on=names, how="left", maintain_order="left")
-    columns = [*_conditions(results), _QUEUE, FrameColumn("Runs", ("used",), quantities.count, 3)]
+    # A terminal has no room for conditions that all rows share.
+    shared = [name for name in names[:-1] if not is_page and table.height and table[name].n_unique() == 1]
+    conditions = [column for column in _conditions(results) if column.names[0] not in shared]
+    columns = [*conditions, _QUEUE, FrameColumn("Runs", ("used",), quantities.count, 7)]
     columns += [FrameColumn(title, (key,), str, rank) for key, (title, rank) in _SHOWN.items()]
-    note = "Medians over the runs of a cell. The tables of --output and --json have their 95 % intervals."
-    return _aligned(table_of("Cells", table, columns, notes=[note], elsewhere=_ELSEWHERE), _TITLES)
+    intervals = "the tables below have" if is_page else "--output DIR and --json write"
+    notes = [
+        f"All rows: {', '.join(f'{name} {table[name][0]}' for name in shared)}." if shared else "",
+        f"Medians over the runs; {intervals} their 95 % intervals.",
+        _HEADS.format(target=quantities.with_unit(f"{results.parameters.target_ms:g}", "ms")),
+        _variables(results),
+    ]
+    return _aligned(table_of("Medians", table, columns, notes=notes, elsewhere=_ELSEWHERE), _TITLES)
+
+
+def _variables(results: Results) -> str:
+    """The meaning of the conditions, and the rates of each line where they are known."""
+    strata = results.parameters.strata
+    known = [f"{name.capitalize()}: {_VARIABLES[name]}." for name in strata if name in _VARIABLES]
+    if "line" in strata:
+        runs = results.tables["runs"].filter(pl.col("left_out").is_null())
+        rates = runs.select("line", "rate_down_bps", "rate_up_bps").drop_nulls().unique()
+        lines = sorted(rates.iter_rows(), key=lambda row: line_key(row[0]))
+        texts = [f"{line} has {quantities.rate(down)} down and {quantities.rate(up)} up" for line, down, up in lines]
+        known[:0] = [f"Line: {'; '.join(texts)}."] if texts else []
+    return " ".join(known)
+
+
+def _texts(medians: pl.DataFrame) -> pl.Series:
+    """The median of each row as text, without its unit."""
+    rows = medians.iter_rows(named=True)
+    texts = [sentences.written(row["metric"], row["median"], censored=row["censored"]) for row in rows]
+    return pl.Series("text", texts, dtype=pl.String)
+
+
+def _intervals(rows: pl.DataFrame) -> pl.Series:
+    """The interval of each row's median as text, without its unit."""
+    texts = [sentences.written_interval(row["metric"], row["low"], row["high"]) for row in rows.iter_rows(named=True)]
+    return pl.Series("interval", texts, dtype=pl.String)
 
 
 def _aligned(table: Table | None, titles: list[str]) -> Table | None:
@@ -85,35 +140,50 @@ def _aligned(table: Table | None, titles: list[str]) -> Table | None:
     return replace(table, columns=columns)
 
 
-def _median(row: Mapping[str, Any]) -> str:
-    text = quantities.significant(row["median"])
-    return f">{quantities.NO_BREAK}{text}" if row["censored"] else text
-
-
 def _tables(results: Results) -> list[Table | None]:
     tables = results.tables
-    return [_cells(results), _hypotheses(tables["checks"], results), *_medians(results), _ranks(tables["ranks"]),
-            _differences(results), _left_out(tables["runs"], results)]  # fmt: skip
+    return [_cells(results, is_page=True), _checks(results), *_medians(results), _ranks(results), _differences(results),
+            _left_out(tables["runs"], results)]  # fmt: skip
 
 
-def _hypotheses(checks: pl.DataFrame, results: Results) -> Table | None:
+def _checks(results: Results) -> Table | None:
+    rows = []
+    for row in results.tables["checks"].iter_rows(named=True):
+        one = hypothesis_of(row["hypothesis"])
+        is_pair = bool(row["against"])
+        claimed = f"{row['estimate_of']} above {row['claimed']:g}" if is_pair else sentences.limits(one)
+        interval = (
+            quantities.interval(quantities.significant, row["low"], row["high"])
+            if is_pair and row["low"] is not None and row["high"] is not None
+            else "–"
+        )
+        rows.append(
+            {
+                **row, "against": sentences.name(row["against"]) if is_pair else "–", "claim": claimed,
+                "own": sentences.value(one.metric, row["median"], censored=row["censored"]),
+                "other": sentences.value(one.metric, row["median_against"]) if is_pair else "–",
+                "interval": interval,
+                "counted": "–" if is_pair else f"{row['within']} of {row['runs']}",
+            }
+        )  # fmt: skip
     columns = [
-        FrameColumn("Hypothesis", ("hypothesis",), str), *_conditions(results), _QUEUE,
-        FrameColumn("Against", ("against",), str), FrameColumn("Conclusion", ("conclusion",), str),
-        FrameColumn("Median", ("median",), quantities.significant),
-        FrameColumn("Its median", ("median_against",), quantities.significant),
-        FrameColumn("Ahead by", ("estimate",), quantities.significant),
-        FrameColumn("95 % interval", ("low", "high"), quantities.significant),
-        FrameColumn("Claimed", ("claimed",), quantities.significant),
-        FrameColumn("Within", ("within",), quantities.count), FrameColumn("Runs", ("runs",), quantities.count),
+        FrameColumn("Claim", ("hypothesis",), str), *_conditions(results), _QUEUE,
+        FrameColumn("Other queue", ("against",), str), FrameColumn("Conclusion", ("conclusion",), str),
+        FrameColumn("Claimed", ("claim",), str), FrameColumn("Median", ("own",), str),
+        FrameColumn("Other's median", ("other",), str),
+        FrameColumn("Estimate", ("estimate",), quantities.significant),
+        FrameColumn("95 % interval", ("interval",), str),
+        FrameColumn("Runs within", ("counted",), str),
         FrameColumn("Decides", ("decides",), lambda decides: "yes" if decides else "no"),
     ]  # fmt: skip
-    note = (
-        "Ahead by: the ratio of the larger measure to the smaller as the statement has them, or their difference; more "
-        "than claimed supports it. Of limits the interval is that of the median. Rows that do not decide are of "
-        "conditions other than those of the statement."
-    )
-    return table_of("Checks of the hypotheses", checks, columns, notes=[note], elsewhere=_ELSEWHERE)
+    notes = [
+        "Estimate: the ratio, or the difference, of the queue that is claimed to have more to the other one, with its "
+        "95 % interval. Runs within: runs that are as claimed, of all.",
+        'A row of "all" counts the runs under all conditions of the claim. Rows that do not decide are of single '
+        "conditions, or of conditions that the claim does not name.",
+    ]
+    table = table_of("Checks", pl.DataFrame(rows, infer_schema_length=None), columns, notes=notes, elsewhere=_ELSEWHERE)
+    return _aligned(table, ["Median", "Other's median", "95 % interval", "Runs within"])
 
 
 def _medians(results: Results) -> list[Table | None]:
@@ -121,49 +191,60 @@ def _medians(results: Results) -> list[Table | None]:
     for key, measure in MEASURES.items():
         own = results.tables["medians"].filter(pl.col("metric") == key)
         unit = f", {measure.unit}" if measure.unit else ""
-        texts = pl.Series("text", [_median(row) for row in own.iter_rows(named=True)], dtype=pl.String)
         columns = [
             *_conditions(results), _QUEUE, FrameColumn("Runs", ("runs",), quantities.count),
             FrameColumn(f"Median{unit}", ("text",), str),
-            FrameColumn("95 % interval", ("low", "high"), quantities.significant),
-            FrameColumn("Method", ("method",), str),
+            FrameColumn(f"95 % interval{unit}", ("interval",), str),
+            FrameColumn("Interval by", ("method",), str),
         ]  # fmt: skip
-        table = table_of(measure.title, own.with_columns(texts), columns, elsewhere=_ELSEWHERE)
-        found.append(_aligned(table, [f"Median{unit}"]))
+        texts = own.with_columns(text=_texts(own), interval=_intervals(own))
+        table = table_of(measure.title, texts, columns, notes=[measure.meaning], elsewhere=_ELSEWHERE)
+        found.append(_aligned(table, [f"Median{unit}", f"95 % interval{unit}"]))
     return found
 
 
-def _ranks(ranks: pl.DataFrame) -> Table | None:
+def _ranks(results: Results) -> Table | None:
+    ranks = results.tables["ranks"]
+    means = [sentences.value(row["metric"], row["mean"]) for row in ranks.iter_rows(named=True)]
+    groups = [
+        "all" if row["by"] == ranking.ALL else f"{row['by']} {row['group']}" for row in ranks.iter_rows(named=True)
+    ]
+    shown = ranks.with_columns(text=pl.Series(means, dtype=pl.String), conditions=pl.Series(groups, dtype=pl.String))
     columns = [
-        FrameColumn("Group", ("group",), str), FrameColumn("Measure", ("metric",), lambda key: MEASURES[key].title),
+        FrameColumn("Conditions", ("conditions",), str), _MEASURE,
         FrameColumn("Rank", ("rank",), quantities.count), _QUEUE,
-        FrameColumn("Geometric mean", ("mean",), quantities.significant),
+        FrameColumn("Geometric mean", ("text",), str),
         FrameColumn("Ratio to the best", ("ratio",), quantities.significant),
-        FrameColumn("95 % interval", ("ratio_low", "ratio_high"), quantities.significant),
-        FrameColumn("adjusted p", ("adjusted_p",), quantities.p_value),
+        FrameColumn("95 % interval of the ratio", ("ratio_low", "ratio_high"), quantities.significant),
+        FrameColumn("Adjusted p", ("adjusted_p",), quantities.p_value),
         FrameColumn("Runs", ("runs",), quantities.count),
     ]  # fmt: skip
     note = (
-        "Mixed model of the logarithm: queue, and random intercepts of conditions and of repetitions within them. "
         "Rank: one more than the number of queues that are better and distinguished (differences within blocks that "
-        "have both queues, Holm, 5 %); two queues of different ranks need not be distinguished from each other."
+        "have both queues, Holm, 5 %). Two queues of different ranks need not be distinguished from each other. Means: "
+        "a mixed model of logarithms; queues are fixed effects, conditions and the repetitions within them random "
+        "intercepts."
     )
-    return table_of("Ranks over conditions", ranks, columns, notes=[note], elsewhere=_ELSEWHERE)
+    table = table_of("Ranks", shown, columns, notes=[note], elsewhere=_ELSEWHERE)
+    return _aligned(table, ["Geometric mean"])
 
 
 def _differences(results: Results) -> Table | None:
     columns = [
-        *_conditions(results), FrameColumn("Measure", ("metric",), lambda key: MEASURES[key].title),
-        FrameColumn("First", ("first",), str), FrameColumn("Second", ("second",), str),
-        FrameColumn("Second is", ("conclusion",), str), FrameColumn("Difference", ("difference",), _signed),
+        *_conditions(results), _MEASURE,
+        FrameColumn("Queue A", ("first",), sentences.name), FrameColumn("Queue B", ("second",), sentences.name),
+        FrameColumn("B is", ("conclusion",), str), FrameColumn("B less A", ("difference",), _signed),
         FrameColumn("95 % interval", ("low", "high"), _signed),
-        FrameColumn("Ratio", ("ratio",), quantities.significant),
+        FrameColumn("Ratio B to A", ("ratio",), quantities.significant),
         FrameColumn("95 % interval", ("ratio_low", "ratio_high"), quantities.significant),
-        FrameColumn("Effect", ("effect_size",), str),
-        FrameColumn("adjusted p", ("adjusted_p",), quantities.p_value),
+        FrameColumn("Effect size", ("effect_size",), str),
+        FrameColumn("Adjusted p", ("adjusted_p",), quantities.p_value),
         FrameColumn("Pairs", ("pairs",), quantities.count),
     ]  # fmt: skip
-    note = "Holm's correction is over the pairs of queues of one measure under the same conditions."
+    note = (
+        "Adjusted p: Holm's correction over the pairs of queues of one measure under the same conditions; below 5 % B "
+        "is better or worse. Pairs: repetitions that both queues have, 0 if whole runs are compared."
+    )
     return table_of(
         "Differences between queues", results.tables["differences"], columns, notes=[note], elsewhere=_ELSEWHERE
     )

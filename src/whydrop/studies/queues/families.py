@@ -12,9 +12,8 @@ FAIR = (*FAIR_OF_2014, *FAIR_SINCE)
 
 # Words for those of which the name is not that of `tc`.
 WORDS = {
-    "pfifo_fast": "pfifo_fast (no AQM)",
     "ared": "ARED", "red": "RED", "pie": "PIE", "codel": "CoDel", "dualpi2": "DualPI2",
-    "sfq": "SFQ", "fq_codel": "FQ-CoDel", "fq_nocodel": "FQ-CoDel without CoDel", "fq_pie": "FQ-PIE", "cake": "CAKE",
+    "sfq": "SFQ", "fq_codel": "FQ-CoDel", "fq_nocodel": "FQ without CoDel", "fq_pie": "FQ-PIE", "cake": "CAKE",
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from whydrop.studies.queues.families import sort_key
 from whydrop.studies.queues.measures import CONTAIN, LATENCY
 from whydrop.studies.queues.sentences import name
 from whydrop.studies.queues.study import Results
-from whydrop.text.quantities import plural, significant
+from whydrop.text.quantities import plural, significant, with_unit
 
 # Panels of a picture: more would be too small to read.
 _MOST_PANELS = 12
@@ -34,6 +34,7 @@ def figures(results: Results) -> dict[str, Figure]:
     """Those for which there are rows."""
     queues = sorted(results.tables["runs"]["queue"].drop_nulls().unique(), key=sort_key)
     made = {}
+    target = with_unit(f"{results.parameters.target_ms:g}", "ms")
     for key, (title, scene, table, draw, notes) in _FIGURES.items():
         frame = _run_values(results) if table == "run_values" else results.tables[table]
         # One more than is drawn: more conditions than that may be a variable of something else.
@@ -43,7 +44,8 @@ def figures(results: Results) -> dict[str, Figure]:
             more = ("Not drawn: further conditions, which the tables have.",) if len(panels) > len(shown) else ()
             subtitle = _subtitle(results, scene, frame)
             columns = 1 if len(shown) == 1 else 2
-            made[key] = Figure(key, title, subtitle, tuple(shown), columns, notes=(*notes, *more), one_legend=True)
+            below = (*(note.replace("{target}", target) for note in notes), *more)
+            made[key] = Figure(key, title, subtitle, tuple(shown), columns, notes=below, one_legend=True)
     return made
 
 
@@ -57,6 +59,7 @@ class _Scene:
         queues: all of the study, in order: the place of one is its colour.
         target_ms: what counts as contained.
         whole: the rows of all panels.
+        across: the condition across a heat map.
     """
 
     title: str
@@ -64,6 +67,7 @@ class _Scene:
     queues: list[str]
     target_ms: float
     whole: pl.DataFrame
+    across: str = ""
 
     def parts(self) -> Iterator[tuple[int, str, pl.DataFrame]]:
         """The place, the name and the rows of each queue that has any."""
@@ -84,8 +88,8 @@ def _scene(results: Results, frame: pl.DataFrame, wanted: str) -> str | None:
 def _subtitle(results: Results, wanted: str, frame: pl.DataFrame) -> str:
     scene = _scene(results, frame, wanted)
     own = frame if scene is None else frame.filter(pl.col("scene") == scene)
-    cells = own.select(*results.parameters.strata, "queue").unique().height
-    return f"{'' if scene is None else f'Scene {scene}; '}{plural(cells, 'cell')}"
+    queues = plural(own["queue"].n_unique(), "queue")
+    return queues if scene is None else f"Scene {scene}, {queues}"
 
 
 def _panels(
@@ -97,15 +101,19 @@ def _panels(
     if scene is not None:
         frame = frame.filter(pl.col("scene") == scene)
         strata.remove("scene")
+    across = ""
     if draw is _heat:
         # Lines are across.
+        across = strata[0].capitalize() if strata else ""
         frame = frame.with_columns(across=pl.col(strata[0]) if strata else pl.lit(""))
         strata = strata[1:]
     if draw is _against:
         frame = _wide(frame, [*results.parameters.strata, "queue", "recording"])
     parts = frame.partition_by(*strata, as_dict=True) if strata else {(): frame}
     for key in sorted(parts, key=lambda key: [line_key(str(one)) for one in key]):
-        made = draw(_Scene(" ".join(map(str, key)), parts[key], queues, results.parameters.target_ms, frame))
+        title = ", ".join(f"{name} {value}" for name, value in zip(strata, key, strict=True))
+        title = title[:1].upper() + title[1:]
+        made = draw(_Scene(title, parts[key], queues, results.parameters.target_ms, frame, across))
         if made is not None:
             yield made
 
@@ -121,7 +129,7 @@ def _distribution(scene: _Scene) -> Panel | None:
         return None
     high = max(float(one.data["x"].max()) for one in layers)  # type: ignore[arg-type]
     return panel(
-        scene.title, "Induced delay (ms)", "Probes up to it (%)", layers, x_log=True,
+        scene.title, "Induced latency (ms)", "Probes with at most this latency (%)", layers, x_log=True,
         x_ends=(_LEAST_MS / 1.3, high * 1.2), y_ends=(0.0, 102.0),
     )  # fmt: skip
 
@@ -157,7 +165,7 @@ def _against(scene: _Scene) -> Panel | None:
     ends = _padded([layer.data["x"] for layer in layers])
     low, high = _extent([layer.data["y"] for layer in layers])
     return panel(
-        scene.title, "Goodput down (Mbit/s)", "Induced latency (ms)", layers, x_ends=ends, y_log=True,
+        scene.title, "Goodput down (Mbit/s)", "Median induced latency (ms)", layers, x_ends=ends, y_log=True,
         y_ends=(low / 1.3, high * 1.3),
     )  # fmt: skip
 
@@ -180,8 +188,12 @@ def _contain(scene: _Scene) -> Panel | None:
     spans = known.select(x=pl.col("low").clip(_LEAST_S), x2=pl.col("high").clip(_LEAST_S), y="y")
     layers = [trace("95 % interval", ("interval", "", "s"), "spans", spans, 5, helper=True)] if spans.height else []
     for censored, words, style in (
-        (False, "contained: median", Style(*theme.COLOURS["blue"], "dot", size=7.0)),
-        (True, "not contained: lower bound", Style(*theme.COLOURS["vermillion"], "ring", size=9.0, width=2.0)),
+        (False, "median", Style(*theme.COLOURS["blue"], "dot", size=7.0)),
+        (
+            True,
+            "lower bound of the median",
+            Style(*theme.COLOURS["vermillion"], "ring", size=9.0, width=2.0),
+        ),
     ):
         points = rows.filter(pl.col("censored") == censored).select("x", "y")
         if points.height:
@@ -214,7 +226,7 @@ def _heat(scene: _Scene) -> Panel | None:
         layers.append(replace(trace("", of, "cells", place, 0), style=Style(colour, colour)))
         layers.append(replace(trace("", of, "text", text, INK, helper=True), style=Style(ink, ink)))
     return panel(
-        scene.title, "", "", layers, x_ends=(-0.5, len(across) - 0.5), y_ends=(0.5 - len(queues), 0.5),
+        scene.title, scene.across, "", layers, x_ends=(-0.5, len(across) - 0.5), y_ends=(0.5 - len(queues), 0.5),
         x_words=tuple((float(at), one) for at, one in enumerate(across)),
         y_words=tuple((-float(at), name(one)) for at, one in enumerate(queues)),
     )  # fmt: skip
@@ -229,11 +241,13 @@ def _over_time(scene: _Scene) -> Panel | None:
         return None
     low, high = _extent([layer.data["y"] for layer in layers])
     target = pl.DataFrame({"y": [scene.target_ms]})
-    layers.append(Layer("target", theme.STYLES["limit"], "rule", target, stretch=False, helper=True))
+    layers.append(
+        Layer(f"target {scene.target_ms:g} ms", theme.STYLES["limit"], "rule", target, stretch=False, helper=True)
+    )
     x_low, x_high = _extent([layer.data["x"] for layer in layers[:-1]])
     return panel(
-        scene.title, "Time after the last start (s)", "Induced delay (ms)", layers, x_ends=(x_low, x_high + 0.1),
-        y_log=True, y_ends=(low / 1.3, max(high, scene.target_ms) * 1.3),
+        scene.title, "Time after the start of the last flow (s)", "Induced latency (ms)", layers,
+        x_ends=(x_low, x_high + 0.1), y_log=True, y_ends=(low / 1.3, max(high, scene.target_ms) * 1.3),
     )  # fmt: skip
 
 
@@ -248,25 +262,39 @@ def _padded(columns: list[pl.Series]) -> tuple[float, float]:
     return max(0.0, low - room), high + room
 
 
+# ``{target}`` in a note is the latency that counts as contained.
 _FIGURES: dict[str, tuple[str, str, str, Callable[[_Scene], Panel | None], tuple[str, ...]]] = {
     "latency": (
-        "Distribution of induced delay under load", _STEADY, "distributions", _distribution,
-        ("Round-trip times of probes less their idle median; each run has the same weight. Bins: 0.1 ms at least.",),
+        "Distribution of induced latency", _STEADY, "distributions", _distribution,
+        (
+            "Round-trip times of answered probes under load, less the median of the same probes before the load. Each "
+            "run has the same weight. Resolution: 0.1 ms or 4 %, the larger.",
+        ),
     ),
     "goodput": (
-        "Goodput against induced latency", _STEADY, "run_values", _against,
-        (f"{ELLIPSE_NOTE} Latency by its logarithm. Lower and further right is better.",),
+        "Goodput and induced latency", _STEADY, "run_values", _against,
+        (
+            "Lower and further right is better. Points: means over the runs, of latency the geometric mean. "
+            f"{ELLIPSE_NOTE}",
+        ),
     ),
     "contain": (
-        "Time until delay is contained after flows start", _STARTING, "medians", _contain,
-        ("Medians over the runs of a cell, in steps of 0.1 s. At 0.1 s: contained from the first whole step on.",),
+        "Time to contain induced latency after flows start", _STARTING, "medians", _contain,
+        (
+            "From the start of the last flow until induced latency is at most {target}, for 1 s without exception and "
+            "for 95 % of the remaining time. Points: medians over the runs. At 0.1 s: 0.1 s or less. Lower bound: the "
+            "load ended before.",
+        ),
     ),
     "cells": (
-        "Induced latency (ms) of each queue and line", _STEADY, "medians", _heat,
-        ("Medians over the runs of a cell; the darker, the more, by the logarithm.",),
+        "Median induced latency (ms)", _STEADY, "medians", _heat,
+        ("Medians over the runs. Darker: higher latency, on a logarithmic scale.",),
     ),
     "delays": (
-        "Induced delay after flows start", _STARTING, "delays", _over_time,
-        ("Median over the runs of a cell, of the medians of steps of 0.1 s; a gap: most probes were lost.",),
+        "Induced latency over time", _STARTING, "delays", _over_time,
+        (
+            "At 0 s the last flow starts; others start before. Medians over the runs, of medians of steps of 0.1 s. "
+            "Below 0.1 ms: drawn at 0.1 ms. Gap: in half of the runs or more, all probes of the step were lost.",
+        ),
     ),
 }  # fmt: skip

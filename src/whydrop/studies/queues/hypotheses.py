@@ -58,52 +58,64 @@ _LOADED = {"control": ("cubic",), "scene": ("rrul",)}
 HYPOTHESES = (
     Hypothesis(
         "good-aqm",
-        "The induced latency of each AQM with one queue is at least five times lower than that without AQM.",
+        "ARED, PIE and CoDel each have an induced latency at least 5 times lower than the queue without AQM.",
         PAPER, LATENCY, families.SINGLE_OF_2014, "below", (BASELINE,), 5.0, where=_RRUL,
     ),
     Hypothesis(
-        "good-fq", "The induced latency of each fair queue is lower than that of every AQM with one queue.",
+        "good-fq",
+        "SFQ, FQ-CoDel and FQ without CoDel each have a lower induced latency than each of ARED, PIE and CoDel.",
         PAPER, LATENCY, families.FAIR_OF_2014, "below", families.SINGLE_OF_2014, where=_RRUL,
     ),
     Hypothesis(
         "bad-down",
-        "Downloads over four round-trip times share less fairly under AQM with one queue than under fair queues.",
+        "Downloads with four different round-trip times: SFQ, FQ-CoDel and FQ without CoDel each have a higher "
+        "Jain's index than each of ARED, PIE and CoDel.",
         PAPER, "fairness-down", families.FAIR_OF_2014, "above", families.SINGLE_OF_2014, where=_DISTANCES,
     ),
     Hypothesis(
         "bad-up",
-        "Uploads over four round-trip times share less fairly under AQM with one queue than under fair queues.",
+        "Uploads with four different round-trip times: SFQ, FQ-CoDel and FQ without CoDel each have a higher "
+        "Jain's index than each of ARED, PIE and CoDel.",
         PAPER, "fairness-up", families.FAIR_OF_2014, "above", families.SINGLE_OF_2014, where=_DISTANCES,
     ),
     Hypothesis(
-        "ugly-aqm", "An AQM with one queue takes seconds to contain the delay after flows start.",
+        "ugly-aqm", "ARED, PIE and CoDel each take at least 1 s to contain induced latency after flows start.",
         PAPER, CONTAIN, families.SINGLE_OF_2014, "within", limits=(1.0, None), where=_TRANSIENT,
     ),
     Hypothesis(
-        "ugly-fq", "A fair queue contains the delay within 100 ms after flows start.",
+        "ugly-fq",
+        "SFQ, FQ-CoDel and FQ without CoDel each contain induced latency within 0.1 s after the last flow starts.",
         PAPER, CONTAIN, families.FAIR_OF_2014, "within", limits=(None, 0.1), where=_TRANSIENT,
     ),
     Hypothesis(
-        "since-fq", "The fair queues that came since have lower induced latency than every AQM with one queue.",
-        "the finding of 2015, for later queues", LATENCY, families.FAIR_SINCE, "below",
+        "since-fq", "FQ-PIE and CAKE each have a lower induced latency than each of ARED, PIE and CoDel.",
+        "the finding good-fq, for later queues", LATENCY, families.FAIR_SINCE, "below",
         families.SINGLE_OF_2014, where=_RRUL,
     ),
     Hypothesis(
-        "rfc8290-flows", "FQ-CoDel gives flows of few packets a lower induced latency than CoDel does.",
+        "rfc8290-flows", "FQ-CoDel gives probes, as flows of few packets, a lower induced latency than CoDel.",
         "RFC 8290, section 1.3", LATENCY, ("fq_codel",), "below", ("codel",), where=_LOADED,
     ),
     Hypothesis(
-        "rfc8290-fairness", "FQ-CoDel shares the line among downloads more fairly than CoDel does.",
+        "rfc8290-fairness",
+        "Downloads with four different round-trip times: FQ-CoDel has a higher Jain's index than CoDel.",
         "RFC 8290, section 1.3", "fairness-down", ("fq_codel",), "above", ("codel",), where=_DISTANCES,
     ),
     Hypothesis(
         "rfc8033-target",
-        "PIE keeps the delay near its target of 15 ms in each direction: 15 to 60 ms (30 ms, within a factor of two).",
+        "PIE keeps induced latency near 30 ms, its target of 15 ms in each of two directions: 15 to 60 ms "
+        "(limits: ours).",
         "RFC 8033, section 4.2", LATENCY, ("pie",), "within", limits=(15.0, 60.0), where=_LOADED,
     ),
     Hypothesis(
         "rfc9332-target",
-        "DualPI2 keeps the delay of classic traffic near its target of 15 ms in each direction: 15 to 60 ms.",
+        "DualPI2 keeps induced latency of classic traffic near 30 ms, its target of 15 ms in each of two directions: "
+        "15 to 60 ms (limits: ours).",
         "RFC 9332, appendix A.1", LATENCY, ("dualpi2",), "within", limits=(15.0, 60.0), where=_LOADED,
     ),
 )  # fmt: skip
+
+
+def hypothesis_of(key: str) -> Hypothesis:
+    """The hypothesis of this name."""
+    return next(one for one in HYPOTHESES if one.key == key)

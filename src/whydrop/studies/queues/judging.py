@@ -182,7 +182,8 @@ def _counted(one: Hypothesis, own: pl.DataFrame) -> dict[str, Any]:
     # A bound that decides nothing may lie on either side: it counts against both.
     p_for = float(special.bdtrc(within - 1, own.height, 0.5)) if within else 1.0
     p_not = float(special.bdtrc(outside - 1, own.height, 0.5)) if outside else 1.0
-    middle = median(own["value"].to_numpy(), own["censored"].to_numpy())
+    measure = MEASURES[one.metric]
+    middle = median(own["value"].to_numpy(), own["censored"].to_numpy(), measure.least, measure.most, measure.floor)
     return {
         "runs": own.height, "within": within, "median": middle.value, "censored": middle.censored,
         "low": middle.low if math.isfinite(middle.low) else None,

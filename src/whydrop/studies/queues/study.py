@@ -143,5 +143,5 @@ def _notes(runs: pl.DataFrame, values: pl.DataFrame, parameters: Parameters) -> 
     if twice.drop_nulls("repetition").height:
         notes.append(f"{plural(twice.height, 'repetition')} of a cell ran more than once: each run counts.")
     if values.filter(pl.col("metric") == CONTAIN, pl.col("censored")).height:
-        notes.append("A time to contain with > is a lower bound: the load ended before the delay was contained.")
+        notes.append("A time to contain with > is a lower bound: the load ended before latency was contained.")
     return notes
