@@ -304,7 +304,7 @@ def tcp(first: datetime | None, last: datetime | None, sites: tuple[str, ...], *
     default="50ms",
     show_default=True,
     metavar="TIME",
-    help="Highest latency that counts as contained.",
+    help="Latency that counts as contained.",
 )
 @options.backend("duckdb, spark://HOST:PORT or spark:local[N].", "duckdb")
 @options.output_folder("Write figures, report and tables into DIR.", default=None)
