@@ -1,11 +1,11 @@
 #!/bin/sh
 # Sets up one host of the path, or shows its queues. The batch runs it on each host: sh -s -- ARGUMENTS <host.sh
-#   host.sh end DEVICE ONE-WAY-MS [ADDRESS,... ONE-WAY-MS,...]  an end host: delays what arrives; of or for some
-#                                                           addresses of the server by other times
+#   host.sh end DEVICE ONE-WAY-MS [ADDRESS,... ONE-WAY-MS,...]  an end host: delays arriving packets; packets from
+#                                                           or to these server addresses by their own delays
 #   host.sh router DEVICE RATE QUEUE                        a bottleneck: rate and queue of what leaves by DEVICE
 #   host.sh show DEVICE                                     the queues of DEVICE with their counters, as JSON
 #   host.sh serve ADDRESS BYTES,BYTES,...                   a web server with a page of objects of these sizes
-#   host.sh restore DEVICE ...                              everything as it was before
+#   host.sh restore DEVICE ...                              removes queues, delays and server; offloads as before
 # Exit status 77: this host lacks a kernel module or a program, so this run cannot be made here.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -140,7 +140,7 @@ router() {
             burst $burst cburst $burst quantum 1514
         tc_or_skip "$kind" qdisc add dev "$device" parent 1:1 handle 10: $setting
     fi
-    # The kernel has the last word on what was asked of it.
+    # tc may succeed and the kernel still use another queue: ask the kernel.
     tc qdisc show dev "$device" | grep -q "^qdisc $kind 10: " ||
         refuse "$device: expected the queue $kind, but it has: $(tc qdisc show dev "$device" | tr '\n' ' ')"
 }
