@@ -58,7 +58,7 @@ def test_the_page_answers_shows_the_figures_and_keeps_the_options_in_its_address
     page.click("text=Compute")
     page.wait_for_selector("#answer h1, #answer h2")
     assert "CAKE has the lowest induced latency" in opened.text("#answer")
-    assert "Supported: The induced latency of each AQM" in opened.text("#answer")
+    assert "Supported: ARED, PIE and CoDel each have an induced latency" in opened.text("#answer")
     page.locator("#figures .figure").first.scroll_into_view_if_needed()
     page.wait_for_selector("#figures canvas")
     assert page.locator("#answer img[src=x]").count() == 0
