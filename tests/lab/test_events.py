@@ -53,7 +53,8 @@ def test_losses_behind_a_router_are_fast_retransmits_and_timeouts(lab: Lab) -> N
     again = found.table("tcp_events").filter(pl.col("event") == "retransmission")
     # The last sample may be older than the last retransmission.
     assert again.height + found.unreported >= last(found, "retransmitted_packets")
-    assert again.height == pytest.approx(last(found, "retransmitted_packets"), rel=0.02)
+    # Nothing is invented; on a busy machine the kernel leaves out some events, and those are counted (above).
+    assert 0.9 * last(found, "retransmitted_packets") <= again.height <= 1.02 * last(found, "retransmitted_packets")
     assert last(found, "duplicate_acks") >= counted["fast-retransmit"]
 
 
