@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden images wheel bench queues fuzz fuzz-packets clean
+.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden images wheel bench scores queues fuzz fuzz-packets clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -66,6 +66,11 @@ wheel: setup ## build a wheel into dist
 bench: ## measure whydrop beside tshark, tcptrace and a plain read of the file, on one capture and on two
 	@tools/setup release
 	$(RUN)/python bench/run.py
+
+scores: ## every score of the explanations, compared with those of bench/scores.json
+	@tools/setup release
+	cargo build --release --quiet -p whydrop-simulate
+	$(RUN)/python bench/scores.py
 
 queues: setup ## measure docs/queues.md anew in virtual machines, and write its study: hours
 	@tools/test-programs
