@@ -24,6 +24,7 @@ from whydrop.show.plots import building, catalogue
 pytestmark = [pytest.mark.slow, pytest.mark.needs_kernel("pfifo", "tbf"), pytest.mark.needs_program("iperf3")]
 
 OPTIONS = ("--port", "5201", "--events")
+MEASURED_AT_MOST = 3
 
 
 def causes(found: Watched) -> Counter[str]:
@@ -42,8 +43,12 @@ def test_losses_behind_a_router_are_fast_retransmits_and_timeouts(lab: Lab) -> N
     with lab.network() as network:
         sender, router, receiver = between(network)
         router.interfaces["receiver"].tc("qdisc add dev {} root tbf rate 20mbit burst 3k limit 8000")
-        with iperf3_server(receiver), watched(sender, lab.folder / "loss", *OPTIONS) as found:
-            start_iperf3(sender, receiver.address, 3, "-C", "cubic").wait()
+        # On a busy machine the kernel leaves out events, and says so: then it is measured again.
+        for turn in range(MEASURED_AT_MOST):
+            with iperf3_server(receiver), watched(sender, lab.folder / f"loss-{turn}", *OPTIONS) as found:
+                start_iperf3(sender, receiver.address, 3, "-C", "cubic").wait()
+            if not found.unreported:
+                break
     counted = causes(found)
     assert counted.total() > 10
     # A kernel may run no program for an event: its recovery is seen without its cause.
@@ -53,8 +58,7 @@ def test_losses_behind_a_router_are_fast_retransmits_and_timeouts(lab: Lab) -> N
     again = found.table("tcp_events").filter(pl.col("event") == "retransmission")
     # The last sample may be older than the last retransmission.
     assert again.height + found.unreported >= last(found, "retransmitted_packets")
-    # Nothing is invented; on a busy machine the kernel leaves out some events, and those are counted (above).
-    assert 0.9 * last(found, "retransmitted_packets") <= again.height <= 1.02 * last(found, "retransmitted_packets")
+    assert again.height == pytest.approx(last(found, "retransmitted_packets"), rel=0.02)
     assert last(found, "duplicate_acks") >= counted["fast-retransmit"]
 
 
