@@ -205,6 +205,9 @@ def main() -> int:
     if not every:
         print(f"scores: no set has {asked.only!r} in its name", file=sys.stderr)
         return 1
+    if not SHARED.is_dir():
+        print(f"scores: {SHARED} is missing: it has the labelled captures and their scoring scripts", file=sys.stderr)
+        return 1
     before: Scores = json.loads(asked.before.read_text()) if asked.before.exists() else {}
     DRAWN.mkdir(parents=True, exist_ok=True)
     scores: Scores = {}
