@@ -1,14 +1,18 @@
 //! Three-colour markers as policers.
 
+use serde::{Deserialize, Serialize};
+
 use crate::element::with_overhead;
 use crate::{Arrival, Outcome, PathElement, TokenBucket};
 
 /// The colour that a marker gives a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Colour {
     /// Within the committed rate and burst.
     Green,
     /// Beyond the committed, within the excess burst or the peak rate.
+    #[default]
     Yellow,
     /// Beyond both.
     Red,

@@ -1,11 +1,14 @@
 //! The drop-tail queue in front of a link.
 
+use serde::{Deserialize, Serialize};
+
 use crate::queue::Places;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Backlog, Limit, Outcome, PathElement};
 
 /// Place of the packet in service, inside the queue or not: the capacity differs by one packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum InService {
     /// Its place is free once its transmission begins: a queue in front of a link, which passes the packet to
     /// the device; also Linux `pfifo` and `bfifo` under `htb`, which releases a packet as soon as the debt of

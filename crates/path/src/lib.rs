@@ -34,6 +34,8 @@
 //! | [`Outage`] | nothing | everything, for a time | |
 //! | [`Chain`] | and drops as its elements do, one after the other | | |
 //!
+//! A path as data, which makes these elements, is a [`PathSpec`].
+//!
 //! Elements that separate flows or mark read a [`Header`]: [`PathElement::arrive_with`].
 //!
 //! Sizes are bytes on the IP layer. An element that counts more (a policer on an Ethernet switch) takes the
@@ -53,6 +55,7 @@ mod policer;
 mod queue;
 mod random;
 mod shaper;
+mod spec;
 mod ticks;
 mod tokens;
 mod transmitter;
@@ -72,5 +75,6 @@ pub use policer::Policer;
 pub use queue::{Backlog, Limit};
 pub use random::Random;
 pub use shaper::Shaper;
+pub use spec::{ElementSpec, PathSpec, SpecError};
 pub use ticks::{Batches, TickShaper};
 pub use tokens::TokenBucket;
